@@ -98,4 +98,5 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def pytest_unconfigure(config: pytest.Config) -> None:
     """After the line of pytest itself, why a run without a failure has failed."""
     for complaint in _complaints(_run(config)):
-        config.pluginmanager.get_plugin("terminalreporter").write_line(f"census: {complaint}")
+        reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+        reporter.write_line(f"census: {complaint}")

@@ -25,6 +25,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import EllipsisType
 from typing import Any
 
 import numpy as np
@@ -157,7 +158,7 @@ def usual_doors(file: str) -> dict[str, Door]:
     }
 
 
-def an_input(dtype: str, dims: Sequence[int | str], random: Random) -> Any:
+def an_input(dtype: str, dims: Sequence[int | str | EllipsisType], random: Random) -> Any:
     """An input of a signature, None where it would be too large; a sequence has one element, an optional a value."""
     if dtype.startswith("seq("):
         return [an_input(dtype[4:-1], (2, 3), random)]

@@ -88,6 +88,5 @@ def forest(
         made.leaves[f"{prefix}_weights"] = [abs(w) for w in made.leaves[f"{prefix}_weights"]]
     label = TensorProto.STRING if attributes.get("classlabels_strings") else TensorProto.INT64
     outputs = {"y": TensorProto.FLOAT} if regressor else {"label": label, "y": TensorProto.FLOAT}
-    return single(
-        op_type, {"x": (TensorProto.FLOAT, ("rows", width))}, outputs, **made.nodes, **made.leaves, **attributes
-    )
+    described: dict[str, Any] = {**made.nodes, **made.leaves, **attributes}
+    return single(op_type, {"x": (TensorProto.FLOAT, ("rows", width))}, outputs, **described)

@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from planted import planted
 from tilewright.search.measure import Builder, Built, Candidate, Image, Measured, OnMeasured, Runner, measure
@@ -41,6 +42,11 @@ def _local() -> tuple[Builder, Runner]:
     return LocalBuilder(n_parallel=1), LocalRunner(number=2, repeat=1, cooldown_interval=0)
 
 
+def _tell(part: Sequence[Candidate], place: int, measured: Measured) -> None:
+    """Print the index of the candidate that was measured."""
+    print(json.loads(part[place].config)["index"], flush=True)
+
+
 def main() -> None:
     path, count, kind = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     candidates = [planted("right", k) for k in range(count)]
@@ -49,10 +55,7 @@ def main() -> None:
     print("begin", flush=True)
     for first in range(0, count, 16):
         part = candidates[first : first + 16]
-        measure(
-            part, builder, runner, records,
-            lambda k, m, part=part: print(json.loads(part[k].config)["index"], flush=True)
-        )
+        measure(part, builder, runner, records, partial(_tell, part))
     print("done", flush=True)
 
 

@@ -327,12 +327,12 @@ def _always(
     )
 
 
-BUILDER += [
+BUILDER.extend([
     _always("one_too_many", one_too_many, WRITE, "out", "i = 16"),
     _always("one_too_early", one_too_early, READ, "a", "i = 0"),
     _always("rows_and_columns", rows_and_columns, READ, "a", "i = 3, j = 0", out=(4, 3), shape=(3, 4)),
     _always("never_written", never_written, UNINITIALIZED, "total", "i = 0"),
-]
+])
 
 
 # Arguments that share memory.
@@ -507,11 +507,11 @@ def vectorized_by_four(s: tir.Schedule) -> None:
     s.vectorize(inner)
 
 
-SCHEDULES += [
+SCHEDULES.extend([
     _steps("steps_none", lambda s: None, "i = 15"),
     _steps("steps_split", split_by_four, "= 3"),
     _steps("steps_vectorized", vectorized_by_four, "= 3"),
-]
+])
 
 
 # Operators of graphs.
@@ -557,7 +557,7 @@ def shifted_operator(by: int, cut: int) -> Callable[[], Any]:
 
     def make() -> Any:
         relay.op.register("tests.shifted", "x moved")
-        op = relay.op.get("tests.shifted")
+        op: Any = relay.op.get("tests.shifted")
         try:
             op.set_num_inputs(1)
             op.add_type_rel("Shifted", lambda arg_types, attrs: TensorType((N - cut,), "float32"))

@@ -58,8 +58,8 @@ def node_models() -> tuple[tuple[str, bytes], ...]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the suite divides by zero and overflows on purpose
-        cases = [c for c in load_model_tests(kind="node") if c.model is not None]
-    return tuple((c.name, c.model.SerializeToString()) for c in cases)
+        cases = load_model_tests(kind="node")
+    return tuple((c.name, _serialized(c.model)) for c in cases if c.model is not None)
 
 
 @functools.cache
@@ -78,8 +78,8 @@ def made(number: int, kinds: Sequence[tuple[tuple[str, bytes], ...]]) -> tuple[s
     """The mutation of that number: what it was made from and how, and its bytes. `kinds` are sets of seeds, drawn from
     alike."""
     random = np.random.default_rng(number)
-    models = kinds[random.integers(len(kinds))]
-    name, data = models[random.integers(len(models))]
+    models = kinds[int(random.integers(len(kinds)))]
+    name, data = models[int(random.integers(len(models)))]
     how, mutated = mutate(data, random)
     return f"{name}: {how}", mutated
 
@@ -112,7 +112,7 @@ def change(data: bytes, random: Random) -> bytes:
         getattr(message, field.name).SetInParent()
     else:
         setattr(message, field.name, _value(field, random))
-    return model.SerializeToString()
+    return _serialized(model)
 
 
 # Of models, by what they mean.
@@ -148,7 +148,7 @@ def tangle(data: bytes, random: Random) -> bytes:
         node.input[random.integers(len(node.input))] = ""
     elif node.input:
         del node.input[random.integers(len(node.input)):]
-    return model.SerializeToString()
+    return _serialized(model)
 
 
 def resize(data: bytes, random: Random) -> bytes:
@@ -170,7 +170,7 @@ def resize(data: bytes, random: Random) -> bytes:
         del dims[random.integers(len(dims))]
     else:
         dims.add().dim_value = int(random.integers(1, 4))
-    return model.SerializeToString()
+    return _serialized(model)
 
 
 def retype(data: bytes, random: Random) -> bytes:
@@ -187,7 +187,7 @@ def retype(data: bytes, random: Random) -> bytes:
         return cut(data, random)
     place, field = places[random.integers(len(places))]
     setattr(place, field, int(random.integers(0, 26)))
-    return model.SerializeToString()
+    return _serialized(model)
 
 
 def exaggerate(data: bytes, random: Random) -> bytes:
@@ -218,7 +218,7 @@ def exaggerate(data: bytes, random: Random) -> bytes:
         a.s = NAMES[random.integers(len(NAMES))].encode()
     elif a.type == onnx.AttributeProto.TENSOR:
         _replace_value(a.t, random)
-    return model.SerializeToString()
+    return _serialized(model)
 
 
 def revalue(data: bytes, random: Random) -> bytes:
@@ -235,7 +235,7 @@ def revalue(data: bytes, random: Random) -> bytes:
         return resize(data, random)
     if stored and (not inputs or random.random() < 0.5):
         _replace_value(stored[random.integers(len(stored))], random)
-        return model.SerializeToString()
+        return _serialized(model)
     info = inputs[random.integers(len(inputs))]
     shape = [min(max(d.dim_value, 0), 8) for d in info.type.tensor_type.shape.dim]
     values = np.array(
@@ -248,7 +248,7 @@ def revalue(data: bytes, random: Random) -> bytes:
     model.graph.initializer.append(
         numpy_helper.from_array(values.astype(np.int64).astype(kind).reshape(shape), info.name)
     )
-    return model.SerializeToString()
+    return _serialized(model)
 
 
 def _replace_value(tensor: TensorProto, random: Random) -> None:
@@ -292,7 +292,7 @@ def send_away(data: bytes, random: Random) -> bytes:
             tensor.external_data.add(
                 key=key, value=("0", "8", "-1", "4095", "1e9", str(1 << 63), "9" * 5000, "\u0663")[random.integers(8)]
             )
-    return model.SerializeToString()
+    return _serialized(model)
 
 
 def bury(data: bytes, random: Random) -> bytes:
@@ -314,7 +314,7 @@ def bury(data: bytes, random: Random) -> bytes:
             )
         model.graph.initializer.append(numpy_helper.from_array(np.array(True), "deep?"))
         model.graph.node[place].CopyFrom(inner)
-        return model.SerializeToString()
+        return _serialized(model)
     twice, imports = random.random() < 0.5, list(model.opset_import)
     for k in range(depth):
         call = node if k == 0 else helper.make_node(f"deep{k - 1}", names, list(node.output), domain="deep")
@@ -333,7 +333,7 @@ def bury(data: bytes, random: Random) -> bytes:
         model.functions.append(helper.make_function("deep", f"deep{k}", names, given, [*body, *last], imports))
     model.opset_import.append(helper.make_opsetid("deep", 1))
     model.graph.node[place].CopyFrom(helper.make_node(f"deep{depth - 1}", names, list(node.output), domain="deep"))
-    return model.SerializeToString()
+    return _serialized(model)
 
 
 CHANGES: tuple[Mutation, ...] = (change, tangle, resize, retype, exaggerate, revalue, send_away, bury)
@@ -342,9 +342,15 @@ _WEIGHTS = (0.24, 0.14, 0.14, 0.08, 0.16, 0.14, 0.04, 0.06)
 
 def _parsed(data: bytes) -> onnx.ModelProto | None:
     try:
-        return onnx.ModelProto.FromString(data)
+        model: onnx.ModelProto = onnx.ModelProto.FromString(data)
     except DecodeError:
         return None
+    return model
+
+
+def _serialized(model: onnx.ModelProto) -> bytes:
+    data: bytes = model.SerializeToString()
+    return data
 
 
 def _messages(root: Message) -> Iterator[Message]:

@@ -56,7 +56,7 @@ def explain(case: Case, mod: Any) -> Any:
     return relay.analysis.explain_offload(mod, case.target, tables=case.tables)
 
 
-def module(expr: Expr) -> Any:
+def module(expr: Expr) -> tvm.IRModule:
     return tvm.IRModule.from_expr(expr)
 
 
@@ -69,10 +69,10 @@ def names(record: Any, cause: Cause) -> bool:
 
 def given(expr: Expr, needs: Sequence[str]) -> dict[str, Any]:
     """Values for the inputs that an edit asks for."""
-    types = {v.name_hint: v.type_annotation for v in relay.analysis.free_vars(expr)}
+    types = {v.name_hint: v.tensor_type for v in relay.analysis.free_vars(expr)}
     return {
         name: np.full(
-            [int(n) for n in types[name].shape], 0.07 if types[name].dtype.startswith("float") else 3, types[name].dtype
+            [int(n) for n in types[name].shape], 0.07 if types[name].dtype.is_float else 3, types[name].dtype
         ) for name in needs
     }
 

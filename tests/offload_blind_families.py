@@ -36,6 +36,11 @@ from tilewright.relay.op.contrib import Refusal
 Make = Callable[[Quantized, bool], Expr]
 
 
+def x4(q: Quantized, dtype: str = "float32") -> relay.Var:
+    """An image as the input of a network."""
+    return relay.var("x", shape=(1, q.cin, q.size, q.size), dtype=dtype)
+
+
 def declare() -> None:
     for target in ("npu", "ethos-n", "cmsis-nn"):
         conv_families(target)
@@ -310,7 +315,6 @@ def float_families(target: str) -> None:
 
 def bnns_families() -> None:
     conv, t = "nn.conv2d", "bnns"
-    x4 = lambda q: relay.var("x", shape=(1, q.cin, q.size, q.size))  # noqa: E731
     parts: dict[str, tuple[Make, Cause]] = {
         "groups": (
             lambda q, c: block(q, attrs={"groups": 2} if c else {}), Cause(conv, LIMIT, r"groups", editable=False)
@@ -452,7 +456,12 @@ def squashed(q: Quantized, **over: Any) -> Expr:
 
 def escaped(q: Quantized) -> Expr:
     kept: list[Expr] = []
-    y = squashed(q, after_bias=lambda v: kept.append(v) or v)
+
+    def keep(biased: Expr) -> Expr:
+        kept.append(biased)
+        return biased
+
+    y = squashed(q, after_bias=keep)
     return relay.Tuple([y, kept[0]])
 
 
@@ -481,7 +490,6 @@ def joined(q: Quantized, axis: int) -> Expr:
 
 def edge_families() -> None:
     conv = "nn.conv2d"
-    x4 = lambda q, dtype="float32": relay.var("x", shape=(1, q.cin, q.size, q.size), dtype=dtype)  # noqa: E731
     parts: dict[str, tuple[Make, Cause]] = {
         "dilation": (
             lambda q, c: squashed(q, attrs={"dilation": (2, 2)} if c else {}), Cause(conv, LIMIT, r"dilation")

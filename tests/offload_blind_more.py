@@ -3,6 +3,8 @@ tables of Ethos-U and the Arm Compute Library."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -63,8 +65,12 @@ def networks() -> Parts:
     return found
 
 
+def _conv_with(knob: str, make: Callable[[Quantized], Expr], q: Quantized, changed: bool) -> Expr:
+    return q.conv(q.image(), **({knob: make(q)} if changed else {}))
+
+
 def constants() -> Parts:
-    conv = {
+    conv: dict[str, tuple[str, Callable[[Quantized], Expr], str]] = {
         "scales of channels are an input": ("weight_scale", lambda q: relay.var("ws", shape=(q.cout,)), r"\bws\b"),
         "bias is an input": ("bias_value", lambda q: relay.var("bb", shape=(q.cout,), dtype="int32"), r"\bbb\b"),
         "bias cast in the graph": (
@@ -73,10 +79,7 @@ def constants() -> Parts:
     }
     found: Parts = {}
     for label, (knob, make, words) in conv.items():
-        found[label] = (
-            lambda q, c, knob=knob, make=make: q.conv(q.image(), **({knob: make(q)} if c else {})),
-            Cause(CONV, CONSTANT, words)
-        )
+        found[label] = (partial(_conv_with, knob, make), Cause(CONV, CONSTANT, words))
     found["dense, bias is an input"] = (
         lambda q, c: q.dense(
             q.rows(), **({"bias_value": relay.var("bb", shape=(q.cout,), dtype="int32")} if c else {})

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,11 @@ class Net:
 
     def constant(self, *shape: int, dtype: str = "float32") -> Expr:
         return relay.const(self.array(*shape, dtype=dtype))
+
+    def seen(self, value: Expr) -> Expr:
+        """Make `value` a result of the program too, and return it."""
+        self.beside.append(value)
+        return value
 
     def weight(self, name: str, *shape: int, dtype: str = "float32") -> Expr:
         """A weight that is an input of the program."""
@@ -191,9 +197,10 @@ def between(name: str, **attrs: Any) -> Callable[[Expr], Expr]:
 def conv_mutations() -> Iterator[tuple[str, Block, str, Kind, tuple[str, ...]]]:
     """`(name, block, operator, kind, words)` of mutations of the block of a convolution."""
     for attribute, value in (("dilation", (2, 2)), ("strides", (2, 2)), ("strides", (3, 3)), ("dilation", (1, 2))):
-        yield f"{attribute}{value}", lambda net, x, n, a=attribute, v=value: conv_block(
-            net, x, n, **{a: v}
-        ), "conv", Kind.ATTRIBUTE, (attribute, str(value), "(1, 1)")
+        changed: dict[str, Any] = {attribute: value}
+        yield f"{attribute}{value}", partial(conv_block, **changed), "conv", Kind.ATTRIBUTE, (
+            attribute, str(value), "(1, 1)"
+        )
     yield "weights_input", lambda net, x, n: conv_block(
         net, x, n, weight=as_input(f"w{n}")
     ), "conv", Kind.CONSTANT, ("%w", "nn.conv2d[1]")
@@ -209,35 +216,38 @@ def conv_mutations() -> Iterator[tuple[str, Block, str, Kind, tuple[str, ...]]]:
     yield "no_bias", lambda net, x, n: conv_block(net, x, n, bias=False), "conv", Kind.MISSING, ("nn.bias_add",)
     yield "no_relu", lambda net, x, n: conv_block(net, x, n, last=None), "conv", Kind.MISSING, ("nn.relu",)
     for name in ("nn.dropout", "negative", "copy", "abs"):
-        yield f"{name}_between", lambda net, x, n, o=name: conv_block(
-            net, x, n, between=between(o)
-        ), "conv", Kind.EXTRA, (name, "nn.conv2d directly")
-        yield f"{name}_after", lambda net, x, n, o=name: conv_block(net, x, n, after=between(o)), "bias", Kind.EXTRA, (
+        yield f"{name}_between", partial(conv_block, between=between(name)), "conv", Kind.EXTRA, (
+            name, "nn.conv2d directly"
+        )
+        yield f"{name}_after", partial(conv_block, after=between(name)), "bias", Kind.EXTRA, (
             name, "nn.bias_add directly"
         )
     for name in ("nn.leaky_relu", "negative", "sigmoid", "erf"):
-        yield f"{name}_for_relu", lambda net, x, n, o=name: conv_block(
-            net, x, n, last=o
-        ), "conv", Kind.OPERATOR, ("nn.relu", name)
+        yield f"{name}_for_relu", partial(conv_block, last=name), "conv", Kind.OPERATOR, ("nn.relu", name)
     yield "conv_seen", lambda net, x, n: conv_block(net, x, n, seen=1), "conv", Kind.ESCAPE, ("nn.conv2d", "outside")
     yield "bias_seen", lambda net, x, n: conv_block(net, x, n, seen=2), "bias", Kind.ESCAPE, ("nn.bias_add", "outside")
     yield "channels_last", transposed_conv_block, "conv", Kind.ATTRIBUTE, ("data_layout", "NHWC", "ConvertLayout")
+
+
+def one_call(operator: str, **attrs: Any) -> Block:
+    """The block of one call of `operator`, whose origin is `op` and the block's number."""
+    return lambda net, x, n: call(operator, x, origin=f"op{n}", **attrs)
 
 
 def other_mutations() -> Iterator[tuple[str, Block, str, Kind, tuple[str, ...], bool]]:
     """The same of the other rows; the last says whether there is an edit."""
     pool: dict[str, Any] = {"pool_size": (2, 2), "strides": (1, 1)}
     for size in ((4, 4), (5, 3), (4, 2)):
-        yield f"pool{size}", lambda net, x, n, s=size: call(
-            "nn.max_pool2d", x, origin=f"op{n}", **{**pool, "pool_size": s}
-        ), "op", Kind.CHECK, ("at most 3 by 3", "make the window"), True
+        yield f"pool{size}", one_call("nn.max_pool2d", **{**pool, "pool_size": size}), "op", Kind.CHECK, (
+            "at most 3 by 3", "make the window"
+        ), True
     for step in ((2, 2), (3, 3), (2, 1)):
-        yield f"steps{step}", lambda net, x, n, s=step: call(
-            "nn.avg_pool2d", x, origin=f"op{n}", **{**pool, "strides": s}
-        ), "op", Kind.CHECK, ("small_steps", "says no", "strides = (1, 1)"), True
-    yield "ceil", lambda net, x, n: call(
-        "nn.avg_pool2d", x, origin=f"op{n}", **pool, ceil_mode=True
-    ), "op", Kind.CHECK, ("small_steps", "ceil_mode = False"), True
+        yield f"steps{step}", one_call("nn.avg_pool2d", **{**pool, "strides": step}), "op", Kind.CHECK, (
+            "small_steps", "says no", "strides = (1, 1)"
+        ), True
+    yield "ceil", one_call("nn.avg_pool2d", **pool, ceil_mode=True), "op", Kind.CHECK, (
+        "small_steps", "ceil_mode = False"
+    ), True
     yield "blocks", lambda net, x, n: call(
         "nn.batch_flatten", call("nn.space_to_depth", x, origin=f"op{n}", block_size=4)
     ), "op", Kind.CHECK, ("2 by 2", "block_size = 2"), True
@@ -286,22 +296,12 @@ def other_mutations() -> Iterator[tuple[str, Block, str, Kind, tuple[str, ...], 
         "log", net.input("y", (1, CHANNELS, 12, 12), "float16"), origin=f"op{n}"
     ), "op", Kind.TYPE, ("float32", "float16", "%y"), True
     for slope in (0.01, 0.3):
-        yield f"alpha{slope}", lambda net, x, n, a=slope: call(
-            "nn.leaky_relu", call("nn.batch_flatten", x), origin=f"op{n}", alpha=a
-        ), "op", Kind.ATTRIBUTE, ("alpha", "0.125"), True
-    yield "unknown", lambda net, x, n: call(
-        "nn.softmax", x, origin=f"op{n}"
-    ), "op", Kind.UNKNOWN, ("nn.softmax", "no row"), False
+        yield f"alpha{slope}", partial(flat_leaky_relu, alpha=slope), "op", Kind.ATTRIBUTE, ("alpha", "0.125"), True
+    yield "unknown", one_call("nn.softmax"), "op", Kind.UNKNOWN, ("nn.softmax", "no row"), False
     for name in ("subtract", "minimum"):
-        yield f"{name}_alone", lambda net, x, n, o=name: call(
-            o, x, call("abs", x), origin=f"op{n}"
-        ), "op", Kind.MISSING, ("clip",), True
-        yield f"{name}_negative", lambda net, x, n, o=name: call(
-            "clip", call("negative", call(o, x, call("abs", x), origin=f"op{n}")), a_min=0.0, a_max=6.0
-        ), "op", Kind.EXTRA, ("negative", name), True
-        yield f"{name}_seen", lambda net, x, n, o=name: seen_sum(net, x, n, o), "op", Kind.ESCAPE, (
-            name, "outside"
-        ), True
+        yield f"{name}_alone", partial(sum_alone, name=name), "op", Kind.MISSING, ("clip",), True
+        yield f"{name}_negative", partial(negative_sum, name=name), "op", Kind.EXTRA, ("negative", name), True
+        yield f"{name}_seen", partial(seen_sum, name=name), "op", Kind.ESCAPE, (name, "outside"), True
     yield "another_sum", lambda net, x, n: call(
         "clip", call("maximum", x, net.constant(1)), origin=f"op{n}", a_min=0.0, a_max=6.0
     ), "op", Kind.MISSING, ("subtract",), True
@@ -317,8 +317,20 @@ def half_conv(net: Net, x: Expr, n: str) -> Expr:
     return call("nn.bias_add", y, net.constant(CHANNELS, dtype="float16"))
 
 
+def flat_leaky_relu(net: Net, x: Expr, n: str, alpha: float) -> Expr:
+    return call("nn.leaky_relu", call("nn.batch_flatten", x), origin=f"op{n}", alpha=alpha)
+
+
+def sum_alone(net: Net, x: Expr, n: str, name: str) -> Expr:
+    return call(name, x, call("abs", x), origin=f"op{n}")
+
+
+def negative_sum(net: Net, x: Expr, n: str, name: str) -> Expr:
+    return call("clip", call("negative", sum_alone(net, x, n, name)), a_min=0.0, a_max=6.0)
+
+
 def seen_sum(net: Net, x: Expr, n: str, name: str) -> Expr:
-    y = call(name, x, call("abs", x), origin=f"op{n}")
+    y = sum_alone(net, x, n, name)
     net.beside.append(y)
     return call("clip", y, a_min=0.0, a_max=6.0)
 
@@ -409,14 +421,10 @@ def quantized_mutations() -> Iterator[tuple[str, Block, str, Kind, tuple[str, ..
     ), "conv", Kind.ATTRIBUTE, ("dilation", "(1, 2)")
     yield "dilation", lambda net, x, n: q(net, x, n, dilation=(2, 2)), "conv", Kind.ATTRIBUTE, ("dilation",)
     for name in ("copy", "abs", "nn.relu"):
-        yield f"{name}_between", lambda net, x, n, o=name: q(
-            net, x, n, between=between(o)
-        ), "conv", Kind.EXTRA, (name, "qnn.conv2d directly")
-        yield f"{name}_after", lambda net, x, n, o=name: q(net, x, n, after=between(o)), "scale", Kind.EXTRA, (
-            name, "nn.bias_add directly"
-        )
+        yield f"{name}_between", partial(q, between=between(name)), "conv", Kind.EXTRA, (name, "qnn.conv2d directly")
+        yield f"{name}_after", partial(q, after=between(name)), "scale", Kind.EXTRA, (name, "nn.bias_add directly")
     for out in ("uint8", "int32"):
-        yield f"to_{out}", lambda net, x, n, o=out: q(net, x, n, out=o), "conv", Kind.DTYPE, ("int8", out, "out_dtype")
+        yield f"to_{out}", partial(q, out=out), "conv", Kind.DTYPE, ("int8", out, "out_dtype")
     yield "strides", lambda net, x, n: q(net, x, n, strides=(3, 3)), "conv", Kind.CHECK, ("says no", "strides")
     yield "conv_seen", lambda net, x, n: q(net, x, n, seen=1), "conv", Kind.ESCAPE, ("qnn.conv2d", "outside")
     yield "bias_seen", lambda net, x, n: q(net, x, n, seen=2), "conv", Kind.ESCAPE, ("nn.bias_add", "outside")

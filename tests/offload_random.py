@@ -164,9 +164,7 @@ def mutated(net: Net, x: Any, chain: list[Link], kind: str, rng: Random) -> tupl
             return built(net, x, chain), chain[at - 1].origin, Kind.OPERATOR, (wanted, stranger)
         case "escape":
             at = int(rng.integers(0, last))
-            return built(
-                net, x, chain, at, lambda v: net.beside.append(v) or v
-            ), chain[at].origin, Kind.ESCAPE, (chain[at].name, "outside")
+            return built(net, x, chain, at, net.seen), chain[at].origin, Kind.ESCAPE, (chain[at].name, "outside")
         case "dtype":
             return built(
                 net, call("cast", call("abs", x), dtype="float16"), chain, dtype="float16"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -138,7 +139,8 @@ def _broadcast() -> list[Example]:
     b = broadcast
     found = [Example(cls(), (real(2, 3, 4), real(3, 1))) for cls in (b.Add, b.Subtract, b.Multiply, b.Divide, b.FloorDivide, b.Maximum, b.Minimum)]
     found += [Example(cls(), (whole(2, 3, 4, 2), whole(4, 1))) for cls in (b.Add, b.Subtract, b.Multiply, b.Maximum, b.Minimum)]
-    found += [Example(cls(), (whole(40), whole(40, low=1, high=9) * np.int32(1 - 2 * (k % 2)))) for k, cls in enumerate((b.Divide, b.Divide, b.FloorDivide, b.FloorDivide, b.Mod, b.Mod, b.FloorMod, b.FloorMod))]
+    quotients: tuple[type[Op], ...] = (b.Divide, b.Divide, b.FloorDivide, b.FloorDivide, b.Mod, b.Mod, b.FloorMod, b.FloorMod)
+    found += [Example(cls(), (whole(40), whole(40, low=1, high=9) * np.int32(1 - 2 * (k % 2)))) for k, cls in enumerate(quotients)]
     found += [Example(cls(), (real(9, low=-7, high=7), real(9, low=0.5, high=2))) for cls in (b.Mod, b.FloorMod)]
     found += [Example(cls(), (real(9, low=-7, high=7), real(9, low=0.5, high=2))) for cls in (b.TruncDivide, b.TruncMod)]
     found += [Example(cls(), (whole(20), whole(20, low=1, high=9) * np.int32(sign))) for cls in (b.TruncDivide, b.TruncMod) for sign in (1, -1)]
@@ -299,7 +301,7 @@ def _conv() -> list[Example]:
         Example(nn.Dense(), (whole(3, 5), whole(4, 5))), Example(nn.Dense(out_dtype="int32"), (whole(70, dtype="int8"), whole(4, 70, dtype="int8"))),
         Example(nn.BiasAdd(), (f32(2, 3, 4, 5), f32(3))), Example(nn.BiasAdd(-1), (f32(2, 3), f32(3))),
     ]
-    blocks = {"data_layout": "NCHW4c", "kernel_layout": "OIHW4i4o"}
+    blocks: dict[str, Any] = {"data_layout": "NCHW4c", "kernel_layout": "OIHW4i4o"}
     x4, w4 = f32(1, 2, 6, 7, 4), f32(3, 2, 3, 3, 4, 4)
     found += [Example(cls((2,), (1,), **blocks), (x4, w4)) for cls in (nn.Conv2d, nn.Conv2dNCHWc)]
     found += [Example(nn.Conv2dNCHWc(padding=(1,), **{**blocks, "kernel_layout": "OIHW4i8o"}, out_layout=out), (x4, f32(2, 2, 3, 3, 4, 8))) for out in ("NCHW8c", "NHWC", "NCHW4c")]
@@ -358,7 +360,7 @@ def _pool() -> list[Example]:
 
 
 def _norm() -> list[Example]:
-    x, c = real(2, 6, 4, 5), lambda: real(6, low=0.5)
+    x, c = real(2, 6, 4, 5), partial(real, 6, low=0.5)
     found = [Example(cls(axis), (real(2, 3, 5),)) for cls in (nn.Softmax, nn.LogSoftmax, fast_math.FastSoftmax) for axis in (-1, 1)]
     found += [Example(nn.BatchNorm(), (x, c(), c(), c(), c())), Example(nn.BatchNorm(3, 1e-3, False, False), (real(1, 2, 3, 6), c(), c(), c(), c()))]
     found += [Example(nn.Dropout(), (real(2, 3),)), Example(nn.LayerNorm(), (real(2, 3, 6), c(), c())), Example(nn.LayerNorm(1, center=False), (x, c(), c()))]
@@ -415,7 +417,8 @@ def _vision() -> list[Example]:
         found += [Example(m.Proposal((1.0, 2.0), (0.5, 1.0, 2.0), 16, 0.6, n, 9, 4, loss), network) for n in (-1, 30)]
     found += [Example(m.MultiboxPrior(), (x,)), Example(m.MultiboxPrior((0.2, 0.5), (1.0, 2.0, 0.5), (0.1, 0.2), (0.3, 0.5), True), (x,))]
     anchors = np.sort(real(1, 11, 2, 2, low=0, high=1), 2).reshape(1, 11, 4)
-    for attrs in ({}, {"clip": False, "threshold": 0.8, "keep_background": True}):
+    options: tuple[dict[str, Any], ...] = ({}, {"clip": False, "threshold": 0.8, "keep_background": True})
+    for attrs in options:
         found.append(Example(m.MultiboxTransformLoc(**attrs), (real(2, 4, 11, low=0, high=1), real(2, 44), anchors)))
     found += [Example(m.YoloReorg(2), (real(2, 8, 4, 6),)), Example(m.YoloReorg(), (real(1, 2, 2, 3),))]
     return found
@@ -519,14 +522,14 @@ def _nn_more() -> list[Example]:
     found += [Example(b.BitPack(3, 1, 2, "uint8"), (bits,)), Example(b.BitPack(2, -1, 0, "uint32"), (whole(3, 64, low=0, high=4, dtype="uint8"),)), Example(b.BitPack(1, 1, 4, "uint16"), (bits,))]
     for unipolar in (True, False):
         found.append(Example(b.BitserialDense(None, 2, 3, "uint8", "int32", unipolar), (whole(3, 24, low=0, high=4), whole(5, 24, low=0, high=8))))
-        small = {"activation_bits": 2, "weight_bits": 1, "pack_dtype": "uint8", "unipolar": unipolar}
+        small: dict[str, Any] = {"activation_bits": 2, "weight_bits": 1, "pack_dtype": "uint8", "unipolar": unipolar}
         found.append(Example(b.BitserialConv2d((1,), (1,), **small), (whole(1, 16, 5, 6, low=0, high=4), whole(4, 16, 3, 3, low=0, high=2))))
         found.append(Example(b.BitserialConv2d((2, 1), **small, data_layout="NHWC", kernel_layout="HWIO"), (whole(1, 5, 6, 8, low=0, high=4), whole(3, 2, 8, 4, low=0, high=2))))
     found += [Example(m.Correlation(3, 2, 1, 1, (2,), how), (real(2, 3, 6, 7), real(2, 3, 6, 7))) for how in (True, False)]
     found.append(Example(m.Correlation(1, 3, 2, 2, (3, 2, 3, 4)), (real(1, 2, 7, 8), real(1, 2, 7, 8))))
     found += [Example(m.FifoBuffer(k), (real(2, n, 3), real(2, 5, 3))) for k, n in ((1, 2), (-2, 5), (1, 7))]
     found += [Example(nn.DensePack(weight_layout=how), (real(3, 7), real(2, 7, 4))) for how in ("NK", "NK4n")]
-    found += [Example(cls(how), (x,)) for cls in (nn.AdaptiveAvgPool1d, nn.AdaptiveMaxPool1d) for how in (None, 3) for x in (real(2, 3, 7),)]
+    found += [Example(cls(how), (x,)) for cls in (nn.AdaptiveAvgPool1d, nn.AdaptiveMaxPool1d) for how in (None, (3,)) for x in (real(2, 3, 7),)]
     found += [Example(cls(how), (x,)) for cls in (nn.AdaptiveAvgPool3d, nn.AdaptiveMaxPool3d) for how in (None, (2, 3, 1)) for x in (real(1, 2, 4, 5, 3),)]
     found += [Example(nn.AdaptiveMaxPool1d((2,), "NWC"), (real(2, 7, 3),)), Example(nn.AdaptiveAvgPool3d((2, 1, 2), "NDHWC"), (real(1, 4, 3, 5, 2),))]
     shares = np.eye(4, dtype="float32")[whole(3, low=0, high=4)]

@@ -96,7 +96,7 @@ def _signature(cls: type[Op]) -> str:
     inputs = [p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in parameters]
     given = [
         f.name if f.default is dataclasses.MISSING else f"{f.name}={f.default!r}" for f in dataclasses.fields(cls)
-    ]  # type: ignore[arg-type]
+    ]
     return f"{cls.name}({', '.join(inputs + given)})"
 
 
@@ -116,7 +116,7 @@ def _entry(cls: type[Op], common: str | None) -> str:
         f"| `{f.name}` | `{_cell(f.type)}` | "
         f"{'required' if f.default is dataclasses.MISSING else f'`{_cell(repr(f.default))}`'} "
         f"| {_cell(description(cls, f.name))} |\n"
-        for f in dataclasses.fields(cls)  # type: ignore[arg-type]
+        for f in dataclasses.fields(cls)
     ]
     if rows:
         lines += ["| attribute | type | default | meaning |\n|---|---|---|---|\n", *rows, "\n"]

@@ -117,6 +117,10 @@ def behind(owner: Any, name: str, rule: Callable[[Call], Expr | None]) -> None:
     around(owner, name, wrong)
 
 
+def is_product(e: Expr) -> bool:
+    return isinstance(e, Call) and not isinstance(e.op, Expr) and e.op.name == "nn.dense"
+
+
 # Passes over the graph.
 
 
@@ -208,7 +212,7 @@ def bad_layout_transform() -> None:
 def dropped_bias() -> None:
     behind(
         canonicalize.CanonicalizeOps, "transform_function",
-        lambda e: e.args[0] if e.op.name == "add" and e.args[0].op.name == "nn.dense" else None
+        lambda e: e.args[0] if e.op.name == "add" and is_product(e.args[0]) else None
     )
 
 
@@ -241,8 +245,7 @@ def values_seen_in_the_wrong_shape() -> None:
 def wrong_fused_epilogue() -> None:
     behind(
         fuse_ops.FuseOps, "transform_function",
-        lambda e: relay.subtract(*e.args) if e.op.name == "add" and not isinstance(e.args[0], relay.Var)
-        and e.args[0].op.name == "nn.dense" else None
+        lambda e: relay.subtract(*e.args) if e.op.name == "add" and is_product(e.args[0]) else None
     )
 
 

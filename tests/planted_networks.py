@@ -20,7 +20,7 @@ def image(random: np.random.Generator) -> tuple[list[Any], Any]:
     """Convolutions with scales, biases and padding, pools, and a product."""
     x = relay.var("x", shape=(1, 3, 12, 12))
     scale, shift = _weights(random, 8), _weights(random, 8)
-    y = relay.nn.conv2d(x, _weights(random, 8, 3, 3, 3), kernel_size=(3, 3), channels=8, padding=(1, 1))
+    y: relay.Expr = relay.nn.conv2d(x, _weights(random, 8, 3, 3, 3), kernel_size=(3, 3), channels=8, padding=(1, 1))
     y = relay.nn.batch_norm(y, scale, shift, shift, relay.const(random.uniform(0.5, 1, 8).astype("float32")))[0]
     y = relay.nn.relu(y)
     y = relay.nn.conv2d(

@@ -247,7 +247,8 @@ def reduction(m: Maker) -> Expr:
     x = m.input(*shape)
     made = m.pick(relay.sum, relay.mean, relay.max, relay.min, relay.argmax, relay.argmin)
     if made in (relay.argmax, relay.argmin):
-        return made(x, axis=axes[:1], keepdims=m.pick(False, True))
+        place: Expr = made(x, axis=axes[:1], keepdims=m.pick(False, True))
+        return place
     y = made(relay.multiply(x, x) if m.random.random() < 0.4 else x, axis=axes, keepdims=m.pick(False, True))
     return nn.relu(y) if m.random.random() < 0.4 else y
 

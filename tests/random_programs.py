@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 
@@ -293,7 +293,7 @@ class _Block:
         if op in ("add", "multiply", "maximum"):
             return Call(relay.op.get(op)(), [x, self.of_type(x.checked_type)])
         numbers = self.random.choice([-1.5, 0.0, 1e-30, 6, 1e30])
-        attrs = {
+        attrs: dict[str, dict[str, Any]] = {
             "clip": {"a_min": -numbers, "a_max": numbers}, "cast": {"dtype": self.random.choice(DTYPES[:-2])},
             "nn.leaky_relu": {"alpha": numbers}
         }
@@ -305,7 +305,7 @@ class _Block:
             return None
         axes = list(range(x.tensor_type.ndim))
         self.random.shuffle(axes)
-        return self.random.choice([
+        shapes: list[Callable[[], Expr]] = [
             lambda: relay.transpose(x, axes=axes),
             lambda: relay.reshape(x, self.random.choice([(-1,), (1, -1), (0, -1)])),
             lambda: relay.sum(x, axis=axes[0], keepdims=self.program.chance(0.5)),
@@ -314,7 +314,8 @@ class _Block:
             lambda: relay.concatenate([x, x], axis=axes[0]),
             lambda: relay.stack([x, x, x], axis=axes[0]),
             lambda: relay.strided_slice(x, [0] * len(axes), [1] * len(axes)),
-        ])()
+        ]
+        return self.random.choice(shapes)()
 
     def some_constant(self) -> Expr:
         return self.program.constant()
@@ -325,9 +326,10 @@ class _Block:
 
     def item(self) -> Expr | None:
         x = self.pick(lambda t: isinstance(t, TupleType) and len(t.fields) > 0)
-        return None if x is None else TupleGetItem(
-            x, self.random.randrange(len(x.checked_type.fields))
-        )  # type: ignore[attr-defined]
+        if x is None:
+            return None
+        assert isinstance(x.checked_type, TupleType)
+        return TupleGetItem(x, self.random.randrange(len(x.checked_type.fields)))
 
     def condition(self) -> Expr:
         x = self.pick(lambda t: t == TensorType((), "float32"))
@@ -509,7 +511,7 @@ def _other(value: Any, rng: random.Random) -> Any:
     return value
 
 
-def _is_float(t: Type) -> bool:
+def _is_float(t: Type) -> TypeGuard[TensorType]:
     return isinstance(t, TensorType) and t.dtype == "float32"
 
 

@@ -22,6 +22,7 @@ import random_te_schedules
 import tilewright as tvm
 from tilewright import tir
 from tilewright.base.errors import CompileError, InternalError, ScheduleError
+from tilewright.scalar.expr import IntImm
 from tilewright.te.resolve import schedule_func
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import THREAD, For, PrimFunc, Stmt, block_names, map_bodies
@@ -29,6 +30,8 @@ from tilewright.tir.stmt import THREAD, For, PrimFunc, Stmt, block_names, map_bo
 Array = np.ndarray[Any, Any]
 Choose = random.Random
 LOOPS = "ijk"
+Kind = Callable[[str], tuple[tuple[int, int], list[str]]]
+"""Adds a computation of that name to a program; returns its shape and the lines of its loops."""
 
 
 class Program:
@@ -62,8 +65,8 @@ class Program:
             self.values[name] = shape
         return tir.parse("\n".join([f"def program({', '.join(head)}):", *self.lines]))
 
-    def kinds(self) -> list[Callable[[str], tuple[tuple[int, int], list[str]]]]:
-        plain = [self.pointwise, self.window, self.rows, self.product, self.mirrored]
+    def kinds(self) -> list[Kind]:
+        plain: list[Kind] = [self.pointwise, self.window, self.rows, self.product, self.mirrored]
         return plain + [
             self.in_place, self.following, self.scattered, self.triangle, self.together, self.two_results, self.running
         ] if self.bound else plain
@@ -318,12 +321,13 @@ def layout(sch: tir.Schedule, choose: Choose) -> None:
         f"lambda i, j: (j, i // {c}, i % {c})", "lambda i, j: (j, i)", f"lambda i, j: (i, j * {c} + 1)",
         f"lambda i, j: (i // {c}, j, i % {c})"
     ]
-    sch.transform_layout(block, choose.choice([0, ("read", choose.randrange(2))]), choose.choice(maps))
+    buffers: list[int | tuple[str, int]] = [0, ("read", choose.randrange(2))]
+    sch.transform_layout(block, choose.choice(buffers), choose.choice(maps))
 
 
 def block_layout(sch: tir.Schedule, choose: Choose) -> None:
     block = some_block(sch, choose)
-    extents = [int(i.extent) for i in sch.get(block).iters]
+    extents = [i.extent.value for i in sch.get(block).iters if isinstance(i.extent, IntImm)]
     text = ["lambda i, j: (j, i)", f"lambda i, j: (i * {extents[-1]} + j,)", "lambda i, j: (i // 2, j, i % 2)"]
     three = [
         "lambda i, j, k: (k, j, i)", f"lambda i, j, k: (j * {extents[0]} + i, k)",

@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from tilewright import te
 from tilewright.base.errors import ScheduleError
+from tilewright.tir.stmt import IterVar
 
 Choose = random.Random
 
@@ -62,7 +64,8 @@ class Expressions:
     def pointwise(self, name: str) -> te.Tensor:
         a, number = self.value(), self.number()
         b = self.choose.choice([v for v in self.values if v.shape == a.shape])
-        return te.compute(a.shape, lambda i, j: self.small(a[i, j] * number) + b[i, j], name=name)
+        found: te.Tensor = te.compute(a.shape, lambda i, j: self.small(a[i, j] * number) + b[i, j], name=name)
+        return found
 
     def window(self, name: str) -> te.Tensor:
         a, at = self.value(), self.choose.randint(-2, 2)
@@ -100,10 +103,10 @@ class Expressions:
         a = self.value()
         m, n = a.shape
         k = te.reduce_axis((0, n), f"{name}k")
-        found = te.compute(
-            (m, 2), lambda i, j: best(int(n), self.dtype)((k.var.astype(self.dtype), a[i, k]), axis=k), name=name
-        )
-        return found[0]
+        places: te.Tensor = te.compute(
+            (m, 2), lambda i, j: best(a.extents[1], self.dtype)((k.var.astype(self.dtype), a[i, k]), axis=k), name=name
+        )[0]
+        return places
 
     def steps(self, name: str) -> te.Tensor:
         """A running sum along the rows."""
@@ -131,9 +134,14 @@ def shape_loops(stage: te.Stage, choose: Choose) -> None:
 def mark_loops(stage: te.Stage, choose: Choose) -> None:
     for axis in stage.leaf_iter_vars:
         if choose.random() < 0.2:
-            choose.choice(
-                [stage.vectorize, stage.unroll, stage.parallel, lambda a: stage.bind(a, te.thread_axis("vthread"))]
-            )(axis)
+            marks: list[Callable[[IterVar], None]] = [
+                stage.vectorize, stage.unroll, stage.parallel, lambda a: stage.bind(a, te.thread_axis("vthread"))
+            ]
+            choose.choice(marks)(axis)
+
+
+def compute_somewhere(stage: te.Stage, user: te.Stage, choose: Choose) -> None:
+    stage.compute_at(user, choose.choice(user.leaf_iter_vars))
 
 
 def rewritten(s: te.Schedule, e: Expressions, choose: Choose) -> None:
@@ -161,7 +169,7 @@ def scheduled(seed: int) -> tuple[te.Schedule, list[te.Tensor]]:
     attempt(lambda: rewritten(s, e, choose))
     computed = [x for x in s.stages if isinstance(x.op, te.ComputeOp)]
     for stage in computed:
-        attempt(lambda stage=stage: shape_loops(stage, choose))  # type: ignore[misc]
+        attempt(partial(shape_loops, stage, choose))
     for stage in computed[:-1]:
         where = choose.random()
         if where < 0.15:
@@ -170,11 +178,9 @@ def scheduled(seed: int) -> tuple[te.Schedule, list[te.Tensor]]:
             readers = [x for x in computed if any(t in x.op.inputs for t in stage.op.outputs) and not x.inlined]
             if readers:
                 user = choose.choice(readers)
-                attempt(
-                    lambda stage=stage, user=user: stage.compute_at(user, choose.choice(user.leaf_iter_vars))
-                )  # type: ignore[misc]
+                attempt(partial(compute_somewhere, stage, user, choose))
     for stage in computed:
-        attempt(lambda stage=stage: mark_loops(stage, choose))  # type: ignore[misc]
+        attempt(partial(mark_loops, stage, choose))
     return s, list(e.args)
 
 

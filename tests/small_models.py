@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 import models
+from tilewright.compiler.model import Model
+from tilewright.compiler.staged import Stages
 
 OPSET = 17
 Array = NDArray[Any]
@@ -61,7 +63,7 @@ def mlp(batch: int | str = 2, sizes: tuple[int, ...] = (16, 32, 10)) -> onnx.Mod
 def cnn(batch: int | str = 1) -> onnx.ModelProto:
     """Two convolutions with a residual sum, pooling and a dense layer: `x` (batch, 3, 16, 16) -> `y` (batch, 10)."""
     random = np.random.default_rng(0)
-    weights = {
+    weights: dict[str, Array] = {
         "w0": random.standard_normal((8, 3, 3, 3), np.float32) / 5,
         "b0": random.standard_normal(8, np.float32),
         "w1": random.standard_normal((8, 8, 3, 3), np.float32) / 8,
@@ -91,6 +93,12 @@ def whole(name: str) -> Path:
         return models.ensure(name)
     except ImportError as missing:
         pytest.skip(f"{path} does not exist, and {missing.name} is not installed to make it")
+
+
+def stages_of(model: Model) -> Stages:
+    """The tree of stages that the last call of a model went through."""
+    assert model._stages is not None
+    return model._stages
 
 
 def onnxruntime_answers(model: onnx.ModelProto | Path, inputs: Mapping[str, Array]) -> list[Array]:

@@ -16,25 +16,25 @@ def _weights(seed: int, *shape: int) -> Expr:
 
 
 def _conv(seed: int) -> tvm.IRModule:
-    x: Expr = relay.var("x", shape=(1, 3, 8 + seed % 5, 8))
+    x = relay.var("x", shape=(1, 3, 8 + seed % 5, 8))
     y = relay.nn.relu(relay.nn.conv2d(x, _weights(seed, 4 + seed % 4, 3, 3, 3), padding=(1, 1)))
     return tvm.IRModule.from_expr(relay.Function([x], relay.nn.global_avg_pool2d(y)))
 
 
 def _mlp(seed: int) -> tvm.IRModule:
-    x: Expr = relay.var("x", shape=(1 + seed % 3, 16))
+    x = relay.var("x", shape=(1 + seed % 3, 16))
     y = relay.nn.relu(relay.nn.dense(x, _weights(seed, 24, 16)))
     return tvm.IRModule.from_expr(relay.Function([x], relay.nn.softmax(relay.nn.dense(y, _weights(seed, 10, 24)))))
 
 
 def _attention(seed: int) -> tvm.IRModule:
-    x: Expr = relay.var("x", shape=(1, 4 + seed % 4, 8))
+    x = relay.var("x", shape=(1, 4 + seed % 4, 8))
     scores = relay.nn.softmax(relay.nn.batch_matmul(x, x) * relay.const(0.35))
     return tvm.IRModule.from_expr(relay.Function([x], relay.nn.batch_matmul(scores, relay.transpose(x, (0, 2, 1)))))
 
 
 def _int8(seed: int) -> tvm.IRModule:
-    x: Expr = relay.var("x", shape=(1, 8 + seed % 4))
+    x = relay.var("x", shape=(1, 8 + seed % 4))
     scale, zero = relay.const(0.05), relay.const(0)
     y = relay.qnn.op.quantize(x, scale, zero, out_dtype="int8")
     return tvm.IRModule.from_expr(relay.Function([x], relay.qnn.op.dequantize(y, scale, zero)))
@@ -48,7 +48,7 @@ def _branches(seed: int) -> tvm.IRModule:
 
 
 def _gather(seed: int) -> tvm.IRModule:
-    x: Expr = relay.var("x", shape=(16 + seed % 3,))
+    x = relay.var("x", shape=(16 + seed % 3,))
     found = relay.take(_weights(seed, 64), relay.cast(x, "int64"), mode="clip")
     return tvm.IRModule.from_expr(relay.Function([x], relay.where(relay.greater(x, found), found, x)))
 

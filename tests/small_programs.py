@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -77,7 +78,7 @@ def build(manifest: Manifest, data: np.ndarray) -> Artifact:
     return Artifact(manifest, objects, data)
 
 
-def affine(name: str = "affine", target: str = "llvm", rows: tuple[float, ...] = (), **fields: object) -> Artifact:
+def affine(name: str = "affine", target: str = "llvm", rows: tuple[float, ...] = (), **fields: Any) -> Artifact:
     """y = 2 * (x + c), through the workspace."""
     steps = (KernelCall("add8", (IN, CONST, WORK), "Add 'a'"), KernelCall("double8", (WORK, OUT), "Mul 'm'"))
     return build(Manifest(name, (X,), (Y,), steps, workspace_bytes=128, target=target, **fields), constants(*rows))

@@ -133,7 +133,7 @@ class Soak:
             status = 1
             try:
                 signal.alarm(SECONDS_OF_A_CHILD)
-                faulthandler.dump_traceback_later(SECONDS_OF_A_CHILD // 2, file=sys.__stderr__)
+                faulthandler.dump_traceback_later(SECONDS_OF_A_CHILD // 2, file=sys.__stderr__ or sys.stderr)
                 check(kind, seed)
                 status = 0
             except BaseException:

@@ -3,6 +3,7 @@ code."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -13,12 +14,12 @@ from tilewright.scalar.intrinsics import reinterpret
 from tilewright.scalar.walk import walk
 from tilewright.te.create import create_prim_func
 from tilewright.te.extern import ExternOp
-from tilewright.te.tensor import MAX, MIN, PROD, SUM, ComputeOp, Reduce, Tensor, TensorElem
+from tilewright.te.tensor import MAX, MIN, PROD, SUM, Combiner, ComputeOp, Reduce, Tensor, TensorElem
 from tilewright.tir.interpreter import run
 from tilewright.tir.transform.lower_blocks import lower_blocks
 
 Array = np.ndarray[Any, Any]
-_FOLDS = {SUM: np.sum, PROD: np.prod, MAX: np.max, MIN: np.min}
+_FOLDS: dict[Combiner, Callable[..., Any]] = {SUM: np.sum, PROD: np.prod, MAX: np.max, MIN: np.min}
 
 
 def evaluate(outputs: Any, inputs: dict[Tensor, Array]) -> Any:

@@ -342,7 +342,7 @@ def test_the_table_is_found_by_name() -> None:
 
 # Declarations that contradict themselves
 
-SMALL = {"far": Memory("far", 1 << 20), "near": Memory("near", 1 << 10), "dtypes": ("int8",)}
+SMALL: dict[str, Any] = {"far": Memory("far", 1 << 20), "near": Memory("near", 1 << 10), "dtypes": ("int8",)}
 
 
 def declare(**changes: Any) -> Any:
@@ -403,10 +403,10 @@ def test_declarations_that_contradict_themselves(make: Any, said: str) -> None:
 def test_two_instructions_have_two_opcodes_and_two_operators_two_names() -> None:
     small = Accelerator("small", **SMALL)
 
-    def one(x: Array) -> Array:
+    def one(x: Any) -> Any:
         return x
 
-    def two(x: Array) -> Array:
+    def two(x: Any) -> Any:
         return x
 
     given: dict[str, Any] = {"x": "n", "y": "n", "dtypes": {"x": "int8", "y": "int8"}, "cycles": lambda **_: 1}
@@ -428,7 +428,7 @@ def test_what_does_not_fit_is_refused_by_the_instruction() -> None:
 
 def test_an_operator_returns_instructions() -> None:
     small = Accelerator("small", **SMALL)
-    small.operator(forms.reshape())(lambda f: 3)
+    small.operator(forms.reshape())(lambda f: 3)  # type: ignore[arg-type, return-value]
     assert "the operator <lambda> returned 3; it returns an instruction that it called" in str(
         conformance(small, samples=1)
     )
@@ -587,7 +587,7 @@ def test_both_files_are_short() -> None:
     from tilewright.backends.accelerators import npu as npu_file
 
     for module, most in ((npu_file, 200), (half32_file, 150)):
-        assert len(Path(module.__file__).read_text(encoding="utf-8").splitlines()) <= most
+        assert len(Path(module.__file__ or "").read_text(encoding="utf-8").splitlines()) <= most
 
 
 def test_the_page_of_an_accelerator() -> None:

@@ -16,6 +16,7 @@ from tilewright.base.errors import MovedModuleWarning
 def test_a_public_name_is_the_module(name: str) -> None:
     module = importlib.import_module(f"tilewright.{name}")
     assert module is importlib.import_module(f"tilewright.{PUBLIC[name]}")
+    assert module.__spec__ is not None
     assert module.__name__ == module.__spec__.name == f"tilewright.{PUBLIC[name]}"
 
 

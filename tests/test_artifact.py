@@ -12,8 +12,10 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,10 +23,11 @@ import pytest
 import small_programs as programs
 from suites import unpack
 from tilewright.backends.cpu import link
+from tilewright.backends.cpu.link import Linker
 from tilewright.base.errors import ArtifactError
 from tilewright.runtime import artifact as artifacts
 from tilewright.runtime import host, load
-from tilewright.runtime.artifact import MAGIC, TRAILER
+from tilewright.runtime.artifact import MAGIC, TRAILER, Artifact
 from tilewright.runtime.manifest import Manifest
 
 SOURCE = Path(__file__).parent.parent / "src"
@@ -33,21 +36,21 @@ LINKERS = link.find_linkers(host.host_arch())
 
 
 @pytest.fixture(scope="module")
-def affine():
+def affine() -> Artifact:
     return programs.affine()
 
 
 @pytest.fixture(scope="module")
-def library(affine, tmp_path_factory):
+def library(affine: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return affine.save(tmp_path_factory.mktemp("lib") / "affine.so")
 
 
 @pytest.fixture(scope="module")
-def archive(affine, tmp_path_factory):
+def archive(affine: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return affine.save(tmp_path_factory.mktemp("tar") / "affine.tar")
 
 
-def resealed(path: Path, change) -> Path:
+def resealed(path: Path, change: Callable[[dict[str, Any]], None]) -> Path:
     """A copy of the library whose manifest was changed, with a right checksum."""
     data = path.read_bytes()
     _, length, _ = TRAILER.unpack(data[-TRAILER.size :])
@@ -61,7 +64,7 @@ def resealed(path: Path, change) -> Path:
 
 
 @pytest.mark.parametrize("linker", LINKERS, ids=[x.name for x in LINKERS])
-def test_library_by_each_linker(affine, tmp_path, linker):
+def test_library_by_each_linker(affine: Artifact, tmp_path: Path, linker: Linker) -> None:
     path = affine.save(tmp_path / "m.so", linker)
     loaded = load(path)
     assert loaded.manifest.name == "affine" and loaded.manifest.hashes["constants"]
@@ -74,7 +77,7 @@ def test_library_by_each_linker(affine, tmp_path, linker):
     plain.affine_close()
 
 
-def test_both_forms_answer(library, archive):
+def test_both_forms_answer(library: Path, archive: Path) -> None:
     for path in (library, archive):
         loaded = load(path)
         np.testing.assert_array_equal(loaded.executable(2)(X), programs.affine_value(X))
@@ -82,19 +85,19 @@ def test_both_forms_answer(library, archive):
         assert str(loaded.manifest.inputs[0]) == "float32 x[2, 4]"
 
 
-def test_parallel_loops_in_a_library(tmp_path):
+def test_parallel_loops_in_a_library(tmp_path: Path) -> None:
     path = programs.squares(threads=2).save(tmp_path / "squares.so")
     np.testing.assert_array_equal(load(path).executable()(), np.arange(100) ** 2)
 
 
-def test_equal_models_are_equal_files(affine, library, archive, tmp_path):
+def test_equal_models_are_equal_files(affine: Artifact, library: Path, archive: Path, tmp_path: Path) -> None:
     for path in (library, archive):
         again = programs.affine().save(tmp_path / f"another-name{path.suffix}")
         assert again.read_bytes() == path.read_bytes()
 
 
 @pytest.mark.skipif(shutil.which("nm") is None, reason="needs nm")
-def test_only_the_interface_is_visible(library):
+def test_only_the_interface_is_visible(library: Path) -> None:
     shown = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
     names = {line.split()[-1] for line in shown.splitlines()}
     assert names == {
@@ -102,12 +105,12 @@ def test_only_the_interface_is_visible(library):
     }
 
 
-def test_constants_are_aligned(library, archive):
+def test_constants_are_aligned(library: Path, archive: Path) -> None:
     for path in (library, archive):
         assert load(path).constants.ctypes.data % 64 == 0
 
 
-def test_saving_again_over_a_loaded_library(tmp_path):
+def test_saving_again_over_a_loaded_library(tmp_path: Path) -> None:
     path = tmp_path / "m.so"
     programs.affine().save(path)
     first = load(path).executable()
@@ -117,7 +120,7 @@ def test_saving_again_over_a_loaded_library(tmp_path):
     np.testing.assert_array_equal(second(X), 2 * (X + 1))
 
 
-def test_saving_a_loaded_model(library, archive, tmp_path):
+def test_saving_a_loaded_model(library: Path, archive: Path, tmp_path: Path) -> None:
     assert load(library).save(tmp_path / "copy.so").read_bytes() == library.read_bytes()
     assert load(archive).save(tmp_path / "copy.tar").read_bytes() == archive.read_bytes()
     load(archive).save(tmp_path / "linked.so")
@@ -126,7 +129,7 @@ def test_saving_a_loaded_model(library, archive, tmp_path):
         load(library).save(tmp_path / "copy.tar")
 
 
-def test_wrong_extension(affine, tmp_path):
+def test_wrong_extension(affine: Artifact, tmp_path: Path) -> None:
     with pytest.raises(
         ArtifactError,
         match=r"saved as .so \(a shared library\), .tar \(its objects\), .* .wasm \(a module of WebAssembly\), not as "
@@ -135,7 +138,7 @@ def test_wrong_extension(affine, tmp_path):
         affine.save(tmp_path / "m.exe")
 
 
-def test_unwritable_place(affine, tmp_path):
+def test_unwritable_place(affine: Artifact, tmp_path: Path) -> None:
     for name in ("m.so", "m.tar"):
         with pytest.raises(ArtifactError, match="cannot be written: No such file or directory"):
             affine.save(tmp_path / "missing" / name)
@@ -147,19 +150,19 @@ def test_unwritable_place(affine, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ["so", "tar"])
-def test_host_steps_cannot_leave(tmp_path, suffix):
+def test_host_steps_cannot_leave(tmp_path: Path, suffix: str) -> None:
     with pytest.raises(ArtifactError, match=r"no native kernel and run in Python: my.negate \(Neg 'n'\); replace them"):
         programs.with_host_step().save(tmp_path / f"m.{suffix}")
     assert not list(tmp_path.iterdir())
 
 
-def test_no_linker(affine, tmp_path, monkeypatch):
+def test_no_linker(affine: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link, "find_linkers", lambda arch: [])
     with pytest.raises(ArtifactError, match=r"no linker for .* was found .*`pip install ziglang`, or save as .tar"):
         affine.save(tmp_path / "m.so")
 
 
-def test_failing_linker(affine, tmp_path):
+def test_failing_linker(affine: Artifact, tmp_path: Path) -> None:
     broken = link.Linker("broken", (sys.executable, "-c", "import sys; sys.exit('no can do')"), True)
     with pytest.raises(
         ArtifactError, match=r"could not be linked; save as .tar, which needs no linker. broken: no can do"
@@ -167,27 +170,27 @@ def test_failing_linker(affine, tmp_path):
         affine.save(tmp_path / "m.so", broken)
 
 
-def test_missing_file(tmp_path):
+def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="cannot be read: No such file"):
         load(tmp_path / "none.so")
 
 
 @pytest.mark.parametrize("contents", [b"", b"hello", b"PK\x03\x04" * 100, b"\0" * 600])
-def test_foreign_file(tmp_path, contents):
+def test_foreign_file(tmp_path: Path, contents: bytes) -> None:
     path = tmp_path / "m.so"
     path.write_bytes(contents)
     with pytest.raises(ArtifactError, match="not a compiled model"):
         load(path)
 
 
-def test_foreign_library(tmp_path):
+def test_foreign_library(tmp_path: Path) -> None:
     path = tmp_path / "m.so"
-    shutil.copy(np._core._multiarray_umath.__file__, path)
+    shutil.copy(sys.modules["numpy._core._multiarray_umath"].__file__ or "", path)
     with pytest.raises(ArtifactError, match="does not end in the mark of a compiled model"):
         load(path)
 
 
-def test_every_truncation_is_refused(library, archive, tmp_path):
+def test_every_truncation_is_refused(library: Path, archive: Path, tmp_path: Path) -> None:
     for source in (library, archive):
         data = source.read_bytes()
         for keep in (*range(0, 600, 37), *range(600, len(data), len(data) // 40), len(data) - 1):
@@ -199,7 +202,7 @@ def test_every_truncation_is_refused(library, archive, tmp_path):
                 load(path)
 
 
-def test_every_changed_byte_is_refused(library, archive, tmp_path):
+def test_every_changed_byte_is_refused(library: Path, archive: Path, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     for source in (library, archive):
         data = bytearray(source.read_bytes())
@@ -226,7 +229,7 @@ def loads_equal_or_refuses(path: Path, original: Path) -> None:
     np.testing.assert_array_equal(changed.constants, expected.constants)
 
 
-def test_damage_is_named(library, tmp_path):
+def test_damage_is_named(library: Path, tmp_path: Path) -> None:
     data = bytearray(library.read_bytes())
     data[len(data) // 2] ^= 1
     (tmp_path / "m.so").write_bytes(data)
@@ -234,19 +237,19 @@ def test_damage_is_named(library, tmp_path):
         load(tmp_path / "m.so")
 
 
-def test_another_format_version(library):
+def test_another_format_version(library: Path) -> None:
     path = resealed(library, lambda content: content.update(format=99))
     with pytest.raises(ArtifactError, match="has format 99, this version reads format 1; compile the model again"):
         load(path)
 
 
-def test_another_architecture(library):
+def test_another_architecture(library: Path) -> None:
     path = resealed(library, lambda content: content.update(triple="sparc-unknown-linux"))
     with pytest.raises(ArtifactError, match=f"made for sparc, this machine is {host.host_arch()}"):
         load(path)
 
 
-def test_missing_cpu_features(library):
+def test_missing_cpu_features(library: Path) -> None:
     path = resealed(library, lambda content: content.update(features=["avx9000"]))
     with pytest.raises(
         ArtifactError, match=r"made for a CPU with avx9000, this machine lacks it: compile with --target 'llvm -mcpu="
@@ -254,8 +257,8 @@ def test_missing_cpu_features(library):
         load(path)
 
 
-def test_missing_avx512_names_the_level_that_works(affine, monkeypatch):
-    monkeypatch.setattr(artifacts.host, "host_features", lambda: frozenset({"sse2", "sse4.2", "avx2"}))
+def test_missing_avx512_names_the_level_that_works(affine: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "host_features", lambda: frozenset({"sse2", "sse4.2", "avx2"}))
     manifest = replace(affine.manifest, triple="", features=("avx2", "avx512f"))
     with pytest.raises(ArtifactError, match=r"made for a CPU with avx512f, this machine lacks it: .*-mcpu=x86-64-v3'"):
         artifacts.check_host(manifest, "m.so")
@@ -265,23 +268,23 @@ def test_missing_avx512_names_the_level_that_works(affine, monkeypatch):
     "text",
     ["", "[]", "nope", '{"format":1}', '{"format":1,"name":"x","inputs":[["x",[-1],"float32"]]}', "[" * 100000],
 )
-def test_damaged_manifest(text):
+def test_damaged_manifest(text: str) -> None:
     with pytest.raises(ArtifactError, match=r"m.so: the (manifest is damaged|artifact has format None)"):
         Manifest.from_json(text, "m.so")
 
 
-def test_manifest_with_unknown_steps(affine):
+def test_manifest_with_unknown_steps(affine: Artifact) -> None:
     content = json.loads(affine.manifest.to_json())
     for step in (["jump", 3], ["call", "k", "", "register:0"], ["copy", "input:x", "output:0", 4]):
         with pytest.raises(ArtifactError, match=r"the manifest has a (step|place) that is not known"):
             Manifest.from_json(json.dumps({**content, "steps": [step]}), "m.so")
 
 
-def test_manifest_there_and_back(affine):
+def test_manifest_there_and_back(affine: Artifact) -> None:
     assert Manifest.from_json(affine.manifest.to_json(), "m") == affine.manifest
 
 
-def test_tar_members_can_be_linked_by_hand(archive, tmp_path):
+def test_tar_members_can_be_linked_by_hand(archive: Path, tmp_path: Path) -> None:
     cc = shutil.which("cc")
     if cc is None:
         pytest.skip("needs cc")
@@ -299,7 +302,7 @@ def test_tar_members_can_be_linked_by_hand(archive, tmp_path):
         ("_x", "model__x")
     ],
 )
-def test_c_names(affine, name, start):
+def test_c_names(affine: Artifact, name: str, start: str) -> None:
     manifest = replace(affine.manifest, name=name)
     assert manifest.c_name == start
     assert f"int32_t {start}_run(const void* const* inputs, void* const* outputs);" in manifest.header()
@@ -346,7 +349,7 @@ int main(void) {
 
 @pytest.mark.parametrize("language", ["c", "c++"])
 @pytest.mark.parametrize("linker", LINKERS, ids=[x.name for x in LINKERS])
-def test_c_program(tmp_path, language, linker):
+def test_c_program(tmp_path: Path, language: str, linker: Linker) -> None:
     cc = shutil.which("cc" if language == "c" else "c++")
     if cc is None:
         pytest.skip("needs a C compiler")
@@ -355,7 +358,9 @@ def test_c_program(tmp_path, language, linker):
     (tmp_path / "model.h").write_text(model.header())
     source = tmp_path / "main.c"
     source.write_text(C_PROGRAM if language == "c" else C_PROGRAM.replace('return "', 'return (void*)"'))
-    flags = ["-Wall", "-Werror", "-x", language, source, "-x", "none", library, "-lpthread", f"-Wl,-rpath,{tmp_path}"]
+    flags: list[str | Path] = [
+        "-Wall", "-Werror", "-x", language, source, "-x", "none", library, "-lpthread", f"-Wl,-rpath,{tmp_path}"
+    ]
     subprocess.run([cc, *flags, "-o", tmp_path / "main"], check=True)
     for threads in ("", "1", "3", "junk"):
         run = subprocess.run(
@@ -365,7 +370,7 @@ def test_c_program(tmp_path, language, linker):
         assert run.stdout == "right\n" and run.returncode == 0
 
 
-def test_a_library_loads_without_the_compiler(library, tmp_path):
+def test_a_library_loads_without_the_compiler(library: Path, tmp_path: Path) -> None:
     script = textwrap.dedent(
         """
         import sys
@@ -413,7 +418,7 @@ def open_files() -> int:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
-def test_loading_two_hundred_times_leaks_nothing(library):
+def test_loading_two_hundred_times_leaks_nothing(library: Path) -> None:
     def once() -> None:
         np.testing.assert_array_equal(load(library).executable(1)(X), programs.affine_value(X))
 
@@ -426,7 +431,7 @@ def test_loading_two_hundred_times_leaks_nothing(library):
     assert open_files() <= files + 1
 
 
-def test_a_big_library(tmp_path):
+def test_a_big_library(tmp_path: Path) -> None:
     """Constants of many pages, and one that is not a multiple of the alignment."""
     small = programs.affine()
     data = np.concatenate([small.constants, np.arange((8 << 20) + 3).astype(np.uint8)])
@@ -437,7 +442,7 @@ def test_a_big_library(tmp_path):
         np.testing.assert_array_equal(loaded.executable()(X), programs.affine_value(X))
 
 
-def test_cross_compiled_library(tmp_path):
+def test_cross_compiled_library(tmp_path: Path) -> None:
     other = "aarch64" if host.host_arch() == "x86_64" else "x86_64"
     linkers = link.find_linkers(other)
     if not linkers:

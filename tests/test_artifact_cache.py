@@ -9,6 +9,7 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,17 +20,29 @@ from tilewright.compiler import cache as cache_module
 from tilewright.compiler.cache import VARIABLE, Cache, page_sums
 from tilewright.compiler.debug_texts import write_source
 from tilewright.driver.main import main
+from tilewright.runtime.artifact import Artifact
 
 X = np.arange(8, dtype="float32").reshape(2, 4) - 3
 KEY = "0123456789abcdef"
 
 
 @pytest.fixture
-def cache(tmp_path):
+def cache(tmp_path: Path) -> Cache:
     return Cache(tmp_path / "cache")
 
 
-def test_blobs(cache):
+def folder_of(cache: Cache) -> Path:
+    assert cache.folder is not None
+    return cache.folder
+
+
+def stored(cache: Cache) -> Artifact:
+    found = cache.get_artifact(KEY)
+    assert found is not None
+    return found
+
+
+def test_blobs(cache: Cache) -> None:
     assert cache.get(KEY) is None
     cache.put(KEY, b"one")
     cache.put(KEY, b"two")
@@ -40,41 +53,41 @@ def test_blobs(cache):
     assert cache.get("empty-blob") == b""
 
 
-def test_artifacts(cache):
+def test_artifacts(cache: Cache) -> None:
     assert cache.get_artifact(KEY) is None
     cache.put_artifact(KEY, programs.affine())
     cache.put_artifact(KEY, programs.affine())
-    stored = cache.get_artifact(KEY)
-    assert stored is not None and isinstance(stored.constants, np.memmap)
-    np.testing.assert_array_equal(stored.executable()(X), programs.affine_value(X))
-    assert len(list((cache.folder / "artifacts").iterdir())) == 1
+    found = stored(cache)
+    assert isinstance(found.constants, np.memmap)
+    np.testing.assert_array_equal(found.executable()(X), programs.affine_value(X))
+    assert len(list((folder_of(cache) / "artifacts").iterdir())) == 1
 
 
-def test_constants_are_mapped_and_aligned(cache):
+def test_constants_are_mapped_and_aligned(cache: Cache) -> None:
     cache.put_artifact(KEY, _with_constants(32 << 20))
-    stored = cache.get_artifact(KEY)
-    executable = stored.executable()
-    assert executable._constants is stored.constants and stored.constants.ctypes.data % 4096 == 0
+    found = stored(cache)
+    executable = found.executable()
+    assert executable._constants is found.constants and found.constants.ctypes.data % 4096 == 0
     np.testing.assert_array_equal(executable(X), programs.affine_value(X))
 
 
-def test_a_saved_model_from_the_cache(cache, tmp_path):
+def test_a_saved_model_from_the_cache(cache: Cache, tmp_path: Path) -> None:
     cache.put_artifact(KEY, programs.affine())
-    direct, cached = programs.affine().save(tmp_path / "a.so"), cache.get_artifact(KEY).save(tmp_path / "b.so")
+    direct, cached = programs.affine().save(tmp_path / "a.so"), stored(cache).save(tmp_path / "b.so")
     assert direct.read_bytes() == cached.read_bytes()
 
 
-def test_host_steps_are_not_stored(cache):
+def test_host_steps_are_not_stored(cache: Cache) -> None:
     cache.put_artifact(KEY, programs.with_host_step())
     assert cache.get_artifact(KEY) is None
 
 
-def test_keys_tell_parts_apart():
+def test_keys_tell_parts_apart() -> None:
     keys = {Cache.key(*parts) for parts in (("a", "bc"), ("ab", "c"), ("abc",), ("a", "bc", ""), ("größe", "bc"))}
     assert len(keys) == 5 and Cache.key("a", "bc") in keys
 
 
-def test_off(tmp_path, monkeypatch):
+def test_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "off")
     cache = Cache.default()
     cache.put(KEY, b"x")
@@ -83,7 +96,7 @@ def test_off(tmp_path, monkeypatch):
     cache.clear()
 
 
-def test_default_folder(monkeypatch, tmp_path):
+def test_default_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     assert Cache.default().folder == tmp_path
     monkeypatch.delenv(VARIABLE)
@@ -93,18 +106,18 @@ def test_default_folder(monkeypatch, tmp_path):
     assert Cache.default().folder == Path.home() / ".cache" / "tilewright"
 
 
-def test_damaged_blob_is_removed(cache):
+def test_damaged_blob_is_removed(cache: Cache) -> None:
     cache.put(KEY, b"contents")
-    path = next(cache.folder.glob("blobs/*/*"))
+    path = next(folder_of(cache).glob("blobs/*/*"))
     path.write_bytes(path.read_bytes()[:-1])
     assert cache.get(KEY) is None and not path.exists()
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "code.0.o", "constants.bin"])
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove", "empty"])
-def test_damaged_artifact_is_removed(cache, name, damage):
+def test_damaged_artifact_is_removed(cache: Cache, name: str, damage: str) -> None:
     cache.put_artifact(KEY, programs.affine())
-    entry = cache.folder / "artifacts" / KEY
+    entry = folder_of(cache) / "artifacts" / KEY
     data = bytearray((entry / name).read_bytes())
     if damage == "remove":
         (entry / name).unlink()
@@ -116,7 +129,7 @@ def test_damaged_artifact_is_removed(cache, name, damage):
     assert cache.get_artifact(KEY) is not None
 
 
-def test_least_recently_used_go_first(tmp_path):
+def test_least_recently_used_go_first(tmp_path: Path) -> None:
     cache = Cache(tmp_path, limit=10_000)
     for i in range(9):
         cache.put(f"blob-number-{i}", bytes(1000))
@@ -128,13 +141,13 @@ def test_least_recently_used_go_first(tmp_path):
     assert cache.get("blob-number-1") is None and cache.get("blob-number-8") is not None
 
 
-def test_artifacts_are_evicted_whole(tmp_path):
+def test_artifacts_are_evicted_whole(tmp_path: Path) -> None:
     cache = Cache(tmp_path, limit=1)
     cache.put_artifact(KEY, programs.affine())
     assert cache.get_artifact(KEY) is None and not list((tmp_path / "artifacts").iterdir())
 
 
-def _with_constants(nbytes):
+def _with_constants(nbytes: int) -> Artifact:
     """The program with more constants than it needs."""
     small = programs.affine()
     data = np.zeros(nbytes, np.uint8)
@@ -142,23 +155,23 @@ def _with_constants(nbytes):
     return replace(small, constants=data, manifest=replace(small.manifest, constants_bytes=data.nbytes))
 
 
-def test_an_entry_that_was_moved_to_another_key_is_damaged(cache):
+def test_an_entry_that_was_moved_to_another_key_is_damaged(cache: Cache) -> None:
     cache.put(KEY, b"one")
     cache.put_artifact(KEY, programs.affine())
     other = KEY[::-1]
-    moved = cache.folder / "blobs" / other[-2:] / other
+    moved = folder_of(cache) / "blobs" / other[-2:] / other
     moved.parent.mkdir(parents=True)
-    (cache.folder / "blobs" / KEY[-2:] / KEY).rename(moved)
-    (cache.folder / "artifacts" / KEY).rename(cache.folder / "artifacts" / other)
+    (folder_of(cache) / "blobs" / KEY[-2:] / KEY).rename(moved)
+    (folder_of(cache) / "artifacts" / KEY).rename(folder_of(cache) / "artifacts" / other)
     assert cache.get(other) is None and cache.get_artifact(other) is None
-    assert not moved.exists() and not (cache.folder / "artifacts" / other).exists()
+    assert not moved.exists() and not (folder_of(cache) / "artifacts" / other).exists()
 
 
-def test_a_large_artifact_is_written_meanwhile(cache, monkeypatch):
+def test_a_large_artifact_is_written_meanwhile(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     started, let_go = threading.Event(), threading.Event()
     real = cache_module._write_entry
 
-    def slow(*args):
+    def slow(*args: Any) -> Any:
         started.set()
         assert let_go.wait(60)
         return real(*args)
@@ -166,7 +179,7 @@ def test_a_large_artifact_is_written_meanwhile(cache, monkeypatch):
     monkeypatch.setattr(cache_module, "_write_entry", slow)
     cache.put_artifact(KEY, _with_constants(2 << 20))
     assert started.wait(60)
-    assert not (cache.folder / "artifacts" / KEY).exists()
+    assert not (folder_of(cache) / "artifacts" / KEY).exists()
     let_go.set()
     assert cache.get_artifact(KEY) is not None  # waited for it
     assert cache_module._WRITING == {}
@@ -174,7 +187,7 @@ def test_a_large_artifact_is_written_meanwhile(cache, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_end_of_a_process_waits_for_its_artifacts(tmp_path):
+def test_the_end_of_a_process_waits_for_its_artifacts(tmp_path: Path) -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[2])\n"
         "import test_artifact_cache as t; from tilewright.compiler.cache import Cache; from pathlib import Path\n"
@@ -185,7 +198,7 @@ def test_the_end_of_a_process_waits_for_its_artifacts(tmp_path):
     assert [p.name for p in (tmp_path / "cache" / "artifacts").iterdir()] == [KEY]
 
 
-def test_clear(cache):
+def test_clear(cache: Cache) -> None:
     cache.put(KEY, b"x")
     cache.put_artifact(KEY, programs.affine())
     assert cache.size() > 0
@@ -193,7 +206,9 @@ def test_clear(cache):
     assert cache.size() == 0 and cache.get(KEY) is None
 
 
-def test_the_command_says_what_is_there(tmp_path, monkeypatch, capsys):
+def test_the_command_says_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "kept"
     monkeypatch.setenv(VARIABLE, str(folder))
     Cache.default().put(KEY, b"x" * 68)
@@ -213,7 +228,7 @@ def test_the_command_says_what_is_there(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out == "The cache is off: TILEWRIGHT_CACHE_DIR is 'off'.\n"
 
 
-def test_unwritable_folder_warns_once(tmp_path):
+def test_unwritable_folder_warns_once(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     cache = Cache(blocked / "cache")
@@ -225,7 +240,7 @@ def test_unwritable_folder_warns_once(tmp_path):
 
 
 @pytest.mark.parametrize("key", ["../../etc/passwd", "short", "a/b-long-enough", ""])
-def test_keys_are_checked(cache, key):
+def test_keys_are_checked(cache: Cache, key: str) -> None:
     with pytest.raises(InternalError, match="is not a key of the cache"):
         cache.put(key, b"x")
 
@@ -241,7 +256,7 @@ def _work(folder: str, number: int) -> None:
 
 
 @pytest.mark.slow
-def test_several_processes(tmp_path):
+def test_several_processes(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=_work, args=(str(tmp_path), i)) for i in range(3)]
     for worker in workers:
@@ -251,7 +266,7 @@ def test_several_processes(tmp_path):
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
 
 
-def test_page_sums_notice_accidents():
+def test_page_sums_notice_accidents() -> None:
     random = np.random.default_rng(0)
     data = random.integers(0, 256, 5 * 4096 + 100).astype(np.uint8)
     known = {page_sums(data), page_sums(data[:-1]), page_sums(np.append(data, np.uint8(0)))}

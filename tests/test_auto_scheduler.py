@@ -275,7 +275,7 @@ def test_a_file_that_was_cut_short(tmp_path: Path, caplog: pytest.LogCaptureFixt
 
 @pytest.mark.parametrize(("text", "message"), [
     ("[]", "not a tuning record of AutoTVM or auto_scheduler"),
-    ('{"i": [], "r": [], "v": "v9"}', "version v9; v0.2, "),
+    ('{"i": [], "r": [], "v": "v9"}', "its version is v9, and v0.2, "),
     ('{"i": [], "r": [], "v": "v0.6"}', "not a tuning record"),
 ])
 def test_texts_that_are_no_records(text: str, message: str) -> None:
@@ -322,4 +322,5 @@ def test_computations_that_read_at_what_they_read_are_detached() -> None:
     table, index = te.placeholder((8,), name="table"), te.placeholder((4,), "int64", name="index")
     found = te.compute((4,), lambda i: table[index[i]], name="found")
     _, _, made = detached([table, index], [found])
+    assert isinstance(made.op, te.ComputeOp) and isinstance(found.op, te.ComputeOp)
     assert str(made.op.body[0]) == str(found.op.body[0])

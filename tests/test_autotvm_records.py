@@ -77,7 +77,9 @@ PRODUCTS_ROW = tvm_row(
 
 
 def task_of(text: str, flags: str) -> KernelTask:
-    return KernelTask.of(relay.parse_expr(text), [f == "1" for f in flags], Target("llvm"))
+    function = relay.parse_expr(text)
+    assert isinstance(function, relay.Function)
+    return KernelTask.of(function, [f == "1" for f in flags], Target("llvm"))
 
 
 @pytest.mark.parametrize(

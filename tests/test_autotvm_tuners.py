@@ -113,7 +113,10 @@ def test_a_wrong_name_is_told() -> None:
         (lambda t: RandomTuner(t).tune(1, paper()[1], si_prefix="X"), "no prefix 'X'"),
         (lambda t: RandomTuner(t).load_history([]), "RandomTuner learns nothing from other tasks"),
         (lambda t: autotvm.measure_option("locl", "local"), "there is no builder 'locl'; did you mean 'local'"),
-        (lambda t: autotvm.measure_option("local", 3), "runner is a int, which cannot run"),
+        (
+            lambda t: autotvm.measure_option("local", 3),  # type: ignore[arg-type]
+            "runner is a int, which cannot run"
+        ),
         (lambda t: autotvm.callback.progress_bar(3, si_prefix="X"), "no prefix 'X'"),
         (lambda t: autotvm.callback.log_to_file("x", "pickle"), "written as JSON, not as 'pickle'"),
     ],
@@ -137,6 +140,21 @@ def test_it_stops_without_hope() -> None:
     tuner.tune(500, option, early_stopping=10)
     assert tuner.trials <= tuner.best_iter + 10 + at_once(option)
     assert tuner.trials < 500
+
+
+def test_an_interrupt_keeps_finished_trials() -> None:
+    class Interrupted(Paper):
+        def run(self, built: Sequence[Built], on_measured: Any = None) -> list[Measured]:
+            super().run(built[:3], on_measured)
+            raise KeyboardInterrupt
+
+    seen: list[int] = []
+    bench = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        GridSearchTuner(kernel_task("pointwise")).tune(
+            8, autotvm.measure_option(bench, bench),
+            callbacks=[lambda t, inputs, results: seen.extend(i.config.index for i in inputs)])
+    assert len(seen) == len(bench.measured) == 3
 
 
 @pytest.mark.slow
@@ -164,15 +182,18 @@ def test_history_of_other_tasks_is_learnt_from() -> None:
     ]
     history = list(zip(inputs, batch(inputs), strict=True))
     tuner = get_tuner("xgb_knob", task, model="numpy")
+    assert isinstance(tuner, XGBTuner)
     tuner.load_history(history, min_seed_records=500)
     assert not tuner.cost_model.rows
     tuner.load_history(history, min_seed_records=50)
-    assert tuner.cost_model.rows == 80
+    rows: int = tuner.cost_model.rows
+    assert rows == 80
     tuner.tune(16, option)
     blind = RandomTuner(task)
     blind.tune(16, option)
     assert tuner.best_flops >= blind.best_flops
     programs = get_tuner("xgb_curve", task, model="numpy")
+    assert isinstance(programs, XGBTuner)
     programs.load_history(history[:12], min_seed_records=10)
     assert programs.cost_model.rows == 12
 

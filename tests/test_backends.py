@@ -21,6 +21,7 @@ from tilewright.backends.registry import GROUP, backend_names, find_backend
 from tilewright.backends.target import Target
 from tilewright.base.errors import TargetError
 from tilewright.relay.op.elementwise import Exp
+from tilewright.relay.op.registry import Op
 
 MODULE = '''
 from tilewright.backends.cpu.llvm.backend import LlvmBackend
@@ -91,7 +92,7 @@ def test_a_back_end_that_cannot_be_used(tmp_path: Path, value: str, said: str) -
     assert "TargetError" in done.stderr and said in done.stderr
 
 
-def doubled(op: Exp, options: KernelOptions, x: te.Tensor) -> te.Tensor:
+def doubled(op: Op, options: KernelOptions, x: te.Tensor) -> te.Tensor:
     return te.compute(x.shape, lambda *i: x(*i) * 2, name="doubled")
 
 

@@ -160,13 +160,13 @@ def test_builds_that_cannot_be() -> None:
     with pytest.raises(
         CompileError, match=r"binds: 'A' is bound to a int; make a buffer with tir.decl_buffer\(A.shape, A.dtype, …\)"
     ):
-        tvm.build(s, args, binds={args[0]: 1})  # type: ignore[dict-item]
+        tvm.build(s, args, binds={args[0]: 1})
     with pytest.raises(CompileError, match=r"binds: buffer 'x: float32\[5\]' does not fit Tensor\(A: float32\[6\]\)"):
         tvm.build(s, args, binds={args[0]: tvm.tir.decl_buffer((5,), "float32", "x")})
     with pytest.raises(
         CompileError, match="binds= belongs to a te schedule; the buffers of a IRModule are its parameters"
     ):
-        tvm.build(tvm.lower(s, args), binds={args[0]: 1})  # type: ignore[dict-item]
+        tvm.build(tvm.lower(s, args), binds={args[0]: 1})
     with pytest.raises(
         CompileError,
         match=r"function 'main' of the module is a graph, not a loop program; graphs are built with relay.build"

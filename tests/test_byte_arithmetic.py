@@ -50,7 +50,7 @@ def every_pair(kind: str) -> list[Array]:
 
 def after(function: Function) -> Function:
     plain = SimplifyInference()(IRModule.from_expr(function))
-    found: Any = ByteArithmetic()(plain)["main"]
+    found: Function = ByteArithmetic()(plain)["main"]
     return found
 
 
@@ -127,6 +127,7 @@ def test_bytes_that_a_product_reads_moved_are_stored_so(dense_first: bool) -> No
     for a, b in zip(evaluate(new, values), evaluate(function, values), strict=True):
         np.testing.assert_array_equal(a, b)
     product = next(c for c in calls(new.body) if c.op is results[0].op)
+    assert isinstance(product.args[0], relay.Call)
     assert str(product.args[0].op) == str(relay.cast(held, dtype="uint8").op)
     assert [str(c.op) for c in calls(product.args[0])] == [
         str(relay.clip(x, a_min=0, a_max=255).op), str(relay.cast(held, dtype="uint8").op)

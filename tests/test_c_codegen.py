@@ -25,6 +25,7 @@ from tilewright.base.types import DataType
 from tilewright.compat.target import Target
 from tilewright.relay.expr import Function, If, var
 from tilewright.relay.expr import const as constant
+from tilewright.runtime.functions import FunctionModule
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import Buffer, Var, as_expr, const
@@ -211,11 +212,14 @@ def test_a_schedule_as_c_and_back(tmp_path: Path) -> None:
     path = module.export_library(tmp_path / "matmul.c")
     assert path.read_text() == text
     again = tvm.runtime.load_module(path)
+    assert isinstance(again, FunctionModule)
     found[:] = 0
     again["matmul"](x, y, found)
     np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5)
     path.write_text(text.replace("tanhf(t)", "(tanhf(t) + 1.0f)"))
-    tvm.runtime.load_module(path)(x, y, found)
+    changed = tvm.runtime.load_module(path)
+    assert isinstance(changed, FunctionModule)
+    changed(x, y, found)
     np.testing.assert_allclose(found, want + x @ y, rtol=1e-5, atol=1e-5)
     path.write_text(text.replace("tanhf(t)", "tanhf(t"))
     with pytest.raises(CompileError, match=r"matmul\.c: generated C could not be compiled"):
@@ -261,7 +265,7 @@ def test_the_maximum_of_lanes_keeps_what_is_no_number() -> None:
 def test_large_values_stay_small_texts() -> None:
     """A value that is used twice, and that again and again, is written once; behind a condition, too."""
     i, a = Var("i"), Buffer("a", (8,), "float32")
-    value = a[i]
+    value: E.PrimExpr = a[i]
     for _ in range(40):
         value = value * value + 1.0
     guarded = E.if_then_else(i < 4, value, const(0.0, "float32"))

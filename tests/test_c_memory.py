@@ -26,6 +26,7 @@ from tilewright.driver.debug import explained, places_in
 from tilewright.runtime import load_module
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.host import host_arch
+from tilewright.runtime.module import FactoryModule
 
 pytestmark = pytest.mark.skipif(not find_compilers(host_arch()), reason="there is no C compiler")
 C = Target("c")
@@ -42,13 +43,15 @@ def test_a_checked_model_names_its_node(tmp_path: Path) -> None:
         lib = relay.build(two_takes(), "c")
     lib.export_library(tmp_path / "takes.so")
     x, right, wrong = numbers(32).reshape(4, 8), np.array([0, 1, 2], np.int32), np.array([0, 9, 2], np.int32)
-    for run in (lib.executable, load_module(tmp_path / "takes.so").executable):
+    again = load_module(tmp_path / "takes.so")
+    assert isinstance(again, FactoryModule)
+    for run in (lib.executable, again.executable):
         np.testing.assert_array_equal(run(x, right, right)[0], x[right])
         with pytest.raises(MemoryFault, match=r"p0\[9, 0\] of float32 p0\[4, 8\](.|\n)*computes Gather 'two'"):
             run(x, right, wrong)
 
 
-def gather(target: str = "c", **config: Any) -> FunctionModule:
+def gather(target: str = "c", /, **config: Any) -> FunctionModule:
     data, at = te.placeholder((16,), name="data"), te.placeholder((3,), "int32", name="at")
     out = te.compute((3,), lambda i: data[at[i]], name="out")
     with tvm.transform.PassContext(config=config):
@@ -59,6 +62,7 @@ def gather(target: str = "c", **config: Any) -> FunctionModule:
 def test_files_of_checked_c_report_too(tmp_path: Path, suffix: str) -> None:
     gather(**CONFIG).export_library(tmp_path / f"gather{suffix}")
     again, out = load_module(tmp_path / f"gather{suffix}"), np.zeros(3, np.float32)
+    assert isinstance(again, FunctionModule)
     again(numbers(), np.array([0, 5, 15], np.int32), out)
     np.testing.assert_array_equal(out, numbers()[[0, 5, 15]])
     with pytest.raises(MemoryFault, match=r"data\[16\] of float32 data\[16\]"):
@@ -93,7 +97,9 @@ def test_c_text_is_compiled_as_asked(tmp_path: Path) -> None:
     path = module.export_library(
         tmp_path / "gather.so", cc=shlex.join(find_compilers(host_arch())[0].command), options=["-O0", "-g3"]
     )
-    load_module(path)(numbers(), np.array([0, 5, 15], np.int32), out)
+    again = load_module(path)
+    assert isinstance(again, FunctionModule)
+    again(numbers(), np.array([0, 5, 15], np.int32), out)
     np.testing.assert_array_equal(out, numbers()[[0, 5, 15]])
     assert b".debug_line" in path.read_bytes()
     with pytest.raises(TargetError, match="there is no C compiler 'no-such-cc' here; name one that is installed"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -41,8 +42,12 @@ def test_what_fails_a_run(collected: int, skipped: dict[str, int], modules: list
 
 
 def test_a_run_is_counted() -> None:
-    skip = lambda name: SimpleNamespace(nodeid=name, longrepr=("file", 1, "Skipped: no gdb"))  # noqa: E731
-    done = lambda name: SimpleNamespace(nodeid=name)  # noqa: E731
+    def skip(name: str) -> Any:
+        return SimpleNamespace(nodeid=name, longrepr=("file", 1, "Skipped: no gdb"))
+
+    def done(name: str) -> Any:
+        return SimpleNamespace(nodeid=name)
+
     run = Run.of(
         {"passed": [done("a::1"), done("a::2")], "failed": [done("a::2")], "skipped": [skip("a::3"), skip("b")]}
     )

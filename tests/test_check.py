@@ -127,9 +127,8 @@ def test_cells_of_any_number_of_steps_are_not_refused(kind: str, gates: int) -> 
     """They are compiled for the sizes that come."""
     weights = {n: np.zeros((1, gates * 4, k), np.float32) for n, k in (("w", 3), ("r", 4))}
     nodes = [helper.make_node(kind, ["x", "w", "r"], ["y"], hidden_size=4)]
-    taken, given = (
-        helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", ["t", 2, 3]), ("y", None))
-    )
+    taken = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["t", 2, 3])
+    given = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     graph = helper.make_graph(
         nodes, "g", [taken], [given], [onnx.numpy_helper.from_array(v, n) for n, v in weights.items()]
     )

@@ -37,9 +37,9 @@ def model(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def fed(tmp_path: Path) -> tuple[Path, dict[str, np.ndarray]]:
+def fed(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
     """Inputs for `model`, as a file and as arrays."""
-    arrays = {"x": np.random.default_rng(1).standard_normal((2, 16), np.float32)}
+    arrays: dict[str, Any] = {"x": np.random.default_rng(1).standard_normal((2, 16), np.float32)}
     np.savez(tmp_path / "in.npz", **arrays)
     return tmp_path / "in.npz", arrays
 
@@ -299,9 +299,8 @@ def test_run_says_what_is_wrong_with_the_inputs(tmp_path: Path, capsys: pytest.C
     program = small_programs.affine()
     program.save(tmp_path / "a.tar")
     name = program.manifest.inputs[0].name
-    for arrays, message in (
-        ({"other": np.zeros(1)}, f"the model has no input 'other'; it has {name}"), ({name: np.zeros(1)}, name)
-    ):
+    for given, message in (("other", f"the model has no input 'other'; it has {name}"), (name, name)):
+        arrays: dict[str, Any] = {given: np.zeros(1)}
         np.savez(tmp_path / "in.npz", **arrays)
         assert main(["run", str(tmp_path / "a.tar"), "-i", str(tmp_path / "in.npz")]) == 1
         said = capsys.readouterr().err
@@ -474,7 +473,7 @@ def test_options_that_cannot_be(
     ],
 )
 def test_inputs_that_do_not_fit(
-    arrays: dict[str, np.ndarray], message: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arrays: dict[str, Any], message: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     np.savez(tmp_path / "in.npz", **arrays)
     assert main(["compile", str(model), "-o", str(tmp_path / "m.so")]) == 0

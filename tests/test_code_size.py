@@ -100,8 +100,8 @@ def test_odd_windows(name: str) -> None:
 def test_they_compute_the_same(name: str) -> None:
     function = WINDOWS[name]()
     x = np.random.default_rng(1).standard_normal(
-        [int(d) for d in function.params[0].checked_type.shape]
-    ).astype("float32")  # type: ignore[attr-defined]
+        function.params[0].tensor_type.concrete_shape
+    ).astype("float32")
     with tvm.transform.PassContext(opt_level=3):
         found = relay.create_executor(
             "graph", mod=tvm.IRModule.from_expr(function), target="llvm"

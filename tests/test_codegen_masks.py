@@ -63,7 +63,7 @@ def test_a_known_mask_is_no_mask() -> None:
     """One lane is one element; three lanes of bytes are two stores; whole vectors and nothing need no mask."""
     target = Target(PROCESSORS["skylake-avx512"])
 
-    def stores(mask: tuple[bool, ...]) -> list[str]:
+    def stores(mask: tuple[bool, ...]) -> list[tuple[str, str]]:
         text = emit(Case("store", "int32", "int8", (mask,), "difference").func("f"), target)
         return re.findall(r"store (<\d+ x i\d+>|i\d+)|llvm\.(masked\.store)\.", text.partition("define")[2])
 

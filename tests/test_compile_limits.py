@@ -15,13 +15,12 @@ import tilewright as tvm
 from tilewright import relay
 from tilewright.base.errors import CompileError, InternalError, NoNativeKernel, RunError, ShapeError
 from tilewright.relay import dynamic_interpreter
-from tilewright.relay.expr import Expr
 from tilewright.relay.op.registry import OPS
 from tilewright.runtime import executable
 
 
 def _module(make: Any, shape: tuple[int, ...] = (4,)) -> tvm.IRModule:
-    x: Expr = relay.var("x", shape=shape)
+    x = relay.var("x", shape=shape)
     return tvm.IRModule.from_expr(relay.Function([x], make(x)))
 
 

@@ -141,7 +141,7 @@ def inputs_of(mod: IRModule, seed: int) -> list[Any] | None:
     types = [p.checked_type for p in mod["main"].params]
     if not all(isinstance(t, TensorType) for t in types):
         return None
-    return [(rng.random(t.shape) * 2).astype(t.dtype.numpy()) for t in types]  # type: ignore[attr-defined]
+    return [(rng.random(t.shape) * 2).astype(t.dtype.numpy()) for t in types]
 
 
 @pytest.mark.slow
@@ -300,8 +300,8 @@ def test_calls_from_several_threads_do_not_meet() -> None:
     x = f32(1000)
     wanted = {n: run(i32(n), x)[1] for n in (10, 20, 30, 40)}
     with ThreadPoolExecutor(4) as threads:
-        for n, found in [(n, threads.submit(lambda n=n: run(i32(n), x)[1])) for _ in range(50) for n in wanted]:
-            np.testing.assert_array_equal(found.result(), wanted[n])
+        for n, found in [(n, threads.submit(run, i32(n), x)) for _ in range(50) for n in wanted]:
+            np.testing.assert_array_equal(found.result()[1], wanted[n])
 
 
 def test_a_small_stack_is_enough_for_loops_and_guarded() -> None:
@@ -331,7 +331,9 @@ def test_doors() -> None:
     _, short = tvm.compile(mod)(n=i32(3), x=x)
     compare(short, wanted)
     vm = VirtualMachine(relay.vm.compile(mod, "llvm"), tvm.cpu())
-    count, through = vm.invoke("main", i32(3), x)
+    answers = vm.invoke("main", i32(3), x)
+    assert isinstance(answers, list)
+    count, through = answers
     assert int(count.numpy()) == 3
     compare(through.numpy(), wanted)
     vm.set_input("main", i32(3), x)

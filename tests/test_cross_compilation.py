@@ -3,6 +3,7 @@ here, whose headers are read."""
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import struct
 import subprocess
@@ -18,9 +19,8 @@ import pytest
 import tilewright
 from shipped_models import small_network
 from small_models import cnn
-from tilewright.backends.cpu import combine, link
-from tilewright.backends.cpu.combine import has_zig
-from tilewright.backends.cpu.link import user_linker
+from tilewright.backends.cpu import link
+from tilewright.backends.cpu.link import has_zig, user_linker
 from tilewright.backends.target import Target
 from tilewright.base.errors import ArtifactError
 from tilewright.runtime.artifact import load
@@ -140,8 +140,9 @@ def test_windows(tmp_path: Path) -> None:
     model.save(tmp_path / "model.tar")
     with tarfile.open(tmp_path / "model.tar") as archive:
         objects = {
-            m.name: archive.extractfile(m).read(2) for m in archive.getmembers() if m.name.endswith(".o")
-        }  # type: ignore[union-attr]
+            m.name: content.read(2) for m in archive.getmembers()
+            if m.name.endswith(".o") and (content := archive.extractfile(m)) is not None
+        }
     assert {*objects.values()} == {b"\x64\x86"} and {"entry.o", "constants.o"} < {*objects}
     with pytest.raises(ArtifactError, match=r"made for Windows, this machine runs|made for x86_64, this machine is"):
         load(tmp_path / "model.tar")
@@ -176,9 +177,9 @@ def test_what_is_not_one_function_of_c(tmp_path: Path) -> None:
 
 
 def test_without_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(combine, "has_zig", lambda: False)
-    monkeypatch.setattr(combine, "find_linkers", lambda arch: [])
-    monkeypatch.setattr(combine.shutil, "which", lambda name: None)
+    monkeypatch.setattr("tilewright.backends.cpu.combine.has_zig", lambda: False)
+    monkeypatch.setattr("tilewright.backends.cpu.combine.find_linkers", lambda arch: [])
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     model = tilewright.compile(cnn(2))
     with pytest.raises(
         ArtifactError,
@@ -202,8 +203,8 @@ def test_linkers_that_fail_or_are_not_there(tmp_path: Path, monkeypatch: pytest.
     ):
         with pytest.raises(ArtifactError, match=f"{said} could not be linked.* broken: no can do"):
             tilewright.compile(cnn(2), target=f"llvm -mtriple={triple}").save(tmp_path / f"m.{form}", broken)
-    monkeypatch.setattr(link.importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(link.shutil, "which", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(
         ArtifactError,
         match=r"no linker for x86_64-pc-windows-gnu was found \(x86_64-w64-mingw32-gcc, the Python package ziglang\)"

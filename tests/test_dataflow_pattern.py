@@ -153,8 +153,8 @@ def test_calls_of_functions_and_of_global_functions() -> None:
     assert wildcard()(None).match(f(x, y))
     assert not is_op("add")(None).match(f(x, y))
     name = relay.GlobalVar(
-        "f", relay.FuncType([x.type_annotation], x.type_annotation)
-    )  # type: ignore[list-item, arg-type]
+        "f", relay.FuncType([x.tensor_type], x.tensor_type)
+    )
     assert is_expr(name)(wildcard()).match(name(x))
 
 

@@ -187,8 +187,8 @@ def test_an_option_of_a_function() -> None:
     a, b = like(image, image)
     relu, sigmoid = relay.Function([a], relay.nn.relu(a)), relay.Function([b], relay.sigmoid(b))
     p = wildcard()
-    pattern = is_op("nn.bias_add")(conv_pattern(), wildcard())
-    pattern = FunctionPattern([p], is_op("sigmoid")(p))(pattern).optional(
+    bias_pattern = is_op("nn.bias_add")(conv_pattern(), wildcard())
+    pattern = FunctionPattern([p], is_op("sigmoid")(p))(bias_pattern).optional(
         lambda e: FunctionPattern([r := wildcard()], is_op("nn.relu")(r))(e)
     )
     biased = relay.nn.bias_add(conv(), bias)

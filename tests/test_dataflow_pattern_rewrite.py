@@ -166,7 +166,7 @@ def batch_norm_callback() -> DFPatternCallback:
     return BatchNorm()
 
 
-def parts(data: Any, gamma: Any, beta: Any, mean: Any, var: Any, commuted: bool = False) -> relay.Expr:
+def parts(data: Any, gamma: Any, beta: Any, mean: Any, var: Any, *, commuted: bool = False) -> relay.Expr:
     deviation = relay.sqrt(var + relay.const(1e-5))
     scaled = gamma * ((data - mean) / deviation) if commuted else gamma * (data - mean) / deviation
     result: relay.Expr = beta + scaled if commuted else scaled + beta

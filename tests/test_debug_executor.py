@@ -4,6 +4,7 @@ tools read."""
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -85,10 +86,11 @@ def test_every_value_is_what_the_graph_says() -> None:
     assert len(program.manifest.steps) == len(steps) and program.manifest.workspace_bytes == 2 * given.nbytes
     known: Any = given
     found = values_of_steps(program, [given])
-    for f, (value,) in zip(
-        (np.exp, np.negative, np.abs, np.sqrt, np.tanh, lambda v: 1 / (1 + np.exp(-v))), found, strict=True
-    ):
-        known = f(known)
+    meanings: list[Callable[[Any], Any]] = [
+        np.exp, np.negative, np.abs, np.sqrt, np.tanh, lambda v: 1 / (1 + np.exp(-v))
+    ]
+    for meaning, (value,) in zip(meanings, found, strict=True):
+        known = meaning(known)
         np.testing.assert_allclose(value, known, rtol=1e-5)
     assert [n.inputs for n in debug_nodes(program.manifest)] == [(), *((k,) for k in range(len(steps)))]
 

@@ -22,6 +22,7 @@ from tilewright.compiler.cache import VARIABLE
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
 from tilewright.runtime import NullThreadPool, load_module
+from tilewright.runtime.module import FactoryModule
 from tilewright.runtime.threads import POOLS
 
 PRINTERS = Path(tvm.__file__).parent / "driver" / "gdb_printers.py"
@@ -98,7 +99,9 @@ def test_models_and_artifacts(kind: str, tmp_path: Path, monkeypatch: pytest.Mon
     np.testing.assert_array_equal(lib.executable(X), want)
     assert lib.artifact.manifest.debug == kind
     lib.export_library(tmp_path / "m.so")
-    np.testing.assert_array_equal(load_module(tmp_path / "m.so").executable(X), want)
+    again = load_module(tmp_path / "m.so")
+    assert isinstance(again, FactoryModule)
+    np.testing.assert_array_equal(again.executable(X), want)
     suffix = {"tir": "tir.py", "relay": "relay", "model": "nodes.txt"}[kind]
     texts = "\n".join(f.read_text() for f in (tmp_path / "cache").glob(f"sources/*/*.{suffix}"))
     assert {"tir": "@T.prim_func", "relay": "nn.conv2d(", "model": f"Conv '{NODE}'"}[kind] in texts
@@ -229,6 +232,7 @@ def test_a_function_of_flat_loops_has_lines_of_its_own_text() -> None:
     func = tir.parse(
         "@T.prim_func\ndef f(a: T.Buffer((8,), \"float32\")):\n    for i in T.serial(8):\n        a[i] = 1.0"
     )
+    assert isinstance(func.body, tir.For)
     printed = tir.printer.PrintedFunc(func)
     assert [printed.line_of(func.body), printed.line_of(func.body.body)] == [3, 4]
     assert printed.line_of(tir.stmt.Seq(())) == 0

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -64,11 +65,13 @@ def test_a_library_answers_without_the_compiler(name: str, shape: tuple[int, ...
     path = real_model(name)
     input_name = onnx.load(path, load_external_data=False).graph.input[0].name
     model = tilewright.compile(path, {input_name: shape})
-    inputs = {input_name: np.random.default_rng(0).random(shape, np.float32)}
+    inputs: dict[str, Any] = {input_name: np.random.default_rng(0).random(shape, np.float32)}
     expected = model(inputs)
     np.savez(tmp_path / "in.npz", **inputs)
     library = model.save(tmp_path / "model.so")
-    command = [sys.executable, "-c", WITHOUT_THE_COMPILER, library, tmp_path / "in.npz", tmp_path / "out.npz"]
+    command: list[str | Path] = [
+        sys.executable, "-c", WITHOUT_THE_COMPILER, library, tmp_path / "in.npz", tmp_path / "out.npz"
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "True\n"

@@ -206,7 +206,7 @@ def test_a_program_becomes_small() -> None:
     small = Shrinker(case, lambda c: "nn.dense" in operators(c.main.body)).run()
     assert operators(small.main.body) == ["nn.dense"]
     assert small.elements <= 256
-    assert small.reference()[0].shape == (small.values[0].shape[0], small.main.body.checked_type.shape[1])
+    assert small.reference()[0].shape == (small.values[0].shape[0], small.main.body.tensor_type.shape[1])
 
 
 def test_a_program_stays_where_it_cannot_be_smaller() -> None:

@@ -20,8 +20,10 @@ from tilewright import relay
 from tilewright.backends.accelerators import dnnl
 from tilewright.backends.accelerators.dnnl.library import Library, find, library
 from tilewright.backends.accelerators.dnnl.program import Program
+from tilewright.backends.accelerators.dnnl.runtime import DNNLModule
 from tilewright.base.errors import ArtifactError, CompileError, TargetError
 from tilewright.relay.op.contrib import Refusal
+from tilewright.runtime.module import FactoryModule
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)
@@ -39,7 +41,7 @@ WHY_NOT = _why_not()
 needs_library = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 
 
-def const(*shape: int) -> relay.Expr:
+def const(*shape: int) -> relay.Constant:
     return relay.const(RNG.standard_normal(shape, np.float32))
 
 
@@ -325,6 +327,7 @@ def test_the_module_travels_with_the_program(suffix: str, tmp_path: Path) -> Non
     wanted = lib.executable(x)
     lib.export_library(tmp_path / f"m{suffix}")
     again = tvm.runtime.load_module(tmp_path / f"m{suffix}")
+    assert isinstance(again, FactoryModule)
     assert [m.type_key for m in again.imported_modules] == ["dnnl"]
     np.testing.assert_array_equal(again.executable(x), wanted)
 
@@ -384,13 +387,14 @@ def test_it_works_on_the_memory_of_its_caller() -> None:
     """Inputs and outputs that are rows are no copies: the first and the last primitive have the arrays themselves."""
     lib = relay.build(dnnl.partition_for_dnnl(module("head")), "llvm")
     (module_,) = lib.imported_modules
+    assert isinstance(module_, DNNLModule)
     lib.executable(RNG.standard_normal(IMAGE, np.float32))
-    ((plan, _),) = module_._plans.values()  # type: ignore[attr-defined]
+    ((plan, _),) = module_._plans.values()
     assert any(r.buffer.kind == "output" for r in plan.steps[-1].reads)
     assert any(r.buffer.kind == "input" for r in plan.steps[0].reads)
     reorders = len(plan.steps) - len(
         [o for o in module_.program.operations if o.kind != "reshape"]
-    )  # type: ignore[attr-defined]
+    )
     assert reorders <= 2
 
 

@@ -23,6 +23,7 @@ from tilewright.base.nd import aligned_empty
 from tilewright.base.types import DataType
 from tilewright.runtime import DeviceMemory, Driver, load_driver, load_module, memory_of
 from tilewright.runtime.driver import HEADER
+from tilewright.runtime.module import FactoryModule
 
 CC = shutil.which("cc")
 needs_cc = pytest.mark.skipif(CC is None, reason="there is no C compiler here")
@@ -122,6 +123,7 @@ def test_modules_are_saved_and_loaded(driver: Driver, library: Path, suffix: str
     lib, _ = program(driver, "sram", 32)
     lib.export_library(tmp_path / f"m{suffix}")
     again = load_module(tmp_path / f"m{suffix}")
+    assert isinstance(again, FactoryModule)
     assert [m.type_key for m in again.imported_modules] == ["example-driver"]
     np.testing.assert_array_equal(again.executable(X, Y), lib.executable(X, Y))
     code = (

@@ -33,7 +33,7 @@ def ints(*values: Any) -> np.ndarray[Any, Any]:
 
 
 IMAGE = real(1, 2, 4, 5)
-CASES: list[tuple[Op, tuple[np.ndarray[Any, Any], ...], Op]] = [
+CASES: list[tuple[Op, tuple[np.ndarray[Any, Any] | np.generic, ...], Op]] = [
     (dynamic.DynReshape(), (real(2, 6), ints(3, -1)), relay.op.get("reshape")((3, -1))),
     (dynamic.DynBroadcastTo(), (real(3, 1), ints(2, 3, 4)), relay.op.get("broadcast_to")((2, 3, 4))),
     (dynamic.DynFull(), (np.float32(2.5), ints(2, 3)), relay.op.get("full")((2, 3))),

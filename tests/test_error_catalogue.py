@@ -176,7 +176,7 @@ def errors_of_usage() -> type[Exception]:
     """What is raised for command lines that are not written right."""
     from tilewright.driver.application import UsageError
 
-    return UsageError  # type: ignore[no-any-return]
+    return UsageError
 
 
 def shown(error: BaseException, folder: Path) -> str:

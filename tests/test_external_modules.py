@@ -19,6 +19,7 @@ from tilewright.base.errors import ArtifactError, CompileError, OptionError
 from tilewright.base.global_functions import FUNCTIONS, register_func, remove_global_func
 from tilewright.relay import transform
 from tilewright.runtime import ModuleNode, load_module, register_module
+from tilewright.runtime.module import FactoryModule
 
 Array = np.ndarray[Any, Any]
 
@@ -143,6 +144,7 @@ def test_modules_travel_with_the_program(suffix: str, tmp_path: Path) -> None:
     assert [m.type_key for m in lib.imported_modules] == ["meaning", "meaning"]
     lib.export_library(tmp_path / f"m{suffix}")
     again = load_module(tmp_path / f"m{suffix}")
+    assert isinstance(again, FactoryModule)
     Meaning.calls.clear()
     np.testing.assert_array_equal(again.executable(X, B), lib.executable(X, B))
     assert Meaning.calls[:2] == ["tvmgen_default_alpha_main_0", "tvmgen_default_alpha_main_2"]
@@ -163,14 +165,14 @@ def test_a_file_with_modules_of_an_unknown_kind_is_refused(tmp_path: Path) -> No
     assert "it has a module of the kind 'meaning', and nothing here reads one; import what registers it" in said
 
 
-def test_what_cannot_be_saved_says_so(tmp_path: Path) -> None:
+def test_what_cannot_be_saved_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lib = relay.build(partitioned(HEAD, {"nn.bias_add": "beta"}), target="llvm")
     with pytest.raises(ArtifactError, match="the module 'unsaved' cannot be saved: Unsaved has no save_to_binary"):
         lib.export_library(tmp_path / "m.so")
-    Unsaved.save_to_binary = lambda self: "text"
+    monkeypatch.setattr(Unsaved, "save_to_binary", lambda self: "text")
     with pytest.raises(ArtifactError, match="its save_to_binary returned a str"):
         lib.export_library(tmp_path / "m.so")
-    Unsaved.save_to_binary = Meaning.save_to_binary
+    monkeypatch.setattr(Unsaved, "save_to_binary", Meaning.save_to_binary)
     with pytest.raises(ArtifactError, match="could not be loaded again: register its class"):
         lib.export_library(tmp_path / "m.so")
     Unsaved.save_to_binary = ModuleNode.save_to_binary
@@ -237,6 +239,7 @@ def test_programs_that_call_back_are_saved(suffix: str, tmp_path: Path) -> None:
     lib.export_library(tmp_path / f"m{suffix}")
     Meaning.calls.clear()
     again = load_module(tmp_path / f"m{suffix}")
+    assert isinstance(again, FactoryModule)
     np.testing.assert_array_equal(again.executable(X, B, np.array(3, np.int32)), wanted)
     assert len(Meaning.calls) == 3
 

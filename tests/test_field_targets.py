@@ -12,9 +12,10 @@ import pytest
 
 from tilewright import relay
 from tilewright.base.errors import OptionError
+from tilewright.base.plugins import FIELD_TARGETS
 from tilewright.ir import IRModule
 from tilewright.relay import transform
-from tilewright.relay.op.contrib import FIELD_TARGETS, Refusal, get_pattern_table, partition_for, register_partitioner
+from tilewright.relay.op.contrib import Refusal, get_pattern_table, partition_for, register_partitioner
 from tilewright.relay.op.contrib.bnns import partition_for_bnns
 from tilewright.relay.op.contrib.cmsisnn import partition_for_cmsisnn
 from tilewright.relay.op.contrib.ethosn import partition_for_ethosn, partition_for_ethosn77, partition_for_ethosn78
@@ -162,7 +163,10 @@ def gelu(e: Any) -> Any:
     return e * (relay.erf(e * relay.const(0.7071068)) * relay.const(0.5) + relay.const(0.5))
 
 
-dense_f = lambda: relay.nn.dense(f2, weight(8, 4, dtype="float32"))  # noqa: E731
+def dense_f() -> relay.Call:
+    return relay.nn.dense(f2, weight(8, 4, dtype="float32"))
+
+
 BNNS: dict[str, Callable[[], Any]] = {
     "conv2d": conv_f,
     "conv2d_bias": lambda: biased(conv_f()),
@@ -583,7 +587,12 @@ def test_partition_by_the_name_of_a_target() -> None:
     ):
         partition_for("bnn", mod)
     seen: list[Any] = []
-    register_partitioner("test_npu", lambda mod, params, **options: seen.append((params, options)) or mod)
+
+    def partitioned(mod: IRModule, params: Any, **options: Any) -> IRModule:
+        seen.append((params, options))
+        return mod
+
+    register_partitioner("test_npu", partitioned)
     assert partition_for("test_npu", mod, {"a": 1}, size=3) is mod
     assert seen == [({"a": 1}, {"size": 3})]
     assert "ethos-n" in FIELD_TARGETS

@@ -65,6 +65,11 @@ def _unpickles(*_: object) -> str:
     return "ran"
 
 
+def _makes_a_folder(*_: object) -> str:
+    Path("was-executed").mkdir()
+    return "ran"
+
+
 def _writes(*_: object) -> str:
     Path("/no-such-folder/x").open("w").close()
     return "ran"
@@ -74,7 +79,7 @@ def _writes(*_: object) -> str:
 @pytest.mark.parametrize(("door", "why"), [
     (lambda *_: str(os.system("true")), "os.system"), (lambda *_: str(subprocess.call(["true"])), "subprocess.Popen"),
     (_imports, "import"), (_executes, "exec"), (_unpickles, "pickle.find_class"), (_writes, "open"),
-    (lambda *_: str(Path("was-executed").mkdir()), "os.mkdir"),
+    (_makes_a_folder, "os.mkdir"),
 ])
 def test_payloads_that_run_are_found(door: damaged_files.Door, why: str) -> None:
     pytest.importorskip("torch")

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -96,7 +97,8 @@ def test_a_package_runs_behind_a_tracker(
     package, answers = tmp_path / "m.tar", tmp_path / "y.npz"
     assert tvmc(["compile", str(model), "--target", "llvm", "-o", str(package)]) == 0
     x, here = np.random.default_rng(0).standard_normal((1, 3, 16, 16), np.float32), tvm.compile(model)
-    np.savez(tmp_path / "x.npz", **{here.inputs[0].name: x})
+    arrays: dict[str, Any] = {here.inputs[0].name: x}
+    np.savez(tmp_path / "x.npz", **arrays)
     remote = ["--rpc-tracker", device, "--rpc-key", "board"]
     assert tvmc(
         ["run", str(package), "-i", str(tmp_path / "x.npz"), "-o", str(answers), "--print-time", "--profile", *remote]

@@ -45,9 +45,7 @@ def shuffled(x: Expr, groups: int) -> Expr:
 def check(x: Var, body: Expr, threads: int = 1, **config: Any) -> MemoryPlan:
     """Compile, run, compare with the interpreter; returns the plan."""
     mod = IRModule.from_expr(Function((x,), body))
-    given = np.random.default_rng(1).standard_normal(
-        x.checked_type.shape
-    ).astype("float32")  # type: ignore[attr-defined]
+    given = np.random.default_rng(1).standard_normal(x.tensor_type.concrete_shape).astype("float32")
     with PassContext(opt_level=3, config=config):
         found = relay.build(mod, "llvm").artifact.executable(threads)(given)
         plan = plan_memory(optimize(mod)["main"])
@@ -57,8 +55,8 @@ def check(x: Var, body: Expr, threads: int = 1, **config: Any) -> MemoryPlan:
 
 def kernels(plan: MemoryPlan) -> list[str]:
     """The operators of the kernels of a plan, in order."""
-    inside = [post_order(s.call.op.body) for s in plan.steps if s.call is not None]  # type: ignore[union-attr]
-    return ["+".join(e.op.name for e in body if isinstance(e, Call)) for body in inside]  # type: ignore[union-attr]
+    inside = [post_order(s.call.op.body) for s in plan.steps if s.call is not None]
+    return ["+".join(e.op.name for e in body if isinstance(e, Call)) for body in inside]
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -68,7 +68,7 @@ def model(name: str, seed: int, width: int = 0) -> tuple[onnx.ModelProto, Array]
     shape = [
         1, sizes[0], chance.randint(side, 9), chance.randint(side, 9)
     ] if side else [chance.randint(1, 70), sizes[0]]
-    inits: dict[str, Array] = {}
+    inits: dict[str, Array | np.generic] = {}
     nodes, value = [], "x"
     for k, (depth, made) in enumerate(pairwise(sizes)):
         weight = (made, depth, side, side) if side else (depth, made)
@@ -84,7 +84,8 @@ def model(name: str, seed: int, width: int = 0) -> tuple[onnx.ModelProto, Array]
             inits |= {f"ys{k}": np.float32(0.02 * depth**0.5 * max(1, side)), f"yz{k}": np.array(3, dtype)}
             names = [value, f"xs{k}", f"xz{k}", f"w{k}", f"ws{k}", f"wz{k}", f"ys{k}", f"yz{k}"]
         value = f"y{k}"
-        nodes.append(helper.make_node(operator, names, [value], **({"pads": [side // 2] * 4} if side else {})))
+        attributes: dict[str, Any] = {"pads": [side // 2] * 4} if side else {}
+        nodes.append(helper.make_node(operator, names, [value], **attributes))
     x = helper.make_tensor_value_info("x", kinds[dtype], shape)
     y = helper.make_tensor_value_info(value, kinds[dtype], None)
     graph = helper.make_graph(

@@ -3,6 +3,8 @@ message."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper
@@ -14,8 +16,8 @@ from tilewright.relay.frontend import from_onnx, from_tflite
 
 
 def one(
-    op: str, shapes: list[list[int]], opset: int = 22, known: dict[int, object] | None = None,
-    kinds: dict[int, int] | None = None, **attributes: object
+    op: str, shapes: list[list[int] | None], opset: int = 22, known: dict[int, Any] | None = None,
+    kinds: dict[int, int] | None = None, **attributes: Any
 ) -> ModelProto:
     """One node `odd` over inputs of these shapes; `known` are the values of some of them, `kinds` element types other
     than float32."""
@@ -25,7 +27,9 @@ def one(
         helper.make_tensor_value_info(n, types.get(k, TensorProto.FLOAT), s) for k,
         (n, s) in enumerate(zip(names, shapes, strict=True)) if n and k not in values
     ]
-    stored = [helper.make_tensor(names[k], types.get(k, TensorProto.FLOAT), shapes[k], v) for k, v in values.items()]
+    stored = [
+        helper.make_tensor(names[k], types.get(k, TensorProto.FLOAT), shapes[k] or [], v) for k, v in values.items()
+    ]
     graph = helper.make_graph(
         [helper.make_node(op, names, ["y"], name="odd", **attributes)], "g", given,
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], stored
@@ -93,12 +97,12 @@ INT64, TEXT = TensorProto.INT64, TensorProto.STRING
     ),
     (one(
         "Resize", [[1, 1, 4, 4], None, None, [4]], known={3: [1, 1, 0, 3]}, kinds={3: INT64}, mode="cubic", antialias=1
-    ),  # type: ignore[list-item]
+    ),
      r"antialias=1 takes \(1, 1, 4, 4\) to \(1, 1, 0, 3\); each size must be 1 or more"),
     (one(
         "Resize", [[1, 1, 0, 4], None, None, [4]], known={3: [1, 1, 2, 3]}, kinds={3: INT64}, mode="linear",
         keep_aspect_ratio_policy="not_larger"
-    ),  # type: ignore[list-item]
+    ),
      r"keep_aspect_ratio_policy is 'not_larger', and X has the shape \(1, 1, 0, 4\); each size must be 1 or more"),
     (one("Mod", [[4], [4]], fmod=3), "attribute 'fmod' is 3, and must be 0 or 1"),
     (one("ReduceMax", [[4, 2]], 16, keepdims=-2), "attribute 'keepdims' is -2, and must be 0 or 1"),

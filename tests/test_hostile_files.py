@@ -22,7 +22,8 @@ import pytest
 import daily
 from test_auto_scheduler import TILED
 from test_auto_scheduler import record as steps_row
-from test_autotvm_records import CONV_ROW, DENSE_ROW, DEPTHWISE_ROW, PRODUCTS_ROW, kernel_task, rows_of
+from test_autotvm_records import CONV_ROW, DENSE_ROW, DEPTHWISE_ROW, PRODUCTS_ROW, rows_of
+from test_autotvm_tasks import kernel_task
 from tilewright.backends.target import Target
 from tilewright.base.array_files import read_npz
 from tilewright.base.errors import ArtifactError, CompileError, InputError, ModelError
@@ -147,12 +148,12 @@ def test_numpy_archives_say_what_they_have(
 
 
 def test_numpy_archives_are_read_as_numpy_does(tmp_path: Path) -> None:
-    arrays = {
+    arrays: dict[str, Any] = {
         "a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.asfortranarray(np.arange(6).reshape(2, 3)),
         "c": np.float64(3), "d": np.zeros((0, 4), bool), "e": np.array(["x", "yz"])
     }
     for save in (np.savez, np.savez_compressed):
-        save(tmp_path / "a.npz", **arrays)  # type: ignore[operator]
+        save(tmp_path / "a.npz", **arrays)
         found = read_npz(tmp_path / "a.npz")
         assert found.keys() == arrays.keys()
         for name, array in arrays.items():
@@ -274,7 +275,7 @@ def test_the_name_of_a_model_in_c_is_an_identifier(library: Path, tmp_path: Path
 
 # Tuning records
 
-VALUES = (
+VALUES: tuple[Any, ...] = (
     0, -1, 1 << 31, 1 << 70, 1e308, float("inf"), float("nan"), "", "x", "__import__('os').mkdir('EVIL')", "llvm", None,
     True, [], {}, [[]], {"a": 1}, "TENSOR", "float32", "v0.6", "../x"
 )
@@ -426,16 +427,10 @@ def test_the_source_evaluates_no_texts_and_reads_no_pickles() -> None:
                 of in ("pickle", "marshal", "dill", "cloudpickle", "joblib", "shelve")
                 and called in ("load", "loads", "open", "Unpickler")
             ) or name in PICKLES, where
-            words = {k.arg: k.value for k in node.keywords}
-            assert not (
-                isinstance(words.get("shell"), ast.Constant) and words["shell"].value
-            ), where  # type: ignore[union-attr]
-            assert not (
-                isinstance(words.get("allow_pickle"), ast.Constant) and words["allow_pickle"].value
-            ), where  # type: ignore[union-attr]
-            assert not (of == "torch" and called == "load") or (
-                isinstance(words.get("weights_only"), ast.Constant) and words["weights_only"].value is True
-            ), where  # type: ignore[union-attr]
+            words = {k.arg: k.value.value for k in node.keywords if isinstance(k.value, ast.Constant)}
+            assert not words.get("shell"), where
+            assert not words.get("allow_pickle"), where
+            assert not (of == "torch" and called == "load") or words.get("weights_only") is True, where
             assert not (of == "yaml" and called == "load"), where
 
 

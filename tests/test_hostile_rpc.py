@@ -80,7 +80,7 @@ def test_bytes_of_strangers_are_refused(peer: Peer, data: bytes) -> None:
 
 
 TEXT = json.dumps({"message": {"call": "x", "with": {}}, "pieces": [100]}).encode()
-NUMBERS = (math.inf, math.nan, -1, 1e400, 10**400, "1", None, [], True, {"a": 1})
+NUMBERS: tuple[Any, ...] = (math.inf, math.nan, -1, 1e400, 10**400, "1", None, [], True, {"a": 1})
 
 
 @pytest.mark.parametrize("value", NUMBERS)
@@ -94,10 +94,11 @@ def test_a_server_is_not_lost_by_a_session_that_is_refused(value: object) -> Non
     """The tracker's word for a server is used up by a client; a client with a senseless patience must not use it."""
     with rpc.Server(port=0) as server:
         wanted = {"role": "session", "key": "", "token": "", "seconds": 0}
-        for wrong in (
+        refused: list[dict[str, Any]] = [
             {**wanted, "patience": value}, {**wanted, "patience": 1, "seconds": value}, wanted, {"role": []},
             {"role": "session"}
-        ):
+        ]
+        for wrong in refused:
             connection = dial(server.host, server.port, SECRET.encode(), wrong)
             assert "refused" in connection.receive(10)[0]
             connection.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def matmul(a: tuple[int, ...], b: tuple[int, ...], op: type[Matmul] | type[Batch
     return Function((x, w), op(out_dtype="int32", **attrs)(x, w), attrs={"Primitive": 1})
 
 
-KERNELS = {
+KERNELS: dict[str, Callable[[], Function]] = {
     "3x3": lambda: conv((1, 9, 11, 8), (3, 3, 8, 21), padding=1),
     "3x3 stride 2, batch": lambda: conv((2, 7, 8, 4), (3, 3, 4, 50), padding=1, strides=2),
     "5x4 dilated": lambda: conv((1, 13, 12, 4), (5, 4, 4, 3), padding=2, dilation=2),
@@ -120,7 +121,7 @@ def answer(function: Function, target: Target, constant: bool) -> Array:
         aligned(np.asarray(a.pack(*(values[i] for i in a.sources)) if a.pack else values[a.sources[0]]))
         for a in kernel.arguments
     ]
-    out = aligned(np.full(function.ret_type.shape, 99, np.int32))  # type: ignore[attr-defined]
+    out = aligned(np.full(function.body.tensor_type.concrete_shape, 99, np.int32))
     native = Native(kernel.func, target)
     native(*args, out)
     native.close()
@@ -144,7 +145,7 @@ def test_loops_mean_the_same(name: str) -> None:
         np.asarray(a.pack(*(values[i] for i in a.sources)) if a.pack else values[a.sources[0]])
         for a in kernel.arguments
     ]
-    out = np.zeros(function.ret_type.shape, np.int32)  # type: ignore[attr-defined]
+    out = np.zeros(function.body.tensor_type.concrete_shape, np.int32)
     run(kernel.func, [*args, out])
     np.testing.assert_array_equal(out, evaluate(function, *values))
 
@@ -209,7 +210,7 @@ PRODUCTS = {
 def numbers(function: Function) -> list[Array]:
     """The ends of the range of int32 among them; sums stay within 64 bits."""
     rng = np.random.default_rng(9)
-    x, m, c = (p.checked_type.shape for p in function.params)  # type: ignore[attr-defined]
+    x, m, c = (p.tensor_type.concrete_shape for p in function.params)
     ends = np.asarray([-(1 << 31), -(1 << 31) + 1, -1, 0, 1, 3, (1 << 31) - 1], np.int32)
     return [
         rng.choice(ends, x), rng.integers(-(1 << 31), 1 << 31, m).astype(np.int32), rng.integers(-(1 << 61), 1 << 61, c)
@@ -219,9 +220,8 @@ def numbers(function: Function) -> list[Array]:
 def works(target: Target) -> tuple[list[Work], list[Array]]:
     """Every kernel for a processor, with its inputs, and what they should give."""
     made, wanted = [], []
-    named = [(make(), None) for make in KERNELS.values()] + [
-        (function, numbers(function)) for function in PRODUCTS.values()
-    ]
+    named: list[tuple[Function, list[Array] | None]] = [(make(), None) for make in KERNELS.values()]
+    named += [(function, numbers(function)) for function in PRODUCTS.values()]
     for k, (function, given) in enumerate(named):
         values = list(inputs(function)) if given is None else given
         kernel = lower(function, [False, *[True] * (len(values) - 1)], target.machine, f"kernel_{k}")
@@ -230,8 +230,8 @@ def works(target: Target) -> tuple[list[Work], list[Array]]:
             for a in kernel.arguments
         ]
         made.append(
-            Work(kernel.func, [*args, aligned(np.full(function.ret_type.shape, 99, np.int32))])
-        )  # type: ignore[attr-defined]
+            Work(kernel.func, [*args, aligned(np.full(function.body.tensor_type.concrete_shape, 99, np.int32))])
+        )
         wanted.append(evaluate(function, *values))
     return made, wanted
 

@@ -69,7 +69,7 @@ def stop(*_: Any) -> None:
 
 
 @contextmanager
-def handling(number: int, handler: Callable[..., Any]) -> Iterator[None]:
+def handling(number: int, handler: Callable[..., Any] | signal.Handlers) -> Iterator[None]:
     before = signal.signal(number, handler)
     try:
         yield
@@ -172,7 +172,7 @@ def test_a_program_saved_without_the_entry_runs(tmp_path: Path) -> None:
 def dense(layers: int, size: int, rows: int) -> IRModule:
     weight = relay.const((np.random.default_rng(0).standard_normal((size, size)) / size**0.5).astype("float32"))
     x = relay.var("x", shape=(rows, size))
-    y = x
+    y: relay.Expr = x
     for _ in range(layers):
         y = relay.nn.relu(relay.nn.dense(y, weight))
     return IRModule.from_expr(relay.Function([x], y))
@@ -210,12 +210,12 @@ def test_short_programs_have_no_second_entry() -> None:
 def test_a_long_batch_looks_between_its_parts() -> None:
     x = relay.var("x", shape=(128, 16, 64, 64))
     weight = relay.const(np.ones((16, 16, 3, 3), "float32"))
-    y = x
+    y: relay.Expr = x
     for _ in range(6):
         y = relay.nn.relu(relay.nn.conv2d(y, weight, padding=(1, 1)))
     artifact = build_module(IRModule.from_expr(relay.Function([x], y)))
     assert artifact.manifest.interruptible
-    assert artifact.manifest.parts > 1
+    assert isinstance(artifact.manifest.parts, int) and artifact.manifest.parts > 1
     program, given = artifact.executable(1), np.ones((128, 16, 64, 64), "float32")
     out = np.empty_like(given)
     program(given, out=out)
@@ -241,7 +241,7 @@ def test_a_loop_is_interrupted() -> None:
 
 def test_a_large_block_of_a_branch_is_interrupted() -> None:
     x, weight = relay.var("x", shape=(512, 512)), relay.const(np.ones((512, 512), "float32") / 512)
-    y = x
+    y: relay.Expr = x
     for _ in range(100):
         y = relay.nn.relu(relay.nn.dense(y, weight))
     condition = relay.var("c", shape=(), dtype="bool")

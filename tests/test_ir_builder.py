@@ -137,9 +137,9 @@ WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     ),
     "indices": (lambda: one()[0, 0], CompileError, "'b' has 3 dimensions and was given 2 indices"),
     "pointer": (
-        lambda: tir.ir_builder.create().buffer_ptr(A), CompileError,
+        lambda: tir.ir_builder.create().buffer_ptr(A), CompileError,  # type: ignore[arg-type]
         "buffer_ptr takes a buffer, .* and was given a Tensor"
-    ),  # type: ignore[arg-type]
+    ),
     "view": (
         lambda: tir.ir_builder.create().buffer_ptr(Buffer("b", (4,)), (2, 2)), CompileError,
         "buffer 'b' has 1 dimensions and cannot be seen with 2"

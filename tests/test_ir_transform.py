@@ -109,8 +109,9 @@ def test_decorated_functions_and_classes_are_passes() -> None:
 
     assert isinstance(again, Pass) and again.info == PassInfo(1, "Named", ())
     assert depth(again(module())) == 2
-    assert Several(2).info.name == "Several"
-    assert depth(Several(2)(module())) == 3
+    several: Any = Several(2)
+    assert several.info.name == "Several"
+    assert depth(several(module())) == 3
 
 
 def test_contexts_nest_and_threads_do_not_meet() -> None:
@@ -187,7 +188,7 @@ def test_an_instrument_of_the_field_sees_and_skips_passes() -> None:
         def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
             self.events.append(f"after {info.name}")
 
-    watch = Watch()
+    watch: Any = Watch()
     with PassContext(instruments=[watch]):
         assert depth(Sequential((AppendRelu(),), name="all")(module())) == 1
     assert watch.events == ["enter", "before all", "after all", "exit"]

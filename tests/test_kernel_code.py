@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -23,7 +25,7 @@ def network() -> relay.Function:
     """Return three dense layers, two of the same shape, with a softmax behind them."""
     random = np.random.default_rng(0)
     x = relay.var("x", shape=(2, 16))
-    y = x
+    y: relay.Expr = x
     for columns in (16, 16, 8):
         y = relay.nn.relu(relay.nn.dense(y, relay.const(random.standard_normal((columns, 16)).astype("float32"))))
     return relay.Function([x], relay.nn.softmax(y))
@@ -77,7 +79,7 @@ def test_texts_are_compiled_where_no_thread_starts(monkeypatch: pytest.MonkeyPat
         raise RuntimeError("cannot schedule new futures after interpreter shutdown")
 
     monkeypatch.setattr(kernel_code, "_processors", lambda: 8)
-    monkeypatch.setattr(kernel_code.ThreadPoolExecutor, "submit", refuse)
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
     assert artifact().objects
 
 

@@ -157,9 +157,9 @@ def test_definitions_import_nothing_of_back_ends() -> None:
     """Neither at any level of the file, nor for types: `topi` declares kinds of kernels, and back ends map them."""
     for path in (SOURCE / "topi").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            assert not any(n.startswith("tilewright.backends") for n in names), f"{path}:{node.lineno}"
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+                assert not any(n.startswith("tilewright.backends") for n in names), f"{path}:{node.lineno}"
 
 
 def test_hooks_are_provided_by_later_layers() -> None:

@@ -154,7 +154,7 @@ def residual_block() -> Expr:
 
     y = nn.relu(normal(nn.conv2d(var("x", shape=(1, 3, 20, 20)), weight(8, 3, 7, 7), strides=2, padding=3), 8))
     y = nn.max_pool2d(y, pool_size=(3, 3), strides=(2, 2), padding=(1, 1))
-    z = nn.relu(normal(nn.conv2d(y, weight(8, 8, 1, 1)), 8))
+    z: Expr = nn.relu(normal(nn.conv2d(y, weight(8, 8, 1, 1)), 8))
     z = nn.relu(normal(nn.conv2d(z, weight(8, 8, 3, 3), padding=1), 8))
     z = normal(nn.conv2d(z, weight(32, 8, 1, 1)), 32)
     y = nn.relu(relay.add(z, normal(nn.conv2d(y, weight(32, 8, 1, 1)), 32)))
@@ -162,7 +162,7 @@ def residual_block() -> Expr:
 
 
 @pytest.fixture
-def hook() -> Iterator[Callable[[Any], None]]:
+def hook() -> Iterator[Callable[[Any], Any]]:
     yield lambda f: relay.op.register_alter_op_layout("nn.conv2d", f, level=11)
     reset_op_attr("nn.conv2d", "FTVMAlterOpLayout")
 
@@ -271,9 +271,8 @@ def test_kernels_that_are_mostly_zeros(channels: str, size: int) -> None:
     w = w if first else np.ascontiguousarray(w.transpose(2, 3, 1, 0))
     param = var("w", shape=w.shape)
     y = nn.conv2d(x, param, padding=size // 2, data_layout=channels, kernel_layout="OIHW" if first else "HWIO")
-    func, value = relay.Function(
-        (x, param), nn.relu(y)
-    ), _random.standard_normal(x.checked_type.shape).astype("float32")
+    func = relay.Function((x, param), nn.relu(y))
+    value = _random.standard_normal(x.tensor_type.concrete_shape).astype("float32")
     expected = evaluate(func, value, w)
     new, params = bsr_conv2d.convert(func, {"w": w}, (4, 1), 0.8, channels, size)
     assert [p.name_hint for p in new.params] == ["x", "w.data", "w.indices", "w.indptr"]

@@ -28,11 +28,20 @@ from tilewright.relay import transform
 from tilewright.relay.collage import CustomCostEstimator
 from tilewright.relay.op.contrib import partition_for
 from tilewright.runtime import load_module
+from tilewright.runtime.module import FactoryModule
 
 Array = np.ndarray[Any, Any]
 SHARED = Path(__file__).parent.parent.parent / "shared" / "models"
 GCC = shutil.which("gcc")
 rng = np.random.default_rng(0)
+
+
+def f(value: float) -> relay.Constant:
+    return relay.const(np.float32(value))
+
+
+def n(value: int) -> relay.Constant:
+    return relay.const(np.int32(value))
 
 
 def constant(*shape: int) -> relay.Constant:
@@ -80,11 +89,13 @@ def test_without_a_library_nothing_runs() -> None:
     ):
         lib.executable(X)
     seen: list[str] = []
-    register_func(
-        "runtime.library.bnns",
-        lambda module, *arrays: seen.append(module.symbol)
-        or [a.copyfrom(np.zeros(a.shape, "float32")) for a in arrays[1:]]
-    )
+
+    def zeros(module: Any, *arrays: Any) -> None:
+        seen.append(module.symbol)
+        for a in arrays[1:]:
+            a.copyfrom(np.zeros(a.shape, "float32"))
+
+    register_func("runtime.library.bnns", zeros)
     try:
         assert np.isfinite(lib.executable(X)).all()
         with stand_in("bnns"):
@@ -96,14 +107,19 @@ def test_without_a_library_nothing_runs() -> None:
         remove_global_func("runtime.library.bnns")
 
 
+def sources(lib: FactoryModule) -> list[str]:
+    return [m.get_source() for m in lib.imported_modules if isinstance(m, LibraryModule)]
+
+
 @pytest.mark.parametrize("suffix", [".so", ".tar"])
 def test_calls_travel_with_the_program(suffix: str, tmp_path: Path) -> None:
     lib = built(partition_for("bnns", network()))
     lib.export_library(tmp_path / f"m{suffix}")
     again = load_module(tmp_path / f"m{suffix}")
+    assert isinstance(again, FactoryModule)
     with stand_in("bnns"):
         np.testing.assert_array_equal(again.executable(X), lib.executable(X))
-    assert [m.get_source() for m in again.imported_modules] == [m.get_source() for m in lib.imported_modules]
+    assert sources(again) == sources(lib)
     for blob in (b"", b"{}\n", b'{"library": 1'):
         with pytest.raises(ArtifactError, match="these are no calls of a library"):
             LibraryModule.load_from_binary(blob)
@@ -151,7 +167,8 @@ def test_a_network_between_two_libraries_by_cost() -> None:
     """Random costs scatter the layers over three targets; the bits stay."""
     mod, params = quantized("pretrainedResnet_quant")
     bound = IRModule({"main": relay.build_module.bind_params_by_name(mod["main"], params)})
-    draw, costs = random.Random(3), {}
+    draw = random.Random(3)
+    costs: dict[tuple[str, str], float] = {}
 
     def cost(function: relay.Function, target: str) -> float:
         key = (target, tvm.ir.structural_hash(function, constants="type"))
@@ -196,7 +213,6 @@ def test_the_c_runs_against_a_library_of_stand_ins(library: str, tmp_path: Path)
         module, inputs = built(partition_for("bnns", network())).imported_modules[0], [X]
     else:
         x, q = relay.var("x", shape=(1, 8, 8, 4), dtype="uint8"), relay.qnn.op
-        f, n = (lambda v: relay.const(np.float32(v))), (lambda v: relay.const(np.int32(v)))
         w = relay.const(rng.integers(-9, 9, (3, 3, 4, 8)).astype("int8"))
         y = q.conv2d(
             x, w, n(7), n(0), f(0.5), f(0.25), channels=8, kernel_size=(3, 3), data_layout="NHWC", kernel_layout="HWIO"
@@ -291,7 +307,6 @@ def test_two_libraries_in_one_program(tmp_path: Path) -> None:
     """BNNS takes the convolutions of real numbers, Ethos-N those of bytes; one artifact holds both, and the answers are
     the CPU's."""
     x, q = relay.var("x", shape=(1, 4, 8, 8)), relay.qnn.op
-    f, n = (lambda v: relay.const(np.float32(v))), (lambda v: relay.const(np.int32(v)))
     y = relay.nn.relu(relay.nn.conv2d(x, constant(8, 4, 3, 3), channels=8, kernel_size=(3, 3), padding=(1, 1)))
     y = q.quantize(relay.transpose(y, (0, 2, 3, 1)), f(0.1), n(10), out_dtype="uint8")
     w = relay.const(rng.integers(-9, 9, (3, 3, 8, 8)).astype("int8"))
@@ -309,9 +324,9 @@ def test_two_libraries_in_one_program(tmp_path: Path) -> None:
     lib = built(after)
     lib.export_library(tmp_path / "m.so")
     with stand_in("bnns") as first, stand_in("ethos-n") as second:
-        np.testing.assert_allclose(
-            load_module(tmp_path / "m.so").executable(X), built(before).executable(X), rtol=1e-5, atol=1e-5
-        )
+        again = load_module(tmp_path / "m.so")
+        assert isinstance(again, FactoryModule)
+        np.testing.assert_allclose(again.executable(X), built(before).executable(X), rtol=1e-5, atol=1e-5)
     assert (first, second) == (["bnns_conv2d_relu"], ["ethos_n_qnn_conv2d"])
 
 

@@ -189,7 +189,7 @@ def test_a_candidate_of_the_script_itself_is_lowered_here(builder: LocalBuilder,
         (result,) = measure([local], builder, runner)
         assert result.ok, result.error
     finally:
-        del sys.modules["__main__"].Local  # type: ignore[attr-defined]
+        del sys.modules["__main__"].Local
 
 
 def test_code_uses_as_many_threads_as_are_asked_for(builder: LocalBuilder) -> None:

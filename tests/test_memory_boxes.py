@@ -103,8 +103,8 @@ def kernels(plan: MemoryPlan) -> list[str]:
     """The operators of the kernels of a plan, in order."""
     from tilewright.relay.visitor import post_order
 
-    inside = [post_order(s.call.op.body) for s in plan.steps if s.call is not None]  # type: ignore[union-attr]
-    return ["+".join(e.op.name for e in body if isinstance(e, Call)) for body in inside]  # type: ignore[union-attr]
+    inside = [post_order(s.call.op.body) for s in plan.steps if s.call is not None]
+    return ["+".join(e.op.name for e in body if isinstance(e, Call)) for body in inside]
 
 
 @pytest.mark.parametrize("threads", [1, 2])

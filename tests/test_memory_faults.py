@@ -22,6 +22,7 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
 from tilewright.runtime import load_module
 from tilewright.runtime.manifest import MEMORY_FAULT
+from tilewright.runtime.module import FactoryModule
 from tilewright.scalar.expr import Load, PrimExpr, Select, as_expr
 from tilewright.tir.transform.instrument_memory import Checks, instrument_memory
 
@@ -189,7 +190,9 @@ def test_an_artifact_reports_too(tmp_path: Path, suffix: str) -> None:
     with tvm.transform.PassContext(opt_level=3, config=CONFIG):
         lib = relay.build(two_takes(), "llvm")
     lib.export_library(tmp_path / f"takes{suffix}")
-    run = load_module(tmp_path / f"takes{suffix}").executable
+    again = load_module(tmp_path / f"takes{suffix}")
+    assert isinstance(again, FactoryModule)
+    run = again.executable
     right, wrong = np.array([0, 1, 2], np.int32), np.array([0, 1, -7], np.int32)
     with pytest.raises(MemoryFault, match=r"p0\[-7, 0\] of float32 p0\[4, 8\](.|\n)*computes Gather 'two'"):
         run(numbers(32).reshape(4, 8), right, wrong)

@@ -73,8 +73,9 @@ MESSAGES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         r"the value of '\(i < 3\)' is not known while compiling; use if_then_else"
     ),
     "no expression": (
-        lambda: E.as_expr("4"), CompileError, r"'4' \(str\) is not a scalar expression"
-    ),  # type: ignore[arg-type]
+        lambda: E.as_expr("4"), CompileError,  # type: ignore[arg-type]
+        r"'4' \(str\) is not a scalar expression"
+    ),
     "no width": (lambda: DataType("bool16"), CompileError, r"'bool16' is not a data type: bool takes no width"),
     "no lanes": (lambda: DataType("int8x0"), CompileError, r"'int8x0' is not a data type: it needs at least one lane"),
     "no numpy type": (lambda: DataType("handle").numpy(), CompileError, "handle has no numpy type"),

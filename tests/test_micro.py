@@ -7,6 +7,7 @@ import json
 import shutil
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -133,9 +134,8 @@ def test_what_a_project_refuses(library: Path, tmp_path: Path) -> None:
     ):
         project.build({"compiler": "no-such-cc"})
     with pytest.raises(OptionError, match="not of a FactoryModule, which holds machine code"):
-        micro.generate_project(
-            HOST, tilewright.relay.build(tilewright.IRModule.from_expr(of_integers()), "llvm"), tmp_path / "other"
-        )  # type: ignore[arg-type]
+        built: Any = tilewright.relay.build(tilewright.IRModule.from_expr(of_integers()), "llvm")
+        micro.generate_project(HOST, built, tmp_path / "other")
     with pytest.raises(ArtifactError, match="is there already; choose another folder; -f makes it anew"):
         micro.generate_project_from_mlf(HOST, tmp_path / "made", library)
     assert not micro.generate_project_from_mlf(HOST, tmp_path / "made", library, force=True).is_built

@@ -36,6 +36,7 @@ from tilewright.compiler.pipeline import compile_module
 from tilewright.ir.module import IRModule
 from tilewright.ir.op_attributes import registrations
 from tilewright.runtime import host
+from tilewright.runtime.artifact import Artifact
 
 X = np.random.default_rng(0).standard_normal((2, 16), np.float32)
 
@@ -181,7 +182,7 @@ def test_digests_of_functions() -> None:
 
     assert hook_digests.digest(changed(1)) == hook_digests.digest(changed(1)) != hook_digests.digest(changed(2))
     assert hook_digests.digest([relay.add, np.float32, tilewright.relay, len]) is not None
-    for opaque in (X, changed(X), changed(onnx), pytest.raises, lambda: __import__ and X):
+    for opaque in (X, changed(X), changed(onnx), pytest.raises, lambda: (__import__, X)):
         assert hook_digests.digest(opaque) is None
 
 
@@ -191,6 +192,7 @@ def test_another_build_of_the_compiler_reads_the_model_itself(
     tilewright.compile(path, cache=cache)
     monkeypatch.setattr("tilewright.compiler.model_source.compiler_fingerprint", lambda: "another build")
     assert {"import", "graph"} <= set(tilewright.compile(path, cache=cache).report.phases)
+    assert cache.folder is not None
     kept = {p.name for p in (cache.folder / "blobs").rglob("signature-*")}
     assert len(kept) == 2
 
@@ -285,7 +287,12 @@ def test_digests(tmp_path: Path) -> None:
 def test_the_digest_of_an_unchanged_file_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache, file, read = Cache(tmp_path / "cache"), tmp_path / "file", []
     real = digests.digest_file
-    monkeypatch.setattr(digests, "digest_file", lambda path: read.append(path) or real(path))
+
+    def digest(path: Path) -> str:
+        read.append(path)
+        return real(path)
+
+    monkeypatch.setattr(digests, "digest_file", digest)
     data = bytearray(5 << 20)
     file.write_bytes(data)
     first = digests.known_digest(file, cache)
@@ -456,8 +463,12 @@ def test_the_weights_are_released_while_they_are_packed(monkeypatch: pytest.Monk
         )
 
     kept: list[weakref.ref[np.ndarray[Any, Any]]] = []
-    packed = program.Artifact
-    monkeypatch.setattr(program, "Artifact", lambda *parts: released.append(kept[0]() is None) or packed(*parts))
+
+    def packed(*parts: Any) -> Artifact:
+        released.append(kept[0]() is None)
+        return Artifact(*parts)
+
+    monkeypatch.setattr(program, "Artifact", packed)
     artifact = compile_module(make, cache=Cache(None))
     assert released == [True]
     x = np.ones((2, 16), np.float32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -130,7 +131,7 @@ def test_the_context_around_build_rules() -> None:
     expected = run(relay.build(mod, "llvm", params=params))
     seen = []
     for level, disabled in ((0, []), (3, []), (3, ["FoldScaleAxis"])):
-        names = Names()
+        names: Any = Names()
         with tvm.transform.PassContext(opt_level=level, disabled_pass=disabled, instruments=[names]):
             np.testing.assert_allclose(run(relay.build(mod, "llvm", params=params)), expected, rtol=1e-5, atol=1e-6)
         seen.append(set(names.names))
@@ -173,4 +174,6 @@ def test_an_exported_library_comes_back(tmp_path: object) -> None:
     mod, _ = relay.frontend.from_onnx(mlp())
     lib = relay.build(mod, "llvm")
     path = lib.export_library(f"{tmp_path}/m.tar")
-    np.testing.assert_array_equal(run(tvm.runtime.load_module(path)), run(lib))
+    again = tvm.runtime.load_module(path)
+    assert isinstance(again, tvm.runtime.FactoryModule)
+    np.testing.assert_array_equal(run(again), run(lib))

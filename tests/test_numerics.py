@@ -115,7 +115,7 @@ def sources() -> Any:
 def compiled(files: dict[str, Any], source: str, numerics: str) -> Any:
     if source == "torch":
         return tilewright.compile(
-            files["torch"], shapes=[("input", files["net"].input.shape)], threads=1, numerics=numerics
+            files["torch"], shapes={"input": files["net"].input.shape}, threads=1, numerics=numerics
         )
     return tilewright.compile(files[source], threads=1, numerics=numerics)
 
@@ -185,7 +185,7 @@ def average(
     return relay.qnn.op.avg_pool2d(
         x, scale, zero, scale, zero, pool_size=window, strides=strides, padding=padding, layout="NHWC",
         count_include_pad=False
-    )  # type: ignore[no-any-return]
+    )
 
 
 @pytest.mark.parametrize(

@@ -77,9 +77,10 @@ def said(report: Offload, node: str) -> str:
 
 
 def conv(data: Any, weight: Any, **attrs: Any) -> relay.Call:
-    return call(
+    made: relay.Call = call(
         "nn.conv2d", data, weight, origin="conv", **{"padding": (1, 1), "channels": 4, "kernel_size": (3, 3), **attrs}
     )
+    return made
 
 
 WEIGHT = constant(4, 4, 3, 3)

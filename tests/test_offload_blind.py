@@ -12,7 +12,7 @@ import offload_blind as blind
 import tilewright as tvm
 from offload_blind import Case, Cause
 from tilewright import relay
-from tilewright.relay.op.contrib import get_pattern_table
+from tilewright.relay.offload import table_of
 
 ALL = 252
 """Some families are there twice, with other sizes."""
@@ -60,7 +60,7 @@ def quantized_conv(axis: int) -> tvm.IRModule:
 
 
 def test_a_bias_along_rows_is_refused_and_not_an_error() -> None:
-    tables = {"npu": get_pattern_table("npu")}
+    tables = {"npu": table_of("npu")}
     assert not relay.analysis.explain_offload(quantized_conv(3), "npu", tables=tables).left
     report = relay.analysis.explain_offload(quantized_conv(1), "npu", tables=tables)
     record = next(r for r in report.left if r.operator == "qnn.conv2d")
@@ -106,7 +106,7 @@ def test_softmax_of_ethos_u_is_over_the_last_axis() -> None:
         blind.module(relay.qnn.op.softmax(relay.var("x", shape=(1, 4, 6), dtype="int8"), *given, axis=axis))
         for axis in (2, 1)
     ]
-    tables = {"ethos-u": get_pattern_table("ethos-u")}
+    tables = {"ethos-u": table_of("ethos-u")}
     last, other = (relay.analysis.explain_offload(m, "ethos-u", tables=tables) for m in mods)
     assert not last.left and "axis of qnn.softmax is 1; it is the last there" in other[0].why
     assert not relay.analysis.explain_offload(other[0].apply(), "ethos-u", tables=tables).left

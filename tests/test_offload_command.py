@@ -4,6 +4,7 @@ is half written."""
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -28,12 +29,12 @@ def table():
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with a model and a file that registers an accelerator."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model.onnx").write_bytes(cnn().SerializeToString())
     (tmp_path / "toy.py").write_text(PLUGIN)
-    yield tmp_path  # type: ignore[misc]
+    yield tmp_path
     _TABLES.pop("toy_npu", None)
 
 

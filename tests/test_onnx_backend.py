@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -18,7 +17,7 @@ X = np.random.default_rng(0).standard_normal((2, 16), np.float32)
 
 def test_inputs_by_order_by_name_and_alone() -> None:
     rep = backend.prepare(models.mlp(), threads=1)
-    expected = rep.run([X])
+    expected: Any = rep.run([X])  # a tuple that also takes names
     assert expected["y"] is expected[0] and expected[0].shape == (2, 10)
     for given in (X, (X,), {"x": X}):
         np.testing.assert_array_equal(rep.run(given)[0], expected[0])
@@ -51,7 +50,7 @@ def test_devices_and_compatibility() -> None:
     assert not backend.is_compatible(model)
 
 
-def _mlp(**options: Any) -> onnx.ModelProto:
+def _mlp(**options: Any) -> backend.TilewrightRep:
     return backend.prepare(models.mlp(), **options)
 
 

@@ -4,6 +4,7 @@ do."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import onnx
 import pytest
@@ -21,7 +22,7 @@ def model(*nodes: NodeProto) -> ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def node(op: str, inputs: str, output: str = "y", **attributes: object) -> NodeProto:
+def node(op: str, inputs: str, output: str = "y", **attributes: Any) -> NodeProto:
     return helper.make_node(op, inputs.split(), [output], name=f"the_{op}", **attributes)
 
 
@@ -119,10 +120,10 @@ BROKEN = {
         model(node("MaxPool", "x", kernel_shape=[0])),
         r"MaxPool 'the_MaxPool': attribute 'kernel_shape' is \(0,\); each of its numbers must be 1 or more"
     ),
-    "a tensor for a graph": (conditional(
-        then_branch=branch("n"), else_branch=helper.make_tensor("t", TensorProto.FLOAT, [1], [1.0])
-    ),  # type: ignore[arg-type]
-                             "If 'the_If': attribute 'else_branch' is a tensor, and must be a graph"),
+    "a tensor for a graph": (
+        conditional(then_branch=branch("n"), else_branch=helper.make_tensor("t", TensorProto.FLOAT, [1], [1.0])),
+        "If 'the_If': attribute 'else_branch' is a tensor, and must be a graph"
+    ),
 }
 
 

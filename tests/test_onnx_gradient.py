@@ -148,13 +148,13 @@ SQUARE = [helper.make_node("Mul", ["a", "a"], ["h"]), helper.make_node("Mul", ["
 
 
 def test_derivatives_by_an_intermediate_tensor_take_it_as_independent() -> None:
-    a, b = np.float32(3), np.float32(5)
+    a, b = np.array(3, np.float32), np.array(5, np.float32)
     got = tvm.compile(model([*SQUARE, gradient(["h", "b"], "y", ["dh", "db"])], {"a": a, "b": b}, ["dh", "db"]))(a, b)
     assert [float(g) for g in got] == [5, 9]
 
 
 def test_derivatives_at_values_other_than_those_of_the_graph() -> None:
-    a, b, c = np.float32(3), np.float32(5), np.float32(7)
+    a, b, c = (np.array(v, np.float32) for v in (3, 5, 7))
     nodes = [*SQUARE, gradient(["a"], "y", ["da"], zs=["b"], given=["c", "b"])]
     y, da = tvm.compile(model(nodes, {"a": a, "b": b, "c": c}, ["y", "da"]))(a, b, c)
     assert (float(y), float(da)) == (45, 2 * 7 * 5)
@@ -166,29 +166,28 @@ def test_derivatives_by_what_is_stored_and_folded() -> None:
         helper.make_node("Exp", ["w"], ["e"]), helper.make_node("Mul", ["w", "a"], ["p"]),
         helper.make_node("Add", ["e", "p"], ["y"])
     ]
-    a = np.float32(2)
-    got = tvm.compile(
-        model([*nodes, gradient(["w"], "y", ["dw"], zs=["a"])], {"a": a}, ["dw"], {"w": np.float32(0)})
-    )(a)
+    a = np.array(2, np.float32)
+    known = {"w": np.array(0, np.float32)}
+    got = tvm.compile(model([*nodes, gradient(["w"], "y", ["dw"], zs=["a"])], {"a": a}, ["dw"], known))(a)
     assert float(got) == 3
 
 
 def test_nodes_may_stand_in_any_order_and_results_may_be_left_out() -> None:
-    a, b = np.float32(3), np.float32(5)
+    a, b = np.array(3, np.float32), np.array(5, np.float32)
     assert float(
         tvm.compile(model([gradient(["a", "b"], "y", ["", "db"]), *SQUARE], {"a": a, "b": b}, ["db"]))(a, b)
     ) == 9
 
 
 def test_second_derivatives() -> None:
-    a, b = np.float32(3), np.float32(5)
+    a, b = np.array(3, np.float32), np.array(5, np.float32)
     nodes = [*SQUARE, gradient(["a", "b"], "y", ["da", "db"]), gradient(["a", "b"], "da", ["daa", "dab"])]
     got = tvm.compile(model(nodes, {"a": a, "b": b}, ["daa", "dab"]))(a, b)
     assert [float(g) for g in got] == [10, 6]
 
 
 def test_nothing_depends_on_what_is_not_read() -> None:
-    a, b = np.float32(3), np.float32(5)
+    a, b = np.array(3, np.float32), np.array(5, np.float32)
     got = tvm.compile(
         model([helper.make_node("Exp", ["a"], ["y"]), gradient(["b"], "y", ["db"], zs=["a"])], {"a": a, "b": b}, ["db"])
     )(a, b)
@@ -217,7 +216,7 @@ def test_what_is_refused() -> None:
         "2 values are given, and xs and zs name 1 tensors"
     )
     _refused([*tanh, gradient(["x"], "z", ["d"])], {"x": x}, "d", "uses 1 tensors that nothing makes: 'z'")
-    whole = model([helper.make_node("F", ["x"], ["d"], domain="own")], {"x": np.float32(1)}, ["d"])
+    whole = model([helper.make_node("F", ["x"], ["d"], domain="own")], {"x": np.array(1, np.float32)}, ["d"])
     whole.opset_import.add(domain="own", version=1)
     whole.functions.append(
         helper.make_function("own", "F", ["x"], ["d"], [*tanh, gradient(["x"], "y", ["d"])], list(whole.opset_import))

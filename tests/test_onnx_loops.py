@@ -107,7 +107,7 @@ def test_turns_that_are_not_alike_are_copied_out(op: str, count: int) -> None:
         node("ReduceSum", ["p"], ["t"], keepdims=0), node("Add", ["s", "t"], ["s2"]), node("Identity", ["s2"], ["y"])
     ]
     states = [info("s", FLOAT, [])], [info("s2", FLOAT, []), info("y", FLOAT, [])]
-    stored = {"zero": np.array([0]), "start": np.float32(1), "M": count, "places": np.arange(count)}
+    stored: dict[str, Any] = {"zero": np.array([0]), "start": np.float32(1), "M": count, "places": np.arange(count)}
     if op == "Loop":
         made = node(
             "Loop", ["M", "", "start"], ["last", "all"],
@@ -251,7 +251,7 @@ def choice(condition: bool | None) -> tuple[onnx.ModelProto, dict[str, Array]]:
         for end in ("two", "three")
     ]
     given: dict[str, Array] = {"x": X} | ({"k": np.asarray(True)} if condition is None else {})
-    stored = {} if condition is None else {"k": np.asarray(condition)}
+    stored: dict[str, Any] = {} if condition is None else {"k": np.asarray(condition)}
     return model(
         [node("If", ["k"], ["y"], then_branch=branches[0], else_branch=branches[1])], given, {"y": FLOAT},
         zero=np.array([0]), two=np.array([2]), three=np.array([3]), **stored

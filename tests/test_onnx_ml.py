@@ -241,9 +241,10 @@ _VALUES: dict[str, tuple[int, list[Any]]] = {
 @pytest.mark.parametrize("values", _VALUES)
 def test_label_encoders(keys: str, values: str) -> None:
     (kind, key, x), (result, value) = _KEYS[keys], _VALUES[values]
+    table: dict[str, Any] = {keys: key, values: value}
     model = single(
-        "LabelEncoder", {"x": (kind, ("rows", 3))}, {"y": result}, **{keys: key, values: value}, default_float=9.0,
-        default_int64=77, default_string="none"
+        "LabelEncoder", {"x": (kind, ("rows", 3))}, {"y": result}, default_float=9.0, default_int64=77,
+        default_string="none", **table
     )
     check(model, x)
     same(compiled(model, x), wanted(model, x))

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -85,15 +86,14 @@ def functions_in_a_circle() -> onnx.ModelProto:
     return model([helper.make_node("There", ["x"], ["y"], domain="own")], [there, back])
 
 
-def absurd(op: str, **attributes: object) -> onnx.ModelProto:
+def absurd(op: str, **attributes: Any) -> onnx.ModelProto:
     return model([helper.make_node(op, ["x"], ["y"], name="odd", **attributes)])
 
 
 def renamed() -> bytes:
     """A model with a name that is not UTF-8."""
-    return model(
-        [helper.make_node("Relu", ["x"], ["y"], name="NAME")]
-    ).SerializeToString().replace(b"NAME", b"\xff\xfe\xfd\xfc")
+    written: bytes = model([helper.make_node("Relu", ["x"], ["y"], name="NAME")]).SerializeToString()
+    return written.replace(b"NAME", b"\xff\xfe\xfd\xfc")
 
 
 @pytest.mark.parametrize(("source", "message"), [

@@ -39,7 +39,7 @@ def there_and_back(opset: int, dtype: Any, size: int = 1, axis: int | None = Non
     scale = random.uniform(0.01, 0.05, size).astype(np.float32)
     zero = random.integers(0, 9, size).astype(dtype)
     weights = {"s": scale if size > 1 else scale[0], "z": zero if size > 1 else zero[0]}
-    attributes = {} if axis is None else {"axis": axis}
+    attributes: dict[str, Any] = {} if axis is None else {"axis": axis}
     nodes = [
         node("QuantizeLinear", ["x", "s", "z"], ["q"], **attributes),
         node("DequantizeLinear", ["q", "s", "z"], **attributes)
@@ -171,7 +171,7 @@ def spoken(random: np.random.Generator) -> tuple[Any, dict[str, Array], Array]:
     """An LSTM and a normalization in float32, then two dense layers that are quantized dynamically, as speech networks
     have them; their weights, an input."""
     bound = 1 / np.sqrt(SIZE)
-    held = {
+    held: dict[str, Array] = {
         "W": random.uniform(-bound, bound, (1, 4 * SIZE, SIZE)),
         "R": random.uniform(-bound, bound, (1, 4 * SIZE, SIZE)), "B": random.uniform(-bound, bound, (1, 8 * SIZE)),
         "ones": np.ones(SIZE), "zeros": np.zeros(SIZE), "axes": np.array([1, 2]),
@@ -183,8 +183,8 @@ def spoken(random: np.random.Generator) -> tuple[Any, dict[str, Array], Array]:
     ]
     for k, (read, written, n, m) in enumerate((("before", "hidden", SIZE, WIDE), ("bent", "after", WIDE, SIZE))):
         held |= {
-            f"w{k}": random.integers(-127, 128, (n, m)).astype(np.int8), f"s{k}": np.float32(1 / 40 / np.sqrt(n)),
-            f"z{k}": np.int8(0)
+            f"w{k}": random.integers(-127, 128, (n, m)).astype(np.int8), f"s{k}": np.array(1 / 40 / np.sqrt(n)),
+            f"z{k}": np.array(0, np.int8)
         }
         nodes += [
             helper.make_node("DynamicQuantizeLinear", [read], [f"q{k}", f"scale{k}", f"zero{k}"]),

@@ -176,7 +176,7 @@ def test_refused(wrong: dict[str, Any], message: str) -> None:
     ("direction", "per_channel", "dtype"),
     [("forward", False, np.int8), ("bidirectional", True, np.uint8), ("reverse", True, np.int8)]
 )
-def test_lstm_with_quantized_weights(direction: str, per_channel: bool, dtype: type[np.generic]) -> None:
+def test_lstm_with_quantized_weights(direction: str, per_channel: bool, dtype: type[np.integer[Any]]) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     rng = np.random.default_rng(3)
     steps, size, hidden, ways = 5, 6, 8, 1 + (direction == "bidirectional")
@@ -215,10 +215,11 @@ def test_lstm_with_quantized_weights(direction: str, per_channel: bool, dtype: t
 def test_scales_of_quantized_weights_belong_to_directions_or_outputs() -> None:
     names = ["X", "W", "R", "", "", "", "", "", "W_scale", "W_zero_point", "R_scale", "R_zero_point"]
     node = helper.make_node("DynamicQuantizeLSTM", names, ["Y"], domain="com.microsoft", hidden_size=2)
-    stored = {"W": np.zeros(
-        (1, 2, 8), np.int8
-    ), "R": np.zeros((1, 2, 8), np.int8), "W_scale": np.ones(3, np.float32), "W_zero_point": np.zeros(3, np.int8),
-              "R_scale": np.ones(1, np.float32), "R_zero_point": np.zeros(1, np.int8)}
+    stored: dict[str, Array] = {
+        "W": np.zeros((1, 2, 8), np.int8), "R": np.zeros((1, 2, 8), np.int8),
+        "W_scale": np.ones(3, np.float32), "W_zero_point": np.zeros(3, np.int8),
+        "R_scale": np.ones(1, np.float32), "R_zero_point": np.zeros(1, np.int8)
+    }
     graph = helper.make_graph(
         [node], "g", [helper.make_tensor_value_info("X", TensorProto.FLOAT, (3, 1, 2))],
         [helper.make_tensor_value_info("Y", TensorProto.FLOAT, None)],

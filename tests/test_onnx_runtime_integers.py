@@ -161,9 +161,9 @@ def test_convolutions(cin: int, cout: int, kernel: int, groups: int, dtype: Any,
         "w_s": np.asarray(each), "w_z": np.zeros(np.shape(each), np.int8),
         "b": rng.integers(-50, 51, cout).astype(np.int32),
     }
-    attributes = {"pads": [kernel // 2] * 4, "group": groups}
     one = helper.make_node(
-        "QLinearConv", ["a", "a_s", "a_z", "w", "w_s", "w_z", "y_s", "y_z", "b"], ["y"], **attributes
+        "QLinearConv", ["a", "a_s", "a_z", "w", "w_s", "w_z", "y_s", "y_z", "b"], ["y"], pads=[kernel // 2] * 4,
+        group=groups
     )
     agrees(model([one], {"a": x}, dtype, weights), {"a": x})
 

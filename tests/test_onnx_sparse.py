@@ -32,8 +32,8 @@ def product(stored: onnx.SparseTensorProto | None, constant: onnx.SparseTensorPr
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
     if constant is not None:
         nodes.insert(0, helper.make_node("Constant", [], ["w"], sparse_value=constant))
-    values = [[helper.make_tensor_value_info(n, TensorProto.FLOAT, (2, d))] for n, d in (("x", 4), ("y", 3))]
-    graph = helper.make_graph(nodes, "g", *values, sparse_initializer=[stored] if stored is not None else [])
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, (2, d)) for n, d in (("x", 4), ("y", 3)))
+    graph = helper.make_graph(nodes, "g", [x], [y], sparse_initializer=[stored] if stored is not None else [])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from onnx import helper
 
-import onnx_suite
 import small_models as models
 from onnx_suite import Case, Outcome, cases, listed, page, reasons, run
 from onnx_verdict import APART, plain
 from tilewright.base.errors import NoNativeKernel
+from tilewright.compat import onnx_backend as backend
 from tilewright.relay.op.registry import OPS
 
 pytestmark = pytest.mark.slow
@@ -77,16 +77,16 @@ def test_what_runs_by_its_numpy_meaning_is_not_counted_as_native(monkeypatch: py
 )
 def test_a_model_says_which_operators_run_in_python(name: str, operators: set[str]) -> None:
     model, ((inputs, _),) = next(c for c in cases() if c.name == f"node/test_{name}").load()
-    prepared = onnx_suite.backend.prepare(model)
+    prepared = backend.prepare(model)
     prepared.run(plain(inputs))
     assert prepared.model.in_python == operators
 
 
 def off_by_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every answer wrong."""
-    called = onnx_suite.backend.TilewrightRep.run
+    called = backend.TilewrightRep.run
     monkeypatch.setattr(
-        onnx_suite.backend.TilewrightRep, "run",
+        backend.TilewrightRep, "run",
         lambda self, inputs: [y ^ True if y.dtype == bool else y + y.dtype.type(2) for y in called(self, inputs)]
     )
 

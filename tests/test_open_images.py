@@ -18,6 +18,7 @@ import tilewright
 from small_models import onnxruntime_answers
 from tilewright.base.errors import InputError, OpenSizeWarning
 from tilewright.runtime.artifact import load_executable
+from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.sizes import multiple_of
 from tilewright.scalar.arith import Ranges, simplify
 from tilewright.scalar.expr import Var
@@ -96,6 +97,7 @@ def check(of: onnx.ModelProto, shape: Sequence[Any], sizes: Sequence[tuple[int, 
         x = real(1, int(shape[1]), h, w)
         (wanted,) = onnxruntime_answers(of, {"x": x})
         np.testing.assert_allclose(program(x), wanted, rtol=1e-3, atol=1e-5, err_msg=f"{h} by {w}")
+    assert isinstance(program.executable, OpenExecutable)
     assert len(program.executable._plans) == len(set(sizes))
     return program
 

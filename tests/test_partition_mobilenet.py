@@ -60,14 +60,14 @@ def mobilenet() -> relay.Function:
     def conv(y: relay.Expr, size: int, channels: int, out: int, stride: int = 1, groups: int = 1) -> relay.Expr:
         shape, layout = ((size, size, channels, 1), "HWOI") if groups > 1 else ((size, size, channels, out), "HWIO")
         pad = (0,) * 4 if size == 1 else (0, 0, 1, 1) if stride == 2 else (1,) * 4
-        y = relay.nn.conv2d(
+        product = relay.nn.conv2d(
             y, parameter(*shape), strides=(stride, stride), padding=pad, groups=groups, channels=out,
             kernel_size=(size, size), data_layout="NHWC", kernel_layout=layout,
         )
-        return relay.nn.bias_add(y, parameter(out), axis=3)
+        return relay.nn.bias_add(product, parameter(out), axis=3)
 
     x = relay.var("input", shape=(1, 224, 224, 3))
-    y = relay.clip(conv(x, 3, 3, channels := 32, stride=2), 0.0, 6.0)
+    y: relay.Expr = relay.clip(conv(x, 3, 3, channels := 32, stride=2), 0.0, 6.0)
     for out, stride in BLOCKS:
         y = relay.clip(conv(y, 3, channels, channels, stride, groups=channels), 0.0, 6.0)
         y = relay.clip(conv(y, 1, channels, out), 0.0, 6.0)
@@ -96,7 +96,7 @@ def test_the_text_of_a_partitioned_mobilenet(biases_on_the_npu: None) -> None:
         assert line in before
     assert before.index(BEFORE.strip().splitlines()[1]) < before.index("%6 = ")
 
-    weights = {v.name_hint: np.zeros([int(d) for d in v.type_annotation.shape], "float32") for v in network.params[1:]}
+    weights = {v.name_hint: np.zeros([int(d) for d in v.tensor_type.shape], "float32") for v in network.params[1:]}
     mod = tvm.IRModule.from_expr(relay.build_module.bind_params_by_name(network, weights))
     mod = transform.InferType()(mod)
     mod = transform.AnnotateTarget("npu")(mod)

@@ -141,9 +141,10 @@ def test_without_the_compiler_python_looks_at_the_clock(network: Executable, mon
 
 @pytest.mark.parametrize("form", [".so", ".tar", "c", "checked"])
 def test_programs_of_all_kinds_are_profiled(form: str, tmp_path: Path) -> None:
-    options: dict[str, Any] = {
+    special: dict[str, dict[str, Any]] = {
         "c": {"target": "c"}, "checked": {"config": {"tir.instrument_bound_checkers": True}}
-    }.get(form, {})
+    }
+    options = special.get(form, {})
     model = tvm.compile(mlp(), **options)
     program = tvm.load(model.save(tmp_path / f"m{form}")) if form.startswith(".") else model.executable
     profile = program.profile(number=1)
@@ -300,7 +301,8 @@ class Calls(MetricCollector):
 
 
 def test_a_function_is_profiled() -> None:
-    collector, seen = Calls(), []
+    collector = Calls()
+    seen: list[int] = []
     assert profile_function(seen.append, tvm.cpu(), [collector], warmup_iters=2)(1) == {"Started": Count(2)}
     assert (collector.told, seen) == (["init", "start", "stop"], [1, 1, 1])
     assert [*profile_function({"f": seen.append}, tvm.cpu(), func_name="f", warmup_iters=0)(1)] == ["Duration (us)"]

@@ -57,7 +57,7 @@ def network() -> Function:
     return Function((x,), relay.nn.softmax(relay.reshape(y, (32 * 28, 28))))
 
 
-def run(command: Sequence[str | Path], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(command: Sequence[str | Path | int], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*map(str, command)], cwd=folder, env={
         **os.environ, **environment
     }, capture_output=True, text=True, timeout=600, check=False,

@@ -65,7 +65,7 @@ def calls_of(cls: type[Op], rng: random.Random) -> Call:
             given = {
                 f.name: drawn(str(f.type), rng) for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING
                 or rng.random() >= kept
-            }  # type: ignore[arg-type]
+            }
             return Call(cls(**given), inputs)
         except CompileError:
             continue

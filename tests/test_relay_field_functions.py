@@ -12,6 +12,7 @@ import pytest
 
 from tilewright import relay
 from tilewright.base.errors import CompileError, ShapeError
+from tilewright.base.types import TensorType, TupleType
 from tilewright.ir import IRModule, assert_structural_equal
 from tilewright.relay.expr import Expr, Function, var
 from tilewright.relay.interpreter import evaluate
@@ -57,9 +58,9 @@ def test_products_of_bits_have_a_row_for_each_of_the_weights() -> None:
     data = var("d", shape=(2, 64), dtype="int16")
     weights, some = (var("w", shape=(n, 64), dtype="int16") for n in (5, relay.Any()))
     types = [
-        relay.nn.bitserial_dense(data, weights).checked_type, relay.nn.bitserial_dense(data, some, units=5).checked_type
+        relay.nn.bitserial_dense(data, weights).tensor_type, relay.nn.bitserial_dense(data, some, units=5).tensor_type
     ]
-    types.append(relay.nn.bitserial_dense(data, weights, out_dtype="int32").checked_type)
+    types.append(relay.nn.bitserial_dense(data, weights, out_dtype="int32").tensor_type)
     assert [(tuple(t.shape), t.dtype) for t in types] == [((2, 5), "int16"), ((2, 5), "int16"), ((2, 5), "int32")]
 
 
@@ -101,14 +102,16 @@ def test_global_pools_of_rows_and_volumes(name: str, shape: tuple[int, ...]) -> 
 def test_layers_with_the_arguments_of_the_field() -> None:
     x = var("x", shape=(2, 8))
     assert relay.nn.mirror_pad(x, ((0, 0), (1, 1)), "REFLECT").op == OPS["nn.mirror_pad"]("REFLECT", ((0, 0), (1, 1)))
-    assert relay.nn.contrib_dense_pack(x, var("w", shape=(3, 8, 4)), "NK4n", 12).checked_type.shape == (2, 12)
+    assert relay.nn.contrib_dense_pack(x, var("w", shape=(3, 8, 4)), "NK4n", 12).tensor_type.shape == (2, 12)
     bits = relay.nn.bitpack(
         var("b", shape=(2, 64), dtype="int32"), bits=2, pack_axis=1, bit_axis=2, pack_type="uint32", name="packed"
     )
-    assert bits.checked_type.shape == (2, 2, 2)
-    first, second = relay.meshgrid([var("a", shape=(2,)), var("b", shape=(3,))], indexing="xy").checked_type.fields
+    assert bits.tensor_type.shape == (2, 2, 2)
+    grid = relay.meshgrid([var("a", shape=(2,)), var("b", shape=(3,))], indexing="xy").checked_type
+    assert isinstance(grid, TupleType)
+    first, second = grid.fields
     assert first == second
-    assert first.shape == (3, 2)
+    assert isinstance(first, TensorType) and first.shape == (3, 2)
 
 
 def test_a_sparse_matrix_is_three_tensors_or_an_object_that_has_them() -> None:
@@ -132,7 +135,10 @@ COUNTED: list[tuple[str, tuple[Array, ...]]] = [
     ("argwhere", (np.zeros((2, 2), bool),)),
     (
         "sparse_fill_empty_rows",
-        (np.asarray([[0, 1], [0, 3], [2, 0]]), np.asarray([1, 2, 3], "float32"), np.asarray([4, 4]), np.float32(-1))
+        (
+            np.asarray([[0, 1], [0, 3], [2, 0]]), np.asarray([1, 2, 3], "float32"), np.asarray([4, 4]),
+            np.asarray(-1, "float32")
+        )
     ),
 ]
 

@@ -430,8 +430,11 @@ def test_unmatched_cases() -> None:
     mod = program(LIST + "def @main(%k: int32) { match? (@make(%k, Nil())) { Cons(%h, Cons(_, _)) => %h } }")
     match = mod["main"].body
     found = analysis.unmatched_cases(match, mod)
-    assert [p.constructor.name_hint for p in found] == ["Cons", "Nil"]
-    assert found[0].patterns[1].constructor.name_hint == "Nil"
+    cons, nil = found
+    assert isinstance(cons, relay.PatternConstructor) and isinstance(nil, relay.PatternConstructor)
+    assert (cons.constructor.name_hint, nil.constructor.name_hint) == ("Cons", "Nil")
+    tail = cons.patterns[1]
+    assert isinstance(tail, relay.PatternConstructor) and tail.constructor.name_hint == "Nil"
     assert not analysis.unmatched_cases(mod["sum"].body, mod)
 
 
@@ -479,7 +482,7 @@ def test_scope_builder_and_bind() -> None:
     f = relay.Function([x, c], sb.get())
     assert evaluate(f, np.float32(2), np.bool_(False)) == -4 and evaluate(f, np.float32(2), np.bool_(True)) == 4
     bound = relay.bind(f, {x: relay.const(3.0)})
-    assert bound.params == (c,) and evaluate(bound, np.bool_(True)) == 6
+    assert isinstance(bound, relay.Function) and bound.params == (c,) and evaluate(bound, np.bool_(True)) == 6
     with pytest.raises(
         CompileError, match="else_scope needs an if_scope right before it"
     ), relay.ScopeBuilder().else_scope():

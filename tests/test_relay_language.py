@@ -145,7 +145,7 @@ def test_what_is_called_may_be_a_function_a_global_or_a_variable() -> None:
 def test_kinds_of_node_have_the_names_of_the_field() -> None:
     x, c = var("x", shape=(2,)), const(True)
     pair = Tuple((x, x))
-    nodes = {
+    nodes: dict[str, Any] = {
         "relay.Var": x, "relay.Constant": c, "relay.Call": relay.nn.relu(x), "relay.Function": Function((x,), x),
         "relay.Tuple": pair,
         "relay.TupleGetItem": TupleGetItem(pair, 0), "relay.If": If(c, x, x), "relay.Let": Let(x, x, x),
@@ -485,7 +485,7 @@ def test_ways_to_write_a_variable() -> None:
 
 
 def test_sizes_are_numbers_with_a_value() -> None:
-    shape = var("x", shape=(2, np.int64(3), tvm.tir.IntImm("int32", 4), relay.Any())).checked_type.shape
+    shape = var("x", shape=(2, np.int64(3), tvm.tir.IntImm("int32", 4), relay.Any())).tensor_type.shape
     assert [d.value for d in shape[:3]] == [2, 3, 4] == [int(d) for d in shape[:3]] and not hasattr(shape[3], "value")
     assert str(shape[0]) == "2" and type(shape[0].value) is int
 
@@ -501,9 +501,11 @@ def test_fields_of_tuples_from_either_end() -> None:
 def test_fields_of_results_whose_types_are_not_known_yet() -> None:
     x, y = var("x"), var("y")
     first, second = relay.split(x, 2)
+    assert isinstance(first, TupleGetItem) and isinstance(second, TupleGetItem)
     assert (first.index, second.index, len(list(relay.split(x, (1, 4))))) == (0, 1, 3)
     assert len(list(relay.nn.batch_norm(x, y, y, y, y))) == 3 and len(list(relay.nn.dropout_raw(x))) == 2
-    assert relay.topk(x, 2)[1].index == 1
+    places = relay.topk(x, 2)[1]
+    assert isinstance(places, TupleGetItem) and places.index == 1
     with pytest.raises(IndexError, match="field 2 of a tuple of 2"):
         relay.split(x, 2)[2]
     with pytest.raises(
@@ -517,7 +519,9 @@ def test_fields_of_results_whose_types_are_not_known_yet() -> None:
 def test_dropout_is_a_tensor_and_its_raw_form_a_tuple() -> None:
     x = var("x", shape=(2,))
     assert relay.nn.dropout(x, rate=0.1).checked_type == x.checked_type
-    assert relay.nn.dropout(x, 0.1).tuple_value.op == relay.nn.dropout_raw(x, 0.1).op
+    kept, raw = relay.nn.dropout(x, 0.1), relay.nn.dropout_raw(x, 0.1)
+    assert isinstance(kept, TupleGetItem) and isinstance(kept.tuple_value, Call) and isinstance(raw, Call)
+    assert kept.tuple_value.op == raw.op
 
 
 def test_attributes_by_kind() -> None:
@@ -566,10 +570,9 @@ def test_the_modules_of_the_field() -> None:
     assert relay.build_module.bind_params_by_name(f, {"other": 1}) is f
     with pytest.raises(AttributeError, match=r"'tilewright.relay.build_module' has no attribute 'nonsense'"):
         _ = relay.build_module.nonsense
-    other = FunctionWithFields(f, body=relay.nn.relu(f.body), attrs={})
-    assert (
-        other.params, other.attrs, other.body.args[0]
-    ) == (f.params, {}, f.body) and FunctionWithFields(f).body is f.body
+    body = relay.nn.relu(f.body)
+    other = FunctionWithFields(f, body=body, attrs={})
+    assert (other.params, other.attrs) == (f.params, {}) and other.body is body and FunctionWithFields(f).body is f.body
     assert ExprMutator is relay.ExprMutator
 
     class Halves(TypeMutator):
@@ -595,7 +598,8 @@ def test_the_modules_of_the_field() -> None:
     ) == "fn [A]((Tensor[(2, 3), float16], A), ref(Tensor[(2, 3), float16])) -> Box[Tensor[(2, 3), float16]]"
     names = Names()
     names.visit(whole)
-    names.visit(relay.TypeData(box, [a], [relay.Constructor("Box", [a], box)]))
+    lists: Any = [a], [relay.Constructor("Box", [a], box)]
+    names.visit(relay.TypeData(box, *lists))
     assert names.found == ["A", "float32", "A", "float32", "float32", "A", "A"]
     with pytest.raises(CompileError, match="types are not constrained here"):
         relay.FuncType([], whole, [], ["a == b"])

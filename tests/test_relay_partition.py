@@ -175,7 +175,12 @@ def test_attributes_are_registered_once_for_a_level() -> None:
 # AnnotateTarget.
 def test_what_the_function_of_an_attribute_sees() -> None:
     seen: list[Any] = []
-    supports("npu", "add", when=lambda call: seen.append(call) or call.checked_type.shape[0] == 4)
+
+    def has_four_rows(call: Any) -> bool:
+        seen.append(call)
+        return bool(call.checked_type.shape[0] == 4)
+
+    supports("npu", "add", when=has_four_rows)
     e = relay.tanh(x + y) + z
     AnnotateTarget("npu")(module(e))
     assert [c.op.name for c in seen] == ["add", "add"]
@@ -514,7 +519,7 @@ def test_the_hook_of_a_target_sees_its_functions_and_may_change_them() -> None:
         remove_global_func("relay.ext.npu.optimize")
 
 
-def test_a_refusal_is_no():
+def test_a_refusal_is_no() -> None:
     from tilewright.relay.op.contrib import Refusal
 
     assert not Refusal("the strides are (3, 3); at most 2", "use strides of (2, 2)")

@@ -33,6 +33,7 @@ from tilewright.relay.interpreter import evaluate
 from tilewright.relay.transform import AnnotateTarget, MergeCompilerRegions, MergeComposite, PartitionGraph
 from tilewright.relay.visitor import free_vars, post_order
 from tilewright.runtime import ModuleNode, load_module, register_module
+from tilewright.runtime.module import FactoryModule
 
 x, y, z = (relay.var(n, shape=(4, 4)) for n in "xyz")
 REGISTERED: list[tuple[str, str]] = []
@@ -92,12 +93,13 @@ def partitioned(mod: IRModule, *targets: str, **options: Any) -> IRModule:
 def test_a_row_may_ask_for_types_after_an_earlier_row() -> None:
     """Values that an earlier row made have types, for patterns and for checks."""
     seen: list[Any] = []
+
+    def accepted(e: Any) -> bool:
+        seen.append((e.checked_type, e.args[0].checked_type))
+        return True
+
     table = [
-        ("npu.add_relu", ADD_RELU),
-        (
-            "npu.tanh", has_dtype("float32", is_op("tanh")(wildcard())),
-            lambda e: seen.append((e.checked_type, e.args[0].checked_type)) or True
-        ),
+        ("npu.add_relu", ADD_RELU), ("npu.tanh", has_dtype("float32", is_op("tanh")(wildcard())), accepted),
         ("npu.mul", is_op("multiply")(has_dtype("float32"), has_dtype("float32"))),
     ]
     after = MergeComposite(table)(module(relay.tanh(relay.nn.relu(x + y)) * z))
@@ -398,7 +400,9 @@ def test_three_accelerators_in_one_artifact(tmp_path: Path) -> None:
         lib = relay.build(after, "llvm")
         lib.export_library(tmp_path / "m.so")
         want = relay.build(mod, "llvm").executable(*VALUES[:2])
-        for program in (lib.executable, load_module(tmp_path / "m.so").executable):
+        loaded = load_module(tmp_path / "m.so")
+        assert isinstance(loaded, FactoryModule)
+        for program in (lib.executable, loaded.executable):
             Listing.ran.clear()
             np.testing.assert_allclose(program(*VALUES[:2]), want, rtol=1e-5)
             assert sorted(Listing.ran) == ["listing tanh nn.relu", "listing2 exp", "listing2 exp", "sums"]

@@ -16,9 +16,16 @@ from tilewright.ir import IRModule, assert_structural_equal
 from tilewright.ir.op_attributes import reset_op_attr
 from tilewright.relay.expr import Call, Function, var
 from tilewright.relay.interpreter import evaluate
-from tilewright.relay.op.registry import OPS
+from tilewright.relay.op.registered import Registered
+from tilewright.relay.op.registry import OPS, Fusion
 
 NAME = "tests.scaled_sum"
+
+
+def operator() -> type[Registered]:
+    made = relay.op.get(NAME)
+    assert issubclass(made, Registered)
+    return made
 
 
 @pytest.fixture
@@ -32,7 +39,7 @@ def registered() -> Iterator[None]:
 
 @pytest.mark.usefixtures("registered")
 def test_an_operator_is_registered_and_used() -> None:
-    made = relay.op.get(NAME)
+    made = operator()
     made.set_num_inputs(2)
     made.add_argument("x", "Tensor", "the first")
     made.set_support_level(1)
@@ -44,7 +51,7 @@ def test_an_operator_is_registered_and_used() -> None:
     x, y = var("x", shape=(3, 4)), var("y", shape=(3, 4))
     call = Call(made, [x, y])
     assert call.checked_type == TensorType((3, 4), "float32")
-    assert made.kind == relay.op.OpPattern.BROADCAST
+    assert made.kind is Fusion.BROADCAST
     mod = IRModule.from_expr(Function((x, y), relay.nn.relu(call)))
     assert f"{NAME}(%x, %y)" in mod.astext()
     assert_structural_equal(relay.parse(mod.astext()), mod)
@@ -60,7 +67,7 @@ def test_an_operator_is_registered_and_used() -> None:
 
 @pytest.mark.usefixtures("registered")
 def test_several_results() -> None:
-    made = relay.op.get(NAME)
+    made = operator()
     made.add_type_rel("Both", lambda arg_types, attrs: TupleType((arg_types[0], arg_types[0])))
 
     @relay.op.register_compute(NAME)
@@ -76,13 +83,13 @@ def test_several_results() -> None:
 
 @pytest.mark.usefixtures("registered")
 def test_what_is_missing_is_said() -> None:
-    made = relay.op.get(NAME)
+    made = operator()
     x = var("x", shape=(5,))
     with pytest.raises(ShapeError, match="its type relation is missing"):
         Call(made, [x])
     with pytest.raises(CompileError, match="is only a name; give its function"):
         made.add_type_rel("Identity")
-    made.add_type_rel("Identity", lambda arg_types, attrs: None)
+    made.add_type_rel("Identity", lambda arg_types, attrs: None)  # type: ignore[arg-type, return-value]
     with pytest.raises(ShapeError, match="not a type"):
         Call(made, [x])
     made.add_type_rel("Identity", lambda arg_types, attrs: arg_types[0])

@@ -17,6 +17,7 @@ from tilewright.compiler.cache import Cache
 from tilewright.ir.op_attributes import registrations
 from tilewright.relay.testing import TempOpAttr
 from tilewright.search import autotvm
+from tilewright.search.autotvm.task.entities import SplitEntity
 
 Array = Any
 RNG = np.random.default_rng(7)
@@ -215,6 +216,13 @@ def test_the_implementation_of_the_compiler_has_a_name(target: str, name: str) -
     assert outs[0].extents == (1, 6)
 
 
+def split_of(config: autotvm.ConfigEntity, name: str) -> tuple[int, ...]:
+    """The sizes of the loops that a configuration splits one into."""
+    entity = config[name]
+    assert isinstance(entity, SplitEntity)
+    return entity.size
+
+
 @contextmanager
 def task_functions() -> Iterator[tuple[Any, Any]]:
     """Two functions of a task `tests/dense`, whose schedule has one split to choose."""
@@ -242,8 +250,8 @@ def test_functions_of_a_tuning_task_follow_its_records() -> None:
         args = [te.placeholder(X.shape), te.placeholder(W.shape), None, "float32"]
         task = autotvm.task.create("tests/dense", args, target)
         assert len(task.config_space) == 6
-        chosen = next(task.config_space.get(k) for k in range(6) if task.config_space.get(k)["tile_k"].size[-1] == 5)
-        record = autotvm.MeasureInput(target, task, chosen), autotvm.MeasureResult([1e-3], 0, 0.1, 0)
+        chosen = next(c for c in map(task.config_space.get, range(6)) if split_of(c, "tile_k")[-1] == 5)
+        record = autotvm.MeasureInput(target, task, chosen), autotvm.MeasureResult((1e-3,), 0, 0.1, 0)
 
         def strategy(attrs: Any, inputs: Any, out_type: Any, target: Any) -> relay.op.OpStrategy:
             made, wrap = relay.op.OpStrategy(), relay.op.strategy

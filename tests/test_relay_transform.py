@@ -20,9 +20,10 @@ from tilewright.relay.interpreter import apply_op, evaluate
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.transform import graph_passes, optimize, plan_memory
 from tilewright.relay.transform.fuse_ops import is_view, kind_of
-from tilewright.relay.transform.permutations import between, carried, compose, inverse, moves_nothing
+from tilewright.relay.transform.permutations import between, carried, compose, moves_nothing
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, MemorySpace
 from tilewright.relay.visitor import rewrite
+from tilewright.topi.shapes import inverse
 
 
 def check_close(left: Any, right: Any) -> None:

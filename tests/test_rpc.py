@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +257,9 @@ def test_the_most_urgent_request_is_next_and_who_leaves_is_forgotten(tracker: rp
             order.append(priority)
         client.close()
 
+    def waits(count: int) -> bool:
+        return bool(tracker.summary()["queue_info"]["board"]["pending"] == count)
+
     watcher = rpc.connect_tracker(*address)
     with rpc.Server(port=0, key="board", tracker=address):
         until(lambda: watcher.summary()["queue_info"].get("board", {}).get("free"))
@@ -263,7 +267,7 @@ def test_the_most_urgent_request_is_next_and_who_leaves_is_forgotten(tracker: rp
             threads = [threading.Thread(target=use, args=(p,), daemon=True) for p in (1, 3, 2)]
             for n, t in enumerate(threads):
                 t.start()
-                until(lambda n=n: tracker.summary()["queue_info"]["board"]["pending"] == n + 1)
+                until(partial(waits, n + 1))
             leaver = dial(*address, shared_secret(), {"role": "client"})
             leaver.send({"request": "board", "priority": 9, "timeout": 60})
             until(lambda: tracker.summary()["queue_info"]["board"]["pending"] == 4)

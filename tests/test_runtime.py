@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,27 +27,27 @@ X = np.arange(8, dtype="float32").reshape(2, 4) - 3
 
 
 @pytest.fixture(scope="module")
-def affine():
+def affine() -> Executable:
     return programs.affine().executable()
 
 
 @pytest.fixture(scope="module")
-def two():
+def two() -> Executable:
     return programs.two_outputs().executable()
 
 
-def test_call_by_position_name_and_mapping(affine):
+def test_call_by_position_name_and_mapping(affine: Executable) -> None:
     for result in (affine(X), affine(x=X), affine({"x": X}), affine(nd.array(X))):
         np.testing.assert_array_equal(result, programs.affine_value(X))
 
 
-def test_outputs_are_new_each_time(affine):
+def test_outputs_are_new_each_time(affine: Executable) -> None:
     first = affine(X)
     affine(X + 1)
     np.testing.assert_array_equal(first, programs.affine_value(X))
 
 
-def test_strided_unaligned_and_readonly_inputs(affine):
+def test_strided_unaligned_and_readonly_inputs(affine: Executable) -> None:
     wide = np.zeros((2, 8), "float32")
     wide[:, ::2] = X
     shifted = np.frombuffer(b"\0" * 4 + X.tobytes(), np.float32, 8, 4).reshape(2, 4)
@@ -55,18 +56,18 @@ def test_strided_unaligned_and_readonly_inputs(affine):
         np.testing.assert_array_equal(affine(x), programs.affine_value(X))
 
 
-def test_torch_inputs_and_outputs(affine):
+def test_torch_inputs_and_outputs(affine: Executable) -> None:
     torch = pytest.importorskip("torch")
     out = torch.empty(2, 4)
     affine(torch.from_numpy(X.copy()), out=out)
     np.testing.assert_array_equal(out.numpy(), programs.affine_value(X))
 
 
-def test_plain_lists_take_the_dtype_of_the_model(affine):
+def test_plain_lists_take_the_dtype_of_the_model(affine: Executable) -> None:
     np.testing.assert_array_equal(affine(X.tolist()), programs.affine_value(X))
 
 
-def test_several_outputs_and_copies(two):
+def test_several_outputs_and_copies(two: Executable) -> None:
     y, same = two(X, b=X)
     np.testing.assert_array_equal(y, 2 * X)
     np.testing.assert_array_equal(same, X)
@@ -88,12 +89,12 @@ def test_several_outputs_and_copies(two):
         ((X, X.reshape(4, 2)), {}, r"input 'b' has shape \[4, 2\], expected float32 b\[2, 4\]"),
     ],
 )
-def test_wrong_inputs(two, args, kwargs, message):
+def test_wrong_inputs(two: Executable, args: tuple[Any, ...], kwargs: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         two(*args, **kwargs)
 
 
-def test_out_is_written_and_returned(affine):
+def test_out_is_written_and_returned(affine: Executable) -> None:
     out = np.empty((2, 4), "float32")
     assert affine(X, out=out) is out
     np.testing.assert_array_equal(out, programs.affine_value(X))
@@ -102,7 +103,7 @@ def test_out_is_written_and_returned(affine):
     np.testing.assert_array_equal(device_array.numpy(), programs.affine_value(X))
 
 
-def test_out_may_be_strided_or_an_input(affine):
+def test_out_may_be_strided_or_an_input(affine: Executable) -> None:
     wide = np.zeros((2, 8), "float32")
     affine(X, out=wide[:, ::2])
     np.testing.assert_array_equal(wide[:, ::2], programs.affine_value(X))
@@ -121,12 +122,12 @@ def test_out_may_be_strided_or_an_input(affine):
         ([[1]], "out= for 'y' is a list, expected an array"),
     ],
 )
-def test_wrong_out(affine, out, message):
+def test_wrong_out(affine: Executable, out: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         affine(X, out=out)
 
 
-def test_parallel_loop_on_several_threads():
+def test_parallel_loop_on_several_threads() -> None:
     artifact = programs.squares(threads=2)
     for executable in (artifact.executable(), artifact.executable(1), artifact.executable(4)):
         for _ in range(50):
@@ -134,7 +135,7 @@ def test_parallel_loop_on_several_threads():
     assert artifact.executable().threads == 2
 
 
-def test_threads_can_be_changed():
+def test_threads_can_be_changed() -> None:
     executable = programs.squares().executable(1)
     executable.threads = 2
     assert executable.threads == 2
@@ -143,7 +144,7 @@ def test_threads_can_be_changed():
         executable.threads = 0
 
 
-def test_number_of_threads_from_the_environment(monkeypatch):
+def test_number_of_threads_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(threads.VARIABLE, "3")
     assert threads.default_threads() == 3
     monkeypatch.setenv(threads.VARIABLE, "many")
@@ -153,7 +154,7 @@ def test_number_of_threads_from_the_environment(monkeypatch):
     assert 1 <= threads.default_threads() <= (os.cpu_count() or 1)
 
 
-def test_binding_of_threads_from_the_environment(monkeypatch):
+def test_binding_of_threads_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     executable = programs.squares(threads=2).executable()
     threads.POOLS.close()
     monkeypatch.setenv(threads.BINDING, "no")
@@ -167,19 +168,19 @@ def test_binding_of_threads_from_the_environment(monkeypatch):
         np.testing.assert_array_equal(executable(), np.arange(100) ** 2)
 
 
-def test_one_pool_for_all_executables():
+def test_one_pool_for_all_executables() -> None:
     first, second = programs.affine().executable(2), programs.squares().executable(2)
     first(X), second()
     assert first._context == second._context
 
 
-def test_pools_start_again_after_closing(affine):
+def test_pools_start_again_after_closing(affine: Executable) -> None:
     affine(X)
     threads.POOLS.close()
     np.testing.assert_array_equal(affine(X), programs.affine_value(X))
 
 
-def test_concurrent_calls_do_not_meet(affine):
+def test_concurrent_calls_do_not_meet(affine: Executable) -> None:
     parallel = programs.squares(threads=2).executable()
     wrong: list[object] = []
 
@@ -200,7 +201,7 @@ def test_concurrent_calls_do_not_meet(affine):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
-def test_a_forked_child_computes():
+def test_a_forked_child_computes() -> None:
     executable = programs.squares(threads=2).executable()
     executable()
     child = os.fork()
@@ -218,7 +219,7 @@ def test_a_forked_child_computes():
     np.testing.assert_array_equal(executable(), np.arange(100) ** 2)
 
 
-def test_host_step_between_native_segments():
+def test_host_step_between_native_segments() -> None:
     artifact = programs.with_host_step()
     assert entry_symbols(artifact.manifest.steps) == ["tw_run_0", "tw_run_1"]
     executable = artifact.executable()
@@ -226,7 +227,7 @@ def test_host_step_between_native_segments():
     assert executable.benchmark(repeat=2, number=2).mean > 0
 
 
-def test_entry_refuses_places_that_do_not_exist():
+def test_entry_refuses_places_that_do_not_exist() -> None:
     def program(place: Place) -> Manifest:
         return Manifest("bad", (programs.X,), (programs.Y,), (KernelCall("k", (place,)),), workspace_bytes=64)
 
@@ -236,7 +237,7 @@ def test_entry_refuses_places_that_do_not_exist():
         emit_entry(program(Place("workspace", 65)))
 
 
-def test_unaligned_constants_are_moved():
+def test_unaligned_constants_are_moved() -> None:
     artifact = programs.affine()
     block = np.empty(97, np.uint8)
     shifted = block[1:] if block.__array_interface__["data"][0] % 2 == 0 else block[:96]
@@ -245,7 +246,7 @@ def test_unaligned_constants_are_moved():
     np.testing.assert_array_equal(executable(X), programs.affine_value(X))
 
 
-def test_benchmark_result_and_its_text():
+def test_benchmark_result_and_its_text() -> None:
     result = BenchmarkResult((0.001, 0.002, 0.006))
     assert (result.min, result.median, result.max) == (0.001, 0.002, 0.006)
     assert result.mean == pytest.approx(0.003) and result.std == pytest.approx(0.00216, rel=1e-2)
@@ -255,14 +256,15 @@ def test_benchmark_result_and_its_text():
     assert str(result).splitlines()[2].split() == ["3.0000", "2.0000", "6.0000", "1.0000", "2.1602"]
 
 
-def test_benchmark_of_a_call(affine):
+def test_benchmark_of_a_call(affine: Executable) -> None:
     assert len(affine.benchmark(repeat=3, number=2).results) == 3
     assert affine.benchmark(X, repeat=1, number=1, min_repeat_ms=2).mean > 0
     assert affine.benchmark(x=X, repeat=1, end_to_end=True).mean > 0
 
 
-def test_benchmark_grows_until_it_takes_long_enough(monkeypatch):
-    clock, calls = [0.0], []
+def test_benchmark_grows_until_it_takes_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    calls: list[None] = []
 
     def half_a_millisecond() -> None:
         calls.append(None)
@@ -276,20 +278,20 @@ def test_benchmark_grows_until_it_takes_long_enough(monkeypatch):
         measure(print, 0, 1)
 
 
-def test_example_inputs_fit(two):
+def test_example_inputs_fit(two: Executable) -> None:
     examples = two.example_inputs()
     assert set(examples) == {"x", "b"} and examples["x"].dtype == np.float32
     assert len(two(examples)) == 2
 
 
-def test_any_name_is_a_symbol():
+def test_any_name_is_a_symbol() -> None:
     step = KernelCall('conv 1/"add"\\ö', (Place("output", 0),))
     text = emit_entry(Manifest("odd", (), (programs.Y,), (step,)))
     assert 'call void @"conv\\201\\2F\\22add\\22\\5C\\C3\\B6"(ptr %ctx, ptr %arg0)' in text
     assert len(compile_text(text, Target("llvm"))) > 0
 
 
-def test_inputs_are_fetched_before_the_first_kernel_that_reads_them():
+def test_inputs_are_fetched_before_the_first_kernel_that_reads_them() -> None:
     small, large = TensorInfo("small", (3, 100), DataType("float32")), TensorInfo(
         "large", (1 << 20,), DataType("float32")
     )

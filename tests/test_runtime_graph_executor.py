@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -12,17 +14,18 @@ from tilewright.base import nd
 from tilewright.base.errors import InputError
 from tilewright.ir.module import IRModule
 from tilewright.runtime import graph_executor
+from tilewright.runtime.graph_executor import GraphModule
 from tilewright.runtime.module import FactoryModule
 
 X = np.arange(8, dtype="float32").reshape(2, 4) - 3
 
 
 @pytest.fixture
-def module():
-    return graph_executor.GraphModule(FactoryModule(programs.two_outputs())["default"](nd.cpu(0)))
+def module() -> GraphModule:
+    return GraphModule(FactoryModule(programs.two_outputs())["default"](nd.cpu(0)))
 
 
-def test_set_run_get(module):
+def test_set_run_get(module: GraphModule) -> None:
     module.set_input("x", X)
     module.set_input(1, nd.array(X + 1))
     module.run()
@@ -31,7 +34,7 @@ def test_set_run_get(module):
     assert module.get_num_inputs() == module.get_num_outputs() == 2
 
 
-def test_all_ways_to_set(module):
+def test_all_ways_to_set(module: GraphModule) -> None:
     module.set_input({"x": X})
     module.set_input(b=X, not_there=X)
     module.load_params({"b": X, "weight": X})
@@ -42,14 +45,14 @@ def test_all_ways_to_set(module):
     assert (module.get_input("x").numpy() == X + 2).all()
 
 
-def test_get_output_is_overwritten_by_the_next_run(module):
+def test_get_output_is_overwritten_by_the_next_run(module: GraphModule) -> None:
     module.run(x=X, b=X)
     kept, copied = module.get_output(0), module.get_output(0).numpy()
     module.run(x=X + 1)
     assert (kept.numpy() == 2 * X + 1).all() and (copied == 2 * X).all()
 
 
-def test_inputs_start_as_zeros_and_are_copies(module):
+def test_inputs_start_as_zeros_and_are_copies(module: GraphModule) -> None:
     assert not module.get_input(0).numpy().any()
     x = X.copy()
     module.set_input("x", x)
@@ -57,29 +60,29 @@ def test_inputs_start_as_zeros_and_are_copies(module):
     assert (module.get_input("x").numpy() == X).all()
 
 
-def test_time_evaluator(module):
+def test_time_evaluator(module: GraphModule) -> None:
     timed = module.module.time_evaluator("run", nd.cpu(0), number=2, repeat=3)()
     assert len(timed.results) == 3 and timed.mean > 0
     with pytest.raises(InputError, match="only 'run' can be timed, not 'walk'"):
         module.module.time_evaluator("walk", nd.cpu(0))
 
 
-def test_names_and_shapes(module):
+def test_names_and_shapes(module: GraphModule) -> None:
     assert module.get_input_index("b") == 1 and module.get_input_index("z") == -1
     shapes, dtypes = module.get_input_info()
     assert shapes == {"x": (2, 4), "b": (2, 4)} and dtypes["x"] == "float32"
     assert module.get_output_info()[0] == {"y": (2, 4), "same": (2, 4)}
 
 
-def test_shared_inputs(module):
-    other = graph_executor.GraphModule(FactoryModule(programs.two_outputs())["default"](nd.cpu(0)))
+def test_shared_inputs(module: GraphModule) -> None:
+    other = GraphModule(FactoryModule(programs.two_outputs())["default"](nd.cpu(0)))
     other.set_input("b", X)
     module.share_params(other, {"b": None, "w": None})
     module.run(x=X)
     assert (module.get_output(0).numpy() == 2 * X).all()
 
 
-def test_errors(module):
+def test_errors(module: GraphModule) -> None:
     with pytest.raises(InputError, match="the model has no input 'z'; it has x, b"):
         module.set_input("z", X)
     with pytest.raises(InputError, match="the model has no input 2; it has 2: x, b"):
@@ -96,21 +99,23 @@ def test_errors(module):
         module.benchmark(nd.cpu(), func_name="set_input")
 
 
-def test_benchmark(module):
+def test_benchmark(module: GraphModule) -> None:
     assert module.benchmark(nd.cpu(), repeat=2, number=3, x=X).median > 0
     assert module.benchmark(nd.cpu(), repeat=2, number=1, min_repeat_ms=1, end_to_end=True).min > 0
 
 
 @pytest.mark.parametrize("suffix", ["so", "tar"])
-def test_export_and_load(tmp_path, suffix):
+def test_export_and_load(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"model.{suffix}"
     FactoryModule(programs.affine()).export_library(path)
-    loaded = graph_executor.GraphModule(runtime.load_module(path)["default"](nd.cpu(0)))
+    library = runtime.load_module(path)
+    assert isinstance(library, FactoryModule)
+    loaded = GraphModule(library["default"](nd.cpu(0)))
     loaded.run(x=X)
     np.testing.assert_array_equal(loaded.get_output(0).numpy(), programs.affine_value(X))
 
 
-def test_the_older_triple():
+def test_the_older_triple() -> None:
     graph, lib, params = FactoryModule(programs.affine())
     module = graph_executor.create(graph, lib, nd.cpu(0))
     module.set_input(**params)
@@ -118,17 +123,17 @@ def test_the_older_triple():
     np.testing.assert_array_equal(module.get_output(0).numpy(), programs.affine_value(X))
 
 
-def test_save_with_a_format(tmp_path):
+def test_save_with_a_format(tmp_path: Path) -> None:
     FactoryModule(programs.affine()).save(tmp_path / "model", "tar")
     assert (tmp_path / "model.tar").exists()
 
 
-def test_a_program_in_stages_knows_its_outputs_when_it_has_run():
+def test_a_program_in_stages_knows_its_outputs_when_it_has_run() -> None:
     x = relay.var("x", shape=(relay.Any(), 2))
     library = relay.build(
         IRModule.from_expr(relay.Function([x], relay.Tuple([relay.argwhere(x), relay.exp(x)]))), "llvm"
     )
-    module = graph_executor.GraphModule(library["default"](nd.cpu(0)))
+    module = GraphModule(library["default"](nd.cpu(0)))
     assert module.get_num_outputs() == 2 and module.get_input_index("x") == 0
     for ask in (lambda: module.get_output(0), module.get_output_info):
         with pytest.raises(
@@ -153,7 +158,7 @@ def test_a_program_in_stages_knows_its_outputs_when_it_has_run():
     assert module.benchmark(nd.cpu(0), repeat=1, number=1, end_to_end=True).mean > 0
 
 
-def test_strings_go_in_and_come_out():
+def test_strings_go_in_and_come_out() -> None:
     assert nd.empty((2, 0), "string").shape == (2, 0) and nd.array(
         np.array(["a", "b"], object)
     ).numpy().tolist() == ["a", "b"]
@@ -163,7 +168,7 @@ def test_strings_go_in_and_come_out():
         onnx.helper.make_graph([node], "g", infos[:2], infos[2:]), opset_imports=[onnx.helper.make_opsetid("", 20)],
         ir_version=9
     )
-    module = graph_executor.GraphModule(relay.build(relay.frontend.from_onnx(model)[0], "llvm")["default"](nd.cpu(0)))
+    module = GraphModule(relay.build(relay.frontend.from_onnx(model)[0], "llvm")["default"](nd.cpu(0)))
     module.run(x=np.array(["a", "b"], object), y=np.array(["c", "d"], object))
     assert module.get_output(0).numpy().tolist() == ["ac", "bd"]
     assert module.get_input_info()[1] == {"x": "string", "y": "string"}

@@ -15,6 +15,7 @@ import pytest
 from onnx import helper
 
 import tilewright
+from small_models import stages_of
 from test_dynamic_interpreter import FLOAT, INT64, detector, floats, picture
 from tilewright import relay, runtime
 from tilewright.base.errors import ArtifactError, InputError
@@ -53,9 +54,8 @@ def test_another_process_goes_on_without_the_model(tmp_path: Path) -> None:
         compiled(picture(*counts))
     saved = compiled.save(tmp_path / "detector.tar")
     feeds = [picture(*counts) for counts in ((2, 3, 4), (0, 0, 0), (24, 24, 24), (5, 0, 11))]
-    np.savez(
-        tmp_path / "given.npz", **{f"{n}{k}": v for k, feed in enumerate(feeds) for n, v in feed.items()}
-    )  # type: ignore[arg-type]
+    given: dict[str, Any] = {f"{n}{k}": v for k, feed in enumerate(feeds) for n, v in feed.items()}
+    np.savez(tmp_path / "given.npz", **given)
     np.savez(
         tmp_path / "wanted.npz",
         **{f"y{k}_{j}": y for k, feed in enumerate(feeds) for j, y in enumerate(compiled(feed))}
@@ -74,7 +74,7 @@ def test_what_is_loaded_grows_and_is_saved_again(tmp_path: Path, slow_clock: int
     compiled(picture(1, 2, 3))
     loaded = again(compiled, tmp_path)
     programs = sum(e.program is not None for e in loaded.edges())
-    assert programs == sum(e.program is not None for e in compiled._stages.edges())
+    assert programs == sum(e.program is not None for e in stages_of(compiled).edges())
     feed = picture(4, 5, 6)
     for _ in range(slow_clock + 1):
         for got, wanted in zip(loaded(feed), compiled(feed), strict=True):

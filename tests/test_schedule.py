@@ -96,7 +96,7 @@ STEPS: dict[str, Callable[[Schedule], object]] = {
     ),
     "fuse": lambda s: s.fuse(*s.loops("C")[:2]),
     "reorder": lambda s: s.reorder(s.loops("C")[2], s.loops("C")[0]),
-    "tile": lambda s: s.tile(*s.loops("C")[:2], 4, 4),
+    "tile": lambda s: s.tile(s.loops("C")[0], s.loops("C")[1], 4, 4),
     "parallel": lambda s: s.parallel(s.loops("C")[0], grain=2),
     "unroll": lambda s: s.unroll(s.loops("C")[2]),
     "vectorize": lambda s: s.vectorize(s.loops("C")[1]),

@@ -150,6 +150,7 @@ def test_modules_pickle_and_copy() -> None:
     f = Function((x,), Relu()(x))
     assert_structural_equal(pickle.loads(pickle.dumps(f)), f)
     twin = copy.deepcopy(f)
+    assert isinstance(twin.body, Call)
     assert twin.params[0] is not x and twin.body.args[0] is twin.params[0]
     assert_structural_equal(twin, f)
     both = (copy.copy(mod), copy.deepcopy(mod))

@@ -17,7 +17,7 @@ import tilewright
 from shipped_models import small_network
 from small_models import cnn
 from tilewright import relay
-from tilewright.backends.cpu.combine import has_zig
+from tilewright.backends.cpu.link import has_zig
 from tilewright.backends.cpu.llvm.c_entry import emit_c_entry
 from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.pool import pool_object

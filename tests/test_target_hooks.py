@@ -17,6 +17,7 @@ from tilewright.base.global_functions import FUNCTIONS, register_func, remove_gl
 from tilewright.compat.target import register_target_kind
 from tilewright.relay import transform
 from tilewright.runtime import ModuleNode, load_module, register_module
+from tilewright.runtime.module import FactoryModule
 
 Array = np.ndarray[Any, Any]
 HEAD = '#[version = "0.0.5"]\n'
@@ -59,7 +60,8 @@ X, Y = np.random.default_rng(0).standard_normal((2, 4, 6), np.float32)
 
 
 def meaning(x: Array, y: Array) -> Array:
-    return np.tanh(np.tanh(np.exp(x) + 2 * y) + 2 * x)
+    result: Array = np.tanh(np.tanh(np.exp(x) + 2 * y) + 2 * x)
+    return result
 
 
 def test_loop_programs_are_compiled_for_the_host(tmp_path: Path) -> None:
@@ -70,7 +72,9 @@ def test_loop_programs_are_compiled_for_the_host(tmp_path: Path) -> None:
     np.testing.assert_allclose(lib.executable(X, Y), meaning(X, Y), rtol=1e-5)
     for suffix in (".so", ".tar"):
         lib.export_library(tmp_path / f"m{suffix}")
-        np.testing.assert_array_equal(load_module(tmp_path / f"m{suffix}").executable(X, Y), lib.executable(X, Y))
+        again = load_module(tmp_path / f"m{suffix}")
+        assert isinstance(again, FactoryModule)
+        np.testing.assert_array_equal(again.executable(X, Y), lib.executable(X, Y))
 
 
 def test_they_read_and_write_parts_of_larger_values() -> None:
@@ -217,6 +221,7 @@ def test_constants_are_handed_over_once(suffix: str, tmp_path: Path) -> None:
     assert len(Scaled.initialized) == len(set(Scaled.initialized)) == 2
     lib.export_library(tmp_path / f"m{suffix}")
     again = load_module(tmp_path / f"m{suffix}")
+    assert isinstance(again, FactoryModule)
     assert sorted(m.type_key for m in again.imported_modules) == ["const_loader", "scaled", "scaled"]
     np.testing.assert_array_equal(again.executable(X, Y), lib.executable(X, Y))
 

@@ -13,6 +13,7 @@ import pytest
 import tilewright as tvm
 from tilewright import te
 from tilewright.base.errors import CompileError, InputError, ParseError, ScheduleError
+from tilewright.runtime.module import FactoryModule
 from tilewright.te.resolve import schedule_func
 from tilewright.tir.interpreter import run
 from tilewright.tir.script import tir as T
@@ -45,6 +46,7 @@ def test_any_length_can_be_added(tmp_path: Path) -> None:
     module = tvm.build(*addition(), "llvm", name="add")
     assert repr(module["add"]) == "add(float32 A[n], float32 B[n], float32 C[n])"
     loaded = tvm.runtime.load_module(module.export_library(tmp_path / "add.so"))
+    assert not isinstance(loaded, FactoryModule)
     for f in (module, loaded):
         for n in (0, 1, 63, 64, 1000):
             a, b, c = RNG.random(n, np.float32), RNG.random(n, np.float32), np.empty(n, np.float32)
@@ -232,7 +234,7 @@ def test_scans_that_cannot_be() -> None:
     with pytest.raises(
         CompileError, match=r"te.scan 'scan' takes one init, update and state for each result, but was given 1, 2 and 1"
     ):
-        te.scan(init, [init, init], state)
+        te.scan(init, [init, init], state)  # type: ignore[call-overload]
     with pytest.raises(CompileError, match=r"te.scan 'scan': the state 'compute' is a te.placeholder"):
         te.scan(init, init, init)
     with pytest.raises(CompileError, match=r"te.scan 'scan': init and update are made by te.compute"):
@@ -322,14 +324,15 @@ def test_hybrid_script_that_cannot_be() -> None:
 
 
 @T.prim_func
-def halve(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")) -> None:  # type: ignore[valid-type]
-    for i in T.serial(8):  # type: ignore[attr-defined]
-        B[i] = A[i] * 0.5  # type: ignore[index]
+def halve(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")) -> None:
+    for i in T.serial(8):
+        B[i] = A[i] * 0.5
 
 
 def test_a_loop_program_as_a_stage() -> None:
     a = te.placeholder((8,), name="A")
     b = te.extern_primfunc([a], halve)
+    assert isinstance(b, te.Tensor)
     c = te.compute((8,), lambda i: b[i] + 1.0, name="C")
     x, got = RNG.random(8, np.float32), np.empty(8, np.float32)
     call(te.create_schedule(c.op), [a, c], x, got)
@@ -408,17 +411,19 @@ def test_a_reduction_that_ends_at_an_axis() -> None:
         k = te.reduce_axis((0, ends[i]), "k")
         return te.sum(a[i, k], axis=k)
 
+    refused: list[tuple[Callable[[te.Schedule, te.Tensor], object], str]] = [
+        (lambda s, c: s[c].fuse(*s[c].leaf_iter_vars), "cannot be fused"),
+        (lambda s, c: s.rfactor(c, c.op.reduce_axis[0]), "how often loop 'k' runs"),
+        (lambda s, c: s[c].reorder(*reversed(s[c].leaf_iter_vars)), "it stays inside of that"),
+    ]
     data, count = np.random.default_rng(0).integers(-9, 9, (8, 8)).astype("float32"), np.array([0, 3, 8, 1, 2, 7, 0, 5])
     for make, args, given, until in ((upto, [a], [data], range(8)), (listed, [a, ends], [data, count], count)):
         c = te.compute((8,), make, name="C")
         got = np.full(8, 77, "float32")
         tvm.build(te.create_schedule(c.op), [*args, c], "llvm")(*given, got)
         np.testing.assert_array_equal(got, [data[r, :n].sum() for r, n in enumerate(until)])
-        for step, message in ((lambda s, c=c: s[c].fuse(*s[c].leaf_iter_vars), "cannot be fused"), (
-            lambda s, c=c: s.rfactor(c, c.op.reduce_axis[0]), "how often loop 'k' runs"
-        ),
-                              (lambda s, c=c: s[c].reorder(*reversed(s[c].leaf_iter_vars)), "it stays inside of that")):
+        for step, message in refused:
             s = te.create_schedule(c.op)
-            step(s)
+            step(s, c)
             with pytest.raises(ScheduleError, match=message):
                 tvm.lower(s, [*args, c])

@@ -51,11 +51,9 @@ def windows(seed: int) -> tuple[te.Schedule, list[te.Tensor], list[np.ndarray[An
         elif choose.random() < 0.6:
             s[value].double_buffer()
         if choose.random() < 0.3:
-            s[value].storage_align(value.op.axis[0], 8, 3)  # type: ignore[attr-defined]
+            s[value].storage_align(value.op.axis[0], 8, 3)
     for value in (sums, double):
-        if choose.random() < 0.3 and (
-            last := value.op.axis[1]
-        ) in s[value].leaf_iter_vars:  # type: ignore[attr-defined]
+        if choose.random() < 0.3 and (last := value.op.axis[1]) in s[value].leaf_iter_vars:
             s[value].vectorize(last)
     data = np.random.default_rng(seed).integers(-4, 5, (h, w)).astype("float32")
     summed = np.lib.stride_tricks.sliding_window_view(data * 2, (kh, kw))[::step, ::step].sum((2, 3))

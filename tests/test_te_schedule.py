@@ -12,6 +12,7 @@ import pytest
 import tilewright as tvm
 from tilewright import te
 from tilewright.base.errors import CompileError, ScheduleError
+from tilewright.scalar.expr import IntImm
 from tilewright.te.resolve import schedule_func
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import Block, For, PrimFunc
@@ -40,9 +41,11 @@ def loops_of(func: PrimFunc, block: str) -> list[tuple[str, int]]:
     def search(s: Any, around: list[tuple[str, int]]) -> list[tuple[str, int]] | None:
         if isinstance(s, Block):
             return around if s.name == block else None
-        inner = [*around, (s.kind, int(s.extent))] if isinstance(s, For) else around
+        if isinstance(s, For):
+            assert isinstance(s.extent, IntImm)
+            around = [*around, (s.kind, s.extent.value)]
         below = s.stmts if hasattr(s, "stmts") else [s.body]
-        return next((found for b in below if (found := search(b, inner)) is not None), None)
+        return next((found for b in below if (found := search(b, around)) is not None), None)
 
     found = search(func.body, [])
     assert found is not None
@@ -247,7 +250,8 @@ def chain() -> tuple[te.Tensor, te.Tensor, te.Tensor, te.Tensor]:
 
 
 def numpy_chain(a: np.ndarray) -> np.ndarray:
-    return a[:-1] * 2 + a[1:] * 2 + 1
+    result: np.ndarray = a[:-1] * 2 + a[1:] * 2 + 1
+    return result
 
 
 def test_producers_are_computed_where_they_are_attached() -> None:
@@ -344,6 +348,14 @@ def bind_twice(p: Product) -> None:
     p.s[p.C].bind(p.C.op.axis[0], axis)
 
 
+def in_turn(*steps: Callable[[Product], object]) -> Callable[[Product], None]:
+    def run_all(p: Product) -> None:
+        for step in steps:
+            step(p)
+
+    return run_all
+
+
 REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
     "no stage": (
         lambda p: p.s[te.placeholder((2,), name="Z")], r"'Z' is not part of this schedule; its stages are A, B, C"
@@ -353,9 +365,11 @@ REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
     "split by zero": (
         lambda p: p.s[p.C].split(p.k, 0), r"'k' cannot be split by 0; factors are whole numbers, 1 or more"
     ),
-    "not an axis": (lambda p: p.s[p.C].split("k", 2), r"'k' is not an axis; use one of op.axis"),
+    "not an axis": (
+        lambda p: p.s[p.C].split("k", 2), r"'k' is not an axis; use one of op.axis"  # type: ignore[arg-type]
+    ),
     "twice": (
-        lambda p: (p.s[p.C].split(p.k, 2), p.s[p.C].unroll(p.k)),
+        in_turn(lambda p: p.s[p.C].split(p.k, 2), lambda p: p.s[p.C].unroll(p.k)),
         r"'k' is not a loop of 'C' any more: it was split or fused; its loops are m, n, k.outer, k.inner"
     ),
     "foreign": (lambda p: p.s[p.C].unroll(Product().k), r"'k' is not a loop of 'C'; its loops are m, n, k"),
@@ -366,11 +380,11 @@ REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
     "fuse none": (lambda p: p.s[p.C].fuse(), r"fuse of 'C' takes at least one axis"),
     "reorder twice": (lambda p: p.s[p.C].reorder(p.k, p.k), r"reorder of 'C' was given an axis twice: k, k"),
     "split late": (
-        lambda p: (p.s[p.C].unroll(p.k), p.s[p.C].split(p.k, 2)),
+        in_turn(lambda p: p.s[p.C].unroll(p.k), lambda p: p.s[p.C].split(p.k, 2)),
         r"loop 'k' of 'C' is unrolled already; split it before that"
     ),
     "two kinds": (
-        lambda p: (p.s[p.C].unroll(p.k), p.s[p.C].parallel(p.k)),
+        in_turn(lambda p: p.s[p.C].unroll(p.k), lambda p: p.s[p.C].parallel(p.k)),
         r"loop 'k' of 'C' is unrolled already; do not make it parallel, or it before that"
     ),
     "pragma": (
@@ -398,15 +412,16 @@ REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
         r"there is no memory 'shared' on a CPU; use 'global' \(memory\) or 'local'"
     ),
     "bind": (
-        lambda p: p.s[p.C].bind(p.k, None), r"loop 'k' of 'C' is bound to an axis of te.thread_axis, and was given None"
+        lambda p: p.s[p.C].bind(p.k, None),  # type: ignore[arg-type]
+        r"loop 'k' of 'C' is bound to an axis of te.thread_axis, and was given None"
     ),
     "bind twice": (bind_twice, r"thread axis 'vthread' has a loop of 'C' already; fuse the two loops and bind that"),
     "bind marked": (
-        lambda p: (p.s[p.C].parallel(p.k), p.s[p.C].bind(p.k, te.thread_axis("vthread"))),
+        in_turn(lambda p: p.s[p.C].parallel(p.k), lambda p: p.s[p.C].bind(p.k, te.thread_axis("vthread"))),
         r"loop 'k' of 'C' is parallel already; bind it before that"
     ),
     "mark bound": (
-        lambda p: (p.s[p.C].bind(p.k, te.thread_axis("vthread")), p.s[p.C].unroll(p.k)),
+        in_turn(lambda p: p.s[p.C].bind(p.k, te.thread_axis("vthread")), lambda p: p.s[p.C].unroll(p.k)),
         r"loop 'k' of 'C' is bound to threads already"
     ),
     "thread_axis": (
@@ -424,7 +439,8 @@ REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
         r"tensorize of 'k' in 'C' takes what te.decl_tensor_intrin returns, and was given None"
     ),
     "predicate": (
-        lambda p: p.s[p.C].set_store_predicate(3), r"set_store_predicate of 'C' takes a condition, and was given 3"
+        lambda p: p.s[p.C].set_store_predicate(3),  # type: ignore[arg-type]
+        r"set_store_predicate of 'C' takes a condition, and was given 3"
     ),
     "align last": (
         lambda p: (c := p.s[p.s.cache_write(p.C, "local")]).storage_align(c.op.axis[1], 16, 0),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tilewright as tvm
 from tilewright import te
+from tilewright.scalar.expr import number_of
 from tilewright.te.resolve import schedule_func
 from tilewright.tir.interpreter import run
 from tilewright.tir.transform.lower_blocks import lower_blocks
@@ -50,9 +52,10 @@ def shape_loops(stage: te.Stage, choose: random.Random) -> None:
 def mark_loops(stage: te.Stage, choose: random.Random) -> None:
     for axis in stage.leaf_iter_vars:
         if axis.kind == "spatial" and choose.random() < 0.4:
-            choose.choice(
-                [stage.vectorize, stage.unroll, stage.parallel, lambda a: stage.bind(a, te.thread_axis("vthread"))]
-            )(axis)
+            marks: list[Callable[[Any], None]] = [
+                stage.vectorize, stage.unroll, stage.parallel, lambda a: stage.bind(a, te.thread_axis("vthread"))
+            ]
+            choose.choice(marks)(axis)
     if choose.random() < 0.1:
         stage.pragma(stage.leaf_iter_vars[0], "auto_unroll_max_step", choose.choice([4, 16]))
         stage.pragma(stage.leaf_iter_vars[0], "unroll_explicit", True)
@@ -66,8 +69,9 @@ def mark_loops(stage: te.Stage, choose: random.Random) -> None:
 def lay_out(stage: te.Stage, choose: random.Random) -> None:
     """Another layout for a value of two dimensions: transposed, flat, or in slices of rows."""
     if isinstance(stage.op, te.ComputeOp) and len(stage.op.axis) == 2 and choose.random() < 0.2:
-        rows, columns = (int(a.extent) for a in stage.op.axis)
-        mappings = [lambda i, j: (j, i), lambda i, j: (i * columns + j,)]
+        rows, columns = (number_of(a.extent) for a in stage.op.axis)
+        assert isinstance(rows, int)
+        mappings: list[Callable[..., Any]] = [lambda i, j: (j, i), lambda i, j: (i * columns + j,)]
         if not rows % 2:
             mappings.append(lambda i, j: (i // 2, j, i % 2))
         stage.transform_layout(choose.choice(mappings))

@@ -23,6 +23,7 @@ BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
 import tflite_agreement  # noqa: E402 (it stands beside the other programs)
+from tflite_runtimes import RefusedError  # noqa: E402
 
 Array = np.ndarray[Any, Any]
 
@@ -53,7 +54,7 @@ def test_a_file_that_one_runtime_refuses_is_compared_with_the_other(
 ) -> None:
     def refusing(script: str, python: str, *rest: Any) -> list[list[Array]]:
         if python == "litert":
-            raise tflite_agreement.RefusedError("quantized_dimension must be in range")
+            raise RefusedError("quantized_dimension must be in range")
         return _meant(script, python, *rest)
 
     monkeypatch.setattr(tflite_agreement, "answers", refusing)
@@ -68,7 +69,7 @@ def test_integers_must_be_equal_and_floats_near() -> None:
     assert (row.elements, row.differing, row.largest) == (3, 1, 3.0)
     row = tflite_agreement.Row("m", "LiteRT", 1)
     row.add(np.asarray([100, 1e-3, 0], np.float32), np.asarray([100.0005, 0, 0.1], np.float32))
-    assert (row.differing, row.largest) == (1, pytest.approx(0.1 / 100.0005))
+    assert row.differing == 1 and row.largest == pytest.approx(0.1 / 100.0005)
     with pytest.raises(ValueError, match=r"m: an output is int8 \(1,\), and uint8 \(1,\) was expected"):
         row.add(np.zeros(1, np.int8), np.zeros(1, np.uint8))
 

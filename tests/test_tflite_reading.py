@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,7 +119,7 @@ def test_integers_of_four_bits() -> None:
 
 
 def test_sparse_weights_are_made_dense() -> None:
-    sparsity = {
+    sparsity: dict[str, Any] = {
         "traversal_order": (0, 1), "block_map": (),
         "dim_metadata": (
             {"format": 0, "dense_size": 2, "array_segments": None, "array_indices": None},
@@ -130,7 +131,7 @@ def test_sparse_weights_are_made_dense() -> None:
     }
     dense = densified("w", sparsity, (2, 3), lambda n: np.arange(1, n + 1))
     np.testing.assert_array_equal(dense, [[0, 0, 1], [2, 3, 0]])
-    sparsity["dim_metadata"][1]["array_indices"] = {"values": (2, 0, 3)}  # type: ignore[index]
+    sparsity["dim_metadata"][1]["array_indices"] = {"values": (2, 0, 3)}
     with pytest.raises(ModelError, match="has an index outside of dimension 1"):
         densified("w", sparsity, (2, 3), np.arange)
 

@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 import tflite_suite
+from suite_outcome import Outcome
 from suites import suite_folder
+from tflite_runtimes import DEFAULT, REFERENCE
 from tflite_small import MODELS
-from tflite_suite import Outcome, cases, run
+from tflite_suite import cases, run
 from tilewright.relay.frontend.tflite import from_tflite
 from tilewright.relay.frontend.tflite.signature import signature
 from tilewright.relay.interpreter import evaluate
@@ -72,7 +74,7 @@ def mistaken(tmp_path: Path) -> tuple[Path, np.ndarray[Any, Any]]:
 
 @pytest.mark.parametrize(
     ("kernels", "whose"),
-    [(tflite_suite.REFERENCE, "the reference kernels"), (tflite_suite.DEFAULT, "the default kernels")]
+    [(REFERENCE, "the reference kernels"), (DEFAULT, "the default kernels")]
 )
 def test_other_kernels_are_asked_where_a_file_says_otherwise(
     kernels: str, whose: str, mistaken: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch

@@ -36,7 +36,7 @@ from tilewright.te.create import create_prim_func
 from tilewright.tir.interpreter import run
 from tilewright.tir.script import ir_module
 from tilewright.tir.script import tir as T
-from tilewright.tir.stmt import Allocate, Block, Evaluate, For, IfThenElse, IterVar, Let, PrimFunc, Seq, Store
+from tilewright.tir.stmt import Allocate, Block, Evaluate, For, IfThenElse, IterVar, Let, PrimFunc, Seq, Stmt, Store
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import LOOP_PASSES, lower_loops
 
@@ -278,7 +278,7 @@ def test_reducers_are_read() -> None:
 def test_many_statements_are_no_trouble() -> None:
     many = Seq(tuple(Store(C, as_expr(float(k)), (as_expr(k % 8),)) for k in range(3000)))
     names = [Var(f"v{k}") for k in range(300)]
-    body = Store(C, as_expr(0.0), (names[-1],))
+    body: Stmt = Store(C, as_expr(0.0), (names[-1],))
     for v, before in zip(reversed(names), [*reversed(names[:-1]), ZERO], strict=True):
         body = Let(v, before + 1, body)
     same_again(PrimFunc("f", (C,), Seq((*many.stmts, body))))
@@ -462,4 +462,4 @@ def test_functions_of_a_class_that_call_each_other() -> None:
 
             @T.prim_func
             def second(A: T.Buffer((8,), "float32")) -> None:
-                T.evaluate(Calls.first(A.data))
+                T.evaluate(Calls.first(A.data))  # type: ignore[operator]

@@ -231,7 +231,7 @@ def lookups() -> list[Case]:
     found = [
         case("full", lambda: topi.full((2, 3), "float32", 2.5), np.full((2, 3), 2.5, "float32")),
         case("full_like", lambda x: topi.full_like(x, 3), lambda x: np.full_like(x, 3), x),
-        case("arange", lambda: topi.arange(1, 8, 3, "int32"), np.arange(1, 8, 3, "int32")),
+        case("arange", lambda: topi.arange(1, 8, 3, "int32"), np.arange(1, 8, 3, dtype="int32")),
         case("arange-stop", lambda: topi.arange(4), np.arange(4, dtype="float32")),
         case("shape", topi.shape, np.asarray([4, 5], "int32"), x),
         case("ndarray_size", topi.ndarray_size, np.asarray(20, "int32"), x),
@@ -319,4 +319,4 @@ def test_strided_set_at_places_that_are_tensors(
 
 def test_a_tensor_is_no_sequence() -> None:
     with pytest.raises(TypeError, match="not iterable"):
-        list(te.placeholder((3,), name="a"))
+        list(te.placeholder((3,), name="a"))  # type: ignore[call-overload]

@@ -90,7 +90,8 @@ def norms() -> list[Case]:
     moments = real(6), real(6, low=0.5, high=2)
 
     def normal(x: Array, axes: tuple[int, ...]) -> Array:
-        return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + 1e-5)
+        result: Array = (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + 1e-5)
+        return result
 
     def batch(x: Array, g: Array, b: Array, m: Array, v: Array) -> tuple[Array, ...]:
         return N.BatchNorm().reference(x, g, b, m, v)
@@ -227,21 +228,22 @@ def bits() -> list[Case]:
 
     def packed(x: Array) -> Array:
         planes = np.stack([(x >> b) & 1 for b in range(2)], 1).reshape(3, 2, 2, 8)
-        return (planes << np.arange(7, -1, -1)).sum(-1).astype("uint8")
+        result: Array = (planes << np.arange(7, -1, -1)).sum(-1).astype("uint8")
+        return result
 
     def signed(w: Array) -> Array:
         return 2 * w - 1
 
-    def conv(x: Array, w: Array, **layouts: str) -> Array:
+    def conv(x: Array, w: Array, **layouts: Any) -> Array:
         return N.Conv2d(padding=(1, 1), out_dtype="int32", **layouts).reference(x, w).astype("int16")
 
     last, hwio = image.transpose(0, 2, 3, 1), kernel.transpose(2, 3, 1, 0)
     signs = real(3, 64), real(5, 64)
 
     def words(x: Array) -> Array:
-        return (
-            (x >= 0).reshape(x.shape[0], -1, 32).astype("uint64") << np.arange(31, -1, -1, dtype="uint64")
-        ).sum(-1).astype("uint32")
+        signs = (x >= 0).reshape(x.shape[0], -1, 32).astype("uint64")
+        result: Array = (signs << np.arange(31, -1, -1, dtype="uint64")).sum(-1).astype("uint32")
+        return result
 
     return [
         case("bitpack", lambda x: nn.bitpack(x, 2, 1, 1, "uint8"), packed, x),
@@ -355,7 +357,8 @@ def sequences() -> list[Case]:
     scales, zeros = real(5, low=0.1, high=0.2), whole(5, low=-9, high=9)
 
     def quantized(x: Array, s: Array, z: Array) -> Array:
-        return np.clip(np.rint(x / s) + z.astype("float32"), -128, 127).astype("float32")
+        result: Array = np.clip(np.rint(x / s) + z.astype("float32"), -128, 127).astype("float32")
+        return result
 
     def peepholes(xs: Any, wi: Any, wh: Any, *rest: Any) -> Any:
         return nn.lstm(xs, wi, wh, *rest[:4], None, *rest[4:])

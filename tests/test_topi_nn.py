@@ -210,7 +210,8 @@ def winograd() -> list[Case]:
 
     def cubes(w: Array) -> Array:
         g = np.asarray([[float(v) for v in row] for row in matrices(2).weights], "float32")
-        return np.einsum("oizyx,az,by,cx->abcoi", w, g, g, g)
+        result: Array = np.einsum("oizyx,az,by,cx->abcoi", w, g, g, g)
+        return result
 
     return [
         case(

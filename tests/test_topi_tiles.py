@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -122,7 +124,7 @@ def test_channels_that_crowd_the_first_level_cache_are_gone_down_together(
         Function([x, w], y), [False, True], Machine(512, 32, 48 << 10, 1 << 20), "depthwise", keep_stages=True
     )
     found = [f.extent for f in walk_stmt(kernel.stages["scheduled"].body) if isinstance(f, For)]
-    nest = iter(found)
+    nest: Iterator[object] = iter(found)
     assert all(n in nest for n in loops if n > 1), found
 
 

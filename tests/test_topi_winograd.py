@@ -63,8 +63,9 @@ def test_what_the_expressions_mean(m: int, block: int) -> None:
     x, w = numbers.standard_normal((2, 9, 8, 5), np.float32), numbers.standard_normal((7, 5, 3, 3), np.float32)
     out = convolution(data, weight, (0, 1, 2, 3), Cut(2, 9, 8, 5, 7, (2, 1, 1, 0), m, block), KernelOptions(WIDE))
     found = te_numpy.evaluate(out, {data: x, weight: w})
-    wanted = nn.conv2d(var("x", shape=(2, 5, 9, 8)), const(w), padding=(2, 1, 1, 0), kernel_size=(3, 3), channels=7)
-    function = Function((wanted.args[0],), wanted)  # type: ignore[attr-defined]
+    image = var("x", shape=(2, 5, 9, 8))
+    wanted = nn.conv2d(image, const(w), padding=(2, 1, 1, 0), kernel_size=(3, 3), channels=7)
+    function = Function((image,), wanted)
     np.testing.assert_allclose(
         found.transpose(0, 3, 1, 2), evaluate(function, x.transpose(0, 3, 1, 2)), rtol=1e-4, atol=1e-4
     )
@@ -93,10 +94,11 @@ def test_what_the_expressions_of_groups_mean(groups: int, parts: int) -> None:
     z = Cut(1, 9, 8, 16, 32, (1, 1, 1, 1), 4, 1, groups, parts)
     out = convolution(data, weight, (0, 1, 2, 3), z, KernelOptions(WIDE))
     found = te_numpy.evaluate(out, {data: x, weight: w})
+    image = var("x", shape=(1, 16, 9, 8))
     wanted = nn.conv2d(
-        var("x", shape=(1, 16, 9, 8)), const(w), padding=(1, 1), kernel_size=(3, 3), channels=32, groups=groups
+        image, const(w), padding=(1, 1), kernel_size=(3, 3), channels=32, groups=groups
     )
-    function = Function((wanted.args[0],), wanted)  # type: ignore[attr-defined]
+    function = Function((image,), wanted)
     np.testing.assert_allclose(
         found.transpose(0, 3, 1, 2), evaluate(function, x.transpose(0, 3, 1, 2)), rtol=1e-4, atol=1e-4
     )
@@ -116,8 +118,9 @@ def test_what_the_expressions_of_volumes_mean(m: int, span: int, taps: int) -> N
     out = volume_convolution(data, weight, (0, 1, 2, 3, 4), v, KernelOptions(WIDE))
     found = te_numpy.evaluate(out, {data: x, weight: w})
     padding = (front, 2, 1, back, 1, 0)
-    wanted = nn.conv3d(var("x", shape=(2, 5, 4, 9, 8)), const(w), padding=padding, kernel_size=(taps, 3, 3), channels=7)
-    function = Function((wanted.args[0],), wanted)  # type: ignore[attr-defined]
+    image = var("x", shape=(2, 5, 4, 9, 8))
+    wanted = nn.conv3d(image, const(w), padding=padding, kernel_size=(taps, 3, 3), channels=7)
+    function = Function((image,), wanted)
     np.testing.assert_allclose(
         found.transpose(0, 4, 1, 2, 3), evaluate(function, x.transpose(0, 4, 1, 2, 3)), rtol=1e-4, atol=1e-4
     )

@@ -62,7 +62,7 @@ def agrees(inner: Callable[..., Any], inputs: list[tuple[np.ndarray[Any, Any], f
         wanted = module(*real).numpy()
         traced = torch.jit.trace(module, tuple(real), check_trace=False)
     assert len(np.unique(wanted)) > 8, "the numbers of the test say nothing"
-    compiled = tilewright.compile(traced, shapes=[(f"x{k}", tuple(x.shape)) for k, x in enumerate(real)], threads=1)
+    compiled = tilewright.compile(traced, threads=1)
     np.testing.assert_array_equal(compiled(*(x.numpy() for x in real)), wanted)
 
 
@@ -157,7 +157,7 @@ def test_quantization_is_one_rounding_to_whole_numbers(zero: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         traced = torch.jit.trace(module, torch.from_numpy(x), check_trace=False)
-    found = tilewright.compile(traced, shapes=[("x", x.shape)], threads=1)(x)
+    found = tilewright.compile(traced, threads=1)(x)
     np.testing.assert_array_equal(found, module(torch.from_numpy(x)).numpy())
 
 

@@ -203,7 +203,7 @@ def test_what_is_refused() -> None:
         var("x", shape=(2, 3)),
         var("x", shape=(2, 2)),
     )
-    for build, why in (
+    refused: list[tuple[Callable[[], relay.Expr], str]] = [
         (
             lambda: relay.linalg.cholesky(whole),
             "linear algebra takes float32 and float64, and data is int32; cast it first",
@@ -222,7 +222,8 @@ def test_what_is_refused() -> None:
         (lambda: relay.linalg.ldl_solve(matrix, row, matrix), "must have equal dimensions before the last one"),
         (lambda: relay.gcd(row, row), "integer tensors were expected, and these are float32"),
         (lambda: relay.linalg.permutation(row, size=3), "pivots must be rows of integers"),
-    ):
+    ]
+    for build, why in refused:
         with pytest.raises(ShapeError, match=why):
             _ = build().checked_type
 

@@ -181,13 +181,13 @@ def test_operators_that_agreed_still_agree() -> None:
     assert not {r.op: (r.state, r.reason) for r in rows if r.state != "agrees"}
 
 
-@torch.library.custom_op("tilewright_tests::cube", mutates_args=())  # type: ignore[untyped-decorator]
+@torch.library.custom_op("tilewright_tests::cube", mutates_args=())
 def cube(x: torch.Tensor) -> torch.Tensor:
     """An operator without a converter or a decomposition."""
     return x * x * x
 
 
-@cube.register_fake  # type: ignore[untyped-decorator]
+@cube.register_fake
 def _(x: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(x)
 

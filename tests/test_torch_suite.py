@@ -7,8 +7,9 @@ import pytest
 pytest.importorskip("torch", reason="the PyTorch frontend reads what torch writes; install torch")
 
 from daily import sample
+from suite_outcome import Outcome
 from suites import suite_folder
-from torch_suite import Case, Outcome, cases, run
+from torch_suite import Case, cases, run
 
 pytestmark = pytest.mark.slow
 PARTS, SAMPLE = 10, 20

@@ -1,22 +1,25 @@
-"""The prose of the documentation: phrases that leave a reader guessing, and sentences that are too long."""
+"""The prose of pages and docstrings: phrases that leave a reader guessing, and sentences that are too long."""
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-CATALOGUE = ROOT / "src" / "tilewright" / "catalogue"
+SOURCE = ROOT / "src" / "tilewright"
+CATALOGUE = SOURCE / "base" / "catalogue"
 PHRASES = {
-    r"\bthe field(?:'s)?\b(?! of)": "TVM, or the standard term",
+    r"\bthe field(?:'s)?\b(?! (?:of|before|CODE)\b)": "TVM, or the standard term",
     r"\b(?:some|no)body(?:'s)?\b": "a noun: a user, another program, a third party",
     r"\bwhoever\b": "a noun: the caller, the user",
     r"\bwhatever\b": "a noun with 'any' or 'every'",
     r"\bso many\b": "the number, or N",
     r"\bso much (?!as)(?:of|as that|memory)\b": "the amount",
-    r"\b(?:is|are) none\b": "'is not', 'there is no …'",
+    r"(?<!there )\b(?:is|are) (?-i:none)\b": "'is not', 'there is no …'",
     r"(?<!there )\bis no (?:\w+ "
     r")?(?:string|number|tensor|type|operator|file|vector|map|int|float|list|tuple|shape|name|part|power)\b": "'is not a …'",  # noqa: E501
     r"\bstands?\b(?! for\b|-in)": "'is', 'follows', 'is next to', 'replaces'; for text, 'contains'",
@@ -56,14 +59,37 @@ def prose_of(text: str) -> list[tuple[int, str]]:
     return found
 
 
-def unclear_phrases(page: Path) -> list[str]:
-    """Return each phrase of a page with its line and a better wording."""
+def unclear_phrases(name: str, prose: list[tuple[int, str]]) -> list[str]:
+    """Return each phrase of numbered lines of prose with the name of the file, its line and a better wording."""
     return [
-        f"{page.name}:{number}: '{match.group()}': write {better}"
-        for number, line in prose_of(page.read_text(encoding="utf-8"))
+        f"{name}:{number}: '{match.group()}': write {better}"
+        for number, line in prose
         for pattern, better in PHRASES.items()
         for match in re.finditer(pattern, line, re.IGNORECASE if not pattern.startswith("(?:^") else 0)
     ]
+
+
+def docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
+    """Yield the docstrings of modules, classes and functions, and the strings that document assignments."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        for statement in body if isinstance(body, list) else []:
+            match statement:
+                case ast.Expr(ast.Constant(str()) as text):
+                    yield text
+
+
+def docstring_prose(docstring: ast.Constant) -> list[tuple[int, str]]:
+    """Return the paragraphs of a docstring without code in backticks and indented examples, numbered by first lines."""
+    found, paragraph, start = [], "", docstring.lineno
+    first, *rest = str(docstring.value).split("\n")
+    for number, line in enumerate([first, *(line[docstring.col_offset :] for line in rest), ""], docstring.lineno):
+        if line.strip() and not line.startswith("    "):
+            start, paragraph = (start, f"{paragraph} {line.strip()}") if paragraph else (number, line.strip())
+        elif paragraph:
+            found.append((start, re.sub(r"``?[^`]*``?", "CODE", paragraph)))
+            paragraph = ""
+    return found
 
 
 def sentences(text: str) -> list[str]:
@@ -104,7 +130,20 @@ def words(sentence: str) -> int:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_says_it_plainly(page: Path) -> None:
-    assert not (found := unclear_phrases(page)), "\n".join(found)
+    found = unclear_phrases(page.name, prose_of(page.read_text(encoding="utf-8")))
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("folder", sorted({path.relative_to(SOURCE).parts[0] for path in SOURCE.rglob("*.py")}))
+def test_docstrings_say_it_plainly(folder: str) -> None:
+    paths = sorted((SOURCE / folder).rglob("*.py")) or [SOURCE / folder]
+    found = [
+        text
+        for path in paths
+        for docstring in docstrings(ast.parse(path.read_text(encoding="utf-8")))
+        for text in unclear_phrases(str(path.relative_to(SOURCE)), docstring_prose(docstring))
+    ]
+    assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -122,7 +161,15 @@ def test_code_and_links_are_not_prose(tmp_path: Path) -> None:
     page.write_text(
         "Calls the field `nobody`.\n\n```python\nsomebody = 1\n```\n[a link](somebody.md)\n", encoding="utf-8"
     )
-    assert [found.partition(": ")[0] for found in unclear_phrases(page)] == ["page.md:1"]
+    found = unclear_phrases(page.name, prose_of(page.read_text(encoding="utf-8")))
+    assert [text.partition(": ")[0] for text in found] == ["page.md:1"]
+
+
+def test_docstrings_are_prose_but_for_code_and_examples() -> None:
+    tree = ast.parse('"""What `whoever` is\nnone.\n\n    nobody\n"""\nX = 1\n"""Whatever."""\n')
+    found = [line for text in docstrings(tree) for line in docstring_prose(text)]
+    assert found == [(1, "What CODE is none."), (7, "Whatever.")]
+    assert [text[:6] for text in unclear_phrases("m.py", found)] == ["m.py:1", "m.py:1", "m.py:7"]
 
 
 def test_a_sentence_ends_at_its_stop_and_at_the_end_of_a_cell() -> None:

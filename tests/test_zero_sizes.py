@@ -65,12 +65,12 @@ def elementwise(x: Array) -> Iterator[Case]:
     )
     yield from (Case(op_type, {"x": x, "z": x}) for op_type in ("Sum", "Max", "Add"))
     yield from (
-        Case("Where", {"c": np.zeros(x.shape, bool), "x": x, "z": x}), Case("Clip", {"x": x}, {"l": np.float32(0)}),
-        Case("Mod", {"x": x, "z": x}, attrs={"fmod": 1})
+        Case("Where", {"c": np.zeros(x.shape, bool), "x": x, "z": x}),
+        Case("Clip", {"x": x}, {"l": np.array(0, np.float32)}), Case("Mod", {"x": x, "z": x}, attrs={"fmod": 1})
     )
     yield from (
         Case("Cast", {"x": x}, attrs={"to": INT32}, outputs=(INT32,)),
-        Case("QuantizeLinear", {"x": x}, {"s": np.float32(0.1), "z": np.uint8(3)}, outputs=(UINT8,))
+        Case("QuantizeLinear", {"x": x}, {"s": np.array(0.1, np.float32), "z": np.array(3, np.uint8)}, outputs=(UINT8,))
     )
     yield from (
         Case("Reshape", {"x": x}, {"n": ints(0)}), Case("Reshape", {"x": x}, {"n": ints(-1, 3)}),
@@ -117,7 +117,9 @@ def along_axes(x: Array, axis: int) -> Iterator[Case]:
         Case("LayerNormalization", {"x": x}, {"w": np.ones(x.shape[axis:], np.float32)}, {"axis": axis})
     )
     yield from (
-        Case("OneHot", {"i": np.zeros(x.shape, np.int64)}, {"d": np.array(3), "v": np.float32([0, 1])}, {"axis": axis}),
+        Case("OneHot", {"i": np.zeros(x.shape, np.int64)}, {"d": np.array(3), "v": np.arange(2, dtype=np.float32)}, {
+            "axis": axis
+        }),
         *([Case("ArgMax", {"x": x}, attrs={"axis": axis}, outputs=(INT64,))] if size else [])
     )
 
@@ -164,7 +166,8 @@ def layers() -> Iterator[Case]:
         Case("SpaceToDepth", {"x": four}, attrs={"blocksize": 2}), Case("GridSample", {"x": x, "g": real(0, 2, 2, 2)})
     )
     yield from (
-        Case("Resize", {"x": x}, {"s": np.float32([1, 1, 2, 2])}, order="x,,s"), Case("Det", {"x": real(0, 3, 3)})
+        Case("Resize", {"x": x}, {"s": np.array([1, 1, 2, 2], np.float32)}, order="x,,s"),
+        Case("Det", {"x": real(0, 3, 3)})
     )
     yield from (
         Case("Squeeze", {"x": real(*s)}, {"a": ints(axis)}) for s, axis in (((1, 0, 3), 0), ((0, 1), 1), ((1, 1, 0), 0))

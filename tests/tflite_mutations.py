@@ -126,7 +126,7 @@ def _a_number(
     chosen = chosen or [p for p in known if p.type != "offset"]
     place = chosen[random.integers(len(chosen))]
     drawn = FLOATS if place.type == "f32" else values
-    return _written(data, place, drawn[random.integers(len(drawn))])
+    return _written(data, place, drawn[int(random.integers(len(drawn)))])
 
 
 def change(data: bytes, random: Random) -> bytes:
@@ -271,8 +271,8 @@ def suite_models() -> tuple[tuple[str, bytes], ...]:
 def made(number: int, kinds: Sequence[tuple[tuple[str, bytes], ...]]) -> Made:
     """The mutation of that number. `kinds` are sets of seeds, drawn from alike."""
     random = np.random.default_rng(number)
-    models = kinds[random.integers(len(kinds))]
-    name, data = models[random.integers(len(models))]
+    models = kinds[int(random.integers(len(kinds)))]
+    name, data = models[int(random.integers(len(models)))]
     how, mutated = mutate(data, random)
     return Made(f"{name}: {how}", mutated)
 

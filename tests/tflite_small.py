@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -143,51 +144,55 @@ def _axes(*axes: int) -> list[T]:
     return [T("axes", (len(axes),), "int32", axes)]
 
 
+def _models_of(d: str, z: int) -> dict[str, Callable[[], bytes]]:
+    """Models of the integers `d`, of which `z` is the smallest."""
+    keep, image, zero = {"KeepDims": True}, (1, 5, 5, 2), 0 if d == "int8" else 128
+    return {
+        f"logistic_{d}": lambda: _one("LOGISTIC", d, (0.05, 3), (1 / 256, z)),
+        f"tanh_{d}": lambda: _one("TANH", d, (0.03, 5), (1 / 128, zero)),
+        f"softmax_{d}": lambda: _one(
+            "SOFTMAX", d, (0.1, 3), (1 / 256, z), "SoftmaxOptions", {"Beta": 1.3}
+        ),
+        f"hard_swish_{d}": lambda: _one("HARD_SWISH", d, (0.04, 5), (0.03, 7)),
+        f"leaky_relu_{d}": lambda: _one(
+            "LEAKY_RELU", d, (0.04, 5), (0.05, 7), "LeakyReluOptions", {"Alpha": 0.3}
+        ),
+        f"relu6_{d}": lambda: _one("RELU6", d, (0.04, 5), (0.02, 7)),
+        f"prelu_{d}": lambda: _one(
+            "PRELU", d, (0.04, 5), (0.03, 7), more=[T("a", (16,), d, np.arange(0, 96, 6), 0.01, 50)]
+        ),
+        f"mean_{d}": lambda: _one(
+            "MEAN", d, (0.04, 5), (0.02, 7), "ReducerOptions", keep, image, (1, 1, 1, 2), _axes(1, 2)
+        ),
+        f"average_pool_{d}": lambda: _one(
+            "AVERAGE_POOL_2D", d, (0.04, 5), (0.04, 5), "Pool2DOptions",
+            {"StrideW": 2, "StrideH": 2, "FilterWidth": 3, "FilterHeight": 3}, image, (1, 3, 3, 2)),
+        f"quantize_{d}": lambda: _one("QUANTIZE", d, (0.04, 5), (0.07, 9)),
+        f"l2_normalization_{d}": lambda: _one("L2_NORMALIZATION", d, (0.04, 5), (1 / 128, zero)),
+        f"l2_normalization_{d}_long": lambda: _one(
+            "L2_NORMALIZATION", d, (0.04, 5), (1 / 128, zero), shape=(2, 400)
+        ),
+        f"resize_bilinear_{d}": lambda: _one(
+            "RESIZE_BILINEAR", d, (0.04, 5), (0.04, 5), "ResizeBilinearOptions", {"HalfPixelCenters": True},
+            (1, 3, 4, 2), (1, 5, 7, 2), _axes(5, 7)),
+        f"add_{d}": lambda: _two("ADD", d), f"sub_{d}": lambda: _two("SUB", d),
+        f"mul_{d}": lambda: _two("MUL", d),
+        f"less_{d}": lambda: _compared("LESS", d),
+        f"conv_{d}": lambda: _conv(d),
+    }
+
+
 def _models() -> dict[str, Callable[[], bytes]]:
-    keep, image = {"KeepDims": True}, (1, 5, 5, 2)
     found: dict[str, Callable[[], bytes]] = {}
     for d, z in _ZERO.items():
-        zero = 0 if d == "int8" else 128
-        found |= {
-            f"logistic_{d}": lambda d=d, z=z: _one("LOGISTIC", d, (0.05, 3), (1 / 256, z)),
-            f"tanh_{d}": lambda d=d, zero=zero: _one("TANH", d, (0.03, 5), (1 / 128, zero)),
-            f"softmax_{d}": lambda d=d, z=z: _one(
-                "SOFTMAX", d, (0.1, 3), (1 / 256, z), "SoftmaxOptions", {"Beta": 1.3}
-            ),
-            f"hard_swish_{d}": lambda d=d: _one("HARD_SWISH", d, (0.04, 5), (0.03, 7)),
-            f"leaky_relu_{d}": lambda d=d: _one(
-                "LEAKY_RELU", d, (0.04, 5), (0.05, 7), "LeakyReluOptions", {"Alpha": 0.3}
-            ),
-            f"relu6_{d}": lambda d=d: _one("RELU6", d, (0.04, 5), (0.02, 7)),
-            f"prelu_{d}": lambda d=d: _one(
-                "PRELU", d, (0.04, 5), (0.03, 7), more=[T("a", (16,), d, np.arange(0, 96, 6), 0.01, 50)]
-            ),
-            f"mean_{d}": lambda d=d: _one(
-                "MEAN", d, (0.04, 5), (0.02, 7), "ReducerOptions", keep, image, (1, 1, 1, 2), _axes(1, 2)
-            ),
-            f"average_pool_{d}": lambda d=d: _one(
-                "AVERAGE_POOL_2D", d, (0.04, 5), (0.04, 5), "Pool2DOptions",
-                {"StrideW": 2, "StrideH": 2, "FilterWidth": 3, "FilterHeight": 3}, image, (1, 3, 3, 2)),
-            f"quantize_{d}": lambda d=d: _one("QUANTIZE", d, (0.04, 5), (0.07, 9)),
-            f"l2_normalization_{d}": lambda d=d, zero=zero: _one("L2_NORMALIZATION", d, (0.04, 5), (1 / 128, zero)),
-            f"l2_normalization_{d}_long": lambda d=d, zero=zero: _one(
-                "L2_NORMALIZATION", d, (0.04, 5), (1 / 128, zero), shape=(2, 400)
-            ),
-            f"resize_bilinear_{d}": lambda d=d: _one(
-                "RESIZE_BILINEAR", d, (0.04, 5), (0.04, 5), "ResizeBilinearOptions", {"HalfPixelCenters": True},
-                (1, 3, 4, 2), (1, 5, 7, 2), _axes(5, 7)),
-            f"add_{d}": lambda d=d: _two("ADD", d), f"sub_{d}": lambda d=d: _two("SUB", d),
-            f"mul_{d}": lambda d=d: _two("MUL", d),
-            f"less_{d}": lambda d=d: _compared("LESS", d),
-            f"conv_{d}": lambda d=d: _conv(d),
-        }
+        found |= _models_of(d, z)
     for kind, given, made in (
         ("LOGISTIC", 0.0003, 1 / 32768), ("TANH", 1 / 4096, 1 / 32768), ("EXP", 0.0001, 0.001), ("LOG", 0.0003, 0.0003)
     ):
-        found[f"{kind.lower()}_int16"] = lambda k=kind, s=given, t=made: _one(k, "int16", (s, 0), (t, 0))
+        found[f"{kind.lower()}_int16"] = partial(_one, kind, "int16", (given, 0), (made, 0))
     for kind, options in (("ADD", "AddOptions"), ("SUB", "SubOptions")):
-        found[f"{kind.lower()}_int16"] = lambda k=kind, o=options: _two(
-            k, "int16", o, {"PotScaleInt16": False}, (0.0003, 0.0005, 0.0007)
+        found[f"{kind.lower()}_int16"] = partial(
+            _two, kind, "int16", options, {"PotScaleInt16": False}, (0.0003, 0.0005, 0.0007)
         )
     return found | {
         "mul_int16": lambda: _two("MUL", "int16", scales=(0.0003, 0.0005, 0.0007)),

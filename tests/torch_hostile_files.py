@@ -38,7 +38,7 @@ Change = Callable[[Any, Random], None]
 
 def one(of: Sequence[Any], random: Random) -> Any:
     """One of several things, as it is."""
-    return of[random.integers(len(of))]
+    return of[int(random.integers(len(of)))]
 
 
 # What readers of archives understand differently
@@ -61,7 +61,7 @@ def header(data: bytes, random: Random) -> bytes:
     offset, size = one(fields, random)
     at = one(places, random) + offset
     old = int.from_bytes(data[at : at + size], "little")
-    new = one(
+    new: int = one(
         (0, 1, old ^ 1, old + 1, old - 1, old + 64, (1 << 8 * size) - 1, int(random.integers(1 << 8 * size))), random
     ) % (1 << 8 * size)
     return data[:at] + new.to_bytes(size, "little") + data[at + size :]

@@ -204,8 +204,8 @@ def array_of(x: torch.Tensor) -> np.ndarray[Any, Any]:
 
     x = x.resolve_conj().resolve_neg().contiguous()
     if x.dtype is torch.bfloat16:
-        return x.view(torch.int16).numpy().view(DataType("bfloat16").numpy())
-    return x.numpy()
+        return np.asarray(x.view(torch.int16).numpy()).view(DataType("bfloat16").numpy())
+    return np.asarray(x.numpy())
 
 
 def tensors_in(found: Any) -> list[Any]:
@@ -321,7 +321,7 @@ def same(a: Any, b: Any) -> bool:
     """Whether two tensors are equal; what is no number is equal to itself."""
     plain = [torch.as_tensor(x) for x in (a, b)]
     wide = [x.to(torch.complex64) if x.dtype is torch.complex32 else x for x in plain]
-    return torch.equal(*map(torch.nan_to_num, wide))
+    return bool(torch.equal(*map(torch.nan_to_num, wide)))
 
 
 def eager(module: Sample, seed: int) -> Any:

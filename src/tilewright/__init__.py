@@ -43,7 +43,7 @@ _NAMES: Final = {
     "quantize": ("compiler.quantize", "quantize"),
     "register_func": ("compat.registry", "register_func"),
 }
-"""Public name -> the module that has it, and its name there."""
+"""Public name -> its module, and its name there."""
 
 if TYPE_CHECKING:
     from tilewright import driver, ir, relay, runtime, te, tir, topi

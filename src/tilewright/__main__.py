@@ -1,5 +1,5 @@
-"""The commands: `python -m tilewright` is the first of them. An interrupt while their modules are imported is no
-traceback either."""
+"""The console commands; `python -m tilewright` runs the first. An interrupt while modules are imported prints no
+traceback."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import sys
 
 
 def tilewright() -> int:
-    """`tilewright`, the command line."""
+    """Run `tilewright`, the command line."""
     return _run("tilewright.driver.main")
 
 
 def tvmc() -> int:
-    """`tvmc`, that of the field."""
+    """Run TVM's command line, `tvmc`."""
     return _run("tilewright.driver.tvmc.main")
 
 

@@ -34,7 +34,7 @@ def tw1301() -> None:
 def tw1302() -> None:
     @tvm.transform.module_pass(opt_level=0, name="Broken")
     def broken(mod: tvm.IRModule, context: tvm.transform.PassContext) -> tvm.IRModule:
-        return {}["main"]
+        return {"found": mod}["main"]
 
     broken(one(relay.const(1)))
 

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 from tilewright.base.errors import WorkerNotStarted
@@ -70,8 +71,9 @@ def tw1204() -> None:
 def tw1205() -> None:
     with connected() as (ours, theirs):
         theirs.channel.limit(1 << 20, 1 << 20)
+        server: Any = SimpleNamespace()
         with mock.patch("time.monotonic", side_effect=[0.0, 61.0, 61.0]):
-            Server._serve(SimpleNamespace(), ours, SimpleNamespace(), 60.0)
+            Server._serve(server, ours, server, 60.0)
 
 
 def tw1206() -> None:
@@ -108,4 +110,5 @@ def tw1212() -> None:
     def call(*given: object) -> None:
         raise WorkerNotStarted("a worker process could not be started: it does not answer")
 
-    Server._call(SimpleNamespace(call=call), {"call": "tilewright.runtime.trial:trial", "with": {}}, [], 10)
+    worker: Any = SimpleNamespace(call=call)
+    Server._call(worker, {"call": "tilewright.runtime.trial:trial", "with": {}}, [], 10)

@@ -37,7 +37,7 @@ def tw0605() -> None:
 
 
 def tw0606() -> None:
-    te.hybrid.script(3)
+    te.hybrid.script(3)  # type: ignore[arg-type]
 
 
 def tw0607() -> None:

@@ -6,6 +6,7 @@ import importlib.util
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 import onnx
@@ -21,7 +22,7 @@ from tilewright.scalar import expr
 
 def one_node(
     kind: str, shape: tuple[int, ...] | None = (2, 3), kind_of_input: int = TensorProto.FLOAT, inputs: int = 1,
-    domain: str = "", **attributes: object
+    domain: str = "", **attributes: Any
 ) -> onnx.ModelProto:
     """A model of one node, called n, which nobody checked."""
     names = [f"x{k}" for k in range(inputs)]
@@ -70,7 +71,8 @@ def tw0107() -> None:
 
 def tw0108() -> None:
     rows = relay.var("rows", shape=(expr.Var("n"), 4))
-    Value(rows, SimpleNamespace(name="rows", shape=(-1, 4), dtype="float32")).shape  # noqa: B018
+    tensor: Any = SimpleNamespace(name="rows", shape=(-1, 4), dtype="float32")
+    Value(rows, tensor).shape  # noqa: B018
 
 
 def tw0109() -> None:
@@ -124,4 +126,5 @@ def tw0117() -> None:
 def tw0118() -> None:
     from tilewright.relay.frontend.pytorch.exported import GraphWalk
 
-    GraphWalk(None, SimpleNamespace(graph=SimpleNamespace(nodes=())))._run([])
+    importer: Any = None
+    GraphWalk(importer, SimpleNamespace(graph=SimpleNamespace(nodes=())))._run([])

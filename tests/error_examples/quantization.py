@@ -24,7 +24,7 @@ def tw1003() -> None:
     x = relay.var("x", shape=(2, 3))
     post_training(
         tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(x))), None, [{"x": np.ones((2, 3), np.float32)}],
-        PostTraining(), None
+        PostTraining(), None  # type: ignore[arg-type]
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from unittest import mock
 
 import tilewright as tvm
@@ -64,5 +65,6 @@ def tw0311() -> None:
 def tw0312() -> None:
     with mock.patch.dict(OPS):
         relay.op.register("errors.example")
-        relay.op.get("errors.example").add_type_rel("Example")
+        registered: Any = relay.op.get("errors.example")
+        registered.add_type_rel("Example")
 

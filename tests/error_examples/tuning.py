@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 from tilewright import te
@@ -34,7 +35,8 @@ def tw1103() -> None:
 
 
 def tw1104() -> None:
-    autotvm.tuner.GATuner(SimpleNamespace(config_space=autotvm.ConfigSpace(), default_config=None), pop_size=1)
+    task: Any = SimpleNamespace(config_space=autotvm.ConfigSpace(), default_config=None)
+    autotvm.tuner.GATuner(task, pop_size=1)
 
 
 def tw1105() -> None:
@@ -48,7 +50,7 @@ def tw1106() -> None:
 
 
 def tw1107() -> None:
-    autotvm.ConfigSpace().get(0)._define("tile", list)
+    autotvm.ConfigSpace().get(0)._define("tile", list)  # type: ignore[arg-type]
 
 
 def tw1108() -> None:
@@ -56,7 +58,7 @@ def tw1108() -> None:
 
 
 def tw1109() -> None:
-    auto_scheduler.ComputeDAG([1, 2])
+    auto_scheduler.ComputeDAG([1, 2])  # type: ignore[list-item]
 
 
 def tw1110() -> None:

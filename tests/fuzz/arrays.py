@@ -55,12 +55,12 @@ def _integers(draw: Draw, shape: tuple[int, ...], kind: np.dtype[Any], mood: str
 
 def _reals(draw: Draw, shape: tuple[int, ...], mood: str) -> Array:
     if mood == "whole":
-        return draw.numbers.integers(-4, 5, shape).astype(np.float64) * draw.pick((1.0, 1.0, 0.5))
+        return np.asarray(draw.numbers.integers(-4, 5, shape).astype(np.float64) * draw.pick((1.0, 1.0, 0.5)))
     if mood in ("zeros", "ones"):
         return np.full(shape, float(mood == "ones"))
     made = np.asarray(draw.numbers.standard_normal(shape) * draw.pick((1.0, 1.0, 1.0, 3.0, 0.1)))
     if mood == "wide":
-        return made * 10.0 ** draw.numbers.integers(-6, 7, shape)
+        return np.asarray(made * 10.0 ** draw.numbers.integers(-6, 7, shape))
     if mood == "special" and made.size:
         for _ in range(draw.between(1, 3)):
             made.flat[draw.random.randrange(made.size)] = draw.pick(SPECIAL)

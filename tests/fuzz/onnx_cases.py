@@ -101,9 +101,10 @@ def answered(model: onnx.ModelProto, feeds: dict[str, Any]) -> list[Any] | None:
     """The outputs by the first reference that accepts the model."""
     for answer in reversed([*REFERENCES.values()]):
         try:
-            return answer(model, feeds)
+            outputs: list[Any] = answer(model, feeds)
         except NoAnswer:
             continue
+        return outputs
     return None
 
 

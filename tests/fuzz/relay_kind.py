@@ -22,7 +22,7 @@ from tilewright.base.types import DataType, TensorType
 from tilewright.driver.diagnosis.case import Case as Program
 from tilewright.driver.diagnosis.case import case_of
 from tilewright.driver.diagnosis.shrink import Shrinker
-from tilewright.relay.expr import Call, Constant, Function, Tuple, var
+from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, var
 from tilewright.relay.visitor import post_order, rewrite
 
 SHAKEN: Final = 4
@@ -164,11 +164,11 @@ def shake(program: Program, seed: int) -> Program:
         amount = max(2.0**-22, compare.eps_of(x.dtype))
         return np.asarray(x.astype(np.float64) * (1 + amount * random.uniform(-1, 1, x.shape))).astype(x.dtype)
 
-    new = {
+    new: dict[Expr, Expr] = {
         e: Constant(near(e.value)) for e in post_order(program.main.body) if isinstance(e, Constant)
         and isinstance(e.value, np.ndarray)
     }
-    body = rewrite(program.main.body, lambda e: None, memo=dict(new))
+    body = rewrite(program.main.body, lambda e: None, memo=new)
     return program.around(body, dict(zip(program.main.params, map(near, program.values), strict=True)))
 
 

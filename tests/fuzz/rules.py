@@ -64,7 +64,7 @@ def _out_of_range(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> b
     if not outputs or inputs[0].dtype.kind in "iubOSU":
         return False
     try:
-        x, info = inputs[0].astype(np.float64), ml_dtypes.iinfo(outputs[0].dtype)
+        x, info = inputs[0].astype(np.float64), ml_dtypes.iinfo(outputs[0].dtype)  # type: ignore[no-untyped-call]
     except ValueError:  # no integers
         return False
     return not bool(((x > float(info.min) - 1) & (x < float(info.max) + 1)).all())
@@ -159,11 +159,11 @@ def _listed_twice(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> b
 
 
 def _of_doubles(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
-    return inputs[0].dtype == np.float64
+    return bool(inputs[0].dtype == np.float64)
 
 
 def _even_size(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
-    return attribute(node, "size") % 2 == 0
+    return bool(attribute(node, "size") % 2 == 0)
 
 
 def _has_shape(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
@@ -234,7 +234,7 @@ def _type_not_taken(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) ->
 
 
 def _one_size(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
-    return inputs[1].size != len(attribute(node, "axes", range(inputs[0].ndim)))
+    return bool(inputs[1].size != len(attribute(node, "axes", range(inputs[0].ndim))))
 
 
 def _training(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:

@@ -34,7 +34,8 @@ class Expressions:
         return self.choose.randint(1, 9)
 
     def shape(self, t: te.Tensor) -> tuple[int, int]:
-        return (int(t.shape[0]), int(t.shape[1]))
+        rows, columns = t.extents
+        return rows, columns
 
     def value(self) -> te.Tensor:
         return self.tensors[-1] if self.choose.random() < 0.7 else self.choose.choice(self.tensors)
@@ -48,15 +49,17 @@ class Expressions:
         b = self.choose.choice(others)
         if self.choose.random() < 0.3:
             return te.compute(self.shape(a), lambda i, j: te.if_then_else(a[i, j] > c, b[i, j], d), name)
-        return te.compute(
+        found: te.Tensor = te.compute(
             self.shape(a), lambda i, j: te.max(te.min(a[i, j], te.const(9, self.dtype)), c) - b[i, j] * d, name
         )
+        return found
 
     def transposed(self, name: str) -> te.Tensor:
         a = self.value()
         m, n = self.shape(a)
         c = self.number()
-        return te.compute((n, m), lambda i, j: a[j, i] + c, name)
+        found: te.Tensor = te.compute((n, m), lambda i, j: a[j, i] + c, name)
+        return found
 
     def window(self, name: str) -> te.Tensor:
         """A read that leaves the value, where it is zero."""
@@ -87,7 +90,8 @@ class Expressions:
             right = b[j, k] if turned else b[k, j]
             return te.sum(te.max(te.min(a[i, k], high), low) * te.max(te.min(right, high), low), axis=k)
 
-        return te.compute((m, self.shape(b)[1 - turned]), term, name)
+        found: te.Tensor = te.compute((m, self.shape(b)[1 - turned]), term, name)
+        return found
 
 
 # Steps. Each takes the schedule, the expressions and its own random numbers.

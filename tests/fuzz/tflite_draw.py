@@ -310,11 +310,11 @@ def gathers(draw: Draw) -> Made:
                 ], [T("y", (6, 3))]
             )
         case 4:
-            index = tensor(draw, "i", arrays.shape_of(draw, 1, 2), "int32", mood="normal")
+            places = tensor(draw, "i", arrays.shape_of(draw, 1, 2), "int32", mood="normal")
             dtype = draw.pick(("float32", "int32", "int64", "bool"))
             on, off = (scalar(n, v, dtype) for n, v in (("on", draw.pick((1, 3))), ("off", 0)))
             return made(
-                "ONE_HOT", [index, scalar("depth", draw.between(0, 5)), on, off], [T("y", (1,), dtype)],
+                "ONE_HOT", [places, scalar("depth", draw.between(0, 5)), on, off], [T("y", (1,), dtype)],
                 "OneHotOptions", Axis=draw.pick((-1, 0, 1))
             )
         case _:
@@ -394,8 +394,8 @@ def bias(draw: Draw, x: T, scales: Sequence[float], channels: int) -> T:
     kind = "int64" if x.dtype == "int16" else "int32"
     values = draw.numbers.integers(-3000, 3000, (channels,)).astype(kind)
     return T(
-        "b", (channels,), kind, values, [s * float(x.scale) for s in scales], [0] * len(scales)
-    )  # type: ignore[arg-type]
+        "b", (channels,), kind, values, [s * float(np.asarray(x.scale)) for s in scales], [0] * len(scales)
+    )
 
 
 def convolution(draw: Draw) -> Made:

@@ -133,7 +133,7 @@ def kind_of(v: Any) -> str:
 
 def broadcasts(a: Sequence[int], b: Sequence[int]) -> bool:
     try:
-        return torch.Size(torch.broadcast_shapes(a, b)).numel() <= LARGEST
+        return bool(torch.Size(torch.broadcast_shapes(a, b)).numel() <= LARGEST)
     except RuntimeError:
         return False
 

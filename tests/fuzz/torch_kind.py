@@ -207,7 +207,8 @@ def plain(t: Any) -> Array:
     if not isinstance(t, torch.Tensor):
         return np.asarray(t)
     t = t.detach().cpu().resolve_neg()
-    return t.float().numpy().astype(DataType("bfloat16").numpy()) if t.dtype is torch.bfloat16 else t.numpy()
+    found: Array = t.float().numpy().astype(DataType("bfloat16").numpy()) if t.dtype is torch.bfloat16 else t.numpy()
+    return found
 
 
 def tensors(named: Mapping[str, Array]) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Back ends: targets, the processors that they name, and the generation, linking and loading of machine code."""
+"""Back ends: targets, their processors, and the generation, linking and loading of machine code."""

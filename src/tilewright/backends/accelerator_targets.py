@@ -15,7 +15,7 @@ from tilewright.base.errors import TargetError
 from tilewright.base.plugins import find_accelerator
 
 _WORD: Final = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+|['"]""")
-"""A word with its quoted parts; a quote without a closing quote is a word of its own."""
+"""A word with its quoted parts; an unmatched quote is a separate word."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,7 @@ def parts(text: str) -> list[str]:
     if len(targets) > 1 and not all(targets):
         raise TargetError(
             f"the target '{text}' has an empty part before or after a comma; write for example 'npu, llvm'",
-            code="TW0501"
-        )
+            code="TW0501")
     return targets
 
 

@@ -1,9 +1,9 @@
-"""The interface of a back end: every part of a compilation that depends on the processor.
+"""The interface of a back end, which has every processor-dependent part of a compilation.
 
-The front half of the compiler decides what a program computes. A `Backend` decides how: it turns the options of a
-target into a `Machine`, chooses strategies for operators, names the passes that make loops flat, writes and compiles
-text, links, and has a `Device` where kernels run in a memory of their own. `registry.py` finds back ends by the kind of
-a target, those of other packages by entry points.
+The front half of the compiler determines the computation of a program, a `Backend` its implementation. It turns the
+options of a target into a `Machine`, chooses strategies for operators, and names the passes that flatten loops. It
+emits and compiles text, links, and has a `Device` if kernels run in separate memory. `registry.py` finds back ends by
+target kind, and those of other packages by entry points.
 """
 
 from __future__ import annotations
@@ -78,29 +78,29 @@ class Strategies:
         self.table.setdefault(operator, []).append(strategy)
 
     def find(self, op: Any, options: KernelOptions, *inputs: Any) -> Strategy | None:
-        """Return the strategy for an operator with these inputs; None where `Op.compute` is to be used."""
+        """Return the strategy for an operator with these inputs; None if `Op.compute` applies."""
         for kind in type(op).__mro__:
             for strategy in reversed(self.table.get(kind, ())):
                 if strategy.accepts(op, options, *inputs):
                     return strategy
-            if "compute" in vars(kind):  # strategies of the classes above compute another operator
+            if "compute" in vars(kind):  # strategies of base classes compute another operator
                 return None
         return None
 
     def compute(self, op: Any, options: KernelOptions, *inputs: Any) -> Any:
         """Return the tensor expressions of an operator: those of its strategy, or of `Op.compute`.
 
-        Raises `NoNativeKernel` as that does.
+        Raises `NoNativeKernel`, as `Op.compute` does.
         """
         strategy = self.find(op, options, *inputs)
         return op.compute(*inputs) if strategy is None else strategy.apply(op, options, *inputs)
 
 
 class Device(Protocol):
-    """A processor with a memory of its own. Addresses are integers; sizes are in bytes."""
+    """A processor with separate memory. Addresses are integers; sizes are in bytes."""
 
     def allocate(self, nbytes: int) -> int:
-        """Return the address of new memory. Raises `RunError` where the device has too little."""
+        """Return the address of new memory. Raises `RunError` if the device has too little."""
 
     def release(self, address: int) -> None:
         """Free memory that `allocate` returned."""
@@ -112,14 +112,14 @@ class Device(Protocol):
         """Start a kernel on addresses of the device; return before it ends."""
 
     def wait(self) -> None:
-        """Return when all copies and kernels have ended. Raises `RunError` where one failed."""
+        """Return when all copies and kernels have ended. Raises `RunError` if one failed."""
 
 
 class Backend:
-    """How programs for one kind of target are made. Subclasses are singletons without state of a compilation.
+    """A maker of programs for one kind of target. Subclasses are singletons without compilation state.
 
     Attributes: `name` is the kind of target (`llvm`); `keys` are the target keys that the kind implies; `options` are
-    the accepted options with their types; `stages` are the texts that a program has behind its loops, by the names of
+    the accepted options with their types; `stages` are the texts of a program after its loops, by the names of
     `Model.dump`.
     """
 
@@ -129,8 +129,7 @@ class Backend:
     stages: tuple[str, ...] = ()
     one_text: bool = False
     """Whether all kernels of a program are one text, compiled when the last kernel is known; otherwise each is compiled
-    when it is ready.
-    """
+    separately."""
     has_debug_info: bool = False
     """Whether emitted text can carry the lines and variables of `Source`."""
     device: Device | None = None
@@ -164,14 +163,14 @@ class Backend:
         """Raise `TargetError` for values of options that the back end does not accept."""
 
     def machine(self, target: Target) -> Machine:
-        """Return the processor of a target as schedules see it."""
+        """Return the processor of a target as a machine model for schedules."""
         raise NotImplementedError(f"the back end '{self.name}' describes no machine")
 
     def emit(
         self, funcs: Sequence[PrimFunc], target: Target, sources: Sequence[Source] = (),
         overlapping: frozenset[str] = frozenset(),
     ) -> tuple[str, Scratch]:
-        """Return the text of flat functions, and the most memory that one of them takes beside its arguments.
+        """Return the text of flat functions, and the maximum scratch memory of one of them.
 
         `sources` has the text that each function's debug information points into, or is empty. The functions named in
         `overlapping` may read memory that they write. Raises `InternalError` for a function that is not flat.
@@ -179,9 +178,7 @@ class Backend:
         raise NotImplementedError(f"the back end '{self.name}' writes no text")
 
     def scratch(self, func: PrimFunc) -> Scratch:
-        """Return the memory that a flat function takes beside its arguments, for back ends of one text, before that is
-        emitted.
-        """
+        """Return the scratch memory of a flat function, for back ends of one text, before that is emitted."""
         raise NotImplementedError(f"the back end '{self.name}' emits each kernel when it is ready")
 
     def compile(self, text: str, target: Target, *, in_order: bool = False) -> bytes:
@@ -192,26 +189,25 @@ class Backend:
         raise NotImplementedError(f"the back end '{self.name}' compiles no text")
 
     def texts(self, text: str, target: Target) -> Mapping[str, Callable[[], str]]:
-        """Return the text at each of `stages`, computed when it is asked for."""
+        """Return the text at each of `stages`, computed on demand."""
         return {self.stages[0]: lambda: text}
 
     def with_note(self, text: str, note: str) -> str:
-        """Return emitted text with a note from which the text alone can be loaded again; back ends without such notes
-        return the text.
-        """
+        """Return emitted text with a note from which the text alone can be loaded again; back ends without notes return
+        it unchanged."""
         return text
 
     def identity(self, target: Target) -> str:
-        """Return a text for the key of the cache: everything beside the target that object files depend on."""
+        """Return a text for the cache key: everything except the target that object files depend on."""
         return ""
 
     def link(
         self, objects: Sequence[Path], out: Path, exports: Sequence[str], triple: str, linker: Linker | None = None,
         stack: int = 0,
     ) -> None:
-        """Link object files into `out`, in the form that its suffix names, showing the symbols `exports`.
+        """Link object files into `out`, in the form of its extension, exporting the symbols `exports`.
 
-        A kernel takes `stack` bytes of the stack, which matters to systems that fix its size. Temporary files go into
-        the folder of `out`. Raises `ArtifactError` where no linker can.
+        A kernel takes `stack` bytes of the stack, which matters on systems with a fixed stack size. Temporary files go
+        into the folder of `out`. Raises `ArtifactError` if no linker succeeds.
         """
         raise NotImplementedError(f"the back end '{self.name}' links nothing")

@@ -1,5 +1,4 @@
-"""The control language: what a program does between its kernels, as functions over registers, branches, calls and
-cells.
+"""The control language of programs between their kernels: functions over registers, branches, calls and cells.
 
 Every value is a cell: a tensor, or a record of other cells (a tuple, a value of a data type, a closure, a reference). A
 cell counts its holders. Types are erased: a polymorphic function is one function. Straight-line parts are blocks, `Run`
@@ -27,7 +26,7 @@ Reg: TypeAlias = int
 
 @dataclass(slots=True)
 class Run:
-    """Run of block number `block`: kernels from tensors to new tensors."""
+    """Runs block number `block`: kernels from tensors to new tensors."""
 
     outputs: tuple[Reg, ...]
     block: int
@@ -52,10 +51,9 @@ class Zeros:
 
 @dataclass(slots=True)
 class Update:
-    """The tensor `data` (`rows` rows of `nbytes` bytes) with one row replaced, in place where `data` has no other
-    holder.
+    """The tensor `data` (`rows` rows of `nbytes` bytes) with one row replaced, in place if `data` has no other holder.
 
-    `index` is a tensor of one integer of `width` bits; an index outside of the rows changes nothing.
+    `index` is a tensor of one integer of `width` bits; an index outside the rows changes nothing.
     """
 
     out: Reg
@@ -127,7 +125,7 @@ class If:
 
 @dataclass(slots=True)
 class Case:
-    """A case of `Choose`: it matches where the record at each path of `tests` has the given tag.
+    """A case of `Choose`: it matches if the record at each path of `tests` has the given tag.
 
     `binds` are registers for the values at paths.
     """
@@ -149,14 +147,14 @@ class Choose:
 
 @dataclass(slots=True)
 class Hold:
-    """One more holder of a cell."""
+    """Adds a holder to a cell."""
 
     value: Reg
 
 
 @dataclass(slots=True)
 class Drop:
-    """One holder less; a cell without holders is free."""
+    """Removes a holder; a cell without holders is freed."""
 
     value: Reg
 
@@ -195,8 +193,7 @@ Body: TypeAlias = list[Instruction]
 @dataclass(slots=True)
 class FlowFunction:
     """A function. `captured` are registers that are filled from the record of its closure; `itself` is the register of
-    that record.
-    """
+    that record."""
 
     name: str
     params: tuple[Reg, ...] = ()
@@ -244,7 +241,7 @@ def walk(body: Body) -> Iterator[Instruction]:
 
 
 def has_calls(program: FlowProgram) -> bool:
-    """Tell whether functions call each other; without calls there are no loops."""
+    """Return whether functions call each other; without calls there are no loops."""
     return any(isinstance(i, (Call, Apply, TailCall, TailApply)) for f in program.functions for i in walk(f.body))
 
 
@@ -252,14 +249,13 @@ def written_in_place(program: FlowProgram) -> dict[Reg, int]:
     """Return the registers of `main` that are outputs written directly into the memory of the caller, each with its
     output.
 
-    These are results of blocks that run once, in a `main` that is not called and ends in one place. Results of branches
+    These are results of blocks that run once, in a `main` that is not called and has a single end. Results of branches
     and calls are copied.
     """
     main, everything = program.functions[0], [i for f in program.functions for i in walk(f.body)]
     again = any(
         (isinstance(i, (Call, TailCall)) and i.callee == 0) or (isinstance(i, Record) and i.tag == 0 and not i.fields)
-        for i in everything
-    )
+        for i in everything)
     end = main.body[-1] if main.body else None
     if again or not isinstance(end, Return):
         return {}

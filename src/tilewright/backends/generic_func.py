@@ -32,7 +32,7 @@ class GenericFunc:
         self.__doc__ = default.__doc__ if default is not None else None
 
     def implementation(self, target: Target | None) -> Function | None:
-        """Return the implementation for a target, without the default; None where no key of the target has one."""
+        """Return the implementation for a target, excluding the default; None if no key of the target has one."""
         return (
             next((self.functions[k] for k in target.keys if k in self.functions), None) if target is not None else None
         )
@@ -40,22 +40,20 @@ class GenericFunc:
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Call the implementation for the current target, else the default.
 
-        Raises `OptionError` where there is neither.
+        Raises `OptionError` if there is neither.
         """
         chosen = self.implementation(Target.current()) or self.fdefault
         if chosen is None:
             raise OptionError(
                 f"the generic function '{self.name}' has no implementation for the current target and no default",
-                code="TW0213",
-            )
+                code="TW0213")
         return chosen(*args, **named)
 
     def set_default(self, func: Function, allow_override: bool = False) -> None:
-        """Set the default. Raises `OptionError` where there is one, unless `allow_override` is set."""
+        """Set the default. Raises `OptionError` if there is one, unless `allow_override` is set."""
         if self.fdefault is not None and not allow_override:
             raise OptionError(
-                f"the generic function '{self.name}' has a default; replace it with allow_override=True", code="TW0212"
-            )
+                f"the generic function '{self.name}' has a default; replace it with allow_override=True", code="TW0212")
         self.fdefault = func
 
     def register(
@@ -64,7 +62,7 @@ class GenericFunc:
         """Register an implementation for one target key or several: `register(func, keys)`, or `register(keys)` as a
         decorator.
 
-        Raises `OptionError` where a key has an implementation that may not be replaced.
+        Raises `OptionError` if a key already has an implementation that may not be replaced.
         """
         func, keys = (first, second) if callable(first) else (second, first)
         replace = override if allow_override is None else allow_override
@@ -74,15 +72,14 @@ class GenericFunc:
                 if key in self.functions and not replace:
                     raise OptionError(
                         f"the generic function '{self.name}' has an implementation for the key '{key}'; replace it "
-                        "with override=True", code="TW0212",
-                    )
+                        "with override=True", code="TW0212")
                 self.functions[key] = function
             return function
 
         return add if func is None else add(func)
 
     def get_packed_func(self) -> Function:
-        """Return the function that the current target dispatches to now, which later registrations do not change."""
+        """Return the function for the current target, which later registrations do not change."""
         chosen = self.implementation(Target.current()) or self.fdefault
         return self if chosen is None else chosen
 
@@ -94,7 +91,7 @@ _NATIVE: Final[dict[str, GenericFunc]] = {}
 
 
 def get_native_generic_func(name: str) -> GenericFunc:
-    """Return the generic function of that name, a new one without implementations where there is none."""
+    """Return the generic function of that name; a new one is created without implementations."""
     return _NATIVE.setdefault(name, GenericFunc(name))
 
 
@@ -105,8 +102,7 @@ def generic_func(fdefault: Function) -> GenericFunc:
 
 def override_native_generic_func(func_name: str) -> Callable[[Function], GenericFunc]:
     """Return a decorator that makes a function the default of the generic function `func_name`, and returns that
-    generic function.
-    """
+    generic function."""
 
     def decorate(fdefault: Function) -> GenericFunc:
         generic = get_native_generic_func(func_name)

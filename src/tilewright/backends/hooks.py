@@ -1,10 +1,10 @@
-"""Hooks of a kind of target: compilers for the functions of a network that are marked for it.
+"""Hooks of a target kind: compilers for the functions of a network that are marked for it.
 
     RelayToTIR     module of graphs -> module of loop programs of the same names: inputs, then outputs, as buffers
     TIRToRuntime   module of loop programs, target -> ModuleNode that has these functions
 
 Without `TIRToRuntime`, the loop programs are compiled for the host and called as kernels. The hooks are the registered
-functions `relay.ext.<kind>.relay_to_tir` and `relay.ext.<kind>.tir_to_runtime`; a plug-in may register these directly.
+functions `relay.ext.<kind>.relay_to_tir` and `relay.ext.<kind>.tir_to_runtime`; a plugin may register these directly.
 """
 
 from __future__ import annotations
@@ -28,17 +28,15 @@ def register_target_kind(kind: str, hooks: Mapping[str, Callable[..., Any]], ove
     for name in hooks:
         if name not in HOOKS:
             raise OptionError(
-                f"a target has no hook '{name}'{nearest(name, HOOKS)}; there are {', '.join(HOOKS)}", code="TW0213"
-            )
+                f"a target has no hook '{name}'{nearest(name, HOOKS)}; there are {', '.join(HOOKS)}", code="TW0213")
     if "TIRToRuntime" in hooks and "RelayToTIR" not in hooks and hook_of(kind, "RelayToTIR") is None:
         raise OptionError(
             f"the target '{kind}' has TIRToRuntime and nothing that makes loop programs; give it RelayToTIR, too",
-            code="TW0911"
-        )
+            code="TW0911")
     for name, function in hooks.items():
         register_func(f"relay.ext.{kind}.{HOOKS[name]}", function, override=override)
 
 
 def hook_of(kind: str, name: str) -> GlobalFunction | None:
-    """Return the hook of a kind of target; None where it has none."""
+    """Return a hook of a target kind, or None."""
     return get_global_func(f"relay.ext.{kind}.{HOOKS[name]}", allow_missing=True)

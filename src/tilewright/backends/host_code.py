@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from tilewright.runtime.manifest import Manifest
 
 FIRST_CHUNK: Final = 1 << 14
-"""Bytes of the workspace that values of control flow are allocated from before memory is requested."""
+"""Bytes of the workspace from which values of control flow are allocated before memory is requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Where a program with control flow looks for pending signals.
+    """The places where a program with control flow checks for pending signals.
 
-    It has the estimated nanoseconds of each block, the blocks that look between their kernels, and the most nanoseconds
-    between two looks.
+    It has the estimated nanoseconds of each block, the blocks that check between their kernels, and the maximum
+    nanoseconds between two checks.
     """
 
     work: Sequence[int]
@@ -37,13 +37,13 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class ControlFlow:
-    """A program with control flow: its functions, and what they refer to by number."""
+    """A program with control flow: its functions, and the objects to which they refer by number."""
 
     program: FlowProgram
     blocks: Sequence[Manifest]
     """The straight-line parts."""
     looks: Mapping[int, frozenset[int]]
-    """By block that looks for signals, the steps after which it looks."""
+    """For each block that checks for signals, the steps after which it checks."""
     calls: Sequence[int]
     """Number of arrays of each call that leaves native code."""
     constants: Sequence[int]
@@ -58,25 +58,25 @@ class HostCode(Protocol):
     """The writer and the compiler of host code."""
 
     def entries(self, manifest: Manifest, target: Target, looks: frozenset[int] | None) -> Sequence[str]:
-        """Return the texts of a program without control flow: its entry functions, the pool, and what these call.
+        """Return the texts of a program without control flow: its entry functions, the pool, and the functions that
+        they call.
 
-        `looks` are the numbers of the steps after which a run looks for pending signals; None for entries that never
-        look.
+        `looks` are the numbers of the steps after which a run checks for pending signals; None for entries without
+        checks.
         """
 
     def flow(self, flow: ControlFlow, manifest: Manifest, target: Target) -> Sequence[str]:
         """Return the texts of a program with control flow; the first has its blocks and functions."""
 
     def for_functions(self, manifest: Manifest, target: Target) -> Sequence[bytes]:
-        """Return the objects that functions of `tvm.build` call: the pool, and reports of checked accesses."""
+        """Return the objects that functions of `tvm.build` call: the thread pool, and fault reports of checked code."""
 
     def c_entry(self, manifest: Manifest) -> bytes:
         """Return the object of the functions that a C program calls."""
 
     def data(self, target: Target, contents: Sequence[tuple[str, Any]]) -> bytes:
-        """Return an object with one read-only global symbol for each `(name, array of bytes)`, for targets whose
-        objects are not 64-bit ELF.
-        """
+        """Return an object with one read-only global symbol for each `(name, array of bytes)`, for targets without
+        64-bit ELF."""
 
     def compile(self, text: str, target: Target, *, in_order: bool = False) -> bytes:
         """Return the object file of a text of `entries` or `flow`, as `Backend.compile` does."""

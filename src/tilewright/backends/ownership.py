@@ -46,14 +46,13 @@ def own(function: FlowFunction) -> FlowFunction:
     body, needed = _owned(function.body, set())
     given = [*function.params, *function.captured, *([] if function.itself is None else [function.itself])]
     return FlowFunction(
-        function.name, function.params, function.captured, function.itself, [*_drops(given, needed), *body]
-    )
+        function.name, function.params, function.captured, function.itself, [*_drops(given, needed), *body])
 
 
 def _owned(body: Body, needed: set[Reg]) -> tuple[Body, set[Reg]]:
     """Return the body with counts, and the registers that it needs; `needed` are those that are needed after it."""
     needed = set(needed)
-    done: Body = []  # the last first
+    done: Body = []  # in reverse order
     for i in reversed(body):
         if isinstance(i, (If, Choose)):
             needed = _branches(i, needed, done)
@@ -90,8 +89,7 @@ def _branches(i: If | Choose, needed: set[Reg], done: Body) -> set[Reg]:
     before = {asked}.union(*(n - b for (_, n), b in zip(inner, bound, strict=True)))
     cases = [
         Case(c.tests, tuple((r, p) for r, p in c.binds if r in n), [*_drops(before, n), *b])
-        for c, (b, n) in zip(i.cases, inner, strict=True)
-    ]
+        for c, (b, n) in zip(i.cases, inner, strict=True)]
     done.append(Choose(i.out, i.value, tuple(cases), i.site))
     return before
 

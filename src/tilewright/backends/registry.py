@@ -34,7 +34,7 @@ def _installed() -> Mapping[str, str]:
 
 
 def has_backend(name: str) -> bool:
-    """Tell whether a kind of target has a back end."""
+    """Return whether a kind of target has a back end."""
     return name in BUILT_IN or name in _installed()
 
 
@@ -42,23 +42,21 @@ def has_backend(name: str) -> bool:
 def find_backend(name: str) -> Backend:
     """Return the back end of a kind of target.
 
-    Raises `TargetError` where there is none, or where its package cannot be imported.
+    Raises `TargetError` if there is none, or its package cannot be imported.
     """
     value = BUILT_IN.get(name) or _installed().get(name)
     if value is None:
         raise TargetError(
-            f"'{name}' is not a kind of target; the known kinds are {', '.join(backend_names())}", code="TW0502"
-        )
+            f"'{name}' is not a kind of target; the known kinds are {', '.join(backend_names())}", code="TW0502")
     found = import_plugin("back end", name, value)
     if not isinstance(found, Backend) or found.name != name:
         raise TargetError(
             f"the entry point '{name}' of {GROUP} is not a Backend of that name: {value}; repair or remove its package",
-            code="TW0502"
-        )
+            code="TW0502")
     return found
 
 
 def forget() -> None:
-    """Forget the entry points and back ends found so far, where packages were installed or removed since."""
+    """Clear the cached entry points and back ends, after packages were installed or removed."""
     for cached in (_installed, find_backend):
         cached.cache_clear()

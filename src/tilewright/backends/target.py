@@ -1,4 +1,4 @@
-"""`Target`: the processor that code is made for, as text, a dictionary or JSON.
+"""`Target`: the processor for which code is generated, as text, a dictionary or JSON.
 
     Target("llvm")                                                   this machine
     Target("llvm -mcpu=x86-64-v3")                                   any x86-64 with AVX2
@@ -82,7 +82,7 @@ class Target:
 
     @property
     def mcpu(self) -> str:
-        """The CPU as given; the default is `native` where the triple is this machine's, else `generic`."""
+        """The CPU as given; the default is `native` if the triple is this machine's, else `generic`."""
         return str(self.attrs.get("mcpu") or ("native" if self._for_host_arch else "generic"))
 
     @property
@@ -100,7 +100,7 @@ class Target:
 
     @property
     def is_native(self) -> bool:
-        """True where code is made for exactly this machine's processor."""
+        """Whether code is generated for exactly this machine's processor."""
         return self.mcpu == "native"
 
     @property
@@ -125,14 +125,14 @@ class Target:
 
     @lazy_attribute
     def features(self) -> frozenset[str]:
-        """LLVM's names of the processor's features, as far as generated code depends on them."""
+        """LLVM's names of the processor's features that generated code depends on."""
         found = set(host_features() if self.is_native else processors.cpu_features(self.family, self.mcpu))
         for change in self.mattr:
             if change[0] == "+":
                 found.add(change[1:])
             else:
                 found.discard(change[1:])
-        if self.family == "x86" and "avx512f" not in found:  # the rest of the family is switched off with its base
+        if self.family == "x86" and "avx512f" not in found:  # disabling a base feature disables those that depend on it
             found = {f for f in found if not f.startswith("avx512")}
         return frozenset(found)
 
@@ -156,7 +156,7 @@ class Target:
 
     @property
     def cores(self) -> int:
-        """Cores that code may use: `-num-cores`, else those that this process may run on, else 4.
+        """Number of cores that code may use: `-num-cores`, else those available to this process, else 4.
 
         It is 1 on systems without threads.
         """
@@ -197,11 +197,11 @@ class Target:
 
     @property
     def machine(self) -> Machine:
-        """The processor as tensor expressions and schedules see it."""
+        """The machine model for tensor expressions and schedules."""
         return self.backend.machine(self)
 
     def __enter__(self) -> Self:
-        """Make this the current target, and its machine the one that `topi` computes for."""
+        """Make this the current target, and its machine the current one for `topi`."""
         from tilewright.backends import kernel_options
 
         _CURRENT.set((*_CURRENT.get(), self))
@@ -218,7 +218,7 @@ class Target:
     def current(allow_none: bool = True) -> Target | None:
         """Return the target of the innermost `with target:`.
 
-        Raises `TargetError` outside of one when `allow_none` is false.
+        Without one, return None, or raise `TargetError` if `allow_none` is false.
         """
         stack = _CURRENT.get()
         if not stack and not allow_none:
@@ -306,7 +306,7 @@ def _parse(target: str | Mapping[str, Any] | Target) -> tuple[str, dict[str, Any
 
 
 def _split(text: str) -> tuple[str, dict[str, Any]]:
-    """Split `llvm -mcpu=znver4 …` into its kind and raw options; `-mcpu znver4` is read, too."""
+    """Split `llvm -mcpu=znver4 …` into its kind and raw options; `-mcpu znver4` is accepted, too."""
     try:
         words = shlex.split(text)
     except ValueError as error:

@@ -1,1 +1,1 @@
-"""What every other package builds on: nodes, errors, types, settings, arrays, and limits."""
+"""The foundation of all other packages: nodes, errors, types, settings, arrays and limits."""

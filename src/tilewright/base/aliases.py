@@ -55,7 +55,7 @@ PUBLIC: Final[Mapping[str, str]] = {
     "transform": "compat.transform",
     "utils": "compat.utils",
 }
-"""Public name -> the module, both without `tilewright.`; a submodule has the name of its package."""
+"""Public name -> module, both without `tilewright.`; a submodule is found through the name of its package."""
 FORMER: Final[Mapping[str, str]] = {
     "contrib.gdb_printers": "driver.gdb_printers",
     "diagnosis": "driver.diagnosis",
@@ -78,8 +78,8 @@ _PREFIX: Final = "tilewright."
 
 
 def real_name(name: str) -> str:
-    """The name of the module that `name` stands for, both without `tilewright.`; `name` itself where it has no second
-    name."""
+    """Return the real name of the module called `name`, both without `tilewright.`; `name` itself if it is not an
+    alias."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         known = ".".join(parts[:count])
@@ -89,7 +89,7 @@ def real_name(name: str) -> str:
 
 
 class _Alias(InspectLoader):
-    """Gives a module its second name."""
+    """A loader that imports a module under its second name."""
 
     def __init__(self, real: str) -> None:
         self.real = real
@@ -101,7 +101,8 @@ class _Alias(InspectLoader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """The module ran under its own name: only its specification, which the import system replaced, is put back."""
+        """Restore the specification of the module, which the import system replaced; the module ran under its real
+        name."""
         module.__spec__ = self.spec
 
     def get_source(self, fullname: str) -> str | None:
@@ -109,7 +110,7 @@ class _Alias(InspectLoader):
         return loader.get_source(self.real)
 
     def get_code(self, fullname: str) -> CodeType | None:
-        """The code of the module, for `python -m` with its second name."""
+        """Return the code of the module, for `python -m` with its second name."""
         return self._loader().get_code(self.real)
 
     def is_package(self, fullname: str) -> bool:
@@ -138,14 +139,13 @@ class AliasFinder(MetaPathFinder):
             warnings.warn(f"'{fullname}' is now '{_PREFIX}{real}'", MovedModuleWarning, stacklevel=2)
         spec = ModuleSpec(
             fullname, _Alias(_PREFIX + real), origin=found.origin,
-            is_package=found.submodule_search_locations is not None
-        )
+            is_package=found.submodule_search_locations is not None)
         if found.submodule_search_locations is not None:
             spec.submodule_search_locations = list(found.submodule_search_locations)
         return spec
 
 
 def install() -> None:
-    """Let modules be imported by their second names; without effect where that was done."""
+    """Allow imports of modules by their second names. Repeated calls have no effect."""
     if not any(isinstance(finder, AliasFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, AliasFinder())

@@ -1,7 +1,7 @@
-"""The elements of an array as bytes, and back: what hashes are made of, and what texts and files keep.
+"""Conversion of array elements to bytes and back, for hashes, texts and files.
 
-Numbers are their little-endian memory; strings, which have none of their own, are a JSON list in UTF-8. Other Python
-objects have no bytes. For native code that reads them, see `texts`.
+Numbers are stored as little-endian memory, strings as a JSON list in UTF-8. Other Python objects have no byte form.
+Native code reads the packed form of strings in `string_tensors`.
 """
 
 from __future__ import annotations
@@ -21,22 +21,21 @@ Array = np.ndarray[Any, Any]
 
 
 def to_bytes(array: Array) -> bytes:
-    """The elements in row-major order. Raises `CompileError` for objects that are no strings."""
+    """Return the elements in row-major order. Raises `CompileError` for objects other than strings."""
     if array.dtype != object:
         return (array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array).tobytes()
     wrong = next((type(v).__name__ for v in array.flat if not isinstance(v, str)), None)
     if wrong is not None:
         raise CompileError(
             f"a constant holds objects of type {wrong}, which have no text; keep such values out of the module",
-            code="TW0407"
-        )
+            code="TW0407")
     return json.dumps(
         array.reshape(-1).tolist(), ensure_ascii=False, separators=(",", ":")
     ).encode("utf-8", "surrogatepass")
 
 
 def from_bytes(raw: bytes, dtype: DataType, shape: Sequence[int]) -> Array:
-    """The inverse; raises `ValueError` where the bytes are not those of such an array."""
+    """Return the array that `to_bytes` encoded. Raises `ValueError` if the bytes do not have this dtype and shape."""
     if not dtype.is_object:
         return np.frombuffer(raw, dtype.numpy()).reshape(tuple(shape))
     values = read_json(raw.decode("utf-8", "surrogatepass"))
@@ -46,7 +45,7 @@ def from_bytes(raw: bytes, dtype: DataType, shape: Sequence[int]) -> Array:
 
 
 def of_strings(values: Sequence[str], shape: Sequence[int]) -> Array:
-    """An array of strings."""
+    """Return an array of strings."""
     array = np.empty(len(values), object)
     array[:] = values
     return array.reshape(tuple(shape))

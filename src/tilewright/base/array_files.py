@@ -1,5 +1,5 @@
-"""Reads numpy archives (`.npz`) that come from anywhere: no Python objects, and no more memory than the file says that
-it has."""
+"""Reads numpy archives (`.npz`) from untrusted sources: without Python objects, and with no more memory than the file
+declares."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 
 def read_npz(path: str | os.PathLike[str]) -> dict[str, Array]:
-    """The arrays by name. Raises `ValueError` for what is no such archive, and `OSError` where it cannot be read."""
+    """Return the arrays by name. Raises `ValueError` for an invalid archive, and `OSError` if it cannot be read."""
     with Path(path).open("rb") as file:
         if file.read(6) == b"\x93NUMPY":
             raise ValueError("it holds one array without a name")
@@ -64,8 +64,7 @@ def _array(stream: IO[bytes], size: int) -> Array:
     nbytes = math.prod(shape) * dtype.itemsize
     if any(d < 0 for d in shape) or stream.tell() + nbytes != size:
         raise ValueError(
-            f"it has shape {shape} and type {dtype}, and the file does not have the {nbytes} bytes of that"
-        )
+            f"it has shape {shape} and type {dtype}, and the file does not have the {nbytes} bytes of that")
     flat = np.empty(math.prod(shape), dtype)
     view = flat.view(np.uint8)
     done = 0

@@ -9,7 +9,7 @@ class Closeable:
     """Base class of builders, runners, servers and connections."""
 
     def close(self) -> None:
-        """End processes and connections."""
+        """End the object's processes and connections."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,10 +1,10 @@
-"""The two kinds of failure, and where in the user's model they come from.
+"""The error classes, and the origin of an error in the user's model.
 
-`CompileError` and its children are the user's: their message names the node, says why, and says what to do next.
-`InternalError` is ours. Both derive from `TVMError`, the name that scripts of the field catch.
+`CompileError` and its subclasses are errors of the user: the message names the node, the reason and the remedy.
+`InternalError` is a fault of the compiler. Both derive from `TVMError`, the name that TVM's scripts catch.
 
-Every error has a `code`, such as TW0101: a family of messages with one cause and one cure, told in `catalogue/`. A
-class of one family has its code as an attribute; where a class has several, whoever raises it says which:
+Every error has a `code`, such as TW0101: a family of messages with one cause and one remedy, described in `catalogue/`.
+A class with a single code has it as an attribute. Otherwise the code is given where the error is raised:
 `OptionError("…", code="TW0203")`.
 """
 
@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from typing import Final
 
 _LONGEST_NAME: Final = 200
-"""Of a name that is shown whole: those of nodes in functions in functions grow long."""
+"""Number of characters of a name that is shown whole; names of nodes in nested functions grow long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where something came from: the model's node and its kind, and the file when one is known.
+    """The origin of a node: the model's node and its operator, and the file if it is known.
 
-    As text a model's file is named without its folder, since artifacts hold this text, and are the same wherever they
-    are made; source code has its path.
+    The text names a model file without its folder, because artifacts contain the text and must not depend on the
+    folder. Source code keeps its path.
     """
 
     name: str
@@ -46,8 +46,8 @@ _LONGEST_LINE: Final = 240
 
 
 def excerpt(line: str, start: int, end: int) -> str:
-    """A line of a text, of a long one the part around `start`, and a line with carets below the characters from `start`
-    to `end`."""
+    """Return a line of text, cut around `start` if it is long, and a line with carets below columns `start` to `end`.
+    """
     if len(line) > _LONGEST_LINE:
         first, last = max(0, start - 60), start + 120
         before, after = "…" if first else "", "…" if last < len(line) else ""
@@ -58,8 +58,8 @@ def excerpt(line: str, start: int, end: int) -> str:
 
 
 class TVMError(RuntimeError):
-    """Base of everything that this package raises on purpose. `code` is where the catalogue tells cause and cure:
-    `tilewright explain-error`."""
+    """Base class of all errors that this package raises on purpose. `tilewright explain-error CODE` shows cause and
+    remedy of its `code`."""
 
     code: str = ""
 
@@ -70,7 +70,7 @@ class TVMError(RuntimeError):
 
 
 class CompileError(TVMError):
-    """The user's input cannot be compiled; `origin` is the node of their model, when one is known."""
+    """The user's input cannot be compiled; `origin` is the node of the model, if it is known."""
 
     def __init__(self, message: str, origin: Origin | None = None, *, code: str = "") -> None:
         super().__init__(f"{origin}: {message}" if origin else message, code=code)
@@ -83,13 +83,13 @@ class ModelError(CompileError):
 
 
 class OpNotImplemented(ModelError):
-    """The model has operators that no frontend converter exists for; all of them are listed."""
+    """The model has operators without a converter; the message lists all of them."""
 
     code = "TW0106"
 
 
 class PackageError(ModelError):
-    """A Python package that this needs is not installed; the message says which, and how to install it."""
+    """A required Python package is not installed; the message names it and shows how to install it."""
 
     code = "TW0117"
 
@@ -101,7 +101,7 @@ class ShapeError(CompileError):
 
 
 class ParseError(CompileError):
-    """A program's text cannot be read; the message shows the line, with a caret where reading stopped."""
+    """The text of a program cannot be parsed; the message shows the line, with a caret at the error."""
 
     code = "TW0405"
 
@@ -113,11 +113,11 @@ class ScheduleError(CompileError):
 
 
 class TargetError(CompileError):
-    """The target is unknown, or cannot do what is asked of it."""
+    """The target is unknown, or does not support the requested operation."""
 
 
 class OptionError(CompileError, ValueError):
-    """An option, a flag, a name or a configuration key is unknown or has a bad value."""
+    """An option, flag, name or configuration key is unknown or has an invalid value."""
 
 
 class InputError(CompileError):
@@ -125,13 +125,12 @@ class InputError(CompileError):
 
 
 class RunError(CompileError):
-    """A program cannot go on: no clause of a match fits, an operator has no meaning for the values that it is given,
-    the stack or the memory is used up."""
+    """A program cannot continue: no clause of a match applies, an operator is undefined for its arguments, or stack or
+    memory is exhausted."""
 
 
 class MemoryFault(RunError):
-    """A checked program was about to make a wrong access to memory, which it left out; what it computed since is not to
-    be used.
+    """A checked program skipped an invalid memory access; results after it are invalid.
 
     `buffer` is the name of the buffer, `kind` is read, write, uninitialized or overlap, `node` the node of the model,
     as text.
@@ -144,7 +143,7 @@ class MemoryFault(RunError):
         self.buffer, self.kind, self.node = buffer, kind, node
 
     def at(self, node: str) -> MemoryFault:
-        """The same with the node of the model, where the code that found it knew none."""
+        """Return the error with the node of the model added, unless it names one."""
         if self.node or not node:
             return self
         return MemoryFault(f"{self.message}\n  computes {node}", buffer=self.buffer, kind=self.kind, node=node)
@@ -155,7 +154,7 @@ class ArtifactError(CompileError):
 
 
 class RPCError(TVMError):
-    """Another process or machine cannot be reached, refuses, or answers what cannot be understood."""
+    """A remote process or machine cannot be reached, refuses a request, or sends an invalid answer."""
 
 
 class WorkerError(TVMError):
@@ -163,7 +162,7 @@ class WorkerError(TVMError):
 
 
 class WorkerRaised(WorkerError):
-    """What was called raised; `kind` is the name of the exception's class."""
+    """The called function raised an exception; `kind` is the name of its class."""
 
     code = "TW1207"
 
@@ -173,70 +172,68 @@ class WorkerRaised(WorkerError):
 
 
 class WorkerCrashed(WorkerError):
-    """The process ended during the call; the message says by which signal."""
+    """The worker process ended during the call; the message names the signal."""
 
     code = "TW1208"
 
 
 class WorkerNotStarted(WorkerError):
-    """There is no process to call: none can be started here, within the limits that are set."""
+    """No worker process could be started within the configured limits."""
 
     code = "TW1209"
 
 
 class WorkerTimedOut(WorkerError):
-    """The call took longer than it may; its process was ended."""
+    """The call exceeded its time limit, and the worker process was ended."""
 
     code = "TW1210"
 
 
 class NotNativeWarning(UserWarning):
-    """Operators of a program have no native kernel and run in numpy: right, and slower. All are listed."""
+    """Operators of a program have no native kernel and run in numpy: correct but slower. The message lists them."""
 
     code = "TW1303"
 
 
 class OpenSizeWarning(UserWarning):
-    """A model has no one program for its open sizes, and is compiled for each combination of them. The reason is
-    told."""
+    """One program cannot serve the dynamic shapes of a model, so each shape is compiled. The message has the reason."""
 
     code = "TW1304"
 
 
 class UnknownOperatorWarning(UserWarning):
-    """Something is said of an operator that does not exist, which may be a slip of the pen. The nearest name is
-    told."""
+    """An operator name is unknown, which may be a typing error. The message has the nearest name."""
 
     code = "TW1305"
 
 
 class RewriteWarning(UserWarning):
-    """A pass was left out since it changed what a function computes, or a function was not checked. The reason is
-    told."""
+    """A pass was skipped because it changed the result of a function, or a function was not checked. The message has
+    the reason."""
 
     code = "TW1306"
 
 
 class MixedPrecisionWarning(UserWarning):
-    """An operator has no category in mixed precision, and stays in float32."""
+    """An operator is in no category of mixed precision, and stays in float32."""
 
     code = "TW1307"
 
 
 class CacheWarning(UserWarning):
-    """The cache on disk cannot be used, so that models are compiled each time."""
+    """The cache on disk cannot be used, so models are compiled each time."""
 
     code = "TW1308"
 
 
 class ProviderWarning(UserWarning):
-    """Execution providers are asked for that are not here, and the model runs on the CPU."""
+    """Requested execution providers are not available, and the model runs on the CPU."""
 
     code = "TW1309"
 
 
 class MovedModuleWarning(DeprecationWarning):
-    """A module is imported by a name of an earlier version, which still works. The message has the new name."""
+    """A module was imported by a former name, which still works. The message has the new name."""
 
     code = "TW1310"
 
@@ -251,12 +248,12 @@ class NoNativeKernel(TVMError):
 
 
 class InternalError(TVMError):
-    """A fault of the compiler itself. The message says what is needed to repeat it."""
+    """A fault of the compiler itself. The message describes how to reproduce it."""
 
     code = "TW1301"
 
 
 def with_code(error: BaseException) -> str:
-    """The message of an error as command lines show it: with the code behind it, where it has one."""
+    """Return the message of an error for command lines: with its code appended, if it has one."""
     code = getattr(error, "code", "")
     return f"{error} [{code}]" if code else str(error)

@@ -1,8 +1,7 @@
-"""What stays usable in a child process that a fork makes while other threads work: locks, and attributes that are
-computed once.
+"""Locks and lazily computed attributes that stay usable in a forked child process while other threads run.
 
-A child process has only the thread that forked. A lock that another thread of the parent held would never be released
-in the child, so locks made here are reset there.
+A child process contains only the thread that forked. A lock held by another thread of the parent would never be
+released in the child, so locks made here are reset there.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ _REENTRANT: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def new_lock() -> threading.Lock:
-    """A lock that is open in the children of this process, whichever thread held it. Do not fork while holding it."""
+    """Return a lock that is released in child processes, whichever thread held it. Do not fork while holding it."""
     lock = threading.Lock()
     _LOCKS.add(lock)
     return lock
 
 
 def new_reentrant_lock() -> threading.RLock:
-    """The same, as `threading.RLock`; one that the forking thread holds stays its own."""
+    """Return a `threading.RLock` with this property; if the forking thread holds it, the child holds it too."""
     lock = threading.RLock()
     _REENTRANT.add(lock)
     return lock
@@ -45,10 +44,9 @@ if hasattr(os, "register_at_fork"):
 
 
 class lazy_attribute(Generic[T]):  # a decorator
-    """An attribute that a method computes when it is first read, as `functools.cached_property` has it, but without the
-    lock of Python 3.11.
+    """An attribute computed on first read, like `functools.cached_property` but without the lock of Python 3.11.
 
-    Threads that read it at the same time may each compute it; what one of them stores last stays.
+    Threads that read it at the same time may each compute it; the value stored last is kept.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:

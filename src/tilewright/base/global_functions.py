@@ -1,18 +1,19 @@
-"""Functions by name: how a program gives the compiler and the runtime what these call by name.
+"""A registry of functions, through which a program provides functions that the compiler and the runtime call by name.
 
     @register_func("relay.ext.npu")
     def lower(func): ...
 
     get_global_func("relay.ext.npu")(func)
 
-What a function raises says where it is defined. `registry` finds the definition of every other kind of name too.
+An exception in a registered function is annotated with the place of its definition. `registry` finds the definitions of
+all other kinds of names.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Literal, overload
 
 from tilewright.base.errors import OptionError
 from tilewright.base.settings import nearest
@@ -22,7 +23,7 @@ FUNCTIONS: Final[dict[str, GlobalFunction]] = {}
 
 
 class GlobalFunction:
-    """A registered function: called as it is; what it raises says where it is defined."""
+    """A registered function; exceptions that it raises are annotated with the place of its definition."""
 
     __slots__ = ("__wrapped__", "name")
 
@@ -48,9 +49,9 @@ class GlobalFunction:
 def register_func(
     func_name: str | Callable[..., Any], f: Callable[..., Any] | None = None, override: bool = False
 ) -> Callable[..., Any]:
-    """Give a function a name that others find it by: `register_func("a.b", f)`, or a decorator, with or without a name.
+    """Register a function under a name: `register_func("a.b", f)`, or as a decorator with or without a name.
 
-    Raises `OptionError` when the name is taken, unless `override`.
+    Raises `OptionError` when the name is taken, unless `override` is set.
     """
     if callable(func_name):
         return _register(func_name.__name__, func_name, override)
@@ -70,9 +71,13 @@ def _register(name: str, function: Callable[..., Any], override: bool) -> Callab
     return function
 
 
+@overload
+def get_global_func(name: str, allow_missing: Literal[False] = ...) -> GlobalFunction: ...
+@overload
+def get_global_func(name: str, allow_missing: bool) -> GlobalFunction | None: ...
 def get_global_func(name: str, allow_missing: bool = False) -> GlobalFunction | None:
-    """The function of that name; None, with `allow_missing`, or `OptionError` with the nearest name when there is
-    none."""
+    """Return the function of that name. If it is unknown, return None with `allow_missing`, else raise `OptionError`.
+    """
     found = FUNCTIONS.get(name)
     if found is None and not allow_missing:
         raise OptionError(f"there is no registered function '{name}'{nearest(name, FUNCTIONS)}", code="TW0213")
@@ -85,7 +90,7 @@ def list_global_func_names() -> list[str]:
 
 
 def remove_global_func(name: str) -> None:
-    """Take a registered function back; raises `OptionError` when there is none."""
+    """Remove a registered function; raises `OptionError` if it is unknown."""
     _ = get_global_func(name)
     del FUNCTIONS[name]
 
@@ -93,7 +98,7 @@ def remove_global_func(name: str) -> None:
 def place(what: Any) -> str:
     """Return the file and line where a class or a function is defined.
 
-    A class that a call made, instead of a `class` statement, has the place of the call as its `declared_at`.
+    A class made by a call instead of a `class` statement has the place of the call in its attribute `declared_at`.
     """
     what = inspect.unwrap(what)
     if inspect.isclass(what) and (declared := vars(what).get("declared_at")):

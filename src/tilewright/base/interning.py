@@ -15,15 +15,14 @@ _INTERNED: Final[dict[tuple[Any, ...], Any]] = {}
 interned: Final = _INTERNED.get
 """Return the interned expression of a key (its class, then its fields), or None."""
 _MANY: Final = 1_000_000
-_SWEEP_AT = [_MANY]  # how many of them are looked through again
+_SWEEP_AT = [_MANY]  # table size that triggers the next sweep
 _KEYS_PER_TURN: Final = 2_000  # keys swept each time the lock is held
 _CHANGING: Final = new_reentrant_lock()
 E = TypeVar("E")
 
 
 def release() -> None:
-    """Forget the interned expressions that nothing else holds. Whatever is held stays known, so `is` goes on to mean
-    equal."""
+    """Drop the interned expressions that only the table holds. Others stay interned, so equal ones remain identical."""
     keys = list(_INTERNED)  # one step for the interpreter, unlike iterating
     while keys:
         with _CHANGING:
@@ -33,11 +32,11 @@ def release() -> None:
 
 
 def _forget_unused(keys: list[tuple[Any, ...]]) -> None:
-    """Drop those of `keys` whose expressions only the table holds, youngest first: an expression holds its operands,
-    which are older.
+    """Drop those of `keys` whose expressions only the table holds, youngest first, because operands are older than
+    users.
 
-    Needs the lock. Another thread may find an expression between the first count and its removal; it is then put back,
-    and since entering takes the lock, no second one is made meanwhile.
+    The caller holds the lock. Another thread may find an expression between the count and its removal. It is then put
+    back, and no duplicate arises, because entering takes the lock.
     """
     for key in reversed(keys):
         if key in _INTERNED and getrefcount(_INTERNED[key]) <= 2:  # the table and the argument
@@ -47,8 +46,7 @@ def _forget_unused(keys: list[tuple[Any, ...]]) -> None:
 
 
 def publish(key: tuple[Any, ...], new: E) -> E:
-    """Intern a complete expression. Returns the expression that is interned under `key`, which may be another
-    thread's."""
+    """Intern a complete expression; return the one interned under `key`, which may be another thread's."""
     if len(_INTERNED) > _SWEEP_AT[0]:
         release()
     with _CHANGING:

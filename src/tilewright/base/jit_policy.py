@@ -1,14 +1,12 @@
-"""When making something pays: what was met before is compiled once the calls that did without took as long as compiling
-does.
+"""Decides when to compile a shape: once the time spent interpreting it exceeds the expected compile time.
 
-    a key runs on values: 5 ms, 5 ms, 5 ms …          compiling takes 0.8 s  ->  compiled behind 160 calls
-    the four keys before it were met 900 times each   2 * 900 * 5 ms > 0.8 s ->  compiled when it comes back
+    a key is interpreted: 5 ms, 5 ms, 5 ms …             compiling takes 0.8 s  ->  compiled after 160 calls
+    the four keys before it occurred 900 times each      2 * 900 * 5 ms > 0.8 s ->  compiled at its second call
 
-So a program never takes more than twice the time that it would take if it were known how often each key comes (the rule
-of who rents skis before buying them: Karlin, Manasse, Rudolph and Sleator, Competitive snoopy caching, 1988). Where the
-keys before it came back often, this one will, and nothing is waited for; where every key is new, nothing is ever
-compiled. A key that is met once never is. The same holds for whatever else takes time to be made and saves time from
-then on.
+This is the ski-rental rule. The total time is at most twice that of an oracle that knows the number of occurrences
+(Karlin, Manasse, Rudolph and Sleator, "Competitive snoopy caching", 1988). If the previous keys recurred often, a new
+key is compiled early; a key that occurs once is never compiled. The rule also applies to other preparation that saves
+time later.
 """
 
 from __future__ import annotations
@@ -17,39 +15,38 @@ import time
 from typing import Final
 
 clock = time.perf_counter
-"""The seconds of all that is timed here."""
+"""The clock for all measurements of this policy, in seconds."""
 ALIKE: Final = 4
-"""So many keys, those that were met before this one, tell how often it will come: as often as the rarest of them, and
-as often again."""
+"""Number of recent keys used to predict reuse; the prediction is twice the least frequent."""
 _OPERATORS: Final = 50
-"""What is taken for granted before anything was made counts for so many operators."""
+"""Weight of the initial estimate, as a number of operators."""
 
 
 class Times:
-    """What making something takes for each operator of a program, learned from what it took."""
+    """A running estimate of the seconds per operator that a kind of work takes."""
 
     def __init__(self, seconds: float) -> None:
-        """`seconds` is what it takes for an operator before that is known."""
+        """Start with an estimate of `seconds` per operator."""
         self._operators, self._seconds = float(_OPERATORS), _OPERATORS * seconds
 
     def took(self, operators: int, seconds: float) -> None:
-        """For a program of so many operators it took this time."""
+        """Record a measurement: `seconds` for a program of `operators` operators."""
         self._operators += operators
         self._seconds += seconds
 
     def of(self, operators: int) -> float:
-        """The seconds that one of so many operators is expected to take."""
+        """Return the expected seconds for a program of `operators` operators."""
         return self._seconds / self._operators * operators
 
 
 COMPILING: Final = Times(0.01)
-"""What compiling took in this process."""
+"""The measured time of compiling in this process."""
 RESOLVING: Final = Times(0.0003)
-"""What finding out took what a part of a program is for known values (`relay/dynamic_interpreter.py`)."""
+"""The time to evaluate a part of a program for known values (`relay/dynamic_interpreter.py`)."""
 
 
 class Use:
-    """How often a key was met, and the time that the calls took which ran it on values."""
+    """Number of occurrences of a key, and the time of its interpreted calls."""
 
     __slots__ = ("met", "quickest", "seconds")
 
@@ -59,25 +56,26 @@ class Use:
         self.quickest = 0.0
 
     def ran(self, seconds: float) -> None:
-        """A call ran on values in this time."""
+        """Record an interpreted call that took `seconds`."""
         self.quickest = min(self.quickest, seconds) if self.seconds else seconds
         self.seconds += seconds
 
 
 class Uses:
-    """The keys that were met last, of all that lead on from one point."""
+    """The most recent keys at one point of a program."""
 
     def __init__(self) -> None:
-        self._last: tuple[Use, ...] = ()  # replaced as a whole: other threads read it
+        self._last: tuple[Use, ...] = ()  # replaced, never changed: other threads read it
 
     def meet(self, use: Use) -> None:
-        """A key is met once more."""
+        """Record an occurrence of a key."""
         use.met += 1
         last = self._last
         if not last or last[-1] is not use:
             self._last = (*[u for u in last if u is not use][-ALIKE:], use)
 
     def pays(self, use: Use, seconds: float) -> bool:
-        """Whether to make now what takes so long and then saves the calls of a key their time on values."""
+        """Whether preparation that takes `seconds`, and then replaces the interpreted calls of this key, is worth it
+        now."""
         expected = 2 * min([u.met for u in self._last if u is not use], default=0)
         return max(use.seconds, expected * use.quickest) >= seconds

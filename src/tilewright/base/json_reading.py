@@ -1,4 +1,4 @@
-"""Reads JSON that was not written by this process."""
+"""A reader of JSON from other processes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def read_json(text: str | bytes) -> Any:
-    """Parse JSON. Raises `ValueError` for any text that cannot be read, also where its values are nested too deep."""
+    """Parse JSON. Raises `ValueError` for invalid text, and for values that are nested too deep."""
     try:
         return json.loads(text)
     except RecursionError:

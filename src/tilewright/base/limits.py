@@ -1,7 +1,7 @@
-"""How much a program may ask for. What is above a limit is refused by name, before memory is asked for.
+"""Resource limits of programs. A request above a limit is refused before memory is allocated.
 
-The limits of one value and of one import hold on every machine, so that a program means the same everywhere; only
-whether a compiled program fits is asked of the machine that it would run on.
+The limits of one tensor and of one import are the same on every machine, so that a program has the same meaning
+everywhere. Only the memory of a compiled program is compared with the machine that runs it.
 """
 
 from __future__ import annotations
@@ -13,24 +13,23 @@ from pathlib import Path
 from typing import Any, Final
 
 MOST_BYTES: Final = 1 << 39
-"""Of one value."""
+"""Largest size of one tensor, in bytes (512 GiB)."""
 MOST_WRITTEN_OUT: Final = 10_000
-"""Nodes that an import may make of a small file, where functions, branches and loops are written out in place of their
-calls."""
+"""Number of nodes that an import of a small file may create by inlining functions and branches and unrolling loops."""
 MOST_FOR_A_NODE: Final = 20
-"""The nodes that it may make beside those for each node of the file."""
+"""Additional number of nodes for each node of the file."""
 MOST_TURNS: Final = 64
-"""Turns of a loop that are written out, where the types of its values change from turn to turn."""
+"""Largest number of unrolled iterations of a loop whose values change type between iterations."""
 DEEPEST: Final = 64
-"""Graphs and functions in one another."""
+"""Largest nesting depth of graphs and functions."""
 MOST_TAPS: Final = 1 << 24
-"""Elements of one window of a convolution or a pooling."""
+"""Largest number of elements in a window of a convolution or a pooling."""
 MOST_TABLE: Final = 1 << 25
-"""Elements of a table that an import makes: of places, weights, angles."""
+"""Largest number of elements in a table that an import creates, such as indices, weights or angles."""
 MOST_KNOWN_FLOATS: Final = 4096
-"""Elements of what is computed while importing; larger values are the compiler's to fold."""
+"""Largest number of float elements that an import folds; the compiler folds larger values."""
 MOST_KNOWN_INTEGERS: Final = 1 << 24
-"""The same for the integers of shapes, axes and indices."""
+"""Largest number of integer elements (shapes, axes, indices) that an import folds."""
 
 _CONTROL_GROUPS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
@@ -41,7 +40,7 @@ def usable_cores() -> int:
 
 
 def refused_size(shape: Sequence[Any], itemsize: int) -> str:
-    """Why there can be no tensor of this shape; empty where there can. A size of 0 makes no other one sensible."""
+    """Return the reason why a tensor of this shape is impossible, or an empty text."""
     total = itemsize
     for d in shape:
         if isinstance(d, int):
@@ -55,7 +54,7 @@ def refused_size(shape: Sequence[Any], itemsize: int) -> str:
 
 
 def machine_bytes() -> int:
-    """The memory that this process may use: the machine's, or less where the system limits it."""
+    """Return the bytes of memory available to this process: the machine's, or less under a limit of the system."""
     found = [MOST_BYTES]
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -69,7 +68,7 @@ def machine_bytes() -> int:
 
 
 def shown_bytes(count: int) -> str:
-    """A number of bytes for people."""
+    """Return a number of bytes as text, with a unit."""
     for power, unit in ((30, "GB"), (20, "MB"), (10, "kB")):
         if count >= 1 << power:
             return f"{count / (1 << power):.3g} {unit}"

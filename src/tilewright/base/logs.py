@@ -1,13 +1,11 @@
-"""What the package logs, and how much: Python's own `logging`, a logger a module, named as the module is.
+"""Configuration of the package's logging: Python's `logging`, with one logger per module, named after the module.
 
-    TILEWRIGHT_LOG=INFO python3 compile.py                              everything from INFO on
-    TILEWRIGHT_LOG=ir.transform=DEBUG,relay=INFO python3 compile.py     each module, with those inside it, has a level
-        of its own
-    TVM_LOG_DEBUG=DEFAULT=1;ir/transform.py=2 python3 compile.py        the same in the field's form: 0 is INFO, above
-        it DEBUG
+    TILEWRIGHT_LOG=INFO python3 compile.py                           messages of level INFO and above
+    TILEWRIGHT_LOG=ir.transform=DEBUG,relay=INFO python3 compile.py  a level for each module and its submodules
+    TVM_LOG_DEBUG=DEFAULT=1;ir/transform.py=2 python3 compile.py     TVM's form: 0 is INFO, higher is DEBUG
 
-The variables are read when the package is imported; `configure` does the same at any time. A program that sets up
-`logging` itself needs neither.
+The variables are read when the package is imported; `configure` does the same at any time. Programs that configure
+`logging` themselves need neither.
 """
 
 from __future__ import annotations
@@ -27,10 +25,10 @@ _HANDLER.setFormatter(logging.Formatter("%(levelname)s %(name)s:%(lineno)d: %(me
 
 
 def configure(text: str) -> dict[str, int]:
-    """Set the levels that `text` says and write what is logged to the standard error; returns them by logger.
+    """Set log levels, write the messages to standard error, and return the levels by logger.
 
-    `text` is a level, or `module=level` any number of times, between commas or semicolons. Raises `OptionError` for an
-    unknown level.
+    `text` is a level or `module=level` pairs, separated by commas or semicolons. Raises `OptionError` for an unknown
+    level.
     """
     found: dict[str, int] = {}
     for part in filter(None, re.split(r"[,;]", text.replace(" ", ""))):
@@ -52,6 +50,5 @@ def _level(text: str) -> int:
     if text.upper() not in LEVELS:
         raise OptionError(
             f"there is no level '{text}' of "
-            f"logging{nearest(text.upper(), LEVELS) or '; the levels are ' + ', '.join(LEVELS)}", code="TW0210"
-        )
+            f"logging{nearest(text.upper(), LEVELS) or '; the levels are ' + ', '.join(LEVELS)}", code="TW0210")
     return int(getattr(logging, text.upper()))

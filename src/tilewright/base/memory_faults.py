@@ -1,9 +1,9 @@
-"""Faults of memory in checked programs: what is checked where, and the message when a check fails.
+"""Memory faults in checked programs: the checked accesses, and the message when a check fails.
 
-A checked program (`tir.instrument_bound_checkers` and its kin) has a `Site` for each access that nothing proves right.
-Its code calls `FAULT<n>(site, n values)` instead of making a wrong access, which keeps the first report in `RECORD`;
-the runtime reads it after the call. A site's values are, in order: the indices, the sizes of the buffer that are not
-known before, the variables of the loops around.
+A checked program (`tir.instrument_bound_checkers` and similar passes) has a `Site` for each access that is not proven
+valid. Instead of an invalid access its code calls `FAULT<n>(site, n values)`, which keeps the first report in `RECORD`.
+The runtime reads the record after the call. The values of a site are the indices, the dynamic sizes of the buffer, and
+the variables of the enclosing loops.
 """
 
 from __future__ import annotations
@@ -15,28 +15,27 @@ from typing import Any, Final
 from tilewright.base.errors import MemoryFault
 
 READ, WRITE, UNINITIALIZED, OVERLAP = "read", "write", "uninitialized", "overlap"
-"""Kinds of sites: an index of a read or a write out of bounds, a read of what was not written, arguments that share
-memory."""
+"""Kinds of sites: a read or a write out of bounds, a read of uninitialized memory, arguments that share memory."""
 
 RECORD: Final = "tw_fault"
-"""The variable of the code with the report, words of 64 bits: whether there is one, the site, the step of the program,
-the values."""
+"""Name of the variable that holds the report as 64-bit words: a flag, the site, the step of the program, the values."""
 FAULT: Final = "tw_fault_"
-"""What the functions that report begin with, before their number of values."""
+"""Prefix of the reporting functions; their number of values follows."""
 ARITIES: Final = (4, 8, 16, 32)
-"""For how many values there are functions."""
+"""Numbers of values for which there are reporting functions."""
 OVERLAPS: Final = "tw_fault_overlaps"
-"""`int64_t (void* a, int64_t bytes, void* b, int64_t bytes, int64_t in_place)`: whether memory is shared; `in_place`
-allows the same beginning."""
+"""`int64_t (void* a, int64_t bytes, void* b, int64_t bytes, int64_t in_place)`: whether two memory ranges overlap; with
+`in_place`, they may begin at the same address."""
 HEADER: Final = 3
-"""The words of the record before the values."""
+"""Number of words of the record before the values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A checked access of `buffer` (`dtype`, `shape`: numbers, or texts where a size is open) in function `kernel`.
+    """A checked access of `buffer` (of `dtype` and `shape`: numbers, or text for a symbolic dimension) in function
+    `kernel`.
 
-    `loops` are the names of the loops whose values are told, outermost first; `origin` is the node of the model, as
+    `loops` are the names of the loops whose values are reported, outermost first; `origin` is the node of the model, as
     text. The access is `width` characters of `text`, line `line` of the function's loops, from `column` on. `other` is
     the second buffer of an overlap.
     """
@@ -55,7 +54,7 @@ class Site:
     other: str = ""
 
     def to_json(self) -> list[Any]:
-        """The site as plain lists, for the manifest."""
+        """Return the site as plain lists, for the manifest."""
         return [
             self.kind, self.kernel, self.buffer, self.dtype, list(self.shape), list(self.loops), self.origin, self.line,
             self.text, self.column, self.width, self.other,
@@ -63,7 +62,7 @@ class Site:
 
     @staticmethod
     def from_json(fields: Any) -> Site:
-        """The inverse of `to_json`; raises `ValueError` for anything else."""
+        """Return the site that `to_json` encoded; raises `ValueError` for other data."""
         match fields:
             case [
                 str(kind), str(kernel), str(buffer), str(dtype), [*shape], [*loops], str(origin), int(line), str(text),
@@ -77,8 +76,8 @@ class Site:
                 raise ValueError(f"{str(fields)[:80]!r} is no site of a check")
 
     def fault(self, values: Sequence[int], node: str = "") -> MemoryFault:
-        """The error of a report with these values; `node` is the node of the model that ran, where it is known better
-        than from the site."""
+        """Return the error for a report with these values. `node` is the node of the model that ran, if the caller
+        knows it more precisely than the site."""
         given = iter(values)
         indices = [next(given, 0) for _ in (self.shape if self.kind != OVERLAP else ())]
         sizes = [d if isinstance(d, int) else next(given, 0) for d in (self.shape if self.kind != OVERLAP else ())]
@@ -103,8 +102,7 @@ class Site:
             return f"reads {element}, which nothing has written yet ({declared})"
         wrong = [
             f"index {k} is {i}, and may be 0 to {n - 1}" for k,
-            (i, n) in enumerate(zip(indices, sizes, strict=True)) if not 0 <= i < n
-        ]
+            (i, n) in enumerate(zip(indices, sizes, strict=True)) if not 0 <= i < n]
         return f"{self.kind}s out of bounds: {element} of {declared}: {'; '.join(wrong)}"
 
 

@@ -54,7 +54,7 @@ def peak_bytes(pieces: Sequence[LiveRange]) -> int:
 
 
 def _orders(pieces: Sequence[LiveRange]) -> Iterator[list[int]]:
-    """Yield orders of placement: by bytes times steps, by steps alone, then by bytes with random changes."""
+    """Yield orders of placement: by bytes times steps, by steps only, then by bytes with random changes."""
     known = range(len(pieces))
     yield sorted(known, key=lambda k: -pieces[k].nbytes * (1 + pieces[k].death - pieces[k].birth))
     yield sorted(known, key=lambda k: (pieces[k].birth, -pieces[k].nbytes))

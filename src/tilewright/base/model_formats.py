@@ -1,4 +1,4 @@
-"""`Format`: the questions that the compiler asks about model files, and the recognition of a file without reading it.
+"""`Format`: the interface of model formats, and the recognition of a file without reading it.
 
 This module imports nothing of the compiler: a program that is in the cache is found without a frontend.
 """
@@ -20,12 +20,12 @@ Signature = list[tuple[str, list[int | str], str]]
 """Name, dimensions and dtype of each input; a dimension that is not known is a name."""
 Shapes = Mapping[str, Any]
 HEAD: Final = 8
-"""Number of bytes that tell the formats apart."""
+"""Number of leading bytes that identify a format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The outside of a model, by which its format is recognised without reading it."""
+    """External properties of a model, by which its format is recognised without reading it."""
 
     head: bytes
     """The first bytes of a file; empty for an object."""

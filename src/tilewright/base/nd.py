@@ -1,8 +1,8 @@
-"""Arrays and devices: what goes into a compiled model and what comes out of it.
+"""Arrays and devices: the inputs and outputs of compiled models.
 
 An `NDArray` is a device and a numpy array: host memory, any strides, any dtype of `DataType` (bfloat16 and the 4-bit
-integers through ml_dtypes). Memory is shared, never copied, with numpy and with whatever speaks DLPack; `numpy()`
-copies, as it does in the field, `np.asarray` does not.
+integers through ml_dtypes). Memory is shared with numpy and with DLPack exporters. As in TVM, `numpy()` copies;
+`np.asarray` does not.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _DL_UINT, _DL_BFLOAT = 1, 4
 
 
 def content(value: np.ndarray[Any, Any]) -> Hashable:
-    """The elements of a numpy array, for dictionaries: its bytes, or its texts, whose bytes are only where they lie."""
+    """Return the elements of a numpy array as a dictionary key: the bytes, or a tuple for Python objects."""
     return tuple(value.flat) if value.dtype.hasobject else value.tobytes()
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Where an array lives: a kind (`cpu`) and the number of the device among its kind."""
+    """The device of an array: a kind (`cpu`) and the number of the device of that kind."""
 
     kind: str = "cpu"
     index: int = 0
 
     @property
     def device_type(self) -> int:
-        """The number of the kind in DLPack."""
+        """DLPack's number of the device kind."""
         return 1
 
     @property
@@ -54,14 +54,14 @@ class Device:
         return self.kind == "cpu" and self.index == 0
 
     def sync(self) -> None:
-        """Wait for the device; work on a CPU is done when its call returns."""
+        """Wait for the device. A CPU has always finished its work when a call returns."""
 
     def __repr__(self) -> str:
         return f"{self.kind}({self.index})"
 
 
 def device(kind: str, index: int = 0) -> Device:
-    """The device called `kind`, or the one that code of the target kind `kind` runs on: `device("llvm") == cpu(0)`."""
+    """Return the device called `kind`, or the device of the target kind `kind`: `device("llvm") == cpu(0)`."""
     name = kind.split(maxsplit=1)[0] if kind.strip() else kind
     known = _KINDS.get(name)
     if known is None:
@@ -72,7 +72,7 @@ def device(kind: str, index: int = 0) -> Device:
 
 
 def cpu(index: int = 0) -> Device:
-    """The host."""
+    """Return the host device."""
     return Device("cpu", index)
 
 
@@ -112,7 +112,7 @@ class NDArray:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Bytes from one element to the next, along each axis."""
+        """Bytes between neighbouring elements, for each axis."""
         return self._array.strides[: self.ndim]
 
     @property
@@ -122,13 +122,13 @@ class NDArray:
     ctx = property(lambda self: self.device, doc="The field's older name of `device`.")
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """A copy as a numpy array; the lanes of vectors are its last axis."""
+        """Return a copy as a numpy array; the lanes of vectors are its last axis."""
         return self._array.copy()
 
     asnumpy = numpy
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """This array's own memory where `dtype` and `copy` allow it."""
+        """Return the array's own memory if `dtype` and `copy` permit it."""
         if dtype is None or np.dtype(dtype) == self._array.dtype:
             return self._array.copy() if copy else self._array
         if copy is False:
@@ -136,8 +136,8 @@ class NDArray:
         return self._array.astype(dtype)
 
     def copyfrom(self, source: Any) -> NDArray:
-        """Overwrite the elements with those of `source`: same shape, values cast to this dtype. uint16 copied into
-        bfloat16 are its bits."""
+        """Overwrite the elements with those of `source`: same shape, values cast to this dtype. A uint16 source is
+        copied into bfloat16 as raw bits."""
         values = as_numpy(source)
         if values.shape != self._array.shape:
             lanes = f", whose {self.lanes} lanes are a last axis" if self.lanes > 1 else ""
@@ -151,7 +151,7 @@ class NDArray:
         return self
 
     def copyto(self, target: NDArray | Device) -> NDArray:
-        """Copy into another array, or into a new one on a device; returns it."""
+        """Copy into another array, or into a new one on a device, and return it."""
         if isinstance(target, Device):
             return NDArray(aligned_copy(self._array), target, self.lanes)
         return target.copyfrom(self)
@@ -166,11 +166,11 @@ class NDArray:
         return len(self._array)
 
     def same_as(self, other: object) -> bool:
-        """Whether this is that very array."""
+        """Whether `other` is this object."""
         return self is other
 
     def __dlpack__(self, **options: Any) -> Any:
-        """A DLPack capsule of this memory; `options` are those of the array API (`max_version`, `copy`, …)."""
+        """Return a DLPack capsule of this memory; `options` are those of the array API (`max_version`, `copy`, …)."""
         if self._array.dtype != _BFLOAT16:
             return self._array.__dlpack__(**options)
         return _retag(self._array.view(np.uint16).__dlpack__(**options), _DL_UINT, _DL_BFLOAT)[0]
@@ -186,25 +186,24 @@ class NDArray:
 
 
 def array(source: Any, device: Device | None = None) -> NDArray:
-    """A new array with the elements of `source` (anything that numpy or DLPack understands), contiguous, 64-byte
-    aligned."""
+    """Return a new contiguous array, 64-byte aligned, with the elements of `source` (any numpy or DLPack source)."""
     return NDArray(aligned_copy(as_numpy(source)), device)
 
 
 def empty(shape: int | Sequence[int], dtype: str | DataType = "float32", device: Device | None = None) -> NDArray:
-    """A new array whose elements are undefined."""
+    """Return a new array of undefined elements."""
     dims, element = (shape,) if isinstance(shape, int) else tuple(int(d) for d in shape), DataType(dtype)
     lanes = (element.lanes,) if element.lanes > 1 else ()
     return NDArray(aligned_empty((*dims, *lanes), element.numpy()), device, element.lanes)
 
 
 def from_dlpack(source: Any) -> NDArray:
-    """The memory of a DLPack exporter, or of a capsule, as an array: no copy, strides kept."""
+    """Return the memory of a DLPack exporter or capsule as an array: no copy, strides kept."""
     return NDArray(_import_dlpack(source))
 
 
 def as_numpy(source: Any) -> np.ndarray[Any, Any]:
-    """`source` as a numpy array, sharing its memory where it has any: numpy, `NDArray`, DLPack, then `np.asarray`."""
+    """Return `source` as a numpy array, sharing its memory if possible: numpy, `NDArray`, DLPack, then `np.asarray`."""
     if isinstance(source, np.ndarray):
         return source
     if isinstance(source, NDArray):
@@ -213,8 +212,7 @@ def as_numpy(source: Any) -> np.ndarray[Any, Any]:
 
 
 def aligned_empty(shape: Sequence[int], dtype: np.dtype[Any] | str = "uint8") -> np.ndarray[Any, Any]:
-    """An undefined contiguous numpy array that starts at a multiple of 64 bytes; of Python objects, wherever numpy puts
-    it."""
+    """Return an undefined contiguous numpy array, aligned to 64 bytes unless it holds Python objects."""
     element = np.dtype(dtype)
     if element.hasobject:
         return np.empty(tuple(shape), element)
@@ -228,12 +226,12 @@ def aligned_empty(shape: Sequence[int], dtype: np.dtype[Any] | str = "uint8") ->
 
 @functools.cache
 def under_sanitizer() -> bool:
-    """Whether AddressSanitizer is in this process (`tilewright debug asan`)."""
+    """Whether AddressSanitizer is active in this process (`tilewright debug asan`)."""
     return hasattr(ctypes.CDLL(None), "__asan_init")
 
 
 def _exact(nbytes: int) -> np.ndarray[Any, Any]:
-    """Aligned bytes with nothing behind them, so that the sanitizer sees where they end."""
+    """Return aligned bytes without padding after them, so that the sanitizer detects accesses beyond the end."""
     library, address = ctypes.CDLL(None), ctypes.c_void_p()
     if library.posix_memalign(ctypes.byref(address), ctypes.c_size_t(ALIGNMENT), ctypes.c_size_t(max(1, nbytes))):
         raise MemoryError(f"{nbytes} bytes")
@@ -250,7 +248,7 @@ def aligned_copy(source: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 class _Capsule:
-    """Gives numpy a capsule that was made already."""
+    """Passes an existing capsule to numpy."""
 
     def __init__(self, capsule: Any) -> None:
         self.capsule = capsule
@@ -263,8 +261,7 @@ class _Capsule:
 
 
 def _import_dlpack(source: Any) -> np.ndarray[Any, Any]:
-    """numpy's own import, with the memory of a bfloat16 tensor, which numpy does not know, passed through it as
-    uint16."""
+    """Import by numpy; a bfloat16 tensor, which numpy does not support, is passed through it as uint16."""
     if hasattr(source, "__dlpack_device__") and source.__dlpack_device__()[0] != 1:
         raise InputError("this tensor is not in host memory; copy it to the CPU first", code="TW0706")
     try:
@@ -284,8 +281,8 @@ def _import_dlpack(source: Any) -> np.ndarray[Any, Any]:
 
 
 def _capsule_of(source: Any) -> Any:
-    """A capsule of the versioned form, which says that the memory may be written; the older form where that is
-    unknown."""
+    """Return a capsule of the versioned form, which marks writable memory, or of the older form if only that is
+    supported."""
     try:
         return source.__dlpack__(max_version=(1, 0))
     except TypeError:
@@ -307,8 +304,8 @@ class _Tensor(ctypes.Structure):
 
 
 _TENSOR_OFFSET: Final = {b"dltensor": 0, b"dltensor_versioned": 32}
-"""Where the `DLTensor` stands in `DLManagedTensor` and in `DLManagedTensorVersioned` (version, context, deleter,
-flags)."""
+"""Offset of the `DLTensor` in `DLManagedTensor` and in `DLManagedTensorVersioned` (version, context, deleter, flags).
+"""
 
 _capsule_is_valid = ctypes.pythonapi.PyCapsule_IsValid
 _capsule_is_valid.restype, _capsule_is_valid.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
@@ -321,7 +318,7 @@ def _capsule_name(capsule: Any) -> bytes | None:
 
 
 def _retag(capsule: Any, old: int, new: int) -> tuple[Any, bool]:
-    """Change a 16-bit element code of a capsule that nobody has used yet; says whether it did."""
+    """Change a 16-bit element code of an unused capsule; return the capsule and whether it changed."""
     name = _capsule_name(capsule)
     if name is None:
         return capsule, False

@@ -1,8 +1,8 @@
-"""The `@node` decorator: how every IR node of every level is declared.
+"""The `@node` decorator, which declares the IR nodes of every level.
 
 A node is a slotted dataclass, compared by identity, read-only to the type checker. Nodes hold no checks: builders
-check, verifiers verify. The test suite sets `FREEZE` before importing anything else, which makes every node frozen for
-real.
+check, verifiers verify. The test suite sets `FREEZE` before importing anything else, which makes every node frozen at
+run time.
 """
 
 from __future__ import annotations
@@ -23,5 +23,5 @@ def node(cls: type[T]) -> type[T]:
 
 
 def children(value: Any) -> tuple[tuple[str, Any], ...]:
-    """The fields of a node as `(name, value)` pairs, in order of declaration."""
+    """Return the fields of a node as `(name, value)` pairs, in order of declaration."""
     return tuple((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))

@@ -1,10 +1,11 @@
-"""Named arrays as bytes, in TVM's form: what `relay.save_param_dict` writes and `load_params` of its executors reads.
+"""Named arrays as bytes, in TVM's form: written by `relay.save_param_dict`, read by `load_params` of its executors.
 
     file  ::= 0xF7E58D4F05049CB7 u64 | 0 u64 | count u64 | (length u64, name)* | count u64 | array*
     array ::= 0xDD5E40F096B4A13F u64 | 0 u64 | device kind i32, number i32 | rank i32 | code u8, bits u8, lanes u16 |
-    sizes i64* | bytes i64 | contents
+              sizes i64* | bytes i64 | contents
 
-All little-endian. Reading measures everything before it allocates, and refuses what does not fit with `ModelError`.
+All numbers are little-endian. The reader checks every size before it allocates memory, and raises `ModelError` for
+sizes that exceed the data.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _MOST_DIMENSIONS: Final = 32
 
 
 def save_param_dict(params: Mapping[str, Any]) -> bytes:
-    """The arrays (numpy's, `NDArray`s, or anything like them) with their names, in TVM's binary form."""
+    """Return named arrays (numpy arrays, `NDArray`s, or similar) in TVM's binary form."""
     parts = [struct.pack("<QQQ", LIST_MAGIC, 0, len(params))]
     for name in params:
         raw = name.encode()
@@ -42,22 +43,20 @@ def _written(a: np.ndarray[Any, Any]) -> bytes:
     if a.dtype == object:
         raise CompileError(
             "strings have no place in the binary form of parameters; keep them as constants in the module",
-            code="TW0407"
-        )
+            code="TW0407")
     dtype, raw = DataType(str(a.dtype.newbyteorder("="))), little.tobytes()
     head = _HEAD.pack(ARRAY_MAGIC, 0, 1, 0, a.ndim, dtype.type_code, dtype.bits, dtype.lanes)
     return head + struct.pack(f"<{a.ndim}q", *a.shape) + struct.pack("<q", len(raw)) + raw
 
 
 def load_param_dict(param_bytes: bytes | bytearray | memoryview) -> dict[str, NDArray]:
-    """The arrays by name that `save_param_dict`, here or of TVM, wrote. Raises `ModelError` naming the byte where the
-    text is damaged."""
+    """Return the arrays by name from the output of `save_param_dict` or of TVM. Raises `ModelError` with the byte at
+    which the data is damaged."""
     reader = _Reader(bytes(param_bytes))
     magic, _ = reader.numbers("<QQ")
     if magic != LIST_MAGIC:
         raise ModelError(
-            "these bytes are no parameters: they do not begin with the number of TVM's lists of arrays", code="TW0116"
-        )
+            "these bytes are no parameters: they do not begin with the number of TVM's lists of arrays", code="TW0116")
     (count,) = reader.numbers("<Q")
     names = []
     for _ in range(reader.bounded(count, 8, "names")):
@@ -66,18 +65,17 @@ def load_param_dict(param_bytes: bytes | bytearray | memoryview) -> dict[str, ND
     (arrays,) = reader.numbers("<Q")
     if arrays != count or len(set(names)) != count:
         raise ModelError(
-            f"these parameters are damaged: {len(set(names))} different names, and {arrays} arrays", code="TW0116"
-        )
+            f"these parameters are damaged: {len(set(names))} different names, and {arrays} arrays", code="TW0116")
     return {name: array(reader.array()) for name in names}
 
 
 def read_array(raw: bytes) -> np.ndarray[Any, Any]:
-    """One array in TVM's form, without a copy. Raises `ModelError` naming the byte where it is damaged."""
+    """Return one array in TVM's form, without a copy. Raises `ModelError` with the byte at which it is damaged."""
     return _Reader(raw).array()
 
 
 class _Reader:
-    """The bytes, and how far they have been read."""
+    """The bytes, and the position up to which they have been read."""
 
     def __init__(self, raw: bytes) -> None:
         self.raw, self.at = raw, 0
@@ -86,8 +84,7 @@ class _Reader:
         if not 0 <= size <= len(self.raw) - self.at:
             raise ModelError(
                 f"the parameters are damaged at byte {self.at}: {size} more bytes are declared, but "
-                f"{len(self.raw) - self.at} exist", code="TW0116"
-            )
+                f"{len(self.raw) - self.at} exist", code="TW0116")
         self.at += size
         return self.raw[self.at - size : self.at]
 
@@ -95,12 +92,12 @@ class _Reader:
         return struct.unpack(form, self.taken(struct.calcsize(form)))
 
     def bounded(self, count: int, least: int, what: str) -> int:
-        """A number of things of at least `least` bytes each, which the rest of the bytes has room for."""
+        """Return `count`; raises `ModelError` unless the remaining bytes hold that many items of at least `least`
+        bytes."""
         if count * least > len(self.raw) - self.at:
             raise ModelError(
                 f"these parameters are damaged at byte {self.at}: {count} {what} are announced, and "
-                f"{len(self.raw) - self.at} bytes are there", code="TW0116"
-            )
+                f"{len(self.raw) - self.at} bytes are there", code="TW0116")
         return count
 
     def text(self, length: int) -> str:
@@ -125,6 +122,5 @@ class _Reader:
         if any(d < 0 for d in shape) or math.prod(shape) * kind.itemsize != size:
             raise ModelError(
                 f"these parameters are damaged at byte {begin}: an array of {kind} of shape {shape} does not have "
-                f"{size} bytes", code="TW0116"
-            )
+                f"{size} bytes", code="TW0116")
         return np.frombuffer(self.taken(size), kind).reshape(shape)

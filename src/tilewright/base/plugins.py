@@ -9,9 +9,9 @@ an entry point is imported at its first use:
     [project.entry-points."tilewright.frontends"]
     mine = "my_package.reader:FORMAT"
 
-The module of an accelerator registers its code generator and its kind of modules when it is imported, so an accelerator
-needs no edit of this package. A file of an artifact names kinds of modules; only entry points of installed packages
-read them. The object of a frontend is the `Format` of its files; its module registers how waiting nodes are converted.
+The module of an accelerator registers its code generator and its kind of modules on import, so this package needs no
+edits. A file of an artifact names kinds of modules; only entry points of installed packages read them. The object of a
+frontend is the `Format` of its files; its module registers how waiting nodes are converted.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ FRONTENDS: Final = "tilewright.frontends"
 BUILT_IN: Final[Mapping[str, str]] = {
     "dnnl": "tilewright.backends.accelerators.dnnl", "npu": "tilewright.backends.accelerators.npu:npu"
 }
-"""The accelerators of this package, which an installation without its metadata has too."""
+"""The accelerators of this package, which are also found in an installation without metadata."""
 _CONVERTING: Final[Mapping[str, str]] = {
     "onnx": "tilewright.relay.frontend.onnx.deferred", "tflite": "tilewright.relay.frontend.tflite.deferred",
 }
-"""The modules of this package that convert waiting nodes, by format."""
+"""The modules of this package that convert deferred nodes, by format."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -58,8 +58,7 @@ class Hook(Generic[P, R]):
         @hooks.save.provide                                                                # the later layer
         def save(artifact: Artifact, path: Path) -> Path: ...
 
-    The first call imports the module `provider` where that did not happen yet. It raises `ImportError` where the module
-    is not installed.
+    The first call imports the module `provider`. It raises `ImportError` if the module is not installed.
     """
 
     __slots__ = ("_function", "provider")
@@ -74,7 +73,7 @@ class Hook(Generic[P, R]):
         return function
 
     def function(self) -> Callable[P, R]:
-        """Return the provided function, and import its module first where that is needed."""
+        """Return the provided function; its module is imported first."""
         if self._function is None:
             importlib.import_module(self.provider)
         assert self._function is not None, f"{self.provider} provides no function for its hook"
@@ -96,7 +95,7 @@ def declared_accelerator(name: str) -> Any | None:
 
 
 def list_offloads(table: Mapping[str, Any]) -> None:
-    """Add a table whose keys are names of targets that take parts of graphs to those that `offload_names` reads."""
+    """Add a table, keyed by names of targets that take parts of graphs, to the tables that `offload_names` reads."""
     _OFFLOADS.append(table)
 
 
@@ -112,7 +111,7 @@ def accelerator_names() -> list[str]:
 
 def installed(group: str) -> dict[str, str]:
     """Return the values of the entry points of installed packages in a group, by name."""
-    # takes 20 ms, and is only needed where a name is not one of this package
+    # takes 20 ms, and is needed only for names outside this package
     from importlib.metadata import entry_points
 
     return {e.name: e.value for e in entry_points(group=group)}
@@ -121,7 +120,7 @@ def installed(group: str) -> dict[str, str]:
 def find_accelerator(name: str) -> Any | None:
     """Return the accelerator of that name, declared or imported from its entry point, or None.
 
-    Raises `TargetError` where the import fails.
+    Raises `TargetError` if the import fails.
     """
     if name in _DECLARED:
         return _DECLARED[name]
@@ -133,13 +132,13 @@ def find_accelerator(name: str) -> Any | None:
 
 @functools.cache
 def installed_frontends() -> tuple[Any, ...]:
-    """The formats of installed frontends, imported. Raises `TargetError` where an import fails."""
+    """Return the formats of installed frontends, imported. Raises `TargetError` if an import fails."""
     return tuple(import_plugin("frontend", name, value) for name, value in sorted(installed(FRONTENDS).items()))
 
 
 def load_frontend(name: str) -> None:
-    """Import the frontend of a format, which registers how its waiting nodes are converted. Raises `ModelError` where
-    it is not installed."""
+    """Import the frontend of a format, which registers its converter of deferred nodes. Raises `ModelError` if it is
+    not installed."""
     value = _CONVERTING.get(name) or installed(FRONTENDS).get(name)
     if value is None:
         raise ModelError(f"the program has nodes of the format '{name}', and no installed package reads it; install "
@@ -157,8 +156,7 @@ def import_value(value: str) -> Any:
 
 
 def import_plugin(kind: str, name: str, value: str) -> Any:
-    """Return the object that an entry point names as `module:attribute`. Raises `TargetError` where the import
-    fails."""
+    """Return the object that an entry point names as `module:attribute`. Raises `TargetError` if the import fails."""
     try:
         return import_value(value)
     except (ImportError, AttributeError) as error:
@@ -168,7 +166,7 @@ def import_plugin(kind: str, name: str, value: str) -> Any:
 
 
 def run_plugin(path: str) -> None:
-    """Run a Python file or import a module that registers plug-ins. Raises `OptionError` where it does not exist."""
+    """Run a Python file or import a module that registers plug-ins. Raises `OptionError` if it does not exist."""
     if path.endswith(".py"):
         file = Path(path)
         spec = importlib.util.spec_from_file_location(file.stem, file)

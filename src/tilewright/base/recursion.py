@@ -1,7 +1,6 @@
 """Python's recursion limit, raised while a deep program is walked.
 
-The limit belongs to the process, and several threads may walk programs at once: what they need is added up under a
-lock.
+The limit belongs to the process, and several threads may walk programs at once, so their needs are summed under a lock.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from typing import Final
 from tilewright.base.forks import new_lock
 
 _FRAMES: Final = 24
-"""Python frames that one level may take: a visit, the class's method, the subclass's, and what these call."""
+"""Number of Python frames per level: a visit, the method of the class and of its subclass, and their callees."""
 KERNEL: Final = 500
-"""Levels that the expressions of a kernel may have: fusion bounds the operators of one, and an operator has a few."""
+"""Number of nesting levels allowed in a kernel's expressions; fusion bounds the operators of a kernel."""
 
 
 class _Depth:
-    """The recursion limit of the process, which all threads share: raised by what all running walks need together."""
+    """The recursion limit of the process: raised by the sum of the needs of all running walks."""
 
     def __init__(self) -> None:
         self.lock = new_lock()

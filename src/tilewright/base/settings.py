@@ -1,7 +1,7 @@
-"""Every switch of the compiler: its name, its type, its default and what it does.
+"""Every configuration option of the compiler: name, type, default and documentation.
 
-A switch is set through `PassContext(config={name: value})` and read through `PassContext.current().get(name)`. A name
-that is not declared here does not exist: setting it is an `OptionError` that names the nearest one.
+An option is set through `PassContext(config={name: value})` and read through `PassContext.current().get(name)`. Setting
+an undeclared name raises `OptionError` with the nearest declared name.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from tilewright.base.errors import OptionError
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One switch."""
+    """One configuration option."""
 
     name: str
     type: type
     default: Any
     doc: str
     choices: tuple[Any, ...] = ()
-    """The values there are, when they are few."""
+    """The allowed values; empty if the type alone restricts them."""
 
     def described(self) -> dict[str, Any]:
-        """The switch as a row of a table."""
+        """Return the option as a row of a table."""
         kind = " or ".join(
             sorted({type(c).__name__ for c in self.choices})
         ) if self.type is object else self.type.__name__
@@ -93,8 +93,7 @@ SETTINGS: Final = _table(
     Setting(
         "relay.backend.max_memory", int, 0,
         "limit of the memory for the workspace and the outputs of a program, in bytes; a program that needs more is "
-        "refused. "
-        "0: a quarter of the memory of this machine, or of the limit of the process",
+        "refused. 0: a quarter of the memory of this machine, or of the limit of the process",
     ),
     Setting(
         "relay.backend.use_auto_scheduler", bool, False,
@@ -115,8 +114,7 @@ SETTINGS: Final = _table(
     Setting(
         "tir.debug_info", str, "",
         "debug information of compiled code: its loops (tir), its Relay text (relay), or the names of the model's "
-        "nodes (model); "
-        "off: none; empty: loops for functions of tvm.build, none for models",
+        "nodes (model); off: none; empty: loops for functions of tvm.build, none for models",
         ("", "off", "tir", "relay", "model"),
     ),
     Setting(
@@ -129,13 +127,13 @@ SETTINGS: Final = _table(
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """` (did you mean 'x'?)` for the closest known name, or nothing."""
+    """Return `; did you mean 'x'?` for the closest known name, or an empty text."""
     near = difflib.get_close_matches(name, list(known), 1, 0.5)
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
 def setting(name: str) -> Setting:
-    """The switch of that name; raises `OptionError` naming the nearest."""
+    """Return the option of that name; raises `OptionError` with the nearest name."""
     found = SETTINGS.get(name)
     if found is None:
         hint = nearest(name, SETTINGS) or f"; the options are: {', '.join(sorted(SETTINGS))}"
@@ -144,7 +142,7 @@ def setting(name: str) -> Setting:
 
 
 def checked(config: Mapping[str, Any]) -> dict[str, Any]:
-    """`config` with every name known and every value of its type; raises `OptionError`."""
+    """Return `config` after checking its names and types; raises `OptionError`."""
     for name, value in config.items():
         declared = setting(name)
         wanted = declared.type

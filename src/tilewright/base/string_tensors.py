@@ -1,9 +1,9 @@
-"""Texts as native code reads them: a tensor of texts is one block of bytes.
+"""Tensors of strings as native code reads them: one block of bytes.
 
-    six whole numbers of eight bytes: where the texts begin and end as they are, in lower case, and in upper case
-    the texts in UTF-8, one after another, each with a zero byte behind it; once, or once for each of the three
+    six 64-bit integers: begin and end of the strings as they are, in lower case, and in upper case
+    the strings in UTF-8, each followed by a zero byte; once, or once for each of the three forms
 
-A zero character inside a text is C0 80, which is nothing else in UTF-8 (as Java's files have it).
+A zero character inside a string is C0 80, which is otherwise invalid in UTF-8 (as in Java's class files).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 FORMS: Final[dict[str, Callable[[str], str]]] = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
-"""How texts are packed, in order: as they are, in lower and in upper case."""
+"""The packed forms of a string, in order: unchanged, lower case, upper case."""
 _HEADER: Final = struct.Struct("<6q")
 _LONGEST: Final = 1 << 32
 
@@ -24,16 +24,16 @@ def placeholder_shape(shape: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def text_bytes(text: str) -> bytes:
-    """A text in UTF-8 without zero bytes: a zero character is C0 80, which no other character is."""
+    """Return a string in UTF-8 without zero bytes: a zero character is C0 80, which encodes no other character."""
     return text.encode("utf-8", "surrogatepass").replace(b"\0", b"\xc0\x80")
 
 
 def pack_texts(texts: Sequence[str]) -> bytes:
-    """The block in which native code reads texts: where they begin and end in each of `FORMS`, then the texts, a zero
-    byte behind each.
+    """Return the block that native code reads: begin and end of the strings in each of `FORMS`, then the strings, each
+    followed by a zero byte.
 
-    Texts of ASCII alone are there once for all forms, since to change the case of a byte is little work for whoever
-    reads it. Raises `TypeError` for what is no string.
+    ASCII strings are stored once for all forms, because readers can change the case of a byte cheaply. Raises
+    `TypeError` for elements other than strings.
     """
     joined = "\0".join(texts)
     if joined.isascii() and joined.count("\0") == len(texts) - 1:

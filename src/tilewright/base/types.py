@@ -1,9 +1,9 @@
 """`DataType` and the types of graph values: tensors, tuples, functions, references, algebraic data.
 
-A `DataType` is a string (`"float32"`, `"int8x16"`), so it compares with and passes for the names that numpy and the
-field's scripts use, and carries its code, bits and lanes. A dimension of a `TensorType` is an `int`, or an integer
-`PrimExpr` when the size is symbolic (`Any()` where nothing is known of it). Types are values: two that are written
-alike are equal, and printing one gives its text in Relay.
+A `DataType` is a string (`"float32"`, `"int8x16"`), so it is equal to, and accepted as, a dtype name of numpy and TVM.
+It has a code, bits and lanes. A dimension of a `TensorType` is an `int`, or an integer `PrimExpr` if it is symbolic
+(`Any()` if nothing is known about it). Types are values: two types with the same text are equal, and the text is valid
+Relay.
 
     type ::= TensorType(shape, dtype) | TupleType(types) | FuncType(types, type, type_params) | RefType(type)
            | TypeVar(name) | TypeCall(GlobalTypeVar, types)
@@ -28,8 +28,8 @@ MINIFLOATS: Final = {
     "float6_e2m3fn": 6, "float6_e3m2fn": 6,
     "float4_e2m1fn": 4,
 }
-"""The floats of a byte or less and their bits, each under one name for its exponent, its mantissa and its special
-values."""
+"""Floating-point types of at most 8 bits, and their bits; a name gives the exponent, the mantissa and special values.
+"""
 _OBJECTS: Final = ("string", "object")
 _NAMED: Final = {"bool": 1, "handle": 64, "void": 0, **MINIFLOATS, **dict.fromkeys(_OBJECTS, 64)}
 _NAME: Final = re.compile(
@@ -45,8 +45,7 @@ _OF_NUMPY: dict[np.dtype[Any], DataType] = {}
 
 
 class DataTypeCode(enum.IntEnum):
-    """The numbers of the codes in the field, and in DLPack. From 129 on they are custom types, which there are none of
-    here."""
+    """Type codes of TVM and DLPack. Codes from 129 on are custom types, which are not supported."""
 
     INT = 0
     UINT = 1
@@ -77,9 +76,9 @@ class DataType(str):
     """A scalar or vector element type: a code (`int uint float bfloat complex bool handle void`, or the name of a small
     float), bits, and lanes.
 
-    Compiled code takes complex numbers apart and puts them together, and computes with their parts
-    (`relay/op/complex_numbers.py`). `string` and `object` are Python objects: a tensor of them is a numpy array of
-    dtype object, of which compiled code never reads an element.
+    Compiled code computes with the real and imaginary parts of complex numbers (`relay/op/complex_numbers.py`).
+    `string` and `object` are Python objects: their tensors are numpy arrays of dtype object, whose elements compiled
+    code never reads.
     """
 
     code: str
@@ -89,7 +88,7 @@ class DataType(str):
     __slots__ = ("bits", "code", "lanes")
 
     def __new__(cls, name: str | np.dtype[Any] | type) -> DataType:
-        """Parse `name`; raises `CompileError` for anything that is not a type."""
+        """Parse `name`; raises `CompileError` for an invalid type."""
         if isinstance(name, DataType):
             return name
         if isinstance(name, np.dtype):
@@ -107,12 +106,10 @@ class DataType(str):
         if match is None and text.startswith("custom["):
             raise CompileError(
                 f"'{text}' is a custom data type, and there are none here; compute in float32, int8 or another type of "
-                "the machine", code="TW0302"
-            )
+                "the machine", code="TW0302")
         if match is None:
             raise CompileError(
-                f"'{text}' is not a data type; write for example float32, int8, bfloat16 or float32x4", code="TW0302"
-            )
+                f"'{text}' is not a data type; write for example float32, int8, bfloat16 or float32x4", code="TW0302")
         code, bits, lanes = match[1], int(match[2] or 0), int(match[3] or 1)
         if code in _NAMED:
             allowed = (0, 1, 8) if code == "bool" else (0, 64) if code == "handle" else (0,)
@@ -130,7 +127,7 @@ class DataType(str):
         if found is None:
             found = str.__new__(cls, full)
             found.code, found.bits, found.lanes = code, bits, lanes
-            # another thread may have made it meanwhile: types are compared by identity
+            # another thread may have added it: types are compared by identity
             found = _KNOWN.setdefault(full, found)
         return _KNOWN.setdefault(text, found)
 
@@ -139,8 +136,8 @@ class DataType(str):
 
     @classmethod
     def of_code(cls, type_code: int, bits: int, lanes: int = 1) -> DataType:
-        """The type of a code, as DLPack and the field number them; raises `CompileError` for custom types, from 129 on,
-        and unknown codes."""
+        """Return the type of a code of DLPack and TVM. Raises `CompileError` for custom types, from 129 on, and unknown
+        codes."""
         if type_code not in list(DataTypeCode):
             wrong = (
                 f"type code {type_code} is a custom data type, and there are none here"
@@ -148,8 +145,7 @@ class DataType(str):
             )
             raise CompileError(
                 f"{wrong}; the codes are {', '.join(f'{c.value} ({c.name.lower()})' for c in DataTypeCode)}",
-                code="TW0302"
-            )
+                code="TW0302")
         code = DataTypeCode(type_code)
         name = code.name.lower()
         base = "bool" if (code, bits) == (DataTypeCode.UINT, 1) else name if name in _NAMED else f"{name}{bits}"
@@ -157,7 +153,7 @@ class DataType(str):
 
     @property
     def type_code(self) -> DataTypeCode:
-        """The number of the code in the field, and in DLPack; bool is an unsigned integer of one bit."""
+        """The type code of TVM and DLPack; bool is an unsigned integer of one bit."""
         return _CODE_NUMBERS[self.code]
 
     @property
@@ -166,12 +162,12 @@ class DataType(str):
 
     @property
     def is_object(self) -> bool:
-        """True for Python objects, which only Python computes with."""
+        """Whether values are Python objects, which only Python computes with."""
         return self.code in _OBJECTS
 
     @property
     def is_integer(self) -> bool:
-        """True for signed and unsigned integers, not for bool."""
+        """Whether this is a signed or unsigned integer type; bool is not."""
         return self.code in ("int", "uint")
 
     @property
@@ -185,12 +181,11 @@ class DataType(str):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one value in memory, lanes included; types narrower than a byte take one."""
+        """Bytes of one value in memory, including its lanes; types narrower than a byte take one."""
         return max(1, self.bits // 8) * self.lanes
 
     def numpy(self) -> np.dtype[Any]:
-        """The numpy type of one element; `bfloat16`, the small floats and integers of 2 and 4 bits come from
-        ml_dtypes."""
+        """The numpy type of one element; `bfloat16`, small floats, and integers of 2 and 4 bits come from ml_dtypes."""
         found = _NUMPY.get(self)
         if found is None:
             found = _NUMPY[self] = self._numpy()
@@ -209,8 +204,7 @@ class DataType(str):
 
 
 def _numpy_name(kind: np.dtype[Any]) -> str:
-    """numpy's name of a type; of all its types of text, and of Python objects, which are text until something else is
-    said, one."""
+    """Return the dtype name for a numpy type; all text types and Python objects are `string`."""
     return "string" if kind.kind in "OUST" else str(kind)
 
 
@@ -223,7 +217,7 @@ Dim = "int | PrimExpr"
 
 
 class Size(int):
-    """A known dimension: an `int`, whose `value` is what that of the field's `IntImm` is."""
+    """A static dimension: an `int` whose `value` is that of TVM's `IntImm`."""
 
     __slots__ = ()
 
@@ -233,7 +227,7 @@ class Size(int):
 
 
 class OpenSize(Size):
-    """A dimension that is known when the program runs: `expr` says what it is, and the `int` is a sample of it
+    """A dimension known only at run time: `expr` is its symbolic value, and the `int` a sample of it
     (`arith/open_sizes.py`)."""
 
     expr: Any
@@ -246,7 +240,7 @@ class Type:
 
     @property
     def type_key(self) -> str:
-        """The name of the kind of type in the field's reflection: `relay.TensorType`."""
+        """TVM's reflection name of the kind of type: `relay.TensorType`."""
         return f"relay.{type(self).__name__}"
 
 
@@ -271,7 +265,7 @@ class TensorType(Type):
 
     @property
     def is_open(self) -> bool:
-        """Whether a dimension is known only when the program runs, and a sample of it now."""
+        """Whether a dimension is known only at run time and represented by a sample."""
         return any(isinstance(d, OpenSize) for d in self.shape)
 
     @property
@@ -329,7 +323,7 @@ class TupleType(Type):
 
 
 def tensors_of(kind: Type | None) -> list[TensorType]:
-    """The tensors of a value, in order, nested tuples flattened; none of a type that is not known."""
+    """Return the tensors of a value, in order, with nested tuples flattened; an empty list for an unknown type."""
     found: list[TensorType] = []
     stack = [kind]
     while stack:
@@ -342,7 +336,7 @@ def tensors_of(kind: Type | None) -> list[TensorType]:
 
 
 class FuncType(Type):
-    """The type of a function: argument types, the type of its result, and the type variables that both may use."""
+    """The type of a function: argument types, result type, and the type variables of both."""
 
     __slots__ = ("arg_types", "ret_type", "type_params")
     arg_types: tuple[Type, ...]
@@ -353,12 +347,12 @@ class FuncType(Type):
         self, arg_types: Sequence[Type], ret_type: Type, type_params: Sequence[TypeVar] | None = None,
         type_constraints: Sequence[Any] | None = None
     ) -> None:
-        """`type_constraints` is the field's, of which there are none: raises `CompileError` when one is given."""
+        """Initialize the type. `type_constraints`, an argument of TVM, must be empty; otherwise `CompileError` is
+        raised."""
         if type_constraints:
             raise CompileError(
                 f"types are not constrained here, and {type_constraints!r} are given; leave type_constraints out",
-                code="TW0215"
-            )
+                code="TW0215")
         self.arg_types = tuple(arg_types)
         self.ret_type = ret_type
         self.type_params = tuple(type_params or ())
@@ -378,14 +372,14 @@ class FuncType(Type):
         return f"fn {params}({', '.join(map(repr, self.arg_types))}) -> {self.ret_type!r}"
 
     def instantiate(self, types: Sequence[Type]) -> FuncType:
-        """The same function for these types in place of its type variables, in order."""
+        """Return the function type with these types substituted for its type variables, in order."""
         bound: dict[Type, Type] = dict(zip(self.type_params, types, strict=True))
         return FuncType([substitute_type(a, bound) for a in self.arg_types], substitute_type(self.ret_type, bound))
 
 
 @node
 class RefType(Type):
-    """A reference: a place that holds one value of type `value`, and can be written to."""
+    """A reference: a mutable cell that holds one value of type `value`."""
 
     value: Type
 
@@ -401,7 +395,7 @@ class RefType(Type):
 
 @node
 class TypeVar(Type):
-    """A type that a function, or the definition of a data type, is generic in. Compared by identity."""
+    """A type parameter of a function or of a data type. Compared by identity."""
 
     name_hint: str
 
@@ -411,7 +405,7 @@ class TypeVar(Type):
 
 @node
 class GlobalTypeVar(Type):
-    """The name of a data type of the module. Compared by name."""
+    """The name of an algebraic data type of the module. Compared by name."""
 
     name_hint: str
 
@@ -422,7 +416,7 @@ class GlobalTypeVar(Type):
         return hash((GlobalTypeVar, self.name_hint))
 
     def __call__(self, *args: Type) -> TypeCall:
-        """The data type for these type arguments: `List(TensorType((), "int32"))`."""
+        """Return the data type applied to type arguments: `List(TensorType((), "int32"))`."""
         return TypeCall(self, args)
 
     def __repr__(self) -> str:
@@ -451,7 +445,7 @@ class TypeCall(Type):
 
 
 def type_children(t: Type) -> tuple[Type, ...]:
-    """The types directly inside `t`."""
+    """Return the types directly inside `t`."""
     match t:
         case TupleType():
             return t.fields
@@ -466,7 +460,7 @@ def type_children(t: Type) -> tuple[Type, ...]:
 
 
 def with_type_children(t: Type, new: Sequence[Type]) -> Type:
-    """The same kind of type over others."""
+    """Return a type of the same kind with other types inside."""
     match t:
         case TupleType():
             return TupleType(tuple(new))
@@ -481,7 +475,7 @@ def with_type_children(t: Type, new: Sequence[Type]) -> Type:
 
 
 def substitute_type(t: Type, bound: Mapping[Type, Type]) -> Type:
-    """`t` with others in place of its type variables."""
+    """Return `t` with its type variables replaced."""
     if not bound:
         return t
     if isinstance(t, TypeVar):
@@ -492,9 +486,9 @@ def substitute_type(t: Type, bound: Mapping[Type, Type]) -> Type:
 
 
 def bind_types(pattern: Type, given: Type, variables: AbstractSet[Type], bound: dict[Type, Type]) -> bool:
-    """Whether `given` is `pattern` for some types in place of `variables`; those found are added to `bound`.
+    """Match `given` against `pattern`, add the types found for `variables` to `bound`, and return whether it matches.
 
-    A dimension of which nothing is known fits any size, either way round.
+    A dimension that is not static matches any dimension.
     """
     if pattern in variables:
         return bound.setdefault(pattern, given) == given
@@ -508,14 +502,14 @@ def bind_types(pattern: Type, given: Type, variables: AbstractSet[Type], bound: 
     if isinstance(pattern, TypeCall) and isinstance(given, TypeCall) and pattern.func != given.func:
         return False
     return (bool(ours) or pattern == given) and all(
-        bind_types(p, g, variables, bound) for p, g in zip(ours, theirs, strict=True)
-    )
+        bind_types(p, g, variables, bound) for p, g in zip(ours, theirs, strict=True))
 
 
 def join_types(a: Type, b: Type) -> Type | None:
-    """The type of a value that is of one type or the other: sizes that differ because one is not known are not known.
+    """Return the type of a value that has one of two types; dimensions that differ because one is unknown become
+    unknown.
 
-    None where the types differ in more than that.
+    Returns None if the types differ in other ways.
     """
     if a == b:
         return a
@@ -526,8 +520,7 @@ def join_types(a: Type, b: Type) -> Type | None:
             [
                 x if same_shape((x,), (y,)) else (y if isinstance(x, int) else x) for x,
                 y in zip(a.shape, b.shape, strict=True)
-            ], a.dtype
-        )
+            ], a.dtype)
     ours, theirs = type_children(a), type_children(b)
     if type(a) is not type(b) or not ours or len(ours) != len(theirs) or getattr(
         a, "func", None
@@ -538,28 +531,26 @@ def join_types(a: Type, b: Type) -> Type | None:
 
 
 def sizes_fit(wanted: Sequence[Any], given: Sequence[Any]) -> bool:
-    """Whether two shapes may be the same: a size that is not a number goes with any."""
+    """Whether two shapes may be equal: a dimension that is not static matches any."""
     return len(wanted) == len(given) and all(
-        not isinstance(w, int) or not isinstance(g, int) or w == g for w, g in zip(wanted, given, strict=True)
-    )
+        not isinstance(w, int) or not isinstance(g, int) or w == g for w, g in zip(wanted, given, strict=True))
 
 
 def scalar_type(dtype: str | DataType = "float32") -> TensorType:
-    """The type of a tensor without dimensions."""
+    """Return the type of a tensor without dimensions."""
     return TensorType((), dtype)
 
 
 def same_shape(a: Sequence[Any], b: Sequence[Any]) -> bool:
-    """Whether two shapes are written alike; a dimension that nothing is known of is like any other such."""
+    """Whether two shapes are identical; all unknown dimensions are equal."""
     return len(a) == len(b) and all(
         x is y or (isinstance(x, int) and isinstance(y, int) and x == y)
         or (getattr(x, "unknown", False) and getattr(y, "unknown", False))
-        for x, y in zip(a, b, strict=True)
-    )
+        for x, y in zip(a, b, strict=True))
 
 
 def _dim(value: Any) -> Any:
-    """A dimension in normal form: an int where the value is known."""
+    """Return a dimension in normal form: an int if the value is known."""
     if isinstance(value, Size):
         return value
     known = value if isinstance(value, (int, np.integer)) else getattr(value, "value", None)

@@ -1,1 +1,1 @@
-"""Modules that only rename: the names of TVM and of ONNX Runtime, and the packages that have what they name."""
+"""Modules that only rename: the names of TVM and of ONNX Runtime, mapped to the packages that implement them."""

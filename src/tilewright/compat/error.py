@@ -1,4 +1,4 @@
-"""The field's `tvm.error`: what this package raises, all below `TVMError`."""
+"""TVM's `tvm.error`: the errors of this package, all subclasses of `TVMError`."""
 
 from tilewright.base.errors import (
     ArtifactError,

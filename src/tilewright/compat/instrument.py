@@ -1,4 +1,4 @@
-"""The field's `tvm.instrument`: what watches passes run."""
+"""TVM's `tvm.instrument`: instruments that observe pass execution."""
 
 from tilewright.ir.instrument import (
     DumpInstrument,

@@ -1,4 +1,4 @@
-"""ONNX's own interface to a runtime, `onnx.backend.base`: what its conformance suite and older tools call.
+"""ONNX's runtime interface `onnx.backend.base`, which its conformance suite and older tools use.
 
     import tilewright.onnx_backend as backend
     rep = backend.prepare(model)
@@ -35,7 +35,7 @@ class TilewrightRep(OnnxBackendRep):
     """A compiled model."""
 
     def __init__(self, proto: onnx.ModelProto, model: Model) -> None:
-        """`model` is compiled from `proto`, which says the names of what goes in and comes out."""
+        """Wrap `model`, compiled from `proto`, whose graph names the inputs and outputs."""
         stored = {t.name for t in proto.graph.initializer} | {t.values.name for t in proto.graph.sparse_initializer}
         self.model = model
         self._stored = stored
@@ -43,7 +43,7 @@ class TilewrightRep(OnnxBackendRep):
         self._outputs = namedtupledict("Outputs", [o.name for o in proto.graph.output])
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """The outputs in the model's order, also by name: `rep.run(x)["y"]`.
+        """Return the outputs in the model's order; they are also available by name: `rep.run(x)["y"]`.
 
         `inputs` are a mapping by name, a sequence in the order of the model, or one array for a model of one input. The
         sequence holds all inputs, or only those without a default value. Raises `InputError`.
@@ -51,8 +51,7 @@ class TilewrightRep(OnnxBackendRep):
         if kwargs:
             raise OptionError(
                 f"run takes inputs only, and was given {', '.join(kwargs)}; say how to compile in prepare()",
-                code="TW0214"
-            )
+                code="TW0214")
         found = self.model(self._by_name(inputs))
         return self._outputs(*(found if isinstance(found, tuple) else (found,)))
 
@@ -65,13 +64,12 @@ class TilewrightRep(OnnxBackendRep):
             len(needed) == 1 and isinstance(inputs, (list, tuple)) and len(given) != 1
             and len(given) != len(self._inputs)
         ):
-            given = [inputs]  # the one input is a sequence
+            given = [inputs]  # the single input is a sequence
         names = self._inputs if len(given) == len(self._inputs) else needed
         if len(given) != len(names):
             raise InputError(
                 f"the model takes {len(needed)} inputs ({', '.join(needed) or 'none'}), and {len(given)} were given",
-                code="TW0701"
-            )
+                code="TW0701")
         return {n: v for n, v in zip(names, given, strict=True) if n not in self._stored}
 
 
@@ -80,26 +78,25 @@ class TilewrightBackend(OnnxBackend):
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = _DEVICE, **kwargs: Any) -> bool:
-        """Whether every operator of the model is known here."""
+        """Whether all operators of the model are supported."""
         return cls.supports_device(device) and not unknown_operators(model)
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = _DEVICE, **kwargs: Any) -> TilewrightRep:
-        """Compile. Raises what `tilewright.compile` raises, `TargetError` for another device, `OptionError` for
-        unknown options."""
+        """Compile a model. Raises the errors of `tilewright.compile`, `TargetError` for another device, `OptionError`
+        for unknown options."""
         _check_device(device)
         unknown = [n for n in kwargs if n not in _OPTIONS]
         if unknown:
             raise OptionError(
                 f"prepare has no option '{unknown[0]}'; its options are those of tilewright.compile: "
                 f"{', '.join(_OPTIONS)}",
-                code="TW0214"
-            )
+                code="TW0214")
         return TilewrightRep(model, compile(model, **kwargs))
 
     @classmethod
     def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = _DEVICE, **kwargs: Any) -> tuple[Any, ...]:
-        """Compile and run once."""
+        """Compile a model and run it once."""
         return cls.prepare(model, device, **kwargs).run(inputs)
 
     @classmethod
@@ -107,9 +104,9 @@ class TilewrightBackend(OnnxBackend):
         cls, node: onnx.NodeProto, inputs: Any, device: str = _DEVICE,
         outputs_info: Sequence[tuple[Any, tuple[int, ...]]] | None = None, **kwargs: Any,
     ) -> tuple[Any, ...]:
-        """Compile and run one node on `inputs`: one for each of its inputs that has a name, or a mapping.
+        """Compile and run one node. `inputs` is an array for each named input of the node, or a mapping.
 
-        `opset_version` is the version of the node's domain, the newest without it. `outputs_info` is not needed.
+        `opset_version` is the version of the node's domain (default: the newest). `outputs_info` is ignored.
         """
         version = kwargs.pop("opset_version", None)
         names = [n for n in dict.fromkeys(node.input) if n]
@@ -117,12 +114,10 @@ class TilewrightBackend(OnnxBackend):
         if list(given) != names and set(given) != set(names):
             raise InputError(
                 f"{node.op_type} takes {len(names)} inputs ({', '.join(names)}), and {len(given)} were given",
-                code="TW0701"
-            )
+                code="TW0701")
         graph = helper.make_graph(
             [node], node.op_type, [_value_info(n, given[n]) for n in names],
-            [ValueInfoProto(name=n) for n in node.output if n],
-        )
+            [ValueInfoProto(name=n) for n in node.output if n])
         domain = "" if node.domain == "ai.onnx" else node.domain
         imports = {"": defs.onnx_opset_version(), **({domain: version or _newest(domain)} if domain or version else {})}
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid(d, v) for d, v in imports.items()])
@@ -130,15 +125,14 @@ class TilewrightBackend(OnnxBackend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether `device` (`CPU`, `CPU:0`) is one to compile for."""
+        """Whether `device` is the CPU (`CPU`, `CPU:0`)."""
         return device.partition(":")[0].upper() == _DEVICE
 
 
 def _check_device(device: str) -> None:
     if not TilewrightBackend.supports_device(device):
         raise TargetError(
-            f"there is no device '{device}' to run on; code is compiled for the CPU: device='CPU'", code="TW0506"
-        )
+            f"there is no device '{device}' to run on; code is compiled for the CPU: device='CPU'", code="TW0506")
 
 
 def _newest(domain: str) -> int:
@@ -150,15 +144,13 @@ def _value_info(name: str, value: Any) -> ValueInfoProto:
 
 
 def _type_of(value: Any, name: str) -> TypeProto:
-    """The type of an array, or of a list of arrays, as ONNX writes it; sizes only for arrays."""
+    """Return the ONNX type of an array or of a list of arrays; only the type of an array has dimensions."""
     if isinstance(value, (list, tuple)) and value and all(isinstance(v, np.ndarray) for v in value):
         return helper.make_sequence_type_proto(
-            helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(value[0].dtype), None)
-        )
+            helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(value[0].dtype), None))
     if value is None:
         raise InputError(
-            f"input '{name}' is None, which does not say its type; run a model that declares it instead", code="TW0701"
-        )
+            f"input '{name}' is None, which does not say its type; run a model that declares it instead", code="TW0701")
     x = np.asarray(value)
     return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
 

@@ -1,4 +1,4 @@
-"""`tvm.parser`: Relay from its text."""
+"""`tvm.parser`: the parser of Relay text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions by name, and where a name is defined.
+"""The registry of functions, and the places where names are defined.
 
     @register_func("npu.lower")
     def lower(func): ...
@@ -7,8 +7,8 @@
     where("npu.lower")  ->  "/home/me/npu.py:12"
     where("nn.conv2d"), where("FoldConstant"), where("relay.FuseOps.max_depth"), where("nn.conv2d/target.npu")
 
-`where` looks into the tables that the compiler itself uses: registered functions, operators, passes, settings,
-attributes of operators.
+`where` reads the tables of the compiler itself: registered functions, operators, passes, settings and attributes of
+operators.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from pathlib import Path
+from typing import Literal, overload
 
 from tilewright.base import settings
 from tilewright.base.errors import OptionError
@@ -36,9 +37,13 @@ from tilewright.relay.op.registry import OPS
 __all__ = ["get_global_func", "list_global_func_names", "register_func", "remove_global_func", "where"]
 
 
+@overload
+def get_global_func(name: str, allow_missing: Literal[False] = ...) -> GlobalFunction: ...
+@overload
+def get_global_func(name: str, allow_missing: bool) -> GlobalFunction | None: ...
 def get_global_func(name: str, allow_missing: bool = False) -> GlobalFunction | None:
-    """The function of that name; None, with `allow_missing`, or `OptionError` with the nearest name, or with what else
-    is called so."""
+    """Return the function of that name. If it is unknown, return None with `allow_missing`, else raise `OptionError`
+    with the nearest name or another kind of thing of that name."""
     try:
         return _registered(name, allow_missing)
     except OptionError as error:
@@ -50,13 +55,13 @@ def get_global_func(name: str, allow_missing: bool = False) -> GlobalFunction | 
 
 
 def where(name: str) -> str:
-    """The file and line where a name is defined: a registered function, an operator, a pass, a setting, an attribute
-    of operators.
+    """Return the file and line where a registered function, operator, pass, setting or attribute of operators is
+    defined.
 
-    An attribute is named alone, `target.npu`, for the lines of all operators that have it, or after one of them,
-    `nn.conv2d/target.npu`. Raises `OptionError` with the nearest name.
+    An attribute `target.npu` gives the lines of all operators that have it; `nn.conv2d/target.npu` gives that of one
+    operator. Raises `OptionError` with the nearest name.
     """
-    importlib.import_module("tilewright.relay.transform")  # which declares the passes
+    importlib.import_module("tilewright.relay.transform")  # declares the passes
     if name in FUNCTIONS:
         return FUNCTIONS[name].where
     if name in OPS or name in PASSES:

@@ -1,4 +1,4 @@
-"""The field's `tvm.transform`: the pass runner. The passes over graphs are in `tilewright.relay.transform`."""
+"""TVM's `tvm.transform`: the pass runner. The passes over graphs are in `tilewright.relay.transform`."""
 
 from tilewright.ir.transform import (
     ApplyPassToFunction,

@@ -1,5 +1,4 @@
-"""Rooflines in the words of the field (`tvm.utils`): what this machine can do, and how far the kernels of a network
-are from it."""
+"""TVM's `tvm.utils`: roofline analysis of the kernels of a network against the peaks of this machine."""
 
 from __future__ import annotations
 
@@ -24,11 +23,10 @@ def roofline_analysis(
     mod: IRModule | Expr, params: Mapping[str, Any], target: str | Target, dev: Device, remote: Any = None,
     inputs: Mapping[str, Any] | None = None, runs: int = 50,
 ) -> Report:
-    """Compile a network for this machine, run it, and report for each step its time, operations, bytes, share of the
-    roofline, and what holds it back.
+    """Compile a network for this machine, run it, and report time, operations, bytes, share of the roofline, and the
+    limiting resource of each step.
 
-    Inputs are random where none are given. Raises `OptionError` for a `remote`, and for a target that is another
-    machine.
+    Inputs are random by default. Raises `OptionError` for a `remote`, and for a target that is another machine.
     """
     _check_local(target, remote)
     program = build(mod, target, params=params).executable
@@ -37,22 +35,21 @@ def roofline_analysis(
 
 
 def estimate_peak_fma_flops(target: str | Target, dev: Device, dtype: str = "float32", remote: Any = None) -> float:
-    """Operations a second of this machine on `dtype` (float32, bfloat16 or int8), a multiply-add counted as two, of a
-    product that stays in the caches."""
+    """Return the operations per second of this machine on `dtype` (float32, bfloat16 or int8), for a matrix product
+    that stays in the caches; a multiply-add counts as two."""
     _check_local(target, remote)
     found = peaks(threads_of_call()).operations
     if dtype not in found:
         raise OptionError(
             f"this machine has no instructions that make '{dtype}' faster than others; there are figures for "
             f"{', '.join(found)}",
-            code="TW0210"
-        )
+            code="TW0210")
     return found[dtype]
 
 
 def estimate_peak_bandwidth(target: str | Target, dev: Device, remote: Any = None, nbytes: int | None = None) -> float:
-    """Bytes a second that this machine reads and writes: in its main memory, or where `nbytes` are used again and
-    again."""
+    """Return the memory bandwidth of this machine in bytes per second: of main memory, or of a working set of `nbytes`.
+    """
     _check_local(target, remote)
     found = peaks(threads_of_call())
     return found.bandwidths[-1][1] if nbytes is None else found.bandwidth(nbytes)
@@ -63,5 +60,4 @@ def _check_local(target: str | Target, remote: Any) -> None:
     if remote is not None or arch not in ("", host_arch()):
         raise OptionError(
             f"peaks are measured on this machine ({host_arch()}), with a target of its own; run this there",
-            code="TW0505"
-        )
+            code="TW0505")

@@ -1,1 +1,1 @@
-"""From an `IRModule` to an artifact, and the short door."""
+"""The compiler: from an `IRModule` to an artifact, and `compile` for model files."""

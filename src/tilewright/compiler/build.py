@@ -1,4 +1,4 @@
-"""`relay.build` and `relay.optimize`: doors to the pipeline (`compiler/pipeline.py`) for modules in memory."""
+"""`relay.build` and `relay.optimize`: entries to the pipeline (`compiler/pipeline.py`) for modules in memory."""
 
 from __future__ import annotations
 
@@ -35,23 +35,18 @@ def build_module(
 
 
 def build(
-    mod: IRModule | Expr,
-    target: str | Mapping[str, Any] | Target | None = None,
-    target_host: str | Target | None = None,
-    params: Mapping[str, Any] | None = None,
-    mod_name: str = "default",
+    mod: IRModule | Expr, target: str | Mapping[str, Any] | Target | None = None,
+    target_host: str | Target | None = None, params: Mapping[str, Any] | None = None, mod_name: str = "default",
 ) -> FactoryModule:
-    """Compile `mod` (a module or a function) under the current `PassContext`, with `params` bound to the parameters of
-    those names.
+    """Compile a module or function under the current `PassContext`, with `params` bound to its parameters by name.
 
-    Without `target`, that of the enclosing `with Target(…):`. The host of a CPU is the CPU: `target_host` may repeat
-    the target, and anything else is refused. Raises `CompileError`.
+    The default target is that of the enclosing `with Target(…):`. The host of a CPU is the CPU: `target_host` may
+    repeat the target, and any other value is refused. Raises `CompileError`.
     """
     chosen = _target(target, target_host)
     if not isinstance(mod, (IRModule, Expr)):
         raise CompileError(
-            f"relay.build takes an IRModule or a Relay function, but was given a {type(mod).__name__}", code="TW0215"
-        )
+            f"relay.build takes an IRModule or a Relay function, but was given a {type(mod).__name__}", code="TW0215")
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     with no_garbage_collection():
         bound = bind_params(module, params) if params else module
@@ -63,8 +58,7 @@ def build(
 
 
 class StagedModule(FactoryModule):
-    """A module with data-dependent shapes, compiled in stages as calls need them, under the context that it was built
-    in."""
+    """A module with data-dependent shapes, compiled in stages at run time, under the context in which it was built."""
 
     def __init__(self, mod: IRModule, target: Target, name: str) -> None:
         context, main, cache = PassContext.current(), mod["main"], Cache.default()
@@ -83,12 +77,12 @@ class StagedModule(FactoryModule):
 
     @property
     def executable(self) -> Any:
-        """The tree of stages, which is callable."""
+        """The tree of stages, a callable."""
         return self.stages
 
     @property
     def artifact(self) -> Artifact:
-        """Raises `InputError`: the module is not a single program that can be saved."""
+        """Raise `InputError`: the module is not a single program that can be saved."""
         raise InputError(self.stages.why_not_one(), code="TW0708")
 
     @property
@@ -96,7 +90,7 @@ class StagedModule(FactoryModule):
         return self.name
 
     def session(self, device: Device) -> Session:
-        """Return a session whose outputs exist once it has run."""
+        """Return a session, whose outputs exist after its first run."""
         return StagedSession(self.stages, device, self._outputs)
 
 
@@ -104,8 +98,8 @@ def optimize_module(
     mod: IRModule | Expr, target: str | Mapping[str, Any] | Target | None = None,
     params: Mapping[str, Any] | None = None,
 ) -> tuple[IRModule, dict[str, Any]]:
-    """Return the module after all passes over graphs, and no parameters: given ones become constants. TVM's
-    `relay.optimize`."""
+    """Run all passes over graphs and return the module and an empty dictionary, because `params` become constants. This
+    is TVM's `relay.optimize`."""
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     with no_garbage_collection():
         return optimize(bind_params(module, params) if params else module, _target(target, None)), {}
@@ -117,6 +111,5 @@ def _target(target: str | Mapping[str, Any] | Target | None, host: str | Target 
     if host is not None and Target(host) != chosen:
         raise OptionError(
             f"target_host is '{Target(host)}', and code for '{chosen}' runs on that target itself; leave target_host "
-            "out", code="TW0505"
-        )
+            "out", code="TW0505")
     return chosen

@@ -25,8 +25,8 @@ Array = np.ndarray[Any, Any]
 
 
 def c_model(make: Callable[[], IRModule], target: Target, name: str) -> CModel:
-    """Return the module that `make` returns as one C file. Raises `CompileError` where it has control flow, dynamic
-    sizes, checks of memory, or parts that other compilers made."""
+    """Return the module that `make` returns as one C file. Raises `CompileError` if it has control flow, dynamic sizes,
+    memory checks, or parts made by other compilers."""
     one_core = Target({"num-cores": 1, **target.processor.export()})
     with compiling():
         taken = off_loaded(make(), target)
@@ -39,7 +39,7 @@ def c_model(make: Callable[[], IRModule], target: Target, name: str) -> CModel:
 
 
 def _refusal(taken: OffLoaded) -> str:
-    """Return the reason why a module cannot be one C file; empty where it can."""
+    """Return the reason why a module cannot be one C file; empty if it can."""
     if taken.modules:
         return "other compilers made parts of it; leave the accelerator out of the target"
     if needs_control(taken.module["main"]):
@@ -47,20 +47,18 @@ def _refusal(taken: OffLoaded) -> str:
     if Checks.current() is not None:
         return (
             "its accesses to memory are to be checked (tir.instrument_…), and in such a file nobody reads the reports; "
-                "build for the target 'c' and save it as .so")
+            "build for the target 'c' and save it as .so")
     return ""
 
 
 def known_answers(
     make: Callable[[], IRModule], name: str, cache: Cache, inputs: Sequence[Array] | None
 ) -> tuple[list[Array], list[Array]]:
-    """Return inputs, random ones where none are given, and the results of the LLVM back end for them on this
-    machine."""
+    """Return the inputs (default: random ones), and the results of the LLVM back end for them on this machine."""
     artifact = compile_module(make, Target("llvm"), name, None, cache)
     random = np.random.default_rng(0)
     given = [np.ascontiguousarray(x) for x in inputs] if inputs is not None else [
-        _filled(t, random) for t in artifact.manifest.inputs
-    ]
+        _filled(t, random) for t in artifact.manifest.inputs]
     answer = artifact.executable(threads=1)(*given)
     return given, [np.ascontiguousarray(a) for a in (answer if isinstance(answer, tuple) else (answer,))]
 
@@ -74,24 +72,23 @@ def _filled(t: Any, random: np.random.Generator) -> Array:
 
 
 def write_model(model: CModel, path: Path) -> Path:
-    """Write `<stem>.c`, and `<stem>.h` beside it."""
+    """Write `<stem>.c` and `<stem>.h`."""
     if path.stem != model.name:
         raise ArtifactError(
             f"{path}: the model is called '{model.name}', and its file includes {model.name}.h; write "
-            f"{path.with_name(model.name + '.c')}", code="TW0802"
-        )
+            f"{path.with_name(model.name + '.c')}", code="TW0802")
     write_files({f"{model.name}.c": model.source, f"{model.name}.h": model.header}, path.parent)
     return path
 
 
 def write_project(texts: dict[str, str], folder: Path) -> list[Path]:
-    """Write the model, its test on known values, an example and a Makefile, the texts of `target.c.project.files`."""
+    """Write the files that `target.c.project.files` returned: the model, its test, an example and a Makefile."""
     folder.mkdir(parents=True, exist_ok=True)
     return write_files(texts, folder)
 
 
 def write_files(texts: dict[str, str], folder: Path) -> list[Path]:
-    """Write files into a folder, each whole or not at all. Raises `ArtifactError`."""
+    """Write files into a folder, each atomically. Raises `ArtifactError`."""
     paths = []
     for name, text in texts.items():
         path, data = folder / name, text.encode()

@@ -1,18 +1,17 @@
-"""The cache on disk: named blobs and whole artifacts, under keys that the caller makes from content.
+"""The cache on disk: named blobs and whole artifacts, under keys that the caller derives from content.
 
     <folder>/blobs/<last two of key>/<key>    sha256 of the key and the contents, then the contents
     <folder>/artifacts/<key>/                 manifest.json (with the hashes), code.N.o, constants.bin
 
-Entries are written beside their place and renamed into it, so several processes share a folder, and a reader sees a
-whole entry or none. A damaged entry counts as absent and is removed. Above the size limit, the entries that were not
-used for the longest time go. Constants are mapped, not copied, so processes share their memory. A large artifact is
-written by a thread while its program runs already; whoever asks for it in this process waits, and so does the end of
-the process.
+Entries are written to temporary files and renamed, so several processes can share a folder, and readers never see a
+partial entry. A damaged entry counts as absent and is removed. Above the size limit, the least recently used entries
+are removed. Constants are mapped, not copied, so processes share their memory. A thread writes a large artifact while
+its program already runs. Readers in this process wait for it, and so does the exit of the process.
 
-Damage here is an accident: a full disk, a lost block, an edit by mistake; whoever may write into the folder could
-replace the code as well. So the constants, which are nearly all of an entry, are checked by sums of their pages, which
-read memory at its own speed, where sha256 takes half a second a gigabyte; code and manifest are small, and have their
-sha256.
+The checks detect accidental damage, such as a full disk, a lost block or a mistaken edit. They do not protect against
+other writers of the folder, who could replace the code as well. Constants, which are most of an entry, have a checksum
+over page sums, computed at memory speed; sha256 takes half a second per gigabyte. Code and manifest are small, and have
+a sha256.
 """
 
 from __future__ import annotations
@@ -45,16 +44,16 @@ _DIGEST_BYTES: Final = 32
 _PAGE: Final = 4096
 _KEPT_AFTER_EVICTION: Final = 0.8
 _WRITTEN_AT_ONCE: Final = 1 << 20
-"""Bytes of constants up to which an artifact is written before `put_artifact` returns."""
+"""Largest size of constants, in bytes, for which `put_artifact` writes the artifact before it returns."""
 _WRITING: Final[dict[Path, threading.Thread]] = {}
 """The entries that threads of this process are writing."""
 
 
 class Cache:
-    """A folder of entries. Without a folder it is off: it holds nothing and forgets everything."""
+    """A folder of entries. Without a folder, the cache is disabled and stores nothing."""
 
     def __init__(self, folder: str | os.PathLike[str] | None, limit: int = DEFAULT_LIMIT) -> None:
-        """`folder` is a path, made where it is missing; `limit` in bytes."""
+        """`folder` is a path, created if it is missing; `limit` is in bytes."""
         self.folder = None if folder is None else Path(folder)
         self.limit = limit
         self._size: int | None = None
@@ -63,8 +62,8 @@ class Cache:
 
     @staticmethod
     def default() -> Cache:
-        """`$TILEWRIGHT_CACHE_DIR` (`off`: none), else `tilewright` in `$XDG_CACHE_HOME` or `~/.cache`: one for each
-        folder, measured once."""
+        """Return the cache in `$TILEWRIGHT_CACHE_DIR` (`off`: disabled), else in `tilewright` of `$XDG_CACHE_HOME` or
+        `~/.cache`. There is one object for each folder."""
         named = os.environ.get(VARIABLE, "")
         if named == "off":
             return Cache(None)
@@ -73,14 +72,14 @@ class Cache:
 
     @staticmethod
     def key(kind: str, *parts: str) -> str:
-        """A key for something made from `parts`, whatever they contain."""
+        """Return a key for a result that is derived from `parts`, arbitrary texts."""
         digest = hashlib.sha256()
         for part in parts:
             digest.update(f"{len(part)}:{part}".encode())
         return f"{kind}-{digest.hexdigest()}"
 
     def get(self, key: str) -> bytes | None:
-        """The blob stored under `key`."""
+        """Return the blob stored under `key`, or None."""
         if self.folder is None:
             return None
         path = self._blob(key)
@@ -99,7 +98,7 @@ class Cache:
         return contents
 
     def put(self, key: str, contents: bytes) -> None:
-        """Store a blob; a folder that cannot be written is a warning, once."""
+        """Store a blob. A folder that is not writable causes one warning."""
         if self.folder is None:
             return
         path = self._blob(key)
@@ -112,7 +111,7 @@ class Cache:
             self._give_up(error)
 
     def get_artifact(self, key: str) -> Artifact | None:
-        """The artifact stored under `key`, its constants mapped from the file."""
+        """Return the artifact stored under `key`, its constants mapped from the file, or None."""
         if self.folder is None:
             return None
         entry = self._artifact(key)
@@ -134,8 +133,8 @@ class Cache:
         return artifact
 
     def put_artifact(self, key: str, artifact: Artifact) -> None:
-        """Store an artifact that was compiled here (one that is not all native, or loaded from a library, is not
-        stored); a large one meanwhile."""
+        """Store a native artifact that was compiled in this process; ignore others. A large artifact is written by a
+        thread."""
         if self.folder is None or not artifact.manifest.is_native or not artifact.objects:
             return
         entry = self._artifact(key)
@@ -167,7 +166,7 @@ class Cache:
                 del _WRITING[entry]
 
     def clear(self) -> None:
-        """Remove every entry, and the texts for debuggers."""
+        """Remove all entries, and the sources for debuggers."""
         self.wait()
         for _, _, path in self._entries():
             self._remove(path)
@@ -176,7 +175,7 @@ class Cache:
         self._size = None
 
     def contents(self) -> dict[str, tuple[int, int]]:
-        """How many kernels, programs and texts for debuggers there are, and the bytes of each kind."""
+        """Return the numbers of kernels, programs and sources for debuggers, and the bytes of each kind."""
         self.wait()
         found = {"kernels": [0, 0], "programs": [0, 0], "texts": [0, 0]}
         for _, nbytes, path in self._entries():
@@ -189,7 +188,7 @@ class Cache:
         return {kind: (count, nbytes) for kind, (count, nbytes) in found.items()}
 
     def size(self) -> int:
-        """Bytes of all entries."""
+        """Return the bytes of all entries."""
         self.wait()
         return self._measured()
 
@@ -197,7 +196,7 @@ class Cache:
         return sum(size for _, size, _ in self._entries())
 
     def wait(self) -> None:
-        """Until what this process writes into the folder is there."""
+        """Wait until this process has written all its entries in the folder."""
         for entry in [e for e in list(_WRITING) if self.folder is not None and e.is_relative_to(self.folder)]:
             _written(entry)
 
@@ -213,7 +212,7 @@ class Cache:
         return self.folder
 
     def _entries(self) -> Iterator[tuple[float, int, Path]]:
-        """Time of last use, bytes, and path of each entry; those that vanish meanwhile are skipped."""
+        """Yield time of last use, bytes, and path of each entry; entries that vanish meanwhile are skipped."""
         if self.folder is None:
             return
         for path in (*self.folder.glob("blobs/*/*"), *self.folder.glob("artifacts/*")):
@@ -225,11 +224,11 @@ class Cache:
             yield used.st_mtime, size, path
 
     def _texts(self) -> list[Path]:
-        """The folders of texts for debuggers (`compiler/debug_texts.py`)."""
+        """Return the folders of sources for debuggers (`compiler/debug_texts.py`)."""
         return [] if self.folder is None else [path for path in self.folder.glob("sources/*") if path.is_dir()]
 
     def _grown(self, by: int) -> None:
-        """Keep count, and evict when the limit is passed; the folder is measured once, and again at each eviction."""
+        """Add to the size, and evict above the limit. The folder is measured once, and again at each eviction."""
         with self._lock:
             self._size = self._measured() if self._size is None else self._size + by
             if self._size <= self.limit:
@@ -244,7 +243,7 @@ class Cache:
             self._size = total
 
     def _remove(self, path: Path) -> None:
-        """Take an entry out of sight first, so that no reader sees half of it."""
+        """Remove an entry; it is renamed first, so that no reader sees half of it."""
         doomed = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
         try:
             path.rename(doomed)
@@ -270,27 +269,26 @@ class Cache:
 
 @functools.lru_cache(maxsize=8)
 def _cache_in(folder: Path) -> Cache:
-    """The cache in a folder of this user; without one, and with a warning, where another user may write into it: native
-    code is loaded from there."""
+    """Return the cache in a folder. If other users can write there, warn and disable it, because native code is loaded
+    from it."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.stat()
     except OSError:
-        return Cache(folder)  # the first use says what is wrong
+        return Cache(folder)  # the first use reports the error
     if found.st_uid == os.getuid() and not found.st_mode & 0o022:
         return Cache(folder)
     warnings.warn(
         f"the cache in {folder} is not used: it belongs to another user, or other users may write into it, and native "
-        "code is loaded from it. "
-        f"Run chmod 700 {folder}, or set {VARIABLE} to a folder of your own, or to 'off'",
+        f"code is loaded from it. Run chmod 700 {folder}, or set {VARIABLE} to a folder of your own, or to 'off'",
         CacheWarning, stacklevel=3,
     )
     return Cache(None)
 
 
 def page_sums(data: np.ndarray[Any, Any]) -> str:
-    """A checksum of a uint8 array: sha256 over the 64-bit sum of each page of 4096 bytes, and the bytes after the last
-    whole page."""
+    """Return a checksum of a uint8 array: sha256 over the 64-bit sum of each page of 4096 bytes, and the bytes after
+    the last whole page."""
     whole = data.size // _PAGE * _PAGE
     sums = data[:whole].view(np.uint64).reshape(-1, _PAGE // 8).sum(axis=1, dtype=np.uint64)
     return hashlib.sha256(sums.tobytes() + data[whole:].tobytes()).hexdigest()
@@ -304,7 +302,7 @@ def _written(entry: Path) -> None:
 
 
 def _put_in_place(temporary: Path, entry: Path) -> None:
-    """Rename; an equal entry that another process has put there meanwhile is left alone."""
+    """Rename `temporary`, unless another process has meanwhile written an equal entry."""
     try:
         temporary.rename(entry)
     except OSError:
@@ -313,13 +311,13 @@ def _put_in_place(temporary: Path, entry: Path) -> None:
 
 
 def _touch(path: Path) -> None:
-    """Mark as used now. An entry that was evicted since, or a read-only cache, needs no mark."""
+    """Record the use of an entry. Evicted entries and read-only caches are ignored."""
     with contextlib.suppress(FileNotFoundError, PermissionError):
         os.utime(path)
 
 
 def _digest(key: str, contents: bytes) -> bytes:
-    """The sum of an entry: one that was moved to another key is as damaged as one whose bytes changed."""
+    """Return the checksum of an entry; it covers the key, so an entry moved to another key counts as damaged."""
     return hashlib.sha256(key.encode() + b"\n" + contents).digest()
 
 

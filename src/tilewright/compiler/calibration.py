@@ -1,4 +1,4 @@
-"""Quantization that runs the network on data: the entries of `relay.quantize` that need compiled programs."""
+"""Quantization entries of `relay.quantize` that run compiled programs on data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tilewright.relay.quantize.ranges import Array
 
 
 def compiled(function: Function, results: Sequence[Expr]) -> Callable[[Sample], list[Array]]:
-    """What computes these nodes of `function`, compiled for this machine."""
+    """Compile `function` for this machine with these nodes as results, and return it as a Python function."""
     made = compile(Function(function.params, Tuple(tuple(results))))
 
     def run(sample: Sample) -> list[Array]:
@@ -29,27 +29,26 @@ def compiled(function: Function, results: Sequence[Expr]) -> Callable[[Sample], 
 
 
 def quantize(mod: IRModule, params: Mapping[str, Any] | None = None, dataset: Iterable[Any] | None = None) -> IRModule:
-    """`mod` in integers, as the current `qconfig` says: its layers, and the sums, pools and concatenations between
-    them.
+    """Quantize layers, sums, pools and concatenations of `mod` to integers, under the current `qconfig`.
 
-    `dataset`, inputs by name for each run, is what `kl_divergence` and `percentile` find ranges in. Raises
-    `OptionError` where they have none, `InputError` for data of other names or shapes.
+    `dataset` is an iterable of inputs by name, in which `kl_divergence` and `percentile` find ranges. Raises
+    `OptionError` if they have no data, `InputError` for data of other names or shapes.
     """
     return pipeline.quantize(mod, params, dataset, compiled)
 
 
 def calibrate(dataset: Iterable[Any] | None = None) -> Callable[..., IRModule]:
-    """`QuantizeCalibrate` as a function `(mod, context) -> mod`, which is what the field's scripts make a pass of."""
+    """Return `QuantizeCalibrate` as a function `(mod, context) -> mod`, which TVM's scripts turn into a pass."""
     return lambda mod, context=None: QuantizeCalibrate(dataset, compiled)(mod)
 
 
 def post_training(
     mod: IRModule, params: Mapping[str, Any] | None = None, dataset: Any = None, config: PostTraining | None = None
 ) -> Quantized:
-    """Quantize the `main` of a float module by what its values are for `dataset`: inputs by name, or arrays where there
-    is one input.
+    """Quantize the `main` of a float module from its values for `dataset`: inputs by name, or arrays for a single
+    input.
 
-    Needs known shapes. Raises `OptionError` for options and names of layers, `InputError` for data that do not fit,
-    `CompileError` where there is nothing to quantize.
+    Needs static shapes. Raises `OptionError` for invalid options and layer names, `InputError` for unsuitable data,
+    `CompileError` if nothing can be quantized.
     """
     return from_data.post_training(mod, params, dataset, config or PostTraining(), compiled)

@@ -1,7 +1,6 @@
-"""The report of `tilewright.check(model)` and `tilewright check MODEL`: how a model would run, said before anything is
-compiled.
+"""The report of `tilewright.check(model)` and `tilewright check MODEL`: how a model would run, without compiling it.
 
-The model is read and imported, nothing more; of a ResNet-50 that is a third of a second.
+The model is only read and imported; a ResNet-50 takes a third of a second.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from tilewright.relay.visitor import operands, post_order
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """An input or output as the model declares it: sizes are numbers, names, or "?" where nothing is said."""
+    """An input or output as the model declares it; a dimension is a number, a name, or "?" if unknown."""
 
     name: str
     shape: tuple[int | str, ...]
@@ -31,22 +30,22 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator of the model: how often it is there, and how it would run."""
+    """An operator of the model: its number of occurrences, and how it would run."""
 
     name: str
     domain: str
     count: int
     runs: str
-    """`native`, `staged` (compiled while the model runs, when values that decide sizes are known), `numpy` (its numpy
-    meaning), or `unknown`."""
+    """`native`, `staged` (compiled at run time, once the values that determine sizes are known), `numpy` (interpreted),
+    or `unknown`."""
     why: str = ""
     nodes: tuple[str, ...] = ()
-    """For what is not native, the first nodes of it."""
+    """The first nodes of the operator, if it is not native."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelReport:
-    """What `check` found."""
+    """The result of `check`."""
 
     opsets: dict[str, int]
     producer: str
@@ -54,40 +53,39 @@ class ModelReport:
     outputs: tuple[Value, ...]
     operators: tuple[Operator, ...]
     refused: str = ""
-    """Why the model cannot be imported although all its operators are known; empty when it can."""
+    """Why the model cannot be imported although it has no unknown operators; empty if it can."""
 
     @property
     def ok(self) -> bool:
-        """Whether the model can be compiled, as far as can be said without doing it."""
+        """Whether the model can be compiled, as far as is known without compiling it."""
         return not self.refused and not self.unknown
 
     @property
     def unknown(self) -> tuple[Operator, ...]:
-        """The operators that there is no converter for."""
+        """The operators without a converter."""
         return tuple(o for o in self.operators if o.runs == "unknown")
 
     @property
     def staged(self) -> tuple[Operator, ...]:
-        """The operators whose results have sizes that only a run tells: the model is no single program, and cannot be
-        saved as one."""
+        """The operators whose result sizes are known only at run time; a model with such operators cannot be saved as
+        one program."""
         return tuple(o for o in self.operators if o.runs == "staged")
 
     @property
     def open_sizes(self) -> dict[str, tuple[str, ...]]:
-        """By input, the dimensions that are only known when the model is called; a program is compiled for each
-        size."""
+        """The dynamic dimensions of each input; a program is compiled for each of their sizes."""
         return {v.name: names for v in self.inputs if (names := tuple(d for d in v.shape if isinstance(d, str)))}
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything as plain dictionaries and lists."""
+        """Return the report as dictionaries and lists."""
         return {**asdict(self), "open_sizes": {n: list(d) for n, d in self.open_sizes.items()}, "ok": self.ok}
 
 
 def check(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> ModelReport:
-    """Report which operators of a model run natively, which by their numpy meaning, and which not at all.
+    """Report which operators of a model run natively, which in numpy, and which are not supported.
 
     `model` is a path, bytes, a `ModelProto`, a `tflite.Model`, or a program of PyTorch; `shapes` are those of
-    `compile`. Raises `ModelError` for what is no model.
+    `compile`. Raises `ModelError` for an invalid model.
     """
     whole = format_of(model).contents(model, shapes)
     refused, found = ("", _Found()) if whole.unknown else _imported(whole.read)
@@ -100,16 +98,15 @@ def check(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> Mode
 
 @dataclass(slots=True)
 class _Found:
-    """Calls of an imported model that are not native, by the operator of the model: names of nodes by the operator of
-    relay."""
+    """Calls of an imported model that are not native: names of nodes, by operator of the model and of Relay."""
 
     slow: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     staged: dict[str, dict[str, list[str]]] = field(default_factory=dict)
-    """Of those that wait, by why."""
+    """Calls that wait for values, by reason."""
 
 
 def _imported(read: Callable[[], IRModule]) -> tuple[str, _Found]:
-    """Why the model is refused; and what of it is not native."""
+    """Import the model; return the reason if it is refused, and the calls that are not native."""
     found = _Found()
     try:
         module = read()
@@ -122,10 +119,10 @@ def _imported(read: Callable[[], IRModule]) -> tuple[str, _Found]:
 
 
 def _look(function: Function, found: _Found) -> None:
-    """Enter the calls of a function that are not native.
+    """Record the calls of a function that are not native.
 
-    A call that waits for symbolic sizes alone is native, since every call of the program gives these numbers; so are
-    its users that wait for nothing but its type.
+    A call that only waits for symbolic sizes is native, because every call of the program provides them. So are its
+    users that only wait for its type.
     """
     sized: set[Expr] = set()
     for e in post_order(function.body):
@@ -153,7 +150,7 @@ def _why_staged(call: Call) -> str:
 
 
 def has_kernel(op: Op) -> bool:
-    """Whether the operator has a native computation, or is made of operators that have one."""
+    """Whether the operator has a native computation, or decomposes into operators that have one."""
     return type(op).compute is not Op.compute or type(op).simplify is not Op.simplify
 
 

@@ -45,7 +45,7 @@ class ConstantPool:
             if array.nbytes != nbytes:
                 raise InternalError(f"a packed constant has {array.nbytes} bytes, and its kernel reads {nbytes}")
             blob[offset : offset + nbytes].view(array.dtype).reshape(array.shape)[...] = array
-            blob[offset + nbytes : offset + _aligned(nbytes)] = 0  # so that equal models are equal files
+            blob[offset + nbytes : offset + _aligned(nbytes)] = 0  # equal models give equal files
         return blob
 
 

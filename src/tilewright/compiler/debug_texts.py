@@ -1,8 +1,8 @@
-"""The texts that debug information points into: written into the cache, one folder for each text, where debuggers find
-them by their recorded place.
+"""Source texts for debug information, written into the cache, one folder per text; debuggers find them by recorded
+paths.
 
-`tir.debug_info` says which text: "tir", the loops as they are compiled; "relay", the function of the graph that the
-loops compute; "model", the nodes of the model in it, one a line, after the first of which the function is named.
+`tir.debug_info` selects the text: "tir", the loops as compiled; "relay", the graph function of the kernel; "model", the
+model's nodes in it, one per line, after a line that names the function.
 """
 
 from __future__ import annotations
@@ -32,27 +32,26 @@ SETTING: Final = "tir.debug_info"
 
 
 def asked() -> str:
-    """The text that the current `PassContext` asks for; empty where it says nothing."""
+    """Return the kind of text that the current `PassContext` requests; empty by default."""
     return str(PassContext.current().get(SETTING))
 
 
 def asked_for(target: Target) -> str:
-    """The same for code of `target`. Raises `OptionError` where its back end writes text for debuggers itself, as C
-    does."""
+    """Return the kind of text requested for code of `target`. Raises `OptionError` if its back end writes the text for
+    debuggers itself, as C does."""
     kind = asked()
     if target.backend.has_debug_info:
         return kind
     if kind not in ("", OFF):
         raise OptionError(
             f"{SETTING}='{kind}' is for targets of LLVM; a debugger shows the C text itself where it is compiled with "
-            "-g: export_library('….so', options=['-g'])", code="TW0204"
-        )
+            "-g: export_library('….so', options=['-g'])", code="TW0204")
     return OFF
 
 
 def loops_source(func: PrimFunc, declared: PrimFunc, *, written: bool, title: str = "") -> Source:
-    """The text of flat loops. `declared` has the parameters with all dimensions. Not `written`, it has lines alone, of
-    a text that is printed on demand."""
+    """Return the source of flat loops. `declared` has the parameters with all dimensions. Unless `written`, the source
+    has line numbers only, and its text is printed on demand."""
     printed = PrintedFunc(func)
     head = next(k for k, line in enumerate(printed.lines, 1) if line.startswith("def "))
     file, folder = f"{_file_name(func.name)}.tir.py", ""
@@ -60,12 +59,11 @@ def loops_source(func: PrimFunc, declared: PrimFunc, *, written: bool, title: st
         folder = write_source(file, "\n".join(printed.lines) + "\n")
     shapes = {b.name: b.shape for b in declared.params}
     return Source(
-        file, folder, title or func.name, lambda s, origin: printed.line_of(s), head, printed.name, shapes, written
-    )
+        file, folder, title or func.name, lambda s, origin: printed.line_of(s), head, printed.name, shapes, written)
 
 
 def kernel_source(kind: str, func: PrimFunc, declared: PrimFunc, function: Function) -> Source:
-    """The text of that kind for a kernel that computes a function of the graph."""
+    """Return the source of that kind for a kernel that computes a function of the graph."""
     if kind == TIR:
         return loops_source(func, declared, written=True)
     calls = [e for e in post_order(function.body) if isinstance(e, Call)]
@@ -85,7 +83,7 @@ def kernel_source(kind: str, func: PrimFunc, declared: PrimFunc, function: Funct
 
 
 def relay_lines(function: Function) -> tuple[list[str], dict[Origin, list[int]]]:
-    """The function's text, and the lines of the calls from each node, counted from 1."""
+    """Return the function's text, and the lines of the calls from each node, counted from 1."""
     mark = "\N{LEFT-POINTING DOUBLE ANGLE QUOTATION MARK}"
     spans: list[Origin] = []
 
@@ -113,11 +111,10 @@ def _first_places(function: Function) -> tuple[list[str], dict[Origin | None, in
 
 
 def _nodes(name: str, calls: Sequence[Call]) -> tuple[list[str], dict[Origin | None, int]]:
-    """The nodes of the model, one a line, in the order of the computation; an operator that is from none by its own
-    name.
+    """Return the model's nodes, one per line, in order of computation; an operator without a node has its own name.
 
-    The first line is of the function itself: where it begins has to be another line than what it computes, for a
-    debugger to stop behind its beginning.
+    The first line is the function itself. It must differ from the line of the computation, so that debuggers stop after
+    the prologue.
     """
     lines: list[str] = [f"{name} computes"]
     places: dict[Origin | None, int] = {}
@@ -137,7 +134,7 @@ def _file_name(name: str) -> str:
 
 
 def write_source(file: str, text: str) -> str:
-    """Write a text unless it is there; returns its folder."""
+    """Write a text unless it exists; return its folder."""
     base = Cache.default().folder or Path(tempfile.gettempdir()) / f"tilewright-{os.getuid()}"
     folder = base / "sources" / hashlib.sha256(text.encode()).hexdigest()[:16]
     if not (folder / file).exists():

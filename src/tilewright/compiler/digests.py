@@ -1,11 +1,10 @@
-"""What a model is, as a key of the cache: a digest of its bytes, and of the bytes of the data files that it refers to.
+"""Digests of models as cache keys: of the bytes of a model, and of the data files that it refers to.
 
 Only content counts, never names or times, so a copied model is found and a changed one is not. Large files are digested
-in pieces by several threads (`hashlib` works without the interpreter's lock): half a gigabyte takes a quarter of a
-second on one core, and less on more. So the digest of a large file is kept in the cache under what the file system says
-of the file, as version control does it: the inode, the size, and the times of the last change of contents and of inode,
-which no program sets. A file that changed within the last seconds is digested again, since a clock of the file system
-may tick that slowly.
+in pieces by several threads (`hashlib` releases the interpreter's lock): half a gigabyte takes a quarter of a second on
+one core. Digests of large files are cached under the inode, the size, and the change times of contents and inode, as in
+version control. Programs cannot set the latter time. A file changed within the last seconds is digested again, because
+the clock of a file system may be that coarse.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ _PIECE: Final = 16 << 20
 _BUFFER: Final = 1 << 20
 _MOST_THREADS: Final = 8
 _KEPT_FROM: Final = 4 << 20
-"""Bytes of a file from which its digest is kept: smaller ones are digested sooner than the cache answers."""
+"""Smallest size in bytes of a file whose digest is cached; smaller files are digested faster than looked up."""
 _SETTLED_NS: Final = 2_000_000_000
 
 
 def digest_bytes(data: bytes | bytearray | memoryview) -> str:
-    """The digest of `data`; equal to that of a file with these contents."""
+    """Return the digest of `data`, equal to that of a file with these contents."""
     with memoryview(data) as view:
         return _combined(len(view), lambda begin, end: hashlib.sha256(view[begin:end]).digest())
 
 
 def digest_file(path: Path) -> str:
-    """The digest of a file's contents. Raises `OSError`, or `ModelError` when the file shrinks meanwhile."""
+    """Return the digest of a file's contents. Raises `OSError`, or `ModelError` when the file shrinks meanwhile."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def piece(begin: int, end: int) -> bytes:
@@ -45,8 +44,7 @@ def digest_file(path: Path) -> str:
             count = os.preadv(descriptor, [buffer[: end - begin]], begin)
             if not count:
                 raise ModelError(
-                    f"{path}: the file became shorter while it was read; compile it when it is complete", code="TW0101"
-                )
+                    f"{path}: the file became shorter while it was read; compile it when it is complete", code="TW0101")
             found.update(buffer[:count])
             begin += count
         return found.digest()
@@ -58,7 +56,7 @@ def digest_file(path: Path) -> str:
 
 
 def known_digest(path: Path, cache: Cache) -> str:
-    """`digest_file`, from `cache` where the file is the one that was digested before."""
+    """Return `digest_file(path)`, from `cache` if the file is unchanged."""
     before = path.stat()
     if before.st_size < _KEPT_FROM:
         return digest_file(path)
@@ -78,7 +76,7 @@ def _identity(file: os.stat_result) -> tuple[int, ...]:
 
 
 def _combined(size: int, piece: Callable[[int, int], bytes]) -> str:
-    """sha256 of the size and of the sha256 of each piece."""
+    """Return the sha256 of the size and of the sha256 of each piece."""
     starts = range(0, size, _PIECE)
 
     def of(begin: int) -> bytes:
@@ -94,8 +92,8 @@ def _combined(size: int, piece: Callable[[int, int], bytes]) -> str:
 
 
 def digest_model(model: Any, cache: Cache) -> str:
-    """The digest of a path, bytes, a flatbuffer, or a protobuf message. Raises `OSError` for a file that cannot be
-    read, `TypeError` for other things."""
+    """Return the digest of a path, bytes, a flatbuffer, or a protobuf message. Raises `OSError` for an unreadable file,
+    `TypeError` for other objects."""
     if isinstance(model, (str, os.PathLike)):
         return known_digest(Path(model), cache)
     if isinstance(model, (bytes, bytearray, memoryview)):
@@ -108,8 +106,7 @@ def digest_model(model: Any, cache: Cache) -> str:
 
 
 def digest_external(model: Any, locations: Sequence[str], cache: Cache) -> str:
-    """The digests of the files beside `model` that hold its tensors; a file that is not there is refused later, by
-    name."""
+    """Return the digests of the files that hold the tensors of `model`; a missing file is reported later, by name."""
     if not locations or not isinstance(model, (str, os.PathLike)):
         return ""
     folder = Path(model).resolve().parent
@@ -118,9 +115,9 @@ def digest_external(model: Any, locations: Sequence[str], cache: Cache) -> str:
 
 
 def _file_in(folder: Path, location: str) -> Path | None:
-    """The file of that name in the folder; None where there is none, or there cannot be one."""
+    """Return the file of that name in the folder; None if there is none."""
     try:
         file = (folder / location).resolve()
         return file if file.is_relative_to(folder) and file.is_file() else None
     except (OSError, ValueError):
-        return None  # too long for a name, or not text
+        return None  # the name is too long or not text

@@ -1,5 +1,5 @@
-"""What a compiled program takes and returns: tensors of known sizes, and tuples of them as results. Refuses the rest,
-and says what to do."""
+"""Checks the types of a compiled program's inputs and outputs: tensors of known sizes, and tuples of them as results.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _GIVEN = {
 
 
 def check_entry_types(main: Function) -> None:
-    """Raises `CompileError` for a parameter or a part of the result of `main` that has no place among tensors. Types
-    that are not known yet pass."""
+    """Raise `CompileError` for a parameter or a part of the result of `main` that is not a tensor. Types that are not
+    known yet pass."""
     for p in main.params:
         kind = p.known_type()
         if kind is not None and not isinstance(kind, TensorType):
@@ -38,21 +38,19 @@ def check_entry_types(main: Function) -> None:
             advice = _GIVEN.get(type(t), "give it a plain type")
             raise CompileError(
                 f"{what} a value of type {t!r}, but compiled programs return tensors and tuples of them; {advice}",
-                main.span, code="TW0403"
-            )
+                main.span, code="TW0403")
 
 
 def input_error(p: Var, kind: Type) -> CompileError:
-    """The parameter `p` of `main`, of this type, cannot be an input."""
+    """Return the error for a parameter `p` of `main` whose type cannot be an input."""
     advice = _TAKEN.get(type(kind), "give it a plain type")
     return CompileError(
         f"input '{p.name_hint}' of @main is {kind!r}, and a compiled program takes tensors of known sizes; {advice}",
-        p.span, code="TW0403"
-    )
+        p.span, code="TW0403")
 
 
 def result_types(result: Type | None) -> Iterator[tuple[tuple[int, ...], Type]]:
-    """What is no tuple in a result, each with the way to it."""
+    """Yield the parts of a result that are not tuples, each with its path of indices."""
     stack: list[tuple[tuple[int, ...], Type]] = [] if result is None else [((), result)]
     while stack:
         path, t = stack.pop()

@@ -1,8 +1,7 @@
-"""`create_executor`: programs as Python functions, evaluated or compiled.
+"""`create_executor`: programs as Python functions, interpreted or compiled.
 
-    create_executor("debug", mod).evaluate()(x)           the interpreter: every operator by its numpy reference
-    create_executor("vm", mod, target="llvm").evaluate()(x)   compiled, as "graph" and "aot" are: there is one kind of
-                                                              compiled program
+    create_executor("debug", mod).evaluate()(x)               the interpreter: every operator by its numpy reference
+    create_executor("vm", mod, target="llvm").evaluate()(x)   compiled; "graph" and "aot" give the same program
 """
 
 from __future__ import annotations
@@ -33,15 +32,13 @@ def create_executor(
     kind: str = "debug", mod: IRModule | None = None, device: Device | None = None, target: Any = "llvm",
     params: Mapping[str, Any] | None = None
 ) -> Executor:
-    """What evaluates expressions and the functions of `mod`, with `params` bound to the parameters of those names of
-    its `main`.
+    """Return an executor of expressions and of the functions of `mod`, with `params` bound to parameters of its `main`.
 
     Raises `OptionError` for an unknown kind.
     """
     if kind not in KINDS:
         raise OptionError(
-            f"there is no executor '{kind}'{nearest(kind, KINDS)}; the executors are {', '.join(KINDS)}", code="TW0210"
-        )
+            f"there is no executor '{kind}'{nearest(kind, KINDS)}; the executors are {', '.join(KINDS)}", code="TW0210")
     module = IRModule() if mod is None else mod
     if params:
         module = bind_params(module, params)
@@ -49,13 +46,14 @@ def create_executor(
 
 
 class Executor:
-    """Makes Python functions of expressions; see `create_executor`."""
+    """Turns expressions into Python functions; see `create_executor`."""
 
     def __init__(self, kind: str, mod: IRModule, device: Device | None, target: Any) -> None:
         self.kind, self.mod, self.device, self.target = kind, mod, device, target
 
     def evaluate(self, expr: Expr | None = None, binds: Mapping[Any, Expr] | None = None) -> Any:
-        """A Python function for a function, a `GlobalVar`, or by default `main`; for any other expression its value.
+        """Return a Python function for a function, a `GlobalVar`, or by default `main`; for other expressions their
+        value.
 
         `binds` are values of free variables. The function takes arrays, in order or by the names of its parameters, and
         returns `NDArray`s, tuples, `ConstructorValue`s and `RefValue`s.
@@ -91,27 +89,25 @@ class Executor:
 
 
 def _arranged(function: Function, args: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
-    """The arguments in the order of the parameters; raises `InputError` for one that is missing, unknown or there
-    twice."""
+    """Return the arguments in parameter order; raises `InputError` for one that is missing, unknown or given twice."""
     left = {p.name_hint: p for p in function.params[len(args) :]}
     for name in named:
         if name not in left:
             known = ", ".join(p.name_hint for p in function.params)
             raise InputError(
-                f"'{name}' is not a parameter, or was given twice; the parameters are {known or 'none'}", code="TW0702"
-            )
+                f"'{name}' is not a parameter, or was given twice; the parameters are {known or 'none'}", code="TW0702")
     missing = [n for n in left if n not in named]
     if missing or len(args) > len(function.params):
         given = len(args) + len(named)
         raise InputError(
             f"{given} arguments were given, and there are {len(function.params)}"
-            + (f"; missing: {', '.join(missing)}" if missing else ""), code="TW0701"
-        )
+            + (f"; missing: {', '.join(missing)}" if missing else ""), code="TW0701")
     return [_number(p, v) for p, v in zip(function.params, [*args, *(named[n] for n in left)], strict=True)]
 
 
 def _number(param: Var, value: Any) -> Any:
-    """A number of Python's in the type of the parameter, a float for none but floats; anything else as it is."""
+    """Convert a Python number to the parameter's type, except a float to an integer type; return other values
+    unchanged."""
     kind = param.known_type()
     if not isinstance(kind, TensorType) or not isinstance(value, (bool, int, float)) or (
         isinstance(value, float) and not kind.dtype.is_float
@@ -121,7 +117,7 @@ def _number(param: Var, value: Any) -> Any:
 
 
 def _value(result: Any) -> Any:
-    """A result as programs of the field have it."""
+    """Return a result in the types of TVM's API."""
     if isinstance(result, NDArray):
         return result
     if isinstance(result, (tuple, list)):
@@ -134,7 +130,7 @@ def _value(result: Any) -> Any:
 
 
 def _nested(result: Any, kind: Type | None) -> Any:
-    """The tensors that a compiled program returns side by side, in the tuples of `kind`."""
+    """Arrange the flat results of a compiled program in the tuples of `kind`."""
     if not isinstance(kind, TupleType) or not any(isinstance(f, TupleType) for f in kind.fields):
         return result
     left = iter(result if isinstance(result, tuple) else (result,))
@@ -146,7 +142,7 @@ def _nested(result: Any, kind: Type | None) -> Any:
 
 
 def _constructed(root: ConstructorValue) -> ConstructorValue:
-    """A value of a data type, which may be deep: inner values first."""
+    """Convert a value of an algebraic data type, inner values first, because it may be deeply nested."""
     done: dict[int, ConstructorValue] = {}
     stack: list[tuple[ConstructorValue, bool]] = [(root, False)]
     while stack:

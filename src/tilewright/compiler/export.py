@@ -1,5 +1,5 @@
-"""Saving a compiled model: `.tar` without a linker, all else through one. The forms are described in
-`runtime/artifact.py` and `runtime/webassembly.py`."""
+"""Saving of compiled models: `.tar` without a linker, other forms with one. `runtime/artifact.py` and
+`runtime/webassembly.py` describe the forms."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _DATA: Final = ("tw_constants", "tw_manifest")
 
 @compiler_hooks.save.provide
 def save(artifact: Artifact, path: Path, linker: Linker | None = None) -> Path:
-    """Write `artifact` to `path`; the extension says how. Raises `ArtifactError`, and then `path` is as it was."""
+    """Write `artifact` to `path` in the form of its extension. Raises `ArtifactError`, in which case `path` is
+    unchanged."""
     write = _FORMS.get(path.suffix)
     if write is None:
         raise ArtifactError(
             f"{path}: a compiled model is saved as {', '.join(f'{form} ({said})' for form, said in FORMS.items())}, "
-            f"not as '{path.suffix}'", code="TW0802"
-        )
+            f"not as '{path.suffix}'", code="TW0802")
     try:
         if artifact.library is not None and artifact.path is not None:
             _copy(artifact.path, path)
@@ -58,36 +58,32 @@ def save(artifact: Artifact, path: Path, linker: Linker | None = None) -> Path:
 
 
 def _check_form(artifact: Artifact, path: Path) -> None:
-    """Raise `ArtifactError` where the machine has no such files, or they cannot hold the program."""
+    """Raise `ArtifactError` if the machine has no files of this form, or they cannot hold the program."""
     manifest = artifact.manifest
     form = processors.object_format(manifest.triple)
     known = {".so": "elf", ".dll": "coff", ".wasm": "wasm"}.get(path.suffix, form)
     if known != form:
         forms = [
-            suffix for suffix in FORMS if {".so": "elf", ".dll": "coff", ".wasm": "wasm"}.get(suffix, form) == form
-        ]
+            suffix for suffix in FORMS if {".so": "elf", ".dll": "coff", ".wasm": "wasm"}.get(suffix, form) == form]
         raise ArtifactError(
             f"{path}: code for {manifest.triple} is not saved as {path.suffix}; save it as {', '.join(forms)}",
-            code="TW0802"
-        )
+            code="TW0802")
     if path.suffix == ".wasm" and processors.pointer_bytes(manifest.triple) != 4:
         raise ArtifactError(
             f"{path}: modules of WebAssembly have addresses of 32 bits; compile for -mtriple=wasm32-unknown-unknown",
-            code="TW0802"
-        )
+            code="TW0802")
     if path.suffix in (".o", ".a", ".dll", ".wasm") and (
         manifest.functions or not manifest.is_native or manifest.symbols
     ):
         raise ArtifactError(
             f"{path}: as {path.suffix} a model is one function of C, and this program has parts that are none (open "
-            "sizes, other compilers, "
-                            "single functions); save it as .tar", code="TW0802")
+            "sizes, other compilers, single functions); save it as .tar", code="TW0802")
 
 
 @compiler_hooks.link_for_debuggers.provide
 def link_for_debuggers(artifact: Artifact) -> SharedLibrary:
-    """The code as a library in a file, which debuggers and profilers see as they see any other. Raises `ArtifactError`
-    without a linker."""
+    """Link the code into a library file that debuggers and profilers can read. Raises `ArtifactError` without a linker.
+    """
     folder = debug_folder()
     objects = []
     for k, image in enumerate(artifact.objects):
@@ -103,16 +99,15 @@ def _copy(source: Path, path: Path) -> None:
     if path.suffix != source.suffix:
         raise ArtifactError(
             f"{path}: a model loaded from {source.name} has no object files left; save it as {source.suffix}, or "
-            "compile it again", code="TW0807"
-        )
+            "compile it again", code="TW0807")
     with source.open("rb") as file:
         write_atomically(path, lambda target: shutil.copyfileobj(file, target), 0o777)
 
 
 def artifact_parts(artifact: Artifact) -> tuple[Manifest, dict[str, bytes], bytes]:
-    """The manifest with the hashes of the parts, the object files by name, and what other compilers made, one behind
-    the other."""
-    artifact.manifest.to_json()  # refuses a program that needs Python before anything is compiled
+    """Return the manifest with the hashes of the parts, the object files by name, and the concatenated external
+    modules."""
+    artifact.manifest.to_json()  # refuses programs that need Python before any compilation
     images = {f"code.{i}.o": image for i, image in enumerate(artifact.objects)}
     if not artifact.manifest.functions and artifact.manifest.is_native:
         images["entry.o"] = Target(artifact.manifest.target).backend.host_code.c_entry(artifact.manifest)
@@ -127,8 +122,8 @@ def artifact_parts(artifact: Artifact) -> tuple[Manifest, dict[str, bytes], byte
 
 
 def write_constants(file: BinaryIO, artifact: Artifact, manifest: Manifest, modules: bytes) -> None:
-    """The object of the constants and the manifest. `modules` are in it where a program is one file: a `.tar` has them
-    beside it."""
+    """Write the object with the constants and the manifest. It includes `modules` if the program is one file; a `.tar`
+    has them separately."""
     text = np.frombuffer(manifest.to_json().encode() + b"\0", np.uint8)
     contents = [
         ("tw_constants", artifact.constants), ("tw_manifest", text),
@@ -143,7 +138,7 @@ def write_constants(file: BinaryIO, artifact: Artifact, manifest: Manifest, modu
 
 @contextlib.contextmanager
 def _object_files(artifact: Artifact) -> Iterator[tuple[Manifest, bytes, list[Path]]]:
-    """The manifest, what other compilers made, and the objects as files of a folder that goes with the context."""
+    """Yield the manifest, the external modules, and the objects as files of a temporary folder."""
     manifest, images, modules = artifact_parts(artifact)
     with tempfile.TemporaryDirectory(prefix="tilewright-link-") as name:
         folder = Path(name)
@@ -157,10 +152,9 @@ def _object_files(artifact: Artifact) -> Iterator[tuple[Manifest, bytes, list[Pa
 def _link(
     manifest: Manifest, objects: Sequence[Path], out: Path, exports: Sequence[str], linker: Linker | None
 ) -> None:
-    """Link the objects of a program into `out` by the back end that made them. Raises `ArtifactError`."""
+    """Link the objects of a program into `out` with the back end that made them. Raises `ArtifactError`."""
     Target(manifest.target).backend.link(
-        objects, out, exports, manifest.triple or host_triple(), linker, manifest.scratch.stack
-    )
+        objects, out, exports, manifest.triple or host_triple(), linker, manifest.scratch.stack)
 
 
 def _save_library(artifact: Artifact, path: Path, linker: Linker | None) -> None:
@@ -202,7 +196,7 @@ def _save_wasm(artifact: Artifact, path: Path, linker: Linker | None) -> None:
 
 
 def _of_c(manifest: Manifest) -> tuple[str, str]:
-    """What a C program calls."""
+    """Return the functions that a C program calls."""
     return f"{manifest.c_name}_run", f"{manifest.c_name}_close"
 
 
@@ -249,7 +243,7 @@ FORMS: Final = {
     ".so": "a shared library", ".tar": "its objects", ".a": "an archive of them", ".o": "one object",
     ".dll": "a library of Windows", ".wasm": "a module of WebAssembly",
 }
-"""What a model is saved as, and what that is."""
+"""The extensions of saved models, each with its description."""
 _FORMS: Final[dict[str, Callable[[Artifact, Path, Linker | None], None]]] = {
     ".so": _save_library, ".tar": _save_tar, ".a": _save_objects, ".o": _save_objects, ".dll": _save_dll,
     ".wasm": _save_wasm,

@@ -3,12 +3,10 @@
     "npu, llvm": @main(%x) { … }  --offload-->         @main(%x) { nn.relu(@npu_0(%x)) }
     @npu_0(%p, Compiler="npu", …) --take_external-->   nn.relu(external_call(%x, symbol="npu_0", compiler="npu"))
                                                        and relay.ext.npu(@npu_0), a module with the function "npu_0"
-    @bnns_0(%p, Compiler="bnns")  --with_stand_ins-->  fn (%a, %c0, Primitive=1, StandIn="bnns.conv2d_bias") { … }, a
-    kernel
+    @bnns_0(%p, Compiler="bnns")  --with_stand_ins-->  a kernel fn (%a, %c0, Primitive=1, StandIn="bnns.conv2d_bias")
 
-One accelerator after another takes its parts, in the order of the target's text. A stand-in replaces a library of C
-functions that is not there: layouts, fusion and order stay those that the library was given; its speed is not measured
-by them.
+Accelerators take their parts one after another, in the order of the target's text. A stand-in replaces calls of a C
+library that is not installed. Layouts, fusion and order are those of the library's calls; the times are not.
 """
 
 from __future__ import annotations
@@ -40,10 +38,10 @@ from tilewright.runtime.modules import ModuleNode
 
 
 def offload(mod: IRModule, target: Target) -> IRModule:
-    """`mod` with what the accelerators of `target` take as functions for them.
+    """Return `mod` with the parts that the accelerators of `target` take as separate functions.
 
-    What was partitioned for one before is left as it is. Raises `OptionError` for an accelerator that nothing is known
-    of, `TargetError` for options that it has not.
+    Existing partitions are kept. Raises `OptionError` for an unknown accelerator, `TargetError` for an option that it
+    does not have.
     """
     for accelerator in target.accelerators:
         if not any(isinstance(f, Function) and f.attrs.get("Compiler") == accelerator.name for _, f in mod.items()):
@@ -65,20 +63,18 @@ def _partitioned(accelerator: Accelerator, mod: IRModule) -> IRModule:
     if not isinstance(made, IRModule):
         raise CompileError(
             f"the accelerator {accelerator.name} made a {type(made).__name__} of a network; partition_for(mod, params) "
-            "returns a module", code="TW0911"
-        )
+            "returns a module", code="TW0911")
     return made
 
 
 LIBRARIES: Final = ("bnns",)
-"""The libraries whose calls have stand-ins: those of float operators, which are kernels as they are."""
+"""Libraries with stand-ins: their calls are float operators, which native kernels can compute."""
 STAND_IN: Final = "StandIn"
-"""The attribute of a primitive function that stands for a call: the name of the row of the pattern table."""
+"""Attribute of a primitive function that replaces a library call: the name of the row of the pattern table."""
 
 
 def with_stand_ins(mod: IRModule) -> IRModule:
-    """`mod`, with kernels in the place of its functions for `LIBRARIES`, where the context asks for them; else as it
-    is."""
+    """Replace the functions for `LIBRARIES` in `mod` by kernels, if the context requests it."""
     if not PassContext.current().get("relay.library_calls.stand_in"):
         return mod
     parts = {n: f for n, f in mod.items() if isinstance(f, Function) and f.attrs.get("Compiler") in LIBRARIES}
@@ -91,7 +87,7 @@ def with_stand_ins(mod: IRModule) -> IRModule:
 
 
 def _inlined(e: Expr, parts: Mapping[str, Function]) -> Expr | None:
-    """What a part computes, in the place of its call."""
+    """Return the body of a part in place of its call, or None."""
     if not (isinstance(e, Call) and isinstance(e.op, GlobalVar) and e.op.name_hint in parts):
         return None
     part = parts[e.op.name_hint]
@@ -100,7 +96,8 @@ def _inlined(e: Expr, parts: Mapping[str, Function]) -> Expr | None:
 
 
 def _kernel(e: Expr) -> Expr | None:
-    """A call of a composite function as one of a primitive function, its constants among the arguments."""
+    """Return a call of a composite function as one of a primitive function, with its constants as arguments, or None.
+    """
     if not (isinstance(e, Call) and isinstance(e.op, Function) and "Composite" in e.op.attrs):
         return None
     constants = [c for c in post_order(e.op.body) if isinstance(c, Constant)]
@@ -108,8 +105,7 @@ def _kernel(e: Expr) -> Expr | None:
     body = rewrite(e.op.body, lambda c: params.get(c) if isinstance(c, Constant) else None)
     function = Function(
         (*e.op.params, *params.values()), body, attrs={"Primitive": 1, STAND_IN: e.op.attrs["Composite"]},
-        span=e.op.span
-    )
+        span=e.op.span)
     return Call(function, (*e.args, *constants), span=e.span)
 
 
@@ -117,21 +113,19 @@ _GENERATOR = "relay.ext."
 
 
 def take_external(mod: IRModule, target: Target | None = None) -> tuple[IRModule, tuple[ModuleNode, ...]]:
-    """The module without its functions for accelerators, and what their code generators made of them, in the order of
-    the module.
+    """Return the module without its external functions, and the modules that their code generators made, in order.
 
-    What a target's hooks made loop programs of is in the module as such, by its symbol, for code of `target`. Raises
+    Loop programs made by the hooks of a target are in the module under their symbols, as code for `target`. Raises
     `CompileError` for a target without a code generator, and for one that returns no module.
     """
     if not any(name != "main" and isinstance(f, Function) and _is_external(f) for name, f in mod.items()):
         return mod, ()
     mod = ChooseNumerics()(InferType()(mod))
-    # what main says holds for all functions, and code generators see one of them
+    # the numerics of main apply to all functions, and a code generator sees one of them
     rounding = mod["main"].attrs.get(NUMERICS)
     external = {
         name: with_numerics(f, rounding) if rounding else f
-        for name, f in mod.items() if name != "main" and isinstance(f, Function) and _is_external(f)
-    }
+        for name, f in mod.items() if name != "main" and isinstance(f, Function) and _is_external(f)}
 
     def called(e: Expr) -> Expr | None:
         if not (isinstance(e, Call) and isinstance(e.op, GlobalVar) and e.op.name_hint in external):
@@ -150,8 +144,7 @@ def take_external(mod: IRModule, target: Target | None = None) -> tuple[IRModule
     symbols = {_symbol(name, f): name for name, f in external.items()}
     kernels, modules = take_hooked(
         {s: external[n] for s, n in symbols.items()}, {s: _results(n, external[n]) for s, n in symbols.items()},
-        target or Target("llvm")
-    )
+        target or Target("llvm"))
     rest.update(kernels)
     generated = {s: n for s, n in symbols.items() if hook_of(str(external[n].attrs["Compiler"]), "RelayToTIR") is None}
     modules += [_generated(name, external[name]) for name in generated.values()]
@@ -160,8 +153,8 @@ def take_external(mod: IRModule, target: Target | None = None) -> tuple[IRModule
 
 
 def _constants(function: Function, symbol: str) -> dict[str, NDArray] | None:
-    """What `relay.ext.<target>.constant_updater` says the code of a function needs, for its `__init_<symbol>`; None
-    without one."""
+    """Return the constants that `relay.ext.<target>.constant_updater` gives for the function's `__init_<symbol>`; None
+    without such an updater."""
     compiler = function.attrs["Compiler"]
     hook = get_global_func(f"{_GENERATOR}{compiler}.constant_updater", allow_missing=True)
     if hook is None:
@@ -172,8 +165,7 @@ def _constants(function: Function, symbol: str) -> dict[str, NDArray] | None:
     ):
         raise CompileError(
             f"the constant updater of '{compiler}', at {hook.where}, returned {type(found).__name__}; it returns "
-            "arrays by name", function.span, code="TW0911"
-        )
+            "arrays by name", function.span, code="TW0911")
     return {k: array(v) for k, v in found.items()}
 
 
@@ -186,38 +178,34 @@ def _symbol(name: str, function: Function) -> str:
 
 
 def _results(name: str, function: Function) -> tuple[TensorType, ...]:
-    """The type of the result, or of each of several; raises `CompileError` for what cannot be handed over."""
+    """Return the types of the results. Raises `CompileError` for results that external code cannot return."""
     found = function.ret_type
     types = found.fields if isinstance(found, TupleType) and len(found.fields) > 1 else (found,)
     if not all(isinstance(t, TensorType) and t.is_static for t in types):
         raise CompileError(
             f"the function @{name}, for '{function.attrs['Compiler']}', gives {found!r}; it gives a tensor of known "
-            "shape, or a tuple of them", function.span, code="TW0904"
-        )
+            "shape, or a tuple of them", function.span, code="TW0904")
     return types  # type: ignore[return-value]
 
 
 def _generated(name: str, function: Function) -> ModuleNode:
-    """What the code generator of its target makes of a function."""
+    """Return the module that the code generator of the target makes from a function."""
     compiler = function.attrs["Compiler"]
     generator = get_global_func(f"{_GENERATOR}{compiler}", allow_missing=True)
     if generator is None and (plugin := find_accelerator(str(compiler))) is not None:
-        hasattr(plugin, "pattern_table")  # a package that imports its compiler late does it now
+        hasattr(plugin, "pattern_table")  # some packages import their compiler only now
         generator = get_global_func(f"{_GENERATOR}{compiler}", allow_missing=True)
     if generator is None:
         known = ", ".join(
-            sorted(n.removeprefix(_GENERATOR) for n in FUNCTIONS if n.startswith(_GENERATOR) and n.count(".") == 2)
-        )
+            sorted(n.removeprefix(_GENERATOR) for n in FUNCTIONS if n.startswith(_GENERATOR) and n.count(".") == 2))
         raise CompileError(
             f"the function @{name} is for '{compiler}', which has no code generator; register one, a function of a "
             "relay function that returns a "
             f"module: @tvm.register_func('{_GENERATOR}{compiler}'); those there are: {known or 'none'}", function.span,
-            code="TW0910"
-        )
+            code="TW0910")
     made: Any = generator(function)
     if not isinstance(made, ModuleNode):
         raise CompileError(
             f"the code generator of '{compiler}', at {generator.where}, returned a {type(made).__name__} for @{name}; "
-            "it returns a tvm.runtime.ModuleNode", function.span, code="TW0911"
-        )
+            "it returns a tvm.runtime.ModuleNode", function.span, code="TW0911")
     return made

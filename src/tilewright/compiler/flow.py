@@ -1,12 +1,11 @@
-"""Relay with control flow -> functions of control (`backends/flow.py`) and the straight-line blocks between.
+"""Lowers Relay with control flow to control functions (`backends/flow.py`) and straight-line blocks.
 
     def @main(%n: int32) { if (less(%n, 0)) { negative(%n) } else { @f(add(%n, 1)) } }
     ->  main(%0): %1 = run block 0(%0); if %1: %2 = run block 1(%0); return %2 else: %3 = run block 2(%0); jump f(%3)
 
-Calls of operators gather in an open block until something that is not an operator needs one of them, or a branch
-begins; a block is a relay function of tensors, which goes the way of every straight-line program. Tuples are only made
-where they leave the function or go into a cell. A closure is a record of what it sees; a function that is called last
-is jumped to.
+Operator calls are collected in an open block until control flow needs one of their values, or a branch begins. A block
+is a Relay function of tensors, which is compiled like any straight-line program. Tuples are created only where they
+leave the function or are stored in a cell. A closure is a record of its captured values. Tail calls are jumps.
 """
 
 from __future__ import annotations
@@ -46,12 +45,13 @@ from tilewright.relay.scopes import ATOMS, Scopes
 from tilewright.relay.visitor import operands
 
 Value: TypeAlias = "flow.Reg | tuple[Value, ...]"
-"""A register, or a tuple that is no cell."""
+"""A register, or a tuple that is not a cell."""
 
 
 @dataclass(slots=True)
 class Lowered:
-    """A module as functions of control. `blocks` are relay functions of tensors, `constants` what a `Wrap` names."""
+    """A module as control functions. `blocks` are Relay functions of tensors, `constants` the values that `Wrap`s name.
+    """
 
     program: flow.FlowProgram
     blocks: list[Function] = field(default_factory=list)
@@ -59,16 +59,16 @@ class Lowered:
 
 
 def needs_control(main: Function) -> bool:
-    """Whether a function is more than calls of operators and tuples."""
+    """Whether a function contains more than operator calls and tuples."""
     control = (If, Match, RefCreate, RefRead, RefWrite, Function, GlobalVar, Constructor)
     walk = reachable([main.body], lambda e: e.args if isinstance(e, Call) and is_kernel(e) else operands(e))
     return any(isinstance(e, control) for e in walk)
 
 
 def lower_control(mod: IRModule) -> Lowered:
-    """Lower `main` and all that it calls. Needs known types; raises `CompileError` for what has no native form.
+    """Lower `main` and its callees. Needs inferred types; raises `CompileError` for constructs without a native form.
 
-    What `main` takes and returns are tensors, and tuples of them as results (`compiler/entry_types.py`).
+    `main` takes tensors and returns tensors or tuples of them (`compiler/entry_types.py`).
     """
     check_entry_types(mod["main"])
     main = mod["main"]
@@ -89,7 +89,7 @@ def lower_control(mod: IRModule) -> Lowered:
 
 
 class _Module:
-    """What the functions of one module share."""
+    """State shared by the functions of one module."""
 
     def __init__(self, mod: IRModule) -> None:
         self.mod = mod
@@ -103,7 +103,7 @@ class _Module:
         return len(self.lowered.program.functions) - 1
 
     def function_of(self, name: str) -> int:
-        """The number of a function of the module."""
+        """Return the number of a function of the module."""
         found = self._numbers.get(name)
         if found is None:
             if name not in self.mod:
@@ -120,7 +120,7 @@ class _Module:
         return found
 
     def closure_of(self, e: Function, sees: tuple[Expr, ...], own: Var | None, outer: _Function) -> int:
-        """The number of the function of a closure, which `sees` values of the function `outer`."""
+        """Return the number of the function of a closure that captures the values `sees` of the function `outer`."""
         key = (e, sees, own)
         found = self._numbers.get(key)
         if found is None:
@@ -130,7 +130,8 @@ class _Module:
         return found
 
     def value_of(self, e: GlobalVar | Constructor) -> int:
-        """The number of the function of a closure that sees nothing: a global function or a constructor as a value."""
+        """Return the number of the function of a closure without captures: a global function or a constructor as a
+        value."""
         key = ("value", e.name_hint, e if isinstance(e, Constructor) else None)
         found = self._numbers.get(key)
         if found is None:
@@ -165,10 +166,11 @@ class _Module:
 
 
 class _Function:
-    """One function while it is lowered. `known` has the values of what is computed, `same` what stands for a name.
+    """A function during lowering. `known` maps expressions to their values, `same` maps names to the expressions they
+    denote.
 
-    `scopes` are those of the function of the module that it stands in. A closure `sees` values around it, and itself as
-    `own`.
+    `scopes` are those of the enclosing function of the module. A closure captures the values `sees`, and refers to
+    itself as `own`.
     """
 
     def __init__(
@@ -201,7 +203,7 @@ class _Function:
         return self.count - 1
 
     def _bind(self, v: Expr) -> flow.Reg:
-        """A register for a value that is given."""
+        """Return a new register for a given value."""
         found = self._register()
         self.known[v] = found
         self.done.add(v)
@@ -210,8 +212,8 @@ class _Function:
     # Branches
 
     def _branch(self, root: Expr, owner: Expr | None, tail: bool) -> flow.Body:
-        """The instructions of a branch with the value `root`; at the `tail` of the function it ends by returning, or by
-        a jump."""
+        """Return the instructions of a branch with the value `root`; at the `tail` of the function it ends with a
+        return or a jump."""
         outer = self.body, self.open
         self.body, self.open = [], {}
         last = self._last(root, owner) if tail else None
@@ -223,7 +225,7 @@ class _Function:
         return found
 
     def _last(self, root: Expr, owner: Expr | None) -> Expr | None:
-        """What makes the value of a branch, where nothing else needs it and it can end the function."""
+        """Return the expression that makes the value of a branch, if it has no other users and can end the function."""
         path: list[Expr | None] = [owner]
         e = root
         while isinstance(e, Let):
@@ -236,7 +238,7 @@ class _Function:
         return e if ends and e not in self.done and all(u in path for u in self.branches.users[e]) else None
 
     def _visit(self, root: Expr, last: Expr | None) -> bool:
-        """Compute `root`; True when the function ended with `last`."""
+        """Compute `root`; return whether the function ended with `last`."""
         stack = [root]
         while stack:
             e = stack[-1]
@@ -256,7 +258,7 @@ class _Function:
         return False
 
     def _missing(self, e: Expr) -> list[Expr]:
-        """What must be computed before `e`."""
+        """Return the expressions that must be computed before `e`."""
         if isinstance(e, Let):
             if e.var not in self.done:
                 if isinstance(e.value, Function):
@@ -282,11 +284,11 @@ class _Function:
     # Values
 
     def _meant(self, e: Expr) -> Expr:
-        """What a name stands for."""
+        """Return the expression that a name denotes."""
         return self.same.get(e, e)
 
     def _value(self, e: Expr) -> Value:
-        """The value of something that is computed; the open block is closed where it makes it."""
+        """Return the value of a computed expression; an open block that makes it is closed first."""
         e = self._meant(e)
         if e in self.open:
             self._close()
@@ -308,7 +310,7 @@ class _Function:
         return whole[index] if isinstance(whole, tuple) else self._put(flow.Field(self._register(), whole, index))
 
     def _cell(self, e: Expr) -> flow.Reg:
-        """The value of `e` in one register."""
+        """Return the value of `e` in one register."""
         return self._boxed(self._value(e))
 
     def _boxed(self, value: Value) -> flow.Reg:
@@ -361,8 +363,8 @@ class _Function:
                 raise CompileError(f"a {type(e).__name__} cannot be compiled", e.span, code="TW0403")
 
     def _instruction(self, e: Expr) -> bool:
-        """Whether a call of an operator is an instruction, which is then written: a tensor of zeros for a loop, and
-        what is written into it."""
+        """Emit an instruction for an operator that has one (zeros for a loop, writes into them), and return whether it
+        has one."""
         assert isinstance(e, Call)
         if isinstance(e.op, Zeros) and not all(is_kernel(u) for u in self.branches.users[e]):
             self.known[e] = self._put(flow.Zeros(self._register(), e.tensor_type.nbytes))
@@ -375,7 +377,7 @@ class _Function:
         return False
 
     def _take(self, e: TupleGetItem) -> None:
-        """A field: of a tuple that is known in parts by its part, of a cell by a load; of an open block when that is
+        """Compute a field: directly from a tuple of known parts, by a load from a cell, or when its open block is
         closed."""
         whole = self._meant(e.tuple_value)
         if isinstance(whole, Tuple):
@@ -442,7 +444,7 @@ class _Function:
     # Blocks
 
     def _close(self) -> None:
-        """Make a block of the operators that wait, and run it."""
+        """Make a block of the collected operators, and run it."""
         members, self.open = self.open, {}
         results = [e for e in members if self._leaves(e, members)]
         if not results:
@@ -466,7 +468,7 @@ class _Function:
         self.body.append(flow.Run(tuple(made), self.module.block(function), tuple(block.inputs)))
 
     def _outputs(self, e: Expr, leaves: list[Expr], made: list[flow.Reg]) -> Value:
-        """Registers for the tensors of a result."""
+        """Allocate registers for the tensors of a result."""
         kind = e.checked_type
         if isinstance(kind, TupleType):
             return tuple(self._outputs(TupleGetItem(e, k), leaves, made) for k in range(len(kind.fields)))
@@ -480,7 +482,7 @@ class _Function:
         return made[-1]
 
     def _leaves(self, e: Expr, members: dict[Expr, None]) -> bool:
-        """Is the value needed by anything that is not of the same block?"""
+        """Whether the value is used outside its block."""
         seen: set[Expr] = set()
         stack = [e]
         while stack:
@@ -501,8 +503,8 @@ class _Function:
 
 
 class _Block:
-    """A block while it is made: `inside` are its values over its own parameters, one for each register that it
-    takes."""
+    """A block under construction: `inside` are its values, in terms of its own parameters, one for each input register.
+    """
 
     def __init__(self, owner: _Function) -> None:
         self.owner = owner
@@ -510,7 +512,7 @@ class _Block:
         self.inputs: dict[flow.Reg, Var] = {}
 
     def operand(self, e: Expr) -> Expr:
-        """What stands for `e` in the block."""
+        """Return the expression that represents `e` in the block."""
         name = e.name_hint if isinstance(e, Var) else ""
         e = self.owner._meant(e)
         if e in self.inside or isinstance(e, Constant):
@@ -532,7 +534,7 @@ class _Block:
 
 
 def _text(p: Pattern) -> str:
-    """A pattern as Relay writes it."""
+    """Return a pattern as Relay text."""
     match p:
         case PatternConstructor():
             inner = ", ".join(map(_text, p.patterns))

@@ -1,8 +1,7 @@
-"""The formats of model files, and the recognition of a model's format by its first bytes, its ending, or the package of
-its object.
+"""Model file formats. A format is recognised by the first bytes, the file extension, or the package of an object.
 
-Formats that packages bring (entry points `tilewright.frontends`) are asked after those of this package. A model that no
-format recognises is taken for ONNX, whose frontend says what is wrong with it.
+Formats of other packages (entry points `tilewright.frontends`) are tried after the built-in ones. Unrecognised models
+are passed to the ONNX frontend, whose errors describe them.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from tilewright.base.plugins import installed_frontends
 __all__ = ["ONNX", "PYTORCH", "RELAY", "TFLITE", "Format", "Signature", "format_named", "format_of"]
 
 _OF_TORCH: Final = frozenset({".pt", ".pth", ".pt2"})
-"""Endings of files that may be pickles, whose first bytes say nothing certain."""
+"""Extensions of files that may be pickles, whose first bytes do not identify them."""
 
 
 def format_of(model: Any) -> Format:
-    """The format of a path, of bytes, or of an object of the format's own package."""
+    """Return the format of a path, of bytes, or of an object of the format's own package."""
     look = Look.at(model)
     found = next((f for f in (TFLITE, RELAY, PYTORCH) if f.recognizes(look)), None)
     if found is None and look.package != "tilewright" and not ONNX.recognizes(look):
@@ -32,13 +31,13 @@ def format_of(model: Any) -> Format:
 
 
 def format_named(name: str) -> Format | None:
-    """An installed format by its name, in small letters; None where there is none."""
+    """Return an installed format by its name in lower case, or None."""
     return next((f for f in (ONNX, TFLITE, PYTORCH, RELAY, *installed_frontends()) if f.name.lower() == name), None)
 
 
 def _frontend(name: str, path: str, recognizes: Callable[[Look], bool]) -> Format:
-    """A format of this package. Its frontend has `survey`, `read` and `contents` in one module, which is imported when
-    it is first used."""
+    """Return a built-in format. Its frontend has `survey`, `read` and `contents` in one module, imported at the first
+    use."""
 
     def lazy(part: str) -> Callable[[Any, Any], Any]:
         def use(model: Any, shapes: Any) -> Any:
@@ -79,7 +78,7 @@ def _is_tflite(look: Look) -> bool:
 
 
 def _is_onnx(look: Look) -> bool:
-    """A message that begins with the version of the format (field 1, a varint) is a model in all likelihood."""
+    """Whether the head is that of a protobuf message that begins with the format's version (field 1, a varint)."""
     return look.suffix == ".onnx" or look.package == "onnx" or (not look.suffix and look.head[:1] == b"\x08")
 
 
@@ -87,5 +86,5 @@ ONNX: Final = _frontend("ONNX", "onnx.signature", _is_onnx)
 TFLITE: Final = _frontend("TFLite", "tflite.signature", _is_tflite)
 PYTORCH: Final = _frontend("PyTorch", "pytorch.model", _is_torch)
 RELAY: Final = Format("Relay", lambda look: look.suffix == ".relay", _survey_relay, _read_relay, _relay_contents)
-"""Text, by the ending `.relay` alone. It may have more functions than `main`, so it is read as a module, and not known
-by its bytes."""
+"""Text, recognised by the extension `.relay` only. It is read as a module, because it may have functions other than
+`main`."""

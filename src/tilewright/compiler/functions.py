@@ -1,4 +1,4 @@
-"""From a schedule or a loop program to native functions: TVM's `tvm.lower` and `tvm.build`."""
+"""`tvm.lower` and `tvm.build`: native functions from a schedule or a loop program."""
 
 from __future__ import annotations
 
@@ -48,12 +48,11 @@ def lower(
     inputs: Schedule | PrimFunc | IRModule, args: Sequence[Any] | None = None, name: str = "main", binds: Any = None,
     simple_mode: bool = False
 ) -> IRModule:
-    """The loops of a te schedule over the tensors `args`, or of loop programs: without blocks, inner values allocated,
+    """Return the loops of a te schedule over the tensors `args`, or of loop programs: without blocks, with allocations,
     simplified.
 
-    Schedules of `topi` follow the target of the enclosing `with Target(…):`, or this machine.
-    `simple_mode` leaves out what makes the text longer: loop bounds taken from conditions, and loops cut where those
-    change.
+    Schedules of `topi` follow the target of the enclosing `with Target(…):`, or this machine. `simple_mode` skips the
+    passes that lengthen the text: narrowing of loop bounds by conditions, and splitting of loops at conditions.
     """
     options = KernelOptions((Target.current() or Target("llvm")).machine)
     with room_for(_levels(inputs)), kernel_options.use(options):
@@ -67,9 +66,9 @@ def build(
     inputs: Schedule | PrimFunc | IRModule, args: Sequence[Any] | None = None, target: str | Target | None = None,
     target_host: str | Target | None = None, name: str = "default_function", binds: Any = None,
 ) -> FunctionModule:
-    """Native functions: of a te schedule over the tensors `args`, or of the loop programs in a module.
+    """Compile a te schedule over the tensors `args`, or the loop programs of a module, to native functions.
 
-    Without `target`, that of the enclosing `with Target(…):`, or this machine. Raises `CompileError`.
+    The default target is that of the enclosing `with Target(…):`, or this machine. Raises `CompileError`.
     """
     chosen = Target(target) if target is not None else Target.current(allow_none=True) or Target("llvm")
     if target_host is not None and Target(target_host) != chosen:
@@ -82,8 +81,7 @@ def build(
 
 
 def _levels(inputs: Any) -> int:
-    """How deep the statements of a program can lie inside one another: memory for each stage, and what a loop program
-    has."""
+    """Return a bound on the nesting depth of a program's statements."""
     if isinstance(inputs, Schedule):
         return len(inputs.stages)
     funcs = [f for _, f in inputs.items()] if isinstance(inputs, IRModule) else [inputs]
@@ -132,10 +130,10 @@ _NOTE: Final = re.compile(r"/\* For tilewright\.runtime\.load_module:\n(\{.*\})\
 
 @compiler_hooks.load_c.provide
 def load_c(path: Path) -> FunctionModule:
-    """Compile a C file that `export_library` wrote, edited or not, and load its functions.
+    """Compile a C file that `export_library` wrote, possibly edited since, and load its functions.
 
-    Raises `ArtifactError` where it is none, `TargetError` without a compiler, and `CompileError` with what the compiler
-    said.
+    Raises `ArtifactError` for other files, `TargetError` without a compiler, and `CompileError` with the compiler's
+    output.
     """
     try:
         text = path.read_text()
@@ -161,10 +159,10 @@ def load_c(path: Path) -> FunctionModule:
 def export_sanitized(
     artifact: Artifact, text: str, path: Path, cc: str | None, options: Sequence[str], sanitizer: str
 ) -> Path:
-    """Write the functions of a C text as a library for sanitizers, `address`, `undefined` or both, whose reports have
+    """Write the functions of a C text as a library for the sanitizers `address`, `undefined` or both, which report
     lines of the text.
 
-    Raises `OptionError` for others or another file, and otherwise as `compiled_again`.
+    Raises `OptionError` for other sanitizers or extensions, and the errors of `compiled_again`.
     """
     names = sanitizer.split(",")
     if path.suffix != ".so" or len(set(names)) < len(names) or not set(names) <= SANITIZERS:
@@ -187,10 +185,10 @@ _SANITIZED: Final = ("-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-O
 
 @compiler_hooks.compiled_again.provide
 def compiled_again(artifact: Artifact, text: str, cc: str | None, options: Sequence[str]) -> Artifact:
-    """The functions of a C text compiled by `cc` (by default the first compiler that is found) with more `options`;
-    with `-g`, the text is a file of the cache.
+    """Compile the functions of a C text with `cc` (default: the first compiler found) and extra `options`; with `-g`,
+    the text is stored in the cache.
 
-    Raises `TargetError` where there is no such compiler, and `CompileError` with what it said.
+    Raises `TargetError` if the compiler is not found, and `CompileError` with its output.
     """
     manifest = artifact.manifest
     name = f"{manifest.name}.c"
@@ -243,10 +241,9 @@ def _without_blocks(func: PrimFunc, machine: Machine) -> PrimFunc:
 
 
 def with_numbers(func: PrimFunc) -> tuple[PrimFunc, tuple[Parameter | Scalar, ...]]:
-    """The function with the numbers that its code takes noted, and its parameters: those of a call, then sizes that are
-    found.
+    """Return the function annotated with its scalar arguments, and its parameters: those of a call, then derived sizes.
 
-    Raises `CompileError` for a size that no call would tell.
+    Raises `CompileError` for a size that no argument determines.
     """
     given: tuple[tuple[int, Var], ...] = func.attrs.get(SCALARS, ())
     scalars = [v for _, v in given]
@@ -274,7 +271,7 @@ def with_numbers(func: PrimFunc) -> tuple[PrimFunc, tuple[Parameter | Scalar, ..
 
 
 def _named(variables: list[Var]) -> dict[Var, Var]:
-    """For each variable one of a name that no other has."""
+    """Return a variable with a unique name for each variable."""
     taken: set[str] = set()
     named: dict[Var, Var] = {}
     for v in variables:

@@ -1,4 +1,4 @@
-"""The fused functions of a program, as kernels are made of them, without compiling any."""
+"""Enumerates the fused functions of a program, from which kernels are made, without compiling them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tilewright.relay.transform.stages import needs_stages
 
 @dataclass(slots=True)
 class Fused:
-    """A fused function, which of its arguments are known while compiling, and how many times the program calls it."""
+    """A fused function, which of its arguments are compile-time constants, and how many times the program calls it."""
 
     function: Function
     constants: Sequence[bool]
@@ -26,16 +26,16 @@ class Fused:
 
 
 def fused_functions(mod: IRModule, target: Target) -> list[Fused]:
-    """The fused functions of `main`, in order, under the current `PassContext`; equal ones once.
+    """Return the distinct fused functions of `main`, in order, under the current `PassContext`.
 
-    Raises `CompileError` where a size is only known when the program runs.
+    Raises `CompileError` if a size is known only at run time.
     """
     with compiling():
         mod = off_loaded(mod, target).module
         if needs_stages(mod["main"]):
             raise CompileError(
-                "some sizes of the program are only known while it runs, and kernels are tuned for known ones; "
-                               "give its inputs known shapes", code="TW0303")
+                "some sizes of the program are only known while it runs, and kernels are tuned for known ones; give "
+                "its inputs known shapes", code="TW0303")
         steps = [s for f in front_half(mod, target.processor).functions for s in plan_memory(f).steps]
         found: dict[str, Fused] = {}
         for step in steps:

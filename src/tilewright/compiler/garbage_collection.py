@@ -12,11 +12,11 @@ from typing import Final
 from tilewright.base.forks import new_lock
 
 MOST_UNCOLLECTED: Final = 500_000
-"""Number of uncollected objects after which a compile that ends collects, while compiles of other threads go on."""
+"""Number of uncollected objects above which the end of a compile triggers a collection while other threads compile."""
 
 
 class _Compiles:
-    """The compiles that run in the process, and whether collection was enabled before the first of them."""
+    """The running compiles of the process, and whether collection was enabled before the first."""
 
     def __init__(self) -> None:
         self.lock = new_lock()
@@ -54,8 +54,8 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Suspend collection until the last compile ends: compiling makes few cycles, and collecting costs a third of its
-    time."""
+    """Suspend collection until the last running compile ends. Compiling makes few cycles, and collecting takes a third
+    of its time."""
     _COMPILES.begin()
     try:
         yield

@@ -24,8 +24,7 @@ _KNOWN: Final = frozenset({"tilewright", "numpy", *sys.stdlib_module_names})
 
 def hooks_digest() -> str | None:
     """Return a digest of the functions that take part in compiling operators of this package: empty without any, None
-    where one of them has no digest.
-    """
+    if one of them has no digest."""
     hooks = {k: OP_ATTRIBUTES[k].value for k in sorted(OP_ATTRIBUTES) if k[1].startswith("FTVM")}
     if not hooks:
         return ""
@@ -37,7 +36,7 @@ def hooks_digest() -> str | None:
 
 
 def digest(value: Any) -> str | None:
-    """Return the digest of a function or of a value that functions refer to; None where it has none."""
+    """Return the digest of a function or of a value that functions refer to; None if it has none."""
     found = hashlib.sha256()
     try:
         for part in _parts(value, {}):

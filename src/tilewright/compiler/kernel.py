@@ -51,7 +51,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A parameter of a kernel, `nbytes` long: argument `sources[0]` of the fused function, or what `pack` makes of
+    """A parameter of a kernel, `nbytes` long: argument `sources[0]` of the fused function, or the result of `pack` on
     constant arguments."""
 
     sources: tuple[int, ...]
@@ -69,9 +69,9 @@ class Kernel:
     sites: tuple[Site, ...] = ()
     """The accesses to memory that the code checks."""
     loops: PrimFunc | None = None
-    """The loops before they were made flat."""
+    """The loops before flattening."""
     workload: tuple[Any, ...] | None = None
-    """The tuning task of the implementation that a program registered for the kernel, if it has one."""
+    """The tuning task of the kernel's registered implementation, if any."""
 
     @property
     def declared(self) -> PrimFunc:
@@ -81,8 +81,8 @@ class Kernel:
 
 Shape = tuple[int, ...]
 Found = Callable[[PrimFunc, Sequence[Tensor], Sequence[Tensor]], PrimFunc | None]
-"""From a program with a block for each computation, its inputs and its outputs, to the same program scheduled; None for
-one that is not known."""
+"""Schedules a program with one block per computation, given its inputs and outputs; returns None for an unknown
+program."""
 
 
 @room_for(KERNEL)
@@ -93,15 +93,15 @@ def lower(
     found: Found | None = None, checks: Checks | None = None, first_site: int = 0, target: Target | None = None,
     seconds: Seconds = lambda workload: None,
 ) -> Kernel:
-    """Lower a primitive function. `constants[k]` says that argument k is known while compiling.
+    """Lower a primitive function. `constants[k]` marks argument k as known at compile time.
 
     `symbols` are the symbolic sizes of the program, which every kernel takes after its buffers. `storage` has, for each
     argument and then each result, the shape of the larger array in whose first corner it lies, if any. `decided`
-    overrides the tiles, orders and algorithms that the model of the machine chooses, but in kernels with symbolic
-    sizes. `found` arranges the loops of the computations that it knows, instead of their own schedule. Strategies that
-    programs registered are asked for `target`; `seconds` are the measured times of their tasks. With `checks`, accesses
-    are checked, at sites numbered from `first_site` on. Unless `flat` is set, the loop passes, which do not support
-    samples of sizes, are left out, and the function is the stage `lowered`.
+    overrides the tiles, orders and algorithms of the cost model, except in kernels with symbolic sizes. `found`
+    schedules the computations that it recognises, instead of their own schedule. Registered strategies are queried for
+    `target`; `seconds` are the measured times of their tasks. With `checks`, accesses are checked, at sites numbered
+    from `first_site` on. Unless `flat` is set, the result is the stage `lowered`: loop passes, which do not support
+    samples of sizes, are skipped.
 
     Raises `NoNativeKernel` from `Op.compute` when an operator has no tensor expression.
     """
@@ -134,7 +134,7 @@ def lower(
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A kernel before it is scheduled: what `func`, a program with a block for each computation, takes and makes."""
+    """An unscheduled kernel: `func`, a program with one block per computation, its inputs and its outputs."""
 
     args: list[Tensor]
     outputs: list[Tensor]
@@ -143,7 +143,7 @@ class Parts:
     options: KernelOptions
 
     def scheduled(self) -> PrimFunc:
-        """The program as its own schedule arranges it."""
+        """Return the program with its own schedule applied."""
         return arrange(self.func, self.args, self.outputs, self.options)
 
 
@@ -173,8 +173,8 @@ def _placeholder(p: Var, constant: bool) -> Tensor:
 
 @dataclass(slots=True)
 class _Programs:
-    """The implementations that programs registered for the operators of one kernel; the anchor's schedules the
-    kernel."""
+    """The registered implementations of the operators of one kernel; the anchor's implementation schedules the kernel.
+    """
 
     target: Target
     seconds: Seconds
@@ -190,15 +190,14 @@ class _Programs:
         return None if found is None else result_of(found[1], call.checked_type)
 
     def schedule(self, outputs: Sequence[Tensor]) -> TeSchedule | None:
-        """Return the schedule of the anchor, if it is one of a program."""
+        """Return the schedule of the anchor, if a program registered its implementation."""
         return None if self.anchor is None else self.anchor[1].schedule(self.anchor[0], outputs, self.target)
 
 
 class _Computed:
-    """The computations of a function: the tensors that they take, and those that they make.
+    """The computations of a function, their input tensors and their output tensors.
 
-    `schedule` is the te schedule of the kernel where a program registered one; its steps leave no packing to the
-    compiler.
+    `schedule` is a registered te schedule of the kernel; its steps leave no packing to the compiler.
     """
 
     def __init__(
@@ -221,7 +220,7 @@ class _Computed:
         self.args = [t for t in [*inputs, *packed] if t in needed]
 
     def func(self, name: str, symbols: Sequence[Symbol], params: Sequence[Buffer] = ()) -> PrimFunc:
-        """The loops, one nest for each computation, over `params` where they are given."""
+        """Return the loops, one nest per computation, over `params` if they are given."""
         larger = {
             t: shape for t, shape in zip((*self.inputs, *self.outputs), self.storage, strict=False) if shape is not None
         }
@@ -232,11 +231,11 @@ class _Computed:
         return replace(func, attrs={**func.attrs, NUMBERS: tuple(symbols)}) if symbols else func
 
     def again(self, options: KernelOptions) -> _Computed:
-        """The same, computed again: for tiles of another height."""
+        """Return the same computations made anew, for tiles of another height."""
         return _Computed(self.function, self.inputs, self.constants, self.storage, self.programs, options)
 
     def scheduled(self, func: PrimFunc, schedule: TeSchedule) -> PrimFunc:
-        """The loops as a te schedule arranges them. Raises `ScheduleError`."""
+        """Return the loops with a te schedule applied. Raises `ScheduleError`."""
         if schedule.arrange is not None:
             return schedule.arrange(func, self.args, self.outputs)
         made = apply_schedule(schedule, [*self.args, *self.outputs], func)
@@ -245,7 +244,7 @@ class _Computed:
 
 
 def _by_height(made: _Computed, func: PrimFunc, chosen: Heights) -> PrimFunc:
-    """The blocks of a kernel that has code for several heights of its tiles, and takes the one that fits its sizes."""
+    """Return a kernel with code for several tile heights, which selects one by its sizes."""
     body: Stmt | None = None
     for height, condition in reversed(chosen):
         with granted(), kernel_options.use(replace(made.options, height=height)) as options:
@@ -274,7 +273,7 @@ def _tensors(
     function: Function, inputs: Sequence[Tensor], origins: dict[Operation, Origin], programs: _Programs,
     options: KernelOptions,
 ) -> list[Tensor]:
-    """The results of a primitive function as tensor expressions; `origins` is filled in."""
+    """Return the results of a primitive function as tensor expressions, and fill in `origins`."""
     values: dict[Expr, Any] = dict(zip(function.params, inputs, strict=True))
     strategies = find_backend(options.machine.backend).strategies
     for e in post_order(function.body):
@@ -302,8 +301,8 @@ def _tensors(
 
 
 def _check_types(body: Expr, results: Sequence[Tensor]) -> None:
-    """Raise `InternalError` where results have other element types than their buffers, which elements of more bytes
-    would overrun."""
+    """Raise `InternalError` if a result's element type differs from its buffer's; a wider type would overrun the
+    buffer."""
     kinds = body.checked_type.fields if isinstance(body.checked_type, TupleType) else (body.checked_type,)
     for t, kind in zip(results, kinds, strict=True):
         if isinstance(kind, TensorType) and t.dtype != kind.dtype:
@@ -311,7 +310,7 @@ def _check_types(body: Expr, results: Sequence[Tensor]) -> None:
 
 
 def _mark(result: Any, span: Origin, origins: dict[Operation, Origin]) -> None:
-    """Every computation that an operator made came from its node."""
+    """Record `span` as the origin of every computation of an operator's result."""
     stack = list(result) if isinstance(result, tuple) else [result]
     while stack:
         op = stack.pop().op
@@ -321,7 +320,7 @@ def _mark(result: Any, span: Origin, origins: dict[Operation, Origin]) -> None:
 
 
 def _constant(e: Constant) -> Tensor:
-    """A scalar constant inside a primitive function."""
+    """Return a scalar constant of a primitive function as a tensor."""
     if e.value.size != 1:
         raise InternalError("a constant tensor inside a primitive function must be one of its arguments")
     value = const(e.value.reshape(()).item(), DataType(e.value.dtype))
@@ -329,7 +328,7 @@ def _constant(e: Constant) -> Tensor:
 
 
 def _packable(outputs: Sequence[Tensor], known: set[Tensor]) -> list[Tensor]:
-    """The stages that can be run while compiling, because they say how and read only constants."""
+    """Return the stages that can run at compile time: they have `prepack` and read only constants."""
     return [op.outputs[0] for op in _all(outputs) if op.prepack is not None and all(i in known for i in op.inputs)]
 
 
@@ -339,6 +338,6 @@ def _all(outputs: Sequence[Tensor]) -> list[ComputeOp]:
 
 
 def _needed(packed: Sequence[Tensor], outputs: Sequence[Tensor]) -> set[Tensor]:
-    """The tensors read once `packed` are given."""
+    """Return the tensors that are read when `packed` are given."""
     given = set(packed)
     return set(reachable(outputs, lambda t: () if t in given else t.op.inputs))

@@ -3,7 +3,7 @@
     KernelSpec --kernel_code--> KernelCode: loops, text, scratch memory, checked sites      (Python, pure)
     text       --ObjectFiles--> object file                                                 (LLVM or a C compiler)
 
-Both are functions of their arguments alone. LLVM runs without Python's global lock, so a worker thread compiles the
+Both are pure functions of their arguments. LLVM runs without Python's global lock, so a worker thread compiles the
 text of one kernel while the next one is lowered; the files are the same bytes for any number of workers.
 """
 
@@ -63,7 +63,7 @@ class CodeOptions:
 
 @dataclass(frozen=True, slots=True)
 class KernelCode:
-    """Code of one kernel. `kernel` is None for a loop program, `text` is empty where the back end has one text for all
+    """Code of one kernel. `kernel` is None for a loop program, `text` is empty if the back end emits one text for all
     kernels.
 
     `scratch` is the memory that it takes of each thread, `sites` are the checked accesses.
@@ -77,11 +77,10 @@ class KernelCode:
 
 
 def kernel_code(spec: KernelSpec, options: CodeOptions, report: BuildReport, first_site: int = 0) -> KernelCode | None:
-    """Lower and emit one kernel, its checked sites numbered from `first_site`; None for a function that has no native
+    """Lower and emit one kernel, its checked sites numbered from `first_site`; None for a function without a native
     kernel.
 
-    Raises `CompileError` where an operator refuses its arguments, or the kernel needs more memory of a thread than
-    there is.
+    Raises `CompileError` if an operator refuses its arguments, or the kernel needs too much memory per thread.
     """
     if spec.in_python:
         return None
@@ -89,8 +88,7 @@ def kernel_code(spec: KernelSpec, options: CodeOptions, report: BuildReport, fir
         if isinstance(spec.function, PrimFunc):
             kernel = None
             func, sites = host_kernel(
-                spec.function, spec.symbol, spec.storage, options.target, options.checks, first_site
-            )
+                spec.function, spec.symbol, spec.storage, options.target, options.checks, first_site)
         else:
             kernel = _lowered(spec, spec.function, options, first_site)
             if kernel is None:
@@ -107,8 +105,7 @@ def _lowered(spec: KernelSpec, function: Function, options: CodeOptions, first_s
     try:
         return tuned.lower(
             function, spec.constants, options.target, spec.symbol, storage=spec.storage, symbols=options.symbols,
-            flat=options.has_code, checks=options.checks, first_site=first_site,
-        )
+            flat=options.has_code, checks=options.checks, first_site=first_site)
     except NoNativeKernel:
         return None
     except CompileError as error:
@@ -128,8 +125,7 @@ def _emitted(
         return "", backend.scratch(func)
     with report.phase("emit"):
         return backend.emit(
-            (func,), options.target, [_source(spec, func, kernel, options.debug)] if options.debug else []
-        )
+            (func,), options.target, [_source(spec, func, kernel, options.debug)] if options.debug else [])
 
 
 def _source(spec: KernelSpec, func: PrimFunc, kernel: Kernel | None, kind: str) -> Source:
@@ -140,8 +136,8 @@ def _source(spec: KernelSpec, func: PrimFunc, kernel: Kernel | None, kind: str) 
 
 
 class ObjectFiles:
-    """Object files of texts: from the cache, or compiled by worker threads while the caller goes on. Without a cache it
-    makes none.
+    """Object files of texts: from the cache, or compiled by worker threads in the background. Without a cache it makes
+    none.
 
     A context manager: leaving it by an exception drops the texts that no worker has begun.
     """
@@ -149,8 +145,8 @@ class ObjectFiles:
     def __init__(
         self, options: CodeOptions, cache: Cache | None, report: BuildReport, workers: int | None = None
     ) -> None:
-        """Start `workers` threads (0: compile in the caller's); by default `WORKERS` where this process may use several
-        cores."""
+        """Start `workers` threads (0: compile in the caller's thread). The default is `WORKERS` if this process may use
+        several cores."""
         self.options, self.cache, self.report = options, cache, report
         count = (WORKERS if usable_cores() > 1 else 0) if workers is None else workers
         self._pool = ThreadPoolExecutor(count, "tilewright-llvm") if count and cache is not None else None
@@ -180,8 +176,7 @@ class ObjectFiles:
         target, in_order = self.options.target, bool(self.options.debug)
         key = Cache.key(
             "object", __version__, str(target), target.backend.identity(target), text,
-            *(["in order"] if in_order else [])
-        )
+            *(["in order"] if in_order else []))
         found = self.cache.get(key)
         if found is None:
             with self.report.phase("llvm"):

@@ -4,7 +4,7 @@ lowered.
     step 3: conv2d_relu(%p0, w0)    step 5: conv2d_relu(%p0, w1)    step 6: npu_0(%x)
       ->  kernel_0_conv2d_relu (steps 3 and 5)      npu_0_0 (step 6, a loop program)
 
-Two steps share a kernel where their functions are structurally equal, the same arguments are constants, and their
+Two steps share a kernel if their functions are structurally equal, the same arguments are constants, and their
 arrays have the same strides. A symbol has the kernel's number in the order of first use.
 """
 
@@ -32,8 +32,8 @@ class KernelSpec:
     """Everything that the code of one kernel is made from, apart from the options of the program.
 
     `function` is a primitive function of the graph, or a loop program that the hook of a target made. `constants[k]`
-    says that argument `k` is known at compile time. `storage` has the shape of the enclosing array for each argument,
-    then each result, or None where the array is contiguous. `origin` is the model's node at its first use. A function
+    marks argument `k` as known at compile time. `storage` has the shape of the enclosing array for each argument,
+    then each result, or None if the array is contiguous. `origin` is the model's node at its first use. A function
     `in_python` has no native code.
     """
 
@@ -54,7 +54,7 @@ class KernelTable:
         self._loops, self._by_origin = loops, by_origin
         self._specs: dict[str, KernelSpec] = {}
         self._of: dict[PlanStep, KernelSpec] = {}
-        self._numbers = [0, 0]  # of functions of the graph, of loop programs
+        self._numbers = [0, 0]  # numbers of graph functions and of loop programs
         for plan in plans:
             for step in plan.steps:
                 self._enter(step)
@@ -72,8 +72,7 @@ class KernelTable:
         function = step.call.op
         if not isinstance(function, Function):
             raise InternalError(
-                f"a step of the plan calls {type(function).__name__}; only primitive functions have kernels"
-            )
+                f"a step of the plan calls {type(function).__name__}; only primitive functions have kernels")
         external = external_call(function)
         if external is None:
             self._of[step] = self._function(function, step)
@@ -131,8 +130,8 @@ def _storage(step: PlanStep) -> Storage:
 
 
 def _needs_python(function: Function, step: PlanStep) -> bool:
-    """Whether a step makes Python objects, or reads them otherwise than by operators with kernels for texts of the
-    program's inputs."""
+    """Whether a step makes Python objects, or reads them except by operators with native string kernels on inputs of
+    the program."""
     given = [(p, loc) for p, loc in zip(function.params, step.inputs, strict=True) if loc.type.dtype.is_object]
     foreign = any(loc.place is not MemorySpace.INPUT or loc.type.dtype != "string" for _, loc in given)
     if foreign or any(loc.type.dtype.is_object for loc in step.outputs):

@@ -25,8 +25,7 @@ _NAMED: Final = 6
 def planned(main: Function, name: str, symbols: Sequence[Any] = ()) -> MemoryPlan:
     """Return the memory plan of a program, with at most `relay.backend.max_arena` bytes between kernels (0: no limit).
 
-    Raises `CompileError` where it does not fit, which names the operator at the peak and the values that are live
-    there.
+    Raises `CompileError` if it does not fit, which names the operator at the peak and the values that are live there.
     """
     limit = PassContext.current().get("relay.backend.max_arena")
     if limit < 0:
@@ -72,9 +71,8 @@ def _too_large(plan: MemoryPlan, limit: int, name: str) -> str:
     smaller = "quantize the model (a quarter of float32), compute in bfloat16 (half), " if wide else ""
     return (
         f"'{name}' needs an arena of {plan.workspace_bytes} bytes{gaps}, but the limit is {limit}: the peak is at "
-        f"{_title(plan, step)}, "
-        f"step {step} of {len(plan.steps)}, {peak} bytes: {lives}{more}. Give smaller shapes, {smaller}or allow "
-        f"{plan.workspace_bytes} bytes")
+        f"{_title(plan, step)}, step {step} of {len(plan.steps)}, {peak} bytes: {lives}{more}. Give smaller shapes, "
+        f"{smaller}or allow {plan.workspace_bytes} bytes")
 
 
 def _maker(plan: MemoryPlan, step: int, offset: int) -> str:
@@ -85,7 +83,7 @@ def _maker(plan: MemoryPlan, step: int, offset: int) -> str:
 
 
 def _title(plan: MemoryPlan, step: int) -> str:
-    """Return the model's node that a step computes, or its operators where there is no model."""
+    """Return the model's node that a step computes, or its operators if there is no model."""
     call = plan.steps[step].call
     if call is None or not isinstance(call.op, Function):
         return "a copy"
@@ -108,8 +106,7 @@ def check_memory(plan: MemoryPlan, target: Target, name: str) -> None:
     size, what, kind = max((*values, *_made(plan)), key=lambda v: v[0])
     raise CompileError(
         f"'{name}' needs {shown_bytes(needed)} of memory, and there are {shown_bytes(there)}; what is largest is "
-        f"{what}, {kind!r}, {shown_bytes(size)}: "
-        "give smaller shapes, or correct the sizes in the model", code="TW0710")
+        f"{what}, {kind!r}, {shown_bytes(size)}: give smaller shapes, or correct the sizes in the model", code="TW0710")
 
 
 def _made(plan: MemoryPlan) -> list[tuple[int, str, Type | None]]:
@@ -124,7 +121,7 @@ def _made(plan: MemoryPlan) -> list[tuple[int, str, Type | None]]:
 
 
 def _check_made(plan: MemoryPlan, target: Target, name: str) -> None:
-    """Raise `CompileError` where workspace and outputs take more than `relay.backend.max_memory`."""
+    """Raise `CompileError` if workspace and outputs take more than `relay.backend.max_memory`."""
     allowed = PassContext.current().get("relay.backend.max_memory")
     if allowed < 0:
         raise CompileError(

@@ -53,48 +53,37 @@ _HIGHEST_LEVEL: Final = 4
 
 
 def compile(
-    model: Any,
-    shapes: Shapes | None = None,
-    target: str | Target = "llvm",
-    threads: int | None = None,
-    *,
-    opt_level: int = 3,
-    config: Mapping[str, Any] | None = None,
-    disabled_pass: Sequence[str] = (),
-    mixed_precision: str = "",
-    numerics: str = "",
-    max_arena: int = 0,
-    cache: Cache | None = None,
-    specialise_after: int = 0,
-    records: Any = None,
+    model: Any, shapes: Shapes | None = None, target: str | Target = "llvm", threads: int | None = None, *,
+    opt_level: int = 3, config: Mapping[str, Any] | None = None, disabled_pass: Sequence[str] = (),
+    mixed_precision: str = "", numerics: str = "", max_arena: int = 0, cache: Cache | None = None,
+    specialise_after: int = 0, records: Any = None,
 ) -> Model:
     """Compile a model for this machine, or for `target`.
 
-    - `model`: the path of an ONNX, TFLite, PyTorch or Relay (`.relay`) file, its bytes, a `ModelProto`, a
-      `tflite.Model`, a TorchScript module, an `ExportedProgram`, or an `IRModule` or function of Relay.
+    - `model`: the path or bytes of a file (ONNX, TFLite, PyTorch, or Relay as `.relay`), or an object: a `ModelProto`,
+      a `tflite.Model`, a TorchScript module, an `ExportedProgram`, an `IRModule`, or a function of Relay.
     - `shapes`: sizes of symbolic input dimensions, by input. Without them, a model with symbolic dimensions is compiled
       for each shape at the first call with it. With names or ranges (`("1..64", 3, "h", "w")`), one program serves all
-      sizes and can be saved; `OpenSizeWarning` tells where the model has no such program.
-    - `target`: as TVM writes it; accelerators before the processor ("npu, llvm") compute what they support.
+      sizes and can be saved; `OpenSizeWarning` reports a model without such a program.
+    - `target`: in TVM's form; accelerators before the processor ("npu, llvm") compute the operators that they support.
     - `threads`: threads that share the work of a call (default: all cores).
     - `opt_level`, `config`, `disabled_pass`: the arguments of `PassContext`.
     - `mixed_precision`: "bfloat16" or "float16" for products and the values between them, with sums in float32. Inputs
       and outputs keep their types.
     - `numerics`: the rounding of quantized networks, "tflite", "onnx", "torch" (or one of its engines) or "fast"; by
-      default that of the runtime that the model is from.
-    - `max_arena`: the limit of the memory between kernels in bytes (0: none). A `CompileError` names what is live at
-      the peak of a model that needs more.
-    - `specialise_after`: the number of calls after which sizes of a program with dynamic dimensions are compiled for
-      themselves in the background (0: never).
+      default that of the runtime from which the model comes.
+    - `max_arena`: the limit of the memory between kernels in bytes (0: none). A `CompileError` names the values at the
+      peak of a model that needs more.
+    - `specialise_after`: the number of calls after which a combination of dynamic sizes is compiled separately in the
+      background (0: never).
     - `records`: files of tuning records (`tilewright tune`), which override the analytical schedules.
 
-    Raises `ModelError` for a bad file, `OpNotImplemented` with all unknown operators, `ShapeError` where an operator
-    refuses its arguments, `InputError` for shapes that do not fit, `TargetError`, `OptionError`.
+    Raises `ModelError` for a bad file, `OpNotImplemented` with all unknown operators, `ShapeError` for arguments that
+    an operator refuses, `InputError` for unsuitable shapes, `TargetError`, `OptionError`.
     """
     if not isinstance(opt_level, int) or not 0 <= opt_level <= _HIGHEST_LEVEL:
         raise OptionError(
-            f"opt_level is {opt_level!r}; it must be an integer from 0 to {_HIGHEST_LEVEL}", code="TW0209"
-        )
+            f"opt_level is {opt_level!r}; it must be an integer from 0 to {_HIGHEST_LEVEL}", code="TW0209")
     named = {
         "relay.ToMixedPrecision.type": mixed_precision, "relay.qnn.numerics": numerics,
         "relay.backend.max_arena": max_arena
@@ -107,11 +96,10 @@ def compile(
     if chosen.accelerators and has_open(shapes or {}):
         raise OptionError(
             "programs for accelerators have known sizes; give numbers in shapes, or leave "
-            f"{chosen.accelerators[0].name} out of the target '{chosen}'", code="TW0204"
-        )
+            f"{chosen.accelerators[0].name} out of the target '{chosen}'", code="TW0204")
     kept, report = cache or Cache.default(), BuildReport()
     if not isinstance(model, (str, bytes, os.PathLike)) and format_of(model) is PYTORCH:
-        model, shapes = PYTORCH.read(model, shapes)[0], None  # a module of torch has no bytes to know it by
+        model, shapes = PYTORCH.read(model, shapes)[0], None  # a module of torch has no bytes as identity
     with _advised(records), no_garbage_collection():
         source = _source(model, shapes or {}, kept, report)
         made = Model(ModelCompiler(source, chosen, options, kept, report), shapes or {}, threads)
@@ -123,7 +111,7 @@ def compile(
 def _source(model: Any, shapes: Shapes, cache: Cache, report: BuildReport) -> ModelSource:
     """Return the source of a model: a file, or a program in memory."""
     is_text = isinstance(model, (str, os.PathLike)) and format_of(model) is RELAY
-    # asked by name, so that what is no module imports nothing
+    # tested by name, so that other objects import nothing
     if not is_text and not type(model).__module__.startswith("tilewright."):
         return FileSource(model, shapes, cache, report)
     from tilewright.compiler.relay_source import RelaySource
@@ -152,13 +140,13 @@ class Model:
         self._shapes: dict[str, Sequence[Any]] = dict(shapes)
         self._has_groups = any(is_group(dims) for _, dims, _ in self._signature)
         self._single: Specialization | None = None
-        """The program of every call, where the model has one."""
+        """The program of every call, if the model has a single program."""
         self._only: Executable | None = None
-        """The same, loaded, where all outputs are tensors."""
+        """The same program, loaded, if all outputs are tensors."""
         self._open: OpenShapes | None = None
         self._trees: dict[Key, Stages] = {}
         self._stages: Stages | None = None
-        """The tree of the last call, where calls decide the programs."""
+        """The tree of the last call, if calls decide the programs."""
         self.specialise_after = 0
 
     def prepare(self) -> None:
@@ -193,8 +181,7 @@ class Model:
         """Make the tree of programs, and its first program where no call decides it; `module` has the model where it
         was read."""
         groups = {
-            n: given_shape(self._shapes[n]) for n, dims, _ in self._signature if is_group(dims) and n in self._shapes
-        }
+            n: given_shape(self._shapes[n]) for n, dims, _ in self._signature if is_group(dims) and n in self._shapes}
         if any(is_group(dims) and n not in groups for n, dims, _ in self._signature):
             return
         self._stages = self._tree(groups, module)
@@ -205,8 +192,8 @@ class Model:
                 self._use(edge.program.artifact)
 
     def _prepare_open(self) -> bool:
-        """Compile one program for all sizes; False, with a warning, where there is none: then each shape has one of its
-        own."""
+        """Compile one program for all sizes. Without such a program, warn and return False: shapes are then compiled
+        separately."""
         wanted = open_shapes(self._signature, self._shapes)
         self._shapes = dict(wanted.dims)
         artifact = self._compiler.stored(wanted.key())
@@ -258,19 +245,17 @@ class Model:
         made = Stages(
             inputs, root, lambda point, values: self._grown(made, point, values, module),
             lambda make, edge: self._compiled(made, make, edge),
-            lambda key: self._known(made, key), groups, lambda edge: self._kept(made, edge),
-        )
+            lambda key: self._known(made, key), groups, lambda edge: self._kept(made, edge))
         return made
 
     def specializations(self) -> list[Specialization]:
         """Return the programs so far, each with the guards under which a call uses it."""
         return [self._single] if self._single is not None else [
-            s for tree in self._trees.values() for s in tree.specializations()
-        ]
+            s for tree in self._trees.values() for s in tree.specializations()]
 
     @property
     def artifact(self) -> Artifact:
-        """The program that `save` writes: that for the shapes of the last call. Raises `InputError` where a call takes
+        """The program that `save` writes: that for the shapes of the last call. Raises `InputError` if a call takes
         several."""
         if self._single is None and self._stages is not None and self._stages.root.asked:
             raise InputError(self._stages.why_not_one(), code="TW0708")
@@ -319,10 +304,9 @@ class Model:
     def warm_up(self, *args: Any, **kwargs: Any) -> None:
         """Compile all that a call with these inputs needs, and make the call.
 
-        A branch or a size that is met for the first time while a program runs is compiled once that pays, so that a
-        call whose like never comes again is not waited for (`base/jit_policy.py`). Shapes that a service will be asked
-        for are better compiled before it starts: with a cache, or saved, they are there from then on. Raises what a
-        call raises.
+        By default, new branches and sizes are compiled only after they recur, so that a unique call does not wait
+        (`base/jit_policy.py`). A service can compile its shapes before it starts; in the cache or a saved file they
+        remain available. Raises the errors of a call.
         """
         self._call(args, kwargs, None, at_once=True)
 
@@ -349,8 +333,7 @@ class Model:
         if out is not None and (lists or self._has_groups):
             raise InputError(
                 "the model takes or gives sequences or optionals, and out= needs tensors alone; leave it out",
-                code="TW0705"
-            )
+                code="TW0705")
         return grouped(results, lists) if lists else results
 
     def _tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Stages, Sequence[Any]]:
@@ -361,8 +344,7 @@ class Model:
         values = in_order(self._signature, args, kwargs)
         groups = {
             n: shape_of(n, dtype, v) for (n, dims, dtype),
-            v in zip(self._signature, values, strict=True) if is_group(dims)
-        }
+            v in zip(self._signature, values, strict=True) if is_group(dims)}
         for n, shape in groups.items():
             if n in self._shapes and given_shape(self._shapes[n]) != shape:
                 raise InputError(
@@ -371,12 +353,11 @@ class Model:
         return self._tree(groups), flat(values)
 
     def save(self, path: str | os.PathLike[str], linker: Linker | None = None) -> Path:
-        """Write a `.so` (needs a linker) or a `.tar`: code, constants and plan in one file, which needs nothing of
-        ours.
+        """Write a `.so` (needs a linker) or a `.tar`: code, constants and plan in one self-contained file.
 
-        For programs of others, all of which need a linker: `.a` and `.o` with their header, `.dll` for Windows, `.wasm`
-        with its loader for JavaScript. A program in stages is saved as a `.tar` that the package loads: with what it
-        was compiled for so far, and what it goes on from. As `.c` it is one C file with its header: see `export_c`.
+        Other forms need a linker, too: `.a` and `.o` with their header, `.dll` for Windows, `.wasm` with its loader for
+        JavaScript. A program in stages is saved as a `.tar` for this package, with its compiled stages and the rest of
+        the program. `.c` is one C file with its header: see `export_c`.
         """
         tree = self._stages
         if Path(path).suffix == ".c":
@@ -388,28 +369,26 @@ class Model:
         if self._has_groups:
             raise InputError(
                 "the model takes sequences or optionals and is compiled in stages, and such a program is not saved; "
-                "give it tensors", code="TW0807"
-            )
+                "give it tensors", code="TW0807")
         from tilewright.compiler.saved_stages import Way, save_stages
 
         decided = bool(tree.root.asked) and not tree.root.open
         main = self._compiler.read(self._shapes_of(tree, ()), BuildReport())["main"] if decided else None
         return save_stages(
-            tree, Way(self._compiler.source.name, self.target, self._compiler.options, self._threads), main, Path(path)
-        )
+            tree, Way(self._compiler.source.name, self.target, self._compiler.options, self._threads), main, Path(path))
 
     def save_c(self, path: str | os.PathLike[str], target: str | Target | None = None) -> Path:
-        """Write the model as C99 for any processor: `path`, and the header beside it. See `export_c`."""
+        """Write the model as C99 for any processor to `path`, with its header. See `export_c`."""
         from tilewright.compiler.c_model import write_model
 
         return write_model(self._as_c(Path(path).stem, target), Path(path))
 
     def export_c(self, folder: str | os.PathLike[str], *inputs: Any, target: str | Target | None = None) -> list[Path]:
-        """Write the model as C99 for any processor: source and header, a test on `inputs` (random ones without), an
-        example, a Makefile.
+        """Write the model as C99 for any processor: source, header, a test on `inputs` (default: random), an example
+        and a Makefile.
 
-        `target` is C with its options, by default the one that the model was compiled for, or plain "c". Returns the
-        paths. Raises `CompileError` for what C files cannot be: control flow, open sizes, operators without a kernel.
+        `target` is C with its options, by default that of the model, or plain "c". Returns the paths. Raises
+        `CompileError` for control flow, dynamic shapes, and operators without a kernel.
         """
         from tilewright.compiler.c_model import write_project
 
@@ -442,12 +421,10 @@ class Model:
         with compiler.context():
             given = [np.asarray(x) for x in inputs] if inputs else None
             known = known_answers(
-                lambda: compiler.read(shapes, BuildReport()), compiler.source.name, compiler.cache, given
-            )
+                lambda: compiler.read(shapes, BuildReport()), compiler.source.name, compiler.cache, given)
         return model, files(model, *known)
 
     def _as_c(self, name: str, target: str | Target | None) -> CModel:
-        """Return the model as one C file of that name."""
         from tilewright.compiler.c_model import c_model
 
         chosen = (
@@ -457,15 +434,13 @@ class Model:
         if "c" not in chosen.processor.backend.stages:
             raise OptionError(
                 "C files are written for a target of the kind c, such as 'c' or 'c -vector-width=128', and this is "
-                f"'{chosen}'", code="TW0204"
-            )
+                f"'{chosen}'", code="TW0204")
         one = self._single is not None or (
             self._stages is not None and not self._has_groups and not self._stages.root.asked
         )
         if self._open is not None or not one:
             raise InputError(
-                "one C file needs inputs of known sizes; give all of them in shapes=, and only tensors", code="TW0511"
-            )
+                "one C file needs inputs of known sizes; give all of them in shapes=, and only tensors", code="TW0511")
         shapes = self._input_shapes()
         with self._compiler.context():
             return c_model(lambda: self._compiler.read(shapes, BuildReport()), chosen, name)
@@ -480,20 +455,19 @@ class Model:
         return tree.benchmark(*tensors, **options)
 
     def profile(self, *args: Any, **options: Any) -> Profile:
-        """The time of each step, on these inputs or on random ones: see `Executable.profile`."""
+        """Return the time of each step, on these inputs or on random ones: see `Executable.profile`."""
         return self.executable.profile(*args, **options)
 
     def dump(self, stage: str) -> str:
-        """The program as text at a stage: `relay`, `tir`, `ll` or `asm`; `c` in the place of these two for the target
-        c. Compiles again when it came from the cache."""
+        """Return the program as text at a stage: `relay`, `tir`, `ll` or `asm`, for the target c `c` instead of the
+        last two. Compiles again if the program came from the cache."""
         backend = self.target.processor.backend
         if stage not in (*STAGES, "c", *backend.stages):
             raise OptionError(f"there is no stage '{stage}'; the stages are {', '.join(STAGES)}", code="TW0210")
         if stage not in ("relay", "tir", *backend.stages):
             raise OptionError(
                 f"a program for '{self.target}' has no stage '{stage}'; it has {' and '.join(backend.stages)}",
-                code="TW0204"
-            )
+                code="TW0204")
         report = self.report
         if stage == "relay" or not report.kernels or not self._only:
             report = BuildReport(keeps_module=stage == "relay")
@@ -514,7 +488,7 @@ class Model:
         return self._compiler.compile(lambda: self._compiler.read(shapes, report), report, instruments)
 
     def _input_shapes(self) -> dict[str, Any]:
-        """Return the shapes of all inputs of the model. Raises `InputError` where they are not known."""
+        """Return the shapes of all inputs of the model. Raises `InputError` if they are not known."""
         shapes = [t.shape for t in self.inputs]
         if self._single is not None:
             return {n: shape for (n, _, _), shape in zip(self._signature, shapes, strict=True)}
@@ -528,8 +502,7 @@ class Model:
         if self._stages is None:
             raise InputError(
                 f"the model has symbolic dimensions ({described(self._signature)}); call it once, or compile it with "
-                "shapes=", code="TW0708"
-            )
+                "shapes=", code="TW0708")
         if self._stages.last is None:
             raise InputError(self._stages.why_not_one(), code="TW0708")
         return self._stages.last

@@ -39,8 +39,7 @@ class Options:
         for name in self.disabled_pass:
             named_pass(name)
         return PassContext(
-            self.opt_level, disabled_pass=self.disabled_pass, instruments=instruments, config=self.config
-        )
+            self.opt_level, disabled_pass=self.disabled_pass, instruments=instruments, config=self.config)
 
     def to_json(self) -> list[Any]:
         """Return the options as they are stored."""
@@ -88,7 +87,7 @@ class ModelCompiler:
                 self.cache.put_artifact(key, artifact)
 
     def _key(self, what: Any) -> str | None:
-        """Return the key of a program; None where a key cannot cover all that the program depends on."""
+        """Return the key of a program; None if a key cannot cover all that the program depends on."""
         hooks = hooks_digest()
         if not self.source.content or hooks is None:
             return None
@@ -96,8 +95,7 @@ class ModelCompiler:
             "artifact", self.source.content, json.dumps(what), self.source.name, str(self.target),
             ",".join(sorted(self.target.features)), str(self.target.cores), self.options.key(),
             identity(self.target.accelerators), self.target.processor.backend.identity(self.target.processor),
-            *([self._advisor.identity] if self._advisor is not None else []), *([f"hooks {hooks}"] if hooks else []),
-        )
+            *([self._advisor.identity] if self._advisor is not None else []), *([f"hooks {hooks}"] if hooks else []))
 
     def read(self, shapes: Mapping[str, Any], report: BuildReport | None = None) -> IRModule:
         """Return the model as Relay, for these shapes of its inputs."""
@@ -107,7 +105,7 @@ class ModelCompiler:
         self, make: Callable[[], IRModule], report: BuildReport | None = None,
         instruments: Sequence[PassInstrument] = (),
     ) -> Artifact:
-        """Compile the module that `make` returns: the model, or a stage of it. The cache is not asked."""
+        """Compile the module that `make` returns: the model, or a stage of it. The cache is not used."""
         from tilewright.compiler.pipeline import compile_module
 
         with self.context(instruments):
@@ -116,17 +114,15 @@ class ModelCompiler:
     def compile_open(
         self, wanted: OpenShapes, report: BuildReport | None = None, instruments: Sequence[PassInstrument] = (),
     ) -> Artifact:
-        """Compile one program for all of these sizes. Raises `OpenSizeError` where the model has no such program."""
+        """Compile one program for all of these sizes. Raises `OpenSizeError` if the model has no such program."""
         from tilewright.compiler.open_program import build_open
         from tilewright.scalar.expr import Var
 
         names = {d: wanted.symbol(d) for dims in wanted.dims.values() for d in dims if isinstance(d, str)}
         symbols = {d: Var(name) * step for d, (name, step) in names.items()}
         shapes = {
-            name: tuple(symbols[d] if isinstance(d, str) else d for d in dims) for name, dims in wanted.dims.items()
-        }
+            name: tuple(symbols[d] if isinstance(d, str) else d for d in dims) for name, dims in wanted.dims.items()}
         ranges, report = wanted.symbol_ranges(), report or self.report
         with self.context(instruments):
             return build_open(
-                lambda: self.read(shapes, report)["main"], ranges, self.target, self.source.name, report, self.cache
-            )
+                lambda: self.read(shapes, report)["main"], ranges, self.target, self.source.name, report, self.cache)

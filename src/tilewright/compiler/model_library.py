@@ -1,5 +1,4 @@
-"""Model Library Format: a compiled model as a folder of files in a tar, for projects that link it into firmware or
-programs of their own.
+"""Model Library Format: a compiled model as files in a tar, to be linked into firmware or other programs.
 
     metadata.json                          version 7: memory, inputs, outputs, target
     codegen/host/lib/*.o                   kernels, entry function and constants, to be linked
@@ -41,19 +40,19 @@ from tilewright.runtime.sealed_tar import member, sealed_tar
 
 VERSION: Final = 7
 _CPU: Final = 1
-"""The number of the CPU among the devices of DLPack."""
+"""DLPack's number of the CPU."""
 
 
 def export_model_library_format(
     mod: FactoryModule | Sequence[FactoryModule], file_name: str | os.PathLike[str], sources: Sequence[IRModule] = (),
     now: datetime.datetime | None = None,
 ) -> Path:
-    """Write models that `relay.build` returned to a `.tar`; `sources` are the networks that they were built of, whose
-    text goes along. Returns the path.
+    """Write models that `relay.build` returned to a `.tar`, with the text of their networks `sources`, and return the
+    path.
 
-    `now` is the time that the metadata has, without it the beginning of 1970, so that equal models are equal files.
-    Raises `ArtifactError` for another extension, for programs that need Python, for those that were loaded from a
-    library and have no objects left, and for two models of one name.
+    `now` is the time in the metadata (default: the beginning of 1970, so that equal models give equal files). Raises
+    `ArtifactError` for another extension, programs that need Python, programs loaded from a library, which have no
+    objects, and two models of one name.
     """
     path, libraries = Path(file_name), [mod] if isinstance(mod, FactoryModule) else list(mod)
     if path.suffix != ".tar":
@@ -62,8 +61,7 @@ def export_model_library_format(
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:
         raise ArtifactError(
-            f"{path}: two models are called '{twice}'; give relay.build another mod_name for each", code="TW0809"
-        )
+            f"{path}: two models are called '{twice}'; give relay.build another mod_name for each", code="TW0809")
     stamp = _stamp(now)
     members: dict[str, bytes] = {}
     modules = {}
@@ -79,7 +77,7 @@ def export_model_library_format(
 
 
 def c_paths(name: str) -> dict[str, str]:
-    """The files of a model in C within a library: the path, and what it is."""
+    """Return the paths of the files of a model in C within a library, with a description of each."""
     host = "codegen/host"
     return {
         f"{host}/src/{name}.c": "source", f"{host}/include/{name}.h": "header", f"{host}/test/{name}_test.c": "test",
@@ -91,7 +89,7 @@ def write_c_library(
     model: CModel, texts: Mapping[str, str], target: str, path: Path, source: IRModule | None = None,
     now: datetime.datetime | None = None
 ) -> Path:
-    """Write a model in C; `texts` are those of `target.c.project.files`. The rest is that of
+    """Write a model in C; `texts` are those of `target.c.project.files`. The other arguments are those of
     `export_model_library_format`."""
     if path.suffix != ".tar":
         raise ArtifactError(f"{path}: a model library is a .tar", code="TW0802")
@@ -116,22 +114,19 @@ def write_c_library(
 
 
 def artifact_members(content: Mapping[str, bytes], path: Path) -> bytes:
-    """The program of a library of one model, by the names and bytes of its files, as the `.tar` that `runtime.artifact`
-    reads.
+    """Return the program of a library with one model (its files by name) as the `.tar` that `runtime.artifact` reads.
 
     Raises `ArtifactError` for a library of several models, or one without the files of a program.
     """
     manifests = [name for name in content if name.startswith("executor-config/aot/") and name.endswith(".json")]
     if len(manifests) != 1:
         raise ArtifactError(
-            f"{path}: {len(manifests)} programs are in this model library; one can be run", code="TW0809"
-        )
+            f"{path}: {len(manifests)} programs are in this model library; one can be run", code="TW0809")
     text = content[manifests[0]]
     objects = {name.rpartition("/")[2]: data for name, data in content.items() if name.startswith("codegen/host/lib/")}
     external = sorted(
         (n for n in content if n.startswith("external/")),
-        key=lambda n: int(n.removeprefix("external/").partition(".")[0])
-    )
+        key=lambda n: int(n.removeprefix("external/").partition(".")[0]))
     modules = b"".join(content[n] for n in external)
     members = {
         **{name: data for name, data in objects.items() if name != "constants.o"},
@@ -147,13 +142,12 @@ def artifact_members(content: Mapping[str, bytes], path: Path) -> bytes:
 
 
 def _files_of(lib: FactoryModule, is_one_of_several: bool, path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """The files of a model, and what the metadata says of it."""
+    """Return the files of a model, and its metadata."""
     artifact, name = lib.artifact, lib.libmod_name
     if not artifact.objects:
         raise ArtifactError(
             f"{path}: '{name}' was loaded from a library, which has no object files left; compile the model again",
-            code="TW0807"
-        )
+            code="TW0807")
     if is_one_of_several and not artifact.manifest.is_native:
         raise ArtifactError(
             f"{path}: '{name}' has parts that are not native code, and stands beside other models; export it on its own", code="TW0807"  # noqa: E501
@@ -193,7 +187,7 @@ def _metadata(modules: Mapping[str, Any]) -> bytes:
 
 
 def _memory(manifest: Manifest) -> dict[str, Any]:
-    """Bytes that the entry function needs on the CPU. Kernels may put more on the stack."""
+    """Return the bytes that the entry function needs on the CPU. Kernels may use additional stack."""
     return _bytes_needed(manifest.workspace_bytes, manifest.constants_bytes, manifest.inputs, manifest.outputs)
 
 
@@ -212,7 +206,7 @@ def _tensor(t: TensorInfo) -> tuple[str, dict[str, Any]]:
 
 
 def _functions(manifest: Manifest) -> list[dict[str, Any]]:
-    """The kernels, each with the nodes of the model that it computes first."""
+    """Return the kernels, each with the origin of its first use."""
     found = {s.symbol: s.origin for s in reversed(manifest.steps) if isinstance(s, KernelCall)}
     return [{"function_name": symbol, "origin": origin} for symbol, origin in reversed(found.items())]
 

@@ -31,12 +31,12 @@ class ModelSource(ABC):
     signature: Signature
     """Names, dimensions and dtypes of the inputs."""
     content: str
-    """Digest of the model, equal in every process; empty where the cache keeps no programs of it, because a digest
+    """Digest of the model, equal in every process; empty if the cache keeps no programs of it, because a digest
     would take as long as compiling."""
 
     @abstractmethod
     def read(self, shapes: Mapping[str, Any], report: BuildReport) -> IRModule:
-        """Return the program for these shapes of its inputs. Raises what its frontend raises."""
+        """Return the program for these shapes of its inputs. Raises the errors of its frontend."""
 
     @abstractmethod
     def module_of(self, function: Function) -> IRModule:
@@ -47,7 +47,7 @@ class FileSource(ModelSource):
     """A file, its bytes, or an object of its format's own package."""
 
     def __init__(self, model: Any, shapes: Mapping[str, Any], cache: Cache, report: BuildReport) -> None:
-        """Read the signature, from the cache if it is there. Raises `ModelError`."""
+        """Read the signature, from the cache if possible. Raises `ModelError`."""
         self._model, self._shapes = model, shapes
         self.name = Path(model).stem if isinstance(model, (str, os.PathLike)) else "model"
         with report.phase("hash"):
@@ -75,7 +75,7 @@ class FileSource(ModelSource):
         return IRModule.from_expr(function)
 
     def _digest(self, cache: Cache) -> str:
-        """Return the digest of the model itself, computed while modules that are needed later are imported."""
+        """Return the digest of the model itself, while a thread imports modules that are needed later."""
         with ThreadPoolExecutor(1) as thread:
             made = thread.submit(digest_model, self._model, cache)
             from tilewright.backends.cpu.llvm import jit  # noqa: F401
@@ -93,13 +93,13 @@ def build_key(kind: str, *parts: str) -> str:
 
 
 def _identity(form: Format) -> str:
-    """A key of a frontend that another package brings; empty for those of this package."""
+    """Return a key for a frontend of another package; empty for built-in frontends."""
     spec = importlib.util.find_spec(form.package) if form.package else None
     return "" if spec is None or spec.origin is None else f"|{_fingerprint(Path(spec.origin).parent)}"
 
 
 def compiler_fingerprint() -> str:
-    """A key that changes whenever the compiler's own files do."""
+    """Return a key that changes whenever a file of the compiler changes."""
     return _fingerprint(Path(__file__).parent.parent)
 
 

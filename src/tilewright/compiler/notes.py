@@ -1,8 +1,8 @@
-"""Notes for profilers and debuggers: operations and bytes of each step, and what the workspace holds.
+"""Notes for profilers and debuggers: operations and bytes of each step, and the values in the workspace.
 
-From the notes comes an estimate of the time of each step, without knowledge of the machine: where entries look for
-pending signals. The estimate is for a slow core, so that a program that takes long has looks; one look too many costs
-some 30 ns.
+The notes give a machine-independent estimate of the time of each step, which determines the places where entry
+functions check for pending signals. The estimate assumes a slow core, so that long programs do check; a superfluous
+check costs 30 ns.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from tilewright.runtime.program import HostValue, NativeStep, Step
 
 
 def notes_of(plan: MemoryPlan, value: Callable[[Location], HostValue]) -> tuple[Note, ...]:
-    """A note for each step of a plan of known sizes; `value` says where an array of the plan stands in the program."""
+    """Return a note for each step of a plan of static sizes; `value` gives the place of a plan's array in the program.
+    """
     return tuple(_note(s, value) for s in plan.steps)
 
 
 def arena_of(plan: MemoryPlan) -> tuple[Held, ...]:
-    """Return the values in the workspace; none where sizes are dynamic."""
+    """Return the values in the workspace; none for dynamic sizes."""
     return tuple(Held(p.offset, p.nbytes, p.birth, p.death) for p in plan.pieces if p.offset >= 0)
 
 
@@ -36,7 +37,7 @@ def _note(s: PlanStep, value: Callable[[Location], HostValue]) -> Note:
     function = s.call.op if s.call is not None else None
     written = sum(loc.type.nbytes for loc in made)
     most = written if not isinstance(function, Function) or only_moves(function) else None
-    """Bytes that are read of one argument at most, where elements are only moved."""
+    """Largest number of bytes read from one argument if elements are only moved."""
 
     def total(where: Callable[[Location], bool]) -> int:
         return sum(loc.type.nbytes if most is None else min(most, loc.type.nbytes) for loc in given if where(loc))
@@ -48,14 +49,13 @@ def _note(s: PlanStep, value: Callable[[Location], HostValue]) -> Note:
         else DataType("float32"),
         reads=total(lambda loc: loc.place is not MemorySpace.CONSTANT),
         constants=total(lambda loc: loc.place is MemorySpace.CONSTANT),
-        outputs=tuple(map(value, made)),
-    )
+        outputs=tuple(map(value, made)))
 
 
 SPAN: Final = 2_000_000
-"""Estimated nanoseconds between two looks."""
+"""Estimated nanoseconds between two checks."""
 LONG: Final = 10_000_000
-"""Estimated nanoseconds of a run from which on it is interruptible."""
+"""Estimated nanoseconds of the shortest interruptible run."""
 _RATE: Final = 8
 """Operations, and bytes, per nanosecond."""
 
@@ -66,11 +66,10 @@ def step_times(notes: Sequence[Note]) -> list[int]:
 
 
 def looks_of(steps: Sequence[Step], times: Sequence[int], parts: int) -> frozenset[int] | None:
-    """Return the numbers of the steps after which a run looks for signals; None for a program of short runs, which
-    never looks.
+    """Return the numbers of the steps after which a run checks for signals; None for a program of short runs, which
+    does not.
 
-    A look comes where the steps since the last look take `SPAN`, and never after the last step. Steps in Python look
-    themselves.
+    A check follows steps that take `SPAN` in total, but not the last step. Steps in Python check themselves.
     """
     if parts * sum(times) < LONG:
         return None

@@ -1,7 +1,6 @@
 """One program for dynamic sizes: symbolic dimensions of the inputs become numbers that every kernel takes.
 
-    fn (%x: Tensor[(n, 384), float32]) { … }  ->  kernels over [n, 384] that take n, and a workspace whose size depends
-    on n
+    fn (%x: Tensor[(n, 384), float32]) { … }  ->  kernels over [n, 384] that take n, and a workspace sized by n
 
 The function is compiled for a sample of the sizes (`scalar/arith/open_sizes.py`), which represents all of them. To
 detect decisions that depend on the sample, the program is made for two samples and refused where the two differ.
@@ -60,8 +59,7 @@ def build_open(
 ) -> Artifact:
     """Compile the function that `make` imports for its symbolic dimensions, whose `ranges` are given by name.
 
-    Raises `OpenSizeError` where it cannot be compiled for dynamic sizes, `InputError` for a range that the model
-    excludes.
+    Raises `OpenSizeError` if it cannot be compiled for dynamic sizes, `InputError` for a range that the model excludes.
     """
     with no_garbage_collection():
         try:
@@ -142,7 +140,7 @@ def _checked(
 
     def program(batch: Var | None) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
         made, limits = _made(main, renamed, batch, [n for n, _ in numbers], target, name, report, cache)
-        if set(renamed) != {batch}:  # of which the program for one image does not know
+        if set(renamed) != {batch}:  # sizes that the program for one image does not determine
             check, _ = _made(main, renamed, batch, [n for _, n in numbers], target, name, BuildReport(), None)
             _compare(made, check)
         return made, limits
@@ -215,13 +213,13 @@ def _made(
             raise
         except CompileError as error:
             raise OpenSizeError(error.message, error.origin) from error
-        except TypeError as error:  # of Python, for a size that has become an expression in the place of a number
+        except TypeError as error:  # raised by Python for a symbolic size in the place of a number
             raise OpenSizeError(f"a number is needed while compiling in the place of a size ({error})") from error
     return made, found.limits
 
 
 def _compare(a: Unfinished, b: Unfinished) -> None:
-    """Raise `OpenSizeError` where the programs of two samples differ."""
+    """Raise `OpenSizeError` if the programs of two samples differ."""
     ours_made, theirs_made = a.report.kernels, b.report.kernels
     for symbol, kernel in ours_made.items():
         if symbol not in theirs_made or not structural_equal(
@@ -231,7 +229,7 @@ def _compare(a: Unfinished, b: Unfinished) -> None:
                 f"the kernel of {symbol.partition('_')[2].partition('_')[2]} depends on the sizes in ways that are "
                 "decided while compiling"
             )
-    # which are only known of what has code
+    # only compiled code has these two
     plan = replace(a.manifest, scratch=b.manifest.scratch, sites=b.manifest.sites)
     if len(ours_made) != len(theirs_made) or plan != b.manifest:
         raise OpenSizeError(

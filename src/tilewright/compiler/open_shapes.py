@@ -1,10 +1,9 @@
-"""Shapes with open dimensions, as users write them.
+"""Shapes with dynamic dimensions, as users write them.
 
-    shapes={"x": ("1..64", 3, "h", "w=32..")}      from 1 to 64, whatever the model calls it; `h`; `w`, 32 or more
-    shapes={"x": (1, 3, "h=32..1280:32", "w:32")}  multiples of 32, as networks want them that halve an image and join
-    the halves again
+    shapes={"x": ("1..64", 3, "h", "w=32..")}      1 to 64, under the model's name; `h`; `w`, at least 32
+    shapes={"x": (1, 3, "h=32..1280:32", "w:32")}  multiples of 32, for networks that halve an image repeatedly
 
-Imports nothing of the compiler: a program that the cache has is found by what is said here.
+This module imports nothing of the compiler, because its result is the cache key of a program.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ from tilewright.base.errors import InputError
 
 _DIMENSION: Final = re.compile(
     r"(?:(?P<name>[^\W\d]\w*)\s*=?\s*)?(?:(?P<least>\d+)\s*\.\.\s*(?P<most>\d*))?(?:\s*:\s*(?P<step>[1-9]\d*))?",
-    re.ASCII
-)
+    re.ASCII)
 _NAMELESS: Final = frozenset({"", "?", "*", "-1", "None"})
 
 Dims = tuple["int | str", ...]
@@ -27,47 +25,47 @@ Dims = tuple["int | str", ...]
 
 @dataclass(slots=True)
 class OpenShapes:
-    """The dimensions of the inputs whose shapes are given, open ones by name, and the ranges of these."""
+    """The dimensions of the inputs with given shapes, dynamic ones by name, and the ranges of the dynamic dimensions.
+    """
 
     dims: dict[str, Dims] = field(default_factory=dict)
     ranges: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     steps: dict[str, int] = field(default_factory=dict)
-    """Of what number dimensions are multiples; 1 where nothing is said."""
+    """Divisors of dimensions; the default is 1."""
     names: dict[str, int | str] = field(default_factory=dict)
-    """What symbols of the model are here: another name, or a number."""
+    """Symbols of the model, mapped to another name or a number."""
 
     def key(self) -> Any:
-        """What tells two of them apart, as JSON has it."""
+        """Return a JSON value that identifies this object."""
         return ["open", self.dims, self.ranges, self.steps]
 
     def symbol(self, name: str) -> tuple[str, int]:
-        """What a program calls a dimension: by a name and a factor, `h` or `h_by_32 * 32`."""
+        """Return the symbol and the factor of a dimension in programs, `h` or `h_by_32 * 32`."""
         step = self.steps.get(name, 1)
         return (name, 1) if step == 1 else (f"{name}_by_{step}", step)
 
     def symbol_ranges(self) -> dict[str, tuple[int, int | None]]:
-        """The ranges of these names; raises `InputError` for one without a multiple in it."""
+        """Return the ranges of the symbols; raises `InputError` for a range that contains no multiple."""
         found: dict[str, tuple[int, int | None]] = {}
         for name, (least, most) in self.ranges.items():
             symbol, step = self.symbol(name)
             if most is not None and -(-least // step) > most // step:
                 raise InputError(
                     f"dimension '{name}' is asked for from {least} to {most} in multiples of {step}, of which there is "
-                    "none", code="TW0305"
-                )
+                    "none", code="TW0305")
             found[symbol] = -(-least // step), None if most is None else most // step
         return found
 
 
 def has_open(shapes: Mapping[str, Any]) -> bool:
-    """Whether a dimension in the given shapes is open."""
+    """Whether the given shapes have a dynamic dimension."""
     return any(isinstance(d, str) for shape in shapes.values() if isinstance(shape, Sequence) for d in shape)
 
 
 def open_shapes(
     signature: Sequence[tuple[str, Sequence[int | str], str]], shapes: Mapping[str, Sequence[Any]]
 ) -> OpenShapes:
-    """The given `shapes` beside the model's own; raises `InputError` for what does not fit these."""
+    """Combine the given `shapes` with the model's own; raises `InputError` for conflicts."""
     found = OpenShapes()
     for name, own, _ in signature:
         if name not in shapes:
@@ -76,27 +74,23 @@ def open_shapes(
         if len(given) != len(own):
             raise InputError(
                 f"input '{name}' has {len(own)} dimensions ({', '.join(map(str, own))}), and {len(given)} are given: "
-                f"{given}", code="TW0305"
-            )
+                f"{given}", code="TW0305")
         found.dims[name] = tuple(
-            _dimension(found, name, k, d, o) for k, (d, o) in enumerate(zip(given, own, strict=True))
-        )
+            _dimension(found, name, k, d, o) for k, (d, o) in enumerate(zip(given, own, strict=True)))
     return found
 
 
 def _dimension(found: OpenShapes, name: str, axis: int, given: Any, own: int | str) -> int | str:
     where = f"dimension {axis} of input '{name}'"
     made = int(given) if not isinstance(given, str) else _named(
-        found, where, given, f"{name}_{axis}" if own in _NAMELESS else own
-    )
+        found, where, given, f"{name}_{axis}" if own in _NAMELESS else own)
     if isinstance(own, int):
         if own != made:
             raise InputError(f"{where} is {own} in the model, and {given!r} is asked for; give {own}", code="TW0305")
     elif own not in _NAMELESS and found.names.setdefault(own, made) != made:
         raise InputError(
             f"dimension '{own}' of the model is given as {found.names[own]!r} and as {made!r}; the shapes of the "
-            "inputs contradict each other", code="TW0305"
-        )
+            "inputs contradict each other", code="TW0305")
     return made
 
 
@@ -105,8 +99,7 @@ def _named(found: OpenShapes, where: str, text: str, own: int | str) -> int | st
     if match is None or not text.strip():
         raise InputError(
             f"{where} is {text!r}; write a number, a name (\"n\"), a range (\"1..64\") or both (\"n=1..64\"), with "
-            "\":32\" behind it for multiples of 32", code="TW0305"
-        )
+            "\":32\" behind it for multiples of 32", code="TW0305")
     if isinstance(own, int):
         raise InputError(f"{where} is {own} in the model, and {text!r} is asked for; give {own}", code="TW0305")
     name = match["name"] or own
@@ -114,12 +107,10 @@ def _named(found: OpenShapes, where: str, text: str, own: int | str) -> int | st
         limits = int(match["least"]), int(match["most"]) if match["most"] else None
         if limits[1] is not None and limits[1] < limits[0]:
             raise InputError(
-                f"{where} is {text!r}, a range without numbers; write the smaller number first", code="TW0305"
-            )
+                f"{where} is {text!r}, a range without numbers; write the smaller number first", code="TW0305")
         if found.ranges.setdefault(name, limits) != limits:
             raise InputError(f"dimension '{name}' has two ranges; {where} has {text!r}", code="TW0305")
     if match["step"] is not None and found.steps.setdefault(name, int(match["step"])) != int(match["step"]):
         raise InputError(
-            f"dimension '{name}' is given in multiples of two numbers; {where} has {text!r}", code="TW0305"
-        )
+            f"dimension '{name}' is given in multiples of two numbers; {where} has {text!r}", code="TW0305")
     return name

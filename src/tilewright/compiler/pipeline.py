@@ -1,4 +1,4 @@
-"""The way of a model through the compiler, from a module of Relay to an artifact. Every door goes this way.
+"""The compilation pipeline, from a Relay module to an artifact. Every entry point uses it.
 
     module                                           from a frontend, text, or `relay` itself
       | off_loaded       parts for accelerators become calls of the modules that other compilers make of them
@@ -18,8 +18,8 @@
       v
     Artifact             runs here, or is saved (export.py)
 
-Doors: `tilewright.compile` (model.py), `relay.build` (build.py), C files (c_model.py), programs with dynamic dimensions
-(open_program.py), stages of a program with data-dependent shapes (staged.py), tuning (fused.py), diagnosis
+Entry points: `tilewright.compile` (model.py), `relay.build` (build.py), C files (c_model.py), programs with dynamic
+dimensions (open_program.py), stages of a program with data-dependent shapes (staged.py), tuning (fused.py), diagnosis
 (diagnosis/ways.py).
 """
 
@@ -58,7 +58,7 @@ def compile_module(
 ) -> Artifact:
     """Compile the `main` of the module that `make` returns, under the current `PassContext`. Raises `CompileError`.
 
-    Where nothing else holds the module, its weights are released while they are packed.
+    If the caller holds no reference to the module, its weights are released while they are packed.
     """
     report, chosen, begin = report or BuildReport(), Target(target), jit_policy.clock()
     with compiling():
@@ -104,7 +104,7 @@ def is_one_program(main: Function) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class OffLoaded:
-    """A module without the parts that other compilers take, and the modules that these made of them."""
+    """A module without the parts that other compilers take, and the modules made from these parts."""
 
     module: IRModule
     modules: tuple[ModuleNode, ...]
@@ -132,8 +132,7 @@ class FrontHalf:
     def functions(self) -> list[Function]:
         """The optimized functions, in order."""
         names: Sequence[str] = ("main",) if self.control is None else [
-            f"block_{k}" for k in range(len(self.control.blocks))
-        ]
+            f"block_{k}" for k in range(len(self.control.blocks))]
         return [self.optimized[name] for name in names]
 
     @property
@@ -144,7 +143,7 @@ class FrontHalf:
 
 
 def front_half(mod: IRModule, processor: Target) -> FrontHalf:
-    """Return the functions that kernels are made of, under the current `PassContext`. Raises `CompileError`."""
+    """Return the functions from which kernels are made, under the current `PassContext`. Raises `CompileError`."""
     main = mod["main"]
     loops = {n: f for n, f in mod.items() if isinstance(f, PrimFunc)}
     if not needs_control(main):

@@ -118,7 +118,7 @@ def build_program(
     main: Function, target: Target, name: str, report: BuildReport, cache: Cache | None,
     output_names: Sequence[str] = (), symbols: Sequence[Symbol] = (), loops: Mapping[str, PrimFunc] | None = None,
 ) -> Unfinished:
-    """Compile a function whose body calls primitive functions, and note in `report` what was made.
+    """Compile a function whose body calls primitive functions, and record the results in `report`.
 
     `symbols` are the dynamic dimensions, `loops` the external functions that are loop programs. The `cache` keeps
     object files; without one, kernels are lowered to loops only. Raises `CompileError`.
@@ -155,8 +155,7 @@ def _with_symbols(manifest: Manifest, plan: MemoryPlan, symbols: Sequence[Symbol
 
 
 def _looks(manifest: Manifest, target: Target) -> frozenset[int] | None:
-    """Return the steps after which a program looks for signals: every one where sizes are dynamic, none without
-    Python."""
+    """Return the steps after which a program checks for signals: all for dynamic sizes, none without Python."""
     if not system_of(target.mtriple):
         return None
     if manifest.symbols:
@@ -186,14 +185,13 @@ def build_flow(
 ) -> Unfinished:
     """Compile a program with control flow, whose straight-line `blocks` have been optimized.
 
-    Raises `CompileError` where the target is not a 64-bit Linux, for which alone its cells and its stack limit are
-    written.
+    Raises `CompileError` if the target is not a 64-bit Linux, the only system for which its cells and its stack limit
+    are written.
     """
     if not target.has_threads:
         raise CompileError(
             f"'{name}' has control flow (branches, loops, closures), whose native code is written for Linux of 64 "
-            "bits, and the "
-            f"target is {target.mtriple}; compile it for such a target, or evaluate it with "
+            f"bits, and the target is {target.mtriple}; compile it for such a target, or evaluate it with "
             "relay.create_executor('debug')",
             code="TW0403")
     _refuse_objects([(p.name_hint, p.checked_type) for b in (main, *blocks) for p in b.params])
@@ -255,8 +253,7 @@ def _refuse_objects(values: Sequence[tuple[str, Type | None]]) -> None:
         if any(t.dtype.is_object for t in tensors_of(kind)):
             raise CompileError(
                 f"'{name}' is of type {kind!r}, and a program with control flow does not go back to Python, where "
-                "alone there are "
-                "such values; keep strings out of the branches, or evaluate the program with "
+                "alone there are such values; keep strings out of the branches, or evaluate the program with "
                 "relay.create_executor('debug')",
                 code="TW0403")
 

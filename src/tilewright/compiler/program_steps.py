@@ -46,7 +46,7 @@ class StepMaker:
     """Makes the steps of the plans of one program, which share a pool of constants, and the messages that a run may end
     with.
 
-    `in_python` says whether a function without a native kernel may become a step that runs in Python. `calls` are the
+    `in_python` tells whether a function without a native kernel may become a step that runs in Python. `calls` are the
     modules of other compilers that native code calls, where a program with control flow cannot make them steps.
     """
 
@@ -60,7 +60,7 @@ class StepMaker:
         self._known: Sequence[Array] = ()
 
     def steps(self, plan: MemoryPlan) -> tuple[Step, ...]:
-        """Return the steps of a plan. Raises `CompileError` for a step in Python where there may be none."""
+        """Return the steps of a plan. Raises `CompileError` for a step in Python in a program that allows none."""
         self._known = plan.constants
         return tuple(map(self._step, plan.steps))
 
@@ -155,7 +155,7 @@ class StepMaker:
 
 
 def static_shape(t: Any, what: str) -> tuple[int, ...]:
-    """Return the shape of a tensor. Raises `CompileError` where a dimension is not known."""
+    """Return the shape of a tensor. Raises `CompileError` if a dimension is not known."""
     if not isinstance(t, TensorType) or not t.is_static:
         raise CompileError(
             f"the shape of {what} is {t!r}; give its symbolic dimensions a size (shapes={{name: (1, 3, 224, 224)}})",

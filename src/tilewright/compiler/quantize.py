@@ -1,4 +1,4 @@
-"""`tilewright.quantize`: a float model file and data in, a compiled network of integers out, in one call.
+"""`tilewright.quantize`: quantize a float model file with calibration data, and compile the result.
 
     q = tilewright.quantize("model.onnx", images)
     q.report.error; q.report.layers            relative errors of the outputs, and of each layer
@@ -28,34 +28,32 @@ from tilewright.relay.quantize.from_data import PostTraining
 
 @dataclass(frozen=True)
 class QuantizedModel:
-    """A network of integers (`module`, in the qnn dialect) and the `report` of its errors."""
+    """A quantized network (`module`, in the qnn dialect) and the `report` of its errors."""
 
     module: IRModule
     report: Report
 
     def compile(self, target: Any = "llvm", threads: int | None = None, **options: Any) -> Model:
-        """The compiled model; arguments are those of `tilewright.compile`."""
+        """Return the compiled model; arguments are those of `tilewright.compile`."""
         return compile(self.module, None, target, threads, **options)
 
 
 def quantize(
     model: Any, data: Any, shapes: Mapping[str, Sequence[int]] | None = None, **options: Any
 ) -> QuantizedModel:
-    """Quantize a float model to bytes by what its values are for `data`.
+    """Quantize a float model to 8-bit integers from its values for `data`.
 
-    `model` is what `tilewright.compile` takes. `data` are inputs: a dictionary of arrays, with any number of samples
-    along the first axis, a path of such a `.npz`, an iterable of dictionaries, or arrays where there is one input.
-    Sizes that the model leaves open are those of `shapes`, else those of the first sample. `options` are those of
-    `relay.quantize.PostTraining`. Raises `InputError` for data that do not fit, `OptionError`, and what
-    `tilewright.compile` raises for a model.
+    `model` is an argument of `tilewright.compile`. `data` are inputs: a dictionary of arrays with samples along the
+    first axis, such a `.npz`, an iterable of dictionaries, or arrays for a single input. Dynamic dimensions have the
+    sizes of `shapes`, else those of the first sample. `options` are those of `relay.quantize.PostTraining`. Raises
+    `InputError` for unsuitable data, `OptionError`, and the errors of `tilewright.compile` for a model.
     """
     known = list(PostTraining.__dataclass_fields__)
     for name in options:
         if name not in known:
             raise OptionError(
                 "quantize: there is no option "
-                f"'{name}'{nearest(name, known) or '; the options are: ' + ', '.join(known)}", code="TW1001"
-            )
+                f"'{name}'{nearest(name, known) or '; the options are: ' + ', '.join(known)}", code="TW1001")
     config = PostTraining(**options)
     samples = _read(data)
     params: dict[str, Any] = {}
@@ -69,7 +67,7 @@ def quantize(
 
 
 def _read(data: Any) -> Any:
-    """Data that are not in a file; an iterable as a list, since they are read more than once."""
+    """Return the data in memory; an iterable becomes a list, because it is read more than once."""
     if isinstance(data, (str, os.PathLike)):
         try:
             return read_npz(data)
@@ -83,16 +81,15 @@ def _read(data: Any) -> Any:
     if not isinstance(data, Iterable):
         raise InputError(
             "calibration data are a dictionary of arrays, an iterable of them, an array or the path of a .npz, and a "
-            f"{type(data).__name__} was given", code="TW1002"
-        )
+            f"{type(data).__name__} was given", code="TW1002")
     return list(data)
 
 
 def _sizes(
     signature: Sequence[tuple[str, Sequence[int | str], str]], data: Any, shapes: dict[str, Sequence[int]]
 ) -> dict[str, Sequence[int]]:
-    """Shapes of all inputs whose sizes are open: those that are given, else those of the first sample; one sample at a
-    time where the batch is open."""
+    """Return the shapes of all inputs of dynamic sizes: given ones, else those of the first sample, with a dynamic
+    batch of 1."""
     first = data[0] if isinstance(data, list) and data else data
     for name, dims, _ in signature:
         if name in shapes or all(isinstance(d, int) for d in dims):
@@ -101,8 +98,7 @@ def _sizes(
         if found is None:
             raise InputError(
                 f"input '{name}' has open sizes, and the data have none of that name; give shapes={{'{name}': (1, …)}}",
-                code="TW1002"
-            )
+                code="TW1002")
         whole = tuple(np.shape(found))
         shapes[name] = (1, *whole[1:]) if isinstance(data, Mapping) or hasattr(data, "shape") else whole
     return shapes

@@ -29,7 +29,7 @@ class RelaySource(ModelSource):
         self.name = str(name)
 
     def read(self, shapes: Mapping[str, Any], report: BuildReport) -> IRModule:
-        """Return the module, of fixed sizes where `shapes` tells all symbols of a straight-line program."""
+        """Return the module, with static sizes if `shapes` determines all symbols of a straight-line program."""
         main = self._module["main"]
         symbols, known = symbols_of(main), dict[Symbol, PrimExpr]()
         for p in main.params if symbols else ():

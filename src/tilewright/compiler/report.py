@@ -19,12 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class BuildReport:
-    """Seconds spent in each phase of a build, and what the stages made: each kernel, its LLVM text, and the fused
-    module.
+    """Seconds spent in each phase of a build, and the results: each kernel, its LLVM text, and the fused module.
 
-    The module, and with it the weights as they were in the model, is kept only where it is asked for; so are the
-    functions that kernels compute, by symbol, and the plans with the steps that were made of them: one plan of a
-    straight line, one for each block of a program with control flow.
+    The module with the model's original weights is kept only on request. So are the functions of the kernels by symbol,
+    and the memory plans with their steps: one plan for a straight-line program, one per block with control flow.
     """
 
     keeps_module: bool = False
@@ -35,7 +33,7 @@ class BuildReport:
     kernels: dict[str, Kernel] = field(default_factory=dict)
     llvm: dict[str, str] = field(default_factory=dict)
     text: str = ""
-    """The text of all kernels, where the back end of the target writes one text."""
+    """The text of all kernels, if the target's back end emits a single text."""
 
     def compiled(self, symbol: str, function: Function | PrimFunc, kernel: Kernel | None, text: str) -> None:
         """Keep the loops of a kernel of the graph, and the LLVM text of any kernel."""
@@ -47,7 +45,7 @@ class BuildReport:
             self.llvm[symbol] = text
 
     def planned(self, plan: MemoryPlan, steps: Sequence[Step]) -> None:
-        """Keep a plan and its steps, where the module is kept, too."""
+        """Keep a plan and its steps if the module is kept."""
         if self.keeps_module:
             self.plans.append((plan, tuple(steps)))
 

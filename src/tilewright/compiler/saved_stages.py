@@ -1,13 +1,12 @@
-"""Programs in stages as a file: what is compiled, and the rest of the program at each point, from which it goes on
-growing.
+"""Files of programs in stages: the compiled stages, and the rest of the program at each point, for further growth.
 
     model.tar   stages.json · stages.sha256 · function.N.json · program.N.tar
 
-`stages.json` has the inputs, the way the program was compiled, the tree of points and edges (`compiler/staged.py`) and
-the sum of every other member; a function is a program as JSON (`serialization`), a program an artifact of its own
-(`runtime/artifact.py`), so that loading runs no code of the file's. What is loaded needs the package, not the model:
-behind the first stage it runs on values, and compiles, as before it was saved. The root has no function unless values
-decide its way: what it was not called with before, a model with symbolic dimensions has to be compiled for.
+`stages.json` has the inputs, the compile options, the tree of points and edges (`compiler/staged.py`) and the checksum
+of every other member. A function is a program as JSON (`serialization`), a program is an artifact
+(`runtime/artifact.py`). Loading a file runs no code of it. A loaded program needs the package, not the model: after the
+first stage it interprets and compiles as before it was saved. The root has no function unless values decide its edge,
+so a model with symbolic dimensions accepts only the shapes for which it was compiled.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ FORMAT: Final = "tilewright stages 1"
 
 @dataclass(frozen=True)
 class Way:
-    """Name, target and options that the stages of a program are compiled with."""
+    """Name, target and options with which the stages of a program are compiled."""
 
     name: str
     target: Target
@@ -64,12 +63,11 @@ class Way:
         """Compile one stage."""
         with self.options.context():
             return compile_module(
-                lambda: IRModule.from_expr(function), self.target, self.name, BuildReport(), Cache.default()
-            )
+                lambda: IRModule.from_expr(function), self.target, self.name, BuildReport(), Cache.default())
 
 
 def save_stages(tree: Stages, way: Way, main: Function | None, path: Path) -> Path:
-    """Write a program and its compiled stages. `main` is the whole program where values of its inputs decide its first
+    """Write a program and its compiled stages. `main` is the whole program if values of its inputs decide its first
     edge.
 
     Raises `ArtifactError` for another kind of file, and for a first stage that needs Python.
@@ -77,8 +75,7 @@ def save_stages(tree: Stages, way: Way, main: Function | None, path: Path) -> Pa
     if path.suffix != ".tar":
         raise ArtifactError(
             f"{path}: a program in stages, which goes on growing while it runs, is saved as .tar, not as "
-            f"'{path.suffix}'", code="TW0802"
-        )
+            f"'{path.suffix}'", code="TW0802")
     try:
         with tempfile.TemporaryDirectory(prefix="tilewright-stages-") as folder:
             write_atomically(path, _Writer(Path(folder), tree, way, main).write)
@@ -113,8 +110,7 @@ class _Writer:
 
     def _point(self, point: Point, function: Function | None) -> dict[str, Any]:
         edges = [
-            self._edge(e) for e in list(point.edges.values()) if e.ready and (function is None or not _needs_python(e))
-        ]
+            self._edge(e) for e in list(point.edges.values()) if e.ready and (function is None or not _needs_python(e))]
         return {
             "function": self._function(function), "open": point.open, "asked": point.asked, "met": point.met,
             "edges": edges
@@ -131,8 +127,7 @@ class _Writer:
 
     def _function(self, function: Function | None) -> str | None:
         return None if function is None else self._member(
-            "function", "json", lambda path: path.write_text(save_json(function))
-        )
+            "function", "json", lambda path: path.write_text(save_json(function)))
 
     def _program(self, program: Specialization | None) -> str | None:
         return None if program is None else self._member("program", "tar", program.artifact.save)
@@ -169,8 +164,7 @@ class SavedStages(Stages):
         results, lists = self.run(self.arrays(args, kwargs), out)
         if out is not None and lists:
             raise InputError(
-                "the program gives sequences or optionals, and out= needs tensors alone; leave it out", code="TW0705"
-            )
+                "the program gives sequences or optionals, and out= needs tensors alone; leave it out", code="TW0705")
         return grouped(results, lists) if lists else results
 
 
@@ -192,8 +186,7 @@ def load_stages(path: Path, threads: int | None = None) -> SavedStages:
 def _damaged(path: Path) -> ArtifactError:
     return ArtifactError(
         f"{path}: the file is damaged (its contents do not match its checksum); copy it again, or compile the model "
-        "again", code="TW0804"
-    )
+        "again", code="TW0804")
 
 
 class _Reader:
@@ -211,8 +204,7 @@ class _Reader:
         if said["format"] != FORMAT:
             raise ArtifactError(
                 f"{self.path}: a program in stages of the form '{said['format']}', and '{FORMAT}' is read; compile the "
-                "model again", code="TW0806"
-            )
+                "model again", code="TW0806")
         for name, wanted in said["sums"].items():
             if hashlib.sha256(self._bytes(name)).hexdigest() != wanted:
                 raise _damaged(self.path)
@@ -226,8 +218,8 @@ class _Reader:
                 shapes = "these" if values is None else ", ".join(str(v.shape) for v in values)
                 raise InputError(
                     f"{self.path}: the program takes ({described(inputs)}), and was not called with inputs of the "
-                    f"shapes {shapes} before it was "
-                                 "saved; compile the model, call it with them, and save it again", code="TW0704")
+                    f"shapes {shapes} before it was saved; compile the model, call it with them, and save it "
+                    "again", code="TW0704")
             with no_garbage_collection(), way.options.context():
                 return grow(point.function, values)
 
@@ -250,8 +242,7 @@ class _Reader:
 
     def _program(self, name: str | None) -> Specialization | None:
         return None if name is None else Specialization(
-            load_tar(self.path, self.members[name].offset_data, is_whole=False), self.threads
-        )
+            load_tar(self.path, self.members[name].offset_data, is_whole=False), self.threads)
 
     def _point(self, said: dict[str, Any], name: str) -> Point:
         point = Point(self._function(said["function"]), said["open"])

@@ -1,7 +1,7 @@
 """Sequences and optionals as inputs and outputs of a model: its program has tensors, its caller lists of them and None.
 
-A model is specialised for the length of a sequence, the shapes of its tensors, and the presence of an optional, as for
-the shape of a tensor. In a signature such an input has the dimensions `...` and a type such as "seq(float32)".
+A model is specialised for the length of a sequence, its shapes, and the presence of an optional, as for the shape of a
+tensor. In a signature such an input has the dimensions `...` and a type such as "seq(float32)".
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ def shape_of(name: str, dtype: str, value: Any) -> Any:
         wanted = "a list of arrays" if sequence else "an array"
         raise InputError(
             f"input '{name}' is {dtype}, and takes {wanted}{', or None' if optional else ''}; it was given a "
-            f"{type(value).__name__}", code="TW0703"
-        )
+            f"{type(value).__name__}", code="TW0703")
     return tuple(tuple(np.shape(v)) for v in value) if sequence else tuple(np.shape(value))
 
 
@@ -71,6 +70,5 @@ def grouped(results: Any, lists: Sequence[int | str | None]) -> Any:
     """Return the outputs as the model declares them: a single value, or a tuple."""
     left = iter(results if isinstance(results, (tuple, list)) else (results,))
     found = tuple(
-        None if n is None else next(left) if isinstance(n, str) else [next(left) for _ in range(n)] for n in lists
-    )
+        None if n is None else next(left) if isinstance(n, str) else [next(left) for _ in range(n)] for n in lists)
     return found[0] if len(found) == 1 else found

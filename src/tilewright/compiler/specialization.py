@@ -1,6 +1,6 @@
 """Specializations: compiled programs, each with the guards (`runtime/guards.py`) under which a call may use it.
 
-A `Model`, a tree of `Stages`, and whatever else serves sizes that vary, has `specializations()`:
+A `Model` and a tree of `Stages`, which serve varying sizes, have `specializations()`:
 
     fixed sizes      one specialization, whose guards have numbers alone
     dynamic sizes    one specialization, whose guards have symbols with ranges                     (open_program.py)
@@ -21,7 +21,7 @@ class Specialization:
     """An artifact with its guards, and its code in this process once it is called."""
 
     def __init__(self, artifact: Artifact, threads: int | None, guards: Guards | None = None) -> None:
-        """Without `guards`, those are the inputs of the artifact, of any contents."""
+        """The default `guards` are the inputs of the artifact, with any contents."""
         self.artifact, self._threads = artifact, threads
         self.guards = guards or Guards.of(artifact.manifest)
         self._executable: Executable | None = None

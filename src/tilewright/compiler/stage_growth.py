@@ -93,8 +93,7 @@ def types_of(function: Function, values: Sequence[Array] | None) -> list[TensorT
     known = (p.known_type() for p in function.params)
     return [
         t if isinstance(t, TensorType) and t.is_static else TensorType(v.shape, DataType(v.dtype))
-        for t, v in zip(known, values, strict=True)
-    ]
+        for t, v in zip(known, values, strict=True)]
 
 
 def grow(function: Function, values: Sequence[Array] | None) -> tuple[Edge, set[int]]:
@@ -136,8 +135,7 @@ def _refuse(rest: Function) -> NoReturn:
         raise InternalError("a program in stages does not get on, and nothing in it waits for a value")
     raise CompileError(
         "it waits for a value that no run makes; evaluate the program with relay.create_executor('debug')", stuck.span,
-        code="TW0403"
-    )
+        code="TW0403")
 
 
 class Sizer:
@@ -177,5 +175,4 @@ def signature_of(main: Function) -> list[tuple[str, list[int | str], str]]:
     check_entry_types(main)
     return [
         (p.name_hint, [d if isinstance(d, int) else str(d) for d in p.tensor_type.shape], str(p.tensor_type.dtype))
-        for p in main.params
-    ]
+        for p in main.params]

@@ -8,11 +8,11 @@ known key costs one dictionary lookup. For a new key the rest is resolved, the s
 (`compiler/stage_growth.py`) and compiled. Calls of known sizes stay in native code, and a program of one stage is one
 edge.
 
-Sizes that differ at every call must not compile without end. After its first key, a point interprets the rest in numpy
-(`relay/dynamic_interpreter.py`), with steps that are made once, and compiles the stage of a key when that pays
-(`base/jit_policy.py`). Where an operator is too large to interpret, or the rest has control flow, the stage of a new
-key is compiled at once; after `SETTLED` keys a small stage runs in numpy until compiling pays. A point keeps the
-`MOST_EDGES` edges that were used last.
+Sizes that differ at every call must not cause endless compilation. After its first key, a point interprets the rest in
+numpy (`relay/dynamic_interpreter.py`), and compiles the stage of a key when that pays (`base/jit_policy.py`). If an
+operator is too large to interpret, or the rest has control flow, the stage of a new key is compiled at once; after
+`SETTLED` keys a small stage runs in numpy until compiling pays. A point keeps the `MOST_EDGES` most recently used
+edges.
 
 This module imports only what running needs, so that a model from the cache is loaded without the compiler.
 """
@@ -50,7 +50,8 @@ Dims = Sequence["int | str"]
 Lists = tuple["int | str | None", ...]
 
 SETTLED: Final = 4
-"""Number of keys of a point that are compiled as they come; after them, small stages wait until compiling pays."""
+"""Number of keys of a point that are compiled at their first call; after them, small stages wait until compiling pays.
+"""
 SMALL: Final = 1 << 20
 """Operations (`relay.transform.stages.work`) below which a stage, or an interpreted operator, is small: 0.1 ms."""
 TRIED: Final = 3
@@ -83,8 +84,7 @@ class Edge:
             tuple(takes), tuple(gives), after, stage, tuple(sizers), small
         )
         self.is_whole = after is None and not self.sizers and (*self.takes, *self.gives) == tuple(
-            range(len(self.takes) + len(self.gives))
-        )
+            range(len(self.takes) + len(self.gives)))
         """Whether the stage is all that there is to do: its results are the outputs."""
         self.program: Specialization | None = None
         self.use = Use()
@@ -177,8 +177,7 @@ class Point:
         point."""
         shapes = dict(zip(self.open, key, strict=False))
         infos = tuple(
-            TensorInfo(name, tuple(shapes.get(k, dims)), dtype) for k, (name, dims, dtype) in enumerate(inputs)
-        )
+            TensorInfo(name, tuple(shapes.get(k, dims)), dtype) for k, (name, dims, dtype) in enumerate(inputs))
         return Guards(infos, (), tuple(zip(self.asked, key[len(self.open):], strict=True)))
 
     def key(self, values: Sequence[Array]) -> Key:
@@ -223,18 +222,16 @@ class Stages:
         known: Callable[[Key], Edge | None] = lambda key: None, groups: Mapping[str, Any] | None = None,
         kept: Callable[[Edge], Specialization | None] = lambda edge: None,
     ) -> None:
-        """`compiler` compiles the function that it is given a maker of, for an edge; `known` may have an edge of the
-        root made before, and `kept` what the stage of an edge was compiled to before.
+        """`compiler` compiles the function that its first argument returns, for an edge. `known` returns an existing
+        edge of the root, and `kept` the earlier compilation of an edge's stage, if any.
 
-        `groups` are the sequences and optionals that some of the inputs are the tensors of (see
-        `compiler/sequences.py`).
+        `groups` are the sequences and optionals whose tensors are inputs (see `compiler/sequences.py`).
         """
         self.groups = groups or {}
         self.signature = [(name, tuple(dims), DataType(dtype), DataType(dtype).numpy()) for name, dims, dtype in inputs]
         self._plain = [
             (element, len(dims), [(k, d) for k, d in enumerate(dims) if isinstance(d, int)]) for _, dims, _,
-            element in self.signature
-        ]
+            element in self.signature]
         self.root, self._grow, self._compile, self._known, self._kept = root, grow, compiler, known, kept
         self._lock = new_reentrant_lock()
         self._conversions: Conversions | None = None
@@ -286,7 +283,7 @@ class Stages:
             edge = known or self._way(point, values, at_once)
 
     def _on_values(self, point: Point, values: Sequence[Array]) -> tuple[list[Array], Lists] | None:
-        """Return the outputs, interpreted from the values so far; None where compiling serves better."""
+        """Return the outputs, interpreted from the values so far; None if compiling serves better."""
         if point.function is None or not point.met or point.too_large >= TRIED:
             return None
         from tilewright.relay.dynamic_interpreter import Conversions, DynamicProgram, TooLargeError
@@ -312,7 +309,7 @@ class Stages:
         return found
 
     def prepare(self) -> Edge | None:
-        """Compile the first stage before any call; None where sizes or values of a call decide it."""
+        """Compile the first stage before any call; None if sizes or values of a call decide it."""
         if self.root.open or self.root.asked:
             return None
         edge = self.root.edges.get(()) or self._known(())
@@ -338,7 +335,7 @@ class Stages:
                 edge, asked = self._grow(point, values)
                 if not asked <= set(point.asked):
                     point.asked = tuple(sorted({*point.asked, *asked}))
-                    point.edges.clear()  # their keys do not tell apart what these values decide
+                    point.edges.clear()  # their keys lack the values that now decide
                     key = point.key(values)
                 self._add(point, key, edge)
                 edge.use = point.seen.pop(key, edge.use)
@@ -355,7 +352,7 @@ class Stages:
         point.met += 1
         point.keep(key, edge)
         if edge.next is not None and (point is not self.root or point.asked):
-            edge.next.met = max(edge.next.met, point.met - 1)  # where sizes go on changing, those behind them do
+            edge.next.met = max(edge.next.met, point.met - 1)  # sizes that follow from changing sizes change, too
         if not edge.ready and (program := self._kept(edge)) is not None:
             edge.take_stage()
             edge.program = program
@@ -369,7 +366,7 @@ class Stages:
             if edge.program is None:
                 del point.edges[key]
 
-    # What is given, and what is known of it.
+    # Inputs, and their checks.
 
     @property
     def open(self) -> bool:
@@ -378,12 +375,11 @@ class Stages:
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
-        """The inputs. Raises `InputError` where they have dynamic sizes."""
+        """The inputs. Raises `InputError` if they have dynamic sizes."""
         if self.open:
             raise InputError(
                 f"the model has symbolic dimensions ({self.described()}); call it once, or compile it with shapes=",
-                code="TW0708"
-            )
+                code="TW0708")
         return tuple(TensorInfo(n, dims, t) for n, dims, t, _ in self.signature)
 
     def why_not_one(self) -> str:
@@ -392,8 +388,7 @@ class Stages:
             return f"the model has symbolic dimensions ({self.described()}); call it once, or compile it with shapes="
         return (
             "the model has sizes that are only known while it runs, so it is no single program but stages, compiled as "
-            "calls need them; "
-            "make the values that decide its shapes constants of the model to have one program"
+            "calls need them; make the values that decide its shapes constants of the model to have one program"
         )
 
     def described(self) -> str:
@@ -419,8 +414,7 @@ class Stages:
         if len(shape) != len(dims) or any(isinstance(w, int) and w != d for w, d in zip(dims, shape, strict=True)):
             raise InputError(
                 f"input '{name}' has the shape {shape}, and the model takes ({', '.join(map(str, dims))})",
-                code="TW0704"
-            )
+                code="TW0704")
         return readable(TensorInfo(name, shape, dtype), dtype.numpy(), value)
 
     def edges(self) -> Iterator[Edge]:

@@ -21,8 +21,7 @@ class StagedSession(Session):
         self.stages, self.device, self._count = stages, device, outputs
         self.inputs = [
             empty(tuple(d if isinstance(d, int) else 0 for d in dims), dtype, device) for _, dims, dtype,
-            _ in stages.signature
-        ]
+            _ in stages.signature]
         for x in self.inputs:
             x.copyfrom(np.zeros(x.shape))
         self.outputs: list[NDArray] = []
@@ -32,16 +31,14 @@ class StagedSession(Session):
         """Names and dtypes of the inputs, and the shapes of their values."""
         return [
             TensorInfo(name, x.shape, dtype) for x,
-            (name, _, dtype, _) in zip(self.inputs, self.stages.signature, strict=True)
-        ]
+            (name, _, dtype, _) in zip(self.inputs, self.stages.signature, strict=True)]
 
     @property
     def output_infos(self) -> Sequence[TensorInfo]:
         """Outputs of the last run. Raises `InputError` before the first run."""
         if not self.outputs:
             raise InputError(
-                "the sizes of the outputs are only known when the model has run; call run() first", code="TW0708"
-            )
+                "the sizes of the outputs are only known when the model has run; call run() first", code="TW0708")
         return [TensorInfo(f"output{k}", y.shape, y.dtype) for k, y in enumerate(self.outputs)]
 
     @property
@@ -49,7 +46,7 @@ class StagedSession(Session):
         return self._count
 
     def set_input(self, index: int, value: object) -> None:
-        """Copy into an input array, or into a new one where the size is dynamic and has changed."""
+        """Copy into an input array, or into a new one if the size is dynamic and has changed."""
         _, dims, dtype, _ = self.stages.signature[index]
         shape = as_numpy(value).shape
         if shape != self.inputs[index].shape and len(shape) == len(dims) and all(

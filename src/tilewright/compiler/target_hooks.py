@@ -1,10 +1,8 @@
-"""Functions for targets that have hooks: graphs -> loop programs -> code of the host, or a module that the target
-makes.
+"""Compiles functions for targets with hooks: graphs -> loop programs -> code of the host, or a module made by the
+target.
 
-    def @npu_0(%p, Compiler="npu") { … }   --RelayToTIR-->   def npu_0(p: Buffer, out: Buffer)   --> a kernel of the
-                                           program
-                                                                              --TIRToRuntime-->   a module with the
-                                                                                  function "npu_0"
+    def @npu_0(%p, Compiler="npu") { … }   --RelayToTIR-->   def npu_0(p: Buffer, out: Buffer)   --> a kernel
+                                                             --TIRToRuntime-->   a module with the function "npu_0"
 """
 
 from __future__ import annotations
@@ -36,10 +34,10 @@ from tilewright.tir.transform.simplify import simplify
 def take_hooked(
     external: Mapping[str, Function], results: Mapping[str, Sequence[TensorType]], target: Target
 ) -> tuple[dict[str, PrimFunc], list[ModuleNode]]:
-    """The loop programs for the host by symbol, and the modules, of those functions whose target has `RelayToTIR`.
+    """Return the host's loop programs by symbol, and the modules, for those functions whose target has `RelayToTIR`.
 
-    `external` has the functions by symbol, `results` the types of what each gives. Raises `CompileError` for what a
-    hook does not do.
+    `external` has the functions by symbol, `results` their result types. Raises `CompileError` for invalid results of a
+    hook.
     """
     kernels: dict[str, PrimFunc] = {}
     modules: list[ModuleNode] = []
@@ -53,8 +51,7 @@ def take_hooked(
         if not isinstance(made, IRModule):
             raise CompileError(
                 f"RelayToTIR of '{kind}', at {hook.where}, returned a {type(made).__name__}; it returns an IRModule of "
-                "loop programs", code="TW0911"
-            )
+                "loop programs", code="TW0911")
         for symbol, function in functions.items():
             _check(kind, symbol, function, results[symbol], dict(made.items()).get(symbol))
         finish = hook_of(kind, "TIRToRuntime")
@@ -63,60 +60,53 @@ def take_hooked(
             if more:
                 raise CompileError(
                     f"RelayToTIR of '{kind}' made {', '.join(more)}, which nothing calls on the host; give the target "
-                    "TIRToRuntime, or leave them out", code="TW0911"
-                )
+                    "TIRToRuntime, or leave them out", code="TW0911")
             kernels |= {s: made[s] for s in functions}
             continue
         module = finish(made, target)
         if not isinstance(module, ModuleNode):
             raise CompileError(
                 f"TIRToRuntime of '{kind}', at {finish.where}, returned a {type(module).__name__}; it returns a "
-                "tvm.runtime.ModuleNode", code="TW0911"
-            )
+                "tvm.runtime.ModuleNode", code="TW0911")
         modules.append(module)
     return kernels, modules
 
 
 def _check(kind: str, symbol: str, function: Function, results: Sequence[TensorType], found: Any) -> None:
-    """Raise `CompileError` where a loop program does not take what the function takes and gives."""
+    """Raise `CompileError` if the parameters of a loop program are not the inputs and results of the function."""
     wanted = [(tuple(t.shape), t.dtype) for t in (*(p.tensor_type for p in function.params), *results)]
     if not isinstance(found, PrimFunc):
         raise CompileError(
             f"RelayToTIR of '{kind}' made no loop program '{symbol}'; it makes one for each function, of the same name",
-            function.span, code="TW0911"
-        )
+            function.span, code="TW0911")
     given = [(tuple(p.shape), p.dtype) for p in found.params]
     if given != wanted:
         listed = ", ".join(f"{dtype}[{', '.join(map(str, shape))}]" for shape, dtype in wanted)
         raise CompileError(
             f"the loop program '{symbol}' that RelayToTIR of '{kind}' made takes {', '.join(map(str, found.params))}; "
-            f"inputs and outputs are {listed}", function.span, code="TW0911"
-        )
+            f"inputs and outputs are {listed}", function.span, code="TW0911")
 
 
 def host_kernel(
     func: PrimFunc, name: str, storage: Sequence[tuple[int, ...] | None], target: Target, checks: Checks | None = None,
     first_site: int = 0,
 ) -> tuple[PrimFunc, tuple[Site, ...]]:
-    """The loop program as a kernel of the program; `storage[k]` is the shape of the larger array in whose first corner
-    buffer `k` lies, if any.
+    """Return a loop program as a kernel, and its checked sites, numbered from `first_site` on.
 
-    With it, the sites of `checks`, numbered from `first_site` on.
+    `storage[k]` is the shape of the larger array in whose first corner buffer `k` lies, if any.
     """
     with kernel_options.use(KernelOptions(target.machine)) as options:
         shared = share_loops(func, options.machine)
         flat = simplify(lower_blocks(shared) if any(isinstance(s, Block) for s in walk_stmt(func.body)) else shared)
         return lower_checked(
-            replace(_in_corners(flat, storage), name=name), checks, first_site, target.backend.loop_passes
-        )
+            replace(_in_corners(flat, storage), name=name), checks, first_site, target.backend.loop_passes)
 
 
 def _in_corners(func: PrimFunc, storage: Sequence[tuple[int, ...] | None]) -> PrimFunc:
-    """The function over buffers whose rows are apart as those of the larger arrays are."""
+    """Return the function with the row strides of the larger arrays in its buffers."""
     new = {
         b: Buffer(b.name, b.shape, b.dtype, b.scope, _strides(s))
-        for b, s in zip(func.params, storage, strict=True) if s is not None
-    }
+        for b, s in zip(func.params, storage, strict=True) if s is not None}
     if not new:
         return func
 

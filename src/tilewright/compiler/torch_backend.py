@@ -1,9 +1,9 @@
-"""`torch.compile(model, backend="tilewright")`: the graphs that torch captures of a model, compiled for inference.
+"""`torch.compile(model, backend="tilewright")`: compiles the graphs that torch captures, for inference.
 
-Programs are made at the first call with inputs of new shapes: the graph is traced with them, and imported with the
-model's weights as constants. Weights that were written into since, by an optimizer or `load_state_dict`, make a new
-program. What a compiled graph gives has no gradient. Only `torch.compile` itself imports torch; installed, the backend
-is found by its name (the entry point `torch_dynamo_backends`).
+The first call with new input shapes traces the graph and imports it with the model's weights as constants. Weights that
+an optimizer or `load_state_dict` has since modified cause another compilation. Results have no gradient. This module
+does not import torch on its own. In an installed package, torch finds the backend by its entry point
+(`torch_dynamo_backends`).
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from tilewright.base.types import DataType
 from tilewright.compiler.torch_fallback import SplitProgram
 
 _MOST_PROGRAMS: Final = 64
-"""Programs of one graph that are kept: the oldest goes when there are more."""
+"""Largest number of cached programs per graph; the oldest is dropped first."""
 
 
 def compile_graph(graph: Any, example_inputs: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
-    """The graph as a function of its inputs: a backend as torch.compile takes them. Raises `CompileError` for
-    operators that are not known."""
+    """Compile a graph to a function of its inputs, as torch.compile expects. Raises `CompileError` for unknown
+    operators."""
     return _Graph(graph, _static_places(graph))
 
 
 def _static_places(graph: Any) -> frozenset[int]:
-    """Which inputs are weights and buffers of the model, which torch hands over in every call."""
+    """Return the numbers of the inputs that are weights and buffers of the model, which torch passes in every call."""
     nodes = [n for n in graph.graph.nodes if n.op == "placeholder"]
     return frozenset(k for k, n in enumerate(nodes) if "_dynamo_static_input_type" in n.meta.get("tensor_dict", {}))
 
 
 class _Graph:
-    """One captured graph, and its programs by the shapes of its inputs."""
+    """A captured graph, and its programs by input shapes."""
 
     def __init__(self, graph: Any, static: frozenset[int]) -> None:
         self._graph, self._static = graph, static
@@ -51,7 +51,7 @@ class _Graph:
         return program(inputs)
 
     def _compiled(self, inputs: Sequence[Any]) -> _Program:
-        """A program for such inputs. Weights that the graph itself writes into are inputs like others."""
+        """Return a program for such inputs. Weights that the graph writes are treated as inputs."""
         try:
             return _Program(self._graph, self._static, inputs)
         except _WrittenWeightsError as error:
@@ -61,15 +61,14 @@ class _Graph:
 
 
 class _WrittenWeightsError(Exception):
-    """A graph writes into weights that were taken for constants; `places` are their numbers among the tensors of the
-    inputs."""
+    """A graph writes weights that were treated as constants; `places` are their numbers among the input tensors."""
 
     def __init__(self, places: Sequence[int]) -> None:
         self.places = places
 
 
 class _Program:
-    """A graph for inputs of one kind. It holds on to the weights, so that their identities stay their own."""
+    """A graph for inputs of one kind. It keeps the weights alive, so that their identities stay unique."""
 
     def __init__(self, graph: Any, static: frozenset[int], inputs: Sequence[Any]) -> None:
         import torch
@@ -109,9 +108,7 @@ class _Program:
                 lambda: _CompiledGraph(whole, given),
                 lambda refused: _CompiledGraph(
                     traced(decompositions(lambda name, overload: name in refused or missing(name, overload), True)),
-                    given
-                ),
-            )
+                    given))
         except InternalError:
             raise
         except CompileError as error:
@@ -123,11 +120,9 @@ class _Program:
 
 
 class _CompiledGraph:
-    """A graph compiled, as a function of the tensors among its inputs.
+    """A compiled graph, as a function of the tensors among its inputs. It performs the graph's writes into its inputs.
 
-    `given` describes them: the tensor itself is a constant.
-
-    What the graph writes into its inputs is there after the call.
+    `given` describes the inputs; a tensor in it is a constant.
     """
 
     def __init__(self, module: Any, given: Sequence[Any]) -> None:
@@ -165,24 +160,21 @@ class _CompiledGraph:
 
 
 def _kind(x: Any) -> Any:
-    """Return the key of an argument for the choice of a program: shape, type and device of a tensor, or the number
-    itself."""
+    """Return the cache key of an argument: shape, dtype and device of a tensor, or the number itself."""
     return (x.shape, x.dtype, x.device) if hasattr(x, "dtype") else x
 
 
 def _described(name: str, x: Any) -> tuple[str, tuple[int, ...], str]:
-    """Name, shape and type of an input."""
+    """Return name, shape and dtype of an input."""
     if x.device.type != "cpu":
         raise ModelError(
             f"a tensor on {x.device} is given to a model that is compiled for the CPU; move it there with .cpu()",
-            code="TW0114"
-        )
+            code="TW0114")
     return name, tuple(x.shape), str(x.dtype).removeprefix("torch.")
 
 
 def _array(x: Any) -> np.ndarray[Any, Any]:
-    """The elements of a tensor, which are not copied where they stand one behind the other; those of bfloat16 by their
-    bits."""
+    """Return the elements of a tensor, without a copy if it is contiguous; bfloat16 as its bits."""
     import torch
 
     x = x.detach().resolve_neg().contiguous()
@@ -193,7 +185,7 @@ def _array(x: Any) -> np.ndarray[Any, Any]:
 
 
 def _tensor(x: Any) -> Any:
-    """An array as a tensor of torch."""
+    """Return an array as a tensor of torch."""
     import torch
 
     array = np.asarray(x)

@@ -1,8 +1,8 @@
 """Leaves single operators of a graph of `torch.compile` to torch, and compiles the rest of the graph.
 
-An operator is left to torch where it has no converter and no decomposition, where its converter refuses the call, or
-where a tensor of it has an element type that programs do not have (complex numbers). A warning of this module's logger
-names these operators. Graphs that write into tensors are not split, since the parts could not share memory.
+Torch computes an operator without converter and decomposition, a call that its converter refuses, or one with tensors
+of unsupported dtypes (complex numbers). A warning of this module's logger names these operators. Graphs that write into
+tensors are not split, because the parts could not share memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST_LEFT: Final = 32
 """Maximum number of nodes for which the compiler is tried to find refused ones."""
 
 Compile = Callable[[Any, Sequence[Any]], Callable[[Sequence[Any]], Sequence[Any]]]
-"""Compiles a graph for inputs that are described, as a function of the tensors among them."""
+"""Compiles a graph for described inputs, to a function of the tensors among them."""
 
 
 class SplitProgram:
@@ -56,14 +56,14 @@ class SplitProgram:
         _LOG.warning("torch computes %s, which cannot be compiled", ", ".join(names), extra={"operators": names})
 
     def _add_origin(self, error: CompileError, left: set[Any]) -> bool:
-        """Add the node that an error is about; False where it is not known, or is left already."""
+        """Add the node named by an error to `left`; return False if it is unknown, or already there."""
         name = error.origin.name if error.origin is not None else ""
         found = {n for n in self._nodes if n.name == name and n.op == "call_function"} - left
         left |= found
         return bool(found)
 
     def _parts(self, left: set[Any]) -> list[Any]:
-        """Nodes of torch, and parts between them, in the order of the graph."""
+        """Return nodes of torch, and the parts between them, in the order of the graph."""
         runs: list[Any] = []
         for node in self._nodes:
             if node.op != "call_function":
@@ -90,8 +90,7 @@ class SplitProgram:
             else:
                 with torch.no_grad():
                     env[step] = step.target(
-                        *torch.fx.map_arg(step.args, env.__getitem__), **torch.fx.map_arg(step.kwargs, env.__getitem__)
-                    )
+                        *torch.fx.map_arg(step.args, env.__getitem__), **torch.fx.map_arg(step.kwargs, env.__getitem__))
         return torch.fx.map_arg(self._nodes[-1].args[0], env.__getitem__)
 
 
@@ -112,7 +111,7 @@ def _is_missing(node: Any, missing: Callable[[str, str], bool]) -> bool:
 
 
 def _is_foreign(node: Any) -> bool:
-    """Whether a value that a node takes or gives has a type that programs do not have."""
+    """Whether an input or output of a node has a dtype that programs do not support."""
     return any(_has_foreign(n.meta.get("val")) for n in (node, *node.all_input_nodes))
 
 

@@ -1,4 +1,4 @@
-"""A run of nodes of a graph of torch.fx as a graph of its own, compiled."""
+"""Consecutive nodes of a torch.fx graph as a separate compiled graph."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Part:
 
 
 def _described(node: Any) -> tuple[str, tuple[int, ...], str]:
-    """Name, shape and type of a value between parts; raises `ModelError` for what is no tensor of a known shape."""
+    """Return name, shape and dtype of a value between parts; raises `ModelError` unless it is a tensor of static shape.
+    """
     import torch
 
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or not all(isinstance(d, int) for d in value.shape):
         raise ModelError(
             "its result is no tensor of a known shape, and torch would have to hand it on",
-            Origin(node.name, str(node.target)), code="TW0118"
-        )
+            Origin(node.name, str(node.target)), code="TW0118")
     return node.name, tuple(value.shape), str(value.dtype).removeprefix("torch.")

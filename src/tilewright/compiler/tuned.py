@@ -1,4 +1,4 @@
-"""Lowers kernels under the decisions of the current advisor, or of the analytical model where it has none."""
+"""Lowers kernels under the decisions of the current advisor, or of the analytical model by default."""
 
 from __future__ import annotations
 

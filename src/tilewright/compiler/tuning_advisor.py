@@ -40,7 +40,7 @@ class Advisor(ABC):
     ) -> Mapping[str, int | str] | None:
         """Return the decisions for a fused function (`backends/decisions.py`); None: the analytical model's.
 
-        Argument k of the function is known while compiling where `constants[k]` is true.
+        Argument k is known at compile time if `constants[k]` is true.
         """
 
     def arrangement(self, target: Target) -> Found | None:
@@ -48,7 +48,7 @@ class Advisor(ABC):
         return None
 
     def seconds(self, target: Target, workload: tuple[Any, ...]) -> float | None:
-        """Return the measured time of a tuning task of a program; None where there is no record."""
+        """Return the measured time of a tuning task of a program; None if there is no record."""
         return None
 
     @property

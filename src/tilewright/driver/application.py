@@ -1,5 +1,4 @@
-"""The common parts of both command lines: `-v`, files of options, examples after the help, errors in one line with an
-exit code.
+"""The common parts of both command lines: `-v`, option files, examples in the help, one-line errors with an exit code.
 
     app = application("tilewright", "Compile trained models to native programs, and run them.")
     code = run(app, "tilewright", arguments, exit_code)
@@ -37,8 +36,7 @@ _WIDTH: Final = 100
 
 @dataclass
 class Invocation:
-    """The part of a command line outside the options of a command: the number of -v, and options of parts of the
-    target."""
+    """The part of a command line outside a command's options: the number of -v, and options of parts of the target."""
 
     level: int = 0
     target_options: tuple[TargetOption, ...] = ()
@@ -52,21 +50,20 @@ def invocation(context: typer.Context) -> Invocation:
 
 
 def application(name: str, words: str) -> typer.Typer:
-    """An empty command line. Its help has lines of one width whatever the terminal, so that pages can show it."""
+    """Return an empty command line. Its help has a fixed line width, so that pages can quote it."""
     return typer.Typer(
         name=name, help=words, rich_markup_mode=None, pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"], "terminal_width": _WIDTH, "max_content_width": _WIDTH},
-    )
+        context_settings={"help_option_names": ["-h", "--help"], "terminal_width": _WIDTH, "max_content_width": _WIDTH})
 
 
 def examples(*lines: str) -> str:
-    """Return the text with examples that follows a help text."""
+    """Return the examples that follow a help text."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def with_fields(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each field of its parameters that are dataclasses, in their place: options that
-    commands share are declared once."""
+    """Return the command with one option for each field of its dataclass parameters, so that shared options are
+    declared once."""
     hints, groups, parameters = (
         get_type_hints(command, include_extras=True), dict[str, Any](), list[inspect.Parameter]()
     )
@@ -78,8 +75,7 @@ def with_fields(command: Callable[..., None]) -> Callable[..., None]:
         groups[p.name], of_fields = kind, get_type_hints(kind, include_extras=True)
         parameters += [
             inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=of_fields[f.name])
-            for f in fields(kind)
-        ]
+            for f in fields(kind)]
 
     @functools.wraps(command)
     def called(**given: Any) -> None:
@@ -115,8 +111,8 @@ def _configure(context: typer.Context, value: str) -> str:
 
 
 def check_target_options(context: typer.Context) -> None:
-    """Raise `OptionError` where options of parts of a target were given to a command that has no target. For the
-    callback of an application."""
+    """Raise `OptionError` if options of parts of a target precede a command without a target. Called by an
+    application's callback."""
     given = invocation(context).target_options
     group: Any = context.command
     command = group.get_command(context, context.invoked_subcommand) if context.invoked_subcommand else None
@@ -125,14 +121,14 @@ def check_target_options(context: typer.Context) -> None:
 
 
 def _whole_target(context: typer.Context, text: str) -> str:
-    """Return the value of `--target` with the options of its parts as one text."""
+    """Return the value of `--target` combined with the options of its parts."""
     if text.rstrip().endswith(","):
         raise typer.BadParameter(f"'{text}' ends in a comma; quote a target of several parts: --target \"{text} llvm\"")
     return text if context.resilient_parsing else str(read_target(text, invocation(context).target_options))
 
 
 def _with_processor(context: typer.Context, text: str) -> str:
-    """Return the same for a target without a processor, which is then `llvm`."""
+    """Return the same for a target that may lack a processor, which defaults to `llvm`."""
     whole = (
         text.endswith(".json") or text.lstrip().startswith("{")
         or has_backend(parts(text)[-1].split(" ", maxsplit=1)[0])
@@ -145,34 +141,30 @@ Target = Annotated[
     typer.Option(
         "-t", "--target", callback=_whole_target,
         help="The target, such as 'llvm -mcpu=x86-64-v3' (quote it); JSON, or a .json file. "
-        "--target-llvm-mcpu=x86-64-v3 adds an option to one part.",
-    ),
+        "--target-llvm-mcpu=x86-64-v3 adds an option to one part."),
 ]
 Accelerators = Annotated[
     str,
     typer.Option(
-        "--target", callback=_with_processor, help="Accelerators, then the processor, such as 'npu, llvm' (quote it)."
-    )
+        "--target", callback=_with_processor, help="Accelerators, then the processor, such as 'npu, llvm' (quote it).")
 ]
 Verbose = Annotated[
     int,
     typer.Option(
         "-v", "--verbose", count=True, show_default=False, callback=_count_verbose,
-        help="Show warnings and tracebacks; -vv shows the actions, -vvv details."
-    )
+        help="Show warnings and tracebacks; -vv shows the actions, -vvv details.")
 ]
 Version = Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")]
 Config = Annotated[
     str,
     typer.Option(
         "--config", metavar="FILE|NAME", callback=_configure, is_eager=True,
-        help="A JSON file of options, or the name of one of this package. The command line takes precedence."
-    ),
+        help="A JSON file of options, or the name of one of this package. The command line takes precedence."),
 ]
 
 
 def spread(arguments: Sequence[str], many: Sequence[str]) -> list[str]:
-    """`--ops a b --x` as `--ops a --ops b --x`, for the options that take several values."""
+    """Convert `--ops a b --x` to `--ops a --ops b --x`, for the options `many` that take several values."""
     made: list[str] = []
     open_option = ""
     for word in arguments:
@@ -200,7 +192,7 @@ def run(
         if said.level:
             traceback.print_exception(error)
         code, message = _explained(error, bool(said.level), exit_code)
-    if message:  # empty when the help was asked for by saying nothing
+    if message:  # empty when a command line without arguments printed the help
         typer.echo(f"Error: {message}", err=True)
     return code
 

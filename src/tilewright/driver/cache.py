@@ -1,4 +1,4 @@
-"""`tilewright cache`: what compiled models and kernels take on the disk, and how to be rid of them."""
+"""`tilewright cache`: shows the disk usage of compiled models and kernels, and removes them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ def cache_command(
         return
     typer.echo(
         f"{cache.folder}: {_megabytes(total)}, of at most {_megabytes(cache.limit)}; the variable {VARIABLE} names "
-        "another folder"
-    )
+        "another folder")
     for kind, (count, nbytes) in found.items():
         typer.echo(f"  {kind:10s} {count:8d} {_megabytes(nbytes):>12s}")
 

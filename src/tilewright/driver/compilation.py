@@ -1,4 +1,4 @@
-"""The options that say how a model is compiled, declared once for the commands that share them.
+"""The options of compilation, declared once for the commands that share them.
 
     @app.command("run")
     @with_fields
@@ -23,8 +23,7 @@ Shapes = Annotated[
     str,
     typer.Option(
         "--input-shapes",
-        help='Sizes of inputs: "x:[1,3,224,224] y:[1,10]"; dynamic ones by name or range: "x:[1..64,3,h,w]".'
-    )
+        help='Sizes of inputs: "x:[1,3,224,224] y:[1,10]"; dynamic ones by name or range: "x:[1..64,3,h,w]".')
 ]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Number of threads. Default: all cores.")]
 Level = Annotated[int, typer.Option("--opt-level", min=0, max=4, help="Skip passes above this level.")]
@@ -37,8 +36,7 @@ Mixed = Annotated[
     str,
     typer.Option(
         "--mixed-precision", "--mixed-precision-calculation-type", metavar="TYPE",
-        help="Compute products, and operators between them, in bfloat16 or float16.",
-    ),
+        help="Compute products, and operators between them, in bfloat16 or float16."),
 ]
 Sums = Annotated[
     str,
@@ -48,22 +46,19 @@ Numerics = Annotated[
     str,
     typer.Option(
         "--numerics", metavar="RUNTIME",
-        help="Rounding of quantized networks: tflite, onnx, torch or fast. Default: that of the model's framework."
-    ),
+        help="Rounding of quantized networks: tflite, onnx, torch or fast. Default: that of the model's framework."),
 ]
 Plugins = Annotated[
     list[str] | None,
     typer.Option(
         "--plugin", metavar="FILE",
-        help="A Python file, or the name of a module, that registers accelerators; it is executed. May be repeated."
-    )
+        help="A Python file, or the name of a module, that registers accelerators; it is executed. May be repeated.")
 ]
 Records = Annotated[
     Path | None,
     typer.Option(
         "--tuning-records", exists=True, dir_okay=False, metavar="FILE",
-        help="Records written by tilewright tune; kernels use the best measured configurations."
-    )
+        help="Records written by tilewright tune; kernels use the best measured configurations.")
 ]
 
 
@@ -83,12 +78,12 @@ class Pipeline:
 
     @property
     def shapes(self) -> dict[str, tuple[Any, ...]]:
-        """The shapes of inputs that were given."""
+        """The given shapes of inputs."""
         return options.input_shapes(self.input_shapes)
 
     @property
     def config(self) -> dict[str, Any]:
-        """The configuration of passes: explicit settings, and settings that other options imply."""
+        """The configuration of passes: explicit options, and those implied by other options."""
         return options.pass_config([
             *(self.pass_config or []), *options.mixed_precision(self.mixed_precision, self.mixed_precision_acc_type),
             *options.numerics(self.numerics),
@@ -96,7 +91,7 @@ class Pipeline:
 
     @property
     def disabled(self) -> list[str]:
-        """The passes that are left out."""
+        """The disabled passes."""
         return options.names("--disabled-pass", self.disabled_pass)
 
     def load_plugins(self) -> None:
@@ -106,7 +101,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Compilation(Pipeline):
-    """A model compiled here and now, to be run or written."""
+    """A model to be compiled and then run or written."""
 
     threads: Threads = None
     tuning_records: Records = None
@@ -117,17 +112,15 @@ class Compilation(Pipeline):
     ) -> Any:
         """Compile the model with the input shapes of the options, else of `sizes`.
 
-        Raises `OptionError` where a size is missing.
-
-        `target` overrides the target of the options; `switches` (`NAME=VALUE`) are added to the configuration.
+        `target` overrides the target of the options; `switches` (`NAME=VALUE`) are added to the configuration. Raises
+        `OptionError` for a missing size.
         """
         import tilewright
 
         made = tilewright.compile(
             model, self.shapes or dict(sizes or {}) or None, target or self.target, self.threads,
             opt_level=self.opt_level, config={**self.config, **options.pass_config(switches)},
-            disabled_pass=self.disabled, records=self.tuning_records,
-        )
+            disabled_pass=self.disabled, records=self.tuning_records)
         try:
             _ = made.inputs
         except InputError as error:

@@ -35,20 +35,17 @@ def option_values(name: str, known: Collection[str | None]) -> dict[str, Any]:
         raise OptionError(f"--config: '{path}' is not JSON: {error}", code="TW0205") from None
     if not isinstance(content, dict):
         raise OptionError(
-            f"--config: '{path}' holds a {type(content).__name__}; write an object of options by name", code="TW0205"
-        )
+            f"--config: '{path}' holds a {type(content).__name__}; write an object of options by name", code="TW0205")
     values = {
         key: value for option, given in content.items()
-        for key, value in _values(option.replace("-", "_"), given, path).items()
-    }
+        for key, value in _values(option.replace("-", "_"), given, path).items()}
     for key in values:
         if key not in known:
             options = sorted(k for k in known if k)
             raise OptionError(
                 f"--config: '{path}' gives '{key.replace('_', '-')}', which is not an "
                 f"option{nearest(key, options).replace('_', '-')}",
-                code="TW0205"
-            )
+                code="TW0205")
     return values
 
 
@@ -60,8 +57,7 @@ def _path(name: str) -> Path:
         raise OptionError(
             f"--config: there is no configuration '{name}'{nearest(name, shipped)}; give a .json file, or one of "
             f"{', '.join(shipped)}",
-            code="TW0205"
-        )
+            code="TW0205")
     return SHIPPED / f"{name}.json"
 
 
@@ -71,8 +67,7 @@ def _values(key: str, given: Any, path: Path) -> dict[str, Any]:
         if not isinstance(given, list) or not all(isinstance(t, dict) and "kind" in t for t in given):
             raise OptionError(
                 f"--config: the targets of '{path}' are a list of objects with a 'kind', accelerators first",
-                code="TW0205"
-            )
+                code="TW0205")
         return {"target": ", ".join(_target(t) for t in given)}
     if key in ("executor", "runtime") and isinstance(given, dict):
         if "kind" not in given:
@@ -90,8 +85,7 @@ def _values(key: str, given: Any, path: Path) -> dict[str, Any]:
 def _target(t: Mapping[str, Any]) -> str:
     words = (
         f"-{k}={shlex.quote(','.join(map(str, v)) if isinstance(v, list) else _word(v))}" for k, v in t.items()
-        if k != "kind"
-    )
+        if k != "kind")
     return " ".join([str(t["kind"]), *words])
 
 

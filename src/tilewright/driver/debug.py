@@ -1,8 +1,8 @@
-"""`tilewright debug`: Python scripts under tools that look at their memory.
+"""`tilewright debug`: runs Python scripts under memory checkers.
 
 `tilewright debug asan SCRIPT` runs a script with AddressSanitizer in its process, for libraries that `export_library(…,
-sanitize="address")` wrote. Where their functions touch memory that is not theirs, the process ends with status 1, and
-the report has a line of the C text, which is then shown with the loops around it.
+sanitize="address")` wrote. If their functions access invalid memory, the process ends with status 1. The
+line of the C text in the report is then shown with its enclosing loops.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def asan_command(
 
 
 def asan(script: Path, arguments: Sequence[str] = ()) -> int:
-    """Run a Python script with gcc's AddressSanitizer, and return its status. Raises `TargetError` where gcc has no
+    """Run a Python script with gcc's AddressSanitizer; return its status. Raises `TargetError` if gcc lacks
     AddressSanitizer."""
     compilers = [c for c in find_compilers(host_arch()) if not c.is_zig]
     library = sanitizer_of(compilers[0] if compilers else named_compiler("gcc"))

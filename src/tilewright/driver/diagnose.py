@@ -1,5 +1,5 @@
-"""The steps of `tilewright diagnose`: read a model, find the cause of wrong results, write the smallest program that
-shows it."""
+"""The steps of `tilewright diagnose`: read a model, find the cause of wrong results, write the smallest failing
+program."""
 
 from __future__ import annotations
 
@@ -33,12 +33,10 @@ def read_settings(
         raise OptionError(
             f"--target: '{target}' has accelerators, and diagnose looks into what the processor computes; leave "
             f"'{chosen.accelerators[0].name}' out",
-            code="TW0204"
-        )
+            code="TW0204")
     return Settings(
         str(chosen), opt_level, dict(checked(dict(config))), tuple(disabled),
-        tuple(str(Path(p).resolve()) if p.endswith(".py") else p for p in plugins)
-    )
+        tuple(str(Path(p).resolve()) if p.endswith(".py") else p for p in plugins))
 
 
 def check_reference(name: str, model: Path) -> None:
@@ -50,9 +48,9 @@ def check_reference(name: str, model: Path) -> None:
 
 
 def read_case(model: Path, shapes: Mapping[str, Any], given: Mapping[str, Array]) -> Case:
-    """Read the model with its inputs; inputs that are not given are random.
+    """Read the model with its inputs; missing inputs are random.
 
-    Raises `ModelError`, `InputError` for inputs of a wrong shape or type, `OptionError` for an input of dynamic shape.
+    Raises `ModelError`, `InputError` for inputs of a wrong shape or dtype, `OptionError` for an input of dynamic shape.
     """
     from tilewright.compiler.formats import format_of
     from tilewright.driver.diagnosis.case import Case
@@ -70,8 +68,7 @@ def read_case(model: Path, shapes: Mapping[str, Any], given: Mapping[str, Array]
             raise InputError(
                 f"input '{info.name}' is {info.dtype}[{', '.join(map(str, info.shape))}], and was given "
                 f"{array.dtype}[{', '.join(map(str, array.shape))}]",
-                code="TW0704"
-            )
+                code="TW0704")
         if array.dtype == object:
             raise InputError(f"input '{info.name}' has strings, and diagnose compares only numbers", code="TW0703")
     return Case(module, tuple(np.asarray(fed[i.name], order="C") for i in infos))

@@ -1,5 +1,5 @@
-"""`tilewright explain-error CODE`: what the code of an error means, why it happens, what to do. Without a code, all of
-them by area."""
+"""`tilewright explain-error CODE`: prints meaning, cause and remedy of an error code; without a code, lists all by
+area."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Files that the command line reads and writes. A file is written whole, or it is not there; nothing that is read is
-run."""
+"""Reading and writing of the command line's files. Files are written atomically, and never executed when read."""
 
 from __future__ import annotations
 
@@ -20,9 +19,9 @@ from tilewright.base.forks import new_lock
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A scratch file beside `path` that takes its place when the block ends well, and vanishes otherwise.
+    """Yield a temporary file that replaces `path` when the block ends normally, and is removed otherwise.
 
-    Raises `ArtifactError` when the folder cannot be written to.
+    Raises `ArtifactError` if the folder is not writable.
     """
     try:
         number, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=path.suffix)
@@ -47,7 +46,7 @@ _UMASK: Final = new_lock()
 
 
 def _umask() -> int:
-    """The mask of the process, read without setting it where the system tells it: setting it shows in other threads."""
+    """Return the umask of the process, if possible without setting it, because other threads would be affected."""
     with contextlib.suppress(OSError, StopIteration, ValueError):
         lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
         return int(next(line for line in lines if line.startswith("Umask:")).partition(":")[2], 8)
@@ -70,7 +69,7 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a numpy archive by name; raises `InputError` when it is something else, or holds Python objects."""
+    """Return the arrays of a numpy archive by name; raises `InputError` for other files, and for Python objects."""
     try:
         return read_npz(path)
     except (ValueError, OSError) as error:

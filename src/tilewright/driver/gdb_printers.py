@@ -1,6 +1,6 @@
 """Tensors and arrays in gdb, and commands for compiled models.
 
-Load it inside of gdb, which has its own Python: `source <this file>`.
+Load it inside gdb, which has its own Python: `source <this file>`.
 
     (gdb) print data                  float32[2, 3] at 0x7f…: [[0, 1, 2], [3, 4, 5]]
     (gdb) tensor data --from 1,0      the elements from there on
@@ -20,11 +20,11 @@ from typing import Any
 
 try:
     import gdb
-except ImportError:  # outside of gdb there is nothing to register; what follows is plain arithmetic, which tests use
+except ImportError:  # outside gdb nothing can be registered; tests use the functions below
     gdb = None
 
 MOST = 200
-"""Elements that are shown where gdb does not say (`set print elements`); the rest is counted."""
+"""Number of elements shown if gdb has no limit (`set print elements`); the others are counted."""
 _CODES = {
     "float64": "d", "float32": "f", "float16": "e", "int64": "q", "int32": "i", "int16": "h", "int8": "b",
     "uint64": "Q", "uint32": "I", "uint16": "H", "uint8": "B", "bool": "?",
@@ -32,8 +32,7 @@ _CODES = {
 
 
 def decoded(data: bytes, dtype: str) -> list[Any]:
-    """The numbers in memory; of types that gdb's Python has no numbers for, bfloat16 is widened and others are their
-    bytes."""
+    """Return the numbers in memory. bfloat16 is widened; other types unknown to Python are shown as their bytes."""
     if dtype == "bfloat16":
         halves = struct.unpack(f"<{len(data) // 2}H", data)
         return [struct.unpack("<f", struct.pack("<I", h << 16))[0] for h in halves]
@@ -42,12 +41,12 @@ def decoded(data: bytes, dtype: str) -> list[Any]:
 
 
 def size_of(dtype: str) -> int:
-    """The bytes of an element."""
+    """Return the bytes of an element."""
     return 2 if dtype == "bfloat16" else struct.calcsize(_CODES.get(dtype, "B"))
 
 
 def shown(values: Sequence[Any], shape: Sequence[int]) -> str:
-    """Numbers in rows: `[[0, 1, 2], [3, 4, 5]]`; what `values` have too few of is left out, and said."""
+    """Format numbers in nested lists: `[[0, 1, 2], [3, 4, 5]]`; elements missing from `values` are counted."""
     count = 1
     for d in shape:
         count *= d
@@ -66,8 +65,8 @@ def _rows(values: list[str], shape: list[int]) -> str:
 
 
 def parsed(name: str) -> tuple[str, list[int] | None] | None:
-    """The element type and the shape that the name of a type says; the shape is None where a size is open. None for
-    other types."""
+    """Return the dtype and the shape that a type name contains; the shape is None if it is dynamic. None for other
+    types."""
     found = re.fullmatch(r"tensor (\w+) ?(.*)", name)
     if found is None:
         return None
@@ -80,7 +79,7 @@ def _memory(address: int, count: int) -> bytes:
 
 
 def text_of(address: int, dtype: str, shape: list[int] | None, begin: Sequence[int] = ()) -> str:
-    """The text of a tensor at an address, from element `begin` on."""
+    """Return the text of a tensor at an address, from element `begin` on."""
     if shape is None:
         return (
             f"{dtype}[dynamic shape] at {address:#x}: "
@@ -128,15 +127,13 @@ if gdb is not None:
             if found is None:
                 raise gdb.GdbError(
                     f"'{name.strip()}' is a {value.type}, not a buffer of compiled code; `info locals` and `info args` "
-                    "list the buffers"
-                )
+                    "list the buffers")
             print(text_of(int(value), *found, begin=[int(i) for i in begin.split(",") if i.strip()]))
 
     class NodesCommand(gdb.Command):  # type: ignore[misc]
         """nodes [PATTERN]: the functions of compiled code that is loaded whose name has PATTERN in it: names of the
         nodes of the model where it was compiled with tir.debug_info="model". `break -function NAME` stops in one, also
-        before it is loaded.
-        """
+        before it is loaded."""
 
         def __init__(self) -> None:
             super().__init__("nodes", gdb.COMMAND_BREAKPOINTS)
@@ -151,8 +148,7 @@ if gdb is not None:
     class RememberCommand(gdb.Command):  # type: ignore[misc]
         """remember: record what this thread does, so that `reverse-next`, `reverse-step` and `reverse-continue` go
         back. The other threads wait meanwhile; gdb cannot record several at once. `record stop` and `set
-        scheduler-locking off` end it. gdb 13 records no AVX: compile with -mcpu=x86-64.
-        """
+        scheduler-locking off` end it. gdb 13 records no AVX: compile with -mcpu=x86-64."""
 
         def __init__(self) -> None:
             super().__init__("remember", gdb.COMMAND_RUNNING)
@@ -162,7 +158,7 @@ if gdb is not None:
             gdb.execute("record full")
 
     def functions(pattern: str) -> list[tuple[str, int, str]]:
-        """The file, the line and the name of each function of compiled code that has `pattern` in its name."""
+        """Return the file, the line and the name of each compiled function whose name contains `pattern`."""
         found, file = [], ""
         for text in gdb.execute(f"info functions -n -q {re.escape(pattern)}", False, True).splitlines():
             if text.startswith("File "):

@@ -2,9 +2,8 @@
 `tilewright quantize MODEL`, `tilewright offload MODEL`, `tilewright explain MODEL`, `tilewright tune MODEL`,
 `tilewright profile MODEL`, `tilewright diagnose MODEL`, `tilewright explain-error CODE`.
 
-Exit codes: 0 when all is well, 1 when the model cannot be compiled or run, or a divergence was found, 2 when the
-command is not written right. What went wrong stands on stderr after `Error:`, never as a traceback unless `-v` asks for
-one.
+Exit codes: 0 for success, 1 when the model cannot be compiled or run, or a divergence was found, 2 for wrong usage.
+Errors are printed on stderr after `Error:`, with a traceback only for `-v`.
 """
 
 from __future__ import annotations
@@ -50,8 +49,7 @@ Required = Annotated[
     str,
     typer.Option(
         "--require-offload", metavar="SHARE",
-        help="Fail if accelerators take less than this share of the multiply-accumulates, such as 95%."
-    )
+        help="Fail if accelerators take less than this share of the multiply-accumulates, such as 95%.")
 ]
 CrossCompiler = Annotated[
     str, typer.Option(metavar="PROGRAM", help="The compiler that links the library, such as aarch64-linux-gnu-gcc.")
@@ -64,8 +62,7 @@ MaxArena = Annotated[
     typer.Option(
         "--max-arena", metavar="SIZE",
         help="Size limit of the memory for values between kernels, such as 256K. If a model needs more, the error "
-        "lists the live values at its peak."
-    )
+        "lists the live values at its peak.")
 ]
 
 
@@ -79,8 +76,7 @@ def common(context: typer.Context, verbose: Verbose = 0, version: Version = Fals
     "tilewright compile mobilenet.tflite -o mobilenet.so",
     'tilewright compile model.onnx --input-shapes "x:[1,3,224,224]" --target "llvm -mcpu=x86-64-v3"',
     'tilewright compile model.onnx --target "llvm -mtriple=wasm32-unknown-unknown -mattr=+simd128" -o model.wasm',
-    'tilewright compile model.onnx --target "npu, llvm" --require-offload 95%',
-))
+    'tilewright compile model.onnx --target "npu, llvm" --require-offload 95%'))
 @with_fields
 def compile_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
@@ -114,8 +110,7 @@ def compile_command(
     if path is not None and path.suffix not in (*options.OUTPUTS, options.C_SOURCE):
         raise OptionError(
             f"--output: '{path}' has none of the supported extensions: "
-            f"{', '.join((*options.OUTPUTS, options.C_SOURCE))}", code="TW0206"
-        )
+            f"{', '.join((*options.OUTPUTS, options.C_SOURCE))}", code="TW0206")
     begin = time.perf_counter()
     linker = options.linker(cross_compiler, cross_compiler_options)
     how.load_plugins()
@@ -123,7 +118,7 @@ def compile_command(
         share = offload.share("--require-offload", require_offload)
         offload.explained(model, how.target, how.shapes or None).require(share)
     as_c = how.target if how.target.split()[:1] == ["c"] else "c"
-    # what its test compares with is computed by LLVM's code
+    # the expected results of its test come from LLVM's code
     only_text = path is None or path.suffix == options.C_SOURCE
     compiled = how.compiled(model, target="llvm" if only_text else how.target, switches=options.max_arena(max_arena))
     written = [] if path is None else [compiled.save_c(path, as_c) if only_text else compiled.save(path, linker)]
@@ -138,8 +133,7 @@ def compile_command(
 
 @app.command("run", epilog=examples(
     "tilewright run mobilenet.so -i inputs.npz -o outputs.npz",
-    "tilewright run model.onnx --print-top 5 --print-time",
-))
+    "tilewright run model.onnx --print-top 5 --print-time"))
 @with_fields
 def run_command(
     model: Annotated[
@@ -175,8 +169,7 @@ def run_command(
     fed = tensors.feed(compiled.inputs, given, fill_mode)
     answer = compiled(fed)
     answers = dict(
-        zip((o.name for o in compiled.outputs), flat(answer if isinstance(answer, tuple) else (answer,)), strict=True)
-    )
+        zip((o.name for o in compiled.outputs), flat(answer if isinstance(answer, tuple) else (answer,)), strict=True))
     if outputs is not None:
         files.write_arrays(outputs, answers)
     if print_top is not None:
@@ -189,15 +182,13 @@ def run_command(
         _show_details(compiled)
     if not (outputs or print_top or print_time or profile):
         typer.echo(
-            "\n".join(f"{name}: {array.dtype}[{', '.join(map(str, array.shape))}]" for name, array in answers.items())
-        )
+            "\n".join(f"{name}: {array.dtype}[{', '.join(map(str, array.shape))}]" for name, array in answers.items()))
 
 
 @app.command("profile", epilog=examples(
     "tilewright profile mobilenet.tflite --threads 1",
     "tilewright profile model.onnx --trace run.pftrace --format json -o profile.json",
-    "tilewright profile mobilenet.so --memory",
-))
+    "tilewright profile mobilenet.so --memory"))
 @with_fields
 def profile_command(
     model: Annotated[
@@ -237,16 +228,14 @@ def profile_command(
     compiled = how.loaded_or_compiled(model, given)
     program = _executable(compiled)
     profiles.profile_to(
-        program, tensors.feed(program.inputs, given, fill_mode), repeat, form, output, trace, memory, peaks, aggregate
-    )
+        program, tensors.feed(program.inputs, given, fill_mode), repeat, form, output, trace, memory, peaks, aggregate)
     if verbose:
         _show_details(compiled)
 
 
 @app.command(
     "check",
-    epilog=examples("tilewright check model.onnx", 'tilewright check model.onnx --input-shapes "x:[1,3,h,w]" --json')
-)
+    epilog=examples("tilewright check model.onnx", 'tilewright check model.onnx --input-shapes "x:[1,3,h,w]" --json'))
 def check_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
     input_shapes: Shapes = "",
@@ -267,9 +256,7 @@ def check_command(
     "offload",
     epilog=examples(
         'tilewright offload model.tflite --target "npu, llvm" --why',
-        'tilewright offload model.tflite --target npu -o partition.svg'
-    )
-)
+        'tilewright offload model.tflite --target npu -o partition.svg'))
 def offload_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
     target: Accelerators,
@@ -304,9 +291,7 @@ def offload_command(
     "diagnose",
     epilog=examples(
         "tilewright diagnose model.onnx -i inputs.npz -o repro",
-        "tilewright diagnose model.onnx --reference onnxruntime --thorough"
-    )
-)
+        "tilewright diagnose model.onnx --reference onnxruntime --thorough"))
 @with_fields
 def diagnose_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
@@ -356,9 +341,7 @@ def diagnose_command(
     epilog=examples(
         "tilewright explain resnet50.onnx -o report.html",
         'tilewright explain model.onnx --input-shapes "x:[1,3,224,224]" --target "npu, llvm"',
-        "tilewright explain model.onnx --no-run --target c"
-    )
-)
+        "tilewright explain model.onnx --no-run --target c"))
 @with_fields
 def explain_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
@@ -382,9 +365,7 @@ def explain_command(
     "quantize",
     epilog=examples(
         "tilewright quantize model.onnx --data samples.npz -o model_int8.so",
-        "tilewright quantize model.onnx --data samples.npz --max-error 0.02 --report errors.json"
-    )
-)
+        "tilewright quantize model.onnx --data samples.npz --max-error 0.02 --report errors.json"))
 def quantize_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file, in float32.")],
     data: Annotated[
@@ -427,14 +408,12 @@ def quantize_command(
     path = output or Path(f"{model.stem}_int8.tar")
     if path.suffix not in options.FORMATS:
         raise OptionError(
-            f"--output: '{path}' has none of the supported extensions: {', '.join(options.FORMATS)}", code="TW0206"
-        )
+            f"--output: '{path}' has none of the supported extensions: {', '.join(options.FORMATS)}", code="TW0206")
     begin = time.perf_counter()
     made = quantize(
         model, files.read_arrays(data), options.input_shapes(input_shapes) or None, calibration=calibration,
         percentile=percentile, per_channel=not per_tensor,
-        symmetric=symmetric, bias_correction=bias_correction, max_error=max_error, skip=options.names("--skip", skip),
-    )
+        symmetric=symmetric, bias_correction=bias_correction, max_error=max_error, skip=options.names("--skip", skip))
     compiled = made.compile(target, threads)
     compiled.save(path)
     if report is not None:
@@ -451,16 +430,15 @@ app.command("cache", epilog=CACHE_EXAMPLES)(cache_command)
 
 
 def _executable(compiled: Any) -> Any:
-    """Return the executable of a compiled model."""
     return getattr(compiled, "executable", compiled)
 
 
 def _show_details(compiled: Any) -> None:
-    """Inputs, outputs, and the seconds of each phase of the compilation where they are known."""
+    """Print inputs, outputs, and if known the seconds of each phase of the compilation."""
     for word in ("inputs", "outputs"):
         for info in getattr(compiled, word):
             typer.echo(f"  {word[:-1]:7s} {info.name}: {info.dtype}[{', '.join(map(str, info.shape))}]")
-    report = getattr(compiled, "report", None)  # what was loaded has none
+    report = getattr(compiled, "report", None)  # a loaded file has none
     for phase, seconds in report.phases.items() if report else ():
         typer.echo(f"  {phase:24s} {seconds:8.3f} s")
 
@@ -470,5 +448,5 @@ def _exit_code(error: TVMError) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line and give its exit code."""
+    """Run one command line and return its exit code."""
     return run(app, "tilewright", arguments, _exit_code, micro.MANY)

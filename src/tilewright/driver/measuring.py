@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 DEVICE_SECONDS = 10.0
-"""Seconds to wait for a device at its tracker."""
+"""Seconds to wait for a device of a tracker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +33,14 @@ class MeasuringOptions:
         chosen = [f"--{word}" for word in ("cluster", "tracker", "ssh") if getattr(self, word)]
         if len(chosen) > 1:
             raise OptionError(
-                f"{' and '.join(chosen)} are different places to measure; give one of them", code="TW0204"
-            )
+                f"{' and '.join(chosen)} are different places to measure; give one of them", code="TW0204")
         if self.worker_tag and not self.cluster:
             raise OptionError(
                 "--worker-tag chooses workers of a cluster; give its scheduler by --cluster tcp://HOST:PORT",
-                code="TW0204"
-            )
+                code="TW0204")
         if bool(self.tracker) != bool(self.rpc_key):
             raise OptionError(
-                "a tracker needs a key of devices; give both HOST:PORT of the tracker and --rpc-key", code="TW0204"
-            )
+                "a tracker needs a key of devices; give both HOST:PORT of the tracker and --rpc-key", code="TW0204")
         if self.ssh_config and not self.ssh:
             raise OptionError("--ssh-config is read for a board; give it by --ssh user@host", code="TW0204")
         if self.tracker:
@@ -55,9 +52,9 @@ class MeasuringOptions:
         return bool(self.cluster or self.tracker or self.ssh)
 
     def reach(self) -> None:
-        """Check that the tracker, if one is given, has the device, before any slow step.
+        """Check early that the tracker, if one is given, has the device.
 
-        Raises `RPCError` where the tracker refuses or is silent, and where no device of the key comes within ten
+        Raises `RPCError` if the tracker refuses or does not answer, or if no device of the key is available within ten
         seconds.
         """
         if not self.tracker:
@@ -71,8 +68,7 @@ class MeasuringOptions:
                     there = ", ".join(sorted(k.removeprefix("server:") for k in keys)) or "none"
                     raise RPCError(
                         f"the tracker at {self.tracker} has no device '{self.rpc_key}'; it has: {there}; start "
-                        "tilewright.compat.exec.rpc_server with this key", code="TW1201"
-                    )
+                        "tilewright.compat.exec.rpc_server with this key", code="TW1201")
                 time.sleep(0.2)
 
     def builder(self, timeout: float = 10, n_parallel: int | None = None) -> Builder:
@@ -95,7 +91,7 @@ class MeasuringOptions:
     ) -> Runner:
         """Return the runner with the options of `LocalRunner`.
 
-        Raises `OptionError` for `threads` where the server decides them.
+        Raises `OptionError` for `threads` if the server decides them.
         """
         timing: dict[str, Any] = {
             "timeout": timeout, "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms,
@@ -105,16 +101,14 @@ class MeasuringOptions:
             from tilewright.search.cluster import ClusterRunner
 
             return ClusterRunner(
-                self.cluster, threads=threads, resources={self.worker_tag: 1} if self.worker_tag else None, **timing
-            )
+                self.cluster, threads=threads, resources={self.worker_tag: 1} if self.worker_tag else None, **timing)
         if self.tracker:
             from tilewright.search.remote import RPCRunner
 
             if threads is not None:
                 raise OptionError(
                     "how many threads a session uses is said where its server is started: python -m "
-                    "tilewright.compat.exec.rpc_server --threads", code="TW0204"
-                )
+                    "tilewright.compat.exec.rpc_server --threads", code="TW0204")
             return RPCRunner(self.rpc_key, *address(self.tracker), **timing)
         if self.ssh:
             from tilewright.search.boards import SSHRunner
@@ -126,7 +120,7 @@ class MeasuringOptions:
 
 
 def address(text: str) -> tuple[str, int]:
-    """`HOST:PORT`. Raises `OptionError`."""
+    """Parse `HOST:PORT`. Raises `OptionError`."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise OptionError(f"'{text}' is no address of a tracker; write HOST:PORT, like 127.0.0.1:9190", code="TW0202")

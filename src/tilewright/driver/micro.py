@@ -1,5 +1,4 @@
-"""`tvmc micro` and `tilewright micro`: projects that make a program of a model in C, for a board or an emulator of
-one."""
+"""`tvmc micro` and `tilewright micro`: projects that build a model in C for a board or an emulator."""
 
 from __future__ import annotations
 
@@ -15,15 +14,14 @@ from tilewright.compiler.micro.template import TemplateProject, get_microtvm_tem
 from tilewright.driver.application import examples
 
 _OWN: Final = "template"
-"""The word in place of the name of a template for the template of `--template-dir`."""
+"""The platform name that selects the template of `--template-dir`."""
 
 MANY: Final = ("--project-option",)
 """Options that take several values in a row."""
 
 app = typer.Typer(
     name="micro", help="Projects of models in C for small systems: create, build, flash and test them.",
-    rich_markup_mode=None
-)
+    rich_markup_mode=None)
 
 Project = Annotated[Path, typer.Argument(metavar="PROJECT_DIR", help="The folder of the project.")]
 Platform = Annotated[
@@ -39,7 +37,7 @@ ListOptions = Annotated[
 
 
 def named(pairs: Sequence[str] | None) -> dict[str, str]:
-    """`["board=mps2-an500"]` as a dictionary. Raises `OptionError`."""
+    """Convert `["board=mps2-an500"]` to a dictionary. Raises `OptionError`."""
     made = {}
     for pair in pairs or ():
         name, equals, value = pair.partition("=")
@@ -54,27 +52,24 @@ def _template(name: str, folder: Path | None) -> TemplateProject:
         raise OptionError(
             f"--template-dir: give the folder of your template together with the word {_OWN}; the templates that are "
             f"here are {', '.join(shipped_templates())}",
-            code="TW0204"
-        )
+            code="TW0204")
     return TemplateProject.from_directory(folder or get_microtvm_template_projects(name))
 
 
 def _project(folder: Path, name: str) -> GeneratedProject:
-    """The project; raises `OptionError` where it is of another template than `name`."""
+    """Return the project in a folder; raises `OptionError` if its template is not `name`."""
     made = GeneratedProject.from_directory(folder)
     if name not in ("", _OWN, made.template.name):
         raise OptionError(
             f"the project '{folder}' is of the template {made.template.name}, not of {name}; leave the name out",
-            code="TW0204"
-        )
+            code="TW0204")
     return made
 
 
 @app.command("create-project", epilog=examples(
     "tvmc compile model.tflite --target c -f mlf -o model.tar",
     "tvmc micro create-project project model.tar qemu-arm --project-option board=mps2-an500",
-    "tvmc micro create-project project model.tar template --template-dir my-board",
-))
+    "tvmc micro create-project project model.tar template --template-dir my-board"))
 def create_command(
     project_dir: Project,
     library: Annotated[
@@ -101,8 +96,7 @@ def create_command(
     made = generate_project_from_mlf(template.folder, project_dir, library, named(project_option), force=force)
     typer.echo(
         f"Created {project_dir} of '{made.model}' for {made.template.name}; build it with: tvmc micro build "
-        f"{project_dir}"
-    )
+        f"{project_dir}")
 
 
 @app.command("build")

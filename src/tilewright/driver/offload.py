@@ -1,5 +1,5 @@
-"""The steps of `tilewright offload`: read a model, explain its partition for the accelerators of the target, show,
-draw, require."""
+"""The steps of `tilewright offload`: read a model, partition it for the accelerators of the target, and show the
+result."""
 
 from __future__ import annotations
 
@@ -33,13 +33,12 @@ def accelerators_of(target: str) -> tuple[Accelerator, ...]:
     if not found:
         raise OptionError(
             f"--target: '{target}' names no accelerator; name it before the processor: --target \"npu, llvm\"",
-            code="TW0204"
-        )
+            code="TW0204")
     return found
 
 
 def share(option: str, text: str) -> float:
-    """`95%`, or `0.95`, as a number between 0 and 1."""
+    """Return `95%` or `0.95` as a number between 0 and 1. Raises `OptionError`."""
     found = _SHARE.fullmatch(text.strip())
     value = float(found[1]) / (100 if found[2] else 1) if found else -1.0
     if not 0 <= value <= 1:
@@ -54,7 +53,7 @@ def load_plugins(paths: Sequence[str]) -> None:
 
 
 def explained(model: Path, target: str, shapes: Mapping[str, Any] | None) -> Offload:
-    """The report of a model file for the accelerators of a target."""
+    """Return the report of a model file for the accelerators of a target."""
     from tilewright.compiler.formats import format_of
     from tilewright.relay.offload import table_of
 
@@ -74,11 +73,10 @@ def explained_module(mod: IRModule, params: Mapping[str, Any], target: str) -> O
 
 
 def check_picture(path: Path | None) -> None:
-    """Raise `OptionError` where a picture cannot be written to `path`, before anything else is done."""
+    """Raise `OptionError` early if a picture cannot be written to `path`."""
     if path is not None and path.suffix not in PICTURES:
         raise OptionError(
-            f"--output: '{path}' has none of the supported extensions: {', '.join(PICTURES)}", code="TW0206"
-        )
+            f"--output: '{path}' has none of the supported extensions: {', '.join(PICTURES)}", code="TW0206")
 
 
 def write_picture(report: Offload, path: Path) -> None:

@@ -1,6 +1,6 @@
-"""Reads the values of options that are more than one word: shapes, configuration, lists of names.
+"""Parsers of structured option values: shapes, configuration, lists of names.
 
-Every function raises `OptionError` with what was written and how to write it.
+Every function raises `OptionError` with the given value and the expected form.
 """
 
 from __future__ import annotations
@@ -32,12 +32,10 @@ _WORDS: Final = {"true": True, "1": True, "on": True, "false": False, "0": False
 
 
 def input_shapes(text: str, below_one_is_open: bool = False) -> dict[str, tuple[Any, ...]]:
-    """`"x:[1,3,224,224] y:[1..64,n]"` as a dictionary; names may hold colons and slashes.
+    """Convert `"x:[1,3,224,224] y:[1..64,n]"` to a dictionary; names may contain colons and slashes.
 
-    Open dimensions stay as they are written.
-
-    With `below_one_is_open`, as in TVM, a size of 0 or less is symbolic, too, and is named after the input and its
-    position.
+    Dynamic dimensions are kept as text. With `below_one_is_open`, as in TVM, a size of 0 or less is dynamic, too, and
+    is named after the input and its position.
     """
     shapes: dict[str, tuple[Any, ...]] = {}
     position = 0
@@ -47,21 +45,18 @@ def input_shapes(text: str, below_one_is_open: bool = False) -> dict[str, tuple[
             raise OptionError(
                 f"--input-shapes: cannot read '{text[position:].strip()}'; write for example \"x:[1,3,224,224] "
                 "y:[1,10]\"",
-                code="TW0202"
-            )
+                code="TW0202")
         name, sizes = match[1], [size.strip() for size in match[2].split(",")] if match[2].strip() else []
         if below_one_is_open:
             sizes = [
                 f"{re.sub(r'[^A-Za-z0-9_]', '_', f'd_{name}_{k}')}" if re.fullmatch(r"-\d+|0+", size) else size
-                for k, size in enumerate(sizes)
-            ]
+                for k, size in enumerate(sizes)]
         wrong = next((size for size in sizes if not _SIZE.fullmatch(size)), None)
         if wrong is not None:
             raise OptionError(
                 f"--input-shapes: '{wrong}' in the shape of '{name}' is not a size; sizes are whole numbers, none "
                 "negative, or open: n, 1..64, n=1..64, n=32..1280:32",
-                code="TW0202"
-            )
+                code="TW0202")
         if name in shapes:
             raise OptionError(f"--input-shapes: '{name}' is given twice", code="TW0202")
         shapes[name] = tuple(int(size) if size.isdecimal() else size for size in sizes)
@@ -70,7 +65,7 @@ def input_shapes(text: str, below_one_is_open: bool = False) -> dict[str, tuple[
 
 
 def pass_config(pairs: Iterable[str]) -> dict[str, Any]:
-    """`["relay.FuseOps.max_depth=8"]` as a dictionary, each value of the type that its switch declares."""
+    """Convert `["relay.FuseOps.max_depth=8"]` to a dictionary, each value of the option's declared type."""
     config = {}
     for pair in pairs:
         name, equals, word = pair.partition("=")
@@ -89,7 +84,7 @@ def _value(name: str, word: str, kind: type) -> Any:
 
 
 def flag(option: str, word: Any) -> bool:
-    """1 or 0, true or false, on or off."""
+    """Parse a flag: 1 or 0, true or false, on or off."""
     found = _WORDS.get(str(word).lower())
     if found is None:
         raise OptionError(f"{option}: '{word}' is neither 1 nor 0", code="TW0202")
@@ -97,7 +92,7 @@ def flag(option: str, word: Any) -> bool:
 
 
 def mixed_precision(kind: str, sums: str) -> list[str]:
-    """The switches of `--mixed-precision` and `--mixed-precision-acc-type`; none where the first is not given."""
+    """Return the settings of `--mixed-precision` and `--mixed-precision-acc-type`; none without the former."""
     if not kind:
         return []
     if kind not in ("bfloat16", "float16"):
@@ -105,13 +100,12 @@ def mixed_precision(kind: str, sums: str) -> list[str]:
     if sums not in ("float32", kind):
         raise OptionError(
             f"--mixed-precision-acc-type: products of {kind} are summed in float32 or in {kind}, not in '{sums}'",
-            code="TW0202"
-        )
+            code="TW0202")
     return [f"relay.ToMixedPrecision.type={kind}", f"relay.ToMixedPrecision.acc_type={sums}"]
 
 
 def byte_count(option: str, text: str) -> int:
-    """`"256K"`, `"1M"`, `"300000"` as bytes; K is 1024 of them."""
+    """Return `"256K"`, `"1M"` or `"300000"` in bytes; K is 1024."""
     match = _BYTES.fullmatch(text.strip())
     if match is None or not int(match[1]):
         raise OptionError(f"{option}: '{text}' is no number of bytes; write 300000, 256K or 1M", code="TW0202")
@@ -119,12 +113,12 @@ def byte_count(option: str, text: str) -> int:
 
 
 def max_arena(text: str) -> list[str]:
-    """The switch of `--max-arena`; none where it is not given."""
+    """Return the setting of `--max-arena`; none without the option."""
     return [f"relay.backend.max_arena={byte_count('--max-arena', text)}"] if text else []
 
 
 def numerics(runtime: str) -> list[str]:
-    """The switch of `--numerics`; none where it is not given."""
+    """Return the setting of `--numerics`; none without the option."""
     known = settings.setting("relay.qnn.numerics").choices[1:]
     if runtime and runtime not in known:
         raise OptionError(f"--numerics: there is no '{runtime}'; choose from {', '.join(known)}", code="TW0203")
@@ -137,15 +131,14 @@ def linker(compiler: str, words: str) -> Linker | None:
         raise OptionError(
             "--cross-compiler-options are those of the program after --cross-compiler; name it, for example "
             "--cross-compiler aarch64-linux-gnu-gcc",
-            code="TW0204"
-        )
+            code="TW0204")
     from tilewright.backends.cpu.link import user_linker
 
     return user_linker(compiler, words) if compiler else None
 
 
 def names(option: str, text: str, known: tuple[str, ...] = ()) -> list[str]:
-    """Names separated by commas, each one of `known` when that is not empty."""
+    """Return names separated by commas, each one of `known` unless that is empty."""
     chosen = [name.strip() for name in text.split(",") if name.strip()]
     wrong = next((name for name in chosen if known and name not in known), None)
     if wrong is not None:

@@ -1,5 +1,4 @@
-"""`tilewright profile`: how long each step of a model takes, why, and what it needs of memory; as text, csv or json,
-and as a trace for viewers."""
+"""`tilewright profile`: time, bottleneck and memory of each step of a model, as text, csv or json, and as a trace."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Form(enum.StrEnum):
-    """How a report is written."""
+    """The format of a report."""
 
     TABLE = "table"
     CSV = "csv"
@@ -30,7 +29,7 @@ class Form(enum.StrEnum):
 
 
 def reported(program: Executable, inputs: Mapping[str, Any], runs: int, with_peaks: bool = True) -> Report:
-    """The profile of a program on these inputs, against what this machine can do."""
+    """Return the profile of a program on these inputs, compared with the peaks of this machine."""
     from tilewright.compiler.peaks import peaks
 
     profile = program.profile(inputs, number=runs)
@@ -41,7 +40,7 @@ def profile_to(
     program: Executable, inputs: Mapping[str, Any], runs: int, form: Form, output: Path | None, trace: Path | None,
     with_memory: bool, with_peaks: bool, aggregate: bool,
 ) -> None:
-    """Measure, then write what was asked for: the report to the terminal or a file, the trace to its file."""
+    """Profile a program; write the report to the terminal or a file, and the trace to its file."""
     from tilewright.compiler.peaks import peaks
     from tilewright.runtime.memory_report import memory_report
     from tilewright.runtime.trace import check_format, trace_of

@@ -1,4 +1,4 @@
-"""Shows what `tilewright quantize` did: a table of layers with their errors, worst first, and the errors of outputs."""
+"""Prints the result of `tilewright quantize`: a table of layers with their errors, worst first, and output errors."""
 
 from __future__ import annotations
 
@@ -21,21 +21,17 @@ def show(report: Report, most: int = 20) -> None:
     for e in sorted(report.layers, key=lambda e: -e.own)[:most]:
         table.add_row(
             escape(e.name), e.operator, f"{e.own:.2%}", f"{e.error:.2%}",
-            "[green]int8[/]" if e.quantized else "[yellow]float[/]"
-        )
+            "[green]int8[/]" if e.quantized else "[yellow]float[/]")
     console.print(table)
     if len(report.layers) > most:
         console.print(f"and {len(report.layers) - most} layers with smaller errors; --report FILE has all")
     kept = sum(not e.quantized for e in report.layers)
     console.print(
         f"{len(report.layers) - kept} of {len(report.layers)} layers in int8; constants "
-        f"{report.bytes_before / 1e6:.1f} -> {report.bytes_after / 1e6:.1f} MB"
-    )
+        f"{report.bytes_before / 1e6:.1f} -> {report.bytes_after / 1e6:.1f} MB")
     for name, error in report.outputs.items():
         ratio = decibels(error)
         console.print(
             escape(
                 f"output {name}: relative error {error:.2%}" + ("" if ratio is None else f" ({ratio:.1f} dB)")
-                + f", {report.samples} samples, {report.calibration}"
-            )
-        )
+                + f", {report.samples} samples, {report.calibration}"))

@@ -1,4 +1,4 @@
-"""Shows what `tilewright check` found: tables, or JSON."""
+"""Prints the result of `tilewright check` as tables or JSON."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ def show(report: ModelReport) -> None:
     console.print(
         escape(
             f"{'' if 'TFLite' in report.opsets else 'opset '}{opsets}"
-            + (f"; made by {report.producer}" if report.producer else "")
-        )
-    )
+            + (f"; made by {report.producer}" if report.producer else "")))
     for title, values in (("input", report.inputs), ("output", report.outputs)):
         for v in values:
             console.print(escape(f"{title:7s}{_described(v)}"))
@@ -40,9 +38,7 @@ def show(report: ModelReport) -> None:
         console.print(
             escape(
                 f"'{name}' has symbolic sizes ({', '.join(sizes)}): a program is compiled for each size that it is "
-                "called with"
-            )
-        )
+                "called with"))
     if report.refused:
         console.print(escape(f"refused: {report.refused}"), style="red")
 

@@ -1,4 +1,4 @@
-"""Targets as both commands read them: text, JSON or a file of JSON after `--target`, and one option at a time as
+"""Targets on both command lines: text, JSON or a JSON file after `--target`, and single options such as
 `--target-llvm-mcpu=znver4`."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tilewright.ir.op_attributes import known_targets
 
 _PREFIX: Final = "--target-"
 _OTHERS: Final = ("--target-host",)
-"""Options of commands that begin as those of targets do."""
+"""Options of commands that begin like those of targets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,14 @@ class TargetOption:
         return f"{_PREFIX}{self.words}"
 
     def split(self, names: Iterable[str]) -> tuple[str, str]:
-        """The part, the longest of `names` that fits, and the name of its option; empty where none fits."""
+        """Return the part (the longest of `names` that fits) and the name of its option; empty if none fits."""
         part = max((n for n in names if self.words.startswith(f"{n}-") and self.words != f"{n}-"), key=len, default="")
         return part, self.words.removeprefix(f"{part}-")
 
 
 def split_target_options(arguments: Sequence[str]) -> tuple[list[str], tuple[TargetOption, ...]]:
-    """The arguments without the options of parts of the target, and those. Raises `OptionError` where one has no
-    value."""
+    """Separate the options of parts of the target from other arguments. Raises `OptionError` for one without a value.
+    """
     rest: list[str] = []
     found: list[TargetOption] = []
     left = list(arguments)
@@ -58,10 +58,10 @@ def split_target_options(arguments: Sequence[str]) -> tuple[list[str], tuple[Tar
 
 
 def read_target(text: str, options: Sequence[TargetOption] = ()) -> Target:
-    """The target that `--target` says, with further options of its parts.
+    """Return the target of `--target` with further options of its parts.
 
-    `text` is a target, JSON, or the path of a file of JSON. Raises `TargetError`, and `OptionError` for an option of a
-    part that the target does not have, or has it already.
+    `text` is a target, JSON, or the path of a JSON file. Raises `TargetError`, and `OptionError` for an option of a
+    part that the target lacks, or that is already set.
     """
     target = Target(_text(text))
     if not options:
@@ -85,18 +85,16 @@ def _absent(option: TargetOption, text: str) -> OptionError:
     part, _ = option.split(known)
     if part:
         return OptionError(
-            f"{option}: the target '{text}' has no {part}; name it in --target, or leave the option out", code="TW0204"
-        )
+            f"{option}: the target '{text}' has no {part}; name it in --target, or leave the option out", code="TW0204")
     near = nearest(option.words.partition("-")[0], known)
     return OptionError(
         f"{option}: there is no target that is called so{near}; write --target-<part>-<option>, where a part is one of "
         f"{', '.join(known)}",
-        code="TW0204"
-    )
+        code="TW0204")
 
 
 def _text(text: str) -> str:
-    """Return the contents of a file where the text is its path."""
+    """Return the contents of a file if the text is its path."""
     path = Path(text)
     if path.suffix != ".json" or text.lstrip().startswith("{"):
         return text

@@ -14,7 +14,7 @@ from tilewright.base.limits import machine_bytes, shown_bytes
 
 
 class Fill(StrEnum):
-    """The contents of an input that no file provides."""
+    """The contents of an input that is not given."""
 
     ZEROS = "zeros"
     ONES = "ones"
@@ -22,9 +22,9 @@ class Fill(StrEnum):
 
 
 def feed(infos: Sequence[Any], given: Mapping[str, NDArray[Any]], fill: Fill) -> dict[str, NDArray[Any]]:
-    """An array for each input (things with `name`, `shape`, `dtype`): from `given`, else filled.
+    """Return an array for each input (objects with `name`, `shape`, `dtype`): from `given`, else filled.
 
-    Raises `InputError` for an array without an input, `OptionError` for an input of dynamic shape that is not given.
+    Raises `InputError` for an unknown input, `OptionError` for an input of dynamic shape that is not given.
     """
     known = [info.name for info in infos]
     if extra := [name for name in given if name not in known]:
@@ -34,20 +34,18 @@ def feed(infos: Sequence[Any], given: Mapping[str, NDArray[Any]], fill: Fill) ->
 
 
 def filled(info: Any, fill: Fill, random: np.random.Generator) -> NDArray[Any]:
-    """An array for one input: random means uniform in [0, 1) for floats, 0 or 1 for the others."""
+    """Return an array for one input; random means uniform in [0, 1) for floats, 0 or 1 for other dtypes."""
     if not all(isinstance(size, int) for size in info.shape):
         shape = ", ".join(map(str, info.shape))
         raise OptionError(
             f"input '{info.name}' has the open shape [{shape}]; say which with --input-shapes \"{info.name}:[…]\", or "
             "give it with --inputs",
-            code="TW0113"
-        )
+            code="TW0113")
     if (needed := info.nbytes) > (there := machine_bytes()):
         raise InputError(
             f"input '{info.name}' has {shown_bytes(needed)}, and there are {shown_bytes(there)} of memory; say which "
             f"size with --input-shapes \"{info.name}:[…]\"",
-            code="TW0710"
-        )
+            code="TW0710")
     dtype = np.dtype(getattr(info.dtype, "numpy", lambda: info.dtype)())
     if dtype.kind == "O":
         return np.full(info.shape, {Fill.ZEROS: "", Fill.ONES: "1", Fill.RANDOM: "text"}[fill], object)
@@ -59,8 +57,7 @@ def filled(info: Any, fill: Fill, random: np.random.Generator) -> NDArray[Any]:
 
 
 def largest(answers: Mapping[str, NDArray[Any]], count: int) -> Iterator[str]:
-    """Lines that show the `count` largest elements of each output, with their indices (dimensions of size 1 left
-    out)."""
+    """Yield lines with the `count` largest elements of each output and their indices, without dimensions of size 1."""
     for name, answer in answers.items():
         squeezed = np.squeeze(answer)
         flat = squeezed.ravel()

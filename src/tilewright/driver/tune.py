@@ -1,9 +1,7 @@
-"""`tilewright tune MODEL`: find faster kernels for a model by measuring, within minutes, and keep those that make it
-faster.
+"""`tilewright tune MODEL`: finds faster kernels for a model by measuring, and keeps those that make it faster.
 
-The file of records has every trial, so that calling the command again continues, and for each task a record that is
-marked as selected: the configuration that is proven to be faster, or the compiler's own choice. `compile(…, records=)`
-takes it.
+The record file has every trial, so that another run of the command continues. For each task it has a record marked as
+selected: the configuration that was proven to be faster, or the compiler's own choice. `compile(…, records=)` reads it.
 """
 
 from __future__ import annotations
@@ -28,15 +26,14 @@ if TYPE_CHECKING:
     from tilewright.search.autotvm.selection import Selection
 
 _FOR_PROOF: Final = 0.2
-"""Fraction of the time for proving what was found."""
+"""Fraction of the time for proving the results."""
 _MIN_SAVED: Final = 0.002
-"""A kernel that should save a smaller fraction of the network's time keeps the compiler's own choice."""
+"""Smallest saved fraction of the network's time for which a kernel is changed."""
 _ANY_NOISE: Final = 1e9
-"""Costs may be this far apart: they are compared in pairs."""
+"""Accepted spread of costs, effectively unlimited, because costs are compared in pairs."""
 _SHOWN: Final = 12
 _TOLERANCE: Final = 1e-3
-"""Largest difference between outputs of the tuned and the untuned model, which round differently, relative to the
-largest output."""
+"""Largest difference between outputs of the tuned and the untuned model, relative to the largest output."""
 _COLUMNS: Final = ("task", "trials", "best (us)", "saved", "of the time", "to gain")
 
 EXAMPLES: Final = examples(
@@ -44,8 +41,7 @@ EXAMPLES: Final = examples(
     'tilewright tune model.onnx --input-shapes "x:[1,3,224,224]" --threads 4 --tuner ga',
     "tilewright tune model.onnx --cluster tcp://scheduler:8786 --worker-tag board",
     'tilewright tune model.onnx --ssh pi@192.168.1.17 --target "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72"',
-    "tilewright tune model.onnx --replay trials.json -o records.json",
-)
+    "tilewright tune model.onnx --replay trials.json -o records.json")
 
 
 def tune_command(
@@ -91,7 +87,7 @@ def tune_command(
     continues."""
     from tilewright.search.autotvm.tuner import tuner_named
 
-    tuner_named(tuner)  # an unknown name is reported before anything takes time
+    tuner_named(tuner)  # report an unknown name before slow steps
     place = MeasuringOptions(cluster, worker_tag, tracker, rpc_key, ssh, ssh_config)
     shapes = options.input_shapes(input_shapes) or None
     if replay is not None:
@@ -112,8 +108,8 @@ def tune_command(
 
 
 def measurable(wanted: str | Mapping[str, Any] | Processor, place: MeasuringOptions = MeasuringOptions()) -> Processor:
-    """Return the target. Raises `TargetError` where its code does not run at the place, or for a target with
-    accelerators."""
+    """Return the target. Raises `TargetError` if its code does not run at the place, or for a target with accelerators.
+    """
     from tilewright.backends.target import Target as Processor
 
     target, here = Processor(wanted), Processor("llvm")
@@ -124,14 +120,13 @@ def measurable(wanted: str | Mapping[str, Any] | Processor, place: MeasuringOpti
     if not place.is_elsewhere and (target.family != here.family or not target.features <= here.features):
         raise TargetError(
             f"code for '{wanted}' does not run here, and tuning is measuring; measure where it does (--cluster, "
-            "--tracker, --ssh), "
-            "or replay records (--replay)", code="TW1114")
+            "--tracker, --ssh), or replay records (--replay)", code="TW1114")
     return target
 
 
 def network(model: Path, shapes: Mapping[str, tuple[Any, ...]] | None) -> IRModule:
-    """Return the model as relay. Raises `OptionError` for an input of unknown size, since kernels are measured at known
-    sizes."""
+    """Return the model as Relay. Raises `OptionError` for an input of dynamic size, because kernels are measured at
+    known sizes."""
     from tilewright.compiler.formats import format_of
 
     form, given = format_of(model), shapes or {}
@@ -140,13 +135,12 @@ def network(model: Path, shapes: Mapping[str, tuple[Any, ...]] | None) -> IRModu
         if not all(isinstance(size, int) for size in shape):
             raise OptionError(
                 f"{model.name}: input '{name}' has the open shape [{', '.join(map(str, shape))}], and kernels are "
-                "measured at known "
-                f"sizes; say which with --input-shapes \"{name}:[…]\"", code="TW0113")
+                f"measured at known sizes; say which with --input-shapes \"{name}:[…]\"", code="TW0113")
     return form.read(model, given)[0]
 
 
 class _Session:
-    """One call of the command."""
+    """One run of the command."""
 
     def __init__(
         self, model: Path, output: Path, seconds: float, threads: int | None, target: Processor,
@@ -213,8 +207,7 @@ class _Session:
         gain = 1 - t.time / t.time_before if t.time_before else 0.0
         table = Table(
             title=f"{self.model.name}: {t.trials} trials, kernels {1e3 * t.time:.3f} ms ({100 * gain:.0f} % saved so "
-            "far), "
-            f"{seconds:.0f} s left", title_justify="left")
+            f"far), {seconds:.0f} s left", title_justify="left")
         for name in _COLUMNS:
             table.add_column(name, justify="left" if name == "task" else "right", no_wrap=True)
         ranked = sorted(t.states, key=lambda s: -t.share(s))
@@ -224,8 +217,7 @@ class _Session:
             table.add_row(
                 f"{s.task.title[:56]}{f' x{s.calls}' if s.calls > 1 else ''}", str(s.trials),
                 f"{1e6 * s.best:.1f}" if measured else "", saved, f"{100 * t.share(s):.1f} %" if measured else "",
-                "done" if s.is_done else f"{100 * t.share(s) * s.gain:.1f} %",
-            )
+                "done" if s.is_done else f"{100 * t.share(s) * s.gain:.1f} %")
         rest = ranked[_SHOWN:]
         if rest:
             share = f"{100 * sum(map(t.share, rest)):.1f} %"
@@ -233,8 +225,8 @@ class _Session:
         return table
 
     def prove(self, interrupted: bool) -> None:
-        """Compare the best of each task, and then the model, with the compiler's own choices; record the selected
-        ones."""
+        """Compare the best of each task, and then the model, with the compiler's own choices; record the selected ones.
+        """
         from tilewright.search.autotvm.measure import measure_option
         from tilewright.search.autotvm.selection import prove, select, unchanged, write
 
@@ -260,7 +252,7 @@ class _Session:
                 in_all = prove(found, self._compiled, max(2.0, allowed / 2), typer.echo)
             except KeyboardInterrupt:
                 for selection in found:
-                    selection.is_kept = False  # what is not proven is not kept
+                    selection.is_kept = False  # only proven configurations are kept
         rest = [unchanged(s) for s in known if all(v.state is not s for v in found)]
         write(t.records, [*found, *rest])
         kept = [v for v in found if v.is_kept]

@@ -65,8 +65,7 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
                 f"the attribute '{attr_key}' of {op_name} is registered already, "
                 f"with level {known.level}; give a level above it, "
                 f"or take it back with reset_op_attr({op_name!r}, {attr_key!r}); it is at {known.place}",
-                code="TW0212"
-            )
+                code="TW0212")
         OP_ATTRIBUTES[op_name, attr_key] = Registered(given, level, place)
         return given
 

@@ -29,8 +29,7 @@ from tilewright.scalar import expr as scalar
 from tilewright.scalar.walk import walk
 
 _SKIPPED: Final = frozenset(
-    {"span", "origin", "function_type", "tensors", "_type", "_declared", "reference", "__weakref__", "__dict__"}
-)
+    {"span", "origin", "function_type", "tensors", "_type", "_declared", "reference", "__weakref__", "__dict__"})
 _BINDERS: Final = ("type_params", "type_vars", "params", "var", "buffer", "iters")
 _NAMED: Final[dict[str, frozenset[str]]] = {"PrimFunc": frozenset({"name"}), "Block": frozenset({"name"})}
 """Fields that are only names, by class."""
@@ -458,8 +457,7 @@ class _Digest:
         self._write(f"array:{x.dtype}:{x.shape}")
         if self.contents:
             self.hash.update(
-                to_bytes(x) if x.dtype == object else np.ascontiguousarray(x).reshape(-1).view(np.uint8).data
-            )
+                to_bytes(x) if x.dtype == object else np.ascontiguousarray(x).reshape(-1).view(np.uint8).data)
 
     def _write(self, token: str) -> None:
         self.hash.update(token.encode())

@@ -141,11 +141,8 @@ class PassContext:
     """
 
     def __init__(
-        self,
-        opt_level: int = 2,
-        required_pass: Sequence[str] | None = None,
-        disabled_pass: Sequence[str] | None = None,
-        instruments: Sequence[PassInstrument] | None = None,
+        self, opt_level: int = 2, required_pass: Sequence[str] | None = None,
+        disabled_pass: Sequence[str] | None = None, instruments: Sequence[PassInstrument] | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> None:
         self.opt_level = opt_level
@@ -216,8 +213,7 @@ def _run(p: Pass, mod: IRModule, context: PassContext) -> IRModule:
         raise CompileError(
             f"the pass {p.name} takes a module, and is given a {type(mod).__name__}; make one of a function with "
             "IRModule.from_expr",
-            code="TW0412"
-        )
+            code="TW0412")
     info = p.info
     if not all(i.should_run(mod, info) for i in context.instruments):
         return mod
@@ -237,8 +233,7 @@ def _run(p: Pass, mod: IRModule, context: PassContext) -> IRModule:
         raise InternalError(f"the pass {info.name} returned a {type(new).__name__}, not an IRModule", code="TW1302")
     if new is not mod and p.exact and not isinstance(p, Sequential) and (mode := context.get("relay.check_rewrites")):
         new = dialects.checked_rewrite(
-            mod, new, info.name, mode == "skip", context.get("relay.check_rewrites.max_work")
-        )
+            mod, new, info.name, mode == "skip", context.get("relay.check_rewrites.max_work"))
     for i in context.instruments:
         i.run_after_pass(new, info)
     return new
@@ -254,8 +249,7 @@ def _declared(base: type[Pass], method: str, target: Any, info: PassInfo) -> Any
     if isinstance(target, type):
         if not hasattr(target, method):
             raise OptionError(
-                f"the class {target.__name__} is no pass: it has no method {method}(self, …)", code="TW0412"
-            )
+                f"the class {target.__name__} is no pass: it has no method {method}(self, …)", code="TW0412")
         return type(f"_{target.__name__}", (target, base), spec)
     return type(f"_{target.__name__}", (base,), {**spec, method: lambda self, *args: target(*args)})()
 
@@ -268,8 +262,7 @@ def _declaration(
         if not callable(target):
             raise OptionError(f"a pass is made from a function or a class, not from {target!r}", code="TW0412")
         return _declared(
-            base, method, target, PassInfo(opt_level, name or target.__name__, tuple(required or ()), traceable)
-        )
+            base, method, target, PassInfo(opt_level, name or target.__name__, tuple(required or ()), traceable))
 
     return declare if pass_func is None else declare(pass_func)
 
@@ -282,7 +275,7 @@ def module_pass(
     return _declaration(ModulePass, "transform_module", pass_func, opt_level, name, required, traceable)
 
 
-def function_pass_of(base: type[FunctionPass]) -> Callable[..., Any]:
+def function_pass_of(base: type[FunctionPass]) -> Callable[..., Callable[..., Any]]:
     """Return the decorator `function_pass` for one kind of function."""
 
     def function_pass(
@@ -313,8 +306,7 @@ class ApplyPassToFunction(Pass):
             if self.error_if_no_function_matches_regex:
                 raise OptionError(
                     f"no function of the module is called like '{self.func_name_regex}'; it has {', '.join(mod)}",
-                    code="TW0401"
-                )
+                    code="TW0401")
             return mod
         new = self.transform(mod).copy()
         for name, f in kept.items():

@@ -143,7 +143,7 @@ class Match(Expr):
     """The result of the first clause whose pattern matches `data`. `complete`: the clauses match every value."""
 
     data: Expr
-    clauses: tuple[Clause, ...]
+    clauses: Sequence[Clause]
     complete: bool = True
     span: Origin | None = None
 

@@ -24,5 +24,4 @@ def FunctionWithFields(
         function.params if params is None else params, function.body if body is None else body,
         function.declared_ret_type if ret_type is None else ret_type, function.type_params if ty_params is None
         else ty_params,
-        function.attrs if attrs is None else attrs, function.span if span is None else span,
-    )
+        function.attrs if attrs is None else attrs, function.span if span is None else span)

@@ -1,10 +1,10 @@
-"""A compiled model as parts, and as a file.
+"""A compiled model in memory and as a file.
 
     model.so    ELF library · manifest (JSON) · sha256 of all before · length of the manifest · magic
     model.tar   code.N.o · entry.o · model.h · modules · manifest.json · manifest.sha256 · constants.o · archive.sha256
 
-A library is checked from end to end before the system's loader sees it. A `.tar` needs no linker to make; its objects
-are loaded by the compiler, or unpacked and linked by the user. Loading a `.so` needs only numpy.
+The checksum of a library is verified before the system's loader reads it. Writing a `.tar` needs no linker; the
+compiler loads its objects, or the user unpacks and links them. Loading a `.so` needs only numpy.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ TRAILER: Final = struct.Struct("<32sQ16s")
 STAGES_MEMBER: Final = "stages.json"
 """The first member of a `.tar` of a program in stages."""
 CONSTANTS_OFFSET: Final = 64
-"""Where the constants start in `constants.o`: behind the ELF header."""
+"""Offset of the constants in `constants.o`: after the ELF header."""
 _POOL: Final = ("tw_pool_create", "tw_pool_destroy")
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """Manifest, object files and constants (uint8, read-only); `library` and `path` when it was loaded from a `.so`."""
+    """Manifest, object files and constants (uint8, read-only); `library` and `path` if it was loaded from a `.so`."""
 
     manifest: Manifest
     objects: tuple[bytes, ...]
@@ -59,12 +59,12 @@ class Artifact:
     library: SharedLibrary | None = None
     path: Path | None = None
     modules: tuple[ModuleNode, ...] = ()
-    """Modules of other compilers, which external steps call."""
+    """Modules of other compilers, called by external steps."""
 
     def executable(self, threads: int | None = None) -> Executable:
-        """Bring the code into this process; `threads` overrides the number that the model was made for.
+        """Return the program, loaded into this process; `threads` overrides the number in the manifest.
 
-        Raises `ArtifactError` when the code is for another machine.
+        Raises `ArtifactError` if the code is for another machine.
         """
         if self.manifest.functions:
             raise ArtifactError(
@@ -77,16 +77,16 @@ class Artifact:
         return Executable(self.manifest, self.code(), self.constants, threads, modules=self.modules)
 
     def code(self) -> Code:
-        """The code, in this process. Raises `ArtifactError` when it is for another machine."""
+        """Return the code, loaded into this process. Raises `ArtifactError` if it is for another machine."""
         check_host(self.manifest, self.path or f"model '{self.manifest.name}'")
         return self.library or self._link_in_process()
 
     def header(self) -> str:
-        """The C header of `<name>_run`."""
+        """Return the C header of `<name>_run`."""
         return self.manifest.header()
 
     def save(self, path: str | os.PathLike[str], linker: Linker | None = None) -> Path:
-        """Write a `.so` or `.tar`, whole or not at all; raises `ArtifactError`. Needs the compiler."""
+        """Write a `.so` or `.tar` atomically; raises `ArtifactError`. Needs the compiler."""
         return compiler_hooks.save(self, Path(path), linker)
 
     def _link_in_process(self) -> Code:
@@ -109,8 +109,8 @@ class Artifact:
 
 
 def load(path: str | os.PathLike[str]) -> Artifact:
-    """Read a `.so` or `.tar`. Raises `ArtifactError` for a file that is damaged, foreign, or made for another machine,
-    as a `.wasm` is."""
+    """Read a `.so` or `.tar`. Raises `ArtifactError` for a file that is damaged, not an artifact, or made for another
+    machine, such as a `.wasm`."""
     file = Path(path)
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
@@ -157,7 +157,7 @@ def load(path: str | os.PathLike[str]) -> Artifact:
 
 
 def _loaded(descriptor: int, file: Path, manifest: Manifest) -> SharedLibrary:
-    """The library in this process, under its own name where tools read it."""
+    """Load the library into this process; if external tools read its code, under its file name."""
     if manifest.sanitizer:
         if "address" in manifest.sanitizer.split(",") and not under_sanitizer():
             raise ArtifactError(
@@ -169,7 +169,7 @@ def _loaded(descriptor: int, file: Path, manifest: Manifest) -> SharedLibrary:
 
 
 def _for_debuggers(descriptor: int, file: Path) -> SharedLibrary:
-    """The library as a copy that no other file will ever have the name of, and that stays until the process ends."""
+    """Load a uniquely named copy of the library that exists until the process ends."""
     path = debug_folder() / file.name
     with path.open("wb") as copy:
         os.sendfile(copy.fileno(), descriptor, 0, os.fstat(descriptor).st_size)
@@ -177,13 +177,12 @@ def _for_debuggers(descriptor: int, file: Path) -> SharedLibrary:
 
 
 PERF: Final = "TILEWRIGHT_PERF"
-"""The environment variable for the output for perf (`backends/cpu/llvm/perf.py`); where it is set, code for debuggers
-is kept after the process."""
+"""The environment variable that enables output for perf (`backends/cpu/llvm/perf.py`); if it is set, code for debuggers
+is kept after the process ends."""
 
 
 def debug_folder() -> Path:
-    """A new folder for code that debuggers read; it goes when the process ends, except where perf is to find it
-    after."""
+    """Return a new folder for code that debuggers read. It is removed when the process ends, unless perf needs it."""
     folder = Path(tempfile.mkdtemp(prefix="tilewright-debug-"))
     if not os.environ.get(PERF):
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -191,7 +190,7 @@ def debug_folder() -> Path:
 
 
 def check_host(manifest: Manifest, where: object) -> None:
-    """Raises `ArtifactError` when this machine cannot run the code of `manifest`."""
+    """Raise `ArtifactError` if this machine cannot run the code of `manifest`."""
     arch = manifest.triple.split("-")[0]
     if arch and arch != host.host_arch():
         raise ArtifactError(
@@ -211,8 +210,7 @@ def check_host(manifest: Manifest, where: object) -> None:
         level = next((name for name, base in _LEVELS.items() if base in present), "generic")
         raise ArtifactError(
             f"{where}: made for a CPU with {', '.join(missing)}, this machine lacks "
-            f"{'it' if len(missing) == 1 else 'them'}: "
-            f"compile with --target 'llvm -mcpu={level}'", code="TW0805"
+            f"{'it' if len(missing) == 1 else 'them'}: compile with --target 'llvm -mcpu={level}'", code="TW0805"
         )
 
 
@@ -247,7 +245,7 @@ def _checked_library(descriptor: int, file: Path) -> Manifest:
 
 
 def load_tar(file: Path, offset: int = 0, is_whole: bool = True) -> Artifact:
-    """Read a `.tar`, or (`is_whole` false) the one that begins at this place of a file that is sealed itself. Raises
+    """Read a `.tar`. If `is_whole` is false, it begins at `offset` in a file that is itself sealed. Raises
     `ArtifactError`."""
     if is_whole and not is_sealed(file):
         raise _damaged(file)
@@ -285,7 +283,7 @@ def _modules(manifest: Manifest, blobs: bytes, file: Path) -> tuple[ModuleNode, 
 
 
 def map_constants(file: Path, offset: int, count: int) -> np.ndarray[Any, Any]:
-    """`count` bytes of a file as a read-only array over its pages."""
+    """Return `count` bytes of a file as a read-only array that maps its pages."""
     if offset + count > file.stat().st_size:
         raise _damaged(file)
     if not count:
@@ -315,14 +313,14 @@ def _from(stream: BinaryIO, offset: int) -> BinaryIO:
 
 
 def _is_staged(start: bytes) -> bool:
-    """Whether a tar that begins so is a program in stages (`compiler/saved_stages.py`)."""
+    """Whether the first bytes of a tar are those of a program in stages (`compiler/saved_stages.py`)."""
     return start[:100].rstrip(b"\0") == STAGES_MEMBER.encode()
 
 
 def load_executable(path: str | os.PathLike[str], threads: int | None = None) -> Executable | Any:
-    """Load a saved model, ready to call; a program in stages, which compiles more stages later, needs the compiler.
+    """Load a saved model. A program in stages needs the compiler, because it may compile more stages.
 
-    Raises `ArtifactError` when it is damaged or made for another machine.
+    Raises `ArtifactError` if it is damaged or made for another machine.
     """
     file = Path(path)
     if file.is_file():

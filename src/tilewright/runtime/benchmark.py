@@ -1,4 +1,4 @@
-"""Times a call many times, and summarizes the times as TVM does."""
+"""Repeated timing of calls, and summaries of the times as in TVM."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.base.errors import OptionError
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkResult:
-    """Seconds per call, one figure for each repetition."""
+    """Seconds per call, one value for each repetition."""
 
     results: tuple[float, ...]
 
@@ -47,9 +47,10 @@ class BenchmarkResult:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How measurements follow one another: after each `repeats_to_cooldown` of them nothing is done for
-    `cooldown_interval_ms`, and a measurement that the clock does not notice is made of more calls,
-    `limit_zero_time_iterations` times at most.
+    """The pacing of measurements.
+
+    After each `repeats_to_cooldown` measurements follows a pause of `cooldown_interval_ms`. A measurement below the
+    clock's resolution is repeated with more calls, at most `limit_zero_time_iterations` times.
     """
 
     limit_zero_time_iterations: int = 100
@@ -70,7 +71,7 @@ USUAL: Final = Pace()
 def measure(
     call: Callable[[], object], repeat: int, number: int, min_repeat_ms: float = 0, pace: Pace = USUAL
 ) -> BenchmarkResult:
-    """Run `call` once unmeasured, then `repeat` times `number` calls; `number` grows until these take
+    """Run `call` once unmeasured, then take `repeat` measurements of `number` calls; `number` grows until they take
     `min_repeat_ms`."""
     if repeat < 1 or number < 1:
         raise OptionError(f"repeat={repeat} and number={number} must both be at least 1", code="TW0209")

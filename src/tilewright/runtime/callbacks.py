@@ -1,7 +1,7 @@
-"""Functions of modules that native code calls back: those of programs with control flow, which stay in native code
-from call to call.
+"""Callbacks from native code to functions of modules, in programs with control flow, which otherwise stay in native
+code.
 
-The code has one pointer for it, so all executables over the same code share one callback, which lives as long as the
+The code has one pointer for the callback, so all executables of the same code share one, which lives as long as the
 code.
 """
 
@@ -23,11 +23,11 @@ from tilewright.base.nd import NDArray
 from tilewright.runtime.program import Code, ExternalStep, HostValue
 
 CALLBACK: Final = "tw_external"
-"""The variable of the code that points to what is called back."""
+"""The variable of the code that points to the callback."""
 DONE: Final = 1
 """Return value of a successful call."""
 CALL_FAILED: Final = -1
-"""The status of a program that ended because a function raised; `raised` has what."""
+"""Status of a program that ended because a function raised an exception; `raised` returns it."""
 
 Array = np.ndarray[Any, Any]
 _TYPE: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p))
@@ -39,10 +39,9 @@ _LOCK: Final = new_lock()
 def call_function(
     function: Callable[..., Any], inputs: Sequence[Array], outputs: Sequence[Array], origin: str = ""
 ) -> None:
-    """Call a function of a module on the memory of the program itself; a part of a larger value, which has gaps,
-    through a copy.
+    """Call a function of a module on the program's own memory; values with gaps, parts of larger ones, are copied.
 
-    `origin` is the node of the model that it computes, which a `MemoryFault` of it names.
+    `origin` is the model's node of the call; a `MemoryFault` from it names the node.
     """
     written = [x if x.flags.c_contiguous else np.empty(x.shape, x.dtype) for x in outputs]
     try:
@@ -57,8 +56,8 @@ def call_function(
 def set_callback(
     code: Code, calls: Sequence[ExternalStep], functions: Mapping[str, Callable[..., Any]], done: int
 ) -> None:
-    """Let the code call these functions; what one raises ends the program. `done` is what the code takes for the
-    answer of a call that has not failed."""
+    """Set the functions that the code calls; an exception ends the program. `done` is the status of a successful call.
+    """
     views = [([*map(view_of, c.inputs)], [*map(view_of, c.outputs)]) for c in calls]
 
     def called(number: int, addresses: Any) -> int:
@@ -69,7 +68,7 @@ def set_callback(
                 functions[calls[number].symbol], given,
                 [view(addresses[len(inputs) + k]) for k, view in enumerate(outputs)], calls[number].origin
             )
-        except BaseException as error:  # native code is between this frame and the caller that must see it
+        except BaseException as error:  # native code separates this frame from the caller that must receive it
             _STATE.raised = error
             return CALL_FAILED
         return done
@@ -84,9 +83,9 @@ def set_callback(
 def signals_kept() -> Iterator[None]:
     """Keep the exception of a signal handler that runs as a callback begins, for `raised`.
 
-    Python runs handlers in the main thread, between two instructions. Before the first one of a callback nothing
-    catches what the handler raises: `ctypes` passes it to `sys.unraisablehook` and returns 0, which ends the program as
-    a failed call does.
+    Python runs handlers in the main thread, between two instructions. An exception before the first instruction of a
+    callback cannot be caught. `ctypes` passes it to `sys.unraisablehook` and returns 0, which ends the program like a
+    failed call.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -111,15 +110,15 @@ def signals_kept() -> Iterator[None]:
 
 
 def raised() -> BaseException:
-    """The exception that ended a callback of this thread, once. `KeyboardInterrupt` where Python dropped it in another
-    thread than the main one."""
+    """Return and clear the exception that ended a callback of this thread; `KeyboardInterrupt` if Python discarded it
+    in another thread."""
     error: BaseException | None = getattr(_STATE, "raised", None)
     _STATE.raised = None
     return KeyboardInterrupt() if error is None else error
 
 
 def view_of(value: HostValue) -> Callable[[int], Array]:
-    """A function from an address to the array there, which is memory of others."""
+    """Return a function from an address to an array over the memory there."""
     dtype, shape = value.dtype.numpy(), value.shape
     strides = value.strides
     last = dtype.itemsize + sum((n - 1) * s for n, s in zip(shape, strides or (), strict=False))

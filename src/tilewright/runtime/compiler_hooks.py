@@ -1,5 +1,4 @@
-"""Functions that the compiler provides to the runtime where it is installed. Without it, a call raises
-`ImportError`."""
+"""Functions that an installed compiler provides to the runtime. Without it, a call raises `ImportError`."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 save: Final[Hook[[Artifact, Path, Linker | None], Path]] = Hook("tilewright.compiler.export")
 """Link a program that is in memory, and write it to a file."""
 link_for_debuggers: Final[Hook[[Artifact], Code]] = Hook("tilewright.compiler.export")
-"""Load a program as a library of its own, so that debuggers see its code."""
+"""Load a program as a separate library, so that debuggers see its code."""
 load_objects: Final[Hook[[Sequence[bytes], Sequence[str]], Code]] = Hook("tilewright.backends.cpu.llvm.jit")
 """Link object files in memory: `load_objects(objects, symbols)`, with the symbols that are looked up later."""
 load_stages: Final[Hook[[Path, int | None], Any]] = Hook("tilewright.compiler.saved_stages")
@@ -35,5 +34,5 @@ export_sanitized: Final[
 ] = Hook("tilewright.compiler.functions")
 """Write a library for sanitizers: `export_sanitized(artifact, text, path, compiler, options, sanitizers)`."""
 timed_entries: Final[Hook[[Manifest, Callable[[str], int]], Any]] = Hook("tilewright.backends.cpu.llvm.timed")
-"""Entry functions that read the clock between steps: `timed_entries(manifest, address_of_symbol)`; None where native
+"""Entry functions that read the clock between steps: `timed_entries(manifest, address_of_symbol)`; None if native
 code has no clock."""

@@ -1,5 +1,4 @@
-"""Constants that modules of other compilers need, beside the program: handed to each of their functions once, before
-it is called first.
+"""Constants of modules from other compilers, passed to each of their functions once, before its first call.
 
     relay.ext.npu.constant_updater(function, "npu_0") -> {"weights": …}
     module.get_function("__init_npu_0")(weights…)            the names in the order of the updater
@@ -25,7 +24,7 @@ _HEAD: Final = struct.Struct("<Q")
 
 @register_module
 class ConstantsModule(ModuleNode):
-    """Arrays by name, for each symbol."""
+    """Arrays by name for each symbol."""
 
     type_key = "const_loader"
 
@@ -36,7 +35,7 @@ class ConstantsModule(ModuleNode):
         return None
 
     def initialize(self, module: ModuleNode, symbol: str) -> None:
-        """Hand a module the constants of its function. Raises `ArtifactError` where it takes none."""
+        """Pass a module the constants of its function. Raises `ArtifactError` if it does not accept constants."""
         found = self.constants.get(symbol)
         if found is None:
             return
@@ -45,21 +44,18 @@ class ConstantsModule(ModuleNode):
             raise ArtifactError(
                 f"the module '{module.type_key}' has constants for '{symbol}', and no function '{INITIALIZER}{symbol}' "
                 "that takes them",
-                code="TW0808"
-            )
+                code="TW0808")
         take(*found.values())
 
     def save_to_binary(self) -> bytes:
         listed = {
-            s: [[n, list(a.shape), str(a.dtype)] for n, a in named.items()] for s, named in self.constants.items()
-        }
+            s: [[n, list(a.shape), str(a.dtype)] for n, a in named.items()] for s, named in self.constants.items()}
         head = json.dumps(listed, separators=(",", ":")).encode()
         return b"".join(
             [
                 _HEAD.pack(len(head)), head,
                 *(as_numpy(a).tobytes() for named in self.constants.values() for a in named.values())
-            ]
-        )
+            ])
 
     @classmethod
     def load_from_binary(cls, blob: bytes) -> ConstantsModule:

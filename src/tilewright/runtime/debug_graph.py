@@ -1,12 +1,11 @@
-"""A program as a graph in TVM's format with a node for each of its inputs and steps, for debugging
-(`_tvmdbg_graph_dump.json`).
+"""A program as a graph in TVM's debug format, with a node for each input and step (`_tvmdbg_graph_dump.json`).
 
     {"nodes": [{"op": "null", "name": "x", "inputs": [], "attrs": {"T": "float32"}, "shape": [1, 3, 8, 8]},
                {"op": "kernel_0_conv2d_relu", "name": "kernel_0_conv2d_relu", "inputs": ["x"],
                 "attrs": {"T": "float32", …}, "shape": [1, 8, 8, 8]}]}
 
-Inputs come first, then the steps in order; constants are within the steps. Steps of the same kernel have names of their
-own: `…_1`, `…_2`.
+Inputs come first, then the steps in order; constants are within the steps. Steps of the same kernel are numbered:
+`…_1`, `…_2`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from tilewright.runtime.stepping import step_name
 
 @dataclass(frozen=True, slots=True)
 class DebugNode:
-    """A node: `step` is the number of its step, -1 for an input; `shapes` and `dtypes` are those of its outputs;
+    """A node: `step` is the number of its step, -1 for an input; `shapes` and `dtypes` are those of its outputs,
     `inputs` the numbers of the nodes that it reads."""
 
     name: str
@@ -51,13 +50,12 @@ class DebugNode:
 
 
 def debug_nodes(manifest: Manifest) -> list[DebugNode]:
-    """The nodes of a program. Raises `RunError` where its steps are not known one by one."""
+    """Return the nodes of a program. Raises `RunError` if its steps cannot be listed."""
     if len(manifest.notes) != len(manifest.steps) or not manifest.steps or not isinstance(manifest.parts, int):
         raise RunError(
             f"'{manifest.name}' cannot be debugged step by step: it has control flow or dynamic shapes, or was "
             "compiled by an older version; compile it again",
-            code="TW0714"
-        )
+            code="TW0714")
     found = [DebugNode(t.name, "null", -1, (tuple(t.shape),), (t.dtype,), ()) for t in manifest.inputs]
     writers: list[tuple[Place, int]] = [(Place(INPUT, k), k) for k in range(len(manifest.inputs))]
     taken: dict[str, int] = {}
@@ -67,18 +65,16 @@ def debug_nodes(manifest: Manifest) -> list[DebugNode]:
         reads, writes = _places(step, note)
         sources = tuple(dict.fromkeys(at for place in reads for at in _writers(writers, place, k, manifest)))
         shapes = tuple(
-            (v.shape[0] * manifest.parts, *v.shape[1:]) if manifest.parts != 1 else v.shape for v in note.outputs
-        )
+            (v.shape[0] * manifest.parts, *v.shape[1:]) if manifest.parts != 1 else v.shape for v in note.outputs)
         writers += [(place, len(found)) for place in writes]
         found.append(DebugNode(
             name if count == 1 else f"{name}_{count - 1}", name, k, shapes, tuple(v.dtype for v in note.outputs),
-            sources, getattr(step, "origin", ""), note,
-        ))
+            sources, getattr(step, "origin", ""), note))
     return found
 
 
 def _places(step: Step, note: Note) -> tuple[list[Place], list[Place]]:
-    """Where a step reads, constants left out, and where it writes."""
+    """Return the places that a step reads, except constants, and those that it writes."""
     match step:
         case Copy():
             reads, writes = [step.source], [step.destination]
@@ -91,7 +87,7 @@ def _places(step: Step, note: Note) -> tuple[list[Place], list[Place]]:
 
 
 def _writers(writers: list[tuple[Place, int]], place: Place, step: int, manifest: Manifest) -> list[int]:
-    """Return the nodes that wrote the data that a step reads: in the workspace all writers of parts of the live value,
+    """Return the nodes that wrote the data that a step reads: all writers of parts of the live value in the workspace,
     else the last writer."""
     if place.kind != WORKSPACE:
         return [at for p, at in writers if (p.kind, p.offset) == (place.kind, place.offset)][-1:]
@@ -99,14 +95,11 @@ def _writers(writers: list[tuple[Place, int]], place: Place, step: int, manifest
     held = next(
         (
             h for h in manifest.arena
-            if h.birth <= step <= h.death and h.offset <= place.offset < h.offset + max(1, h.nbytes)
-        ),
-        None
-    )
+            if h.birth <= step <= h.death and h.offset <= place.offset < h.offset + max(1, h.nbytes)),
+        None)
     if held is None:
         return []
     return [
         at for p, at in writers
         if p.kind == WORKSPACE and at - first >= held.birth
-        and held.offset <= p.offset < held.offset + max(1, held.nbytes)
-    ]
+        and held.offset <= p.offset < held.offset + max(1, held.nbytes)]

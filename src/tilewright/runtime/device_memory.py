@@ -13,15 +13,14 @@ from tilewright.base.errors import OptionError
 from tilewright.base.types import DataType
 
 HOST_SCOPE: Final = "global"
-"""The memory of the host, which tensors of programs are in."""
+"""The memory scope of the host, which holds the tensors of programs."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """Memory for a dense tensor of this shape and type, in rows, that begins at a multiple of `alignment` bytes in
-    `scope`.
+    """Memory for a dense row-major tensor of this shape and dtype, aligned to `alignment` bytes, in `scope`.
 
-    Raises `OptionError` for sizes that are not known, types without memory, and alignments that are no powers of two.
+    Raises `OptionError` for dynamic sizes, dtypes without a memory layout, and alignments that are not powers of two.
     """
 
     shape: tuple[int, ...]
@@ -33,32 +32,30 @@ class DeviceMemory:
         if not all(isinstance(n, int) and n >= 0 for n in self.shape):
             raise OptionError(
                 f"a tensor of the shape {self.shape} has no size in memory; each dimension is a number, 0 or more",
-                code="TW0209"
-            )
+                code="TW0209")
         if self.dtype.is_object or self.dtype.code in ("void", "handle"):
             raise OptionError(
-                f"a tensor of {self.dtype} has no memory on a device; convert it to numbers first", code="TW0209"
-            )
+                f"a tensor of {self.dtype} has no memory on a device; convert it to numbers first", code="TW0209")
         if self.alignment < 1 or self.alignment & (self.alignment - 1):
             raise OptionError(f"an alignment of {self.alignment} bytes is no power of two", code="TW0209")
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the elements; those of fewer than 8 bits take a byte each."""
+        """Bytes of the elements; dtypes of fewer than 8 bits take one byte per element."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     @property
     def allocated(self) -> int:
-        """The bytes to allocate: whole units of `alignment`, one at least."""
+        """Bytes to allocate: a positive multiple of `alignment`."""
         return max(1, -(-self.nbytes // self.alignment)) * self.alignment
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Bytes from one element to the next along each axis."""
+        """Bytes between neighbouring elements, for each axis."""
         return tuple(math.prod(self.shape[k + 1 :]) * self.dtype.itemsize for k in range(len(self.shape)))
 
     def holds(self, array: np.ndarray[Any, Any]) -> bool:
-        """Whether an array is such memory already, so that nothing has to be copied; no elements lie anywhere."""
+        """Whether an array satisfies these requirements, so that it need not be copied; an empty array always does."""
         place: int = array.__array_interface__["data"][0]
         same = self.scope == HOST_SCOPE and array.shape == self.shape and array.dtype == self.dtype.numpy()
         return same and bool(array.flags.c_contiguous) and (array.size == 0 or place % self.alignment == 0)

@@ -1,11 +1,10 @@
-"""Modules with a driver in C: a shared library with the table of functions of `tilewright_driver.h`.
+"""Modules that are implemented by a driver in C, a shared library with the function table of `tilewright_driver.h`.
 
     npu = load_driver("libnpu.so")                          its modules can be loaded from files from now on
     register_func("relay.ext.npu", lambda f: npu.module(blob_of(f)))
 
-The description of the driver's memory decides about copies: tensors in host memory are passed in place if they are
-aligned as asked; those in other scopes are copied in before a call and out after it, into memory that the driver
-allocates and gets back.
+The driver describes the memory that it needs. Tensors in host memory are passed in place if their alignment suffices.
+Tensors in other scopes are copied before and after a call, to and from memory that the driver allocates and frees.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class _Table(ctypes.Structure):
 
 
 class Driver:
-    """A loaded driver; `kind` is the name that files carry for its modules."""
+    """A loaded driver; `kind` is the name of its modules in files."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -99,14 +98,12 @@ class Driver:
             raise TargetError(
                 f"the driver {path} is for version {found.version} of the interface, and this is version {VERSION}; "
                 f"build it with {HEADER}",
-                code="TW0916"
-            )
+                code="TW0916")
         self.kind = (found.kind or b"").decode("utf-8", "replace")
         self.one_at_a_time = bool(found.flags & _ONE_AT_A_TIME)
         self.functions: dict[str, Callable[..., Any]] = {
             name: ctypes.CFUNCTYPE(result, *args)(getattr(found, name)) for name, result, args in _SIGNATURES
-            if getattr(found, name)
-        }
+            if getattr(found, name)}
         missing = [name for name in _REQUIRED if name not in self.functions]
         partial = [name for name in _OF_DEVICES if name not in self.functions]
         if missing or (partial and len(partial) < len(_OF_DEVICES)):
@@ -115,22 +112,22 @@ class Driver:
         self.lock = new_lock()
         self.type: type[CModule] = type(
             f"CModule_{self.kind}", (CModule,),
-            {"type_key": self.kind, "driver": self, "__module__": f"{__name__}:{path}"}
-        )
+            {"type_key": self.kind, "driver": self, "__module__": f"{__name__}:{path}"})
         register_module(self.type)
 
     @property
     def has_memory(self) -> bool:
-        """Whether it has memory of its own."""
+        """Whether the driver allocates its own memory."""
         return "allocate" in self.functions
 
     def module(self, blob: bytes) -> CModule:
-        """A module of these bytes. Raises `ArtifactError` with what the driver says against them."""
+        """Return a module made from `blob`. Raises `ArtifactError` with the driver's message if the driver refuses it.
+        """
         return self.type(blob)
 
 
 class CModule(ModuleNode):
-    """A module of a driver. It may be called from several threads, one after the other where the driver says so."""
+    """A module of a driver. Several threads may call it; the calls are serialized if the driver requires it."""
 
     driver: Driver
 
@@ -140,8 +137,7 @@ class CModule(ModuleNode):
         if not handle:
             raise ArtifactError(
                 f"the driver of '{self.type_key}' ({self.driver.path}) refused the module: {_said(message)}",
-                code="TW0917"
-            )
+                code="TW0917")
         self._handle, self._blob = int(handle), bytes(blob)
         weakref.finalize(self, self.driver.functions["destroy"], self._handle)
 
@@ -160,8 +156,7 @@ class CModule(ModuleNode):
         if int(save(self._handle, data, room)) != room:
             raise ArtifactError(
                 f"the driver of '{self.type_key}' says that a module takes {room} bytes, and then another number",
-                code="TW0917"
-            )
+                code="TW0917")
         return data.raw
 
     @classmethod
@@ -169,7 +164,7 @@ class CModule(ModuleNode):
         return cls(blob)
 
     def asked(self, function: _Function, k: int) -> tuple[str, int]:
-        """The scope and the alignment of tensor `k` of a function."""
+        """Return the scope and the alignment that the driver requires for tensor `k` of a function."""
         memory = _Memory(HOST_SCOPE.encode(), 1)
         if "describe" in self.driver.functions:
             self.driver.functions["describe"](self._handle, ctypes.byref(function), k, ctypes.byref(memory))
@@ -178,13 +173,12 @@ class CModule(ModuleNode):
             raise TargetError(
                 f"the driver of '{self.type_key}' asks for memory in '{scope}', and has no functions for it: "
                 f"{', '.join(_OF_DEVICES)}",
-                code="TW0916"
-            )
+                code="TW0916")
         return scope, int(memory.alignment)
 
 
 class _Call:
-    """A function of a module: called with the inputs, then the outputs."""
+    """A function of a module, called with the inputs, then the outputs."""
 
     def __init__(self, module: CModule, name: str, function: _Function) -> None:
         self.module, self.name, self.function = module, name, function
@@ -196,8 +190,7 @@ class _Call:
             raise RunError(
                 f"'{self.name}' of the driver of '{driver.kind}' takes {function.inputs} inputs and {function.outputs} "
                 f"outputs, and was given {len(arrays)} arrays",
-                code="TW0917"
-            )
+                code="TW0917")
         message = ctypes.create_string_buffer(_MESSAGE)
         with driver.lock if driver.one_at_a_time else contextlib.nullcontext(), contextlib.ExitStack() as held:
             placed = [_Placed(self.module, self.asked[k], as_numpy(a), held) for k, a in enumerate(arrays)]
@@ -206,14 +199,13 @@ class _Call:
                 p.copy_in()
             if driver.functions["call"](self.module._handle, ctypes.byref(function), tensors, message):
                 raise RunError(
-                    f"the driver of '{driver.kind}' cannot go on in '{self.name}': {_said(message)}", code="TW0917"
-                )
+                    f"the driver of '{driver.kind}' cannot go on in '{self.name}': {_said(message)}", code="TW0917")
             for p in placed[function.inputs :]:
                 p.copy_out()
 
 
 class _Placed:
-    """A tensor in the memory that a driver asks for, as long as `held` is open."""
+    """A tensor in memory that meets the driver's requirements while `held` is open."""
 
     def __init__(
         self, module: CModule, asked: tuple[str, int], array: np.ndarray[Any, Any], held: contextlib.ExitStack
@@ -231,8 +223,7 @@ class _Placed:
         dtype = self.memory.dtype
         self.tensor = _Tensor(
             place, self._shape, self.memory.nbytes, len(array.shape), dtype.type_code, dtype.bits, dtype.lanes,
-            self.memory.scope.encode()
-        )
+            self.memory.scope.encode())
 
     def _allocated(self, held: contextlib.ExitStack) -> int:
         scope = self.memory.scope.encode()
@@ -241,24 +232,21 @@ class _Placed:
             raise RunError(
                 f"the driver of '{self.driver.kind}' has no {self.memory.allocated} bytes of '{self.memory.scope}'; "
                 "give it a smaller part of the network",
-                code="TW0917"
-            )
+                code="TW0917")
         held.callback(self.driver.functions["release"], self.handle, scope, place)
         return int(place)
 
     def copy_in(self) -> None:
         if self.memory.scope != HOST_SCOPE:
             self._checked(
-                self.driver.functions["copy_in"](self.handle, self.place, _address(self.array), self.memory.nbytes)
-            )
+                self.driver.functions["copy_in"](self.handle, self.place, _address(self.array), self.memory.nbytes))
         elif self.near is not self.array:
             np.copyto(self.near, self.array)
 
     def copy_out(self) -> None:
         if self.memory.scope != HOST_SCOPE:
             self._checked(
-                self.driver.functions["copy_out"](self.handle, _address(self.array), self.place, self.memory.nbytes)
-            )
+                self.driver.functions["copy_out"](self.handle, _address(self.array), self.place, self.memory.nbytes))
         elif self.near is not self.array:
             np.copyto(self.array, self.near)
 
@@ -267,15 +255,14 @@ class _Placed:
             raise RunError(
                 f"the driver of '{self.driver.kind}' cannot copy {self.memory.nbytes} bytes from or to "
                 f"'{self.memory.scope}' (status {status})",
-                code="TW0917"
-            )
+                code="TW0917")
 
 
 def load_driver(path: str | os.PathLike[str]) -> Driver:
-    """The driver in a shared library; programs with modules of its kind can be loaded from now on.
+    """Load the driver in a shared library, so that programs with its modules can be loaded.
 
-    Loading a library runs its code: only the process names one, never a file of a program. Raises `TargetError` for
-    what is no driver of this version.
+    Loading a library runs its code, so its path comes only from the process, never from a program file. Raises
+    `TargetError` for a library that is not a driver of this version.
     """
     file = Path(path).resolve()
     with _LOCK:
@@ -290,7 +277,7 @@ _LOCK: Final = new_lock()
 
 
 def _aligned(memory: DeviceMemory) -> np.ndarray[Any, Any]:
-    """An array of the host that begins where `memory` has to."""
+    """Return a host array with the alignment of `memory`."""
     block = aligned_empty((memory.nbytes + memory.alignment,))
     start = -_address(block) % memory.alignment
     return block[start : start + memory.nbytes].view(memory.dtype.numpy()).reshape(memory.shape)

@@ -1,8 +1,8 @@
-"""A compiled model that can be called.
+"""Compiled models as callables.
 
 A call packs addresses (inputs, outputs, constants, workspace) into one block and jumps to the native entry function. A
-block and its workspace form a frame; a call takes a free frame and gives it back, so calls from several threads never
-meet, and one thread allocates nothing but its outputs.
+block and its workspace form a frame. A call takes a free frame and returns it afterwards, so concurrent calls never
+share one, and a single thread allocates nothing but its outputs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from tilewright.runtime.threads import POOLS, checked_threads, default_threads, 
 Array = np.ndarray[Any, Any]
 _KERNEL_ALIGNMENT: Final = 16
 _SURELY_THERE: Final = 1 << 28
-"""Bytes that are not compared with the memory of the machine."""
+"""Number of bytes up to which the memory of the machine is not checked."""
 _MISALIGNED: Final = _KERNEL_ALIGNMENT - 1
 _ARRAY: Final = np.ndarray
 _new: Final = np.empty
@@ -60,9 +60,8 @@ _STRING: Final = {str}
 
 
 class _Frame:
-    """What one running call owns: the block of addresses, the workspace, its values that are Python objects, by
-    number, and what is always given to steps that run in Python.
-    """
+    """The state of one running call: the block of addresses, the workspace, Python objects by number, and fixed
+    arguments of the steps that run in Python."""
 
     __slots__ = ("address", "block", "given", "objects", "workspace")
 
@@ -102,10 +101,8 @@ class Executable:
         self, manifest: Manifest, code: Code, constants: Array, threads: int | None = None, table: Array | None = None,
         modules: Sequence[ModuleNode] = (),
     ) -> None:
-        """`constants` is a uint8 array; it is copied only where it does not start at a multiple of 64 bytes. `table`
-        has the sizes of a program that was compiled for open ones, and is called with these. `modules` have the
-        functions that its external steps call.
-        """
+        """`constants` is a uint8 array, copied only if it is not aligned to 64 bytes. `table` has the sizes of a
+        program with dynamic shapes. `modules` have the functions that external steps call."""
         self.manifest = manifest
         self.modules = tuple(modules)
         self._functions = {
@@ -150,7 +147,7 @@ class Executable:
 
     @property
     def threads(self) -> int:
-        """How many threads share a call's work."""
+        """Number of threads that share the work of a call."""
         return self._threads
 
     @threads.setter
@@ -159,7 +156,7 @@ class Executable:
         self._generation = -1
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
-        """Run; `out` is an array, or one for each output, to write into instead of new ones."""
+        """Run the program; `out` is an array, or one for each output, to write into instead of new ones."""
         given: Sequence[Any] = args
         places = None if kwargs else _places(given, self._takes)
         if places is None:
@@ -185,17 +182,17 @@ class Executable:
             except MemoryError:
                 raise self._no_memory() from None
             self._run(given, results, places, fresh=True)
-        del blocks  # which the kernels read until now
+        del blocks  # the kernels have read them until here
         return results[0] if len(results) == 1 else tuple(results)
 
     def benchmark(
         self, *args: Any, repeat: int = 5, number: int = 5, min_repeat_ms: float = 0, end_to_end: bool = False,
         **kwargs: Any
     ) -> BenchmarkResult:
-        """Time calls with these inputs (random ones where none are given).
+        """Time calls with these inputs (default: random ones).
 
-        `repeat` measurements of `number` calls each, more calls while a measurement takes less than `min_repeat_ms`.
-        Arguments are checked and outputs allocated once, unless `end_to_end`.
+        Takes `repeat` measurements of `number` calls each, more if a measurement takes less than `min_repeat_ms`.
+        Arguments are checked and outputs allocated once, unless `end_to_end` is set.
         """
         given = args if args or kwargs else (self.example_inputs(),)
         if end_to_end:
@@ -216,21 +213,20 @@ class Executable:
             del blocks
 
     def profile(self, *args: Any, number: int = 10, timeline: bool = False, **kwargs: Any) -> Profile:
-        """Time each step of the program in `number` runs with these inputs (random ones where none are given).
+        """Time each step of the program in `number` runs with these inputs (default: random ones).
 
-        With `timeline`, also which thread ran which part of each parallel loop, in some runs more.
-        Raises `RunError` for programs with control flow, dynamic shapes or strings: their steps cannot be called one by
-        one.
+        With `timeline`, additional runs record the parts of each parallel loop by thread. Raises `RunError` for
+        programs with control flow, dynamic shapes or strings, whose steps cannot be called separately.
         """
         with self.stepwise(*args, **kwargs) as (subject, _):
             return profile_program(subject, number, timeline)
 
     @contextmanager
     def stepwise(self, *args: Any, **kwargs: Any) -> Iterator[tuple[Subject, list[Array]]]:
-        """The program, run once on these inputs, and then ready to be run step by step on the same; and its outputs.
+        """Run the program once on these inputs; yield it ready to be run step by step on the same inputs, and its
+        outputs.
 
-        Raises `RunError` for programs that are no straight line of steps over numbers of known sizes, and what a call
-        raises.
+        Raises `RunError` for programs with control flow, dynamic shapes or strings, and the errors of a call.
         """
         if not self.manifest.steps or self.manifest.symbols or self._texts:
             raise RunError(
@@ -261,7 +257,7 @@ class Executable:
         )
 
     def example_inputs(self, seed: int = 0) -> dict[str, Array]:
-        """Arrays that the model accepts: floats uniform in [0, 1), integers and booleans 0 or 1."""
+        """Return arrays that the model accepts: floats uniform in [0, 1), integers and booleans 0 or 1."""
         random = np.random.default_rng(seed)
         values = ((t, dtype, random.random(t.shape)) for t, dtype, _ in self._inputs)
         return {t.name: (v if t.dtype.is_float else v + 0.5).astype(dtype) for t, dtype, v in values}
@@ -269,13 +265,13 @@ class Executable:
     # Arguments
 
     def _arrange(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Array]:
-        """The inputs in order, each an array that a kernel can read."""
+        """Return the inputs in order, as arrays that a kernel can read."""
         return self._readable(self._in_order(args, kwargs))
 
     def _in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
-        """The inputs in order, however they were given."""
+        """Return the inputs in order, given by position, by name, or as a mapping."""
         first = args[0] if len(args) == 1 else None
-        # the first question answers at once, the second asks a registry
+        # the first test is fast, the second searches a registry
         if type(first) is dict or isinstance(first, Mapping):
             args, kwargs = (), {**first, **kwargs}
         return self._by_name(args, kwargs) if kwargs or len(args) != len(self._inputs) else args
@@ -284,8 +280,8 @@ class Executable:
         return [readable(info, dtype, x) for (info, dtype, _), x in zip(self._inputs, args, strict=True)]
 
     def _pack_texts(self, given: Sequence[Array], places: list[int]) -> list[Array]:
-        """Look at the inputs of strings, and put the places of the blocks that kernels read of them among `places`;
-        the caller keeps the blocks."""
+        """Check the inputs of strings, set the addresses of the blocks that kernels read in `places`, and return the
+        blocks, which the caller must keep."""
         blocks = []
         for k, is_native in self._texts:
             texts = given[k].ravel().tolist()
@@ -356,7 +352,7 @@ class Executable:
             raise self._no_memory() from None
 
     def _check_memory(self) -> None:
-        """Raise `RunError` for a program that needs more memory than this process may use."""
+        """Raise `RunError` if the program needs more memory than this process may use."""
         needed = self.manifest.workspace_bytes + sum(t.nbytes for t in self.manifest.outputs)
         if needed > _SURELY_THERE and needed > machine_bytes():
             raise self._no_memory()
@@ -371,8 +367,8 @@ class Executable:
         )
 
     def _run(self, inputs: Sequence[Array], outputs: Any, places: Sequence[int], fresh: bool = False) -> None:
-        """Run on arrays that kernels can read and write as they are; `places` are their addresses. `outputs` that are
-        `fresh` may be replaced."""
+        """Run on arrays that kernels can access directly; `places` are their addresses. `fresh` outputs may be
+        replaced."""
         if self._generation != POOLS.generation:
             self._enter_pool()
         if self._takes_stack:
@@ -398,7 +394,7 @@ class Executable:
             raise last_reported(self.code, self.manifest) if status == MEMORY_FAULT else failure(self.manifest, status)
 
     def _run_calling(self, native: Callable[[int, int], int], frame: _Frame) -> int:
-        """Run code that calls functions of modules back; raises what they raise."""
+        """Run code that calls functions of modules; raise the exceptions of these functions."""
         before = set_threads_of_call(self._threads)
         try:
             with signals_kept():
@@ -439,7 +435,6 @@ class Executable:
                 np.copyto(self._view(value, frame, inputs, outputs), result, casting="no")
 
     def _view(self, value: HostValue, frame: _Frame, inputs: Sequence[Array], outputs: Sequence[Array]) -> Array:
-        """The array over a value."""
         kind, offset = value.place.kind, value.place.offset
         if kind == OBJECT:
             return frame.objects[offset]
@@ -458,7 +453,7 @@ class Executable:
             set_threads_of_call(before)
 
     def _run_into(self, inputs: Sequence[Array], out: Any, places: Sequence[int]) -> list[Any]:
-        """Write into the arrays of the caller, through new ones where a kernel cannot write into them directly."""
+        """Write into the caller's arrays, through new arrays if a kernel cannot write into them directly."""
         given = [out] if len(self._outputs) == 1 and not isinstance(out, (tuple, list)) else list(out)
         direct = _places(given, self._gives, written=True)
         if direct is not None and _apart(places, direct, self._sizes):
@@ -480,7 +475,7 @@ class Executable:
 
 
 def failure(manifest: Manifest, status: int) -> RunError | InternalError:
-    """Raise the error for a status other than 0."""
+    """Return the error for a status other than 0."""
     if status == NO_MEMORY:
         return RunError(f"'{manifest.name}' needs more memory than there is", code="TW0710")
     if status == NO_SCRATCH:
@@ -488,8 +483,7 @@ def failure(manifest: Manifest, status: int) -> RunError | InternalError:
     if status == NO_STACK:
         return RunError(
             f"functions of '{manifest.name}' call each other too deeply for the stack; make the recursive call the "
-            "last thing that the function does, "
-            "or raise the limit (ulimit -s)", code="TW0711"
+            "last thing that the function does, or raise the limit (ulimit -s)", code="TW0711"
         )
     if FIRST_MESSAGE <= status < FIRST_MESSAGE + len(manifest.failures):
         return RunError(manifest.failures[status - FIRST_MESSAGE], code="TW0713")
@@ -502,11 +496,10 @@ def _slow_address(x: Array) -> int:
 
 
 def _words() -> memoryview | None:
-    """The memory of this process as words, to read the address of an array's elements from numpy's record of it.
+    """Return the memory of this process as words, from which array addresses are read in a tenth of the usual time.
 
-    The address is the first field, behind what all Python objects begin with: part of numpy's binary interface. To read
-    it there takes a tenth of the time that the attributes of an array take. None where `id` is not the address of the
-    record.
+    The address is the first field of numpy's array object after the object header, which is part of numpy's binary
+    interface. Returns None if `id` is not the address of the object.
     """
     if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_size_t) != 8:
         return None
@@ -527,7 +520,7 @@ def _address(x: Array) -> int:
 def _places(
     given: Sequence[Any], wanted: Sequence[tuple[np.dtype[Any], tuple[int, ...]]], written: bool = False
 ) -> list[int] | None:
-    """The addresses of arrays, when all are as the kernels take them; None when one has to be looked at, or copied."""
+    """Return the addresses of arrays if all can be passed to the kernels unchanged, else None."""
     if len(given) != len(wanted):
         return None
     found = []
@@ -537,7 +530,7 @@ def _places(
         flags = x.flags
         if not flags.c_contiguous or (written and not flags.writeable):
             return None
-        place = _slow_address(x) if _MEMORY is None else _MEMORY[(id(x) >> 3) + _FIELD]  # `_address`, without the call
+        place = _slow_address(x) if _MEMORY is None else _MEMORY[(id(x) >> 3) + _FIELD]  # `_address`, inlined
         if place & _MISALIGNED:
             return None
         found.append(place)
@@ -545,7 +538,7 @@ def _places(
 
 
 def _apart(read: Sequence[int], written: Sequence[int], sizes: Sequence[int]) -> bool:
-    """Does no memory that is written overlap any other? `sizes` are those of `read`, then of `written`."""
+    """Whether no written memory overlaps any other; `sizes` are those of `read`, then of `written`."""
     before = [*read]
     for begin in written:
         end = begin + sizes[len(before)]
@@ -563,9 +556,10 @@ def _aligned(constants: Array) -> Array:
 
 
 def readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
-    """`value` as a contiguous, aligned array, copied where it is not; raises `InputError` for another shape or dtype.
+    """Return `value` as a contiguous, aligned array, copied if necessary; raises `InputError` for another shape or
+    dtype.
 
-    A scalar may come as an array of one number.
+    A scalar may be given as an array of one number.
     """
     x = as_numpy(value)
     if info.dtype.is_object:
@@ -578,7 +572,7 @@ def readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
                 code="TW0703"
             )
         x = x.astype(dtype)
-    if x.shape != info.shape and not info.shape and x.size == 1:  # one number, of whatever rank, for a scalar
+    if x.shape != info.shape and not info.shape and x.size == 1:  # an array of one number, of any rank, for a scalar
         x = x.reshape(())
     if x.shape != info.shape:
         raise InputError(f"input '{info.name}' has shape {list(x.shape)}, expected {info}", code="TW0704")
@@ -590,8 +584,8 @@ def readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
 
 
 def _of_objects(info: TensorInfo, x: Array) -> Array:
-    """An input of strings (any of numpy's kinds of them) or of other Python objects as an array of objects, which are
-    not looked at."""
+    """Return an input of strings (of any string dtype of numpy) or of other Python objects as an array of objects,
+    unchecked."""
     found = x if x.dtype == object and x.flags.c_contiguous else np.ascontiguousarray(x.astype(object)).reshape(x.shape)
     if x.shape != info.shape:
         raise InputError(f"input '{info.name}' has shape {list(x.shape)}, expected {info}", code="TW0704")
@@ -599,7 +593,7 @@ def _of_objects(info: TensorInfo, x: Array) -> Array:
 
 
 def check_texts(info: TensorInfo, texts: Sequence[Any]) -> None:
-    """Raise `InputError` where an element of an input of strings is not a string."""
+    """Raise `InputError` if an element of an input of strings is not a string."""
     if {*map(type, texts)} <= _STRING:
         return
     wrong = next((type(v).__name__ for v in texts if not isinstance(v, str)), "")

@@ -1,4 +1,4 @@
-"""Reports of checked code, read after a call: the record that it wrote becomes a `MemoryFault`, and is empty again."""
+"""Reports of checked code: after a call, its record becomes a `MemoryFault` and is cleared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LAST: Final[weakref.WeakKeyDictionary[Code, list[int]]] = weakref.WeakKeyDictio
 
 
 def reported(code: Code, manifest: Manifest) -> MemoryFault | None:
-    """Return the first report of checked code since the last call; None where all accesses were right."""
+    """Return the first report of checked code since the last call; None if all accesses were valid."""
     with _LOCK:
         record = (ctypes.c_int64 * _WORDS).from_address(code.address(RECORD))
         if not record[0]:
@@ -30,8 +30,7 @@ def reported(code: Code, manifest: Manifest) -> MemoryFault | None:
 
 
 def last_reported(code: Code, manifest: Manifest) -> MemoryFault:
-    """The same where the code says that there is a report: when another thread's call has taken it meanwhile, that
-    one."""
+    """Return the report that the code announced; if another thread has taken it meanwhile, the last one taken."""
     return reported(code, manifest) or _fault(manifest, _LAST[code])
 
 
@@ -42,8 +41,8 @@ def _fault(manifest: Manifest, words: Sequence[int]) -> MemoryFault:
 
 
 def _node(steps: Sequence[Step], number: int, kernel: str) -> str:
-    """The node of the model that a step computes, where its kernel serves several, so that the site does not tell them
-    apart."""
+    """Return the model's node of a step if several steps share its kernel, so that the site does not identify the node.
+    """
     shared = sum(isinstance(s, KernelCall) and s.symbol == kernel for s in steps) > 1
     step = steps[number] if shared and 0 <= number < len(steps) else None
     return step.origin if isinstance(step, KernelCall) else ""

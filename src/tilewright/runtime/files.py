@@ -1,4 +1,4 @@
-"""Files written whole or not at all."""
+"""Atomic writing of files."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ _CHUNK: Final = 16 << 20
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], None], mode: int = 0o666) -> None:
-    """Let `write` fill a new file beside `path`, then rename it over `path`. Raises `OSError`, and then nothing has
-    changed."""
+    """Call `write` with a new temporary file, then rename it to `path`. Raises `OSError`, leaving `path` unchanged."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
@@ -26,7 +25,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], None], mode: int = 
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """`write_atomically` of what is there already."""
+    """Write `content` to `path` atomically."""
 
     def write(file: BinaryIO) -> None:
         file.write(content)
@@ -35,7 +34,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def copy_hashed(source: BinaryIO, target: BinaryIO, last: bytes) -> bytes:
-    """Append all of `source`, then `last`, to `target`; the sha256 of what was written."""
+    """Append all of `source`, then `last`, to `target`; return the sha256 of the written bytes."""
     digest = hashlib.sha256()
     while chunk := source.read(_CHUNK):
         digest.update(chunk)

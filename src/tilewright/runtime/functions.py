@@ -1,10 +1,10 @@
-"""Loop programs as native functions: what `tvm.build` returns, and `load_module` for a library of them.
+"""Loop programs as native functions: the results of `tvm.build`, and of `load_module` for a library of them.
 
     module = tvm.build(schedule, [A, B, C], "llvm", name="matmul")
     module(a, b, c)                 # or module["matmul"](a, b, c); c is written in place
 
-Arguments are arrays: `NDArray`, numpy, or anything with `__dlpack__`, of exactly the dtype of the parameter and of its
-shape, with symbolic sizes (`n`) that follow from the arrays; and numbers, for scalar parameters.
+Arguments are arrays (`NDArray`, numpy, or anything with `__dlpack__`) of the parameter's dtype and shape, and numbers
+for scalar parameters. Symbolic sizes (`n`) are derived from the arrays.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class NativeFunction:
     """A function over arrays and numbers, called by position; it writes its results into its arguments."""
 
     def __init__(self, name: str, params: Sequence[Parameter | Scalar], code: Code, manifest: Manifest) -> None:
-        """`manifest` is that of its module: the most that a function takes of each thread, and what is checked."""
+        """`manifest` is that of its module: the maximum scratch memory per thread, and the checked accesses."""
         self.name, self._manifest = name, manifest
         self.params = tuple(p for p in params if isinstance(p, Parameter) or p.given)
         self.arrays = tuple(p for p in params if isinstance(p, Parameter))
@@ -53,10 +53,9 @@ class NativeFunction:
         self._run = ctypes.CFUNCTYPE(None, *kinds)(code.address(name))
 
     def __call__(self, *args: Any) -> None:
-        """Run; raises `InputError` when the arguments do not fit the parameters, `RunError` where there is no memory
-        for it.
+        """Run; raises `InputError` when the arguments do not fit the parameters, `RunError` when memory is exhausted.
 
-        Where the code is checked and found a wrong access, that is a `MemoryFault`.
+        Checked code raises `MemoryFault` for an invalid access.
         """
         given, passed, numbers = self._passed(args)
         context, scratch = POOLS.context(default_threads(), self._code), self._scratch
@@ -76,19 +75,19 @@ class NativeFunction:
     def benchmark(
         self, *args: Any, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0, pace: Pace = USUAL
     ) -> BenchmarkResult:
-        """Time calls with these arguments; they are checked once."""
+        """Time calls with these arguments, which are checked once."""
         found = measure(self.bind(*args), repeat, number, min_repeat_ms, pace)
         if (fault := self._fault()) is not None:
             raise fault
         return found
 
     def _fault(self) -> MemoryFault | None:
-        """Return the reports of checked code since the last call."""
+        """Return the report of checked code since the last call, if any."""
         return reported(self._code, self._manifest) if self._manifest.sites else None
 
     def bind(self, *args: Any) -> Callable[[], None]:
-        """A call with these arguments, which are checked once; of arrays that had to be copied for it, the copies are
-        written."""
+        """Return a call with these arguments, which are checked once. If an array had to be copied, the call writes the
+        copy."""
         _, passed, numbers = self._passed(args)
         everything = (POOLS.context(default_threads(), self._code), *(_address(x) for x in passed), *numbers)
         run = self._run
@@ -99,13 +98,12 @@ class NativeFunction:
         return call
 
     def _passed(self, args: Sequence[Any]) -> tuple[list[Array], list[Array], list[Any]]:
-        """The arrays as given, the arrays and the numbers as the code takes them."""
+        """Return the arrays as given, and the arrays and the numbers to pass to the code."""
         if len(args) != len(self.params):
             raise InputError(
                 f"{self.name} takes {len(self.params)} {'arguments' if self.scalars else 'arrays'} and was given "
                 f"{len(args)}: {self}",
-                code="TW0701"
-            )
+                code="TW0701")
         known: dict[str, Any] = {}
         arrays: list[Array] = []
         for k, (p, x) in enumerate(zip(self.params, args, strict=True)):
@@ -119,9 +117,7 @@ class NativeFunction:
             known.update(
                 {
                     s: step // x.itemsize for s, step in zip(p.strides, x.strides, strict=False)
-                    if isinstance(s, str) and s.isidentifier()
-                }
-            )
+                    if isinstance(s, str) and s.isidentifier()})
         return arrays, passed, [known[p.name] for p in self.scalars]
 
     def _number(self, k: int, p: Scalar, value: Any) -> Any:
@@ -139,8 +135,7 @@ class NativeFunction:
         what = f"argument {k} of {self.name}, '{p.name}',"
         if not isinstance(value, (np.ndarray, NDArray)) and not hasattr(value, "__dlpack__"):
             raise InputError(
-                f"{what} is a {type(value).__name__}; pass an array: tvm.nd.array(…) of {p}", code="TW0706"
-            )
+                f"{what} is a {type(value).__name__}; pass an array: tvm.nd.array(…) of {p}", code="TW0706")
         x = as_numpy(value)
         if x.dtype != p.dtype.numpy():
             raise InputError(
@@ -158,7 +153,7 @@ class NativeFunction:
         return x
 
     def _find_sizes(self, arrays: Sequence[Array], known: dict[str, Any]) -> None:
-        """Determine the symbolic sizes from the shapes. Raises `InputError` where two shapes contradict each other."""
+        """Determine the symbolic sizes from the shapes. Raises `InputError` if two shapes contradict each other."""
         for p, x in zip(self.arrays, arrays, strict=True):
             for d, n in zip(p.shape, x.shape, strict=True):
                 if isinstance(d, str) and d.isidentifier():
@@ -169,8 +164,7 @@ class NativeFunction:
                 raise InputError(
                     f"argument {self.params.index(p)} of {self.name}, '{p.name}', has shape {list(x.shape)}, expected "
                     f"{p} where {sizes}",
-                    code="TW0704"
-                )
+                    code="TW0704")
 
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(map(str, self.params))})"
@@ -182,8 +176,7 @@ def _vectors(x: Array, p: Parameter, what: str) -> Array:
         raise InputError(
             f"{what} has shape {list(x.shape)}, expected {p}: its last axis must hold the {p.dtype.lanes} lanes, side "
             "by side",
-            code="TW0704"
-        )
+            code="TW0704")
     return x.view(np.dtype((np.void, p.dtype.itemsize)))[..., 0]
 
 
@@ -197,7 +190,7 @@ class FunctionModule:
 
     @property
     def entry_name(self) -> str:
-        """The function that a call of the module is a call of."""
+        """Name of the function that a call of the module calls."""
         return next(iter(self.artifact.manifest.functions))
 
     @property
@@ -206,7 +199,7 @@ class FunctionModule:
 
     @property
     def type_key(self) -> str:
-        """The kind of target that the code is for."""
+        """The target kind of the code."""
         return self.artifact.manifest.target.split()[0]
 
     def __call__(self, *args: Any) -> None:
@@ -225,24 +218,21 @@ class FunctionModule:
         if params is None:
             raise InputError(
                 f"the module has no function '{name}'; it has {', '.join(self.artifact.manifest.functions)}",
-                code="TW0707"
-            )
+                code="TW0707")
         if self._code is None:
             self._code = self.artifact.code()
         return NativeFunction(name, params, self._code, self.artifact.manifest)
 
     def get_source(self, fmt: str = "") -> str:
-        """The code as text: `ll` and `asm`, or `c` where it was built for C (the first of them without `fmt`), or
-        `tir` (the loops that it was made from)."""
+        """Return the code as text. `fmt` is `ll`, `asm`, `c` if it was built for C (default: the first of them), or
+        `tir` for its loops."""
         if not self._sources:
             raise ArtifactError(
-                f"{self.artifact.path}: a library has no source; build the function again to see it", code="TW0807"
-            )
+                f"{self.artifact.path}: a library has no source; build the function again to see it", code="TW0807")
         wanted = {"": next(iter(self._sources)), "s": "asm"}.get(fmt, fmt)
         if wanted not in self._sources:
             raise OptionError(
-                f"there is no source '{fmt}' of this module; there is {', '.join(self._sources)}", code="TW0210"
-            )
+                f"there is no source '{fmt}' of this module; there is {', '.join(self._sources)}", code="TW0210")
         return self._sources[wanted]()
 
     def time_evaluator(
@@ -250,29 +240,28 @@ class FunctionModule:
         limit_zero_time_iterations: int = 100,
         cooldown_interval_ms: float = 0, repeats_to_cooldown: int = 1,
     ) -> Callable[..., BenchmarkResult]:
-        """A function that takes the arguments and times calls with them: `module.time_evaluator("main", dev)(a,
-        b).mean`. For the last three, see `Pace`."""
+        """Return a function that times calls with its arguments: `module.time_evaluator("main", dev)(a, b).mean`. The
+        last three parameters are those of `Pace`."""
         function = self.get_function(self.entry_name if func_name == "__tvm_main__" else func_name)
         pace = Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
         return lambda *args: function.benchmark(
-            *args, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms, pace=pace
-        )
+            *args, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms, pace=pace)
 
     def export_library(
         self, file_name: str | os.PathLike[str], *, cc: str | None = None, options: Sequence[str] = (),
         sanitize: str = ""
     ) -> Path:
-        """Write a `.so` (with whichever linker there is), a `.tar`, or a `.c` where it was built for C:
+        """Write a `.so` (with any linker found), a `.tar`, or a `.c` if the module was built for C;
         `runtime.load_module` reads them.
 
         A path that ends in `.ll` or `.s` gets the LLVM text or the assembly. One that ends in `.o` gets the object file
-        of the functions alone: a `.tar` also holds the threads that run their parallel loops, and the text that `pragma
-        import_llvm` brings.
+        of the functions alone. A `.tar` also contains the thread pool of parallel loops, and the text of `pragma
+        import_llvm`.
 
-        With the C compiler `cc` or more `options` for it, C text is compiled again: `options=["-O0", "-g"]` for a
-        debugger. With `sanitize="address"`, `"undefined"` or `"address,undefined"`, the `.so` is for these sanitizers,
-        the first of which wants a process of `tilewright debug asan`. Raises `OptionError` for these where there is no
-        C text to compile.
+        The C compiler `cc` or extra `options`, such as `options=["-O0", "-g"]` for a debugger, compile C text again.
+        With `sanitize="address"`, `"undefined"` or `"address,undefined"`, the `.so` is for these sanitizers. The
+        address sanitizer needs a process started by `tilewright debug asan`. Raises `OptionError` for these arguments
+        if there is no C text.
         """
         path = Path(file_name)
         if cc is not None or options or sanitize:
@@ -281,8 +270,7 @@ class FunctionModule:
                 raise OptionError(
                     f"{path}: cc=, options= and sanitize= compile the C text of a module built for 'c' into a .so or "
                     f".tar; this module is for '{target}'",
-                    code="TW0211"
-                )
+                    code="TW0211")
             if sanitize:
                 return compiler_hooks.export_sanitized(self.artifact, self.get_source("c"), path, cc, options, sanitize)
             return compiler_hooks.compiled_again(self.artifact, self.get_source("c"), cc, options).save(path)
@@ -301,7 +289,7 @@ class FunctionModule:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a file atomically."""
 
     def write(file: BinaryIO) -> None:
         file.write(content)
@@ -310,8 +298,8 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _passable(params: Sequence[Parameter], given: Sequence[Array], shared: bool) -> list[Array]:
-    """The arrays, or copies where a kernel cannot work on them: strided, unaligned, or memory shared with what is
-    written (unless `shared`)."""
+    """Return the arrays, or copies of arrays that are strided, unaligned, or (unless `shared`) overlap written memory.
+    """
     passed: list[Array] = []
     for k, (p, x) in enumerate(zip(params, given, strict=True)):
         direct = (_fits(p, x) if p.strides else x.flags.c_contiguous) and not _address(x) % _KERNEL_ALIGNMENT
@@ -326,21 +314,19 @@ def _passable(params: Sequence[Parameter], given: Sequence[Array], shared: bool)
 
 
 def _fits(p: Parameter, x: Array) -> bool:
-    """Whether the strides of an array are as the parameter has them, where it says so in numbers."""
+    """Whether an array has those strides of the parameter that are numbers."""
     return all(
         step % x.itemsize == 0 and (isinstance(s, str) or s * x.itemsize == step)
-        for s, step in zip(p.strides, x.strides, strict=True)
-    )
+        for s, step in zip(p.strides, x.strides, strict=True))
 
 
 def _c_type(dtype: DataType) -> Any:
-    """The C type of a number that is passed by value."""
+    """Return the C type of a number passed by value."""
     name = {"float32": "c_float", "float64": "c_double", "bool": "c_bool"}.get(dtype, f"c_{dtype}")
     found = getattr(ctypes, name, None)
     if found is None:
         raise ArtifactError(
-            f"a number of type {dtype} cannot be passed by value; pass an array of one element", code="TW0703"
-        )
+            f"a number of type {dtype} cannot be passed by value; pass an array of one element", code="TW0703")
     return found
 
 

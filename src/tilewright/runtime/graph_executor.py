@@ -14,10 +14,10 @@ from tilewright.runtime.module import FactoryModule, Session
 
 
 def create(graph_json: str, lib: FactoryModule, device: Device) -> GraphModule:
-    """The older way in, with what `graph, lib, params = relay.build(…)` gave, or the files `mod.json` and `mod.so` of
-    a package.
+    """Create a module from `graph, lib, params = relay.build(…)`, or from the files `mod.json` and `mod.so` of a
+    package.
 
-    Raises `ArtifactError` for a graph that cannot be read, or is of another program.
+    Raises `ArtifactError` for an invalid graph, or the graph of another program.
     """
     check_graph(graph_json, lib.artifact.manifest)
     return GraphModule(lib["default"](device))
@@ -33,8 +33,7 @@ class GraphModule:
         self.module = module
 
     def set_input(self, key: str | int | Mapping[str, Any] | None = None, value: Any = None, **params: Any) -> None:
-        """Copy values into inputs: one by name or number, or several by name; of `params`, names of no input are
-        skipped."""
+        """Copy values into inputs: one by name or number, or several by name; unknown names in `params` are ignored."""
         if isinstance(key, Mapping):
             for name, entry in key.items():
                 self.set_input(name, entry)
@@ -53,19 +52,18 @@ class GraphModule:
         self.module.run()
 
     def get_input(self, index: str | int, out: NDArray | None = None) -> NDArray:
-        """An input's array, or `out` with a copy of it."""
+        """Return the array of an input, or `out` with a copy of it."""
         array = self.module.inputs[self.module.input_index(index)]
         return array if out is None else array.copyto(out)
 
     def get_output(self, index: int, out: NDArray | None = None) -> NDArray:
-        """An output's array, or `out` with a copy of it."""
+        """Return the array of an output, or `out` with a copy of it."""
         outputs, count = self.module.outputs, self.module.output_count
         if not 0 <= index < count:
             raise InputError(f"the model has no output {index}; it has {count}", code="TW0707")
         if not outputs:
             raise InputError(
-                "the sizes of the outputs are only known when the model has run; call run() first", code="TW0708"
-            )
+                "the sizes of the outputs are only known when the model has run; call run() first", code="TW0708")
         return outputs[index] if out is None else outputs[index].copyto(out)
 
     def get_num_inputs(self) -> int:
@@ -79,42 +77,34 @@ class GraphModule:
         return next((i for i, t in enumerate(self.module.input_infos) if t.name == name), -1)
 
     def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
-        """Shapes and dtypes of the inputs by name."""
+        """Return the shapes and the dtypes of the inputs by name."""
         inputs = self.module.input_infos
         return {t.name: t.shape for t in inputs}, {t.name: str(t.dtype) for t in inputs}
 
     def get_output_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
-        """Shapes and dtypes of the outputs by name."""
+        """Return the shapes and the dtypes of the outputs by name."""
         outputs = self.module.output_infos
         return {t.name: t.shape for t in outputs}, {t.name: str(t.dtype) for t in outputs}
 
     def load_params(self, params: bytes | bytearray | Mapping[str, Any]) -> None:
-        """Set the inputs that are named in `params`, a mapping or what `save_param_dict` wrote; other parameters are
-        constants of the program already."""
+        """Set the inputs named in `params`, a mapping or bytes of `save_param_dict`; other parameters are ignored,
+        because they are constants of the program."""
         self.set_input(**dict(params if isinstance(params, Mapping) else load_param_dict(params)))
 
     def share_params(self, other: GraphModule, params: Mapping[str, Any]) -> None:
-        """Use the input arrays of `other`, without a copy, for the inputs that are named in `params`."""
+        """Use the input arrays of `other`, without copies, for the inputs named in `params`."""
         for name in params:
             if self.get_input_index(name) >= 0:
                 self.module.inputs[self.get_input_index(name)] = other.get_input(name)
 
     def benchmark(
-        self,
-        device: Device,
-        func_name: str = "run",
-        repeat: int = 5,
-        number: int = 5,
-        min_repeat_ms: float | None = None,
-        limit_zero_time_iterations: int = 100,
-        end_to_end: bool = False,
-        cooldown_interval_ms: float = 0,
-        repeats_to_cooldown: int = 1,
-        **inputs: Any,
+        self, device: Device, func_name: str = "run", repeat: int = 5, number: int = 5,
+        min_repeat_ms: float | None = None, limit_zero_time_iterations: int = 100, end_to_end: bool = False,
+        cooldown_interval_ms: float = 0, repeats_to_cooldown: int = 1, **inputs: Any,
     ) -> BenchmarkResult:
-        """Time `run`, with `inputs` set before; `end_to_end` counts copying inputs and outputs too.
+        """Time `run` after setting `inputs`; `end_to_end` includes copies of inputs and outputs.
 
-        `repeat` measurements of `number` calls each, of more calls while one takes less than `min_repeat_ms`; the other
+        Takes `repeat` measurements of `number` calls each, more if one takes less than `min_repeat_ms`; the other
         options are those of `runtime.benchmark.Pace`.
         """
         if func_name != "run":
@@ -122,5 +112,4 @@ class GraphModule:
         self.set_input(**inputs)
         return self.module.benchmark(
             repeat, number, min_repeat_ms or 0, end_to_end,
-            Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
-        )
+            Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown))

@@ -1,13 +1,12 @@
-"""A program as a graph for TVM's executors (`mod.json`): its inputs, and one call of native code that computes its
-outputs.
+"""A program as a graph for TVM's executors (`mod.json`): its inputs, and one native call that computes its outputs.
 
     {"nodes": [{"op": "null", "name": "x", "inputs": []},
                {"op": "tvm_op", "name": "default", "attrs": {"func_name": "default_run", …}, "inputs": [[0, 0, 0]]}],
      "arg_nodes": [0], "heads": [[1, 0, 0]], "node_row_ptr": [0, 1, 2],
      "attrs": {"shape": ["list_shape", …], "dltype": ["list_str", …], "storage_id": ["list_int", …]}}
 
-Kernels, constants and the workspace are within the call, so no other node is there, and no parameter is set from
-outside. A size that is only known when the program is called is -1.
+Kernels, constants and the workspace are within the call, so there are no other nodes or parameters. Dynamic sizes are
+-1.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from tilewright.runtime.program import TensorInfo, kernel_symbols
 
 
 def graph_json(manifest: Manifest) -> str:
-    """The graph of a program. Its text is the same for equal programs."""
+    """Return the graph of a program. Its text is deterministic."""
     inputs, outputs = manifest.inputs, manifest.outputs
     count = len(inputs)
     call = {
@@ -54,7 +53,7 @@ def _shape(t: TensorInfo) -> list[int]:
 
 
 def check_graph(text: str, manifest: Manifest) -> None:
-    """Raise `ArtifactError` where the text is no graph, or not that of this program."""
+    """Raise `ArtifactError` if the text is not a graph, or not the graph of this program."""
     try:
         graph: Any = read_json(text)
         nodes, attrs = graph["nodes"], graph["attrs"]
@@ -74,5 +73,4 @@ def check_graph(text: str, manifest: Manifest) -> None:
         raise ArtifactError(
             f"the graph is of another program: its inputs are {', '.join(map(str, names)) or 'none'}, and those of the "
             f"library are {found}",
-            code="TW0812"
-        )
+            code="TW0812")

@@ -1,4 +1,4 @@
-"""Guards: the conditions on the inputs of a call under which compiled code may answer it.
+"""Guards: the conditions on the inputs of a call under which compiled code may serve it.
 
     x: float32[1, 3, 224, 224]                       code of fixed sizes
     x: float32[n, 384], mask: int64[n], 1 <= n <= 64  code of dynamic sizes: `n` is solved for at each call
@@ -43,7 +43,7 @@ class Guards:
         return Guards(manifest.inputs, manifest.symbols)
 
     def hold(self, inputs: Sequence[np.ndarray[Any, Any]]) -> bool:
-        """Whether the code may answer a call with these inputs, in order."""
+        """Whether the code may serve a call with these inputs, in order."""
         if len(inputs) != len(self.inputs):
             return False
         try:
@@ -67,8 +67,7 @@ class Guards:
             if any(value(w, known) != d for w, d in zip(info.shape, shape, strict=True)):
                 told = ", ".join(f"{name} = {n}" for name, n in known.items())
                 raise InputError(
-                    f"input '{info.name}' has shape {list(shape)}, expected {info} where {told}", code="TW0704"
-                )
+                    f"input '{info.name}' has shape {list(shape)}, expected {info} where {told}", code="TW0704")
         for s in self.symbols:
             if not s.least <= known[s.name] or (s.most is not None and known[s.name] > s.most):
                 raise self._out_of_range(s, known[s.name])
@@ -83,12 +82,10 @@ class Guards:
                     place = f"dimension {axis} of input '{t.name}' is {number * found[1]}"
                     return InputError(
                         f"{place}, and the program was compiled for {told}; compile it with a wider range of '{size}'",
-                        code="TW0709"
-                    )
+                        code="TW0709")
         return InputError(
             f"the size {symbol.name} is {number}, and the program was compiled for {symbol}; compile it with a wider "
-            "range", code="TW0709"
-        )
+            "range", code="TW0709")
 
     def __str__(self) -> str:
         known = {self.inputs[k].name for k, _ in self.contents}
@@ -97,15 +94,14 @@ class Guards:
 
 
 def number(size: Size, known: Mapping[str, int]) -> int:
-    """Return a size where the symbols have these values. Raises `InputError` where they do not tell it."""
+    """Return a size for these values of the symbols. Raises `InputError` if they do not determine it."""
     found = value(size, known)
     if found is None:
         raise InputError(
-            f"the size {size} is not known from the inputs, which tell {', '.join(known) or 'none'}", code="TW0709"
-        )
+            f"the size {size} is not known from the inputs, which tell {', '.join(known) or 'none'}", code="TW0709")
     return found
 
 
 def shape_of(info: TensorInfo, known: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the shape of an input or output where the symbols have these values."""
+    """Return the shape of an input or output for these values of the symbols."""
     return tuple(number(d, known) for d in info.shape)

@@ -1,7 +1,7 @@
-"""Architecture and features of this machine, found without LLVM, so that an artifact is checked where no compiler is
-installed.
+"""Architecture and features of this machine, detected without LLVM, because artifacts are checked on machines without
+the compiler.
 
-Feature names are LLVM's (`avx512f`, `fma`, `neon`). Only features that generated code may rely on are listed.
+Feature names are LLVM's (`avx512f`, `fma`, `neon`). Only features that generated code may use are listed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-# What the kernel calls a feature -> what LLVM calls it.
+# The kernel's name of a feature -> LLVM's name.
 _X86_FLAGS: Final = {
     "pni": "sse3", "ssse3": "ssse3", "sse4_1": "sse4.1", "sse4_2": "sse4.2", "popcnt": "popcnt", "avx": "avx",
     "f16c": "f16c", "fma": "fma", "bmi1": "bmi", "bmi2": "bmi2", "abm": "lzcnt", "movbe": "movbe", "avx2": "avx2",
@@ -27,13 +27,13 @@ _MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def host_arch() -> str:
-    """The architecture as triples spell it: `x86_64`, `aarch64`, …"""
+    """Return the architecture as in target triples: `x86_64`, `aarch64`, …"""
     machine = platform.machine().lower()
     return _MACHINES.get(machine, machine)
 
 
 def host_triple() -> str:
-    """The triple of this process, for example `x86_64-unknown-linux-gnu`."""
+    """Return the triple of this process, for example `x86_64-unknown-linux-gnu`."""
     arch = host_arch()
     if sys.platform == "darwin":
         return f"{'arm64' if arch == 'aarch64' else arch}-apple-macosx11.0.0"
@@ -43,7 +43,7 @@ def host_triple() -> str:
 
 
 def system_of(triple: str) -> str:
-    """The operating system of a triple: `Windows`, `macOS`, `Linux`, or nothing where it says none of these."""
+    """Return the operating system of a triple: `Windows`, `macOS`, `Linux`, or an empty text for others."""
     rest = triple.partition("-")[2]
     known = {"windows": "Windows", "apple": "macOS", "darwin": "macOS", "macos": "macOS", "linux": "Linux"}
     return next((name for word, name in known.items() if word in rest), "")
@@ -51,7 +51,7 @@ def system_of(triple: str) -> str:
 
 @functools.cache
 def host_features() -> frozenset[str]:
-    """LLVM's names of what this machine's processor can do, as its operating system reports it."""
+    """Return the features of this processor under LLVM's names, as reported by the operating system."""
     names = _X86_FLAGS if host_arch() == "x86_64" else _ARM_FLAGS
     flags = {"sse2"} if host_arch() == "x86_64" else {"neon"} if host_arch() == "aarch64" else set()
     return frozenset(flags | {names[f] for f in _kernel_flags() if f in names})
@@ -70,7 +70,8 @@ def _kernel_flags() -> list[str]:
 
 @functools.cache
 def host_cache_sizes() -> tuple[int, int]:
-    """Bytes of one core's first-level data cache and second-level cache; usual sizes where they are not known."""
+    """Return the bytes of one core's first-level data cache and second-level cache; typical sizes if they are not
+    known."""
     found = {"1": 32 << 10, "2": 1 << 20}
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         level, kind, size = ((index / name) for name in ("level", "type", "size"))

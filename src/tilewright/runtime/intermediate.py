@@ -1,5 +1,4 @@
-"""The values between the steps of a program, each copied when it has just been made: later steps use its memory
-again."""
+"""Intermediate values of a program, each copied right after its step, because later steps reuse its memory."""
 
 from __future__ import annotations
 
@@ -21,11 +20,9 @@ Array = np.ndarray[Any, Any]
 
 
 def values_of_steps(program: Executable, inputs: Sequence[Any], last: int | None = None) -> list[list[Array]]:
-    """The outputs of each step, in order, up to the step `last` (all without), on these inputs; those that are Python
-    objects are left out.
+    """Return the outputs of each step, in order, up to the step `last` (default: all); Python objects are left out.
 
-    Of a program in equal parts, an output is put together from those of the parts. Raises `InputError` for a step that
-    is not there.
+    In a program with equal parts, an output is assembled from the parts. Raises `InputError` for an unknown step.
     """
     count = len(program.manifest.steps)
     if last is not None and not 0 <= last < count:
@@ -34,8 +31,7 @@ def values_of_steps(program: Executable, inputs: Sequence[Any], last: int | None
         parts = [_run_part(subject, part, count if last is None else last + 1) for part in range(subject.parts)]
     return [
         [values[0] if len(values) == 1 else np.concatenate(values) for values in zip(*found, strict=True)]
-        for found in zip(*parts, strict=True)
-    ]
+        for found in zip(*parts, strict=True)]
 
 
 def _run_part(subject: Subject, part: int, count: int) -> list[list[Array]]:

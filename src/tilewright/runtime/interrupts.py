@@ -1,10 +1,9 @@
 """Native runs that signals interrupt: Ctrl-C ends a long run between two kernels, as it ends Python code between two
 instructions.
 
-A program with long runs has a second entry for each of its entries, which polls for pending signals
+A program with long runs has a second entry for each entry, which polls for pending signals
 (`backends/cpu/llvm/interrupts.py`). The main thread calls the second entry, because Python runs signal handlers only
-there. The run continues after a handler that returns. The call raises the exception of a handler that raises, and the
-run ends.
+there. If a handler returns, the run continues. If it raises, the run ends and the call raises the exception.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ _INTERRUPTIBLE: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes
 _FUNCTIONS: Final = ("PyGILState_Ensure", "PyErr_CheckSignals", "PyErr_Fetch", "PyGILState_Release")
 _RAISED_AT: Final = len(_FUNCTIONS)
 _WORDS: Final = _RAISED_AT + 4
-"""The functions, an exception as its type, value and traceback, and the time of the next look."""
+"""Words for the functions, for an exception (type, value and traceback), and for the time of the next check."""
 
 
 def entry_of(code: Code, symbol: str, interruptible: bool) -> Entry:
-    """The native function `symbol(context, args) -> status` of a program. Where it is `interruptible`, a call raises
-    what handlers of signals raise meanwhile."""
+    """Return the native function `symbol(context, args) -> status` of a program. If it is `interruptible`, a call
+    raises the exceptions of signal handlers."""
     plain: Entry = _ENTRY(code.address(symbol))
     functions = _python_functions() if interruptible else None
     return plain if functions is None else _Interruptible(plain, code.address(interruptible_symbol(symbol)), functions)
 
 
 class _Interruptible:
-    """An entry that looks for signals where the main thread calls it."""
+    """An entry that checks for signals when the main thread calls it."""
 
     def __init__(self, plain: Entry, address: int, functions: tuple[int, ...]) -> None:
         self._plain, self._functions = plain, functions
@@ -52,7 +51,7 @@ class _Interruptible:
 
 
 def _python_functions() -> tuple[int, ...] | None:
-    """The addresses of the functions of Python's C interface that looks call; None in an interpreter without them."""
+    """Return the addresses of the C API functions that signal checks call; None in an interpreter without them."""
     python = getattr(ctypes, "pythonapi", None)
     if not all(hasattr(python, name) for name in _FUNCTIONS):
         return None
@@ -60,7 +59,7 @@ def _python_functions() -> tuple[int, ...] | None:
 
 
 def _raise(kind: int, value: int, trace: int) -> None:
-    """Raise an exception that was taken out of the thread state; the caller owns the references."""
+    """Raise an exception that was taken from the thread state; the caller owns the references."""
     restore = ctypes.pythonapi["PyErr_Restore"]
     restore.argtypes, restore.restype = [ctypes.c_void_p] * 3, None
     restore(kind, value, trace)

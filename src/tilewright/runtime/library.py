@@ -1,4 +1,4 @@
-"""A shared library in this process, loaded from a file that was checked before."""
+"""A shared library in this process, loaded from a file that was verified before."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilewright.base.errors import ArtifactError
 from tilewright.runtime.symbols import symbol_values
 
 _ANCHOR: Final = "tw_pool_create"
-"""A symbol that every library shows, and has inside."""
+"""A symbol that every library exports and defines."""
 
 
 def _identity(found: os.stat_result) -> tuple[int, int, int, int]:
@@ -25,16 +25,16 @@ def _identity(found: os.stat_result) -> tuple[int, int, int, int]:
 
 
 class SharedLibrary:
-    """`address(symbol)` as long as this object lives; unloaded with it."""
+    """`address(symbol)` is valid while this object lives; the library is unloaded with it."""
 
     _hidden: dict[str, int] | None = None
 
     def __init__(self, descriptor: int, path: Path, *, stays: bool = False) -> None:
-        """Load the open file `descriptor`; `path` is for messages, or where it `stays` as long as the process, so that
-        debuggers find it.
+        """Load the open file `descriptor`. `path` is for messages; if the library `stays` until the process ends, it is
+        loaded from there, so that debuggers find it.
 
-        The system's loader answers with the library that it loaded under the same name before, whatever the file holds
-        now. So it is given a name that was never used, which leads to the very file that was checked.
+        The system's loader returns a library that it has loaded under the same name, even if the file has changed.
+        Therefore the name is a new one that leads to the verified file.
         """
         self._path, self._file = path.resolve(), _identity(os.fstat(descriptor))
         try:
@@ -43,7 +43,7 @@ class SharedLibrary:
                 return
             with tempfile.TemporaryDirectory(prefix="tilewright-load-") as folder:
                 name = Path(folder) / path.name
-                # not /proc/self, by which a debugger would open a file of its own
+                # not /proc/self, which for a debugger means its own process
                 of_process = Path(f"/proc/{os.getpid()}/fd/{descriptor}")
                 name.symlink_to(of_process if of_process.exists() else path.resolve())
                 self._library = ctypes.CDLL(str(name))
@@ -59,8 +59,8 @@ class SharedLibrary:
             raise KeyError(symbol) from error
 
     def hidden_address(self, symbol: str) -> int:
-        """Return the address of an internal symbol, such as a kernel that is timed. Raises `KeyError` where the file
-        does not list it."""
+        """Return the address of an internal symbol, such as a kernel that is timed. Raises `KeyError` if the file does
+        not list it."""
         if self._hidden is None:
             with self._path.open("rb") as file:
                 if _identity(os.fstat(file.fileno())) != self._file:
@@ -69,7 +69,7 @@ class SharedLibrary:
         return self.address(_ANCHOR) + self._hidden[symbol] - self._hidden[_ANCHOR]
 
     def bytes_at(self, symbol: str, count: int) -> np.ndarray[Any, Any]:
-        """The `count` bytes at `symbol`, read-only; valid as long as this object lives."""
+        """Return the `count` bytes at `symbol`, read-only; valid while this object lives."""
         memory = (ctypes.c_uint8 * count).from_address(self.address(symbol))
         view = np.frombuffer(memoryview(memory), np.uint8)
         view.flags.writeable = False

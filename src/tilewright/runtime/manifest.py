@@ -1,4 +1,4 @@
-"""The manifest: everything about a compiled model that is not code or constants, as JSON inside every artifact."""
+"""The manifest: the description of a compiled model except code and constants, as JSON in every artifact."""
 
 from __future__ import annotations
 
@@ -27,17 +27,16 @@ from tilewright.runtime.scratch import NOTHING, Scratch
 from tilewright.runtime.sizes import Size, check_size
 
 FORMAT: Final = 1
-"""Raised whenever a reader of the older form would misread the newer one."""
+"""Format version, incremented when older readers would misread the newer form."""
 
 INTERRUPTED, MEMORY_FAULT, NO_SCRATCH, NO_MEMORY, NO_STACK, FIRST_MESSAGE = -3, -2, -1, 1, 2, 3
-"""Status of a failed run: an exception of a signal handler, a wrong access, no memory between stages of a kernel; from
-`FIRST_MESSAGE` on, an index into the manifest's `failures`."""
+"""Statuses of a failed run: an exception of a signal handler, an invalid access, no memory between the stages of a
+kernel, and others. From `FIRST_MESSAGE` on, a status is an index into the manifest's `failures`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """An array that a function takes, and whether it writes to it. `strides` count elements; without, rows are
-    dense."""
+    """An array parameter of a function, and whether it is written. `strides` count elements; empty means dense rows."""
 
     name: str
     shape: tuple[Size, ...]
@@ -51,7 +50,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A number that a function takes: `given` by the caller at this place, or found from the shapes of the arrays."""
+    """A scalar parameter of a function: `given` by the caller, or derived from the shapes of the arrays."""
 
     name: str
     dtype: DataType
@@ -63,7 +62,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A size that is known when the program is called, and between which numbers it may be (`most` None: no limit)."""
+    """A size that is known when the program is called, and its range (`most` None: unbounded)."""
 
     name: str
     least: int = 1
@@ -75,8 +74,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of the workspace: `nbytes` bytes, live from the step that writes it first through the step that reads it
-    last."""
+    """A piece of the workspace: `nbytes` bytes, live from its first write through its last read, as steps."""
 
     nbytes: Size
     birth: int
@@ -85,8 +83,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A value in the workspace, or several that are parts of one: where it begins, its bytes, and the steps between
-    which they are its own."""
+    """A value in the workspace, or several parts of one: offset, bytes, and first and last step."""
 
     offset: int
     nbytes: int
@@ -100,9 +97,8 @@ class Manifest:
 
     The steps run `parts` times, each time on the next of `parts` equal parts of all inputs and outputs along the first
     axis. `target` is the target's text, `features` the CPU features that its code uses, `threads` the number of threads
-    it was tuned for (0: as many as the machine has cores), `hashes` the sha256 of the parts, filled when an artifact is
-    written. A program with control flow has no steps: its code says all, and `failures` are the messages of what it may
-    run into.
+    it was tuned for (0: the number of cores), `hashes` the sha256 of the parts, filled when an artifact is written. A
+    program with control flow has no steps, only code; `failures` are the messages of its run-time errors.
     """
 
     name: str
@@ -123,21 +119,18 @@ class Manifest:
     failures: tuple[str, ...] = ()
     lists: tuple[int | str | None, ...] = ()
     """The kind of each output of the model: a number of list elements in `outputs`, "tensor", or None for no value;
-    empty where all are tensors."""
+    empty if all are tensors."""
     symbols: tuple[Symbol, ...] = ()
-    """The symbolic sizes of the inputs. Where there are any, `pieces` are the parts of the workspace, and the code
-    reads a table: the values of `symbols`, those of `sizes`, and where each of the `pieces` begins
-    (`runtime/open_program.py`).
-    """
+    """The symbolic sizes of the inputs. If there are any, `pieces` are the parts of the workspace. The code then reads
+    a table of `symbols`, `sizes`, and offsets of `pieces` (`runtime/open_program.py`)."""
     sizes: tuple[str, ...] = ()
     pieces: tuple[Piece, ...] = ()
     calls: tuple[ExternalStep, ...] = ()
-    """The callbacks of a program with control flow, by number; the place of an array is its number among the inputs or
-    outputs of the call."""
+    """The callbacks of a program with control flow, by number; the place of an array is its number in the call."""
     scratch: Scratch = NOTHING
-    """The most that one of the kernels takes of each thread beside the workspace."""
+    """The maximum scratch memory of a kernel per thread, in addition to the workspace."""
     modules: tuple[tuple[str, int], ...] = ()
-    """The modules that came with a file, one behind the other: the kind of each, and its bytes."""
+    """The kinds and the bytes of the modules that follow each other in a file."""
     sites: tuple[Site, ...] = ()
     """The checks of checked code, by number. A run with a failed check returns `MEMORY_FAULT`."""
     notes: tuple[Note, ...] = ()
@@ -145,24 +138,23 @@ class Manifest:
     arena: tuple[Held, ...] = ()
     """The values in the workspace with their live ranges; empty for dynamic shapes."""
     debug: str = ""
-    """The source of the debug information: "tir", "relay" or "model"; such code is loaded from a file, so that
-    debuggers see it."""
+    """The source of the debug information: "tir", "relay" or "model"; such code is loaded from a file for debuggers."""
     interruptible: bool = False
-    """Whether its runs may be long, so that the code has entries that look for pending signals
-    (`runtime/interrupts.py`)."""
+    """Whether runs may be long, so that the code has entries that check for pending signals (`runtime/interrupts.py`).
+    """
     sanitizer: str = ""
     """The sanitizer that the process must start with: "address" for AddressSanitizer."""
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """The native functions that run the program, or a part of it: `tw_run`, or several, and those of the same that
-        look for signals."""
+        """The native entry functions of the program: `tw_run`, or one for each part, and their interruptible variants.
+        """
         plain = entry_symbols(self.steps)
         return (*plain, *(map(interruptible_symbol, plain) if self.interruptible else ()))
 
     @property
     def scratch_bytes(self) -> int:
-        """The bytes that a kernel takes of each thread at most: of its stack and of the C library."""
+        """Largest number of bytes that a kernel takes of a thread's stack and of the C library."""
         return self.scratch.stack + self.scratch.heap
 
     @property
@@ -172,7 +164,7 @@ class Manifest:
 
     @property
     def checks_overlaps(self) -> bool:
-        """Whether the code itself looks for arguments that share memory."""
+        """Whether the code checks for overlapping arguments."""
         return any(site.kind == OVERLAP for site in self.sites)
 
     @property
@@ -181,12 +173,12 @@ class Manifest:
 
     @property
     def c_name(self) -> str:
-        """The name as the start of C identifiers."""
+        """The name as a prefix of C identifiers."""
         name = re.sub(r"[^A-Za-z0-9_]", "_", self.name)
         return name if re.match(r"[A-Za-z]", name) and name != "tw" else f"model_{name}"
 
     def header(self) -> str:
-        """The C header of the plain entry function."""
+        """Return the C header of the plain entry function."""
         name, guard = self.c_name, f"{self.c_name.upper()}_H"
         tensors = [
             f" * {kind}[{i}]: {_comment(t)}" for kind, infos in (("inputs", self.inputs), ("outputs", self.outputs))
@@ -250,7 +242,8 @@ class Manifest:
         return replace(self, hashes=hashes)
 
     def to_json(self) -> str:
-        """Deterministic JSON; raises `ArtifactError` when operators of the program run in Python."""
+        """Return the manifest as deterministic JSON; raises `ArtifactError` if operators of the program run in Python.
+        """
         steps: list[NativeStep | ExternalStep] = []
         for step in self.steps:
             if isinstance(step, HostStep):
@@ -259,8 +252,7 @@ class Manifest:
                 )
                 raise ArtifactError(
                     "this program cannot leave the process: these operators have no native kernel and run in Python: "
-                    f"{names}; "
-                    "replace them in the model, or keep the compiled model in memory", code="TW0807"
+                    f"{names}; replace them in the model, or keep the compiled model in memory", code="TW0807"
                 )
             steps.append(step)
         content = {
@@ -315,8 +307,8 @@ class Manifest:
 
     @staticmethod
     def from_json(text: str | bytes, where: str) -> Manifest:
-        """Read a manifest of the artifact `where`; raises `ArtifactError` when it is not one that this version
-        reads."""
+        """Read the manifest of the artifact `where`; raises `ArtifactError` for an invalid one, or one of another
+        version."""
         try:
             content = read_json(text)
         except ValueError as error:

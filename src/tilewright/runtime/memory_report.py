@@ -33,8 +33,8 @@ class Alive:
 
 @dataclass(frozen=True, slots=True)
 class MemoryReport:
-    """Bytes of a program: constants, arena (all values between kernels), inputs and outputs, and beside them what a
-    kernel takes of each thread.
+    """Bytes of a program: constants, arena (all values between kernels), inputs and outputs, and scratch memory of a
+    kernel per thread.
 
     `peak` are the bytes of the values that live at the step `peak_step`; the arena is larger only by gaps between them.
     `alive` are these values, the largest first, and `use` has the bytes that live at each step.
@@ -55,7 +55,7 @@ class MemoryReport:
     use: tuple[int, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything as plain dictionaries and lists."""
+        """Return the report as dictionaries and lists."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -68,13 +68,11 @@ class MemoryReport:
             return "\n".join([*head, "nothing lives in the arena"])
         head.append(
             f"peak of the arena: {_bytes(self.peak).strip()}, at step {self.peak_step} of {self.steps}, "
-            f"{self.peak_name}{f' ({self.peak_origin})' if self.peak_origin else ''}; there live"
-        )
+            f"{self.peak_name}{f' ({self.peak_origin})' if self.peak_origin else ''}; there live")
         rows = [
             f"  {_bytes(a.nbytes)}  {a.dtype}{list(a.shape)}  steps {a.first} to {a.last}  "
             f"{a.made_by}  {a.origin}".rstrip()
-            for a in self.alive[:_SHOWN]
-        ]
+            for a in self.alive[:_SHOWN]]
         more = [f"  and {len(self.alive) - _SHOWN} more"] if len(self.alive) > _SHOWN else []
         return "\n".join([*head, *rows, *more])
 
@@ -86,8 +84,7 @@ def memory_report(manifest: Manifest) -> MemoryReport:
         raise RunError(
             f"the memory requirements of '{manifest.name}' are only known at run time: it has "
             f"{'dynamic shapes' if manifest.symbols else 'control flow'}",
-            code="TW0708"
-        )
+            code="TW0708")
     count = len(manifest.steps)
     use = [alive_bytes(manifest.arena, k) for k in range(count)]
     at = max(range(count), key=use.__getitem__)
@@ -97,8 +94,7 @@ def memory_report(manifest: Manifest) -> MemoryReport:
         manifest.name, manifest.constants_bytes, manifest.workspace_bytes, sum(t.nbytes for t in manifest.inputs),
         sum(t.nbytes for t in manifest.outputs),
         manifest.scratch_bytes, use[at], at, step_name(step), getattr(step, "origin", ""), count,
-        tuple(_alive(h, manifest) for h in alive), tuple(use),
-    )
+        tuple(_alive(h, manifest) for h in alive), tuple(use))
 
 
 def _alive(held: Held, manifest: Manifest) -> Alive:
@@ -110,8 +106,7 @@ def _alive(held: Held, manifest: Manifest) -> Alive:
             shape, dtype = _sizes(value.shape), str(value.dtype)
             break
     return Alive(
-        held.nbytes, held.offset, held.birth, held.death, step_name(step), getattr(step, "origin", ""), shape, dtype
-    )
+        held.nbytes, held.offset, held.birth, held.death, step_name(step), getattr(step, "origin", ""), shape, dtype)
 
 
 def _sizes(shape: Sequence[Any]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""The field's face of a compiled model: what `relay.build` returns and `runtime.load_module` reads."""
+"""TVM's interface to compiled models: the results of `relay.build` and `runtime.load_module`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tilewright.runtime.modules import ModuleNode
 from tilewright.runtime.program import TensorInfo
 
 DEBUG_CREATE: Final = "debug_create"
-"""The entry for TVM's debug executor: a function of the name of a program, and a device."""
+"""Name of the entry for TVM's debug executor, a function of a program name and a device."""
 
 
 class Session:
-    """One runnable copy of a model with input and output arrays of its own: what `GraphModule` steers."""
+    """A runnable copy of a model with its own input and output arrays, used by `GraphModule`."""
 
     def __init__(self, executable: Executable, device: Device) -> None:
         self.executable = executable
@@ -52,7 +52,7 @@ class Session:
         self.inputs[index].copyfrom(value)
 
     def run(self) -> None:
-        """From the input arrays to the output arrays."""
+        """Compute the output arrays from the input arrays."""
         self.executable(*self.inputs, out=self.outputs)
 
     def input_index(self, key: str | int) -> int:
@@ -69,7 +69,7 @@ class Session:
     def benchmark(
         self, repeat: int, number: int, min_repeat_ms: float, end_to_end: bool, pace: Pace = USUAL
     ) -> BenchmarkResult:
-        """Time `run`; `end_to_end` adds copying the inputs in and the outputs out."""
+        """Time `run`; `end_to_end` includes copies of inputs and outputs."""
         if not end_to_end:
             return measure(self.run, repeat, number, min_repeat_ms, pace)
         given = [x.numpy() for x in self.inputs]
@@ -89,7 +89,7 @@ class Session:
         cooldown_interval_ms: float = 0, repeats_to_cooldown: int = 1,
     ) -> Callable[[], BenchmarkResult]:
         """Return a function that times `run`: TVM's `module.module.time_evaluator("run", device, number, repeat)()`.
-        For the last three, see `Pace`."""
+        The last three parameters are those of `Pace`."""
         if func_name != "run":
             raise InputError(f"only 'run' can be timed, not '{func_name}'", code="TW0717")
         pace = Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
@@ -97,7 +97,7 @@ class Session:
 
 
 class FactoryModule:
-    """A compiled model: `module["default"](device)` makes a session, `export_library` a file."""
+    """A compiled model: `module["default"](device)` creates a session, `export_library` writes a file."""
 
     def __init__(self, artifact: Artifact, executable: Executable | None = None) -> None:
         self._artifact = artifact
@@ -105,7 +105,7 @@ class FactoryModule:
 
     @property
     def artifact(self) -> Artifact:
-        """The module with `export_library`."""
+        """The artifact of the model."""
         return self._artifact
 
     @property
@@ -117,7 +117,7 @@ class FactoryModule:
 
     @property
     def mod(self) -> FactoryModule:
-        """The library itself: TVM's `exe.mod.export_library(path)`."""
+        """The module itself, for TVM's `exe.mod.export_library(path)`."""
         return self
 
     @property
@@ -130,17 +130,15 @@ class FactoryModule:
         if name != "default":
             raise InputError(
                 f"a compiled model has no entry '{name}'; it has 'default', and '{DEBUG_CREATE}' for contrib.debugger",
-                code="TW0707"
-            )
+                code="TW0707")
         return lambda device=None: self.session(device or Device())
 
     def session(self, device: Device) -> Session:
-        """A runnable copy with arrays of its own."""
+        """Return a runnable copy with its own arrays."""
         return Session(self.executable, device)
 
     def __iter__(self) -> Iterator[Any]:
-        """`graph, lib, params = relay.build(…)`, as scripts from before the factory write it; parameters are in the
-        code."""
+        """Yield graph, library and parameters, for older scripts that write `graph, lib, params = relay.build(…)`."""
         return iter((self.get_graph_json(), self, self.get_params()))
 
     def get_lib(self) -> FactoryModule:
@@ -152,7 +150,7 @@ class FactoryModule:
         return [*self.artifact.modules]
 
     def get_params(self) -> dict[str, NDArray]:
-        """Parameters that are set at run time: none, they are constants of the program."""
+        """Return an empty dictionary: parameters are constants of the program."""
         return {}
 
     def get_graph_json(self) -> str:
@@ -160,20 +158,19 @@ class FactoryModule:
         return graph_json(self.artifact.manifest)
 
     def save(self, path: str | os.PathLike[str], fmt: str = "") -> Path:
-        """Write to `path`, as `fmt` (`so` or `tar`) where the extension does not say."""
+        """Write to `path`; `fmt` (`so` or `tar`) is appended unless it is the extension."""
         target = Path(path)
         return self.artifact.save(
-            target.with_name(f"{target.name}.{fmt}") if fmt and target.suffix != f".{fmt}" else target
-        )
+            target.with_name(f"{target.name}.{fmt}") if fmt and target.suffix != f".{fmt}" else target)
 
     def export_library(self, file_name: str | os.PathLike[str]) -> Path:
-        """Write a `.so` (with whichever linker there is) or a `.tar`."""
+        """Write a `.so` (with any linker found) or a `.tar`."""
         return self.artifact.save(file_name)
 
 
 def load_module(path: str | os.PathLike[str]) -> FactoryModule | FunctionModule:
-    """Read what `export_library` wrote, a model or functions; C text is compiled. Raises `ArtifactError` for anything
-    else."""
+    """Read a model or functions that `export_library` wrote; C text is compiled. Raises `ArtifactError` for other
+    files."""
     if Path(path).suffix == ".c":
         return compiler_hooks.load_c(Path(path))
     artifact = load(path)

@@ -1,5 +1,4 @@
-"""Modules of programs that are not our code: what an accelerator's compiler made, run and stored beside the native
-program.
+"""Modules made by the compilers of accelerators, run and stored together with the native program.
 
     class NPUModule(ModuleNode):
         type_key = "npu"
@@ -10,9 +9,8 @@ program.
 
     register_module(NPUModule)
 
-A module is found by its `type_key` when a program is loaded: `register_module` registers
-`runtime.module.loadbinary_<type_key>`, the field's name of the loader. Only what a process registered itself, or comes
-with this package, reads anything: a file names kinds, never code.
+A program file names kinds of modules, never code. Only loaders that the process registered, or that come with this
+package, read them. `register_module` registers a loader under TVM's name, `runtime.module.loadbinary_<type_key>`.
 """
 
 from __future__ import annotations
@@ -30,18 +28,18 @@ _LOADER = "runtime.module.loadbinary_"
 INITIALIZER = "__init_"
 """Name prefix of a function that takes the constants of another function, once."""
 _OWN_KINDS = {"library_calls": "tilewright.backends.accelerators.library_calls"}
-"""The kinds that come with this package, and what registers them; imported when a file has one."""
+"""The kinds of modules in this package, and the Python modules that register them; imported when a file has one."""
 
 
 class ModuleNode:
-    """Base of modules: functions by name, over arrays. Subclasses set `type_key`, a name for their kind that files
-    carry."""
+    """Base class of modules: functions over arrays, by name. Subclasses set `type_key`, the name of the kind in files.
+    """
 
     type_key: ClassVar[str] = ""
 
     def get_function(self, name: str) -> Callable[..., Any] | None:
-        """The function of that name, called with the input arrays (`NDArray`s), then those to write to; None when it
-        is of another module."""
+        """Return the function of that name, or None. It is called with the input arrays (`NDArray`s), then the output
+        arrays."""
         raise OptionError(
             f"{type(self).__name__} has no get_function(name); it returns a function that takes inputs and outputs, or "
             "None for names of others",
@@ -49,11 +47,10 @@ class ModuleNode:
         )
 
     def initialize(self, module: ModuleNode, symbol: str) -> None:
-        """Give another module of the program what its function needs before it is called; most modules have nothing to
-        give."""
+        """Pass initial data to another module of the program, before its function `symbol` is called; default: none."""
 
     def save_to_binary(self) -> bytes:
-        """The module as bytes, for artifacts; `load_from_binary` reads them."""
+        """Return the module as bytes for artifacts, the input of `load_from_binary`."""
         raise ArtifactError(
             f"{_named(self)} cannot be saved: {type(self).__name__} has no save_to_binary(); write it and "
             "load_from_binary, or keep the model in memory",
@@ -62,7 +59,7 @@ class ModuleNode:
 
     @classmethod
     def load_from_binary(cls, blob: bytes) -> ModuleNode:
-        """The inverse of `save_to_binary`."""
+        """Return the module that `save_to_binary` encoded."""
         raise ArtifactError(
             f"{_named(cls)} cannot be loaded: {cls.__name__} has no load_from_binary(blob), the inverse of "
             "save_to_binary",
@@ -81,7 +78,7 @@ M = TypeVar("M", bound=type[ModuleNode])
 
 
 def register_module(cls: M) -> M:
-    """Make a kind of module known, so that programs with modules of it can be loaded; also a decorator.
+    """Register a kind of module, so that programs with such modules can be loaded; also a decorator.
 
     Raises `OptionError` for a class without a `type_key`, and for the `type_key` of another class.
     """
@@ -95,15 +92,14 @@ def register_module(cls: M) -> M:
         )
     known = FUNCTIONS.get(_LOADER + key)
     owner = getattr(getattr(known, "__wrapped__", None), "__self__", None)
-    # the same file, run again
+    # the same file was run again
     same = isinstance(owner, type) and (owner.__module__, owner.__qualname__) == (cls.__module__, cls.__qualname__)
     register_func(_LOADER + key, cls.load_from_binary, override=same)
     return cls
 
 
 def load_modules(parts: Sequence[tuple[str, bytes]], where: object) -> tuple[ModuleNode, ...]:
-    """The modules of an artifact, from their kinds and bytes. Raises `ArtifactError` for a kind that nothing here
-    reads."""
+    """Return the modules of an artifact, given their kinds and bytes. Raises `ArtifactError` for an unknown kind."""
     return tuple(_loaded(key, blob, where) for key, blob in parts)
 
 
@@ -111,15 +107,14 @@ def _loaded(key: str, blob: bytes, where: object) -> ModuleNode:
     if key in _OWN_KINDS:
         importlib.import_module(_OWN_KINDS[key])
     loader = get_global_func(_LOADER + key, allow_missing=True)
-    if loader is None and find_accelerator(key) is not None:  # which registers the kind
+    if loader is None and find_accelerator(key) is not None:  # this import registers the kind
         loader = get_global_func(_LOADER + key, allow_missing=True)
     if loader is None:
         known = [n.removeprefix(_LOADER) for n in FUNCTIONS if n.startswith(_LOADER)]
         raise ArtifactError(
             f"{where}: it has a module of the kind '{key}', and nothing here reads one{nearest(key, known)}; import "
-            "what registers it "
-            "(the accelerator's file, or tilewright.runtime.register_module) before loading, or install the package "
-            f"with an entry point of that name; known are: {', '.join(known) or 'none'}",
+            "what registers it (the accelerator's file, or tilewright.runtime.register_module) before loading, or "
+            f"install the package with an entry point of that name; known are: {', '.join(known) or 'none'}",
             code="TW0808"
         )
     found = loader(blob)
@@ -133,7 +128,7 @@ def _loaded(key: str, blob: bytes, where: object) -> ModuleNode:
 
 
 def saved_modules(modules: Sequence[ModuleNode]) -> list[bytes]:
-    """Each module as bytes. Raises `ArtifactError` for one that cannot be saved, or could not be loaded again."""
+    """Return each module as bytes. Raises `ArtifactError` for a module that cannot be saved or loaded again."""
     result = []
     for module in modules:
         blob = module.save_to_binary()
@@ -153,7 +148,7 @@ def saved_modules(modules: Sequence[ModuleNode]) -> list[bytes]:
 
 
 def function_of(modules: Sequence[ModuleNode], symbol: str) -> Callable[..., Any]:
-    """The function of that name, of the first module that has it; raises `ArtifactError` when none has."""
+    """Return the function of that name from the first module that has it; raises `ArtifactError` if none does."""
     for module in modules:
         found = module.get_function(symbol)
         if found is not None:

@@ -1,5 +1,4 @@
-"""Notes on a step of a program: its number of operations and bytes, and the values that it computes. For profilers and
-debuggers; runs do not need them."""
+"""Notes on the steps of a program for profilers and debuggers: operations, bytes and results. Runs do not need them."""
 
 from __future__ import annotations
 
@@ -12,11 +11,11 @@ from tilewright.runtime.program import HostValue, value_from_json, value_to_json
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Of one step, in a program of equal parts for one of them.
+    """Properties of a step; in a program with equal parts, of one part.
 
-    `operators` are the names of what was fused, in order; `operations` the additions, multiplications and so on that
-    the graph asks for, a multiply-add being two; `dtype` the type of the numbers that are multiplied; `reads` the bytes
-    of values and inputs that it reads, `constants` those of constants.
+    `operators` are the names of the fused operators, in order. `operations` is the number of arithmetic operations of
+    the graph, a multiply-add counting as two; `dtype` the type of the multiplied numbers. `reads` are the bytes read
+    from values and inputs, `constants` those of constants.
     """
 
     operators: tuple[str, ...]
@@ -28,7 +27,7 @@ class Note:
 
     @property
     def writes(self) -> int:
-        """The bytes of the results."""
+        """Bytes of the results."""
         total = 0
         for value in self.outputs:
             count = value.dtype.itemsize
@@ -39,7 +38,7 @@ class Note:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that the step has to move at least."""
+        """Minimum number of bytes that the step moves."""
         return self.reads + self.constants + self.writes
 
     def to_json(self) -> list[Any]:
@@ -50,12 +49,12 @@ class Note:
 
     @staticmethod
     def from_json(fields: Any) -> Note:
-        """Raises `ValueError`, `TypeError` or `ArtifactError` for what `to_json` does not write."""
+        """Return the note that `to_json` encoded. Raises `ValueError`, `TypeError` or `ArtifactError` for other data.
+        """
         operators, operations, dtype, reads, constants, outputs = fields
         numbers = (operations, reads, constants)
         if not all(isinstance(n, int) and n >= 0 for n in numbers):
             raise ValueError(f"{fields!r} is no note of a step")
         return Note(
             tuple(map(str, operators)), operations, DataType(str(dtype)), reads, constants,
-            tuple(map(value_from_json, outputs))
-        )
+            tuple(map(value_from_json, outputs)))

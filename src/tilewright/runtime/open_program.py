@@ -1,12 +1,11 @@
-"""Program of dynamic sizes: one code, and a memory plan for each combination of sizes that it is called with.
+"""Programs of dynamic sizes: one code, and a memory plan for each combination of sizes of its calls.
 
     symbols n, m; piece 0 of n * m * 4 bytes, alive from step 0 to 3       x has the shape (3, 5)
-      ->  n = 3, m = 5: [3, 5, …, offset of piece 0, …]                    the table that the code reads, kept for
-          these sizes
+    ->  n = 3, m = 5: [3, 5, …, offset of piece 0, …]                    the cached table that the code reads
 
-The shapes of the inputs tell the sizes; the plan is the one that a static program has (the largest pieces first, each
-into the tightest gap between those that live at the same time). It takes a tenth of a millisecond, once for each
-combination of sizes.
+The shapes of the inputs determine the sizes. The plan is that of a static program: the largest pieces first, each into
+the tightest gap between pieces that live at the same time. Planning takes a tenth of a millisecond per combination of
+sizes.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ Shapes = tuple[tuple[int, ...], ...]
 
 _MOST_COUNTED: Final = 4096
 MOST_PLANS: Final = 64
-"""Number of combinations of sizes whose plans and memory are kept, least recently used ones are dropped."""
+"""Number of combinations of sizes whose plans and memory are kept; the least recently used ones are dropped."""
 
 
 class OpenExecutable(Executable):
@@ -59,8 +58,8 @@ class OpenExecutable(Executable):
         self._after = 0
 
     def specialise(self, compile_: Callable[[Shapes], Executable], after: int) -> None:
-        """Compile sizes that were called `after` times for themselves, in the background, and use that program from
-        then on."""
+        """Compile a combination of sizes separately, in the background, after it was called `after` times, and use that
+        program."""
         self._compile, self._after = compile_, after
 
     @property
@@ -78,7 +77,7 @@ class OpenExecutable(Executable):
                 plan.threads = count
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
-        """Run; `out` is an array, or one for each output, to write into instead of new ones."""
+        """Run the program; `out` is an array, or one for each output, to write into instead of new ones."""
         given = self._in_order(args, kwargs)
         return self._for(given)(*given, out=out)
 
@@ -97,8 +96,7 @@ class OpenExecutable(Executable):
         if self.last is None:
             raise InputError(
                 f"the program takes open sizes ({self._signature()}); call it once, or give the inputs to time it with",
-                code="TW0708"
-            )
+                code="TW0708")
         return self.last.benchmark(**options)
 
     def example_inputs(self, seed: int = 0) -> dict[str, Array]:
@@ -107,7 +105,7 @@ class OpenExecutable(Executable):
         return self.at(tuple(shape_of(t, sizes) for t in self.manifest.inputs)).example_inputs(seed)
 
     def at(self, shapes: Shapes) -> Executable:
-        """Return the program for inputs of these shapes. Raises `InputError` where they do not fit."""
+        """Return the program for inputs of these shapes. Raises `InputError` for invalid shapes."""
         with self._lock:
             found = self._plans.get(shapes)
             if found is not None:
@@ -154,6 +152,5 @@ class OpenExecutable(Executable):
             manifest, symbols=(), sizes=(), pieces=(), workspace_bytes=manifest.workspace_bytes + workspace,
             parts=number(manifest.parts, sizes),
             inputs=tuple(replace(t, shape=shape_of(t, sizes)) for t in manifest.inputs),
-            outputs=tuple(replace(t, shape=shape_of(t, sizes)) for t in manifest.outputs),
-        )
+            outputs=tuple(replace(t, shape=shape_of(t, sizes)) for t in manifest.outputs))
         return Executable(concrete, self.code, self._constants, self._given_threads, table)

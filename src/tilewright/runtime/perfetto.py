@@ -1,5 +1,4 @@
-"""A trace as the protobuf messages of Perfetto (protos/perfetto/trace: trace.proto, track_event/*.proto), written
-without a library.
+"""Writes traces in Perfetto's protobuf format (protos/perfetto/trace: trace.proto, track_event/*.proto).
 
     Trace.packet (1): TracePacket {
         timestamp (8), trusted_packet_sequence_id (10), track_event (11) | track_descriptor (60)
@@ -22,26 +21,24 @@ _BEGIN, _END, _COUNTED = 1, 2, 4
 _ANNOTATION_INT, _ANNOTATION_TEXT, _ANNOTATION_NAME = 4, 6, 10
 _UNIT, _SIZE_BYTES = 3, 3
 _CLEARED: Final = 1
-"""The flag of a sequence that begins here."""
+"""Flag of the first packet of a sequence."""
 _PID, _OF_PROCESS, _OF_ARENA, _FIRST_LANE = 1, 1, 2, 3
 
 
 def perfetto_bytes(trace: Trace) -> bytes:
-    """The whole trace: a process with a track for each lane, and a counter for the arena."""
+    """Return the whole trace: a process with a track for each lane, and a counter for the arena."""
     from tilewright.runtime.trace import ARENA
 
     out = bytearray()
     process = _number(1, _PID) + _text(6, f"tilewright: {trace.program}")
     out += _packet(
-        _number(_FLAGS, _CLEARED) + _message(_DESCRIPTOR, _number(_UUID, _OF_PROCESS) + _message(_PROCESS, process))
-    )
+        _number(_FLAGS, _CLEARED) + _message(_DESCRIPTOR, _number(_UUID, _OF_PROCESS) + _message(_PROCESS, process)))
     for k, lane in enumerate(trace.lanes):
         thread = _number(1, _PID) + _number(2, _PID + k) + _text(5, lane)
         out += _packet(
             _message(
                 _DESCRIPTOR, _number(_UUID, _FIRST_LANE + k) + _number(_PARENT, _OF_PROCESS) + _message(_THREAD, thread)
-            )
-        )
+            ))
     counter = (
         _number(_UUID, _OF_ARENA) + _text(_NAME, ARENA) + _number(_PARENT, _OF_PROCESS)
         + _message(_COUNTER, _number(_UNIT, _SIZE_BYTES))
@@ -58,7 +55,7 @@ def perfetto_bytes(trace: Trace) -> bytes:
 
 
 def _slice(s: Slice, track: int) -> Iterator[bytes]:
-    """The packets of a slice: its begin, what is inside, and its end."""
+    """Yield the packets of a slice: its begin, the slices inside, and its end."""
     head = (
         _number(_EVENT_TYPE, _BEGIN) + _number(_EVENT_TRACK, track) + _text(_EVENT_CATEGORY, "tilewright")
         + _text(_EVENT_NAME, s.name)
@@ -70,8 +67,7 @@ def _slice(s: Slice, track: int) -> Iterator[bytes]:
     for inner in s.inside:
         yield from _slice(inner, track)
     yield _packet(
-        _number(_TIMESTAMP, s.end) + _message(_EVENT, _number(_EVENT_TYPE, _END) + _number(_EVENT_TRACK, track))
-    )
+        _number(_TIMESTAMP, s.end) + _message(_EVENT, _number(_EVENT_TYPE, _END) + _number(_EVENT_TRACK, track)))
 
 
 def _packet(fields: bytes) -> bytes:
@@ -79,7 +75,7 @@ def _packet(fields: bytes) -> bytes:
 
 
 def _number(tag: int, value: int) -> bytes:
-    """A field of the wire type of variable length; negative numbers take ten bytes."""
+    """Return a varint field; negative numbers take ten bytes."""
     return _varint(tag << 3) + _varint(value & ((1 << 64) - 1))
 
 
@@ -88,7 +84,7 @@ def _text(tag: int, value: str) -> bytes:
 
 
 def _message(tag: int, content: bytes) -> bytes:
-    """A field of a known length: bytes, text, or a message."""
+    """Return a length-delimited field: bytes, text, or a message."""
     return _varint(tag << 3 | 2) + _varint(len(content)) + content
 
 

@@ -1,9 +1,8 @@
-"""How long each step of a program takes, measured so that the parts make up the whole.
+"""Profiles: the time of each step of a program, measured so that the parts sum up to the whole.
 
-A run is timed from its begin to its end, and each step between two reads of the clock. The time between the steps is a
-row of its own, so the rows sum up to the time of the very runs that they are of. Where the compiler is installed,
-native code looks at the clock (`backends/cpu/llvm/timed.py`), and a run takes what it takes anyway; else Python calls
-the steps, each of which costs a microsecond more.
+A run is timed from begin to end, and each step between two clock reads. The time between steps is a separate row, so
+the rows sum up to the time of the same runs. If the compiler is installed, native code reads the clock
+(`backends/cpu/llvm/timed.py`) without slowing the run. Otherwise Python calls the steps, which adds a microsecond each.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from tilewright.runtime.roofline import Peaks, report_of
 from tilewright.runtime.stepping import Subject, kernel_address, step_calls, step_name
 
 Clock = Callable[[], int]
-"""Nanoseconds."""
+"""Returns a time in nanoseconds."""
 NATIVE, PYTHON = "native", "python"
 _CHUNKS: Final = 1 << 16
-"""Chunks of parallel loops that a timeline holds."""
+"""Capacity of a timeline in chunks of parallel loops."""
 _WATCHED: Final = 3
-"""Runs that are watched, of which the quickest is shown."""
+"""Number of runs with a timeline, of which the fastest is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A step of one part of the program, from one nanosecond to another."""
+    """A step of one part of the program, with its begin and end in nanoseconds."""
 
     step: int
     part: int
@@ -45,7 +44,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Iterations `first` up to `last` of a parallel loop, run by a thread."""
+    """Iterations `first` up to `last` of a parallel loop on one thread."""
 
     thread: int
     first: int
@@ -56,15 +55,15 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: its begin and end in nanoseconds, the spans of its steps, and the chunks of its parallel loops where it
-    was watched."""
+    """One run: begin and end in nanoseconds, the spans of its steps, and with a timeline the chunks of parallel loops.
+    """
 
     begin: int
     end: int
     spans: tuple[Span, ...]
     chunks: tuple[Chunk, ...] = ()
     caller: int = 0
-    """The thread that called."""
+    """The calling thread."""
 
     @property
     def nanoseconds(self) -> int:
@@ -73,8 +72,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """Seconds of a step, on average and when it was quickest; `name` is its kernel or function, `origin` the nodes of
-    the model that it computes."""
+    """Mean and minimum seconds of a step; `name` is its kernel or function, `origin` the nodes of the model that it
+    computes."""
 
     name: str
     origin: str
@@ -86,10 +85,10 @@ class StepTime:
 
 @dataclass(frozen=True)
 class Profile:
-    """The steps of a program in order, and how long the runs took that they were timed in.
+    """The steps of a program in order, and the total time of the runs in which they were timed.
 
-    `wall` is the mean of the runs that count, in seconds; `all_runs` has every measured run. `clock` is the clock that
-    was used: `native` or `python`.
+    `wall` is the mean of the selected runs, in seconds; `all_runs` has every measured run. `clock` is the clock used:
+    `native` or `python`.
     """
 
     program: str
@@ -99,38 +98,36 @@ class Profile:
     threads: int
     clock: str
     nbytes: int
-    """Of constants and workspace."""
+    """Bytes of constants and workspace."""
     parts: int = 1
     timeline: Run | None = None
 
     @property
     def seconds(self) -> float:
-        """The sum of the steps."""
+        """Sum of the seconds of the steps."""
         return sum(s.seconds for s in self.steps)
 
     @property
     def unattributed(self) -> float:
-        """Seconds of a run that are no step's."""
+        """Seconds of a run outside all steps."""
         return self.wall - self.seconds
 
     def report(self, peaks: Peaks | None = None) -> Report:
-        """The steps as rows of metrics; with the machine's `peaks`, how far each is from them, what holds it back, and
-        what to try."""
+        """Return the steps as rows of metrics. The machine's `peaks` add the distance from them, the limiting resource,
+        and advice."""
         return report_of(self, peaks)
 
     def __str__(self) -> str:
-        """A table, the longest first."""
+        """Return the steps as a table, longest first."""
         return self.report().table(aggregate=False)
 
 
 def profile_program(subject: Subject, number: int, timeline: bool = False, clock: Clock | None = None) -> Profile:
-    """Run a program `number` times, after once unmeasured, and look at the clock around each step.
+    """Run a program once unmeasured and then `number` times, timing each step; the faster half of the runs counts.
 
-    The steps of the quicker half of the runs count.
-
-    With `timeline`, it is run some more times to see which thread did what. `clock` is for tests, and then Python calls
-    the steps. Raises `OptionError` for no runs, `ArtifactError` where kernels are hidden in the code, `RunError` where
-    only a call tells its sizes.
+    With `timeline`, additional runs record the work of each thread. A `clock`, used in tests, makes Python call the
+    steps. Raises `OptionError` for `number` < 1, `ArtifactError` if kernels are hidden in the code, `RunError` if sizes
+    are dynamic.
     """
     if number < 1:
         raise OptionError(f"number={number} must be at least 1", code="TW0209")
@@ -144,7 +141,7 @@ def profile_program(subject: Subject, number: int, timeline: bool = False, clock
 
 
 def summed(subject: Subject, runs: Sequence[Run], clock: str, timeline: Run | None = None) -> Profile:
-    """The profile that some runs make."""
+    """Return the profile of these runs."""
     manifest = subject.manifest
     kept = sorted(runs, key=lambda run: run.nanoseconds)[: (len(runs) + 1) // 2]
     times = np.zeros((len(kept), len(manifest.steps)), np.int64)
@@ -173,7 +170,7 @@ def _runner(subject: Subject, clock: Clock | None) -> _NativeRunner | _PythonRun
             entries = compiler_hooks.timed_entries(
                 subject.manifest, lambda symbol: kernel_address(subject.code, symbol)
             )
-        except ImportError:  # without the compiler, Python reads the clock, and the profile says so
+        except ImportError:  # without the compiler, Python reads the clock; `Profile.clock` records that
             return _PythonRunner(subject, time.perf_counter_ns)
         if entries is not None:
             return _NativeRunner(subject, entries)
@@ -181,7 +178,7 @@ def _runner(subject: Subject, clock: Clock | None) -> _NativeRunner | _PythonRun
 
 
 class _PythonRunner:
-    """Python calls each step, and looks at the clock."""
+    """Calls each step from Python, and reads the clock around it."""
 
     clock = PYTHON
 
@@ -202,7 +199,7 @@ class _PythonRunner:
 
 
 class _NativeRunner:
-    """Native code calls the steps, and looks at the clock."""
+    """Calls the steps from native code, which reads the clock around them."""
 
     clock = NATIVE
 
@@ -211,8 +208,8 @@ class _NativeRunner:
         steps = subject.manifest.steps
         native = iter(timed.entries)
         self._plan: list[tuple[int, int, Any]] = []
-        """The first step of each segment, how many native steps it has, and what runs it; none for a step that is no
-        native code."""
+        """The first step of each segment, its number of native steps, and the function that runs it (None for other
+        steps)."""
         at = 0
         for part in segments(steps):
             if isinstance(part, OutsideStep):

@@ -30,7 +30,7 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A number of things."""
+    """A count."""
 
     value: int
     key: ClassVar[str] = "count"
@@ -41,7 +41,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Percent:
-    """A share of the whole, which is 100."""
+    """A percentage."""
 
     percent: float
     key: ClassVar[str] = "percent"
@@ -52,7 +52,7 @@ class Percent:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A quotient, such as operations a second; rows that are put together have the mean of theirs."""
+    """A quotient, such as operations per second; aggregated rows have the mean."""
 
     ratio: float
     key: ClassVar[str] = "ratio"
@@ -72,7 +72,7 @@ _RULE: Final = "----------"
 
 
 def number_of(metric: Metric) -> float:
-    """The number of a metric; raises `InputError` for a text."""
+    """Return the number of a metric; raises `InputError` for a text."""
     match metric:
         case Duration():
             return metric.microseconds
@@ -87,8 +87,8 @@ def number_of(metric: Metric) -> float:
 
 @dataclass(frozen=True)
 class Report:
-    """Rows of metrics by name, one for each call; `device_metrics` have those of whole devices, `configuration` says
-    how it was measured."""
+    """Rows of metrics by name, one for each call. `device_metrics` are those of whole devices, `configuration`
+    describes the measurement."""
 
     calls: Sequence[Mapping[str, Metric]]
     device_metrics: Mapping[str, Mapping[str, Metric]]
@@ -104,12 +104,12 @@ class Report:
 
     @property
     def columns(self) -> list[str]:
-        """The names of all metrics, in the order in which they come."""
+        """The names of all metrics, in order of first occurrence."""
         return [*dict.fromkeys(name for call in self.calls for name in call)]
 
     def table(self, sort: bool = True, aggregate: bool = True, col_sums: bool = True) -> str:
-        """The rows as text: the longest first where `sort`, those of one name and the same shapes as one where
-        `aggregate`, with sums below where `col_sums`."""
+        """Return the rows as text: longest first with `sort`, rows of equal name and shapes combined with `aggregate`,
+        with column sums for `col_sums`."""
         rows = _aggregated(self.calls) if aggregate else [*self.calls]
         if sort:
             rows.sort(key=lambda row: -number_of(row.get(_TIME, Duration(0.0))))
@@ -130,14 +130,13 @@ class Report:
         widths = [max(map(len, (c, *(line[k] for line in lines)))) for k, c in enumerate(columns)]
         shown = [
             [text.rjust(w) if right else text.ljust(w) for text, w, right in zip(line, widths, numeric, strict=True)]
-            for line in (columns, *lines)
-        ]
+            for line in (columns, *lines)]
         head = ["  ".join(line).rstrip() for line in shown]
         said = [f"{name}: {value}" for name, value in self.configuration.items()]
         return "\n".join([*head, *([""] if said else []), *said]) + "\n"
 
     def csv(self) -> str:
-        """The rows as comma-separated values, with plain numbers, under a row of the names."""
+        """Return the rows as comma-separated values with plain numbers, after a header row."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         columns = self.columns
@@ -146,13 +145,11 @@ class Report:
             writer.writerow(
                 [
                     "" if c not in row else row[c] if isinstance(row[c], str) else _plain(number_of(row[c]))
-                    for c in columns
-                ]
-            )
+                    for c in columns])
         return out.getvalue()
 
     def json(self) -> str:
-        """Everything, each metric with its kind: `{"Duration (us)": {"microseconds": 12.5}}`."""
+        """Return the report as JSON, each metric with its kind: `{"Duration (us)": {"microseconds": 12.5}}`."""
         return json.dumps({
             "calls": [_to_json(row) for row in self.calls],
             "device_metrics": {device: _to_json(row) for device, row in self.device_metrics.items()},
@@ -167,8 +164,7 @@ class Report:
             rows = [_from_json(row) for row in content["calls"]]
             return Report(
                 rows, {d: _from_json(row) for d, row in content["device_metrics"].items()},
-                _from_json(content.get("configuration", {}))
-            )
+                _from_json(content.get("configuration", {})))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"this is no report: {error!r}; give what Report.json() returned", code="TW0716") from None
 
@@ -185,8 +181,7 @@ def _aggregated(calls: Sequence[Mapping[str, Metric]]) -> list[Mapping[str, Metr
         else {
             name: _together(name, [row[name] for row in rows if name in row])
             for name in dict.fromkeys(n for r in rows for n in r)
-        } for rows in groups.values()
-    ]
+        } for rows in groups.values()]
 
 
 def _together(name: str, values: Sequence[Metric]) -> Metric:
@@ -230,26 +225,27 @@ def _from_json(row: Mapping[str, Mapping[str, Any]]) -> dict[str, Metric]:
 
 
 class MetricCollector:
-    """Measures something of its own while calls run: `start` before each, `stop` after it, with what `start` gave, for
-    its metrics by name.
+    """Measures metrics of calls: `start` runs before each call, `stop` after it with the result of `start`, and returns
+    the metrics by name.
 
-    This package has no collector of hardware counters, which need rights that containers lack; subclasses can add one.
+    This package has no collector of hardware counters, which need privileges that containers lack; subclasses can add
+    one.
     """
 
     def init(self, devices: Sequence[DeviceWrapper]) -> None:
-        """Called once, before anything runs."""
+        """Prepare for measurements on these devices; called once."""
 
     def start(self, device: DeviceWrapper) -> Any:
-        """Called before a call; what it returns is given to `stop`."""
+        """Begin a measurement before a call; the result is passed to `stop`."""
 
     def stop(self, started: Any) -> Mapping[str, Metric]:
-        """The metrics of the call."""
+        """Return the metrics of the call."""
         return {}
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceWrapper:
-    """A device, as collectors are given it."""
+    """A device, as passed to collectors."""
 
     device: Any
 
@@ -258,11 +254,11 @@ def profile_function(
     mod: Any, dev: Any, collectors: Sequence[MetricCollector] | None = None, func_name: str | None = None,
     warmup_iters: int = 10
 ) -> Callable[..., dict[str, Metric]]:
-    """A function that calls function `func_name` of `mod` (its only one without a name) with its arguments,
-    `warmup_iters` times unmeasured, then once.
+    """Return a function that calls function `func_name` of `mod` (default: its only one) with its arguments,
+    `warmup_iters` times unmeasured, then once measured.
 
-    It returns what the collectors say, and without any, the time: `{"Duration (us)": Duration}`. Raises `InputError`
-    for fewer than no warm-ups.
+    It returns the metrics of the collectors, or by default the time: `{"Duration (us)": Duration}`. Raises `InputError`
+    for a negative `warmup_iters`.
     """
     if warmup_iters < 0:
         raise InputError(f"warmup_iters={warmup_iters} is less than none", code="TW0717")

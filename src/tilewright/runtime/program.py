@@ -1,10 +1,9 @@
 """The steps of a compiled model: the kernels, and the memory that each kernel reads and writes.
 
-The steps are data. `backends/cpu/llvm/entry.py` turns runs of native steps into functions, the executable calls these,
-and the manifest of an artifact stores them. Memory is named by a `Place`: a model input, a model output, or an offset
-into the constants or the workspace. Values that are Python objects (strings) are in none of these: they have numbers,
-and only host steps read and write them. Steps that are not native are operators that run by their numpy meaning, and
-calls of what another compiler made (`runtime/modules.py`).
+Steps are data. `backends/cpu/llvm/entry.py` turns runs of native steps into functions, the executable calls these, and
+the manifest of an artifact stores them. A `Place` names memory: a model input, a model output, or an offset into the
+constants or the workspace. Python objects (strings) have numbers instead, and only host steps access them. Steps that
+are not native are operators that run in numpy, and calls of modules from other compilers (`runtime/modules.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class TensorInfo:
 
     @property
     def is_open(self) -> bool:
-        """Whether a dimension is only known when the program is called."""
+        """Whether a dimension is known only when the program is called."""
         return any(isinstance(d, str) for d in self.shape)
 
     @property
@@ -51,11 +50,11 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Memory: `offset` is the number of an input or output, or bytes into the constants or the workspace.
+    """A place in memory: `offset` is the number of an input or output, or bytes into the constants or the workspace.
 
-    `skip` is where in an input or output it begins, in bytes. An `object` is no memory, but the number of an array of
-    Python objects. A `piece` is a part of the workspace by its number, which has a place when the sizes of a call are
-    known; there `skip` may be a size.
+    `skip` is a byte offset inside an input or output. An `object` is the number of an array of Python objects instead
+    of memory. A `piece` is a part of the workspace by number, placed when the sizes of a call are known; its `skip` may
+    be symbolic.
     """
 
     kind: str
@@ -65,8 +64,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """An int32 at `place` that must be zero; where it is not, the run ends with message `number` of the manifest's
-    `failures`."""
+    """An int32 at `place` that must be zero; otherwise the run ends with message `number` of the manifest's `failures`.
+    """
 
     place: Place
     number: int
@@ -74,8 +73,8 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """`symbol(context, *args)`, once all `checks` have passed; `origin` names the nodes of the model that it
-    computes."""
+    """`symbol(context, *args)`, run after all `checks` have passed; `origin` names the model's nodes that it computes.
+    """
 
     symbol: str
     args: tuple[Place, ...]
@@ -85,7 +84,7 @@ class KernelCall:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """`nbytes` from one place to another: for an input or constant that is also an output."""
+    """Copies `nbytes` between places: for an input or constant that is also an output."""
 
     source: Place
     destination: Place
@@ -102,15 +101,14 @@ class HostValue:
     strides: tuple[int, ...] | None = None
 
     def view(self, memory: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """The array in `memory`, which begins at the place."""
+        """Return the array in `memory`, which begins at the place."""
         flat = memory.reshape(-1).view(np.uint8)
         return np.ndarray(self.shape, self.dtype.numpy(), flat, 0, self.strides)
 
 
 @dataclass(frozen=True, slots=True)
 class HostStep:
-    """Operators without a native kernel, run by their numpy meaning: `run(*inputs) -> outputs`, an array where there
-    is one of them."""
+    """Operators without a native kernel, run in numpy: `run(*inputs) -> outputs`, an array if there is one output."""
 
     name: str
     run: Callable[..., Any]
@@ -118,7 +116,7 @@ class HostStep:
     outputs: tuple[HostValue, ...]
     origin: str = ""
     makes_new: bool = False
-    """Whether what `run` gives is one new array, of the shape and type of the output."""
+    """Whether `run` returns one new array of the output's shape and dtype."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +130,7 @@ class ExternalStep:
 
 
 def kernel_symbols(steps: Sequence[Step]) -> tuple[str, ...]:
-    """The kernels that steps call, each once."""
+    """Return the kernels that steps call, without duplicates."""
     return tuple(dict.fromkeys(s.symbol for s in steps if isinstance(s, KernelCall)))
 
 
@@ -142,18 +140,18 @@ Step = NativeStep | OutsideStep
 
 
 class Code(Protocol):
-    """Machine code in this process; it stays there as long as this object lives."""
+    """Machine code in this process, valid while this object lives."""
 
     def address(self, symbol: str) -> int:
         """Return the address of `symbol`. Raises `KeyError` for an unknown symbol."""
 
     def hidden_address(self, symbol: str) -> int:
-        """Return the address of an internal symbol, such as a kernel that is timed. Raises `KeyError` where the code
-        does not list it."""
+        """Return the address of an internal symbol, such as a kernel that is timed. Raises `KeyError` if it is not
+        listed."""
 
 
 def segments(steps: Sequence[Step]) -> list[tuple[NativeStep, ...] | OutsideStep]:
-    """Native steps in runs as long as possible, the others one by one, in order."""
+    """Return the steps in order, native ones in maximal runs, others one by one."""
     result: list[tuple[NativeStep, ...] | OutsideStep] = []
     run: list[NativeStep] = []
     for step in steps:
@@ -170,15 +168,15 @@ def segments(steps: Sequence[Step]) -> list[tuple[NativeStep, ...] | OutsideStep
 
 
 def entry_symbols(steps: Sequence[Step]) -> list[str]:
-    """The names of the native functions of a program: `tw_run` alone, or `tw_run_0`, `tw_run_1`, … around steps that
-    are not native."""
+    """Return the names of a program's native functions: `tw_run`, or `tw_run_0`, `tw_run_1`, … between steps that are
+    not native."""
     parts = segments(steps)
     native = sum(isinstance(part, tuple) for part in parts)
     return ["tw_run"] if len(parts) == native == 1 else [f"tw_run_{i}" for i in range(native)]
 
 
 def interruptible_symbol(symbol: str) -> str:
-    """The entry beside `symbol` that looks for pending signals between kernels; programs with long runs have it."""
+    """Return the name of the variant of entry `symbol` that checks for signals; programs with long runs have it."""
     return f"{symbol}_interruptible"
 
 
@@ -198,12 +196,12 @@ def may_fail(step: Step) -> bool:
 
 
 def overlapping(steps: Iterable[Step]) -> frozenset[str]:
-    """The kernels of which some call reads the very place that it writes."""
+    """Return the kernels that read and write the same place in some call."""
     return frozenset(s.symbol for s in steps if isinstance(s, KernelCall) and len(set(s.args)) < len(s.args))
 
 
 def step_to_json(step: NativeStep | ExternalStep) -> list[Any]:
-    """A step as plain lists, for the manifest."""
+    """Return a step as plain lists, for the manifest."""
     if isinstance(step, ExternalStep):
         return [
             "external", step.symbol, step.origin, [*map(value_to_json, step.inputs)],
@@ -218,20 +216,18 @@ def step_to_json(step: NativeStep | ExternalStep) -> list[Any]:
 
 
 def step_from_json(fields: Any) -> NativeStep | ExternalStep:
-    """The inverse of `step_to_json`; raises `ArtifactError` for anything else."""
+    """Return the step that `step_to_json` encoded; raises `ArtifactError` for other data."""
     match fields:
         case ["copy", str(source), str(destination), int() | str() as nbytes]:
             return Copy(_place_from_json(source), _place_from_json(destination), nbytes)
         case ["external", str(symbol), str(origin), [*inputs], [*outputs]]:
             return ExternalStep(
-                symbol, tuple(map(value_from_json, inputs)), tuple(map(value_from_json, outputs)), origin
-            )
+                symbol, tuple(map(value_from_json, inputs)), tuple(map(value_from_json, outputs)), origin)
         case ["call", str(symbol), str(origin), *places]:
             return KernelCall(symbol, tuple(map(_place_from_json, places)), origin)
         case ["checked", [*checks], str(symbol), str(origin), *places]:
             return KernelCall(
-                symbol, tuple(map(_place_from_json, places)), origin, tuple(map(_check_from_json, checks))
-            )
+                symbol, tuple(map(_place_from_json, places)), origin, tuple(map(_check_from_json, checks)))
         case _:
             raise ArtifactError(
                 f"the manifest has a step that is not known: {str(fields)[:80]}; compile the model again", code="TW0804"
@@ -245,12 +241,11 @@ def _check_from_json(fields: Any) -> Check:
         case _:
             raise ArtifactError(
                 f"the manifest has a check that is not known: {str(fields)[:80]}; compile the model again",
-                code="TW0804"
-            )
+                code="TW0804")
 
 
 def value_to_json(value: HostValue) -> list[Any]:
-    """A value as plain lists."""
+    """Return a value as plain lists."""
     return [
         _place_to_json(value.place), list(value.shape), value.dtype,
         *([] if value.strides is None else [list(value.strides)])
@@ -258,7 +253,7 @@ def value_to_json(value: HostValue) -> list[Any]:
 
 
 def value_from_json(fields: Any) -> HostValue:
-    """The inverse of `value_to_json`; raises `ArtifactError` for anything else."""
+    """Return the value that `value_to_json` encoded; raises `ArtifactError` for other data."""
     match fields:
         case [place, [*shape], str(dtype)]:
             return HostValue(_place_from_json(place), tuple(map(int, shape)), DataType(dtype))
@@ -267,8 +262,7 @@ def value_from_json(fields: Any) -> HostValue:
         case _:
             raise ArtifactError(
                 f"the manifest has a value that is not known: {str(fields)[:80]}; compile the model again",
-                code="TW0804"
-            )
+                code="TW0804")
 
 
 def _place_to_json(place: Place) -> str:
@@ -280,6 +274,5 @@ def _place_from_json(text: Any) -> Place:
     offset, plus, skip = where.partition("+")
     if kind not in _KINDS or not offset.isdecimal() or (plus and kind != PIECE and not skip.isdecimal()):
         raise ArtifactError(
-            f"the manifest has a place that is not known: {str(text)[:40]}; compile the model again", code="TW0804"
-        )
+            f"the manifest has a place that is not known: {str(text)[:40]}; compile the model again", code="TW0804")
     return Place(kind, int(offset), int(skip or 0) if skip.isdecimal() or not plus else check_size(skip))

@@ -1,9 +1,9 @@
-"""How far each step is from what the machine could do, what holds it back, and which option may help.
+"""The distance of each step from the peaks of the machine, its bottleneck, and advice.
 
-The least time of a step is the longer of two: its operations at the machine's peak for their type, and its bytes at the
-speed of the memory that they are in (Williams, Waterman and Patterson, "Roofline: an insightful visual performance
-model", 2009). Values between steps were just written, and are in the cache that they fit into; constants are where the
-whole program fits.
+The minimum time of a step is the longer of two: its operations at the peak for their dtype, and its bytes at the
+bandwidth of their memory. This is the roofline model (Williams, Waterman and Patterson, "Roofline: an insightful visual
+performance model", 2009). Values between steps were just written, so they are in the smallest cache that holds them.
+Constants are in the smallest memory that holds the whole program.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 BETWEEN: Final = "(between steps)"
 _FLOAT, _HALF, _BYTE = "float32", "bfloat16", "int8"
 _NEAR: Final = 0.6
-"""The share of the least time from which on a step counts as near the limit of the machine."""
+"""Ratio of minimum to measured time above which a step counts as near the machine's limit."""
 _SHORT: Final = 10e-6
-"""Seconds below which what a step costs beside its work may be most of it: to start, to wake threads, to end."""
+"""Seconds below which overhead (starting, waking threads, ending) may dominate a step."""
 
 
 class Bound(enum.StrEnum):
@@ -43,16 +43,15 @@ class Bound(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Peaks:
-    """Peak rates of a machine for a number of threads: operations per second by type (`float32`, and with instructions
-    for them `int8` and `bfloat16`), and bytes per second for working sets of increasing size.
-    """
+    """Peak rates of a machine for a number of threads: operations per second by dtype (`float32`, and if supported
+    `int8` and `bfloat16`), and bytes per second for working sets of increasing size."""
 
     threads: int
     operations: Mapping[str, float]
     bandwidths: tuple[tuple[int, float], ...]
 
     def rate(self, dtype: DataType) -> float:
-        """Operations a second on numbers of a type."""
+        """Return the operations per second on numbers of a dtype."""
         kind = (
             _BYTE if dtype.code in ("int", "uint") and dtype.bits == 8 else _HALF
             if dtype.code == "bfloat" and dtype.bits == 16 else _FLOAT
@@ -60,7 +59,7 @@ class Peaks:
         return self.operations.get(kind, self.operations[_FLOAT])
 
     def bandwidth(self, nbytes: int) -> float:
-        """Bytes a second where `nbytes` are used again and again."""
+        """Return the bytes per second for a working set of `nbytes`."""
         return next((rate for limit, rate in self.bandwidths if nbytes <= limit), self.bandwidths[-1][1])
 
     def to_json(self) -> str:
@@ -68,8 +67,7 @@ class Peaks:
             {
                 "threads": self.threads, "operations": dict(self.operations),
                 "bandwidths": [list(b) for b in self.bandwidths]
-            }
-        )
+            })
 
     @staticmethod
     def from_json(text: str | bytes) -> Peaks:
@@ -78,23 +76,21 @@ class Peaks:
             content = read_json(text)
             found = Peaks(
                 int(content["threads"]), {str(k): float(v) for k, v in content["operations"].items()},
-                tuple((int(n), float(r)) for n, r in content["bandwidths"])
-            )
+                tuple((int(n), float(r)) for n, r in content["bandwidths"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(
                 f"these are no peaks of a machine: {error!r}; give what Peaks.to_json() returned", code="TW0716"
             ) from None
         if not found.bandwidths or _FLOAT not in found.operations:
             raise InputError(
-                "peaks of a machine have operations of float32, and bytes a second of at least one size", code="TW0716"
-            )
+                "peaks of a machine have operations of float32, and bytes a second of at least one size", code="TW0716")
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Of one step: the least seconds that the machine could take for it, the share that these are of what it took,
-    what holds it back, and what to try."""
+    """The verdict on a step: minimum seconds of the machine, their share of the measured time, bottleneck, and advice.
+    """
 
     least: float
     share: float
@@ -103,8 +99,8 @@ class Verdict:
 
 
 def judge(note: Note, seconds: float, peaks: Peaks, program_bytes: int, parts: int = 1) -> Verdict:
-    """Judge a native step by its seconds for all `parts` of a program with `program_bytes` of constants and
-    workspace."""
+    """Judge a native step by its seconds for all `parts` of a program with `program_bytes` of constants and workspace.
+    """
     compute = parts * note.operations / peaks.rate(note.dtype)
     moved = note.reads + note.writes
     memory = (
@@ -121,7 +117,7 @@ def judge(note: Note, seconds: float, peaks: Peaks, program_bytes: int, parts: i
 
 
 def _smaller_types(note: Note, bound: Bound, peaks: Peaks) -> str:
-    """Return the advice for a step at the peak rate of its type: a narrower type."""
+    """Return the advice to use a narrower dtype for a step at the peak rate of its dtype."""
     if not (note.dtype.code == "float" and note.dtype.bits == 32):
         return ""
     if bound is Bound.MEMORY:
@@ -133,7 +129,7 @@ def _smaller_types(note: Note, bound: Bound, peaks: Peaks) -> str:
 
 
 def report_of(profile: Profile, peaks: Peaks | None) -> Report:
-    """The rows of a profile: a step each, and one for what is between them; together they are the time of a run."""
+    """Return the rows of a profile: one for each step, and one for the time between them; they sum up to a run."""
     whole = profile.wall or 1.0
     rows = [_row(s, profile, peaks) for s in profile.steps]
     rows.append({"Name": BETWEEN, **_times(profile.unattributed, whole), "Count": Count(0)})

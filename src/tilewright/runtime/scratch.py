@@ -1,8 +1,8 @@
-"""Memory that kernels take for themselves while they run: how much of a thread's stack, and how much of the C library.
+"""Scratch memory of kernels while they run: bytes of a thread's stack, and bytes from the C library.
 
 The manifest of a program has the maximum over its kernels. Before a run, the stack of the calling thread is checked;
-worker threads have stacks that are large enough. Where the C library refuses memory, a kernel counts that in its
-context and returns; the caller sees from the count that the results are invalid.
+worker threads have large enough stacks. If the C library refuses memory, a kernel counts the refusal in its context and
+returns. The caller detects invalid results by that count.
 """
 
 from __future__ import annotations
@@ -18,46 +18,44 @@ from tilewright.base.errors import RunError
 from tilewright.base.limits import shown_bytes
 
 REFUSED_AT: Final = 24
-"""The byte of a context where the count of refused requests is, an int64."""
+"""Byte offset in a context of the count of refused requests, an int64."""
 ALWAYS_THERE: Final = 16 << 10
-"""Bytes of stack that are not asked for."""
+"""Number of bytes of stack that are assumed without a check."""
 BESIDE: Final = 64 << 10
-"""Bytes of stack for what stands between the one who asks and the kernel, and for registers."""
+"""Bytes of stack for the frames between the check and the kernel, and for registers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Bytes that a kernel takes of each thread's `stack`, and of the C library (`heap`), where open sizes count as one
-    byte each; `kernel` says which."""
+    """Bytes that a kernel takes of each thread's `stack` and of the C library (`heap`). Dynamic sizes count as one
+    byte; `kernel` names the kernel."""
 
     stack: int = 0
     heap: int = 0
     kernel: str = ""
 
     def lacking(self, name: str) -> RunError:
-        """What is said where the C library has no memory for it."""
+        """Return the error for a failed allocation by the C library."""
         size = f"{shown_bytes(self.heap)} for each thread" if self.heap >= 64 else "as much as its sizes ask for"
         return RunError(
             f"there is too little memory for the scratch buffers of '{name}': {self.kernel} needs the most, {size}; "
-            "use smaller sizes, or fewer threads", code="TW0710"
-        )
+            "use smaller sizes, or fewer threads", code="TW0710")
 
 
 NOTHING: Final = Scratch()
 
 
 def most(found: Iterable[Scratch]) -> Scratch:
-    """The most stack and the most heap of any of these, with the name of the one that takes most in all."""
+    """Return the maximum stack and heap, with the name of the kernel that takes most in total."""
     every = [*found]
     largest = max(every, key=lambda s: s.stack + s.heap, default=Scratch())
     return Scratch(
         max((s.stack for s in every), default=0), max((s.heap for s in every), default=0),
-        largest.kernel if largest.stack + largest.heap else ""
-    )
+        largest.kernel if largest.stack + largest.heap else "")
 
 
 def refused(context: int) -> int:
-    """How often kernels of this context were refused memory."""
+    """Return the number of refused requests of this context's kernels."""
     return ctypes.c_int64.from_address(context + REFUSED_AT).value
 
 
@@ -66,7 +64,7 @@ _ROOM: Final = threading.local()
 
 
 def check_stack(name: str, scratch: Scratch) -> None:
-    """Raise `RunError` where the stack of this thread has no room for a kernel of the program `name`."""
+    """Raise `RunError` if this thread's stack has no room for a kernel of the program `name`."""
     room: int | None = getattr(_ROOM, "bytes", None)
     if room is None:
         room = _ROOM.bytes = stack_room()
@@ -78,8 +76,7 @@ def check_stack(name: str, scratch: Scratch) -> None:
 
 
 def stack_room() -> int:
-    """Bytes of this thread's stack that kernels may count on: three quarters of it; where the system does not say,
-    what threads have at least."""
+    """Return the bytes of this thread's stack that kernels may use: three quarters of it, or of the usual minimum."""
     if sys.platform != "linux":
         return _USUAL
     library = ctypes.CDLL(None)

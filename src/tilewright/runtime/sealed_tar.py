@@ -1,9 +1,8 @@
-"""Archives that show every damaged bit: their last member is the sha256 of all bytes before it, and nothing but zeros
-stands behind.
+"""Archives that detect every damaged bit: the last member is the sha256 of all bytes before it, followed only by zeros.
 
     … members … · archive.sha256 · zeros up to a multiple of 10240 bytes
 
-Headers have no time and no owner, so that equal contents are equal files.
+Headers have no time and no owner, so that equal contents give equal files.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _CHUNK: Final = 16 << 20
 
 
 def member(name: str, size: int) -> tarfile.TarInfo:
-    """A header without time or owner."""
+    """Return a header without time or owner."""
     info = tarfile.TarInfo(name)
     info.size = size
     return info
@@ -33,7 +32,7 @@ _HEADER: Final = member(SEAL, _DIGEST).tobuf(tarfile.PAX_FORMAT)
 
 @contextlib.contextmanager
 def sealed_tar(file: BinaryIO) -> Iterator[tarfile.TarFile]:
-    """An archive to add members to, which begins where `file` stands, and is sealed in the end."""
+    """Yield an archive to add members to, at the current position of `file`; it is sealed at the end."""
     hashed: Any = _Hashed(file)
     with tarfile.open(fileobj=hashed, mode="w", format=tarfile.PAX_FORMAT) as archive:
         yield archive
@@ -41,7 +40,7 @@ def sealed_tar(file: BinaryIO) -> Iterator[tarfile.TarFile]:
 
 
 def is_sealed(path: Path) -> bool:
-    """Whether a file is a sealed archive, and is as it was written."""
+    """Whether a file is a sealed archive and undamaged."""
     size = path.stat().st_size
     with path.open("rb") as file:
         start = max(0, size - tarfile.RECORDSIZE - 4 * _BLOCK)
@@ -59,9 +58,10 @@ def is_sealed(path: Path) -> bool:
 
 
 def plain_members(archive: tarfile.TarFile, nbytes: int) -> list[tarfile.TarInfo]:
-    """The members of an uncompressed archive of `nbytes` bytes: files and folders. Raises `tarfile.TarError` for
-    sparse files, links, devices, names that lead elsewhere or are there twice, and sizes that do not fit the archive,
-    before anything is read.
+    """Return the files and folders in an uncompressed archive of `nbytes` bytes.
+
+    Before reading contents, it raises `tarfile.TarError` for sparse files, links, devices, unsafe or duplicate names,
+    and sizes that exceed the archive.
     """
     found, total = [], 0
     names: set[str] = set()
@@ -69,8 +69,7 @@ def plain_members(archive: tarfile.TarFile, nbytes: int) -> list[tarfile.TarInfo
         total += info.size
         if info.issparse() or not (info.isfile() or info.isdir()):
             raise tarfile.TarError(
-                f"its member {info.name[:80]!r} is no plain file; archives have no sparse files, links or devices"
-            )
+                f"its member {info.name[:80]!r} is no plain file; archives have no sparse files, links or devices")
         parts = PurePosixPath(info.name.replace("\\", "/"))
         if parts.is_absolute() or ".." in parts.parts or not info.name.isprintable() or info.name[1:2] == ":":
             raise tarfile.TarError(f"its member {info.name[:80]!r} points outside of the archive")
@@ -84,7 +83,7 @@ def plain_members(archive: tarfile.TarFile, nbytes: int) -> list[tarfile.TarInfo
 
 
 class _Hashed:
-    """A file that is written to, and the digest of what was written."""
+    """A writable file that computes the digest of the written bytes."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.digest = hashlib.sha256()

@@ -14,8 +14,8 @@ from tilewright.runtime.sizes import Size
 
 
 def derived_sizes(manifest: Manifest) -> tuple[str, ...]:
-    """The sizes beside the symbols that the entry function needs: of copies, places, parts, and what a part moves on
-    by."""
+    """Return the derived sizes that the entry function needs: of copies and places, the number of parts, and the
+    increments between parts."""
     found: dict[str, None] = {}
 
     def need(*sizes: Size) -> None:
@@ -32,12 +32,12 @@ def derived_sizes(manifest: Manifest) -> tuple[str, ...]:
 
 
 def part_bytes(manifest: Manifest) -> list[Size]:
-    """The bytes of each input and output that are one part of the batch."""
+    """Return the bytes of one part of each input and output."""
     return [_bytes(t.shape, t.dtype.itemsize, manifest.parts) for t in (*manifest.inputs, *manifest.outputs)]
 
 
 def _bytes(shape: Sequence[Size], itemsize: int, parts: Size) -> Size:
-    """The first dimension is a multiple of `parts`."""
+    """Return the bytes of one part; the first dimension is a multiple of `parts`."""
     if parts != 1:
         first, *rest = shape
         whole = (
@@ -53,10 +53,10 @@ def _bytes(shape: Sequence[Size], itemsize: int, parts: Size) -> Size:
 
 
 def positions(manifest: Manifest) -> dict[str, int]:
-    """Where each symbol and each size of a program is in its table."""
+    """Return the index of each symbol and derived size in the table."""
     return {text: k for k, text in enumerate((*(s.name for s in manifest.symbols), *manifest.sizes))}
 
 
 def first_piece(manifest: Manifest) -> int:
-    """Where the offsets of pieces begin in the table."""
+    """Return the index of the first piece offset in the table."""
     return len(manifest.symbols) + len(manifest.sizes)

@@ -1,8 +1,8 @@
-"""Open sizes of the arrays that a function takes: integer arithmetic over names, as text in the manifest.
+"""Symbolic sizes of a function's arrays: integer arithmetic over names, as text in the manifest.
 
-    int64 n; float32 A[n, (n * 2)]      A of 3 by 6 says that n is 3; A of 3 by 5 does not fit
+    int64 n; float32 A[n, (n * 2)]      A of shape (3, 6) gives n = 3; shape (3, 5) does not fit
 
-A name is found where it is a dimension (or stride) by itself; everything else is checked with what was found.
+A name is determined where it is a dimension or stride by itself. Other sizes are checked against these values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CALLS: Final[dict[str, Callable[..., int]]] = {"min": min, "max": max}
 
 
 def value(text: int | str, known: Mapping[str, int]) -> int | None:
-    """The number that a size is, or None while a name in it is not known."""
+    """Return the value of a size, or None while a name in it is unknown."""
     if isinstance(text, int):
         return text
     direct = known.get(text)
@@ -33,13 +33,13 @@ def value(text: int | str, known: Mapping[str, int]) -> int | None:
 
 
 def multiple_of(size: Size) -> tuple[str, int] | None:
-    """The name and the factor of a size that is one name, `n` or `(n * 32)`; None for another one."""
+    """Return the name and the factor of a size such as `n` or `(n * 32)`; None for other sizes."""
     match = _MULTIPLE.fullmatch(size) if isinstance(size, str) else None
     return None if match is None else (match[1] or match[2], int(match[3] or 1))
 
 
 def check_size(text: str) -> str:
-    """`text`, when it is a size; raises `ValueError` otherwise."""
+    """Return `text` if it is a valid size; raises `ValueError` otherwise."""
     _value(_parsed(text), {})
     return text
 

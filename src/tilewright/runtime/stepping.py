@@ -1,5 +1,4 @@
-"""Calls the steps of a program one by one from Python: for debuggers, and for profiles where no compiler is
-installed."""
+"""Calls the steps of a program one by one from Python, for debuggers, and for profiles without the compiler."""
 
 from __future__ import annotations
 
@@ -26,15 +25,14 @@ from tilewright.runtime.program import (
 from tilewright.runtime.size_table import part_bytes
 
 Memory = Mapping[str, Sequence[int]]
-"""Where inputs and outputs are, by number, and constants and the workspace."""
+"""Addresses of inputs and outputs by number, and of constants and the workspace."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A program in this process that is ready to run: `context` has its threads, `frame` is the address of its block
-    of addresses, `memory` has these addresses by kind, `outside` runs a step that is no native code, and `failed` says
-    what a status means.
-    """
+    """A loaded program, ready to run. `context` has its threads, `frame` is the address of its block of addresses,
+    `memory` has these addresses by kind. `outside` runs a step that is not native, and `failed` returns the error of a
+    status."""
 
     manifest: Manifest
     code: Code
@@ -47,24 +45,23 @@ class Subject:
 
     @property
     def parts(self) -> int:
-        """How often the steps are carried out. Raises `RunError` where only a call tells."""
+        """Number of times that the steps are repeated. Raises `RunError` if it is dynamic."""
         if not isinstance(self.manifest.parts, int):
             raise RunError(
                 f"the steps of '{self.manifest.name}' cannot be timed separately: how many parts it is computed in is "
-                "known when it is called; time it as a whole", code="TW0714"
-            )
+                "known when it is called; time it as a whole", code="TW0714")
         return self.manifest.parts
 
 
 def step_calls(subject: Subject, part: int = 0) -> list[Callable[[], object]]:
-    """A function for each step of one of the program's parts. Raises `ArtifactError` where kernels are hidden in the
-    code."""
+    """Return a function for each step of one of the program's parts. Raises `ArtifactError` if kernels are hidden in
+    the code."""
     memory = memory_of_part(subject, part)
     return [_call(step, subject, memory) for step in subject.manifest.steps]
 
 
 def memory_of_part(subject: Subject, part: int) -> Memory:
-    """The addresses that one of the program's parts uses."""
+    """Return the addresses that one of the program's parts uses."""
     if not part:
         return subject.memory
     counts = len(subject.memory[INPUT])
@@ -72,12 +69,11 @@ def memory_of_part(subject: Subject, part: int) -> Memory:
     moved = {INPUT: away[:counts], OUTPUT: away[counts:]}
     return {
         kind: [a + b for a, b in zip(bases, moved.get(kind, [0]), strict=True)]
-        for kind, bases in subject.memory.items()
-    }
+        for kind, bases in subject.memory.items()}
 
 
 def step_name(step: Step) -> str:
-    """The kernel or the function that a step calls."""
+    """Return the kernel or function that a step calls."""
     match step:
         case Copy():
             return "copy"
@@ -87,7 +83,7 @@ def step_name(step: Step) -> str:
 
 
 def kernel_address(code: Code, symbol: str) -> int:
-    """Where a kernel is in memory. Raises `ArtifactError` where it is hidden in the code."""
+    """Return the address of a kernel. Raises `ArtifactError` if it is hidden in the code."""
     try:
         return code.hidden_address(symbol)
     except KeyError as error:
@@ -102,8 +98,7 @@ def _call(step: Step, subject: Subject, memory: Memory) -> Callable[[], object]:
         case Copy():
             if not isinstance(step.nbytes, int):
                 raise RunError(
-                    "a copy of dynamic size cannot be timed separately; time the program as a whole", code="TW0714"
-                )
+                    "a copy of dynamic size cannot be timed separately; time the program as a whole", code="TW0714")
             to, source, count = address_of(step.destination, memory), address_of(step.source, memory), step.nbytes
             return lambda: ctypes.memmove(to, source, count)
         case KernelCall():
@@ -120,7 +115,7 @@ def _call(step: Step, subject: Subject, memory: Memory) -> Callable[[], object]:
 def _checked(
     call: Callable[[], object], checks: Sequence[Check], subject: Subject, memory: Memory
 ) -> Callable[[], object]:
-    """`call`, which raises what the program would end with where a check does not pass."""
+    """Return `call` preceded by its checks; a failed check raises the program's error."""
     faults = [(ctypes.c_int32.from_address(address_of(c.place, memory)), c.number) for c in checks]
 
     def checked() -> None:
@@ -133,10 +128,9 @@ def _checked(
 
 
 def address_of(place: Place, memory: Memory) -> int:
-    """Where a place is in memory. Raises `RunError` where only a call tells."""
+    """Return the address of a place. Raises `RunError` if it is dynamic."""
     if not isinstance(place.skip, int):
         raise RunError(
-            "a value at a dynamic location cannot be timed separately; time the program as a whole", code="TW0714"
-        )
+            "a value at a dynamic location cannot be timed separately; time the program as a whole", code="TW0714")
     bases = memory[place.kind]
     return bases[0] + place.offset if place.kind in (CONSTANT, WORKSPACE) else bases[place.offset] + place.skip

@@ -1,4 +1,4 @@
-"""The symbols of an ELF library, those among them that only the library itself sees (its `.symtab`), by name."""
+"""The symbols of an ELF library by name, including internal ones (its `.symtab`)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _SYMBOL: Final = struct.Struct("<IBBHQQ")
 
 
 def symbol_values(image: bytes) -> dict[str, int]:
-    """The values of the defined symbols of a 64-bit little-endian library: addresses, less the one that it is loaded
-    at. Empty where it was stripped."""
+    """Return the values of the defined symbols of a 64-bit little-endian library, relative to its load address; empty
+    if it was stripped."""
     start, (entry, count) = struct.unpack_from("<Q", image, 40)[0], struct.unpack_from("<HH", image, 58)
     sections = [_SECTION.unpack_from(image, start + k * entry) for k in range(count)]
     found: dict[str, int] = {}

@@ -1,8 +1,8 @@
 """Thread pools of the process: one for each number of threads, shared by all executables.
 
-A pool is a `tw_context` (see docs/plan.md) made by the native `tw_pool_create` of whichever library asked first; that
-library stays loaded, since the threads run its code. Threads do not survive a fork, so a child starts without pools,
-and an executable sees by `generation` that the context it knew is gone.
+A pool is a `tw_context` made by the native `tw_pool_create` of the first library that requested it. That library stays
+loaded, because the threads run its code. Threads do not survive a fork, so a child starts without pools. An executable
+detects by `generation` that its context is stale.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tilewright.runtime.program import Code
 
 VARIABLE: Final = "TILEWRIGHT_NUM_THREADS"
 BINDING: Final = "TILEWRIGHT_BIND_THREADS"
-"""Set to 0, the system places the threads; else workers keep off the core of the thread that calls. The native pool
-reads it."""
+"""Environment variable that the native pool reads: with 0, the system places the threads; otherwise workers avoid the
+core of the calling thread."""
 _MOST: Final = 1024
 _CREATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)
 _DESTROY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -33,7 +33,7 @@ class Pools:
     def __init__(self) -> None:
         self.generation = 0
         self.alone = 0
-        """How many `NullThreadPool`s are open."""
+        """Number of open `NullThreadPool`s."""
         self._contexts: dict[int, tuple[int, Code]] = {}
         self._left_behind: list[Code] = []
         self._lock = new_lock()
@@ -43,7 +43,7 @@ class Pools:
         `code`."""
         with self._lock:
             if self.alone:
-                count = 1  # whatever was asked for
+                count = 1  # overrides `count`
             known = self._contexts.get(count)
             if known is None:
                 _check_binding()
@@ -54,7 +54,7 @@ class Pools:
             return known[0]
 
     def close(self) -> None:
-        """End all threads, while no call runs; an executable called afterwards starts them again."""
+        """End all threads; no call may be running. Later calls start them again."""
         with self._lock:
             contexts, self._contexts = self._contexts, {}
             self.generation += 1
@@ -62,8 +62,7 @@ class Pools:
             _DESTROY(code.address("tw_pool_destroy"))(address)
 
     def forget(self) -> None:
-        """In a forked child: the threads are not here, and the locks may be held by threads that are not here
-        either."""
+        """Reset in a forked child, which has no pool threads, and in which other threads may have held the locks."""
         self._lock = new_lock()
         self._left_behind += [code for _, code in self._contexts.values()]
         self._contexts = {}
@@ -74,11 +73,11 @@ POOLS: Final = Pools()
 
 
 class NullThreadPool:
-    """`with NullThreadPool():` every program runs in the thread that calls it, whatever number of threads it was made
+    """Inside `with NullThreadPool():` every program runs in the calling thread, for any number of threads it was made
     for.
 
-    The threads of pools end when it is entered, which must be while no call runs; they start again, where they are
-    needed, when it is left. For debuggers: one thread to step through, and to record.
+    Entering it ends the threads of pools, so no call may be running; they start again after it is left. Useful for
+    debuggers and recorders, which then see a single thread.
     """
 
     def __enter__(self) -> Self:
@@ -96,7 +95,7 @@ atexit.register(POOLS.close)
 
 
 def default_threads() -> int:
-    """`TILEWRIGHT_NUM_THREADS`, or the number of physical cores that this process may use."""
+    """Return `TILEWRIGHT_NUM_THREADS`, or the number of physical cores that this process may use."""
     text = os.environ.get(VARIABLE, "")
     if not text:
         return physical_cores()
@@ -111,14 +110,14 @@ _CALL: Final = threading.local()
 
 
 def threads_of_call() -> int:
-    """How many threads share the work of the program that calls, inside of a function of a module; elsewhere
-    `default_threads`."""
+    """Return the number of threads of the calling program, inside a function of a module; elsewhere `default_threads`.
+    """
     count: int | None = getattr(_CALL, "threads", None)
     return default_threads() if count is None else count
 
 
 def set_threads_of_call(count: int | None) -> int | None:
-    """Say what `threads_of_call` answers in this thread; returns what it was."""
+    """Set the result of `threads_of_call` in this thread; return its previous value."""
     before: int | None = getattr(_CALL, "threads", None)
     _CALL.threads = count
     return before
@@ -130,19 +129,18 @@ def _check_binding() -> None:
         raise OptionError(
             f"{BINDING} is '{text}'; set it to 0 to let the system place the threads, or to 1, or unset it, to keep "
             "them off the caller's core",
-            code="TW0208"
-        )
+            code="TW0208")
 
 
 def checked_threads(count: int) -> int:
-    """`count`, if it is a number of threads."""
+    """Return `count`, or raise `OptionError` if it is out of range."""
     if not 1 <= count <= _MOST:
         raise OptionError(f"{count} is not a number of threads; use 1 to {_MOST}", code="TW0209")
     return count
 
 
 def physical_cores() -> int:
-    """Cores that this process may use, two hardware threads of one core counted once."""
+    """Return the number of cores that this process may use; hardware threads of one core count once."""
     if not hasattr(os, "sched_getaffinity"):
         return os.cpu_count() or 1
     allowed = os.sched_getaffinity(0)

@@ -1,11 +1,10 @@
 """A machine-wide lock so that only one process measures at a time, in the order of requests.
 
     with exclusive(): …                  # in this process
-    acquire({"seconds": 1.0}, ())        # in a worker process, which releases the lock when its trial or the process
-                                         ends
+    acquire({"seconds": 1.0}, ())        # in a worker process, which releases it after its trial or at exit
 
 The lock is on a file, `/tmp/tilewright-timing` or the file named by `TILEWRIGHT_TIMING_LOCK`; the system releases it
-when the process ends. A waiting process holds a second lock, `….queue`, so that the last holder comes after it.
+when the process ends. A waiting process holds a second lock, `….queue`, so that the previous holder queues after it.
 Processes that see different folders (containers) do not exclude each other.
 """
 
@@ -26,19 +25,19 @@ from tilewright.runtime.wire import Message
 VARIABLE: Final = "TILEWRIGHT_TIMING_LOCK"
 ACQUIRE: Final = "tilewright.runtime.timing_lock:acquire"
 PATIENCE: Final = 60.0
-"""Seconds to wait for one holder: a longer one is stopped, or times something very long."""
+"""Seconds to wait for one holder; after that, it is assumed to be stopped or timing something very long."""
 _ASK_SECONDS: Final = 1.0
 _POLL_SECONDS: Final = 0.005
 _MAX_BYTES: Final = 64
-"""Largest size of the file, which holds the number of a process."""
+"""Largest size of the lock file in bytes; it contains a process id."""
 _LOG: Final = logging.getLogger(__name__)
 
 
 class TimingLock:
-    """The lock of a machine, as one process sees it."""
+    """The lock of a machine, as seen by one process."""
 
     def __init__(self, path: str | None = None) -> None:
-        """`path` is the file of the lock; None: the one that the variable names, or the machine's."""
+        """`path` is the file of the lock; None: that of the environment variable, or the machine's."""
         self.path = path or os.environ.get(VARIABLE) or "/tmp/tilewright-timing"
         self._queue: int | None = None
         self._held: int | None = None
@@ -46,7 +45,7 @@ class TimingLock:
     def acquire(self, seconds: float) -> bool:
         """Wait up to `seconds` for the lock; return whether it is held.
 
-        A waiting process keeps its place until `acquire` or `release` is called. Raises `OptionError` where the file
+        A waiting process keeps its place until `acquire` or `release` is called. Raises `OptionError` if the file
         cannot be opened.
         """
         end = time.monotonic() + seconds
@@ -73,7 +72,7 @@ class TimingLock:
 
     @property
     def holder(self) -> str:
-        """The number of the process that holds the lock, as far as the file says."""
+        """Return the id of the process that holds the lock, as written in the file."""
         try:
             with open(self.path, encoding="ascii", errors="replace") as file:  # noqa: PTH123
                 return file.read(20).strip() or "an unknown process"
@@ -92,7 +91,7 @@ def of_this_process() -> TimingLock:
 
 
 def acquire(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
-    """Wait up to `message["seconds"]` for the lock: `{"acquired", "holder"}`."""
+    """Wait up to `message["seconds"]` for the lock; return `{"acquired", "holder"}`."""
     lock = of_this_process()
     acquired = lock.acquire(float(message["seconds"]))
     return {"acquired": acquired, "holder": "" if acquired else lock.holder}, []
@@ -105,7 +104,7 @@ def release() -> None:
 
 @contextmanager
 def exclusive() -> Iterator[None]:
-    """Hold the lock inside the `with` block; after `PATIENCE` seconds without it, warn and go on."""
+    """Hold the lock inside the `with` block; after `PATIENCE` seconds without it, warn and continue."""
     lock = of_this_process()
     try:
         wait(lambda seconds: (lock.acquire(seconds), lock.holder))
@@ -115,10 +114,10 @@ def exclusive() -> Iterator[None]:
 
 
 def wait(ask: Callable[[float], tuple[bool, str]], clock: Callable[[], float] = time.monotonic) -> bool:
-    """Ask for the lock by `ask(seconds) -> (acquired, holder)` until it is acquired; return whether it was.
+    """Call `ask(seconds) -> (acquired, holder)` until the lock is acquired; return whether it was.
 
-    After `PATIENCE` seconds of one holder, a warning names it and waiting ends: a stopped process must not stop all
-    others.
+    After `PATIENCE` seconds of one holder, waiting ends with a warning that names it: a stopped process must not block
+    all others.
     """
     begin, before = clock(), ""
     while True:
@@ -136,13 +135,12 @@ def wait(ask: Callable[[float], tuple[bool, str]], clock: Callable[[], float] = 
 
 
 def _is_lock(found: os.stat_result) -> bool:
-    """Return whether a file may be a lock. Acquiring overwrites it, so a link to another user's file must be
-    refused."""
+    """Whether a file may be a lock. Acquiring overwrites it, so a link to another user's file must be refused."""
     return stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_size <= _MAX_BYTES
 
 
 def _locked(path: str) -> int | None:
-    """Return a descriptor that holds the lock of a file; None where another process holds it."""
+    """Return a descriptor that holds the lock of a file; None if another process holds it."""
     try:
         try:  # a file of another user in a shared folder may be opened, but not created
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)

@@ -1,4 +1,4 @@
-"""A run of a program over time, for viewers: what each thread did, and how much of the workspace was in use.
+"""Timelines of runs for trace viewers: the work of each thread, and the used part of the workspace.
 
     run             |----------------------- model ------------------------|
     caller          | kernel_0 | kernel_1                        | kernel_2 |
@@ -33,7 +33,7 @@ FORMATS: Final = (".json", ".pftrace")
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Something that a lane did from one nanosecond to another, with what is inside of it."""
+    """An activity of a lane between two times in nanoseconds, with nested slices."""
 
     name: str
     begin: int
@@ -44,15 +44,15 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Lanes by name, the caller's first, each with its slices in order; and how many bytes of the workspace are in use
-    from which nanosecond on."""
+    """Lanes by name, the caller's first, each with its slices in order; and the used bytes of the workspace from each
+    time on."""
 
     program: str
     lanes: Mapping[str, tuple[Slice, ...]]
     arena: tuple[tuple[int, int], ...]
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write `.json` or `.pftrace`, whole or not at all. Raises `OptionError` for another ending."""
+        """Write `.json` or `.pftrace` atomically. Raises `OptionError` for another extension."""
         from tilewright.runtime.perfetto import perfetto_bytes
 
         file = Path(path)
@@ -63,13 +63,13 @@ class Trace:
 
 
 def check_format(path: Path) -> None:
-    """Raise `OptionError` for a file that ends in none of the formats."""
+    """Raise `OptionError` for a file without an extension of a trace format."""
     if path.suffix not in FORMATS:
         raise OptionError(f"'{path}' has none of the extensions of a trace: {', '.join(FORMATS)}", code="TW0206")
 
 
 def trace_of(profile: Profile, manifest: Manifest) -> Trace:
-    """The watched run of a profile. Raises `OptionError` where none was."""
+    """Return the timeline of a profile. Raises `OptionError` if it was made without one."""
     run = profile.timeline
     if run is None:
         raise OptionError("no run was watched: profile with timeline=True", code="TW0211")
@@ -94,20 +94,19 @@ def trace_of(profile: Profile, manifest: Manifest) -> Trace:
 
 
 def _chunks(profile: Profile, run: Run) -> dict[int, dict[int, list[Slice]]]:
-    """The chunks of each thread by the number of the span that they are in, all in order."""
+    """Return the chunks of each thread, in order, by the number of their span."""
     begins = [span.begin for span in run.spans]
     found: dict[int, dict[int, list[Slice]]] = {}
     for chunk in sorted(run.chunks, key=lambda c: c.begin):
         at = max(0, bisect.bisect_right(begins, chunk.begin) - 1)
         name = f"{profile.steps[run.spans[at].step].name} [{chunk.first}, {chunk.last})"
         found.setdefault(chunk.thread, {}).setdefault(at, []).append(
-            Slice(name, chunk.begin, chunk.end, {"iterations": chunk.last - chunk.first})
-        )
+            Slice(name, chunk.begin, chunk.end, {"iterations": chunk.last - chunk.first}))
     return found
 
 
 def _arena(run: Run, manifest: Manifest) -> list[tuple[int, int]]:
-    """The bytes of the plan's values that are alive while each step runs."""
+    """Return the live bytes of the memory plan during each step."""
     if not manifest.arena:
         return []
     used = [alive_bytes(manifest.arena, k) for k in range(len(manifest.steps))]
@@ -115,7 +114,7 @@ def _arena(run: Run, manifest: Manifest) -> list[tuple[int, int]]:
 
 
 def chrome_json(trace: Trace) -> str:
-    """Events of Chrome's trace format: times in microseconds from the begin of the run."""
+    """Return events of Chrome's trace format, in microseconds from the beginning of the run."""
     start = trace.lanes[CALLER][0].begin
     pid = 1
     events: list[dict[str, Any]] = [
@@ -126,8 +125,7 @@ def chrome_json(trace: Trace) -> str:
         events += _chrome_slices(slices, start, pid, tid)
     events += [
         {"ph": "C", "name": ARENA, "pid": pid, "tid": 0, "ts": (time - start) / 1000, "args": {"bytes": count}}
-        for time, count in trace.arena
-    ]
+        for time, count in trace.arena]
     return json.dumps({"displayTimeUnit": "ns", "traceEvents": events})
 
 

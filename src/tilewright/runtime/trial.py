@@ -1,7 +1,7 @@
-"""One honest timing of native code: on random data, its answer checked first, repeated until the figures agree.
+"""One reliable timing of native code: on random data, with a check of its results, repeated until the times agree.
 
-Runs in a worker process, here or on a device, where no compiler needs to be. `prepare` runs the default schedule's code
-once and keeps what it computes; each `trial` after it is given the same data, and what it computes is compared.
+It runs in a worker process, locally or on a device without the compiler. `prepare` runs the code of the default
+schedule once and keeps its results. Each `trial` gets the same data, and its results are compared.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tilewright.runtime.wire import Message
 
 ATTEMPTS: Final = 3
 LONGER_MS: Final = 5.0
-"""A repetition takes at least so long when it is measured again."""
+"""Minimum milliseconds of a repetition when it is measured again."""
 _LARGEST_FLUSH: Final = 64 << 20
 
 PREPARE: Final = "tilewright.runtime.trial:prepare"
@@ -39,15 +39,16 @@ TRIAL: Final = "tilewright.runtime.trial:trial"
 
 @dataclass(frozen=True, slots=True)
 class TrialOptions:
-    """How code is timed: `repeat` figures, each the mean of `number` calls, or of as many as take `min_repeat_ms`."""
+    """Timing options: `repeat` measurements, each the mean of `number` calls, or of enough to take `min_repeat_ms`."""
 
     number: int = 4
     repeat: int = 3
     min_repeat_ms: float = 0
     flush: bool = False
-    """Whether the caches are emptied before every call: to `_LARGEST_FLUSH` bytes, beyond every second-level cache."""
+    """Whether the caches are emptied before every call: up to `_LARGEST_FLUSH` bytes, more than any second-level cache.
+    """
     noise: float = 0.1
-    """How far figures may be apart, as a part of their median, before they are measured again."""
+    """Largest spread of the measurements, relative to their median, that is accepted without measuring again."""
 
     def __post_init__(self) -> None:
         if self.number < 1 or self.repeat < 1 or self.min_repeat_ms < 0 or self.noise <= 0:
@@ -62,8 +63,7 @@ class TrialOptions:
 
 @dataclass(slots=True)
 class _Prepared:
-    """The data of a workload, and what is right; no answers: nothing is known to be right. Parameters without those
-    that are constants."""
+    """Data and expected results of a workload, without constant parameters; no results if nothing is checked."""
 
     key: str
     params: tuple[Parameter, ...]
@@ -72,14 +72,14 @@ class _Prepared:
 
 
 _PREPARED: list[_Prepared] = []
-"""The workload that trials of this process are of: one, since its data may be large."""
+"""The current workload of this process; only one, because its data may be large."""
 
 
 def prepare(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
     """Create random data for the workload `message["key"]`, and with `message["check"]` the results of its default
     schedule with the code `pieces[0]`.
 
-    Raises whatever running it raises.
+    Raises the errors of running it.
     """
     _PREPARED.clear()
     code = _Code.of(message, pieces)
@@ -94,7 +94,7 @@ def prepare(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[by
 
 
 def trial(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
-    """Time the code `pieces[0]` of the prepared workload: `{"costs", "spread", "noisy"}`, or `{"wrong": why}`. Releases
+    """Time the code `pieces[0]` of the prepared workload: `{"costs", "spread", "noisy"}`, or `{"wrong": why}`. Release
     the timing lock of this process."""
     try:
         return _trial(message, pieces)
@@ -123,7 +123,7 @@ def _trial(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[byt
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """The arrays of one call, and those of them that are no constants."""
+    """The arrays of one call, and those that are not constants."""
 
     all: list[Guarded]
     open: list[Guarded]
@@ -131,7 +131,7 @@ class _Given:
 
 @dataclass(frozen=True, slots=True)
 class _Code:
-    """Functions, what their first one takes, and which of that are constants, with their values."""
+    """Functions, the parameters of the first, and its constants with their values."""
 
     module: FunctionModule
     all_params: tuple[Parameter, ...]
@@ -156,11 +156,11 @@ class _Code:
 
     @property
     def params(self) -> tuple[Parameter, ...]:
-        """Those that are no constants."""
+        """The parameters that are not constants."""
         return tuple(p for p in self.all_params if p.name not in self.values)
 
     def given(self, first: Sequence[Array]) -> _Given:
-        """New arrays: the constants, and in the other places what is in `first`."""
+        """Return new arrays: the constants, and copies of `first` for the other parameters."""
         rest = iter(first)
         every, some = [], []
         for p in self.all_params:
@@ -174,7 +174,8 @@ class _Code:
 
 
 def load_library(image: bytes) -> FunctionModule:
-    """Functions out of the bytes of an artifact: a shared library, or a tar of objects, which needs the compiler."""
+    """Load the functions of an artifact from its bytes: a shared library, or a tar of objects, which needs the
+    compiler."""
     with tempfile.TemporaryDirectory(prefix="tilewright-trial-") as folder:
         path = Path(folder) / ("code.so" if image[:4] == b"\x7fELF" else "code.tar")
         path.write_bytes(image)
@@ -202,8 +203,8 @@ def _same_bytes(a: Array, b: Array) -> bool:
 
 
 def timed(call: Callable[[], None], options: TrialOptions) -> tuple[list[float], float]:
-    """Seconds per call for each repetition, and how far they are apart. Repeated, longer each time, while they
-    disagree; the calmest wins."""
+    """Return seconds per call for each repetition, and their spread. While they disagree, measurements are repeated
+    with more calls; the smallest spread counts."""
     best: tuple[list[float], float] | None = None
     for attempt in range(ATTEMPTS):
         least_ms = options.min_repeat_ms if options.flush else max(options.min_repeat_ms, attempt * LONGER_MS)
@@ -217,7 +218,7 @@ def timed(call: Callable[[], None], options: TrialOptions) -> tuple[list[float],
 
 
 def _repetitions(call: Callable[[], None], options: TrialOptions, least_ms: float) -> tuple[list[float], float]:
-    """Each repetition is timed in two halves where it has two, so that one alone shows whether it can be trusted."""
+    """Time each repetition in two halves if possible, so that the spread of a single repetition is known."""
     number, costs, halves = options.number, [], []
     for _ in range(options.repeat):
         while True:
@@ -233,7 +234,7 @@ def _repetitions(call: Callable[[], None], options: TrialOptions, least_ms: floa
 
 
 def spread_of(figures: Sequence[float]) -> float:
-    """How far figures are apart, as a part of their median; between quartiles where there are more than three."""
+    """Return the spread of values relative to their median; the interquartile range for more than three values."""
     low, middle, high = np.percentile(figures, [25, 50, 75]) if len(figures) > 3 else (
         min(figures), np.median(figures), max(figures)
     )
@@ -256,7 +257,7 @@ def _time(call: Callable[[], None], number: int, flush: bool) -> float:
 
 
 def flush_caches() -> None:
-    """Fill the caches with something else."""
+    """Evict the contents of the caches."""
     _other_data()[::64] += 1
 
 
@@ -266,7 +267,7 @@ def _other_data() -> Array:
 
 
 def machine_name() -> str:
-    """This machine, as records name it: its host name, its processor and how many cores this process may use."""
+    """Return the name of this machine in records: host name, processor, and number of cores for this process."""
     return f"{os.uname().nodename}, {_processor()}, {usable_cores()} cores"
 
 
@@ -277,5 +278,5 @@ def _processor() -> str:
 
 
 def threads_of_worker(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
-    """How many threads native code uses here: `{"threads"}`."""
+    """Return the number of threads of native code in this process: `{"threads"}`."""
     return {"threads": default_threads()}, []

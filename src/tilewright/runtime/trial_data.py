@@ -1,5 +1,4 @@
-"""Data for trials: random arrays that are the same wherever they are made, guarded on both sides, and what counts as
-the same answer."""
+"""Data for trials: reproducible random arrays with guards on both sides, and the comparison of results."""
 
 from __future__ import annotations
 
@@ -25,12 +24,11 @@ _WIDE_INTEGERS: Final = (-63, 63)
 take all values."""
 
 TOLERANCE: Final = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
-"""How far an answer may be off, as a part of the larger of the element wanted and of the root of the mean square of
-all of them."""
+"""Tolerance by dtype, relative to the larger of the expected element and the root mean square of all elements."""
 
 
 class Guarded:
-    """An array between two guards: `broken` says whether something wrote beside it."""
+    """An array between two guards: `broken` tells whether the memory next to it was overwritten."""
 
     def __init__(self, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -53,8 +51,7 @@ def arrays_of(name: str, params: Sequence[Parameter | Scalar]) -> tuple[Paramete
         raise InputError(
             f"{name} takes numbers or arrays of dynamic shape, and only functions of static shapes are measured; lower "
             "it for fixed sizes",
-            code="TW0717"
-        )
+            code="TW0717")
     return arrays
 
 
@@ -82,8 +79,8 @@ def _usual_range(dtype: DataType) -> tuple[float, float]:
 
 
 def difference(found: Array, wanted: Array, name: str) -> str:
-    """In what way `found` is not `wanted`, beyond rounding; empty where it is. Integers have to be equal, NaN stands
-    where NaN is wanted."""
+    """Describe how `found` differs from `wanted` beyond rounding; empty if it does not. Integers must be equal, and NaN
+    matches NaN."""
     tolerance = TOLERANCE.get(str(found.dtype))
     if tolerance is None:
         wrong = found != wanted
@@ -95,8 +92,7 @@ def difference(found: Array, wanted: Array, name: str) -> str:
         with np.errstate(invalid="ignore"):
             off = np.abs(a - b)
         wrong = np.where(
-            finite, ~(off <= tolerance * np.maximum(np.abs(b), scale)), (a != b) & ~(np.isnan(a) & np.isnan(b))
-        )
+            finite, ~(off <= tolerance * np.maximum(np.abs(b), scale)), (a != b) & ~(np.isnan(a) & np.isnan(b)))
     count = int(np.count_nonzero(wrong))
     if not count:
         return ""

@@ -12,25 +12,25 @@ from tilewright.runtime.module import FactoryModule
 
 
 class VirtualMachine:
-    """Runs what `relay.vm.compile` made or `runtime.load_module` read: `vm.run(x)`, `vm.invoke("main", x)`.
+    """Runs a program of `relay.vm.compile` or `runtime.load_module`: `vm.run(x)`, `vm.invoke("main", x)`.
 
-    A tensor comes back as an `NDArray`, a tuple as a list of them, nested tuples in one row.
+    A tensor is returned as an `NDArray`, a tuple as a list, with nested tuples flattened.
     """
 
     def __init__(self, exe: FactoryModule, device: Device | None = None, memory_cfg: Any = None) -> None:
-        """`memory_cfg` is accepted for TVM's scripts and ignored; cells always come from memory that a run keeps."""
+        """`memory_cfg` is accepted for TVM's scripts and ignored."""
         self.executable = exe.executable
         self.device = device or Device()
         self._given: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self._outputs: list[NDArray] = []
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """Arguments for calls that give none."""
+        """Set the arguments of later calls without arguments."""
         self._check(func_name)
         self._given[func_name] = (args, kwargs)
 
     def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> NDArray | list[NDArray]:
-        """Call `main`. Raises `InputError` for arguments that do not fit, `RunError` where the program cannot go on."""
+        """Call `main`. Raises `InputError` for unsuitable arguments, `RunError` if the program cannot continue."""
         self._check(func_name)
         if not args and not kwargs:
             args, kwargs = self._given.get(func_name, ((), {}))
@@ -48,7 +48,7 @@ class VirtualMachine:
         self.invoke(func_name, *args, **kwargs)
 
     def get_outputs(self) -> list[NDArray]:
-        """The results of the last call."""
+        """Return the results of the last call."""
         return self._outputs
 
     def benchmark(
@@ -59,13 +59,11 @@ class VirtualMachine:
         """Time calls of `main` with these arguments."""
         self._check(func_name)
         return self.executable.benchmark(
-            *args, repeat=repeat, number=number, min_repeat_ms=min_repeat_ms or 0, end_to_end=end_to_end, **kwargs
-        )
+            *args, repeat=repeat, number=number, min_repeat_ms=min_repeat_ms or 0, end_to_end=end_to_end, **kwargs)
 
     def _check(self, name: str) -> None:
         if name != "main":
             raise InputError(
                 f"a compiled program is entered by 'main', not by '{name}'; make '{name}' the main of a module, and "
                 "compile that",
-                code="TW0707"
-            )
+                code="TW0707")

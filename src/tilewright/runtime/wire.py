@@ -1,9 +1,9 @@
-"""Messages between processes and machines: a JSON object and pieces of bytes, never pickled programs.
+"""Messages between processes and machines: a JSON object and byte pieces, never pickled objects.
 
     "TWM1" · size of the JSON (uint32) · size of all pieces (uint64) · JSON {"message": …, "pieces": [sizes]} · pieces
 
-Sizes are checked against limits before memory is allocated. Every wait has an end; time during which this process
-itself stood still (stopped, suspended) does not count.
+Sizes are checked against limits before memory is allocated. Every wait has a timeout, which excludes time during which
+this process itself was stopped or suspended.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _HEAD: Final = struct.Struct("<4sIQ")
 _MAGIC: Final = b"TWM1"
 _PIECE: Final = 1 << 20
 _SLICE: Final = 0.25
-"""Seconds of one wait. One that takes much longer means that this process stood still."""
+"""Seconds of a single wait. A much longer wait means that this process was suspended."""
 
 
 class Patience:
-    """How long may still be waited; None: for ever."""
+    """The remaining time of a wait; None: unlimited."""
 
     def __init__(self, seconds: float | None) -> None:
         self._left = seconds
 
     def wait(self, descriptor: int, event: int) -> None:
-        """Return when `event` of the descriptor is there; raises `TimeoutError`."""
+        """Wait until `event` occurs on the descriptor; raises `TimeoutError`."""
         poll = select.poll()
         poll.register(descriptor, event)
         while True:
@@ -53,7 +53,7 @@ class Patience:
 
 
 class Channel:
-    """A connection that messages go over: two ends of pipes, or a socket for both."""
+    """A connection for messages: the ends of two pipes, or one socket."""
 
     def __init__(self, reading: int, writing: int, most_text: int = 64 << 20, most_bytes: int = 4 << 30) -> None:
         """Use file descriptors that the caller owns and closes. No message may exceed the limits."""
@@ -63,11 +63,11 @@ class Channel:
             os.set_blocking(descriptor, False)
 
     def limit(self, most_text: int, most_bytes: int) -> None:
-        """Change how large a message from the other side may be."""
+        """Set the size limits of received messages."""
         self._limits = most_text, most_bytes
 
     def send(self, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = None) -> None:
-        """Raises `ConnectionError` when the other side is gone, and `TimeoutError`."""
+        """Send a message. Raises `ConnectionError` if the other side has gone, and `TimeoutError`."""
         text = json.dumps({"message": message, "pieces": [len(p) for p in pieces]}).encode()
         patience = Patience(timeout)
         self._write(_HEAD.pack(_MAGIC, len(text), sum(map(len, pieces))) + text, patience)
@@ -75,8 +75,8 @@ class Channel:
             self._write(piece, patience)
 
     def receive(self, timeout: float | None = None) -> tuple[Message, list[bytes]]:
-        """The next message. Raises `ConnectionError` when the other side is gone, `TimeoutError`, and `RPCError` for
-        what is no message."""
+        """Receive the next message. Raises `ConnectionError` if the other side has gone, `TimeoutError`, and `RPCError`
+        for an invalid message."""
         patience = Patience(timeout)
         magic, text_size, size = _HEAD.unpack(self._read(_HEAD.size, patience))
         most_text, most_bytes = self._limits
@@ -84,13 +84,11 @@ class Channel:
             raise RPCError(
                 "the other side does not speak this protocol; check host and port, and that both are of the same "
                 "version",
-                code="TW1204"
-            )
+                code="TW1204")
         if text_size > most_text or size > most_bytes:
             raise RPCError(
                 f"a message of {text_size} + {size} bytes is refused, the limits are {most_text} and {most_bytes}",
-                code="TW1204"
-            )
+                code="TW1204")
         try:
             content = read_json(bytes(self._read(text_size, patience)))
             message, sizes = content["message"], content["pieces"]

@@ -1,11 +1,11 @@
-"""Worker processes: they run calls of the parent process, and may crash, hang or exhaust the memory.
+"""Worker processes: they run calls of the parent process, and may crash, hang or exhaust their memory.
 
     worker = Worker(memory_limit=4 << 30)
     reply, pieces = worker.call("tilewright.runtime.trial:trial", {...}, [library], timeout=10)
 
-A worker is a fresh interpreter, which stays warm between calls. It runs in a session of its own with a limit on its
-memory, ends with the process that started it however that ends, and is killed with all that it started when it takes
-too long. After a crash or a timeout the next call starts another one.
+A worker is a new interpreter that is kept between calls. It runs in its own session under a memory limit, and ends with
+its parent process, even if that is killed. On a timeout it is killed together with its children. After a crash or a
+timeout, the next call starts another worker.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ from tilewright.runtime.wire import Channel, Message
 _START_SECONDS: Final = 60.0
 _SEND_SECONDS: Final = 30.0
 _TAIL: Final = 2000
-"""How much of what a worker wrote on standard error goes into a message, in bytes."""
+"""Number of bytes of a worker's standard error that a message quotes."""
 
 
 class Worker:
-    """One process, started when it is first needed. Calls come one at a time; another thread's call waits."""
+    """A process that is started at its first use. Calls run one at a time; calls of other threads wait."""
 
     def __init__(
         self, memory_limit: int | None = None, threads: int | None = None, modules: Sequence[str] = ()
     ) -> None:
-        """`memory_limit` is the address space in bytes (None: half of this machine's memory), `threads` what native
-        code may use.
+        """`memory_limit` is the address space in bytes (None: half of this machine's memory), `threads` the number of
+        threads for native code.
 
-        `modules` are imported when a process starts, so that no call has to wait for that; a failed import is reported
+        `modules` are imported when a process starts, so that calls do not wait for imports; a failed import is reported
         by the call that needs the module.
         """
         self.memory_limit = memory_limit or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
         self.threads, self.modules = threads, tuple(modules)
         self.started = 0
-        """How many processes there have been."""
+        """Number of processes started so far."""
         self._process: _Process | None = None
         self._lock = new_lock()
 
     def call(
         self, function: str, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = None
     ) -> tuple[Message, list[bytes]]:
-        """The answer of `function`, written `module:name`, which takes and gives a message and pieces.
+        """Return the answer of `function`, written `module:name`, which takes and returns a message and pieces.
 
-        Raises `WorkerRaised` when it raised, `WorkerCrashed` when the process ended, `WorkerTimedOut`,
-        and `WorkerNotStarted` when there is none.
+        Raises `WorkerRaised` if the function raised, `WorkerCrashed` if the process ended, `WorkerTimedOut`, and
+        `WorkerNotStarted` if no process could be started.
         """
         with self._lock:
             process = self._running()
@@ -78,19 +78,19 @@ class Worker:
         return answer["gives"], got
 
     def need(self, modules: Iterable[str]) -> None:
-        """Have these imported when a process starts, too, and now in one that runs. Raises as `call`."""
+        """Import these modules now if a process runs, and whenever one starts. Raises as `call`."""
         new = [m for m in dict.fromkeys(modules) if m not in self.modules]
         self.modules = (*self.modules, *new)
         if new and self._process is not None:
             self.call("tilewright.runtime.worker_main:import_modules", {"modules": new}, (), _START_SECONDS)
 
     def restart(self) -> None:
-        """End the process; the next call has a new one."""
+        """End the process; the next call starts another."""
         with self._lock:
             self._end()
 
     def close(self) -> None:
-        """End the process, also while another thread's call waits for it, which raises `WorkerCrashed`."""
+        """End the process. A call of another thread that waits for it raises `WorkerCrashed`."""
         if self._lock.acquire(blocking=False):
             try:
                 self._end()
@@ -101,7 +101,7 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """The process, while there is one."""
+        """The process id, or None if no process runs."""
         return self._process.pid if self._process is not None else None
 
     def _running(self) -> _Process:
@@ -118,7 +118,7 @@ class Worker:
 
 
 class _Process:
-    """The process, and the ends of pipes that lead to it."""
+    """A process, and the pipes to it."""
 
     def __init__(self, memory_limit: int, threads: int | None, modules: Sequence[str]) -> None:
         self._errors: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
@@ -133,8 +133,7 @@ class _Process:
                 [sys.executable, "-c", _PROGRAM, _source_folder(), *map(str, (theirs_in, theirs_out, theirs_life))],
                 stdin=subprocess.DEVNULL, stdout=self._errors, stderr=self._errors,
                 pass_fds=(theirs_in, theirs_out, theirs_life),
-                start_new_session=True, env=environment,
-            )
+                start_new_session=True, env=environment)
         except BaseException:
             for descriptor in (ours_in, ours_out, ours_life):
                 os.close(descriptor)
@@ -146,8 +145,7 @@ class _Process:
         self.end = weakref.finalize(self, _end, os.getpid(), self._popen, (ours_in, ours_out, ours_life), self._errors)
         try:
             self.channel.send(
-                {"path": sys.path, "memory_limit": memory_limit, "modules": modules}, timeout=_START_SECONDS
-            )
+                {"path": sys.path, "memory_limit": memory_limit, "modules": modules}, timeout=_START_SECONDS)
             self.channel.receive(_START_SECONDS)
         except (TimeoutError, ConnectionError) as error:
             how = self.how_it_ended() if isinstance(error, ConnectionError) else "it does not answer"
@@ -168,7 +166,7 @@ class _Process:
         return self._popen.poll() is None
 
     def how_it_ended(self) -> str:
-        """By which signal or status, and the last that it wrote on standard error."""
+        """Return the signal or status with which it ended, and the end of its standard error."""
         try:
             status = self._popen.wait(5)
         except subprocess.TimeoutExpired:
@@ -187,7 +185,7 @@ _PROGRAM: Final = "import sys; sys.path.insert(0, sys.argv[1]); from tilewright.
 
 
 def _source_folder() -> str:
-    """Where this package is: a worker has the same one."""
+    """Return the folder of this package, which a worker must use, too."""
     import tilewright
 
     return os.path.dirname(os.path.dirname(os.path.abspath(tilewright.__file__)))  # noqa: PTH100, PTH120
@@ -195,7 +193,7 @@ def _source_folder() -> str:
 
 def _end(owner: int, process: subprocess.Popen[bytes], descriptors: Sequence[int], errors: BinaryIO) -> None:
     if os.getpid() != owner:
-        return  # a forked copy of the process that the worker belongs to
+        return  # in a forked copy of the worker's parent
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

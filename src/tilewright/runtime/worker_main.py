@@ -1,5 +1,5 @@
-"""The main function of a worker process (`runtime/worker.py`): reads calls from one pipe, writes answers into another,
-until the third one closes."""
+"""The main function of a worker process (`runtime/worker.py`): reads calls from one pipe and writes answers to another,
+until a third pipe closes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ _LARGEST_FILE: Final = 2 << 30
 
 
 def main() -> None:
-    """Serve; arguments are a folder and the descriptors that calls come from, that answers go to, and that tells of
-    the parent's life."""
+    """Serve calls. Arguments: a folder, and the descriptors for calls, answers, and the parent's lifetime."""
     calls, answers, life = map(int, sys.argv[2:5])
     end_with(life)
     channel = Channel(calls, answers)
@@ -47,7 +46,7 @@ def import_modules(message: Message, pieces: Sequence[bytes]) -> tuple[Message, 
 
 
 def serve_one(channel: Channel) -> None:
-    """Answer one call; what the function raises is an answer too."""
+    """Answer one call; an exception of the function is an answer, too."""
     request, pieces = channel.receive()
     module, _, name = request["call"].partition(":")
     try:
@@ -59,10 +58,10 @@ def serve_one(channel: Channel) -> None:
 
 
 def end_with(life: int) -> None:
-    """Be killed, with all processes started from here, when the other end of the pipe `life` closes: nothing is ever
-    written to it.
+    """Have this process and its children killed when the other end of the pipe `life` closes; nothing is ever written
+    to it.
 
-    The kernel sends the signal itself, so that code which never lets go of the interpreter ends too.
+    The kernel sends the signal itself, so code that never releases the interpreter ends, too.
     """
     own, setsig = -os.getpgrp(), getattr(fcntl, "F_SETSIG", 10)
     fcntl.fcntl(life, fcntl.F_SETOWN, own)
@@ -71,13 +70,15 @@ def end_with(life: int) -> None:
     fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)
     poll = select.poll()
     poll.register(life, select.POLLIN)
-    if poll.poll(0):  # it closed before the signal was asked for
+    if poll.poll(0):  # it closed before the signal was requested
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 def limit_resources(memory: int) -> None:
-    """Limit the address space to `memory` bytes, forbid core files, bound the size of written files, and make this
-    process the first victim when the system runs out of memory. Exits if the interpreter already exceeds `memory`."""
+    """Limit the address space to `memory` bytes, forbid core files, and bound the size of written files.
+
+    When the system runs out of memory, it kills this process first. Exits if the interpreter already exceeds `memory`.
+    """
     if (used := _address_space()) >= memory:
         sys.exit(f"its memory limit is {memory >> 20} MiB, and the interpreter alone takes {used >> 20} MiB")
     for kind, limit in (
@@ -92,7 +93,7 @@ def limit_resources(memory: int) -> None:
 
 
 def _address_space() -> int:
-    """The address space of this process in bytes; 0 where the system does not tell."""
+    """Return the address space of this process in bytes; 0 if it is unknown."""
     try:
         with open("/proc/self/statm") as file:  # noqa: PTH123
             return int(file.read().split()[0]) * resource.getpagesize()

@@ -65,73 +65,12 @@ from tilewright.scalar.expr_nodes import (
 )
 
 __all__ = [
-    "EQ",
-    "FLOOR",
-    "FMOD",
-    "GE",
-    "GT",
-    "LE",
-    "LT",
-    "NE",
-    "Add",
-    "And",
-    "Binary",
-    "Broadcast",
-    "Buffer",
-    "Call",
-    "Cast",
-    "Comparison",
-    "Div",
-    "ExprLike",
-    "FloatImm",
-    "FloorDiv",
-    "FloorMod",
-    "IntImm",
-    "Intrinsic",
-    "Load",
-    "Max",
-    "Min",
-    "Mul",
-    "Not",
-    "Number",
-    "Or",
-    "PrimExpr",
-    "Ramp",
-    "Select",
-    "Sub",
-    "TruncDiv",
-    "TruncMod",
-    "UnknownDim",
-    "Value",
-    "Var",
-    "add",
-    "all_of",
-    "any_of",
-    "as_expr",
-    "broadcast",
-    "cast",
-    "compare",
-    "const",
-    "div",
-    "floordiv",
-    "floormod",
-    "if_then_else",
-    "integer", "integer_range",
-    "is_value",
-    "literal",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "match",
-    "max_value",
-    "maximum",
-    "min_value",
-    "minimum",
-    "mul",
-    "number_of",
-    "sub",
-    "truncdiv",
-    "truncmod",
+    "EQ", "FLOOR", "FMOD", "GE", "GT", "LE", "LT", "NE", "Add", "And", "Binary", "Broadcast", "Buffer", "Call", "Cast",
+    "Comparison", "Div", "ExprLike", "FloatImm", "FloorDiv", "FloorMod", "IntImm", "Intrinsic", "Load", "Max", "Min",
+    "Mul", "Not", "Number", "Or", "PrimExpr", "Ramp", "Select", "Sub", "TruncDiv", "TruncMod", "UnknownDim", "Value",
+    "Var", "add", "all_of", "any_of", "as_expr", "broadcast", "cast", "compare", "const", "div", "floordiv", "floormod",
+    "if_then_else", "integer", "integer_range", "is_value", "literal", "logical_and", "logical_not", "logical_or",
+    "match", "max_value", "maximum", "min_value", "minimum", "mul", "number_of", "sub", "truncdiv", "truncmod",
 ]
 
 
@@ -148,16 +87,14 @@ def literal(value: Any, dtype: str | DataType | None = None) -> PrimExpr:
         raise CompileError(
             f"{value!r} ({type(value).__name__}) is no constant of {kind}; "
             "a constant is a number of int, uint, float or bool",
-            code="TW0602"
-        )
+            code="TW0602")
     number = value.item() if isinstance(value, (np.generic, np.ndarray)) else value
     if kind.is_float:
         made = const(float(number), kind)
         if math.isfinite(number) and not math.isfinite(float(number_of(made) or 0.0)):
             raise CompileError(
                 f"{number} is not a value of {kind.element}, whose greatest number is less; give it a wider type",
-                code="TW0602"
-            )
+                code="TW0602")
         return made
     if isinstance(number, float) and not math.isfinite(number):
         raise CompileError(f"{number} is not a value of {kind}, which holds integers", code="TW0602")

@@ -85,8 +85,7 @@ class PrimExpr(ExprLike):
 
     def __bool__(self) -> bool:
         raise CompileError(
-            f"the value of '{self}' is not known while compiling; use if_then_else, all_of or any_of", code="TW0602"
-        )
+            f"the value of '{self}' is not known while compiling; use if_then_else, all_of or any_of", code="TW0602")
 
     def __repr__(self) -> str:
         from tilewright.scalar.walk import text_of
@@ -134,8 +133,7 @@ class IntImm(PrimExpr):
             raise CompileError(
                 f"{number} is not a value of {kind}, which holds {low} to {high}; give it a wider type, or the value "
                 "that it wraps around to",
-                code="TW0602"
-            )
+                code="TW0602")
         self = object.__new__(cls)
         self.dtype, self.value = kind, number
         return publish(key, self)

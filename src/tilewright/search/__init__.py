@@ -1,2 +1,1 @@
-"""The engine under `autotvm` and `auto_scheduler`: measuring, records, features and cost models. See
-docs/measuring.md."""
+"""The basis of `autotvm` and `auto_scheduler`: measuring, records, features and cost models. See docs/measuring.md."""

@@ -1,9 +1,8 @@
-"""Running on boards without Python, by ssh: `SSHRunner("pi@192.168.1.17")`, with
-`LocalBuilder(build_func=board_build)`.
+"""Runs on boards without Python, by ssh: `SSHRunner("pi@192.168.1.17")`, with `LocalBuilder(build_func=board_build)`.
 
 Each candidate becomes a static program: the kernel, and `bench.c`, which times it. The program is copied to the board
-with the data and run there; its answers come back and are compared here. The board needs a shell, `cat`, `mkdir` and
-`rm`; this machine needs a C compiler for the board's processor.
+with the data and run there; its results are copied back and compared. The board needs a shell, `cat`, `mkdir` and `rm`;
+this machine needs a C compiler for the board's processor.
 """
 
 from __future__ import annotations
@@ -128,7 +127,8 @@ class SSHRunner(TrialRunner):
         raise AssertionError("not reached")
 
     def _trial(self, image: Image, reference: Image | None) -> Measured:
-        """Raises `_TrialError`, `OptionError` if linking fails, `RPCError` if the board is not reached."""
+        """Run one trial. Raises `_TrialError`, `OptionError` if linking fails, `RPCError` if the board is not reached.
+        """
         board, right = self._board(), reference or image
         key = hashlib.sha256(right.library + repr((right.ranges, self._seed)).encode()).hexdigest()
         if self._prepared is None or self._prepared.key != key:
@@ -158,7 +158,8 @@ class SSHRunner(TrialRunner):
         return Measured(tuple(costs), timestamp=time.time(), noisy=spread > self.options.noise, spread=spread)
 
     def _prepare(self, board: SSHConnection, key: str, right: Image, check: bool) -> _Prepared:
-        """Copy the data of a workload to the board, and compute the right answers there, by the default schedule."""
+        """Copy the data of a workload to the board, and compute the expected results there, with the default schedule.
+        """
         program = _linked(right)
         ranges = {name: (low, high) for name, low, high in right.ranges}
         first = [random_array(p, k, self._seed, ranges) for k, p in enumerate(program.params)]
@@ -176,7 +177,7 @@ class SSHRunner(TrialRunner):
     def _launch(
         self, board: SSHConnection, program: _Program, repeat: int, least_ms: float, seconds: int, answers: bool,
     ) -> tuple[list[str], bytes]:
-        """Run a program on the board; return its printed lines, and with `answers` what its kernel wrote."""
+        """Run a program on the board; return its printed lines, and with `answers` the arrays that its kernel wrote."""
         path, written = f"{self._folder}/program", f"{self._folder}/answers"
         arguments = [
             *self._launcher, path, f"{self._folder}/data", path, program.values_at, written, self.options.number,
@@ -187,7 +188,7 @@ class SSHRunner(TrialRunner):
         try:
             status, said, errors = board.run(command, program.data, seconds + _MARGIN)
         except TimeoutError:
-            self.close()  # a program that still runs there may disturb the next one
+            self.close()  # a program that still runs there may disturb the next
             status, said, errors = 128 + signal.SIGALRM, b"", ""
         if status == 128 + signal.SIGALRM:
             raise _TrialError(MeasureErrorNo.RUN_TIMEOUT, f"no answer within {seconds} s; the program was ended")
@@ -223,9 +224,9 @@ class SSHRunner(TrialRunner):
 
 
 def _linked(image: Image, written: Sequence[bool] = ()) -> _Program:
-    """Link the program of an image. `written`: the parameters that it may write, by default those that it says.
+    """Link the program of an image. `written`: the parameters that it may write, by default its own.
 
-    Raises `OptionError` where it cannot be linked.
+    Raises `OptionError` if it cannot be linked.
     """
     with (
         tarfile.open(fileobj=io.BytesIO(image.library), mode="r:") as archive,
@@ -238,8 +239,7 @@ def _linked(image: Image, written: Sequence[bool] = ()) -> _Program:
         if ENTRY not in manifest.functions:
             raise OptionError(
                 "candidates for boards are built by LocalBuilder(build_func=tuning.boards.board_build), and this one "
-                "has "
-                f"{', '.join(manifest.functions)}", code="TW1110")
+                f"has {', '.join(manifest.functions)}", code="TW1110")
         params = arrays_of(ENTRY, manifest.functions[ENTRY])
         constants = {v.name: v.data for v in image.values}
         objects = [n for n in contents if n.endswith(".o") and "/" not in n and not n.startswith("-")]
@@ -271,10 +271,9 @@ def _source(params: Sequence[Parameter], constants: dict[str, bytes], written: s
     pointers = "".join(", void *" for _ in params)
     given = "".join(f", (p)[{k}]" for k in range(len(params)))
     return (
-        f"#define _GNU_SOURCE\n#include <stddef.h>\nenum {{ KERNEL_PARAMS = {len(params)} }};\n"
-        f"static const struct {{ size_t bytes; int constant, written; }} PARAMS[] = {{{rows}}};\n"
-        f"extern void {ENTRY}(void *context{pointers});\n#define CALL(context, p) {ENTRY}(context{given})\n"
-        f"{_BENCH.read_text(encoding='utf-8')}")
+        f"#define _GNU_SOURCE\n#include <stddef.h>\nenum {{ KERNEL_PARAMS = {len(params)} }};\nstatic const struct "
+        f"{{ size_t bytes; int constant, written; }} PARAMS[] = {{{rows}}};\nextern void {ENTRY}(void "
+        f"*context{pointers});\n#define CALL(context, p) {ENTRY}(context{given})\n{_BENCH.read_text(encoding='utf-8')}")
 
 
 def _nbytes(p: Parameter) -> int:
@@ -292,13 +291,13 @@ def _arrays(data: bytes, params: Sequence[Parameter], written: Sequence[bool]) -
 
 
 def _difference(data: bytes, params: Sequence[Parameter], prepared: _Prepared) -> str:
-    """Return where answers differ from those of the default schedule; "" where they do not."""
+    """Describe the difference from the results of the default schedule; empty if there is none."""
     found, answers = _arrays(data, params, prepared.written), prepared.answers.items()
     return next((text for k, wanted in answers if (text := difference(found[k], wanted, params[k].name))), "")
 
 
 def _costs(lines: Sequence[str]) -> tuple[list[float], float]:
-    """Return seconds per call for each repetition, and how far its halves are apart."""
+    """Return seconds per call for each repetition, and the spread of its halves."""
     costs: list[float] = []
     halves: list[float] = []
     parts: list[tuple[float, int]] = []

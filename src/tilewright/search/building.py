@@ -56,13 +56,12 @@ class Lowered(Candidate):
 
     @classmethod
     def of(cls, candidate: Candidate, with_default: bool = False) -> Lowered:
-        """Lower a candidate here, and its default schedule if asked for; raises what lowering raises."""
+        """Lower a candidate here, and its default schedule if asked for; raises the errors of lowering."""
         func = candidate.lower()
         default = candidate.default() if with_default else None
         return cls(
             candidate.key, candidate.config, candidate.target, IRModule({func.name: func}), candidate.ranges(),
-            candidate.values(), None if default is None else cls.of(default),
-        )
+            candidate.values(), None if default is None else cls.of(default))
 
 
 def pickled(value: Any) -> tuple[bytes, bool]:
@@ -74,7 +73,7 @@ def pickled(value: Any) -> tuple[bytes, bool]:
 
 
 def travelling(candidate: Candidate, build_func: BuildFunc, with_default: bool = False) -> bytes:
-    """Pickle a candidate and a build function for another process; raises what lowering raises.
+    """Pickle a candidate and a build function for another process; raises the errors of lowering.
 
     A candidate of the running script is lowered here. `with_default`: the other process asks for its default schedule.
     """

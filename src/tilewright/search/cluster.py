@@ -72,7 +72,7 @@ class _OnCluster(Closeable):
             return self._client
 
     def _run(self, function: Any, jobs: Mapping[int, tuple[Any, ...]], on_done: Callable[[int, Any], None]) -> None:
-        """Call `on_done(place, result or exception)` in this thread as jobs end; raises what it raises."""
+        """Call `on_done(place, result or exception)` in this thread as jobs end; raises its exceptions."""
         client, finished = self._connected(), queue.SimpleQueue[int]()
         options = {"workers": self._workers, "resources": self._resources, "retries": _RETRIES, "pure": False}
         futures = {k: client.submit(function, *job, **options) for k, job in jobs.items()}
@@ -98,7 +98,7 @@ class _OnCluster(Closeable):
                 self._check_workers(client)
 
     def _check_workers(self, client: Any) -> None:
-        """Raise `OptionError` where no worker fits."""
+        """Raise `OptionError` if no worker fits."""
         there = client.scheduler_info(n_workers=-1)["workers"]
         wanted = self._resources or {}
         if not any(
@@ -207,7 +207,7 @@ class ClusterRunner(_OnCluster):
         return found
 
 
-# ---- on the workers of the cluster
+# ---- On the workers of the cluster
 
 _LOCK: Final = threading.Lock()
 """Only one trial at a time in a process of the cluster, however many threads it has."""

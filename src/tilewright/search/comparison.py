@@ -1,7 +1,7 @@
-"""Statistics of measurements: which of two programs is faster, and how well one list of figures orders another.
+"""Statistics of measurements: the comparison of two programs, and rank correlation.
 
-Times drift (clocks, other programs). So two programs are measured alternately, and the confidence interval of the
-median ratio is found by resampling the pairs (Efron's bootstrap, 1979).
+Times drift (clock frequency, other programs). So two programs are measured alternately, and the confidence interval of
+the median ratio is found by resampling the pairs (Efron's bootstrap, 1979).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tilewright.runtime.timing_lock import exclusive
 CONFIDENCE: Final = 0.95
 _RESAMPLES: Final = 2000
 _MIN_SECONDS: Final = 2e-3
-"""Shortest time of one measurement: of a faster program, several calls."""
+"""Shortest time of one measurement, in seconds; faster programs are called several times."""
 _MIN_PAIRS: Final = 8
 Figures = Sequence[float] | np.ndarray[Any, Any]
 
@@ -38,12 +38,12 @@ class Comparison:
 
     @property
     def is_faster(self) -> bool:
-        """Whether the second program is surely faster."""
+        """Whether the second program is significantly faster."""
         return self.high < 1
 
     @property
     def is_slower(self) -> bool:
-        """Whether the second program is surely slower."""
+        """Whether the second program is significantly slower."""
         return self.low > 1
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class Comparison:
 
 
 def compared(first: Sequence[float], second: Sequence[float], seed: int = 0) -> Comparison:
-    """Compare two lists of seconds, whose k-th figures form a pair. Raises `InputError` without pairs."""
+    """Compare two lists of seconds, whose k-th values form a pair. Raises `InputError` without pairs."""
     if not first or len(first) != len(second):
         raise InputError(
             f"{len(first)} and {len(second)} figures are no pairs; measure both programs equally often, at least once",
@@ -95,7 +95,8 @@ def _timed(call: Callable[[], object], number: int) -> float:
 def rank_correlation(first: Figures, second: Figures) -> float:
     """Return Spearman's rank correlation: 1 for the same order, -1 for the reverse.
 
-    NaN for fewer than two figures, or where all are equal. Equal figures share their rank; infinite ones come last.
+    Returns NaN for fewer than two values, or if all are equal. Equal values share their rank; infinite values come
+    last.
     """
     a, b = _ranks(np.asarray(first, np.float64)), _ranks(np.asarray(second, np.float64))
     return float("nan") if len(a) < 2 or a.std() == 0 or b.std() == 0 else float(np.corrcoef(a, b)[0, 1])

@@ -2,10 +2,10 @@
 
     model = CostModel("rank"); model.fit(features, throughputs); scores = model.predict(others)
     shipped("kernels").predict(rows)         # decisions of kernels (autotvm/pretrained.py)
-    shipped("programs").predict(rows)        # scheduled programs (tuning/features.py)
+    shipped("programs").predict(rows)        # scheduled programs (search/features.py)
 
 Written in numpy, since the sets are small: some hundred rows are learnt in tens of milliseconds, and 100,000 candidates
-are scored in a second; xgboost is used where it is installed and asked for. Trees are grown level by level over binned
+are scored in a second; xgboost is used if it is requested and installed. Trees are grown level by level over binned
 features (as in Ke et al., "LightGBM", 2017), with the gain of Chen and Guestrin, "XGBoost", 2016.
 
 The shipped models are in `cost_models.npz`, a numpy archive without pickles, which `benchmarks/cost_model.py train`
@@ -39,7 +39,7 @@ _RATE: Final = 0.15
 _LAMBDA: Final = 1.0
 _EPSILON: Final = 1e-6
 _PAIRS: Final = 40
-"""Other rows that each row is compared with when pairs are ranked."""
+"""Number of random rows with which each row is compared in ranking losses."""
 _TOP: Final = 0.1
 """The fraction of the rows that the loss "rank-binary" calls good."""
 
@@ -93,7 +93,7 @@ class BoostedTrees:
         return scores
 
     def to_arrays(self) -> dict[str, Array]:
-        """Return what was learnt.
+        """Return the learnt model as arrays.
 
         `lengths` [features], uint8, and `edges`, float32, are the boundaries between the bins of all features.
         `feature` and `cut` [trees, 2^depth - 1], uint8, are the inner nodes of each tree, breadth first; `value`
@@ -194,7 +194,7 @@ class _XGBoost:
         if self._loss == "rank-binary":
             y = _good(y)
         elif self._loss == "rank":
-            y = np.floor(31 * y / max(float(y.max()), _EPSILON))  # its ranks are whole numbers up to 31
+            y = np.floor(31 * y / max(float(y.max()), _EPSILON))  # its ranks are integers up to 31
         rows = xgboost.DMatrix(x, y)
         if self._loss != "reg":
             rows.set_group([len(y)])
@@ -211,7 +211,7 @@ class CostModel:
     """Learns from throughputs and scores candidates. Until it has learnt, all scores are equal."""
 
     def __init__(self, loss: str = "reg", kind: str = "numpy", seed: int = 0) -> None:
-        """`kind` is "numpy", "xgboost", or "auto": xgboost where it is installed. Raises `OptionError`."""
+        """`kind` is "numpy", "xgboost", or "auto": xgboost if it is installed. Raises `OptionError`."""
         for what, given, known in (("loss", loss, LOSSES), ("cost model", kind, KINDS)):
             if given not in known:
                 hint = nearest(
@@ -243,7 +243,7 @@ class CostModel:
 
 @functools.cache
 def shipped(name: str) -> BoostedTrees:
-    """Return the shipped model of a name, read once. Raises `InternalError` where the installed package lacks it."""
+    """Return the shipped model of a name, read once. Raises `InternalError` if the installed package lacks it."""
     if not FILE.is_file():
         raise InternalError(
             f"the package lacks {FILE.name}; install it again, or train it with benchmarks/cost_model.py")
@@ -251,7 +251,7 @@ def shipped(name: str) -> BoostedTrees:
 
 
 def read(path: Path, name: str) -> BoostedTrees:
-    """Read the model of a name from a file. Raises `InternalError` where the file lacks it."""
+    """Read the model of a name from a file. Raises `InternalError` if the file lacks it."""
     with np.load(path, allow_pickle=False) as found:
         arrays = {key.removeprefix(f"{name}/"): found[key] for key in found.files if key.startswith(f"{name}/")}
     if not arrays:
@@ -262,7 +262,6 @@ def read(path: Path, name: str) -> BoostedTrees:
 def write(path: Path, models: Mapping[str, BoostedTrees]) -> None:
     """Write a file of these models, whose bytes depend on them alone."""
     arrays: dict[str, Any] = {
-        f"{name}/{key}": array for name, model in models.items() for key, array in model.to_arrays().items()
-    }
+        f"{name}/{key}": array for name, model in models.items() for key, array in model.to_arrays().items()}
     with path.open("wb") as file:
         np.savez_compressed(file, **arrays)

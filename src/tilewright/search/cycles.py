@@ -22,7 +22,7 @@ _LAUNCH: Final = 12000.0
 _GUARD: Final = 1.15
 _SCALAR_GATHER: Final = 1.6
 _CODE: Final = 4000.0
-"""Unrolled statements at which code no longer fits the caches for it."""
+"""Number of unrolled statements above which the code exceeds the instruction caches."""
 
 
 def cycles(found: Sequence[Statement], machine: Machine) -> list[float]:
@@ -71,7 +71,7 @@ def _cycles(s: Statement, machine: Machine) -> float:
 
 
 def _chain(s: Statement, latency: float) -> float:
-    """Return the cycles that the dependent steps of one sum in a region take."""
+    """Return the cycles of the dependent steps of one sum in a region."""
     if not s.sums:
         return 0.0
     results = max((a.elements[s.region] for a in s.accesses if a.writes), default=1.0)

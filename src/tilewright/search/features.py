@@ -2,7 +2,7 @@
 
 `vector_of` describes a program by its two longest statements; `of_loops` describes its main statement loop by loop
 (`itervar`) or by how its memory accesses grow with the trips (`curve`). All are read from the program before any loop
-pass, in some milliseconds. The model of cycles (`tuning/cycles.py`) starts from the same statements.
+pass, in some milliseconds. The model of cycles (`search/cycles.py`) starts from the same statements.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _UNKNOWN: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop around a statement; an extent that is not known counts as 1."""
+    """A loop around a statement; an unknown extent counts as 1."""
 
     var: Var
     extent: int
@@ -66,8 +66,8 @@ class Loop:
 class Access:
     """A buffer that a statement reads or writes.
 
-    `lanes` is how the access moves along the vector loop: `contiguous`, `same` or `apart`. `elements` and `lines` are,
-    for each depth of the loops, the elements and the cache lines that the loops inside of it touch.
+    `lanes` is the movement of the access along the vector loop: `contiguous`, `same` or `apart`. `elements` and `lines`
+    are, for each loop depth, the elements and the cache lines that the inner loops touch.
     """
 
     buffer: Buffer
@@ -79,8 +79,8 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A block. All loops from the depth `region` on are unrolled or vectorized. `sums`: a reduction; `in_registers`:
-    one whose results stay in registers; `guarded`: under a condition."""
+    """A block. All loops from depth `region` on are unrolled or vectorized. `sums`: it is a reduction; `in_registers`:
+    its results stay in registers; `guarded`: it is under a condition."""
 
     name: str
     loops: tuple[Loop, ...]
@@ -93,7 +93,7 @@ class Statement:
     guarded: bool
 
     def trips(self, depth: int | None = None) -> float:
-        """Return how often the loops outside of `depth` run their body; by default all loops."""
+        """Return the number of iterations of the loops outside `depth`, by default of all loops."""
         return float(prod(f.extent for f in self.loops[:depth]))
 
     @property
@@ -103,12 +103,12 @@ class Statement:
 
     @property
     def unrolled(self) -> float:
-        """Vectors (or points where there are no lanes) of one region."""
+        """Number of vectors (or of points without lanes) in one region."""
         return prod(f.extent for f in self.loops[self.region :] if f.kind != VECTORIZED)
 
 
 def statements(func: PrimFunc) -> list[Statement]:
-    """Return the statements of a program in order: blocks, and the stores outside of blocks of lowered kernels."""
+    """Return the statements of a program in order: blocks, and the stores outside blocks of lowered kernels."""
     found = _parts(func.body, ())
     return [
         _statement(s, loops) if isinstance(s, Block) else _stored(s, loops) for s,
@@ -140,7 +140,7 @@ def vector_of(found: Sequence[Statement], machine: Machine, cycles: Sequence[flo
 
 
 def traffic(s: Statement, size: float) -> float:
-    """Return the cache lines that are loaded into a cache of `size` bytes, by the outermost loops whose data fits."""
+    """Return the cache lines loaded into a cache of `size` bytes, by the outermost loops whose data fits."""
     shared = [a for a in s.accesses if a.buffer.scope != "local"]
     for depth in range(len(s.loops) + 1):
         lines = sum(a.lines[depth] for a in shared)
@@ -150,7 +150,7 @@ def traffic(s: Statement, size: float) -> float:
 
 
 def _fetched(s: Statement, a: Access, depth: int) -> float:
-    """Return the lines that one access loads; trips that touch the same lines again find them in the cache."""
+    """Return the lines that one access loads; repeated accesses to the same lines hit the cache."""
     around = depth
     while around and a.lines[around - 1] == a.lines[depth] and s.loops[around - 1].kind != PARALLEL:
         around -= 1
@@ -243,7 +243,7 @@ def _parts(
 
 
 def _stored(store: Store, loops: tuple[Loop, ...]) -> Statement:
-    """Describe a store outside of blocks. It sums if it reads what it writes, along loops without its indices."""
+    """Describe a store outside blocks. It sums if it reads what it writes, along loops without its indices."""
     moving = {v for i in store.indices for v in walk(i) if isinstance(v, Var)}
     sums = any(isinstance(e, Load) and e.buffer is store.buffer for e in walk(store.value))
     return _made(store.buffer.name, loops, [store], {}, sums, {f.var for f in loops} - moving, guarded=False)
@@ -341,7 +341,7 @@ class _Spans:
 
 
 def _width_of(e: PrimExpr, points: Mapping[PrimExpr, PrimExpr], extent: Callable[[Var], int]) -> int:
-    """Return the greatest minus the least value, plus one; a bound for an index that is not linear."""
+    """Return the maximum minus the minimum, plus one; a bound if the index is not linear."""
     if isinstance(e, Var):
         point = points.get(e)
         return extent(e) if point is None else _width_of(point, points, extent)

@@ -1,7 +1,7 @@
-"""A file of lines to which several processes append whole lines, however a writing process ends.
+"""A file of lines to which several processes append whole lines, even if a writer is killed.
 
-A line counts when its end is written. After a writer was killed, its torn line is cut off when the next line is
-appended, under the lock that every writer takes, so that the line of a live writer is never cut.
+A line counts when its end is written. Appending a line first removes the torn line of a killed writer. All writers take
+a lock, so the line of a live writer is never removed.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ class LineFile:
     """The lines of one file in an existing folder; the first line creates it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Raises `OptionError` for a missing folder, or where the path is a folder."""
+        """Raise `OptionError` for a missing folder, or if the path is a folder."""
         self.path = Path(path)
         self._read = 0
         if not self.path.parent.is_dir() or self.path.is_dir():
             raise OptionError(f"{self.path}: records go into a file, in a folder that exists", code="TW1115")
 
     def append(self, line: str) -> None:
-        """Append one line, which outlives this process when the call returns.
+        """Append one line, which is on disk when the call returns.
 
-        Raises `OptionError` where the file cannot be written; it then holds nothing of the line.
+        Raises `OptionError` if the file cannot be written; it then contains no part of the line.
         """
         if "\n" in line:
             raise OptionError(
@@ -59,7 +59,7 @@ class LineFile:
             os.close(descriptor)
 
     def new(self) -> Iterator[str]:
-        """Iterate over the whole lines that were not read before; none where there is no file."""
+        """Yield the whole lines that were not read before; none if there is no file."""
         try:
             file = self.path.open("rb")
         except FileNotFoundError:
@@ -74,7 +74,7 @@ class LineFile:
 
 
 def _mend(descriptor: int) -> int:
-    """Cut off what follows the last end of a line; return the size of the rest."""
+    """Cut off an incomplete last line; return the remaining size."""
     size = end = os.fstat(descriptor).st_size
     while end > 0:
         begin = max(0, end - _PIECE)

@@ -1,4 +1,4 @@
-"""Building and running in worker processes of this machine: several build at the same time, one runs at a time."""
+"""Builds and runs in worker processes of this machine: builds are concurrent, runs are not."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ T = TypeVar("T")
 R = TypeVar("R")
 _BUILD_FUNCS: Final = {"default": default_build}
 _SCRIPT: Final = {"__main__": "tilewright.relay.serialization"}
-"""The module that workers need for candidates of the running script: these travel as loops."""
+"""The module that workers need for candidates of the running script, which are sent as loops."""
 _KEPT_REFERENCES: Final = 64
 _TRIALS_PER_PROCESS: Final = 500
-"""Trials of one process before another takes over: each leaves some kilobytes behind."""
+"""Number of trials after which a process is replaced, because each trial leaks some kilobytes."""
 
 
 class Workers:
-    """`count` worker processes, which are started when they are first needed and kept warm."""
+    """`count` worker processes, started at their first use and kept."""
 
     def __init__(
         self, count: int, memory_limit: int | None = None, threads: int | None = None, modules: Sequence[str] = (),
@@ -105,8 +105,7 @@ class LocalBuilder(Closeable):
         built = [
             _with_reference(
                 made[(*c.identity, form)], references[(*d.identity, form)] if isinstance(d, Candidate) else d)
-            for c, d in zip(candidates, defaults, strict=True)
-        ]
+            for c, d in zip(candidates, defaults, strict=True)]
         while len(self._references) > _KEPT_REFERENCES:
             del self._references[next(iter(self._references))]
         return built
@@ -154,7 +153,7 @@ class LocalRunner(TrialRunner):
         enable_cpu_cache_flush: bool = False, *, threads: int | None = None, memory_limit: int | None = None,
         seed: int = 0, noise: float = 0.1,
     ) -> None:
-        """`threads` is the number of threads of the measured code (None: as programs choose by themselves).
+        """`threads` is the number of threads of the measured code (None: the default of programs).
 
         The other options are those of `TrialRunner`. Raises `OptionError` or `InputError` for values out of range.
         """
@@ -169,7 +168,7 @@ class LocalRunner(TrialRunner):
         return one_by_one(built, self.run_image, on_measured)
 
     def run_image(self, image: Image, reference: Image | None) -> Measured:
-        """Return the result of one trial; `reference` is the code whose answers are right."""
+        """Return the result of one trial; `reference` is the code with the expected results."""
         self._made += 1
         if self._made % _TRIALS_PER_PROCESS == 0:
             self._trials.fresh()
@@ -207,7 +206,7 @@ def _build_func(given: str | BuildFunc) -> BuildFunc:
 
 
 def _default_of(candidate: Candidate) -> Candidate | str | None:
-    """Return the default schedule of a candidate, None where it has none, or the error of asking for it."""
+    """Return the default schedule of a candidate, None if it has none, or the error of requesting it."""
     try:
         return candidate.default()
     except Exception as error:
@@ -222,5 +221,4 @@ def _with_reference(built: Built, reference: Built | str | None) -> Built:
     why = reference.error if isinstance(reference, Built) else reference
     return replace(
         built, image=None, error_no=MeasureErrorNo.UNKNOWN_ERROR,
-        error=f"the default schedule of this workload cannot be built, so no answer can be checked: {why}",
-    )
+        error=f"the default schedule of this workload cannot be built, so no answer can be checked: {why}")

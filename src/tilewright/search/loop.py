@@ -17,13 +17,13 @@ Input = TypeVar("Input")
 T = TypeVar("T")
 INFINITE: Final = float("inf")
 Measure = Callable[[Sequence[Any], OnMeasured], list[Measured]]
-"""Measures inputs: returns one result for each, in order, and reports each as soon as it is known."""
+"""Measures inputs: returns one result for each, in order, and reports each result at once."""
 Callback = Callable[[Any, Sequence[Any], Sequence[Measured]], object]
 """Called after each batch with the search, the inputs and the results."""
 
 
 class TaskSearch(ABC, Generic[Input]):
-    """The search of one task: proposes inputs of measuring, measures them, and learns from the results."""
+    """The search of one task: proposes candidates, measures them, and learns from the results."""
 
     task: TuningTask
 
@@ -31,20 +31,20 @@ class TaskSearch(ABC, Generic[Input]):
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was tried and which was best."""
+        """Forget all trials and the best one."""
         self.trials = self.best_iter = 0
-        """The numbers of all trials, and of the best one."""
+        """Number of trials, and the number of the best one."""
         self.best_cost = INFINITE
         """Seconds of the best trial."""
         self.best_measure_pair: tuple[Input, Measured] | None = None
         self.ttl: int | None = None
-        """Number of trials without a better one after which the search ends."""
+        """Number of consecutive trials without improvement after which the search ends."""
         self.seconds = 0.0, 0.0
-        """The time that the last step took to propose, and to measure."""
+        """Seconds that the last step took to propose, and to measure."""
 
     @property
     def best_flops(self) -> float:
-        """Operations a second of the best trial."""
+        """Operations per second of the best trial."""
         return 0.0 if self.best_measure_pair is None else self.task.speed(self.best_measure_pair[1])
 
     @abstractmethod
@@ -58,7 +58,7 @@ class TaskSearch(ABC, Generic[Input]):
     def step(self, measure: Measure, count: int, callbacks: Sequence[Callback] = ()) -> int:
         """Propose, measure and learn from at most `count` inputs; return their number.
 
-        An interrupt loses no finished trial: callbacks are given those first.
+        On an interrupt, callbacks still receive the finished trials.
         """
         begin = time.perf_counter()
         inputs = self.propose(count)
@@ -95,9 +95,9 @@ class TaskSearch(ABC, Generic[Input]):
     def run(
         self, measure: Measure, trials: int, batch: int, callbacks: Sequence[Callback], early_stopping: int | None,
     ) -> str:
-        """Search until there are `trials` in all; stop after `early_stopping` in a row without a better one.
+        """Search until there are `trials` in total, or `early_stopping` consecutive ones without improvement.
 
-        Return why the search ended earlier, or "".
+        Return the reason for an early end, or "".
         """
         while self.trials < trials:
             if not self.step(measure, min(batch, trials - self.trials), callbacks):
@@ -112,7 +112,8 @@ class TaskSearch(ABC, Generic[Input]):
 def share_budget(
     choose: Callable[[], T | None], step: Callable[[T, float], int], trials: float, seconds: float = INFINITE,
 ) -> None:
-    """Give slices of a budget to the tasks that `choose` returns, until it is used up or `choose` returns None.
+    """Distribute slices of a budget among the tasks that `choose` returns, until it is used up or `choose` returns
+    None.
 
     `step(task, left)` runs a slice of at most `left` trials, and returns their number.
     """
@@ -125,6 +126,7 @@ def children(
     parents: Sequence[T], weights: Sequence[float], count: int, child: Callable[[T, T], T | None],
     chance: random.Random,
 ) -> Iterator[T]:
-    """Yield the children of `count` pairs of parents, drawn by weight with replacement; a pair may have None."""
+    """Yield the children of `count` pairs of parents, drawn by weight with replacement; None for a pair without a
+    child."""
     made = (child(*chance.choices(parents, weights, k=2)) for _ in range(count))
     return (c for c in made if c is not None)

@@ -4,8 +4,8 @@
 
 A `Candidate` is one way to compute a workload. A `Builder` makes native code of candidates; a `Runner` times that code
 and compares its answers with those of the default schedule. Neither raises for a bad candidate: its result has a
-`MeasureErrorNo` and a text. They work in processes of this machine (`tuning/local.py`), on a cluster
-(`tuning/cluster.py`), on devices of a tracker (`tuning/remote.py`) or on a board (`tuning/boards.py`).
+`MeasureErrorNo` and a text. They work in processes of this machine (`search/local.py`), on a cluster
+(`search/cluster.py`), on devices of a tracker (`search/remote.py`) or on a board (`search/boards.py`).
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class MeasureErrorNo(IntEnum):
     COMPILE_DEVICE = 3
     """The part for another device than the host cannot be compiled; not used for CPUs."""
     RUNTIME_DEVICE = 4
-    """The program raised, or crashed the process that ran it."""
+    """The program raised an exception, or crashed its process."""
     WRONG_ANSWER = 5
-    """The program computed something else than the default schedule."""
+    """The result differs from that of the default schedule."""
     BUILD_TIMEOUT = 6
     RUN_TIMEOUT = 7
     UNKNOWN_ERROR = 8
-    """Probably not the candidate's fault: no worker, no device, a connection that broke each time."""
+    """Probably not caused by the candidate: no worker, no device, or a broken connection."""
 
 
 class Candidate(ABC):
-    """One way to compute a workload. Candidates are pickled; those of the running script are lowered before.
+    """One way to compute a workload. Candidates are pickled; those of the running script are lowered first.
 
     Candidates with equal `key`, `config` and `target` are equal and are measured once. These three are fields or
     properties.
@@ -68,31 +68,32 @@ class Candidate(ABC):
 
     @abstractmethod
     def lower(self) -> PrimFunc:
-        """Return the loops, as `tvm.build` takes them. Called in a worker process; may raise anything."""
+        """Return the loops for `tvm.build`. Called in a worker process; may raise any exception."""
 
     def default(self) -> Candidate | None:
-        """Return the default schedule of the workload, whose answers are right; None: they are not checked."""
+        """Return the default schedule of the workload, whose results are the reference; None: results are not checked.
+        """
         return None
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """Return the range of a parameter's random data, by its name, where the usual range does not fit.
+        """Return the ranges of random data by parameter name, if the default range does not fit.
 
-        An integer parameter that indexes another one needs a range. Those of the default schedule count. Called after
-        `lower`.
+        An integer parameter that indexes another one needs a range. The ranges of the default schedule apply. Called
+        after `lower`.
         """
         return {}
 
     def values(self) -> Mapping[str, np.ndarray[Any, Any]]:
         """Return the values of constant parameters by name, in the layout that this candidate chooses.
 
-        Called after `lower`, in the same process. The other parameters are those of the default schedule, in their
+        Called after `lower`, in the same process. The other parameters are those of the default schedule, in the same
         order.
         """
         return {}
 
     @property
     def ansor(self) -> str:
-        """The fields of records in Ansor's form (`Record.ansor`); "": its records have AutoTVM's form."""
+        """The fields of records in Ansor's form (`Record.ansor`); "" for AutoTVM's form."""
         return ""
 
     @property
@@ -102,7 +103,7 @@ class Candidate(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """The value of a parameter, as it is sent to other processes."""
+    """The value of a parameter, as sent to other processes."""
 
     name: str
     dtype: str
@@ -112,15 +113,14 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """Native code, as it is sent to other processes: the bytes of an artifact of functions (`runtime.load_module`).
+    """Native code, as sent to other processes: the bytes of an artifact of functions (`runtime.load_module`).
 
-    A shared library (`.so`) runs where no compiler is installed; objects (`.tar`) are made faster, since nothing is
-    linked.
+    A shared library (`.so`) runs without a compiler; objects (`.tar`) are built faster, without linking.
     """
 
     library: bytes = field(repr=False)
     ir_hash: str
-    """The digest of the loops that it was made from."""
+    """The digest of the loops from which it was made."""
     values: tuple[Value, ...] = field(default=(), repr=False)
     """The constants among its parameters."""
     ranges: tuple[tuple[str, float, float], ...] = ()
@@ -136,7 +136,7 @@ class Built:
     error_no: MeasureErrorNo = MeasureErrorNo.NO_ERROR
     error: str = ""
     seconds: float = 0.0
-    """How long building took."""
+    """Seconds that building took."""
     reference: Image | None = field(default=None, repr=False)
     """The code of the default schedule, which all candidates of a workload share; None: answers are not checked."""
 
@@ -147,20 +147,20 @@ class Measured:
 
     costs: tuple[float, ...]
     error_no: int = MeasureErrorNo.NO_ERROR
-    """A `MeasureErrorNo`; the costs of a failed candidate mean nothing."""
+    """A `MeasureErrorNo`; the costs of a failed candidate are meaningless."""
     all_cost: float = 0.0
-    """Seconds that building and running took in all."""
+    """Total seconds of building and running."""
     timestamp: float = 0.0
-    """When it was measured, in seconds since 1970."""
+    """Time of the measurement, in seconds since 1970."""
     error: str = ""
     noisy: bool = False
-    """Whether the repetitions still disagreed when they were measured again."""
+    """Whether the repetitions still disagreed after another measurement."""
     spread: float = 0.0
-    """How far the costs are apart, as a fraction of their median."""
+    """Spread of the costs, as a fraction of their median."""
     machine: str = ""
-    """Where it was measured."""
+    """Name of the machine."""
     ir_hash: str = ""
-    """The digest of the loops that were measured."""
+    """The digest of the measured loops."""
 
     @property
     def ok(self) -> bool:
@@ -168,12 +168,12 @@ class Measured:
 
     @property
     def cost(self) -> float:
-        """The median of the costs, in seconds; infinite for a candidate that failed."""
+        """The median of the costs, in seconds; infinite for a failed candidate."""
         return float(np.median(self.costs)) if self.ok and self.costs else float("inf")
 
     @property
     def error_msg(self) -> str:
-        """The name that auto_scheduler has for `error`."""
+        """`error` under auto_scheduler's name."""
         return self.error
 
     def __iter__(self) -> Iterator[Any]:
@@ -181,29 +181,29 @@ class Measured:
 
 
 OnMeasured = Callable[[int, Measured], object]
-"""Called with each result as soon as it is known: the number of the candidate among those given, and its result."""
+"""Called with the number of a candidate and its result as soon as it is known."""
 
 
 class Builder(Protocol):
     """Makes native code of candidates."""
 
     def build(self, candidates: Sequence[Candidate], form: str = ".tar") -> list[Built]:
-        """Return one `Built` for each candidate, in order. `form` is the form of their images: `.tar` or `.so`."""
+        """Return one `Built` for each candidate, in order. `form` is the form of images: `.tar` or `.so`."""
 
 
 class Runner(Protocol):
-    """Times native code, and checks its answers."""
+    """Times native code, and checks its results."""
 
     @property
     def form(self) -> str:
-        """The form of images that it takes: `.so` where code travels to devices, else `.tar`."""
+        """The form of accepted images: `.so` if code is sent to devices, else `.tar`."""
 
     def run(self, built: Sequence[Built], on_measured: OnMeasured | None = None) -> list[Measured]:
         """Return one result for each, in order; those that were not built have the error of building."""
 
 
 class Memory(Protocol):
-    """Stores results (`tuning/records.py`)."""
+    """Stores results (`search/records.py`)."""
 
     def find(self, candidate: Candidate) -> Measured | None:
         """Return the result of this candidate, if there is one."""
@@ -218,8 +218,8 @@ def measure(
 ) -> list[Measured]:
     """Build and run candidates; return one result for each, in order.
 
-    Candidates that `records` know, or that occur twice, are not measured again. Results are stored one by one as they
-    come, so that an interrupted process loses no finished trial.
+    Candidates in `records`, and duplicates, are not measured again. Each result is stored at once, so that an
+    interrupted process loses no finished trial.
     """
     results: list[Measured | None] = [records.find(c) if records is not None else None for c in candidates]
     places: dict[tuple[str, str, str], list[int]] = {}

@@ -1,15 +1,14 @@
-"""Tuning records, one JSON line each, in AutoTVM's form (version 0.2, 0.1 is read) or in Ansor's (v0.6, v0.2 to v0.5
-are read):
+"""Tuning records, one JSON line each, in AutoTVM's form (version 0.2; 0.1 is also read) or Ansor's (v0.6; v0.2 to v0.5
+are also read):
 
     {"input": [target, task, args, kwargs], "config": {…}, "result": [[costs], error_no, all_cost, timestamp],
-    "version": 0.2,
-     "tvm_version": "0.1.0", "error": "…", "spread": 0.02, "noisy": false, "machine": "…", "ir_hash": "…"}
-    {"i": [["[\\"matmul\\", 512, 512, 512]", "llvm", [2, 64, 64, 0, 0, 0, 0, 0], "", 0, []], [[], [["CHW", 2, "local"],
-    …]]],
+     "version": 0.2, "tvm_version": "0.1.0", "error": "…", "spread": 0.02, "noisy": false, "machine": "…",
+     "ir_hash": "…"}
+    {"i": [["[\\"matmul\\", 512, 512, 512]", "llvm", [2, 64, 64, 0, 0, 0, 0, 0], "", 0, []],
+           [[], [["CHW", 2, "local"], …]]],
      "r": [[costs], error_no, all_cost, timestamp], "v": "v0.6"}
 
-The keys after `tvm_version` are extensions, which TVM's readers skip. Files that TVM wrote are read. Lines are appended
-whole (`tuning/lines.py`).
+The keys after `tvm_version` are extensions, which TVM's readers skip. Lines are appended whole (`search/lines.py`).
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ ANSOR_VERSION: Final = "v0.6"
 _ANSOR_VERSIONS: Final = ("v0.2", "v0.3", "v0.4", "v0.5", ANSOR_VERSION)
 FAILED_COST: Final = 1e9
 _ANSOR_FAILED_COST: Final = 1e10
-"""Seconds that records give for a candidate that failed."""
+"""Seconds in records of failed candidates."""
 _TRANSIENT: Final = (MeasureErrorNo.UNKNOWN_ERROR,)
-"""Errors that are not the candidate's fault: it is measured again, and the result is not stored."""
+"""Errors not caused by the candidate: it is measured again, and the result is not stored."""
 _MALFORMED: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError)
 _LOG: Final = logging.getLogger(__name__)
 
@@ -54,9 +53,9 @@ class Record:
     version: str = __version__
     """Version of the compiler that made the code."""
     ansor: str = ""
-    """Of a record in Ansor's form: JSON of hardware parameters, layout rewriting and names of inputs."""
+    """For a record in Ansor's form: JSON of hardware parameters, layout rewriting and names of inputs."""
     selected: bool = False
-    """Whether this configuration was selected for its workload: it counts more than faster trials."""
+    """Whether this configuration was selected for its workload; it takes precedence over faster trials."""
 
     @property
     def identity(self) -> tuple[str, str, str]:
@@ -101,7 +100,7 @@ class Records:
         return iter([*self._known.values()])
 
     def refresh(self) -> None:
-        """Read what was appended since, also by other processes."""
+        """Read the lines appended since, also by other processes."""
         for line in self._file.new():
             self._count += 1
             if line.strip():
@@ -109,12 +108,12 @@ class Records:
                 self._known[record.identity] = record
 
     def find(self, candidate: Candidate) -> Measured | None:
-        """Return the result of a candidate, or None where it is unknown or was not the candidate's fault."""
+        """Return the result of a candidate; None if it is unknown or an error not caused by the candidate."""
         found = self._known.get((_canonical(candidate.key), _canonical(candidate.config), candidate.target))
         return None if found is None or found.measured.error_no in _TRANSIENT else found.measured
 
     def add(self, candidate: Candidate, measured: Measured, selected: bool = False) -> None:
-        """Append a result, unless it says nothing about the candidate (`UNKNOWN_ERROR`)."""
+        """Append a result, unless it is an error not caused by the candidate (`UNKNOWN_ERROR`)."""
         if measured.error_no not in _TRANSIENT:
             record = Record.of(candidate, measured, selected)
             self._file.append(encode(record))
@@ -129,8 +128,8 @@ def read(file: Any) -> Iterator[Record]:
 def lines(file: Any) -> Iterator[tuple[str, str]]:
     """Read the lines of a file of records that are neither empty nor comments, with their places.
 
-    A last line that was cut off is left out, with a warning; one that is JSON and merely has no end was written by
-    hand. Raises `ModelError` for a file that cannot be read.
+    A truncated last line is skipped with a warning; a last line of valid JSON without a newline is accepted. Raises
+    `ModelError` for a file that cannot be read.
     """
     name = str(getattr(file, "name", file))
     try:
@@ -158,7 +157,7 @@ def best_of(items: Iterable[T], key: Callable[[T], Hashable], rank: Callable[[T]
 
 
 def write_lines(path: str | os.PathLike[str], rows: Sequence[str]) -> None:
-    """Write a file of records whole, or not at all."""
+    """Write a file of records atomically."""
     write_atomically(Path(path), lambda file: file.writelines(f"{r}\n".encode() for r in rows))
 
 
@@ -188,8 +187,21 @@ def decode(line: str, where: str) -> Record:
         return _ansor(row) if is_ansor(row) else _autotvm(row)
     except _MALFORMED as error:
         raise ModelError(
-            f"{where}: not a tuning record of AutoTVM or auto_scheduler ({type(error).__name__}: {error}): {line[:80]}",
+            f"{where}: not a tuning record of AutoTVM or auto_scheduler, because {_reason(error)}: {line[:80]}",
             code="TW1101") from error
+
+
+def _reason(error: Exception) -> str:
+    """Return the reason why a line is not a record."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"it is not JSON ({error.msg} at column {error.colno})"
+    if isinstance(error, KeyError):
+        return f"it has no {error}"
+    return str(error) if isinstance(error, _UnsuitableError) else "a value has a wrong type or length"
+
+
+class _UnsuitableError(ValueError):
+    """A record has an unsuitable value; the message describes it."""
 
 
 def is_ansor(row: Any) -> bool:
@@ -201,7 +213,7 @@ def _autotvm(row: dict[str, Any]) -> Record:
     given = row["input"] if "input" in row else row["i"]
     target, task, args, kwargs = given[:4]  # version 0.1 has the workload and the configuration after them
     if not isinstance(task, str) or not isinstance(args, list) or not isinstance(kwargs, dict):
-        raise ValueError("the input is not [target, task, args, kwargs]")
+        raise _UnsuitableError("its input is not [target, task, args, kwargs]")
     config: Any = row["config"] if "config" in row else given[5]
     measured = _measured(row["result"] if "result" in row else row["r"], row)
     key = json.dumps([task, args, kwargs])
@@ -211,10 +223,10 @@ def _autotvm(row: dict[str, Any]) -> Record:
 
 def _ansor(row: dict[str, Any]) -> Record:
     if row["v"] not in _ANSOR_VERSIONS:
-        raise ValueError(f"version {row['v']}; {', '.join(_ANSOR_VERSIONS)} are read")
+        raise _UnsuitableError(f"its version is {row['v']}, and {', '.join(_ANSOR_VERSIONS)} are read")
     (key, target, hardware, *rest), (_, steps) = row["i"]
     if not isinstance(key, str) or not str(target).strip():
-        raise ValueError("the input is not [[workload key, target, …], [[], steps]]")
+        raise _UnsuitableError("its input is not [[workload key, target, …], [[], steps]]")
     layout, inputs = int(rest[1]) if len(rest) > 1 else 0, rest[2] if len(rest) > 2 else []
     about = json.dumps([(hardware + [0] * 8)[:8], layout, inputs])
     return Record(str(target), key, json.dumps(steps), _measured(row["r"], row), "", about)
@@ -225,11 +237,10 @@ def _measured(result: Any, row: dict[str, Any]) -> Measured:
     kind = MeasureErrorNo(int(error_no))
     given = tuple(map(float, costs if isinstance(costs, list) else [costs])) if kind == MeasureErrorNo.NO_ERROR else ()
     if kind == MeasureErrorNo.NO_ERROR and not (given and all(0 <= c < math.inf for c in given)):
-        raise ValueError("a result without an error has no times")
+        raise _UnsuitableError("its result has neither an error nor times")
     return Measured(
         given, kind, float(all_cost), float(timestamp), str(row.get("error", "")), bool(row.get("noisy", False)),
-        float(row.get("spread", 0.0)), str(row.get("machine", "")), str(row.get("ir_hash", "")),
-    )
+        float(row.get("spread", 0.0)), str(row.get("machine", "")), str(row.get("ir_hash", "")))
 
 
 def _is_json(row: str) -> bool:

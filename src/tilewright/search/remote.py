@@ -1,7 +1,7 @@
-"""Running on devices of a tracker: `RPCRunner("board", "127.0.0.1", 9190)`.
+"""Runs on devices of a tracker: `RPCRunner("board", "127.0.0.1", 9190)`.
 
-Code is compiled here for the device's target and is sent as shared libraries, so that devices need no compiler. When a
-device dies during a trial, another device repeats the trial; its result is stored once.
+Code is compiled on this machine for the device's target and sent as shared libraries, so devices need no compiler. When
+a device dies during a trial, another device repeats the trial; its result is stored once.
 """
 
 from __future__ import annotations
@@ -55,12 +55,11 @@ class RPCRunner(TrialRunner):
         self._seed, self._secret = seed, secret
 
     def run(self, built: Sequence[Built], on_measured: OnMeasured | None = None) -> list[Measured]:
-        """Return one result for each, in order; `UNKNOWN_ERROR` where no device came, or each one broke."""
+        """Return one result for each, in order; `UNKNOWN_ERROR` if no device was available, or each one failed."""
         run = _Run(built, on_measured)
         devices = self._devices() if run.left else 0
         threads = [
-            threading.Thread(target=self._on_device, args=(run,), daemon=True) for _ in range(min(devices, run.left))
-        ]
+            threading.Thread(target=self._on_device, args=(run,), daemon=True) for _ in range(min(devices, run.left))]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -77,7 +76,7 @@ class RPCRunner(TrialRunner):
         try:
             tracker = connect_tracker(self.host, self.port, self._secret)
         except RPCError:
-            return 1  # the thread that waits for the device reports why there is none
+            return 1  # the thread that waits for the device reports the reason
         try:
             keys = [s["key"] for s in tracker.summary()["server_info"]]
             return max(1, keys.count(f"server:{self.key}"))
@@ -85,7 +84,7 @@ class RPCRunner(TrialRunner):
             tracker.close()
 
     def _on_device(self, run: _Run) -> None:
-        """Run trials on one device after the other until no trial, or no device, is left."""
+        """Run trials on one device after another until no trial, or no device, is left."""
         tracker: TrackerSession | None = None
         try:
             while run.left:
@@ -99,7 +98,8 @@ class RPCRunner(TrialRunner):
                 tracker.close()
 
     def _trials(self, run: _Run, session: RPCSession, end: float) -> None:
-        """Run trials in one session until none is left or the time is over; put back the trial of a broken device."""
+        """Run trials in one session until none is left or the time is over; return the trial of a broken device to the
+        queue."""
         trials = Trials(session, self.options, self.timeout, self._seed, session.machine)
         while time.monotonic() < end and (job := run.take()) is not None:
             try:
@@ -146,7 +146,7 @@ class _Run:
         return None
 
     def put_back(self, job: _Job, why: str) -> None:
-        """Give the trial of a broken device to another one, unless the trial seems to break devices."""
+        """Requeue the trial of a broken device, unless the trial seems to break devices."""
         job.attempts += 1
         if job.attempts < _ATTEMPTS:
             self._jobs.put(job)
@@ -166,7 +166,7 @@ class _Run:
                 self._tell(k, with_build(failed(MeasureErrorNo.UNKNOWN_ERROR, self.reason or why), one))
 
     def results(self) -> list[Measured]:
-        """Return the results in the order of the candidates; raises what `on_measured` raised."""
+        """Return the results in the order of the candidates; raises an exception of `on_measured`."""
         if self._failure is not None:
             raise self._failure
         return [self._results[k] for k in range(len(self._built))]

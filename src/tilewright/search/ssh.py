@@ -28,11 +28,10 @@ class SSHConnection(Closeable):
     """
 
     def __init__(self, destination: str, config: str | Path | None = None) -> None:
-        """`destination` is `user@host` or `ssh://user@host:port`; `config` is a file of ssh's options in place of the
-        user's.
+        """`destination` is `user@host` or `ssh://user@host:port`; `config` replaces the user's ssh configuration file.
 
-        The board must accept keys, since no password is asked for. Raises `OptionError` without ssh, `RPCError` where
-        the board is not reached.
+        The board must accept keys, because ssh cannot ask for passwords. Raises `OptionError` without ssh, `RPCError`
+        if the board is not reached.
         """
         if not destination or destination.startswith("-"):
             raise OptionError(
@@ -52,22 +51,19 @@ class SSHConnection(Closeable):
                 *self._command, "-o", "ControlMaster=yes", "-o", "ControlPersist=no", "-T", destination,
                 "echo alive; exec cat"
             ],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        )
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
         assert self._master.stdout is not None and self._master.stderr is not None
         if self._master.stdout.readline() != _ALIVE:  # ssh ends by itself after ConnectTimeout
             errors = self._master.stderr.read().decode(errors="replace").strip()
             self.close()
             raise RPCError(
                 f"ssh does not reach '{destination}': {errors or 'it said nothing'}; check that `ssh {destination} "
-                "true` works "
-                "without a password", code="TW1201")
+                "true` works without a password", code="TW1201")
 
     def run(self, command: str, data: bytes = b"", timeout: float = 60.0) -> tuple[int, bytes, str]:
         """Run a command in the board's shell with `data` as input; return its status, standard output and errors.
 
-        A signal n gives the status 128 + n. Raises `TimeoutError`, and `RPCError` where the board is not reached any
-        more.
+        A signal n gives the status 128 + n. Raises `TimeoutError`, and `RPCError` if the board is no longer reachable.
         """
         full = [*self._command, "-o", "ControlMaster=no", "-T", self.destination, f"{command}; exit $?"]
         try:
@@ -81,14 +77,14 @@ class SSHConnection(Closeable):
         return done.returncode, done.stdout, errors
 
     def _is_alive(self) -> bool:
-        """Return whether the connection is alive: programs may end with ssh's own status."""
+        """Return whether the connection is alive; programs may also end with ssh's own error status."""
         command = [*self._command, "-O", "check", self.destination]
         asked = subprocess.run(
             command, capture_output=True, stdin=subprocess.DEVNULL, timeout=_CONNECT_SECONDS, check=False)
         return asked.returncode == 0
 
     def checked(self, command: str, data: bytes = b"", timeout: float = 60.0) -> bytes:
-        """Return the output of a command that has to succeed. Raises `RPCError`, also where it takes too long."""
+        """Return the output of a command that must succeed. Raises `RPCError`, also on a timeout."""
         try:
             status, said, errors = self.run(command, data, timeout)
         except TimeoutError as error:

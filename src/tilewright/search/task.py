@@ -1,4 +1,4 @@
-"""Tasks: a workload and the target that it is tuned for, whatever its search space."""
+"""Tuning tasks: a workload and the target for which it is tuned, for any search space."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ class TuningTask(ABC):
     @property
     @abstractmethod
     def key(self) -> str:
-        """The workload as records have it (`Candidate.key`)."""
+        """The workload in the form of records (`Candidate.key`)."""
 
     @property
     @abstractmethod
     def title(self) -> str:
-        """The task in a few words."""
+        """A short description of the task."""
 
     @property
     @abstractmethod
     def flop(self) -> float:
-        """Operations of one run."""
+        """Number of operations per run."""
 
     @property
     def machine(self) -> Machine:
-        """The processor as schedules see it."""
+        """The processor as a machine model for schedules."""
         return self.target.machine
 
     def speed(self, result: Measured) -> float:
-        """Return the operations a second of a result; 0 for a failure."""
+        """Return the operations per second of a result; 0 for a failure."""
         return self.flop / result.cost if result.ok else 0.0

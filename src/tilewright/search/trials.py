@@ -1,4 +1,4 @@
-"""One trial on a bench, which can call functions: a worker process of this machine, or a session on a device."""
+"""A trial on a bench: a worker process of this machine, or a session on a device."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tilewright.runtime.wire import Message
 from tilewright.search.measure import Image, Measured, MeasureErrorNo, failed
 
 _PREPARE_SECONDS: Final = 60.0
-"""Time limit of the default schedule, which is not expected to be slow, but may be large."""
+"""Time limit of the default schedule in seconds; it may be large, but is not expected to be slow."""
 
 
 class Bench(Protocol):
-    """Where trials run."""
+    """A place where trials run."""
 
     def call(
         self, function: str, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = None
@@ -33,7 +33,7 @@ class Bench(Protocol):
 
 @dataclass(slots=True)
 class Trials:
-    """Trials on one bench, one after the other; the workload of the last one stays prepared there."""
+    """Sequential trials on one bench, on which the workload of the last trial stays prepared."""
 
     bench: Bench
     options: TrialOptions
@@ -43,16 +43,17 @@ class Trials:
     _prepared: str = ""
 
     def run(self, image: Image, reference: Image | None) -> Measured:
-        """Time the image; `reference` gives right answers. Raises errors of the bench: `OSError`, `RPCError`."""
+        """Time the image; `reference` computes the expected results. Raises errors of the bench: `OSError`, `RPCError`.
+        """
         start = time.perf_counter()
         try:
             found = self._run(image, reference)
         except KeyboardInterrupt:
-            self.fresh()  # it may hold its machine's timing lock, which other processes wait for
+            self.fresh()  # it may hold its machine's timing lock, for which other processes wait
             raise
         if isinstance(found, Measured):
             return found
-        self.fresh()  # code that fails may have written anywhere
+        self.fresh()  # failing code may have overwritten any memory
         error_no, text = found
         return failed(error_no, text, time.perf_counter() - start, machine=self.machine)
 
@@ -79,11 +80,10 @@ class Trials:
             return MeasureErrorNo.WRONG_ANSWER, found["wrong"]
         return Measured(
             tuple(found["costs"]), all_cost=time.perf_counter() - start, timestamp=time.time(), noisy=found["noisy"],
-            spread=found["spread"], machine=self.machine,
-        )
+            spread=found["spread"], machine=self.machine)
 
     def _acquire(self, seconds: float) -> tuple[bool, str]:
-        """Ask for the bench's timing lock, which the trial releases; return whether it came, and its holder."""
+        """Request the bench's timing lock, which the trial releases; return whether it was acquired, and its holder."""
         found, _ = self.bench.call(timing_lock.ACQUIRE, {"seconds": seconds}, (), seconds + _PREPARE_SECONDS)
         return bool(found["acquired"]), str(found["holder"])
 

@@ -97,8 +97,7 @@ def tensors_as_prim_func(ops: Sequence[Any], name: str = "main") -> PrimFunc:
     func = create_prim_func(inputs, outputs, name)
     buffers = dict(zip([*inputs, *outputs], func.params, strict=True))
     return replace(
-        func, params=tuple(buffers[t] for t in tensors), attrs=func.attrs | ({SCALARS: scalars} if scalars else {})
-    )
+        func, params=tuple(buffers[t] for t in tensors), attrs=func.attrs | ({SCALARS: scalars} if scalars else {}))
 
 
 def _share_memory(scans: Sequence[ScanOp], buffers: dict[Tensor, Buffer], names: set[str]) -> list[Buffer]:
@@ -114,8 +113,7 @@ def _share_memory(scans: Sequence[ScanOp], buffers: dict[Tensor, Buffer], names:
                 if t in buffers:
                     raise CompileError(
                         f"'{t.name}' is a part of scan '{scan.name}' and cannot be an argument, or a part of another "
-                        f"scan; take '{result.name}'", code="TW0614"
-                    )
+                        f"scan; take '{result.name}'", code="TW0614")
                 buffers[t] = buffers[result]
     return inner
 
@@ -164,15 +162,13 @@ def _bound(t: Tensor, buffer: Buffer, larger: Sequence[int] | None = None) -> Bu
     if not isinstance(buffer, Buffer):
         raise CompileError(
             f"binds: '{t.name}' is bound to a {type(buffer).__name__}; make a buffer with "
-            f"tir.decl_buffer({t.name}.shape, {t.name}.dtype, …)", code="TW0614"
-        )
+            f"tir.decl_buffer({t.name}.shape, {t.name}.dtype, …)", code="TW0614")
     if buffer.dtype is not t.dtype or len(buffer.shape) != len(shape) or any(
         a is not b and not (isinstance(a, int) and a == b) for a, b in zip(buffer.shape, shape, strict=True)
     ):
         raise CompileError(
             f"binds: buffer '{buffer!r}' does not fit {t!r}; make it with tir.decl_buffer({t.name}.shape, "
-            f"{t.name}.dtype, …)", code="TW0614"
-        )
+            f"{t.name}.dtype, …)", code="TW0614")
     return buffer
 
 
@@ -196,8 +192,7 @@ def _nest(op: ComputeOp, buffers: dict[Tensor, Buffer], name: str, origin: Origi
         notes["combiner"] = _reducer(reduce.combiner, identity)
     iters = tuple(
         i if isinstance(i.extent, (IntImm, Var)) else replace(i, extent=rewrite(i.extent, load, memo))
-        for i in (*op.axis, *op.reduce_axis)
-    )
+        for i in (*op.axis, *op.reduce_axis))
     loops = [Var(i.var.name) for i in iters]
     points: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in iters), loops, strict=True))
     nest: Stmt = Block(name, iters, tuple(loops), _TRUE, init, body, notes, origin)

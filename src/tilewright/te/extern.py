@@ -80,8 +80,7 @@ def extern(
     ins = _listed(in_buffers) if in_buffers is not None else [decl_buffer(t.shape, t.dtype, t.name) for t in inputs]
     named = [name] if len(shapes) == 1 else [f"{name}.v{k}" for k in range(len(shapes))]
     outs = _listed(out_buffers) if out_buffers is not None else [
-        decl_buffer(s, d, n) for s, d, n in zip(shapes, dtypes, named, strict=True)
-    ]
+        decl_buffer(s, d, n) for s, d, n in zip(shapes, dtypes, named, strict=True)]
     _check_buffers(name, ins, [(t.shape, t.dtype) for t in inputs])
     _check_buffers(name, outs, list(zip(shapes, dtypes, strict=True)))
     body = fcompute(list(ins), list(outs))
@@ -90,8 +89,7 @@ def extern(
     if not isinstance(body, Stmt):
         raise CompileError(
             f"the body of te.extern '{name}' is a statement, and fcompute returned {type(body).__name__}; end it with "
-            "`return irb.get()`", code="TW0603"
-        )
+            "`return irb.get()`", code="TW0603")
     op = ExternOp(name, tuple(inputs), body, tuple(ins), tuple(outs))
     op.tensors.extend(Tensor(op, k, s, d) for k, (s, d) in enumerate(zip(shapes, dtypes, strict=True)))
     return list(op.tensors) if several else op.tensors[0]
@@ -104,8 +102,7 @@ def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: PrimFunc, **optio
     if not outs or primfunc.attrs.get(SCALARS):
         raise CompileError(
             f"extern_primfunc of '{primfunc.name}' takes a program over {n} inputs and at least one result, and no "
-            f"numbers; it has {len(primfunc.params)} buffers", code="TW0603"
-        )
+            f"numbers; it has {len(primfunc.params)} buffers", code="TW0603")
     has_blocks = any(isinstance(s, Block) for s in walk_stmt(primfunc.body))
     body = lower_blocks(primfunc).body if has_blocks else primfunc.body
     shapes = [b.shape for b in outs]
@@ -132,8 +129,7 @@ def _check_buffers(name: str, buffers: Sequence[Buffer], wanted: Sequence[tuple[
             x is not y and not (isinstance(x, int) and x == y) for x, y in zip(b.shape, dims, strict=True)
         ):
             raise CompileError(
-                f"te.extern '{name}': buffer '{b!r}' does not fit {dtype}[{', '.join(map(str, dims))}]", code="TW0603"
-            )
+                f"te.extern '{name}': buffer '{b!r}' does not fit {dtype}[{', '.join(map(str, dims))}]", code="TW0603")
 
 
 def _dtypes(name: str, dtype: Any, count: int, inputs: Sequence[Tensor]) -> list[DataType]:
@@ -142,8 +138,7 @@ def _dtypes(name: str, dtype: Any, count: int, inputs: Sequence[Tensor]) -> list
         if len(types) != 1:
             raise CompileError(
                 f"te.extern '{name}' needs dtype=: its inputs have {', '.join(sorted(types)) or 'no types'}, so it "
-                "does not follow from them", code="TW0603"
-            )
+                "does not follow from them", code="TW0603")
         return [next(iter(types))] * count
     given = list(dtype) if isinstance(dtype, (list, tuple)) else [dtype] * count
     if len(given) != count:

@@ -68,8 +68,7 @@ def gradient(output: Tensor, inputs: Sequence[Tensor] | Tensor, head: Tensor | N
         if not t.dtype.is_float:
             raise CompileError(
                 f"te.gradient: '{t.name}' has type {t.dtype}, "
-                "and only floating-point values have derivatives; cast it to float32", code="TW0605"
-            )
+                "and only floating-point values have derivatives; cast it to float32", code="TW0605")
     prefix = _prefix(output, head)
     order = producers_first([output.op])
     depending = _depending(order, wanted)
@@ -84,8 +83,7 @@ def gradient(output: Tensor, inputs: Sequence[Tensor] | Tensor, head: Tensor | N
                 kind = type(op).__name__
                 raise CompileError(
                     f"te.gradient: '{op.name}' is a {kind}, and '{output.name}' depends on the inputs through it; only "
-                    "values of te.compute have derivatives", code="TW0605"
-                )
+                    "values of te.compute have derivatives", code="TW0605")
             if t not in adjoints:
                 adjoints[t] = _total(t, prefix, parts[t])
             for source, part in _contributions(op, t, adjoints[t], sources, prefix):
@@ -110,8 +108,7 @@ def _prefix(output: Tensor, head: Tensor | None) -> tuple[PrimExpr, ...]:
         shape = ", ".join(map(str, output.shape))
         raise CompileError(
             f"te.gradient: the head '{head!r}' has to end in the dimensions of '{output.name}', [{shape}]",
-            code="TW0605"
-        )
+            code="TW0605")
     return head.shape[:split]
 
 
@@ -133,8 +130,7 @@ def _seed(output: Tensor, head: Tensor | None, prefix: Sequence[PrimExpr]) -> _P
     at = _point(prefix, output)
     same = all_of(*(p.equal(x) for p, x in zip(at, at[len(prefix) :], strict=False)))
     return _Part(
-        at, (), if_then_else(same, const(1, output.dtype), const(0, output.dtype)) if head is None else head(*at)
-    )
+        at, (), if_then_else(same, const(1, output.dtype), const(0, output.dtype)) if head is None else head(*at))
 
 
 def _contributions(
@@ -172,8 +168,7 @@ def _solved(
     solution = solve_system(equations, {a.var: a.extent for a in (*op.axis, *op.reduce_axis)}, ranges)
     axes = tuple(IterVar(Var(v.name), extent, "reduce") for v, _, extent in solution.left)
     mapping: dict[PrimExpr, PrimExpr] = {
-        v: add(a.var, first) for (v, first, _), a in zip(solution.left, axes, strict=True)
-    }
+        v: add(a.var, first) for (v, first, _), a in zip(solution.left, axes, strict=True)}
     for a in axes:
         ranges = ranges.bind_loop(a.var, const(0, INT64), a.extent)
     condition = simplify(substitute(solution.condition, mapping), ranges)
@@ -232,8 +227,7 @@ def _slopes(op: ComputeOp, index: int) -> Slope:
 
         return where_chosen
     weights = {
-        s: _weight(op, body, k)(*op.axis, *op.reduce_axis) for k, s in enumerate(body.sources) if s.dtype.is_float
-    }
+        s: _weight(op, body, k)(*op.axis, *op.reduce_axis) for k, s in enumerate(body.sources) if s.dtype.is_float}
 
     def weighted(e: PrimExpr) -> PrimExpr | None:
         total: PrimExpr | None = None
@@ -272,11 +266,9 @@ def _first(op: ComputeOp, body: Reduce, kind: type[PrimExpr]) -> Tensor:
         return if_then_else(keep, a[0], b[0]), if_then_else(keep, a[1], b[1])
 
     pick = comm_reducer(
-        better, lambda place, value: (max_value(place), (min_value if kind is Max else max_value)(value)), name="first"
-    )
+        better, lambda place, value: (max_value(place), (min_value if kind is Max else max_value)(value)), name="first")
     return _stage(
-        op, (), f"{op.name}.first", lambda _: pick((_position(op.reduce_axis), body.sources[0]), op.reduce_axis), 0
-    )
+        op, (), f"{op.name}.first", lambda _: pick((_position(op.reduce_axis), body.sources[0]), op.reduce_axis), 0)
 
 
 def _weight(op: ComputeOp, body: Reduce, k: int) -> Tensor:
@@ -303,8 +295,7 @@ def _changed(combiner: Combiner, a: tuple[PrimExpr, ...], b: tuple[PrimExpr, ...
     """Combine dual numbers: `n` values followed by their derivatives."""
     names = [tuple(Var(f"{side}{j}", e.dtype) for j, e in enumerate(given[:n])) for side, given in (("a", a), ("b", b))]
     by_name: dict[PrimExpr, PrimExpr] = {
-        v: e for own, given in zip(names, (a, b), strict=True) for v, e in zip(own, given, strict=False)
-    }
+        v: e for own, given in zip(names, (a, b), strict=True) for v, e in zip(own, given, strict=False)}
     values, changes = combiner.combine(names[0], names[1]), []
     for j, value in enumerate(values):
         total: PrimExpr = const(0, a[n + j].dtype)

@@ -52,8 +52,7 @@ _RUNTIME: Final[Mapping[str, Any]] = {
     **{
         t: np.dtype(t).type for t in (
             "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"
-        )
-    },
+        )},
 }
 """The names of hybrid script for a run in Python."""
 
@@ -96,8 +95,7 @@ class HybridFunction:
         if len(names) != len(args):
             raise CompileError(
                 f"hybrid function '{self.__name__}' takes {len(names)} arguments "
-                f"({', '.join(names)}) and was given {len(args)}", code="TW0606"
-            )
+                f"({', '.join(names)}) and was given {len(args)}", code="TW0606")
         reader = Reader(source, {**around.globals, **around.nonlocals}, definition, dict(zip(names, args, strict=True)))
         body, results = reader.function()
         inputs = list(reader.inputs)
@@ -111,8 +109,7 @@ def script(function: Callable[..., Any]) -> HybridFunction:
     if not isinstance(function, types.FunctionType):
         raise CompileError(
             f"te.hybrid.script decorates a Python function, but this is of type {type(function).__name__}",
-            code="TW0606"
-        )
+            code="TW0606")
     return HybridFunction(function)
 
 

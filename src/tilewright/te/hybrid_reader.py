@@ -43,8 +43,7 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "round": _in_float(I.nearbyint),
     **{
         n: _in_float(getattr(I, n))
-        for n in ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "floor", "ceil", "erf", "sin", "cos")
-    },
+        for n in ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "floor", "ceil", "erf", "sin", "cos")},
     **{t: (lambda x, t=t: E.cast(t, E.as_expr(x))) for t in _TYPES},
 }
 """The functions that hybrid script can call."""
@@ -206,8 +205,7 @@ class Reader:
             raise self.error(
                 target,
                 f"'{target.id}' cannot be assigned: it is a tensor, "
-                "a loop variable or a parameter, or the value is no number"
-            )
+                "a loop variable or a parameter, or the value is no number")
         else:
             first = E.as_expr(value)
             memory = self.builder.allocate(first.dtype, (1,), name=target.id, scope="local")
@@ -217,8 +215,7 @@ class Reader:
     def update(self, node: ast.AugAssign) -> None:
         old = self.value(
             ast.copy_location(ast.Name(node.target.id, ast.Load()), node) if isinstance(node.target, ast.Name)
-            else node.target
-        )
+            else node.target)
         self.store(node.target, self.operated(node, type(node.op), old, self.value(node.value)))
 
     def result(self, node: ast.Return) -> None:
@@ -228,8 +225,7 @@ class Reader:
         found = [self.results.get(v.id) if isinstance(v, ast.Name) else None for v in values]
         if any(b is None for b in found):
             raise self.error(
-                node, f"what is returned was made by output_tensor: {', '.join(self.results) or 'nothing'}"
-            )
+                node, f"what is returned was made by output_tensor: {', '.join(self.results) or 'nothing'}")
         self.returned = [b for b in found if b is not None]
 
     def nothing(self, node: ast.stmt) -> None:
@@ -243,8 +239,7 @@ class Reader:
             raise self.error(node, "an assertion is checked while reading, and this one is not known then")
         if not (E.number_of(known) if isinstance(known, PrimExpr) else known):
             raise self.error(
-                node, f"this does not hold: {self.value(node.msg) if node.msg else ast.unparse(node.test)}"
-            )
+                node, f"this does not hold: {self.value(node.msg) if node.msg else ast.unparse(node.test)}")
 
     # Expressions.
     def value(self, node: ast.expr) -> Any:
@@ -263,8 +258,7 @@ class Reader:
         if node.id in self.outer:
             return self.outer[node.id]
         raise self.error(
-            node, f"'{node.id}' is not known here; a scalar that is first assigned inside a loop or an if ends with it"
-        )
+            node, f"'{node.id}' is not known here; a scalar that is first assigned inside a loop or an if ends with it")
 
     def attribute(self, node: ast.Attribute) -> Any:
         owner = self.value(node.value)
@@ -319,8 +313,7 @@ class Reader:
                 raise self.error(node, "numbers are compared with ==, !=, <, <=, >, >=")
             parts.append(
                 E.compare(_CLASSES[type(op)], a, b) if isinstance(a, PrimExpr) or isinstance(b, PrimExpr)
-                else known(a, b)
-            )
+                else known(a, b))
         return parts[0] if len(parts) == 1 else E.all_of(*parts)
 
     def logic(self, node: ast.BoolOp) -> Any:
@@ -341,8 +334,7 @@ class Reader:
         if known is None or node.keywords:
             raise self.error(
                 node,
-                f"'{ast.unparse(node.func)}' cannot be called in hybrid script; what can is {', '.join(FUNCTIONS)}"
-            )
+                f"'{ast.unparse(node.func)}' cannot be called in hybrid script; what can is {', '.join(FUNCTIONS)}")
         return known(*(self.value(a) for a in node.args))
 
 

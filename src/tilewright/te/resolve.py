@@ -59,8 +59,7 @@ def schedule_func(
     func, blocks = create_blocks(inputs, outputs, name, binds=binds)
     buffers = dict(zip([*inputs, *outputs], func.params, strict=True))
     func = replace(
-        func, params=tuple(buffers[t] for t in args), attrs=func.attrs | ({SCALARS: scalars} if scalars else {})
-    )
+        func, params=tuple(buffers[t] for t in args), attrs=func.attrs | ({SCALARS: scalars} if scalars else {}))
     if s.arrange is not None:
         _check_no_steps(s)
         return s.arrange(func, inputs, outputs)
@@ -115,8 +114,7 @@ def _check_args(s: Schedule, args: Sequence[Any]) -> None:
     if missing:
         raise ScheduleError(
             f"'{missing[0]}' is an output of the schedule and not among the arguments, "
-            f"which are {', '.join(t.name for t in args)}"
-        )
+            f"which are {', '.join(t.name for t in args)}")
 
 
 def _check_no_steps(s: Schedule) -> None:
@@ -128,8 +126,7 @@ def _check_no_steps(s: Schedule) -> None:
         ):
             raise ScheduleError(
                 f"'{stage.op.name}' has a step, and this schedule was made for its computation as a whole, "
-                "which arranges all loops; begin with te.create_schedule or topi.generic, which leave the loops to you"
-            )
+                "which arranges all loops; begin with te.create_schedule or topi.generic, which leave the loops to you")
 
 
 class _Resolver:
@@ -146,8 +143,7 @@ class _Resolver:
         if found is None:
             raise ScheduleError(
                 f"'{stage.op.name}' is not computed for these arguments: "
-                "none of them is made from it, or it is among them itself"
-            )
+                "none of them is made from it, or it is among them itself")
         return found
 
     def buffer(self, t: Tensor) -> str:
@@ -159,12 +155,10 @@ class _Resolver:
     def rewrite(self, r: Rewrite) -> None:
         if isinstance(r, CacheRead):
             self.blocks[r.made] = self.engine.cache_read(
-                self.buffer(r.tensor), r.scope, [self.block(x) for x in r.readers]
-            )
+                self.buffer(r.tensor), r.scope, [self.block(x) for x in r.readers])
         elif isinstance(r, CacheWrite):
             self.blocks[r.made], self.blocks[r.stage] = self.block(r.stage), self.engine.cache_write(
-                self.block(r.stage), r.scope
-            )
+                self.block(r.stage), r.scope)
         else:
             block = self.block(r.stage)
             self.name_loops(r.roots, self.engine.loops(block))
@@ -214,8 +208,7 @@ class _Resolver:
         ) or stage.attached or stage.scope:
             raise ScheduleError(
                 f"'{op.name}' is a scan, whose steps run one after another; "
-                f"schedule its update '{op.update[0].name}' instead"
-            )
+                f"schedule its update '{op.update[0].name}' instead")
         for t in op.update:
             update = self.s[t]
             steps = update.op.axis[0] if isinstance(update.op, ComputeOp) else None
@@ -223,8 +216,7 @@ class _Resolver:
             if touched or update.leaf_iter_vars[0] is not steps or update.attached or update.inlined:
                 raise ScheduleError(
                     f"loop '{op.update[0].op.axis[0].var.name}' of '{t.name}' goes over the steps of scan '{op.name}': "
-                    "it stays outside and serial; split, reorder, vectorize and parallelise the loops inside of it"
-                )
+                    "it stays outside and serial; split, reorder, vectorize and parallelise the loops inside of it")
         if any(self.s[t] in self.blocks for t in op.update):
             self.loops[op.scan_axis] = self.engine.loops(self.block(self.s[op.update[0]]))[0]
 
@@ -242,22 +234,19 @@ class _Resolver:
         unknown = [v.name for v in free_vars(predicate) if v not in known]
         if unknown:
             raise ScheduleError(
-                f"set_store_predicate of '{stage.op.name}' uses '{unknown[0]}', which is none of its axes or loops"
-            )
+                f"set_store_predicate of '{stage.op.name}' uses '{unknown[0]}', which is none of its axes or loops")
         condition = substitute(predicate, known)
         self.engine.where(block, condition)
 
     def attach(self, stage: Stage, parent: Stage, axis: IterVar) -> list[Var]:
         if parent.inlined:
             raise ScheduleError(
-                f"'{stage.op.name}' is to be computed in '{parent.op.name}', which is inlined and has no loops"
-            )
+                f"'{stage.op.name}' is to be computed in '{parent.op.name}', which is inlined and has no loops")
         if axis not in parent.leaf_iter_vars:
             names = ", ".join(a.var.name for a in parent.leaf_iter_vars)
             raise ScheduleError(
                 f"'{stage.op.name}' is to be computed in loop '{axis.var.name}' of "
-                f"'{parent.op.name}', which was split or fused; its loops are {names}"
-            )
+                f"'{parent.op.name}', which was split or fused; its loops are {names}")
         loop = self.loops.get(axis)
         if loop is None:
             raise ScheduleError(f"'{stage.op.name}' is to be computed in '{parent.op.name}', which does not read it")
@@ -275,8 +264,7 @@ class _Resolver:
             size, extent = r.factor or r.nparts or 1, self.engine.loop(loop).extent
             size = min(size, extent.value) if isinstance(extent, IntImm) else size
             self.loops[r.outer], self.loops[r.inner] = self.engine.split(
-                loop, [None, size] if r.factor else [size, None]
-            )
+                loop, [None, size] if r.factor else [size, None])
         elif isinstance(r, Fuse):
             self.loops[r.fused] = self.engine.fuse(*(self.loops[a] for a in r.parents))
         else:

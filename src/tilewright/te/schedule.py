@@ -78,8 +78,7 @@ class Schedule:
         if found is None:
             names = ", ".join(s.op.name for s in self.stages)
             raise ScheduleError(
-                f"{getattr(op, 'name', op)!r} is not part of this schedule; its stages are {names}", code="TW0613"
-            )
+                f"{getattr(op, 'name', op)!r} is not part of this schedule; its stages are {names}", code="TW0613")
         return found
 
     def normalize(self) -> Schedule:
@@ -100,8 +99,7 @@ class Schedule:
         if not members:
             raise ScheduleError(
                 f"there is no stage between {', '.join(s.op.name for s in starts)} "
-                f"and {', '.join(s.op.name for s in ends)} to group"
-            )
+                f"and {', '.join(s.op.name for s in ends)} to group")
         taken = next((s for s in members if s.group is not None), None)
         if taken is not None:
             raise ScheduleError(f"'{taken.op.name}' is in a group already")
@@ -119,8 +117,7 @@ class Schedule:
             raise ScheduleError(f"cache_read of '{tensor.name}' takes the operations that read the copy")
         self[tensor]
         made = _copied(
-            [tensor], f"{tensor.name}.{scope}", [IterVar(Var(f"ax{k}"), d) for k, d in enumerate(tensor.shape)]
-        )
+            [tensor], f"{tensor.name}.{scope}", [IterVar(Var(f"ax{k}"), d) for k, d in enumerate(tensor.shape)])
         stage = self._add(made, before=min(stages, key=self.stages.index))
         self.rewrites.append(CacheRead(tensor, scope, stages, stage))
         return made.outputs[0]
@@ -139,15 +136,13 @@ class Schedule:
         if given != list(op.outputs):
             raise ScheduleError(
                 f"cache_write takes all results of one computation: '{op.name}' has "
-                f"{', '.join(t.name for t in op.outputs)}, and {', '.join(t.name for t in given)} were given"
-            )
+                f"{', '.join(t.name for t in op.outputs)}, and {', '.join(t.name for t in given)} were given")
         if stage.relations or stage.marks:
             raise ScheduleError(f"'{op.name}' has steps already; cache_write before them")
         axis = [IterVar(Var(f"{a.var.name}.c"), a.extent) for a in op.axis]
         renamed: dict[PrimExpr, PrimExpr] = {old.var: new.var for old, new in zip(op.axis, axis, strict=True)}
         made = _computing(
-            f"{op.name}.{scope}", axis, tuple(substitute(b, renamed) for b in op.body), op.reduce_axis, op
-        )
+            f"{op.name}.{scope}", axis, tuple(substitute(b, renamed) for b in op.body), op.reduce_axis, op)
         stage.restart(_copied(made.outputs, op.name, list(op.axis)))
         self.stage_map[stage.op] = stage
         self.rewrites.append(CacheWrite(stage, scope, self._add(made, before=stage)))
@@ -166,18 +161,15 @@ class Schedule:
         if axis.kind != "reduce":
             raise ScheduleError(
                 f"'{axis.var.name}' is not a reduction loop of '{op.name}'; "
-                "split a reduction axis and give one of its parts"
-            )
+                "split a reduction axis and give one of its parts")
         if any(a not in stage.leaf_iter_vars for a in op.axis) or any(isinstance(r, Reorder) for r in stage.relations):
             raise ScheduleError(
                 f"rfactor of '{op.name}' comes before its other loops are split, fused or ordered; those steps go to "
-                "the two stages after it"
-            )
+                "the two stages after it")
         rank = len(op.axis)
         if not -rank - 1 <= factor_axis <= rank:
             raise ScheduleError(
-                f"rfactor of '{op.name}': factor_axis={factor_axis} is not between {-rank - 1} and {rank}"
-            )
+                f"rfactor of '{op.name}': factor_axis={factor_axis} is not between {-rank - 1} and {rank}")
         place = factor_axis % (rank + 1)
         made = _factored(stage, op, axis, place)
         parts = made.outputs

@@ -114,8 +114,7 @@ class Stage:
         outer = IterVar(Var(f"{_name(parent)}.outer"), rest if factor is not None else _extent(size), parent.kind)
         inner = IterVar(Var(f"{_name(parent)}.inner"), _extent(size) if factor is not None else rest, parent.kind)
         self.relations.append(
-            Split(parent, outer, inner, factor if factor is None else size, nparts if nparts is None else size)
-        )
+            Split(parent, outer, inner, factor if factor is None else size, nparts if nparts is None else size))
         self.leaf_iter_vars[at : at + 1] = [outer, inner]
         self.all_iter_vars += [outer, inner]
         return outer, inner
@@ -128,8 +127,7 @@ class Stage:
         if at != list(range(at[0], at[0] + len(at))):
             raise ScheduleError(
                 f"fuse takes loops that stand directly inside each other, outermost first; '{self.op.name}' "
-                f"has {self._order()}, and {', '.join(map(_name, axes))} were given: reorder them first"
-            )
+                f"has {self._order()}, and {', '.join(map(_name, axes))} were given: reorder them first")
         extent: PrimExpr = axes[0].extent
         for a in axes[1:]:
             extent = mul(extent, a.extent)
@@ -188,13 +186,11 @@ class Stage:
         elif pragma_type == "import_c":
             raise ScheduleError(
                 f"pragma import_c on '{_name(var)}': there is no C compiler in here; "
-                "compile the source to LLVM text with `clang -S -emit-llvm` and give it to pragma import_llvm"
-            )
+                "compile the source to LLVM text with `clang -S -emit-llvm` and give it to pragma import_llvm")
         else:
             raise ScheduleError(
                 f"pragma '{pragma_type}' has no meaning here; use unroll, vectorize, parallel, import_llvm, or one of "
-                f"the hints {', '.join(_HINTS)}"
-            )
+                f"the hints {', '.join(_HINTS)}")
 
     # Placement of the computation, and its memory.
     def compute_at(self, parent: Stage, scope: IterVar) -> None:
@@ -202,12 +198,10 @@ class Stage:
         self._computed("compute_at")
         if parent is self:
             raise ScheduleError(
-                f"'{self.op.name}' cannot be computed inside a loop of its own; name a stage that reads it"
-            )
+                f"'{self.op.name}' cannot be computed inside a loop of its own; name a stage that reads it")
         if scope not in parent.all_iter_vars:
             raise ScheduleError(
-                f"'{_name(scope)}' is not a loop of '{parent.op.name}'; its loops are {parent._order()}"
-            )
+                f"'{_name(scope)}' is not a loop of '{parent.op.name}'; its loops are {parent._order()}")
         self.inlined, self.attached = False, (parent, scope)
 
     def compute_inline(self) -> None:
@@ -215,8 +209,7 @@ class Stage:
         self._computed("compute_inline")
         if self.is_output:
             raise ScheduleError(
-                f"'{self.op.name}' is an output of the schedule; only a value in between can be inlined"
-            )
+                f"'{self.op.name}' is an output of the schedule; only a value in between can be inlined")
         self.inlined, self.attached = True, None
 
     def compute_root(self) -> None:
@@ -237,18 +230,15 @@ class Stage:
         if self.is_output:
             raise ScheduleError(
                 f"storage_align of '{self.op.name}': an output is the caller's memory; align a value in between, such "
-                "as one of cache_write"
-            )
+                "as one of cache_write")
         if axis not in axes[:-1]:
             raise ScheduleError(
                 f"storage_align of '{self.op.name}' takes one of its axes but the last, "
-                f"which are {', '.join(a.var.name for a in axes[:-1]) or 'none'}"
-            )
+                f"which are {', '.join(a.var.name for a in axes[:-1]) or 'none'}")
         if factor < 1 or not 0 <= offset < factor:
             raise ScheduleError(
                 f"storage_align of '{self.op.name}': "
-                f"the offset is from 0 to the factor, and {offset} of {factor} is not"
-            )
+                f"the offset is from 0 to the factor, and {offset} of {factor} is not")
         self.notes[ALIGNED] = (*self.notes.get(ALIGNED, ()), (0, axes.index(axis), factor, offset))
 
     def double_buffer(self) -> None:
@@ -263,8 +253,7 @@ class Stage:
         self._computed("rolling_buffer")
         if self.is_output:
             raise ScheduleError(
-                f"rolling_buffer of '{self.op.name}': an output is the caller's memory, which is needed whole"
-            )
+                f"rolling_buffer of '{self.op.name}': an output is the caller's memory, which is needed whole")
         self.rolling = True
 
     def transform_layout(self, mapping_function: Any) -> list[IterVar]:
@@ -285,8 +274,7 @@ class Stage:
         if self.layout.inverse(extents) is None:
             raise ScheduleError(
                 f"the layout '{self.layout}' of '{self.op.name}' cannot be turned around: cut axes by factors of their "
-                "sizes into digits, each used once"
-            )
+                "sizes into digits, each used once")
         made = [IterVar(Var(n), _extent(size)) for n, size in zip(self.layout.names, sizes, strict=True)]
         self.roots = (*made, *self.op.reduce_axis)
         self.leaf_iter_vars = list(self.roots)
@@ -303,8 +291,7 @@ class Stage:
         self._computed("set_store_predicate")
         if not isinstance(predicate, PrimExpr) or predicate.dtype != "bool":
             raise ScheduleError(
-                f"set_store_predicate of '{self.op.name}' takes a condition, and was given {predicate!r}"
-            )
+                f"set_store_predicate of '{self.op.name}' takes a condition, and was given {predicate!r}")
         self.predicates.append(predicate)
 
     # Threads and instructions.
@@ -314,13 +301,11 @@ class Stage:
         if not isinstance(thread_ivar, ThreadAxis):
             raise ScheduleError(
                 f"loop '{_name(ivar)}' of '{self.op.name}' is bound to an axis of te.thread_axis, and was given "
-                f"{thread_ivar!r}"
-            )
+                f"{thread_ivar!r}")
         if any(m.kind == "thread" and m.value is thread_ivar for m in self.marks):
             raise ScheduleError(
                 f"thread axis '{thread_ivar.thread_tag}' has a loop of "
-                f"'{self.op.name}' already; fuse the two loops and bind that"
-            )
+                f"'{self.op.name}' already; fuse the two loops and bind that")
         self._unmarked(ivar, "bind")
         self.marks.append(Mark(ivar, "thread", thread_ivar))
 
@@ -337,8 +322,7 @@ class Stage:
         if not isinstance(tensor_intrin, TensorIntrin):
             raise ScheduleError(
                 f"tensorize of '{_name(var)}' in '{self.op.name}' takes what te.decl_tensor_intrin returns, and was "
-                f"given {tensor_intrin!r}"
-            )
+                f"given {tensor_intrin!r}")
         self._mark(var, "tensorized", tensor_intrin)
 
     # The record.
@@ -351,8 +335,7 @@ class Stage:
     def _computed(self, step: str) -> None:
         if isinstance(self.op, PlaceholderOp):
             raise ScheduleError(
-                f"{step}: '{self.op.name}' is an input, which is not computed; cache_read makes a copy that is"
-            )
+                f"{step}: '{self.op.name}' is an input, which is not computed; cache_read makes a copy that is")
 
     def _place(self, axis: IterVar) -> int:
         """Return the position of `axis` among the loops. Raises `ScheduleError` if it is not a loop or no longer one.
@@ -363,8 +346,7 @@ class Stage:
                 return k
         gone = " any more: it was split or fused" if axis in self.all_iter_vars else ""
         raise ScheduleError(
-            f"'{_name(axis)}' is not a loop of '{self.op.name}'{gone}; its loops are {self._order()}", code="TW0613"
-        )
+            f"'{_name(axis)}' is not a loop of '{self.op.name}'{gone}; its loops are {self._order()}", code="TW0613")
 
     def _unmarked(self, axis: IterVar, step: str) -> int:
         at = self._place(axis)
@@ -372,8 +354,7 @@ class Stage:
             if m.axis is axis and not m.kind.startswith("pragma_"):
                 raise ScheduleError(
                     f"loop '{_name(axis)}' of '{self.op.name}' is "
-                    f"{'bound to threads' if m.kind == 'thread' else m.kind} already; {step} it before that"
-                )
+                    f"{'bound to threads' if m.kind == 'thread' else m.kind} already; {step} it before that")
         return at
 
     def _mark(self, axis: IterVar, kind: str, value: Any = None) -> None:
@@ -397,8 +378,7 @@ class Group:
             raise ScheduleError(f"'{parent.op.name}' belongs to the group itself; name a stage that reads it")
         if scope not in parent.all_iter_vars:
             raise ScheduleError(
-                f"'{_name(scope)}' is not a loop of '{parent.op.name}'; its loops are {parent._order()}"
-            )
+                f"'{_name(scope)}' is not a loop of '{parent.op.name}'; its loops are {parent._order()}")
         self.attached = (parent, scope)
 
     def compute_root(self) -> None:
@@ -430,8 +410,7 @@ def values_of(roots: Sequence[IterVar], relations: Sequence[Relation]) -> dict[I
 def _name(axis: IterVar) -> str:
     if not isinstance(axis, IterVar):
         raise ScheduleError(
-            f"{axis!r} is not an axis; use one of op.axis, op.reduce_axis, or what split and fuse return"
-        )
+            f"{axis!r} is not an axis; use one of op.axis, op.reduce_axis, or what split and fuse return")
     return axis.var.name
 
 

@@ -152,8 +152,7 @@ class Tensor:
         at = [i.var if isinstance(i, IterVar) else i for i in indices]
         if len(at) != len(self.shape):
             raise CompileError(
-                f"tensor '{self.name}' has {len(self.shape)} dimensions and was given {len(at)} indices", code="TW0609"
-            )
+                f"tensor '{self.name}' has {len(self.shape)} dimensions and was given {len(at)} indices", code="TW0609")
         return TensorElem(self, [cast(INT64, as_expr(i)) for i in at])
 
     def __repr__(self) -> str:
@@ -377,8 +376,7 @@ def reduce_axis(dom: tuple[Any, Any], name: str = "r") -> IterVar:
     low, high = as_expr(dom[0]), as_expr(dom[1])
     if not (isinstance(low, IntImm) and low.value == 0):
         raise CompileError(
-            f"reduction axis '{name}' starts at {low}; it must start at 0 (shift the index instead)", code="TW0609"
-        )
+            f"reduction axis '{name}' starts at {low}; it must start at 0 (shift the index instead)", code="TW0609")
     return IterVar(Var(name), high, "reduce")
 
 
@@ -433,8 +431,7 @@ def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], na
         return as_tuple(fcombine(a, b) if len(a) > 1 else fcombine(a[0], b[0]))
 
     combiner = Combiner(
-        name, combine, lambda t: tuple(as_expr(v, d) for v, d in zip(as_tuple(fidentity(*t)), t, strict=True))
-    )
+        name, combine, lambda t: tuple(as_expr(v, d) for v, d in zip(as_tuple(fidentity(*t)), t, strict=True)))
 
     def reduce(expr: Any, axis: IterVar | Sequence[IterVar]) -> Any:
         axes = (axis,) if isinstance(axis, IterVar) else tuple(axis)
@@ -446,27 +443,7 @@ def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], na
 
 
 __all__ = [
-    "MAX",
-    "MIN",
-    "PROD",
-    "SUM",
-    "Combiner",
-    "ComputeOp",
-    "Operation",
-    "PlaceholderOp",
-    "Reduce",
-    "Tensor",
-    "TensorElem",
-    "broadcast",
-    "comm_reducer",
-    "compute",
-    "if_then_else",
-    "max",
-    "max_value",
-    "min",
-    "min_value",
-    "placeholder",
-    "prod",
-    "reduce_axis",
-    "sum",
+    "MAX", "MIN", "PROD", "SUM", "Combiner", "ComputeOp", "Operation", "PlaceholderOp", "Reduce", "Tensor",
+    "TensorElem", "broadcast", "comm_reducer", "compute", "if_then_else", "max", "max_value", "min", "min_value",
+    "placeholder", "prod", "reduce_axis", "sum",
 ]

@@ -14,14 +14,14 @@ from typing import Any
 from tilewright.base.errors import CompileError
 from tilewright.scalar.expr import Buffer, PrimExpr
 from tilewright.te.create import create_prim_func
-from tilewright.te.tensor import ComputeOp, PlaceholderOp, Tensor
+from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from tilewright.tir.buffers import DeclaredBuffer, decl_buffer
 from tilewright.tir.stmt import Block, Evaluate, Stmt, walk_stmt
 from tilewright.tir.tensorize import TensorIntrin
 
 
 def decl_tensor_intrin(
-    op: ComputeOp, fcompute: Callable[[list[DeclaredBuffer], list[DeclaredBuffer]], Any], name: str = "tensor_intrin",
+    op: Operation, fcompute: Callable[[list[DeclaredBuffer], list[DeclaredBuffer]], Any], name: str = "tensor_intrin",
     binds: Mapping[Tensor, Buffer] | None = None, scalar_params: Any = None,
     default_buffer_params: Mapping[str, Any] | None = None,
 ) -> TensorIntrin:
@@ -34,13 +34,11 @@ def decl_tensor_intrin(
     if scalar_params:
         raise CompileError(
             f"decl_tensor_intrin '{name}': scalar_params are not supported; give the number as a tensor of one element",
-            code="TW0607"
-        )
+            code="TW0607")
     if not isinstance(op, ComputeOp) or any(not isinstance(t.op, PlaceholderOp) for t in op.inputs):
         raise CompileError(
             f"decl_tensor_intrin '{name}' takes the operation of one te.compute over te.placeholder inputs",
-            code="TW0607"
-        )
+            code="TW0607")
     given = dict(binds or {})
     for t in (*op.inputs, *op.outputs):
         given.setdefault(t, decl_buffer(t.shape, t.dtype, t.name, **(default_buffer_params or {})))
@@ -52,8 +50,7 @@ def decl_tensor_intrin(
     if len(parts) not in (1, 3) or (len(parts) == 1 and parts[0] is None):
         raise CompileError(
             f"the function of tensor intrinsic '{name}' returns one statement, or (body, reduce_reset, reduce_update)",
-            code="TW0607"
-        )
+            code="TW0607")
     return TensorIntrin(name, pattern, *(_statement(name, p) for p in parts))
 
 
@@ -64,5 +61,4 @@ def _statement(name: str, made: Any) -> Stmt | None:
         return Evaluate(made)
     raise CompileError(
         f"the function of tensor intrinsic '{name}' returns statements, and gave a {type(made).__name__}; end it with "
-        "`return ib.get()`", code="TW0607"
-    )
+        "`return ib.get()`", code="TW0607")

@@ -62,8 +62,7 @@ def stored_at_its_axes(func: PrimFunc, block: Block) -> None:
             raise fault(
                 f"block '{block.name}' stores {s.buffer.name}[{indices}], "
                 "and only a part at its axes in order can be moved",
-                block, func
-            )
+                block, func)
 
 
 def whole_domain(func: PrimFunc, block: Block) -> None:
@@ -73,8 +72,7 @@ def whole_domain(func: PrimFunc, block: Block) -> None:
     for s in walk_stmt(block.body):
         if isinstance(s, Store) and len(s.indices) != len(block.iters):
             raise fault(
-                f"block '{block.name}' has {len(block.iters)} axes and stores at {len(s.indices)} indices", block, func
-            )
+                f"block '{block.name}' has {len(block.iters)} axes and stores at {len(s.indices)} indices", block, func)
 
 
 def reverse_compute_at(func: PrimFunc, block: str, loop: Var, preserve_unit_loops: bool = False) -> PrimFunc:
@@ -106,12 +104,10 @@ def reverse_compute_at(func: PrimFunc, block: str, loop: Var, preserve_unit_loop
         if not isinstance(size, int):
             raise fault(
                 f"a trip of loop '{loop.name}' makes {size} of '{source.name}', and a known part is needed", target,
-                func
-            )
+                func)
         _dense(func, target, source, k, size, ranges)
     region = [
-        part.get(i.var, (const(0, INT64), constant(i.extent, f"axis '{i.var.name}'", node, func))) for i in node.iters
-    ]
+        part.get(i.var, (const(0, INT64), constant(i.extent, f"axis '{i.var.name}'", node, func))) for i in node.iters]
     s._remove(node)
     target = s.loop(loop)
     nest, _ = regenerate(node, region, ranges, preserve_unit_loops)
@@ -126,15 +122,13 @@ def _no_further(func: PrimFunc, node: Block, source: Buffer, at: Sequence[PrimEx
         if constant(extents[v], f"axis '{v}'", node, func) > constant(d, f"'{source.name}'", node, func):
             raise fault(
                 f"block '{node.name}' goes over {extents[v]} points along '{v}', and '{source.name}' has only {d}",
-                node, func
-            )
+                node, func)
 
 
 def _loads(node: Block, source: Buffer) -> list[Load]:
     return [
         e for s in walk_stmt(node.body) for top in expressions(s) for e in walk(top)
-        if isinstance(e, Load) and e.buffer is source
-    ]
+        if isinstance(e, Load) and e.buffer is source]
 
 
 def _made_inside(s: Schedule, node: Block, target: For) -> Buffer:
@@ -156,14 +150,12 @@ def _made_inside(s: Schedule, node: Block, target: For) -> Buffer:
         elif any(m in inside or order.index(m) > order.index(target) for m in made):
             raise fault(
                 f"'{buffer.name}', which block '{node.name}' reads, is not complete in loop '{target.var.name}'",
-                target, s.func
-            )
+                target, s.func)
     if len(found) != 1:
         names = ", ".join(b.name for b in found) or "none"
         raise fault(
             f"block '{node.name}' must read one value that loop '{target.var.name}' makes, and reads {names}", target,
-            s.func
-        )
+            s.func)
     around = [f.var for f in [*s.around(target), target] if isinstance(f, For)]
     for m in makers(s.func, found[0]):
         for v in around:
@@ -182,8 +174,7 @@ def _dense(func: PrimFunc, target: For, source: Buffer, dim: int, size: int, out
         extents = {f.var: f.extent for f in walk_stmt(target) if isinstance(f, For)}
         inner = sorted(
             (c, constant(extents[a], f"loop '{a}'", target, func)) for a, c in form.coefs.items()
-            if isinstance(a, Var) and a in extents and a not in outer
-        )
+            if isinstance(a, Var) and a in extents and a not in outer)
         covered = 1
         for c, n in inner:
             if not 0 < c <= covered:
@@ -196,8 +187,7 @@ def _dense(func: PrimFunc, target: For, source: Buffer, dim: int, size: int, out
         if strange or covered == 0 or whole:
             raise fault(
                 f"what a trip of loop '{target.var.name}' makes of '{source.name}' is not a box without holes", target,
-                func
-            )
+                func)
 
 
 def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
@@ -210,16 +200,14 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     if not isinstance(node.body, Store) or node.init is not None or any(i.kind != "spatial" for i in node.iters):
         raise fault(
             f"block '{block}' is a reduction or has several results; only an elementwise reader can be inlined", node,
-            func
-        )
+            func)
     inner = [b for b in loaded_buffers(node) if b not in func.params and len(makers(func, b)) == 1]
     chosen = [b for b in inner if isinstance(makers(func, b)[0].body, Store) and makers(func, b)[0].init is None]
     if len(chosen) != 1:
         raise fault(
             f"block '{block}' must read one value that an elementwise block makes, "
             f"and reads {len(chosen)} of that kind",
-            node, func
-        )
+            node, func)
     (source,), (maker,) = chosen, makers(func, chosen[0])
     axes = [i.var for i in node.iters]
     loads = _loads(node, source)
@@ -232,8 +220,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     order = list(walk_stmt(func.body))
     late = [
         b.name for b in loaded_buffers(node)
-        if b is not source and any(order.index(m) > order.index(maker) for m in makers(func, b))
-    ]
+        if b is not source and any(order.index(m) > order.index(maker) for m in makers(func, b))]
     if (
         reads(func.body, source, node) or late or any(i.kind != "spatial" for i in maker.iters)
         or source in loaded_buffers(maker)
@@ -251,8 +238,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     assert isinstance(made, Store)
     points = dict(zip(loads[0].indices, made.indices, strict=True))
     value = rewrite(
-        node.body.value, lambda e: made.value if isinstance(e, Load) and e.buffer is source else points.get(e)
-    )
+        node.body.value, lambda e: made.value if isinstance(e, Load) and e.buffer is source else points.get(e))
     guards = [compare(LT, points[i.var], i.extent) for i, d in zip(node.iters, axes, strict=True)]
     limits = Ranges()
     for it in maker.iters:
@@ -265,9 +251,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
         maker,
         replace(
             maker, name=node.name, body=store, predicate=all_of(maker.predicate, *needed),
-            annotations=without_note(maker, ALIGNED)
-        )
-    )
+            annotations=without_note(maker, ALIGNED)))
     s._set(s.func.body, drop=source)
     return s.func
 
@@ -295,8 +279,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
         raise fault(
             f"the reduction runs over loop '{name}', "
             f"outside of '{loop.name}' or fused; take the first value out before it",
-            wrong or target, func
-        )
+            wrong or target, func)
     if any(f.kind != SERIAL and reduces_over(node, f.var) for f in inner):
         raise fault(f"a reduction loop of block '{block}' is not serial any more", target, func)
     check_once(func, node, inner, s.around(target))
@@ -307,16 +290,14 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
     own: dict[PrimExpr, PrimExpr] = {f.var: Var(f.var.name) for f in inner}
     axes = [
         (replace(i, var=Var(i.var.name)), i, b) for i, b in zip(node.iters, node.bindings, strict=True)
-        if i.kind == "spatial"
-    ]
+        if i.kind == "spatial"]
     points: dict[PrimExpr, PrimExpr] = {old.var: new.var for new, old, _ in axes}
     axis_of: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in node.iters), node.bindings, strict=True))
     kept = [c for c in (substitute(c, axis_of) for c in conjuncts(node.predicate)) if not reducing & set(free_vars(c))]
     first: Stmt = Block(
         name, tuple(new for new, _, _ in axes), tuple(substitute(b, own) for _, _, b in axes),
         substitute(all_of(*kept), own),
-        None, substitute_stmt(node.init, points), origin=node.origin,
-    )
+        None, substitute_stmt(node.init, points), origin=node.origin)
     for f in reversed([f for f in inner if f.var not in reducing]):
         v = own[f.var]
         assert isinstance(v, Var)
@@ -335,8 +316,7 @@ def _known_without(func: PrimFunc, loops: Sequence[For], gone: set[Var]) -> None
             raise fault(
                 f"loop '{f.var.name}' goes from {f.min} for {f.extent} trips, "
                 f"which depends on the reduction loop '{v.name}'",
-                f, func
-            )
+                f, func)
 
 
 def add_unit_loop(func: PrimFunc, at: Stmt) -> tuple[PrimFunc, Var]:
@@ -353,9 +333,7 @@ def reorder_block_iter_var(func: PrimFunc, block: str, order: Sequence[int]) -> 
     if sorted(order) != list(range(len(node.iters))):
         raise ScheduleError(
             f"{list(order)} is not an order of the {len(node.iters)} axes of block '{block}'; name each of 0 to "
-            f"{len(node.iters) - 1} once"
-        )
+            f"{len(node.iters) - 1} once")
     s._replace(
-        node, replace(node, iters=tuple(node.iters[k] for k in order), bindings=tuple(node.bindings[k] for k in order))
-    )
+        node, replace(node, iters=tuple(node.iters[k] for k in order), bindings=tuple(node.bindings[k] for k in order)))
     return s.func

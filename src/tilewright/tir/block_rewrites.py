@@ -45,8 +45,7 @@ def check_scope(scope: str) -> None:
     """Raise `ScheduleError` unless code can be generated for memory of that scope."""
     if scope not in SCOPES:
         raise ScheduleError(
-            f"there is no memory '{scope}' on a CPU; use 'global' (memory) or 'local' (registers, else the stack)"
-        )
+            f"there is no memory '{scope}' on a CPU; use 'global' (memory) or 'local' (registers, else the stack)")
 
 
 def named_buffer(func: PrimFunc, name: str) -> Buffer:
@@ -56,8 +55,7 @@ def named_buffer(func: PrimFunc, name: str) -> Buffer:
         if b.name == name:
             return b
     raise ScheduleError(
-        f"there is no buffer '{name}'; the buffers are {', '.join(b.name for b in known)}", code="TW0613"
-    )
+        f"there is no buffer '{name}'; the buffers are {', '.join(b.name for b in known)}", code="TW0613")
 
 
 def reads(s: Stmt, buffer: Buffer, *but: Stmt) -> bool:
@@ -105,8 +103,7 @@ def cache_read(func: PrimFunc, buffer: str, scope: str, readers: Sequence[str]) 
     if any(source in stored_buffers(s) for s in statements[first:]):
         raise ScheduleError(
             f"'{buffer}' is not complete before block "
-            f"'{readers[places.index(first)]}' reads it; cache_read before compute_at"
-        )
+            f"'{readers[places.index(first)]}' reads it; cache_read before compute_at")
     copy = Buffer(free_name(func, f"{buffer}_{scope}"), source.shape, source.dtype, scope)
 
     def visit(s: Stmt) -> Stmt:
@@ -130,8 +127,7 @@ def cache_write(func: PrimFunc, block: str, scope: str) -> tuple[PrimFunc, str]:
         for s in walk_stmt(statements[k])
     ):
         raise ScheduleError(
-            f"'{homes[0].name}' is read in the loops that compute it already; cache_write before compute_at"
-        )
+            f"'{homes[0].name}' is read in the loops that compute it already; cache_write before compute_at")
     copies = [Buffer(free_name(func, f"{home.name}_{scope}"), home.shape, home.dtype, scope) for home in homes]
     names = [i.var.name for i in node.iters if i.kind == "spatial"]
     computed = statements[k]
@@ -222,14 +218,12 @@ def _two_stages(s: Stmt, name: str, loop: Var) -> _Split:
     mine = next((f for f in loops if f.var is loop), None)
     if mine is None:
         raise ScheduleError(
-            f"loop '{loop.name}' is not around block '{name}'; its loops are {', '.join(f.var.name for f in loops)}"
-        )
+            f"loop '{loop.name}' is not around block '{name}'; its loops are {', '.join(f.var.name for f in loops)}")
     over: dict[str, set[Var]] = {"spatial": set(), "reduce": set()}
     for it, binding in zip(s.iters, s.bindings, strict=True):
         over[it.kind].update(free_vars(binding))
     split = _Split(
-        s, s.annotations.get("combiner"), mine, tuple(f for f in loops if f.var in over["reduce"] and f is not mine)
-    )
+        s, s.annotations.get("combiner"), mine, tuple(f for f in loops if f.var in over["reduce"] and f is not mine))
     if s.init is None or split.combiner is None:
         raise split.error("the block is not a reduction")
     if loop not in over["reduce"]:
@@ -238,15 +232,12 @@ def _two_stages(s: Stmt, name: str, loop: Var) -> _Split:
         (
             f for f in loops
             if f.var in over["reduce"]
-            and any(v is g.var for e in (f.min, f.extent) for v in free_vars(e) for g in loops)
-        ),
-        None
-    )
+            and any(v is g.var for e in (f.min, f.extent) for v in free_vars(e) for g in loops)),
+        None)
     if varying is not None:
         raise split.error(
             f"how often loop '{varying.var.name}' runs ({varying.extent} trips) depends on another loop, and the new "
-            "value needs a fixed size"
-        )
+            "value needs a fixed size")
     if over["reduce"] & over["spatial"]:
         raise split.error("a reduction loop is fused with one that is not; rfactor before that fuse")
     return split
@@ -272,8 +263,7 @@ def _first_stage(split: _Split, own: IterVar, place: int, name: str) -> Block:
     axes += [(o, f.var) for o, f in zip(others, split.rest, strict=True)]
     return replace(
         node, name=name, iters=tuple(i for i, _ in axes), bindings=tuple(b for _, b in axes),
-        predicate=all_of(*(g for g in guards if g not in inner)), body=body, annotations=without_note(node, ALIGNED),
-    )
+        predicate=all_of(*(g for g in guards if g not in inner)), body=body, annotations=without_note(node, ALIGNED))
 
 
 # The tree.

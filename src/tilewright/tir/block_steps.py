@@ -110,8 +110,7 @@ class BlockSteps(LoopSteps):
         if ann_key not in node.annotations:
             what = f"loop '{node.var.name}'" if isinstance(node, For) else f"block '{node.name}'"
             raise ScheduleError(
-                f"{what} has no note '{ann_key}'; its notes are {', '.join(node.annotations) or 'none'}"
-            )
+                f"{what} has no note '{ann_key}'; its notes are {', '.join(node.annotations) or 'none'}")
         kept = {k: v for k, v in node.annotations.items() if k != ann_key}
         e._replace(node, replace(node, annotations=kept))
 
@@ -124,8 +123,7 @@ class BlockSteps(LoopSteps):
         if buffer in e.func.params or not -rank <= axis < rank or axis % rank == rank - 1 or not 0 <= offset < factor:
             raise ScheduleError(
                 f"'{buffer.name}' of {rank} dimensions cannot be aligned along axis {axis} by {factor} with the offset "
-                f"{offset}: an inner value can be, along any axis but the last, with an offset from 0 to the factor"
-            )
+                f"{offset}: an inner value can be, along any axis but the last, with an offset from 0 to the factor")
         node = e.block(at.block)
         place = stored_buffers(node).index(buffer)
         e.annotate(at.block, ALIGNED, (*node.annotations.get(ALIGNED, ()), (place, axis % rank, factor, offset)))
@@ -149,8 +147,7 @@ class BlockSteps(LoopSteps):
         if found in e.func.params:
             raise ScheduleError(
                 f"'{found.name}' is a parameter, and the caller determines its layout; apply cache_read or "
-                "cache_write, and change the copy"
-            )
+                "cache_write, and change the copy")
         e.func = layout_rewrites.transform_layout(e.func, found, IndexMap.of(index_map, len(found.shape)))
 
     @recorded
@@ -158,8 +155,7 @@ class BlockSteps(LoopSteps):
         """Replace the axes of a block and the loops around it by a map of its axes."""
         at, e = self._in(block)
         e.func = layout_rewrites.transform_block_layout(
-            e.func, at.block, IndexMap.of(index_map, len(e.block(at.block).iters))
-        )
+            e.func, at.block, IndexMap.of(index_map, len(e.block(at.block).iters)))
 
     @recorded
     def set_axis_separator(
@@ -170,8 +166,7 @@ class BlockSteps(LoopSteps):
         found = self._buffer(at, e, buffer)
         if list(axis_separators):
             raise ScheduleError(
-                f"'{found.name}' lies in memory of one dimension, which has no axis separators; give []"
-            )
+                f"'{found.name}' lies in memory of one dimension, which has no axis separators; give []")
 
     @recorded
     def reindex(self, block: BlockAt | str, buffer: tuple[str, int] | int | str) -> BlockAt:

@@ -34,15 +34,13 @@ def blockize(func: PrimFunc, loop: Var) -> tuple[PrimFunc, str]:
     if any(f.kind != "serial" for f in inner) or not (isinstance(body.predicate, IntImm) and body.predicate.value):
         raise fault(
             f"the loops of block '{body.name}' inside of '{loop.name}' are marked, or cover its domain only in part",
-            target, func
-        )
+            target, func)
     mixed = next((f for f in inner if f.var in mixed_loops(body)), None)
     if mixed is not None:
         raise fault(
             f"loop '{mixed.var.name}' is over a spatial and a reduction axis of block '{body.name}' at once; blockize "
             "before they are fused",
-            mixed, func
-        )
+            mixed, func)
     axes, points = [], dict[PrimExpr, PrimExpr]()
     for it, binding in zip(body.iters, body.bindings, strict=True):
         axes.append(_tile(func, target, it, binding, inner))
@@ -57,8 +55,7 @@ def blockize(func: PrimFunc, loop: Var) -> tuple[PrimFunc, str]:
     block = Block(
         name, tuple(a for a, _, _, _ in axes), tuple(b for _, b, _, _ in axes), IntImm(BOOL, 1), init,
         nest(inner, substitute_stmt(body.body, points)), {k: v for k, v in body.annotations.items() if k != "combiner"},
-        body.origin,
-    )
+        body.origin)
     s._replace(target, block)
     return s.func, name
 
@@ -79,13 +76,11 @@ def _tile(
                 raise fault(
                     f"axis '{it.var.name}' is '{binding}', "
                     f"which is not a whole tile of the loops from '{at.var.name}' in",
-                    at, func
-                )
+                    at, func)
             rest, size = rest.plus(LinearForm({atom: c})), size * extents[atom]
         elif any(v in extents for v in free_vars(atom)):
             raise fault(
-                f"axis '{it.var.name}' is '{binding}', which is not a sum of a tile and a place in it", at, func
-            )
+                f"axis '{it.var.name}' is '{binding}', which is not a sum of a tile and a place in it", at, func)
         else:
             outer = outer.plus(LinearForm({atom: c}))
     whole = constant(it.extent, f"axis '{it.var.name}'", at, func)

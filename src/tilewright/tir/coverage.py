@@ -179,8 +179,7 @@ def _written(w: Access, fixed: Ranges, inner: set[Var], allowed: Sequence[PrimEx
         if w.sizes:
             spans.append(
                 None if (not moving and w.sizes[k] is whole) or (isinstance(whole, int) and w.sizes[k] == whole)
-                else _Span(linear(index), 0, 0)
-            )
+                else _Span(linear(index), 0, 0))
             continue
         if len(moving) == 1 and index in moving and _extent_is(w, next(iter(moving)), whole):
             spans.append(None)

@@ -71,14 +71,12 @@ class Layout:
         fits = (
             len(shape) == len(self.axes)
             and all(
-                not size or not isinstance(n, int) or n == size for n, (_, size) in zip(shape, self.axes, strict=True)
-            )
+                not size or not isinstance(n, int) or n == size for n, (_, size) in zip(shape, self.axes, strict=True))
         )
         if not fits:
             raise ShapeError(
                 f"{what} of shape {_shown(shape)} does not have the layout {self.name}, which has {len(self.axes)} "
-                f"dimensions{self._blocks_text()}"
-            )
+                f"dimensions{self._blocks_text()}")
 
     def _blocks_text(self) -> str:
         blocks = [f"dimension {k} is {size}" for k, (_, size) in enumerate(self.axes) if size]
@@ -99,21 +97,18 @@ def layout(name: str) -> Layout:
     if not axes or "".join(number + letter for number, letter in found) != name:
         raise ShapeError(
             f"'{name}' is not a layout; it has capital letters, "
-            "and numbers only before small letters, for example NCHW8c"
-        )
+            "and numbers only before small letters, for example NCHW8c")
     letters = [letter for letter, _ in axes]
     for (number, letter), (_, size) in zip(found, axes, strict=True):
         if letter.isupper() and number:
             raise ShapeError(
                 f"the layout '{name}' has a size before the dimension {letter}; only blocks have one: "
-                f"{number}{letter.lower()}"
-            )
+                f"{number}{letter.lower()}")
         if letter.isupper() and letters.count(letter) > 1:
             raise ShapeError(f"the layout '{name}' has the dimension {letter} twice")
         if letter.islower() and size < 1:
             raise ShapeError(
-                f"the layout '{name}' has the block {letter} without a size; write it before, as 8{letter}"
-            )
+                f"the layout '{name}' has the block {letter} without a size; write it before, as 8{letter}")
         if letter.islower() and letter.upper() not in letters:
             raise ShapeError(
                 f"the layout '{name}' has blocks {number}{letter} of a dimension {letter.upper()} that it does not have"
@@ -167,8 +162,7 @@ def bijective_layout(src_layout: str, dst_layout: str) -> BijectiveLayout:
     if sorted(src.plain) != sorted(dst.plain):
         raise ShapeError(
             f"layouts {src_layout} and {dst_layout} do not have the same dimensions: {', '.join(src.plain)} and "
-            f"{', '.join(dst.plain)}"
-        )
+            f"{', '.join(dst.plain)}")
     return BijectiveLayout(src, dst)
 
 

@@ -137,8 +137,7 @@ class Meeting:
                 (lo, hi), (low, high) = before, ranges.of(f.var)
                 ranges = ranges.bind(
                     f.var, None if lo is None or low is None else min(lo, low),
-                    None if hi is None or high is None else max(hi, high)
-                )
+                    None if hi is None or high is None else max(hi, high))
         return ranges
 
     def _equal(self, x: PrimExpr, y: PrimExpr) -> None:

@@ -75,8 +75,7 @@ class IndexMap:
         """
         return tuple(
             r.name if isinstance(r, Var) else ".".join([*(v.name for v in self.params if v in free_vars(r)), str(k)])
-            for k, r in enumerate(self.results)
-        )
+            for k, r in enumerate(self.results))
 
     def __call__(self, indices: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
         points: dict[PrimExpr, PrimExpr] = dict(zip(self.params, indices, strict=True))
@@ -96,14 +95,12 @@ class IndexMap:
             low, high = bounds(simplify(r, self.ranges(shape)), self.ranges(shape))
             if low is None or high is None or low < 0:
                 raise ScheduleError(
-                    f"the index '{r}' of '{self}' is not within known bounds from 0 for sizes {tuple(shape)}"
-                )
+                    f"the index '{r}' of '{self}' is not within known bounds from 0 for sizes {tuple(shape)}")
             made.append(high + 1)
         if self._meets(shape, made):
             raise ScheduleError(
                 f"'{self}' brings several elements of {tuple(shape)} to one place; "
-                "a layout gives each a place of its own"
-            )
+                "a layout gives each a place of its own")
         return tuple(made)
 
     def _meets(self, shape: Sequence[int], made: Sequence[int]) -> bool:
@@ -224,8 +221,7 @@ def _read(text: str) -> IndexMap:
             case ast.UnaryOp(op=ast.USub()):
                 return sub(const(0, INT64), value(e.operand))
         raise ScheduleError(
-            f"'{ast.unparse(e)}' is not allowed in an index map; use its parameters, whole numbers and + - * // %"
-        )
+            f"'{ast.unparse(e)}' is not allowed in an index map; use its parameters, whole numbers and + - * // %")
 
     results = tree.body.elts if isinstance(tree.body, (ast.Tuple, ast.List)) else [tree.body]
     return IndexMap(tuple(params.values()), tuple(map(value, results)))

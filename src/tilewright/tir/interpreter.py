@@ -30,8 +30,7 @@ def run(func: PrimFunc, arrays: Sequence[np.ndarray[Any, Any]], numbers: Mapping
     for buffer, array in zip(func.params, arrays, strict=True):
         if len(buffer.shape) == array.ndim:
             machine.env.update(
-                {d: typed(n, d.dtype) for d, n in zip(buffer.shape, array.shape, strict=True) if isinstance(d, Var)}
-            )
+                {d: typed(n, d.dtype) for d, n in zip(buffer.shape, array.shape, strict=True) if isinstance(d, Var)})
     machine.env.update({v: typed(n, v.dtype) for v, n in (numbers or {}).items()})
     copies = []
     for buffer, array in zip(func.params, arrays, strict=True):

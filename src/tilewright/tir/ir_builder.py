@@ -70,8 +70,7 @@ class BufferVar:
             raise CompileError(
                 f"a value of {stored.dtype} is stored in '{self.buffer.name}', which holds {self.buffer.dtype}; write "
                 f".astype('{self.buffer.dtype}')",
-                code="TW0608"
-            )
+                code="TW0608")
         self._builder.emit(Store(self.buffer, fitting, self._place(index)))
 
     def _place(self, index: Any) -> tuple[PrimExpr, ...]:
@@ -81,8 +80,7 @@ class BufferVar:
             return tuple(given)
         if len(given) != 1:
             raise CompileError(
-                f"'{self.buffer.name}' has {len(shape)} dimensions and was given {len(given)} indices", code="TW0608"
-            )
+                f"'{self.buffer.name}' has {len(shape)} dimensions and was given {len(given)} indices", code="TW0608")
         places, rest = list[PrimExpr](), given[0]
         for d in reversed(shape[1:]):
             places.append(floormod(rest, d))
@@ -106,13 +104,11 @@ class IRBuilder:
             raise CompileError(
                 "buffer_ptr takes a buffer, one of the arguments of a te.extern body, and was given a "
                 f"{type(buf).__name__}",
-                code="TW0608"
-            )
+                code="TW0608")
         if shape is not None and len(shape) != len(buf.shape):
             raise CompileError(
                 f"buffer '{buf.name}' has {len(buf.shape)} dimensions and cannot be seen with {len(shape)}",
-                code="TW0608"
-            )
+                code="TW0608")
         return BufferVar(self, buf)
 
     def allocate(self, dtype: str | DataType, shape: Any, name: str = "buf", scope: str = "global") -> BufferVar:
@@ -120,8 +116,7 @@ class IRBuilder:
         uninitialized."""
         check_scope(scope)
         buffer = Buffer(
-            name, [as_expr(d) for d in (shape if isinstance(shape, (list, tuple)) else (shape,))], dtype, scope
-        )
+            name, [as_expr(d) for d in (shape if isinstance(shape, (list, tuple)) else (shape,))], dtype, scope)
         self._open[-1].append(lambda rest: Allocate(buffer, rest))
         return BufferVar(self, buffer)
 
@@ -180,15 +175,13 @@ class IRBuilder:
         raise CompileError(
             f"scope_attr '{attr_key}' has no meaning here; "
             "name the kind of a loop in for_range, and the memory in allocate",
-            code="TW0608"
-        )
+            code="TW0608")
 
     def get(self) -> Stmt:
         """Return the whole program. Raises `CompileError` inside an open `with`."""
         if len(self._open) != 1:
             raise CompileError(
-                "get() is called inside a for_range, if_scope or else_scope; call it after their end", code="TW0608"
-            )
+                "get() is called inside a for_range, if_scope or else_scope; call it after their end", code="TW0608")
         body = self._close()
         self._open.append([body])
         return body

@@ -104,9 +104,7 @@ def transform_block_layout(func: PrimFunc, block: str, how: IndexMap) -> PrimFun
     s._replace(
         top,
         nest_of(
-            replace(node, iters=tuple(axes), bindings=(), predicate=IntImm(BOOL, 1), init=init, body=moved(node.body))
-        )
-    )
+            replace(node, iters=tuple(axes), bindings=(), predicate=IntImm(BOOL, 1), init=init, body=moved(node.body))))
     return s.func
 
 
@@ -119,8 +117,7 @@ def _own_nest(func: PrimFunc, s: Schedule, node: Block) -> Stmt:
         top = around.pop()
     if any(isinstance(f, For) for f in around):
         raise fault(
-            f"the loops around block '{node.name}' hold other blocks too; do this before compute_at", node, func
-        )
+            f"the loops around block '{node.name}' hold other blocks too; do this before compute_at", node, func)
     check_all_points(func, node)
     if isinstance(node.predicate, IntImm) and node.predicate.value:
         return top
@@ -132,8 +129,7 @@ def _not_aligned(func: PrimFunc, block: Block) -> None:
         raise fault(
             f"the rows of what block '{block.name}' makes were aligned for the layout that it has; storage_align after "
             "the layout is changed",
-            block, func
-        )
+            block, func)
 
 
 # Copies whose layout follows a block's axes.
@@ -154,8 +150,7 @@ def reindex_read(
     fresh = {i.var: Var(i.var.name) for i in axes}
     own = tuple(replace(i, var=fresh[i.var], kind="spatial") for i in axes)
     store = Store(
-        copy, Load(buffer, tuple(substitute(i, fresh) for i in at)), tuple(substitute(i, fresh) for i in place)
-    )
+        copy, Load(buffer, tuple(substitute(i, fresh) for i in at)), tuple(substitute(i, fresh) for i in place))
     guard = _guard(node, at, axes, fresh)
     made = nest_of(Block(copy.name, own, (), guard, None, store))
     new = replace(node, body=redirect(node.body, buffer, copy, lambda _: place))
@@ -185,14 +180,12 @@ def reindex_write(
         or len(stored_buffers(node)) != 1
     ):
         raise fault(
-            f"block '{block}' writes '{buffer.name}' along a reduction axis, or has several results", node, func
-        )
+            f"block '{block}' writes '{buffer.name}' along a reduction axis, or has several results", node, func)
     copy, axes, place = _copy_of(func, node, buffer, at, scope, how, suffix)
     fresh = {i.var: Var(i.var.name) for i in axes}
     own = tuple(replace(i, var=fresh[i.var]) for i in axes)
     store = Store(
-        buffer, Load(copy, tuple(substitute(i, fresh) for i in place)), tuple(substitute(i, fresh) for i in at)
-    )
+        buffer, Load(copy, tuple(substitute(i, fresh) for i in place)), tuple(substitute(i, fresh) for i in at))
     home = nest_of(Block(copy.name, own, (), IntImm(BOOL, 1), None, store))
     new = redirect(node, buffer, copy, lambda _: place)
     s._replace(node, new)
@@ -218,16 +211,14 @@ def _one_access(
 ) -> tuple[PrimExpr, ...]:
     if not found or any(a != found[0] for a in found):
         raise fault(
-            f"block '{node.name}' {does} '{buffer.name}' at {len(set(found))} places, and one is needed", node, func
-        )
+            f"block '{node.name}' {does} '{buffer.name}' at {len(set(found))} places, and one is needed", node, func)
     axes = {i.var for i in node.iters}
     if (
         any(v not in axes for i in found[0] for v in free_vars(i))
         or any(isinstance(e, Load) for i in found[0] for e in walk(i))
     ):
         raise fault(
-            f"block '{node.name}' {does} '{buffer.name}' at a place that is no function of its axes", node, func
-        )
+            f"block '{node.name}' {does} '{buffer.name}' at a place that is no function of its axes", node, func)
     return found[0]
 
 
@@ -254,8 +245,7 @@ def _guard(node: Block, at: tuple[PrimExpr, ...], axes: list[IterVar], points: M
         if any(isinstance(e, Select) for top in expressions(s) for e in walk(top)) or type(s).__name__ == "IfThenElse":
             raise ScheduleError(
                 f"block '{node.name}' reads under a condition, where a copy of all it might read would read outside; "
-                "decompose_padding first"
-            )
+                "decompose_padding first")
     return IntImm(BOOL, 1)
 
 
@@ -285,10 +275,7 @@ def cache_index(func: PrimFunc, block: str, scope: str) -> tuple[PrimFunc, list[
                 nest_of(
                     Block(
                         table.name, own, (), IntImm(BOOL, 1), None,
-                        Store(table, substitute(i, fresh), tuple(a.var for a in own))
-                    )
-                )
-            )
+                        Store(table, substitute(i, fresh), tuple(a.var for a in own)))))
             tables[i] = Load(table, tuple(a.var for a in axes))
     if not tables:
         raise fault(f"block '{block}' has no index that is more than a sum", node, func)
@@ -357,16 +344,13 @@ def decompose_padding(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc, 
         node, name=name, iters=tuple(replace(i, var=axes[i.var]) for i in node.iters),
         bindings=tuple(substitute(b, own) for b in node.bindings),
         predicate=substitute(substitute(node.predicate, own), axes),
-        body=Store(body.buffer, body.value.false_value, tuple(substitute(i, axes) for i in body.indices)),
-    )
+        body=Store(body.buffer, body.value.false_value, tuple(substitute(i, axes) for i in body.indices)))
     fill = nest(inner, fill, own)
     s._replace(
         node,
         replace(
             node, predicate=all_of(node.predicate, body.value.condition),
-            body=Store(body.buffer, body.value.true_value, body.indices)
-        )
-    )
+            body=Store(body.buffer, body.value.true_value, body.indices)))
     target = s.loop(loop)
     s._replace(target, seq(fill, target))
     return s.func, name
@@ -388,8 +372,7 @@ def pad_einsum(func: PrimFunc, block: str, padding: Sequence[int]) -> PrimFunc:
     _check_einsum(func, node, loads)
     grown = {
         i.var: -(-constant(i.extent, f"axis '{i.var.name}'", node, func) // p) * p
-        for i, p in zip(node.iters, padding, strict=True)
-    }
+        for i, p in zip(node.iters, padding, strict=True)}
     (home,) = stored_buffers(node)
     made: list[Stmt] = []
     new: Stmt = node
@@ -402,8 +385,7 @@ def pad_einsum(func: PrimFunc, block: str, padding: Sequence[int]) -> PrimFunc:
         s._set(s.func.body, drop=padded, new=padded)
         axes = tuple(
             IterVar(Var(v.name), const(n, INT64))  # type: ignore[attr-defined]
-            for v, n in zip(at, shape, strict=True)
-        )
+            for v, n in zip(at, shape, strict=True))
         own = tuple(a.var for a in axes)
         inside = all_of(*(compare(LT, a, d) for a, d in zip(own, sizes(source), strict=True)))
         value = Select(inside, Load(source, own), const(0, source.dtype))
@@ -450,8 +432,7 @@ def _check_einsum(func: PrimFunc, node: Block, loads: Sequence[Load]) -> None:
     if not vanish or not covered:
         raise fault(
             f"block '{node.name}' adds something where its inputs are zero, so that zeros cannot be added to them",
-            node, func
-        )
+            node, func)
 
 
 def access_axes(node: Block, buffer: Buffer) -> list[Var]:

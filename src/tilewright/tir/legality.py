@@ -76,13 +76,11 @@ def check_nested(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) -
     lanes = next((s for s in around if isinstance(s, For) and s.kind == VECTORIZED), None)
     if lanes is not None and kind in (PARALLEL, VECTORIZED):
         raise fault(
-            f"loop '{loop.var.name}' cannot be {kind} inside of the vectorized loop '{lanes.var.name}'", loop, func
-        )
+            f"loop '{loop.var.name}' cannot be {kind} inside of the vectorized loop '{lanes.var.name}'", loop, func)
     for s in walk_stmt(loop) if kind == VECTORIZED else ():
         if isinstance(s, For) and s is not loop and s.kind in (PARALLEL, VECTORIZED):
             raise fault(
-                f"loop '{loop.var.name}' cannot be vectorized around the {s.kind} loop '{s.var.name}'", loop, func
-            )
+                f"loop '{loop.var.name}' cannot be vectorized around the {s.kind} loop '{s.var.name}'", loop, func)
 
 
 def check_trips(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) -> None:
@@ -173,8 +171,7 @@ def _kept_in(func: PrimFunc, loop: For, around: Sequence[Stmt]) -> set[Buffer]:
     nest = [s for s in (*around, loop) if isinstance(s, For)]
     return {
         b for b in inner - used
-        if fills(loop.body, b, within) or all(lives_in_trips(f, b, _ranges(nest[:k])) for k, f in enumerate(nest))
-    }
+        if fills(loop.body, b, within) or all(lives_in_trips(f, b, _ranges(nest[:k])) for k, f in enumerate(nest))}
 
 
 def is_sum(block: Block) -> bool:
@@ -206,8 +203,7 @@ def check_fuse(func: PrimFunc, loops: Sequence[For]) -> None:
                 raise fault(
                     f"loop '{f.var.name}' goes from {f.min} for {f.extent} trips, which depends on loop '{v.name}', so "
                     "they cannot be fused",
-                    loops[0], func
-                )
+                    loops[0], func)
 
 
 def check_bounds(func: PrimFunc, order: Sequence[For]) -> None:
@@ -218,8 +214,7 @@ def check_bounds(func: PrimFunc, order: Sequence[For]) -> None:
                 raise fault(
                     f"loop '{f.var.name}' goes from {f.min} for {f.extent} trips, which depends on loop '{v.name}': it "
                     "stays inside of that",
-                    f, func
-                )
+                    f, func)
 
 
 def check_order(func: PrimFunc, chain: Sequence[For], order: Sequence[For], around: Sequence[Stmt]) -> None:
@@ -235,8 +230,7 @@ def check_order(func: PrimFunc, chain: Sequence[For], order: Sequence[For], arou
         if turned(before, after, a, b, outer, written) and not _added_up(a, b, outer, written):
             names = ", ".join(v.name for v in after)
             raise fault(
-                f"the loops cannot run in the order {names}: {_clash(a, b)} in trips that change places", whole, func
-            )
+                f"the loops cannot run in the order {names}: {_clash(a, b)} in trips that change places", whole, func)
 
 
 def _added_up(a: Access, b: Access, outer: Ranges, written: frozenset[Buffer]) -> bool:
@@ -278,8 +272,7 @@ def only_maker(func: PrimFunc, block: Block) -> None:
         if other is not None:
             raise fault(
                 f"'{buffer.name}' is made by block '{other.name}' too; do this before the two were taken apart", block,
-                func
-            )
+                func)
 
 
 def check_complete(func: PrimFunc, block: Block) -> None:
@@ -291,8 +284,7 @@ def check_complete(func: PrimFunc, block: Block) -> None:
             raise fault(
                 f"block '{block.name}' reads {e}, which it also writes, "
                 "so that its points are bound to their order and place",
-                block, func
-            )
+                block, func)
 
 
 def check_sum(func: PrimFunc, block: Block) -> None:
@@ -300,8 +292,7 @@ def check_sum(func: PrimFunc, block: Block) -> None:
     if block.annotations.get("combiner") is not None and not is_sum(block):
         raise fault(
             f"block '{block.name}' reads what it makes at other places than its own element, so its steps are no sum",
-            block, func
-        )
+            block, func)
 
 
 def check_own_axes(func: PrimFunc, block: Block) -> None:
@@ -313,8 +304,7 @@ def check_own_axes(func: PrimFunc, block: Block) -> None:
         raise fault(
             f"block '{block.name}' is inside of block '{holder.name}'; steps are for blocks that hold no others, so "
             "give each loops of its own",
-            block, func
-        )
+            block, func)
     if not block.iters:  # without axes nothing is known, so steps that need to know reject the block
         return
     around = {s.var for s in path if isinstance(s, For)}
@@ -324,8 +314,7 @@ def check_own_axes(func: PrimFunc, block: Block) -> None:
             raise fault(
                 f"block '{block.name}' uses loop '{v.name}' around it; "
                 f"bind an axis to it: v = T.axis.spatial(extent, {v.name})",
-                block, func
-            )
+                block, func)
 
 
 def check_passed(func: PrimFunc, node: Block, target: Stmt, link: Sequence[Buffer]) -> None:
@@ -338,8 +327,7 @@ def check_passed(func: PrimFunc, node: Block, target: Stmt, link: Sequence[Buffe
             does = "writes" if mine.writes else "reads"
             raise fault(
                 f"block '{node.name}' {does} {mine} and cannot move past block '{other.name}', which {how} {theirs}",
-                other, func
-            )
+                other, func)
 
 
 def _around_both(func: PrimFunc, a: Stmt, b: Stmt) -> list[For]:
@@ -372,15 +360,12 @@ def _passed(func: PrimFunc, node: Block, target: Stmt) -> list[Block]:
     own = next(
         (
             s for s in path_to(func.body, node)
-            if isinstance(s, For) and s is not target and not any(s is x for x in with_target)
-        ),
-        node
-    )
+            if isinstance(s, For) and s is not target and not any(s is x for x in with_target)),
+        node)
     beside = {id(s) for s in (*walk_stmt(target), *walk_stmt(own))}
     return [
         s for s in walk_stmt(func.body)
-        if isinstance(s, Block) and s is not node and (first < order[id(s)] < last or id(s) in beside)
-    ]
+        if isinstance(s, Block) and s is not node and (first < order[id(s)] < last or id(s) in beside)]
 
 
 def check_inlined(func: PrimFunc, node: Block) -> None:
@@ -405,8 +390,7 @@ def check_written_whole(func: PrimFunc, block: Block, at: Stmt) -> None:
             raise fault(
                 f"block '{block.name}' writes {a} for a part of '{a.buffer.name}' only, "
                 "and a copy of all would change the rest",
-                block, func
-            )
+                block, func)
 
 
 def check_all_points(func: PrimFunc, block: Block) -> None:
@@ -423,8 +407,7 @@ def check_all_points(func: PrimFunc, block: Block) -> None:
         raise fault(
             f"the loops around block '{block.name}' visit a part of its axes only, as far as can be told, and this "
             "step would visit all",
-            block, func
-        )
+            block, func)
 
 
 def check_once(func: PrimFunc, block: Block, loops: Sequence[For], around: Sequence[Stmt]) -> None:
@@ -438,8 +421,7 @@ def check_once(func: PrimFunc, block: Block, loops: Sequence[For], around: Seque
             raise fault(
                 f"trips of loop '{f.var.name}' compute points of block "
                 f"'{block.name}' again, each time from its first value on",
-                f, func
-            )
+                f, func)
 
 
 def check_not_used_before(func: PrimFunc, block: Block, target: For) -> None:
@@ -455,8 +437,7 @@ def check_not_used_before(func: PrimFunc, block: Block, target: For) -> None:
                 raise fault(
                     f"'{first.buffer.name}' is {'written' if other.writes else 'read'} at {other} before block "
                     f"'{block.name}' stores its first value there",
-                    target, func
-                )
+                    target, func)
 
 
 def _earlier(a: Access, b: Access, outer: Ranges, written: frozenset[Buffer], before: bool) -> bool:
@@ -479,16 +460,14 @@ def _check_parallel(func: PrimFunc, loop: For, reductions: list[Block]) -> None:
     if loop.annotations.get(ROLLING):
         raise fault(
             f"loop '{loop.var.name}' cannot be parallel: a rolling buffer keeps what one trip made for the next", loop,
-            func
-        )
+            func)
 
 
 def _check_lanes(func: PrimFunc, loop: For, reductions: list[Block]) -> None:
     if loop.annotations.get(ROLLING):
         raise fault(
             f"loop '{loop.var.name}' cannot be vectorized: a rolling buffer keeps what one trip made for the next",
-            loop, func
-        )
+            loop, func)
     if not reductions:
         return
     body: Stmt = loop
@@ -499,14 +478,12 @@ def _check_lanes(func: PrimFunc, loop: For, reductions: list[Block]) -> None:
         raise fault(
             f"loop '{loop.var.name}' reduces block '{block.name}' and "
             "holds other statements; vectorize another loop, or rfactor",
-            loop, func
-        )
+            loop, func)
     if combiner is None or combiner.name not in ACROSS_LANES:
         raise fault(
             f"reduction '{block.name}' cannot be vectorized along '{loop.var.name}': only sums, products, maxima and "
             "minima of one value can",
-            loop, func
-        )
+            loop, func)
     mixed = {v for i, b in zip(block.iters, block.bindings, strict=True) if i.kind == "spatial" for v in free_vars(b)}
     over = {v for i, b in zip(block.iters, block.bindings, strict=True) if i.kind == "reduce" for v in free_vars(b)}
     if mixed & over:
@@ -514,8 +491,7 @@ def _check_lanes(func: PrimFunc, loop: For, reductions: list[Block]) -> None:
         raise fault(
             f"loop '{name}' of block '{block.name}' is over a spatial and a reduction axis at once; vectorize another "
             "block, or split before fusing",
-            loop, func
-        )
+            loop, func)
 
 
 def refuse_gpu_threads(func: PrimFunc) -> None:
@@ -526,5 +502,4 @@ def refuse_gpu_threads(func: PrimFunc) -> None:
             raise TargetError(
                 f"loop '{s.var.name}' of '{func.name}' is bound to '{tag}', threads of a GPU, and the target is a CPU; "
                 "use parallel for its cores and vectorize for its lanes, or bind to te.thread_axis(n, 'vthread')",
-                code="TW0512"
-            )
+                code="TW0512")

@@ -50,21 +50,18 @@ def merge(func: PrimFunc, loops: Sequence[For]) -> tuple[PrimFunc, Var]:
         raise ScheduleError("merge takes two loops or more")
     paths = [[*path_to(func.body, f), f] for f in loops]
     shared = sum(
-        1 for level in itertools.takewhile(lambda level: all(s is level[0] for s in level), zip(*paths, strict=False))
-    )
+        1 for level in itertools.takewhile(lambda level: all(s is level[0] for s in level), zip(*paths, strict=False)))
     around, nests = paths[0][shared - 1] if shared else None, [p[shared:] for p in paths]
     names = ", ".join(f.var.name for f in loops)
     if not isinstance(around, Seq) or not all(nests):
         raise fault(
-            f"the loops {names} are not in nests that stand side by side, so they cannot be merged", loops[0], func
-        )
+            f"the loops {names} are not in nests that stand side by side, so they cannot be merged", loops[0], func)
     places = [next(k for k, s in enumerate(around.stmts) if s is n[0]) for n in nests]
     if places != list(range(places[0], places[0] + len(nests))):
         raise fault(
             f"the nests of the loops {names} do not follow each other directly, "
             "in this order; nothing may stand between them",
-            loops[0], func
-        )
+            loops[0], func)
     chains = [_chain(func, nest) for nest in nests]
     first = chains[0]
     for chain in chains[1:]:
@@ -76,8 +73,7 @@ def merge(func: PrimFunc, loops: Sequence[For]) -> tuple[PrimFunc, Var]:
             raise fault(
                 f"the nests down to the loops {names} have to be of "
                 f"the same loops to be merged, and are of {sizes} trips",
-                chain[0], func
-            )
+                chain[0], func)
     merged = [Var(f"{f.var.name}_m") for f in first]
     parts = [substitute_stmt(c[-1].body, {f.var: v for f, v in zip(c, merged, strict=True)}) for c in chains]
     _check_apart(func, first, merged, parts)
@@ -95,8 +91,7 @@ def _chain(func: PrimFunc, nest: Sequence[Stmt]) -> list[For]:
             raise fault(
                 f"there are other statements between the loops around '{_loop_name(nest)}', so their trips cannot be "
                 "merged with others",
-                nest[0], func
-            )
+                nest[0], func)
         found.append(_plain(func, s, "merge"))
     return found
 
@@ -131,8 +126,7 @@ def _check_apart(func: PrimFunc, loops: Sequence[For], merged: Sequence[Var], pa
                 raise fault(
                     f"a trip of the loops {names} touches elements of '{buffer.name}' "
                     "that other trips write, which are all done before now; "
-                    "merge loops with iterations that each access elements of their own", loops[0], func,
-                )
+                    "merge loops with iterations that each access elements of their own", loops[0], func)
 
 
 def _disjoint(both: Stmt, buffer: Buffer, loops: Sequence[For], merged: Sequence[Var], ranges: Ranges) -> bool:
@@ -159,8 +153,7 @@ def loop_partition(func: PrimFunc, loop: For, factors: Sequence[int | None]) -> 
     _plain(func, loop, "loop_partition")
     if not isinstance(loop.extent, IntImm):
         raise fault(
-            f"loop '{loop.var.name}' has the extent {loop.extent}, and parts of it are of constant sizes", loop, func
-        )
+            f"loop '{loop.var.name}' has the extent {loop.extent}, and parts of it are of constant sizes", loop, func)
     sizes = _sizes(loop, loop.extent.value, factors)
     around = [s.var for s in path_to(func.body, loop) if isinstance(s, For)]
     for b in walk_stmt(loop):
@@ -168,8 +161,7 @@ def loop_partition(func: PrimFunc, loop: For, factors: Sequence[int | None]) -> 
             raise fault(
                 f"block '{b.name}' adds up along a loop around '{loop.var.name}', and has its first value stored "
                 "before that; decompose_reduction first",
-                loop, func
-            )
+                loop, func)
     taken = set(block_names(func)) - {b.name for b in walk_stmt(loop) if isinstance(b, Block)}
     parts: list[Stmt] = []
     new: list[Var] = []
@@ -178,8 +170,7 @@ def loop_partition(func: PrimFunc, loop: For, factors: Sequence[int | None]) -> 
         v = Var(f"{loop.var.name}_{k}")
         body = substitute_stmt(loop.body, {loop.var: add(add(v, start), loop.min)})
         parts.append(
-            For(v, const(0, INT64), as_expr(size), SERIAL, _copied(body, v, k, taken, loop.var), origin=loop.origin)
-        )
+            For(v, const(0, INT64), as_expr(size), SERIAL, _copied(body, v, k, taken, loop.var), origin=loop.origin))
         new.append(v)
         start += size
     return convert_ssa(replaced(func, loop, seq(*parts))), new
@@ -194,8 +185,7 @@ def _sizes(loop: For, extent: int, factors: Sequence[int | None]) -> list[int]:
     if (len(known) == len(factors) and rest != 0) or (len(known) < len(factors) and rest < 1):
         raise ScheduleError(
             f"{text}: the parts have {sum(known)} trips together; "
-            "leave one None for the rest, or give sizes that add up"
-        )
+            "leave one None for the rest, or give sizes that add up")
     return [rest if f is None else f for f in factors]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, overload
 
 from tilewright.base.errors import ScheduleError
 from tilewright.ir.module import IRModule
@@ -61,13 +61,11 @@ class LoopSteps(Recorder):
         module = IRModule({MAIN: mod}) if isinstance(mod, PrimFunc) else mod
         if not isinstance(module, IRModule):
             raise ScheduleError(
-                f"a schedule takes a PrimFunc or an IRModule of them, and was given a {type(mod).__name__}"
-            )
+                f"a schedule takes a PrimFunc or an IRModule of them, and was given a {type(mod).__name__}")
         self._module = module
         self._engines = {
             name: engine.Schedule(convert_ssa(infer_reducers(f)), checked=True) for name, f in module.items()
-            if isinstance(f, PrimFunc)
-        }
+            if isinstance(f, PrimFunc)}
         self.steps = []
         for name, e in self._engines.items():
             _check_blocks(name, e.func)
@@ -93,6 +91,10 @@ class LoopSteps(Recorder):
         func = self._named(at.func)
         return [LoopRV(v, func) for v in self._engine(func).loops(at.block)]
 
+    @overload
+    def get(self, what: BlockAt | str) -> Block: ...
+    @overload
+    def get(self, what: LoopRV) -> For: ...
     def get(self, what: BlockAt | LoopRV | str) -> Block | For:
         """Return the current statement of a block or a loop."""
         if isinstance(what, LoopRV):
@@ -196,8 +198,7 @@ class LoopSteps(Recorder):
         for s in walk_stmt(node.body):
             for top in expressions(s):
                 read.update(
-                    {e.buffer: None for e in walk(top) if isinstance(e, Load) and e.buffer not in stored_buffers(node)}
-                )
+                    {e.buffer: None for e in walk(top) if isinstance(e, Load) and e.buffer not in stored_buffers(node)})
         buffer = self._pick(list(read), read_buffer_index, f"block '{at.block}' reads")
         readers = [self._block(b).block for b in consumer_blocks] or [at.block]
         return replace(at, block=self._engine(at.func).cache_read(buffer.name, storage_scope, readers))
@@ -212,8 +213,7 @@ class LoopSteps(Recorder):
         check_complete(e.func, node)
         check_written_whole(e.func, node, e.func.body)
         self._pick(
-            stored_buffers(self._engine(at.func).block(at.block)), write_buffer_index, f"block '{at.block}' writes"
-        )
+            stored_buffers(self._engine(at.func).block(at.block)), write_buffer_index, f"block '{at.block}' writes")
         return replace(at, block=self._engine(at.func).cache_write(at.block, storage_scope))
 
     @recorded
@@ -261,8 +261,7 @@ class LoopSteps(Recorder):
         if found is None:
             raise ScheduleError(
                 f"there is no loop function '{func}' in the module; there are {', '.join(self._engines) or 'none'}",
-                code="TW0613"
-            )
+                code="TW0613")
         return found
 
     def _together(self, loops: Sequence[LoopRV]) -> engine.Schedule:
@@ -277,8 +276,7 @@ class LoopSteps(Recorder):
         if not found:
             raise ScheduleError(
                 f"{which} {', '.join(f'{k}: {b.name}' for k, b in enumerate(buffers))}; "
-                f"there is no {index!r} among them"
-            )
+                f"there is no {index!r} among them")
         return found[0]
 
 
@@ -287,8 +285,7 @@ def _check_blocks(name: str, func: PrimFunc) -> None:
     names = block_names(func)
     if not names:
         raise ScheduleError(
-            f"function '{name}' has no blocks; steps are for programs whose stores are in blocks: with T.block(\"C\"):"
-        )
+            f"function '{name}' has no blocks; steps are for programs whose stores are in blocks: with T.block(\"C\"):")
     for s in walk_stmt(func.body):
         if isinstance(s, Block):
             check_own_axes(func, s)

@@ -75,8 +75,7 @@ class Source:
     def located(self, row: int, start: int, end: int, message: str) -> ParseError:
         text = self.lines[row - 1] if 0 < row <= len(self.lines) else ""
         return ParseError(
-            f"{self.file or 'the text'}:{row + self.first_line - 1}: {message}\n{excerpt(text, start, end)}"
-        )
+            f"{self.file or 'the text'}:{row + self.first_line - 1}: {message}\n{excerpt(text, start, end)}")
 
 
 def _column(text: str, bytes_before: int) -> int:
@@ -120,8 +119,7 @@ class ExprReader:
             number: PrimExpr = FloatImm(kind, float(value))
         elif isinstance(value, float):
             raise self.error(
-                node, f"{value} is not a value of {dtype}; write a whole number, or T.cast({value}, \"{dtype}\")"
-            )
+                node, f"{value} is not a value of {dtype}; write a whole number, or T.cast({value}, \"{dtype}\")")
         else:
             number = self.integer(node, value, kind)
         return E.broadcast(number, dtype.lanes)
@@ -171,8 +169,7 @@ class ExprReader:
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if len(items) != len(buffer.shape):
             raise self.error(
-                node, f"buffer '{buffer.name}' has {len(buffer.shape)} dimensions, and is given {len(items)} indices"
-            )
+                node, f"buffer '{buffer.name}' has {len(buffer.shape)} dimensions, and is given {len(items)} indices")
         return tuple(self.expr(i) for i in items)
 
     def load(self, node: ast.Subscript) -> PrimExpr:
@@ -199,8 +196,7 @@ class ExprReader:
         if kind is None:
             raise self.error(
                 node,
-                f"{type(node.op).__name__} is no operator of the loop language; it has + - * / // % and those on bits"
-            )
+                f"{type(node.op).__name__} is no operator of the loop language; it has + - * / // % and those on bits")
         return self.binary(node, kind, a, b)
 
     def binary(self, node: ast.expr, kind: type[Binary], a: Any, b: Any) -> Any:
@@ -248,8 +244,7 @@ class ExprReader:
             kind = _COMPARE.get(type(op))
             if kind is None:
                 raise self.error(
-                    node, f"{type(op).__name__} is no comparison of the loop language; it has == != < <= > >="
-                )
+                    node, f"{type(op).__name__} is no comparison of the loop language; it has == != < <= > >=")
             one = self.binary(node, kind, a, b)
             result = one if result is None else self.binary(node, E.And, result, one)
         return result
@@ -298,8 +293,7 @@ class ExprReader:
             raise self.error(
                 node,
                 f"{ast.unparse(node.func)} takes {wanted} argument{'' if most == 1 else 's'}, and is given "
-                f"{len(node.args)}"
-            )
+                f"{len(node.args)}")
         return node.args
 
     def keywords(self, node: ast.Call, *known: str) -> dict[str, ast.expr]:
@@ -420,16 +414,14 @@ class ExprReader:
             case ast.Dict() if None not in node.keys:
                 return {
                     self.literal(k): self.literal(v) for k, v in zip(node.keys, node.values, strict=True)
-                    if k is not None
-                }
+                    if k is not None}
             case _:
                 value = self.value(node)
                 if isinstance(value, (IntImm, FloatImm)):
                     return bool(value.value) if value.dtype.code == "bool" else value.value
                 if isinstance(value, PrimExpr):
                     raise self.error(
-                        node, "a plain value is expected here: a number, a string, or a container of these"
-                    )
+                        node, "a plain value is expected here: a number, a string, or a container of these")
                 return value
 
 

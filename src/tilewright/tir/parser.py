@@ -63,8 +63,7 @@ def parse(text: str, file: str = "") -> PrimFunc:
     if len(functions) != 1:
         raise ParseError(
             f"{file or 'the text'} defines {len(functions)} functions "
-            "where one is expected; read several with parse_module"
-        )
+            "where one is expected; read several with parse_module")
     return functions[0]
 
 
@@ -131,8 +130,7 @@ def _definitions(source: Source) -> list[ast.FunctionDef]:
                 found.append(x)
             elif not isinstance(x, (ast.Import, ast.ImportFrom)):
                 raise source.error(
-                    x, "a function is expected here: @T.prim_func, then def name(A: T.Buffer((8,), \"float32\")):"
-                )
+                    x, "a function is expected here: @T.prim_func, then def name(A: T.Buffer((8,), \"float32\")):")
     return found
 
 
@@ -175,8 +173,7 @@ class FunctionReader(ExprReader):
         read = self.sequence(body)
         buffers = [p if isinstance(p, Buffer) else self.matched(node, p) for p in params]
         return PrimFunc(
-            self.symbol(node), tuple(buffers), read, self.attributes(read), self.origin(node, node.name, "function")
-        )
+            self.symbol(node), tuple(buffers), read, self.attributes(read), self.origin(node, node.name, "function"))
 
     def symbol(self, node: ast.FunctionDef) -> str:
         for d in node.decorator_list:
@@ -247,8 +244,7 @@ class FunctionReader(ExprReader):
         found = self.handles[handle]
         if found is None:
             raise self.error(
-                node, f"parameter '{handle}' is a handle, and no T.match_buffer({handle}, …) says what it points to"
-            )
+                node, f"parameter '{handle}' is a handle, and no T.match_buffer({handle}, …) says what it points to")
         return found
 
     def new_buffer(self, name: str, node: ast.Call, args: Sequence[ast.expr], scope: str) -> Buffer:
@@ -261,8 +257,7 @@ class FunctionReader(ExprReader):
         if shape is None or rest:
             raise self.error(
                 node,
-                f'{ast.unparse(node.func)} takes a shape, a data type and a scope: ((8,), "float32", scope="local")'
-            )
+                f'{ast.unparse(node.func)} takes a shape, a data type and a scope: ((8,), "float32", scope="local")')
         dims = shape.elts if isinstance(shape, (ast.Tuple, ast.List)) else [shape]
         sizes = [self.value(d) for d in dims]
         kind = self.dtype(dtype) if dtype is not None else DataType("float32")
@@ -379,8 +374,7 @@ class FunctionReader(ExprReader):
             var = self.new_var(t.id, self.dtype(given["dtype"]) if "dtype" in given else extent.dtype)
             self.extents[var] = extent
             loops.append(
-                For(var, low, extent, _LOOPS.get(name, SERIAL), Seq(()), notes, self.origin(node, t.id, "loop"))
-            )
+                For(var, low, extent, _LOOPS.get(name, SERIAL), Seq(()), notes, self.origin(node, t.id, "loop")))
         body = self.sequence(node.body)
         self.names = before
         for f in reversed(loops):
@@ -404,8 +398,7 @@ class FunctionReader(ExprReader):
         condition = self.expr(node.test)
         if condition.dtype.element != "bool":
             raise self.error(
-                node.test, f"a condition is true or false, and this is {condition.dtype}; compare it with something"
-            )
+                node.test, f"a condition is true or false, and this is {condition.dtype}; compare it with something")
         return IfThenElse(condition, self.sequence(node.body), self.sequence(node.orelse) if node.orelse else None)
 
     def assign(self, node: ast.Assign) -> Stmt:
@@ -426,8 +419,7 @@ class FunctionReader(ExprReader):
             raise self.error(
                 value,
                 f"a value of {stored.dtype} is stored in '{buffer.name}', which holds {buffer.dtype}; write "
-                f"T.cast(value, \"{buffer.dtype}\")"
-            )
+                f"T.cast(value, \"{buffer.dtype}\")")
         return Store(buffer, fitting, indices, mask)
 
     def update(self, node: ast.AugAssign) -> Stmt:
@@ -462,8 +454,7 @@ class FunctionReader(ExprReader):
             self.names = before
             return wrapper(body)
         raise self.error(
-            item.context_expr, "with is for T.block(\"name\"), T.allocate(…) as A, T.let(value) as x, and T.seq()"
-        )
+            item.context_expr, "with is for T.block(\"name\"), T.allocate(…) as A, T.let(value) as x, and T.seq()")
 
     def scoped(self, nodes: Sequence[ast.stmt]) -> tuple[Stmt, ...]:
         before = dict(self.names)
@@ -524,8 +515,7 @@ class FunctionReader(ExprReader):
             letters = str(self.literal(kinds))
             if not len(names) == len(bound) == len(letters):
                 raise self.error(
-                    call, f"{len(names)} names, {len(letters)} letters and {len(bound)} loops do not go together"
-                )
+                    call, f"{len(names)} names, {len(letters)} letters and {len(bound)} loops do not go together")
             axes = [(k, self.extent_of(b), b) for k, b in zip(letters, bound, strict=True)]
         else:
             extent, binding = self.arguments(call, 2)
@@ -536,8 +526,7 @@ class FunctionReader(ExprReader):
                 raise self.error(
                     call,
                     "the axes of a block are T.axis.spatial(extent, i), T.axis.reduce(extent, k) and "
-                    "T.axis.remap(\"SR\", [i, k])"
-                )
+                    "T.axis.remap(\"SR\", [i, k])")
             header.bindings.append(self.expr(binding))
             var = self.new_var(name.id, self.dtype(given["dtype"]) if "dtype" in given else extent_expr.dtype)
             header.iters.append(IterVar(var, extent_expr, _AXES[kind]))
@@ -557,8 +546,7 @@ class FunctionReader(ExprReader):
             raise self.error(
                 node,
                 "T.axis.remap takes variables of the loops around; "
-                "write T.axis.spatial(extent, value) for anything else"
-            )
+                "write T.axis.spatial(extent, value) for anything else")
         return found
 
     def reducer(self, call: ast.Call) -> Reducer:
@@ -576,8 +564,7 @@ class FunctionReader(ExprReader):
             raise self.error(
                 function,
                 f"a reducer of {len(neutral)} value{'s' if len(neutral) > 1 else ''} takes {2 * len(neutral)} and "
-                f"gives {len(neutral)}"
-            )
+                f"gives {len(neutral)}")
         before = dict(self.names)
         params = tuple(self.new_var(n, e.dtype) for n, e in zip(names, (*neutral, *neutral), strict=True))
         body = tuple(self.expr(e) for e in function.body.elts)

@@ -283,8 +283,7 @@ class _Printer:
                     self.body(s.else_case, depth + 1)
             case Evaluate():
                 self.put(
-                    depth, self.expr(s.value) if isinstance(s.value, Call) else f"T.evaluate({self.expr(s.value)})"
-                )
+                    depth, self.expr(s.value) if isinstance(s.value, Call) else f"T.evaluate({self.expr(s.value)})")
             case Block():
                 self.block(s, depth)
             case _:
@@ -306,8 +305,7 @@ class _Printer:
         target = f"{self.name(s.buffer)}[{', '.join(map(self.expr, s.indices)) or '()'}]"
         value = self.expr(s.value)
         self.put(
-            depth, f"{target} = {value}" if s.mask is None else f"{target} = T.masked({self.expr(s.mask)}, {value})"
-        )
+            depth, f"{target} = {value}" if s.mask is None else f"{target} = T.masked({self.expr(s.mask)}, {value})")
 
     def block(self, s: Block, depth: int) -> None:
         bindings = [self.expr(b) for b in s.bindings]

@@ -52,8 +52,7 @@ def rolling_buffer(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> Prim
         raise fault(
             f"block '{block.name}' has several results, computes a parameter, "
             "or does not store at its own axes, so it cannot roll",
-            block, func
-        )
+            block, func)
     (buffer,) = results
     target = _reading_loop(func, block, around)
     loops = [f for f in around[: around.index(target) + 1] if isinstance(f, For)]
@@ -65,8 +64,7 @@ def rolling_buffer(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> Prim
         raise fault(
             f"'{buffer.name}' is not read in loop '{target.var.name}', "
             "or a function takes its address, so it cannot roll there",
-            target, func
-        )
+            target, func)
     dim, step = _moving(func, target, buffer, box, ranges)
     first, size = box[dim]
     assert isinstance(size, int)
@@ -82,8 +80,7 @@ def rolling_buffer(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> Prim
     ring = Buffer(buffer.name, shape, buffer.dtype, buffer.scope)
     noted = replace(
         target, body=swap(target.body, block, rolled),
-        annotations={**target.annotations, ROLLING: (*target.annotations.get(ROLLING, ()), buffer.name)},
-    )
+        annotations={**target.annotations, ROLLING: (*target.annotations.get(ROLLING, ()), buffer.name)})
 
     def turned(indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
         return tuple(floormod(i, size) if k == dim else i for k, i in enumerate(indices))
@@ -99,12 +96,10 @@ def _reading_loop(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> For:
         if isinstance(s, For) and any(isinstance(x, Block) and x is not block for x in walk_stmt(s)):
             if s.kind != SERIAL:
                 raise fault(
-                    f"loop '{s.var.name}' is {s.kind}, and a ring keeps what one trip made for the next", s, func
-                )
+                    f"loop '{s.var.name}' is {s.kind}, and a ring keeps what one trip made for the next", s, func)
             return s
     raise fault(
-        f"block '{block.name}' is computed by itself; compute_at a loop of its reader before it can roll", block, func
-    )
+        f"block '{block.name}' is computed by itself; compute_at a loop of its reader before it can roll", block, func)
 
 
 def _moving(func: PrimFunc, target: For, buffer: Buffer, box: Box, ranges: Ranges) -> tuple[int, int]:
@@ -120,6 +115,5 @@ def _moving(func: PrimFunc, target: For, buffer: Buffer, box: Box, ranges: Range
         part = ", ".join(f"{first}: {n}" for first, n in box)
         raise fault(
             f"the part [{part}] of '{buffer.name}' that a trip of loop '{target.var.name}' reads does not "
-            "move on along one dimension by less than its size, so nothing of it can be kept", target, func,
-        )
+            "move on along one dimension by less than its size, so nothing of it can be kept", target, func)
     return found

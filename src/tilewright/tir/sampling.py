@@ -32,17 +32,14 @@ class SampleSteps(BlockSteps):
         self.steps.append(
             ScheduleStep(
                 name, self.noted(args),
-                {**{k: self.noted(v) for k, v in options.items()}, "decision": self.noted(decision)}
-            )
-        )
+                {**{k: self.noted(v) for k, v in options.items()}, "decision": self.noted(decision)}))
 
     @notes_itself
     def sample_categorical(self, candidates: Sequence[int], probs: Sequence[float], decision: int | None = None) -> int:
         """Sample one of the candidates with the probabilities `probs`; `decision` is its index. A step."""
         if len(candidates) != len(probs) or not candidates or min(probs) < 0 or abs(sum(probs) - 1) > 1e-6:
             raise ScheduleError(
-                f"probabilities of {len(candidates)} candidates are {list(probs)}; give one for each, of sum 1"
-            )
+                f"probabilities of {len(candidates)} candidates are {list(probs)}; give one for each, of sum 1")
         chosen = self.random.choices(range(len(candidates)), probs)[0] if decision is None else int(decision)
         if not 0 <= chosen < len(candidates):
             raise ScheduleError(f"decision {chosen} is no place among {len(candidates)} candidates")
@@ -76,8 +73,7 @@ class SampleSteps(BlockSteps):
         if not 0 < partition_pos < n or extent % innerpart_factor:
             raise ScheduleError(
             f"the extent {extent} of loop '{loop.var.name}' has no {n} factors with a product "
-            f"from position {partition_pos} on that is a multiple of {innerpart_factor}"
-        )
+            f"from position {partition_pos} on that is a multiple of {innerpart_factor}")
         if decision is None:
             rest = self._factors(extent // innerpart_factor, n, extent)
             decision = [f * innerpart_factor if k == partition_pos else f for k, f in enumerate(rest)]
@@ -87,8 +83,7 @@ class SampleSteps(BlockSteps):
         if len(drawn) != n or total != extent or inner % innerpart_factor:
             raise ScheduleError(
                 f"decision {drawn} is not {n} factors of the {extent} trips of loop '{loop.var.name}', the inner ones "
-                f"of {innerpart_factor}"
-            )
+                f"of {innerpart_factor}")
         self._decided("sample_partitioned_tile", (loop, n, partition_pos, innerpart_factor), {}, tuple(drawn))
         return drawn
 
@@ -117,8 +112,7 @@ class SampleSteps(BlockSteps):
             decision = self.random.choice(choices)
         if not INLINE <= decision < len(loops):
             raise ScheduleError(
-                f"decision {decision} is no place to compute block '{at.block}' at; there are {len(loops)} loops"
-            )
+                f"decision {decision} is no place to compute block '{at.block}' at; there are {len(loops)} loops")
         self._decided("sample_compute_location", (at,), {}, decision)
         return decision if decision < 0 else loops[decision]
 

@@ -178,8 +178,7 @@ class Schedule(Recorder):
         if len(sizes) != 2 or (sizes[1] > extent and not isinstance(extent, OpenSize)):
             raise self._error(
                 f"a split of loop '{node.var.name}' with overlap takes two factors, the inner one at most {extent}",
-                node
-            )
+                node)
         for s in walk_stmt(node.body):
             if (
                 isinstance(s, Block)
@@ -191,8 +190,7 @@ class Schedule(Recorder):
                 raise self._error(
                     f"block '{s.name}' adds up along loop '{node.var.name}', "
                     "or has no axes: its points cannot be computed twice",
-                    node
-                )
+                    node)
 
     @recorded
     def fuse(self, *loops: Var) -> Var:
@@ -233,8 +231,7 @@ class Schedule(Recorder):
             if not isinstance(at, For):
                 raise self._error(
                     f"there are other statements between the loops {', '.join(v.name for v in loops)}",
-                    nodes[by_depth[0]]
-                )
+                    nodes[by_depth[0]])
             self._not_rolling(at)
             chain.append(at)
             if at.var is by_depth[-1]:
@@ -321,8 +318,7 @@ class Schedule(Recorder):
         """With every vector loaded from a parameter, prefetch the memory `ahead` bytes later."""
         self._parameter(buffer)
         self.func = replace(
-            self.func, attrs={**self.func.attrs, "prefetch": {**self.func.attrs.get("prefetch", {}), buffer: ahead}}
-        )
+            self.func, attrs={**self.func.attrs, "prefetch": {**self.func.attrs.get("prefetch", {}), buffer: ahead}})
 
     @recorded
     def prefetch_next(self, buffer: str, outer: Var, inner: Var) -> None:
@@ -343,8 +339,7 @@ class Schedule(Recorder):
             raise ScheduleError(
                 f"there is no parameter '{buffer}' to prefetch; "
                 f"the parameters are {', '.join(b.name for b in self.func.params)}",
-                code="TW0613"
-            )
+                code="TW0613")
 
     @recorded
     def compute_inline(self, block: str) -> None:
@@ -358,8 +353,7 @@ class Schedule(Recorder):
             raise self._error(
                 f"block '{block}' is a reduction, has several results, or is an output; only an inner elementwise "
                 "value can be inlined",
-                node
-            )
+                node)
         if self.checked:
             check_inlined(self.func, node)
         buffer, variables = store.buffer, [i.var for i in node.iters]
@@ -428,8 +422,7 @@ class Schedule(Recorder):
         region = region_of(target.body, buffer, outer)
         if region is None:
             raise self._error(
-                f"'{buffer.name}' is not read inside loop '{loop.name}', or its part read there is not a box", target
-            )
+                f"'{buffer.name}' is not read inside loop '{loop.name}', or its part read there is not a box", target)
         self._only_needed_in(target, node)
         if self.checked:
             only_maker(self.func, node)
@@ -479,8 +472,7 @@ class Schedule(Recorder):
         for buffer in stored_buffers(node):
             if buffer in self.func.params:
                 raise self._error(
-                    f"block '{node.name}' computes the parameter '{buffer.name}', which is needed whole", target
-                )
+                    f"block '{node.name}' computes the parameter '{buffer.name}', which is needed whole", target)
             if reads(self.func.body, buffer, target, node):
                 raise self._error(f"'{buffer.name}' is read outside of loop '{target.var.name}' too", target)
 
@@ -498,8 +490,7 @@ class Schedule(Recorder):
                 block = next((b for b in walk_stmt(s) if isinstance(b, Block)), None)
                 if block is None:
                     raise self._error(
-                        f"loop '{arg.name}' is inside of a block; steps are for the loops around blocks", s
-                    )
+                        f"loop '{arg.name}' is inside of a block; steps are for the loops around blocks", s)
                 return LoopAt(block.name, depth)
             stack.extend((b, depth + isinstance(s, For)) for b in reversed(bodies(s)))
         raise self._gone(arg)
@@ -539,8 +530,7 @@ class Schedule(Recorder):
             raise self._error(
                 f"the trips of loop '{node.var.name}' stay as they are, "
                 f"one after another: {kept} keeps what one made for the next",
-                node
-            )
+                node)
 
     def _mark(self, at: Var | str, key: str, value: Any) -> None:
         node = self._loop(at) if isinstance(at, Var) else self.block(at)
@@ -615,8 +605,7 @@ def _complete_open(loop: Var, extent: PrimExpr, factors: Sequence[int | None]) -
     if sum(f is None for f in factors) != 1:
         raise ScheduleError(
             f"loop '{loop.name}' has {extent} trips, known only when it runs; "
-            f"leave one of the factors {list(factors)} open with None"
-        )
+            f"leave one of the factors {list(factors)} open with None")
     known = _complete(loop, 1, factors)
     covered = prod(known)
     return [simplify(floordiv(add(extent, covered - 1), covered), Ranges()) if f is None else f for f in factors]

@@ -77,8 +77,7 @@ class ScheduleStep:
             or not isinstance(data.get("args"), list)
         ):
             raise ScheduleError(
-                f'{data!r} is not a schedule step; one is {{"step": "unroll", "args": [{{"block": "C", "loop": 0}}]}}'
-            )
+                f'{data!r} is not a schedule step; one is {{"step": "unroll", "args": [{{"block": "C", "loop": 0}}]}}')
         options = {str(k): _from_json(v) for k, v in data.get("options", {}).items()}
         return ScheduleStep(data["step"], tuple(_from_json(a) for a in data["args"]), options)
 
@@ -116,8 +115,7 @@ class Recorder:
         if not hasattr(method, "is_step"):
             known = [name for name in dir(type(self)) if hasattr(getattr(type(self), name), "is_step")]
             raise ScheduleError(
-                f"there is no step '{step.name}'{nearest(step.name, known) or '; the steps are ' + ', '.join(known)}"
-            )
+                f"there is no step '{step.name}'{nearest(step.name, known) or '; the steps are ' + ', '.join(known)}")
         try:
             inspect.signature(method).bind(self, *step.args, **step.options)
         except TypeError as error:
@@ -168,8 +166,7 @@ def _to_json(value: Any) -> Any:
         case _:
             raise ScheduleError(
                 f"a step holds {value!r} ({type(value).__name__}), "
-                "which cannot be stored; annotate with numbers and strings"
-            )
+                "which cannot be stored; annotate with numbers and strings")
 
 
 def _from_json(value: Any) -> Any:

@@ -302,8 +302,7 @@ def map_expressions(s: Stmt, f: Callable[[PrimExpr], PrimExpr]) -> Stmt:
                 return replace(x, min=f(x.min), extent=f(x.extent), body=visit(x.body))
             case IfThenElse():
                 return IfThenElse(
-                    f(x.condition), visit(x.then_case), None if x.else_case is None else visit(x.else_case)
-                )
+                    f(x.condition), visit(x.then_case), None if x.else_case is None else visit(x.else_case))
             case Evaluate():
                 return Evaluate(f(x.value))
             case Let():
@@ -387,8 +386,7 @@ def handed_out(e: PrimExpr, *, writes: bool = False) -> list[Buffer]:
     calls = [x for x in walk(e) if isinstance(x, Call) and x.op is address_of]
     return [
         load.buffer for c in calls
-        if isinstance(load := c.args[0], Load) and (not writes or number_of(c.args[1]) in (2, 3))
-    ]
+        if isinstance(load := c.args[0], Load) and (not writes or number_of(c.args[1]) in (2, 3))]
 
 
 def loaded_buffers(s: Stmt) -> list[Buffer]:

@@ -96,14 +96,12 @@ class TensorIntrin:
         if shapes[0] != shapes[1]:
             raise ScheduleError(
                 f"intrinsic '{name}': its two functions have other parameters; "
-                "both take the same buffers in the same order"
-            )
+                "both take the same buffers in the same order")
         found = _one_nest(name, desc.body)
         if found is None:
             raise ScheduleError(
                 f"intrinsic '{name}' is described by one nest of loops around what each trip stores, and '{desc.name}' "
-                f"is not one:\n{desc}"
-            )
+                f"is not one:\n{desc}")
         _, pattern = found
         body = impl.body
         for own, described in zip(impl.params, desc.params, strict=True):
@@ -120,8 +118,7 @@ class TensorIntrin:
         """Register an intrinsic under its name, to which stored steps refer. Raises `ScheduleError`."""
         if TensorIntrin.known.get(intrin.name, intrin) is not intrin and not override:
             raise ScheduleError(
-                f"there is an intrinsic '{intrin.name}' already; register it with override=True, or under another name"
-            )
+                f"there is an intrinsic '{intrin.name}' already; register it with override=True, or under another name")
         TensorIntrin.known[intrin.name] = intrin
         return intrin
 
@@ -132,8 +129,7 @@ class TensorIntrin:
         if found is None:
             raise ScheduleError(
                 f"there is no intrinsic '{name}'{nearest(name, TensorIntrin.known)}; make it known with "
-                "TensorIntrin.register"
-            )
+                "TensorIntrin.register")
         return found
 
 
@@ -186,16 +182,14 @@ class _Match:
             if f.kind != SERIAL or not isinstance(f.extent, IntImm):
                 raise self.error(
                     f"loop '{f.var.name}' is {f.kind} with {f.extent} trips, and an instruction takes serial loops of "
-                    "constant extents"
-                )
+                    "constant extents")
 
     def error(self, why: str) -> ScheduleError:
         what = f"block '{self.at.name}'" if isinstance(self.at, Block) else f"loop '{self.at.var.name}'"
         return fault(
             f"'{self.intrin.name}' cannot replace {what}: {why}. The instruction computes\n{self.pattern}\nand not the "
             "marked statement",
-            self.at, self.func
-        )
+            self.at, self.func)
 
     def block(self) -> Block:
         zero: dict[PrimExpr, PrimExpr] = {f.var: f.min for f in self.inner}
@@ -219,8 +213,7 @@ class _Match:
         notes = {k: v for k, v in self.target.annotations.items() if k != "combiner"}
         return replace(
             self.target, iters=tuple(it for it, _ in axes), bindings=tuple(b for _, b in axes), predicate=predicate,
-            init=init, body=body, annotations=notes,
-        )
+            init=init, body=body, annotations=notes)
 
     def axes(self, first: Sequence[PrimExpr]) -> dict[PrimExpr, PrimExpr]:
         """Return the value of each axis of the program inside the instruction, relative to its value at the start."""
@@ -254,8 +247,7 @@ class _Match:
         """Return the guard of the whole instruction. Raises `ScheduleError` if the guard covers only a part of it."""
         mine = {f.var for f in self.inner}
         axes: dict[PrimExpr, PrimExpr] = {
-            it.var: b for it, b in zip(self.target.iters, self.target.bindings, strict=True)
-        }
+            it.var: b for it, b in zip(self.target.iters, self.target.bindings, strict=True)}
         kept = []
         for c in conjuncts(self.target.predicate):
             if not any(v in mine for v in free_vars(substitute(c, axes))):
@@ -368,8 +360,7 @@ class _Match:
             raise self.error(
                 "its reduction continues over outer loops, so it must return (body, reduce_reset, reduce_update)"
                 if start is not None
-                else "they add to what is there, and it starts anew"
-            )
+                else "they add to what is there, and it starts anew")
         return None if start is None or given.reset is None else _bound(given.reset, boxes), _bound(given.update, boxes)
 
 
@@ -471,8 +462,7 @@ def _bound(s: Stmt, boxes: dict[Buffer, _Box]) -> Stmt:
     promises = [p for a, box in boxes.items() if a.strides or a in addressed for p in _promises(a, box)]
     s = _renewed(s)
     strides: dict[PrimExpr, PrimExpr] = {
-        v: _stride(box, k) for a, box in boxes.items() for k, v in enumerate(a.strides) if isinstance(v, Var)
-    }
+        v: _stride(box, k) for a, box in boxes.items() for k, v in enumerate(a.strides) if isinstance(v, Var)}
 
     def addresses(e: PrimExpr) -> PrimExpr | None:
         if isinstance(e, Call) and e.op is address_of and isinstance(load := e.args[0], Load) and load.buffer in boxes:

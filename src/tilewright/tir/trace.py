@@ -55,8 +55,7 @@ class Trace:
         if not any(s is sample for s in self.steps):
             raise ScheduleError(f"{sample} is not in this trace")
         return Trace(
-            ScheduleStep(s.name, s.args, {**s.options, "decision": decision}) if s is sample else s for s in self.steps
-        )
+            ScheduleStep(s.name, s.args, {**s.options, "decision": decision}) if s is sample else s for s in self.steps)
 
     def simplified(self, remove_postproc: bool) -> Trace:
         """Return the trace without samples, whose values are part of the later steps; `remove_postproc` also drops all

@@ -24,15 +24,7 @@ from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, Output, loops
 
 __all__ = [
-    "cholesky",
-    "eigh",
-    "geqrf",
-    "householder_product",
-    "lu",
-    "matrix_exp",
-    "permutation",
-    "solve_triangular",
-    "svd",
+    "cholesky", "eigh", "geqrf", "householder_product", "lu", "matrix_exp", "permutation", "solve_triangular", "svd",
 ]
 
 FLOAT64: Final = DataType("float64")

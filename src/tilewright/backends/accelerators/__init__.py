@@ -1,1 +1,1 @@
-"""Accelerators beside a processor: declared in one file, or wrappers of a library."""
+"""Accelerators: declared in one file, or wrappers of a library."""

@@ -18,8 +18,7 @@ SCALED: Final = {"out_zero": -9, "low": -9, "high": -9}
 
 npu = Accelerator(
     "npu", dtypes=BYTE, layout="NHWC", numerics="tflite", macs_per_cycle=256,
-    far=Memory("dram", 256 << 20, bytes_per_cycle=16, latency=32), near=Memory("sram", 256 << 10, align=16),
-)
+    far=Memory("dram", 256 << 20, bytes_per_cycle=16, latency=32), near=Memory("sram", 256 << 10, align=16))
 
 
 def ceil(a: int, b: int) -> int:
@@ -38,8 +37,7 @@ WINDOW: Final = {"sh": 4, "sw": 4, "dh": 3, "dw": 3}
 @npu.instruction(
     0x10, x="n h*sh+kh*dh w*sw+kw*dw ci", w="kh kw ci co", q="co 4", y="n h w co", dtypes={"x": BYTE, "w": "int8", "q": "int32", "y": BYTE},
     fields={**WINDOW, "in_zero": -9, "once": 1, **SCALED},
-    cycles=lambda n, h, w, co, kh, kw, ci, **_: n * h * w * kh * kw * ceil(ci, 16) * ceil(co, 16) + 32,
-)
+    cycles=lambda n, h, w, co, kh, kw, ci, **_: n * h * w * kh * kw * ceil(ci, 16) * ceil(co, 16) + 32)
 def conv(x: Any, w: Any, q: Any, *, sh: int, sw: int, dh: int, dw: int, in_zero: int, once: int, out_zero: int, low: int, high: int) -> Any:
     """A convolution. For each output channel, `q` has the bias, the multiplier, the exponent and the zero point of the weight."""
     sums = arithmetic.convolve(x.astype(np.int32) - in_zero, w.astype(np.int32) - q[:, 3], (sh, sw), (dh, dw))
@@ -49,8 +47,7 @@ def conv(x: Any, w: Any, q: Any, *, sh: int, sw: int, dh: int, dw: int, in_zero:
 @npu.instruction(
     0x11, x="n h*sh+kh*dh w*sw+kw*dw c", w="kh kw c", q="c 4", y="n h w c", dtypes={"x": BYTE, "w": "int8", "q": "int32", "y": BYTE},
     fields={**WINDOW, "in_zero": -9, "once": 1, **SCALED},
-    cycles=lambda n, h, w, c, kh, kw, **_: n * h * w * kh * kw * ceil(c, 16) + 32,
-)
+    cycles=lambda n, h, w, c, kh, kw, **_: n * h * w * kh * kw * ceil(c, 16) + 32)
 def depthwise(x: Any, w: Any, q: Any, *, sh: int, sw: int, dh: int, dw: int, in_zero: int, once: int, out_zero: int, low: int, high: int) -> Any:
     """A depthwise convolution, on one row of the array."""
     sums = arithmetic.convolve_depthwise(x.astype(np.int32) - in_zero, w.astype(np.int32) - q[:, 3], (sh, sw), (dh, dw))
@@ -60,8 +57,7 @@ def depthwise(x: Any, w: Any, q: Any, *, sh: int, sw: int, dh: int, dw: int, in_
 @npu.instruction(
     0x12, a="n h w c", b="n h w c", y="n h w c", dtypes={"a": BYTE, "b": BYTE, "y": BYTE},
     fields={"a_zero": -9, "a_by": -32, "a_exp": -8, "b_zero": -9, "b_by": -32, "b_exp": -8, "by": -32, "exp": -8, **SCALED},
-    cycles=lambda n, h, w, c, **_: n * h * w * ceil(c, 16) * 2 + 16,
-)
+    cycles=lambda n, h, w, c, **_: n * h * w * ceil(c, 16) * 2 + 16)
 def add(
     a: Any, b: Any, *, a_zero: int, a_by: int, a_exp: int, b_zero: int, b_by: int, b_exp: int, by: int, exp: int, out_zero: int, low: int, high: int,
 ) -> Any:
@@ -151,8 +147,7 @@ def add2(f: Any) -> Any:
     a, b, y = (t.reshape(*images(t.shape)) for t in (f.a, f.b, f.y))
     return add(
         a=a, b=b, y=y, a_zero=f.zeros[0], a_by=a_by, a_exp=a_exp, b_zero=f.zeros[1], b_by=b_by, b_exp=b_exp, by=by, exp=exp,
-        out_zero=f.zeros[2], low=f.low, high=f.high,
-    )
+        out_zero=f.zeros[2], low=f.low, high=f.high)
 
 
 @npu.operator(forms.avg_pool2d())

@@ -1,4 +1,4 @@
-"""The names that accelerators give to the types that they compute in."""
+"""Accelerators' names of dtypes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ PRECISIONS: Final = {
 
 
 def precision_of(dtype: str | DataType) -> str:
-    """The name of a type of one lane, `float16` -> `FP16`; raises `TargetError` for those that no accelerator here
-    computes in."""
+    """Return the name of a dtype of one lane, `float16` -> `FP16`; raises `TargetError` for unsupported dtypes."""
     known = DataType(dtype)
     found = PRECISIONS.get(str(known))
     if found is None:

@@ -1,1 +1,1 @@
-"""The CPU back ends: code by LLVM and by C text, for one table of processors."""
+"""The CPU back ends, LLVM and C, which share a table of processors."""

@@ -1,4 +1,4 @@
-"""What the back ends of CPUs share: the check of a target's options, and linking."""
+"""Common parts of the CPU back ends: validation of target options, and linking."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ class CpuBackend(Backend):
         if arch not in processors.FAMILIES:
             raise TargetError(
                 f"'{target.mtriple}' is not a triple that code can be made for: "
-                f"{nearest(arch, processors.FAMILIES, 'architecture')}", code="TW0503"
-            )
+                f"{nearest(arch, processors.FAMILIES, 'architecture')}", code="TW0503")
         if target.mcpu != "native" and target.mcpu not in processors.CPUS[target.family]:
             others = [family for family, names in processors.CPUS.items() if target.mcpu in names]
             hint = (
@@ -45,14 +44,12 @@ class CpuBackend(Backend):
         if target.mcpu == "native" and processors.FAMILIES[arch] != processors.FAMILIES.get(host_arch()):
             raise TargetError(
                 f"-mcpu=native is this machine ({host_arch()}), but the triple says '{target.mtriple}'; name a CPU of "
-                f"{arch}", code="TW0503"
-            )
+                f"{arch}", code="TW0503")
         for change in target.mattr:
             if change[:1] not in "+-" or len(change) < 2:
                 raise TargetError(
                     f"'{change}' in -mattr is not a change of features; write +{change.strip('+-')} or "
-                    f"-{change.strip('+-')}", code="TW0503"
-                )
+                    f"-{change.strip('+-')}", code="TW0503")
 
     def link(
         self, objects: Sequence[Path], out: Path, exports: Sequence[str], triple: str, linker: Linker | None = None,

@@ -1,8 +1,8 @@
-"""Join object files into one object file (`.o`) or one archive (`.a`), for programs that are linked with a C library
+"""Joins object files into one object file (`.o`) or one archive (`.a`), for programs that are linked with a C library
 later.
 
-Both hold the plain C entry functions (`<name>_run`) and the code behind them. A program can have one model in this
-form; as shared libraries it can have any number.
+Both contain the plain C entry functions (`<name>_run`) and their code. A program can link one model in this form, but
+any number of models as shared libraries.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ _NEEDS_NONE = "`pip install ziglang`, or save as .tar, which needs none"
 
 
 def combine_object(objects: Sequence[Path], out: Path, triple: str, linker: Linker | None = None) -> None:
-    """Join `objects` for `triple` into the object file `out`. Raises `ArtifactError` where no linker can."""
+    """Join `objects` for `triple` into the object file `out`. Raises `ArtifactError` if no linker succeeds."""
     form, arch = processors.object_format(triple), triple.split("-", maxsplit=1)[0]
     if form == "coff":
         raise ArtifactError(
             f"{out.name}: object files of Windows cannot be joined into one; save as .a, which has them all, as .dll, "
-            "or as .tar", code="TW0802"
-        )
+            "or as .tar", code="TW0802")
     if linker is not None:
         linkers = [linker]
     elif form == "macho":
@@ -48,7 +47,7 @@ def combine_object(objects: Sequence[Path], out: Path, triple: str, linker: Link
 def combine_archive(objects: Sequence[Path], out: Path, triple: str, linker: Linker | None = None) -> None:
     """Write `objects` for `triple` as the archive `out`, without times or owners, and with an index.
 
-    Raises `ArtifactError` where no archiver can.
+    Raises `ArtifactError` if no archiver succeeds.
     """
     arch, form = triple.split("-", maxsplit=1)[0], processors.object_format(triple)
     found = []
@@ -62,14 +61,12 @@ def combine_archive(objects: Sequence[Path], out: Path, triple: str, linker: Lin
     run_first(
         found, lambda tool: [*tool.command, "rcsD", str(out), *map(str, objects)],
         f"no archiver for {triple} was found (llvm-ar, ar, the Python package ziglang); {_NEEDS_NONE}",
-        f"{out.name} could not be made; {NO_LINKER_NEEDED}",
-    )
+        f"{out.name} could not be made; {NO_LINKER_NEEDED}")
 
 
 def _archiver_of(compiler: Linker) -> str:
     """Return the archiver that comes with a compiler driver."""
     done = subprocess.run(
         [*compiler.command, "-print-prog-name=ar"], capture_output=True, text=True, stdin=subprocess.DEVNULL,
-        timeout=60, check=False,
-    )
+        timeout=60, check=False)
     return done.stdout.strip() or "ar"

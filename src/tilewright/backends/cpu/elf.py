@@ -1,6 +1,6 @@
 """ELF relocatable objects of data: the constants and the manifest of a model, ready for a linker.
 
-They are written directly: a compiler takes minutes for hundreds of megabytes of data, and a copy takes less than a
+They are written directly, because a compiler takes minutes for hundreds of megabytes of data, and a copy less than a
 second. The layout is that of the System V ABI: header, contents, symbol table, names, section table (64-bit,
 little-endian).
 """
@@ -17,7 +17,7 @@ import numpy as np
 from tilewright.base.errors import InternalError
 
 DATA_OFFSET: Final = 64
-"""Offset of the first contents in the file: after the header, at the alignment that they need in memory."""
+"""Offset of the first contents in the file: after the header, aligned as in memory."""
 
 _ALIGNMENT: Final = 64
 _IDENTITY: Final = b"\x7fELF\x02\x01"
@@ -33,8 +33,8 @@ def write_data_object(file: BinaryIO, like: bytes, contents: Sequence[tuple[str,
     """Write an object that defines one read-only global symbol per `(name, bytes)`, for the machine of the object
     `like`.
 
-    On x86-64 the contents go into a large-model section, which linkers place last, so that code reaches all other data
-    when there are gigabytes of constants.
+    On x86-64 the contents go into a large-model section, which linkers place last. Code then reaches all other data,
+    even with gigabytes of constants.
     """
     machine, flags = _machine_of(like)
     large = machine == _X86_64
@@ -60,8 +60,7 @@ def write_data_object(file: BinaryIO, like: bytes, contents: Sequence[tuple[str,
         name: str, kind: int, flag: int, start: int, length: int, link: int, info: int, align: int, entry: int
     ) -> None:
         rows.append(
-            struct.pack("<IIQQQQIIQQ", where(name.encode()), kind, flag, 0, start, length, link, info, align, entry)
-        )
+            struct.pack("<IIQQQQIIQQ", where(name.encode()), kind, flag, 0, start, length, link, info, align, entry))
 
     row(section, _PROGBITS, _ALLOC | (_X86_LARGE if large else 0), DATA_OFFSET, size, 0, 0, _ALIGNMENT, 0)
     row(".symtab", _SYMTAB, 0, at, len(table), 3, 1, 8, 24)
@@ -79,13 +78,13 @@ def write_data_object(file: BinaryIO, like: bytes, contents: Sequence[tuple[str,
 
 
 def is_elf64(image: bytes) -> bool:
-    """Tell whether an object is a 64-bit little-endian ELF file, as `write_data_object` writes."""
+    """Return whether an object is a 64-bit little-endian ELF file, the form of `write_data_object`."""
     return image[:6] == _IDENTITY
 
 
 @dataclass(frozen=True, slots=True)
 class CodeSymbol:
-    """A function of an object: its section, its offset there, and its bytes. It is global where `shown` is set."""
+    """A function of an object: its section, its offset there, and its bytes; `shown` marks a global function."""
 
     name: str
     section: int
@@ -107,9 +106,7 @@ def code_symbols(image: bytes) -> list[CodeSymbol]:
                 found.append(
                     CodeSymbol(
                         image[text : image.index(b"\0", text)].decode(), section, offset, nbytes,
-                        info == _GLOBAL_FUNCTION
-                    )
-                )
+                        info == _GLOBAL_FUNCTION))
     return found
 
 

@@ -1,7 +1,7 @@
-"""Link object files into a shared library of Linux or Windows, by the first linker that is installed.
+"""Links object files into a shared library of Linux or Windows, with the first installed linker.
 
 The order is: the system's C compiler driver (for this architecture), `ld.lld`, and the linker inside the Python package
-`ziglang`. The two bare linkers know no C library, so they are given empty libraries with its names.
+`ziglang`. The latter two do not know a C library, so they get empty libraries with its names.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _EMULATIONS: Final = {
 _COMPILERS: Final = dict.fromkeys(_ARM, "arm-linux-gnueabihf-gcc")
 """Cross compilers whose name is not `<arch>-linux-gnu-gcc`."""
 _LONGEST_LINK: Final = 3600
-"""Seconds. On its first use for a system, zig builds that system's C library, which takes minutes on a busy machine."""
+"""Time limit in seconds. On its first use for a system, zig builds that system's C library, which may take minutes."""
 NO_LINKER_NEEDED: Final = "save as .tar, which needs no linker"
 
 
 @dataclass(frozen=True, slots=True)
 class Linker:
-    """A program that links; `driver` is true for a compiler driver, which knows the C library."""
+    """A linker; `driver` is true for a compiler driver, which knows the C library."""
 
     name: str
     command: tuple[str, ...]
@@ -50,8 +50,7 @@ class Linker:
         files = [str(o) for o in objects]
         if self.driver:
             options = [
-                f"-Wl,{flag}" for flag in (*_FLAGS, f"--version-script={version_script}", "--as-needed", "-z,defs")
-            ]
+                f"-Wl,{flag}" for flag in (*_FLAGS, f"--version-script={version_script}", "--as-needed", "-z,defs")]
             options += [f"-Wl,-z,{word}" for word in _KEYWORDS]
             return [*self.command, "-shared", "-nostartfiles", "-o", str(out), *files, *options, "-lm", "-lpthread"]
         options = [*_FLAGS, f"--version-script={version_script}", "-m", emulation(arch)]
@@ -60,7 +59,7 @@ class Linker:
 
 
 def has_zig() -> bool:
-    """Tell whether the Python package `ziglang`, which links for every system, is installed."""
+    """Return whether the Python package `ziglang`, which links for every system, is installed."""
     return importlib.util.find_spec("ziglang") is not None
 
 
@@ -80,9 +79,9 @@ def find_linkers(arch: str) -> list[Linker]:
 
 
 def emulation(arch: str) -> str:
-    """Return the name that bare linkers use for the libraries of Linux for `arch`.
+    """Return the emulation name of bare linkers for libraries of Linux for `arch`.
 
-    Raises `ArtifactError` where there is none.
+    Raises `ArtifactError` if there is none.
     """
     if arch not in _EMULATIONS:
         raise ArtifactError(f"libraries for {arch} cannot be linked here; {NO_LINKER_NEEDED}", code="TW0507")
@@ -90,15 +89,14 @@ def emulation(arch: str) -> str:
 
 
 def user_linker(compiler: str, options: str = "") -> Linker:
-    """Return the user's compiler driver with options, which are split as a shell splits them.
+    """Return the user's compiler driver with options, which are split as in a shell.
 
-    Raises `OptionError` where the compiler is not found, or the options cannot be split.
+    Raises `OptionError` if the compiler is not found, or the options cannot be split.
     """
     path = shutil.which(compiler)
     if path is None:
         raise OptionError(
-            f"there is no compiler '{compiler}' on the search path; install it, or give its path", code="TW0507"
-        )
+            f"there is no compiler '{compiler}' on the search path; install it, or give its path", code="TW0507")
     try:
         words = shlex.split(options)
     except ValueError as error:
@@ -109,9 +107,9 @@ def user_linker(compiler: str, options: str = "") -> Linker:
 def link_shared(
     objects: Sequence[Path], out: Path, exports: Sequence[str], triple: str, linker: Linker | None = None
 ) -> None:
-    """Link `objects` for `triple`, one of Linux, into the shared library `out` that shows only `exports`.
+    """Link `objects` for a Linux `triple` into the shared library `out`, exporting only `exports`.
 
-    Temporary files go into the folder of `out`. Raises `ArtifactError` where there is no linker, or all of them fail.
+    Temporary files go into the folder of `out`. Raises `ArtifactError` if no linker is installed or succeeds.
     """
     arch = triple.split("-", maxsplit=1)[0]
     script = out.with_suffix(".map")
@@ -119,23 +117,21 @@ def link_shared(
 
     def command(tool: Linker) -> Sequence[str]:
         return tool.arguments(
-            arch, [*objects, *([] if tool.driver else _empty_libraries(tool, triple, out.parent))], out, script
-        )
+            arch, [*objects, *([] if tool.driver else _empty_libraries(tool, triple, out.parent))], out, script)
 
     run_first(
         [linker] if linker else find_linkers(arch), command,
         f"no linker for {arch} was found (cc, ld.lld, the Python package ziglang); `pip install ziglang`, or save as "
         ".tar, which needs none",
-        f"the library could not be linked; {NO_LINKER_NEEDED}",
-    )
+        f"the library could not be linked; {NO_LINKER_NEEDED}")
 
 
 def link_dll(
     objects: Sequence[Path], out: Path, exports: Sequence[str], triple: str, linker: Linker | None = None
 ) -> None:
-    """Link `objects` into the library of Windows `out`, by MinGW's compiler or that of the Python package `ziglang`.
+    """Link `objects` into the Windows library `out`, with MinGW's compiler or that of the Python package `ziglang`.
 
-    Raises `ArtifactError` where there is no linker, or all of them fail.
+    Raises `ArtifactError` if no linker is installed or succeeds.
     """
     arch = triple.split("-", maxsplit=1)[0]
     mingw = f"{arch}-w64-mingw32-gcc"
@@ -144,7 +140,7 @@ def link_dll(
         linkers.append(Linker("mingw32-gcc", (path,), True))
     if not linker and has_zig():
         linkers.append(Linker("ziglang", (*ZIG, "cc", "-target", f"{arch}-windows-gnu"), True))
-    # of a program that computes with floats; Microsoft's C library defines it, MinGW's does not
+    # required by code with floats; Microsoft's C library defines it, MinGW's does not
     mark = out.with_name("mark.o")
     mark.write_bytes(_compiled("@_fltused = global i32 1", triple))
     marked = objects if triple.endswith("gnu") else [*objects, mark]
@@ -154,17 +150,16 @@ def link_dll(
         linkers, lambda tool: [*tool.command, "-shared", "-o", str(out), *map(str, marked), str(definitions), "-s"],
         f"no linker for {triple} was found ({mingw}, the Python package ziglang); `pip install ziglang`, or save as "
         ".tar, which needs none",
-        f"the library could not be linked; {NO_LINKER_NEEDED}",
-    )
+        f"the library could not be linked; {NO_LINKER_NEEDED}")
     _clear_time(out)
 
 
 def _clear_time(library: Path) -> None:
-    """Clear the time of the link in the header of a library of Windows, so that equal models are equal files."""
+    """Clear the link time in the header of a Windows library, so that equal models give equal files."""
     with library.open("r+b") as file:
         file.seek(0x3C)
         header = int.from_bytes(file.read(4), "little")
-        file.seek(header + 8)  # after the mark `PE`, the machine and the number of sections
+        file.seek(header + 8)  # after the signature `PE`, the machine and the number of sections
         file.write(bytes(4))
 
 
@@ -176,7 +171,7 @@ def _compiled(text: str, triple: str) -> bytes:
 
 
 def _empty_libraries(linker: Linker, triple: str, folder: Path) -> list[Path]:
-    """Make empty libraries with the names of the C library's, so that the result asks the loader for these."""
+    """Make empty libraries with the names of the C library's, so that the result requests them from the loader."""
     made = []
     nothing, arch = folder / "nothing.o", triple.split("-", maxsplit=1)[0]
     nothing.write_bytes(_compiled("", triple))
@@ -194,8 +189,8 @@ def _empty_libraries(linker: Linker, triple: str, folder: Path) -> list[Path]:
 def run_first(linkers: Sequence[Linker], command: Callable[[Linker], Sequence[str]], missing: str, failed: str) -> None:
     """Run the command of each linker until one succeeds.
 
-    Raises `ArtifactError` with the message `missing` where there are no linkers, and with `failed` and all reasons
-    where none succeeds.
+    Raises `ArtifactError` with the message `missing` without linkers, or with `failed` and all reasons if none
+    succeeds.
     """
     if not linkers:
         raise ArtifactError(missing, code="TW0507")
@@ -209,7 +204,7 @@ def run_first(linkers: Sequence[Linker], command: Callable[[Linker], Sequence[st
 
 
 def _run(command: Sequence[str]) -> str | None:
-    """Run a command; return the reason where it fails."""
+    """Run a command; return the reason if it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_LONGEST_LINK, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -1,8 +1,7 @@
-"""Link object files into one WebAssembly module, by `wasm-ld` on the search path or inside the Python package
-`ziglang`.
+"""Links object files into one WebAssembly module, with `wasm-ld` from the search path or the Python package `ziglang`.
 
-The module needs no C library: memory is its own (`llvm/wasm_memory.py`). Mathematical functions without an instruction
-of WebAssembly are imported from the loader under the names of C, `env.sinf`.
+The module needs no C library: it has its own allocator (`llvm/wasm_memory.py`). Mathematical functions without a
+WebAssembly instruction are imported from the loader under their C names, `env.sinf`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _FUNCTIONS: Final = (
 IMPORTS: Final = (*_FUNCTIONS, *(f"{name}f" for name in _FUNCTIONS))
 """The functions of float64 and of float32 that the loader provides."""
 _MORE_STACK: Final = 256 << 10
-"""Bytes of stack beside the memory of a kernel."""
+"""Bytes of stack in addition to the memory of a kernel."""
 
 
 def find_wasm_linkers() -> list[Linker]:
@@ -34,10 +33,10 @@ def find_wasm_linkers() -> list[Linker]:
 def link_wasm(
     objects: Sequence[Path], out: Path, exports: Sequence[str], stack: int, linker: Linker | None = None
 ) -> None:
-    """Link `objects` into the module `out`, which shows its memory and the functions `exports`; a kernel takes `stack`
+    """Link `objects` into the module `out`, exporting its memory and the functions `exports`; a kernel takes `stack`
     bytes of the stack.
 
-    Temporary files go into the folder of `out`. Raises `ArtifactError` where there is no linker, or all of them fail.
+    Temporary files go into the folder of `out`. Raises `ArtifactError` if no linker is installed or succeeds.
     """
     imports = out.with_suffix(".imports")
     imports.write_text("".join(f"{name}\n" for name in IMPORTS))
@@ -58,5 +57,4 @@ def link_wasm(
         [linker] if linker else find_wasm_linkers(), command,
         "no linker for WebAssembly was found (wasm-ld, the Python package ziglang); `pip install ziglang`, or save as "
         ".tar, which needs none",
-        "the WebAssembly module could not be linked",
-    )
+        "the WebAssembly module could not be linked")

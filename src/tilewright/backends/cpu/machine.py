@@ -26,11 +26,10 @@ _PORTABLE_VECTOR_BITS: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Microarchitecture:
-    """A row of the table: the processors of one design, with the numbers that a target's options do not tell.
+    """A row of the table: processors of one design, with the numbers that a target's options do not determine.
 
-    `cpus` are LLVM's names; the row of a family has none. `vector_registers` counts registers without AVX-512, which
-    has 32. `l1_bytes` and `l2_bytes` are those that code for another machine may count on. `source` tells where the
-    numbers come from.
+    `cpus` are LLVM's names; the row of a family has none. `vector_registers` excludes AVX-512, which has 32. `l1_bytes`
+    and `l2_bytes` are minima for cross compilation. `source` is the source of the numbers.
     """
 
     family: str
@@ -52,11 +51,9 @@ TABLE: Final = (
     Microarchitecture(
         "x86", ("znver4",),
         "AMD, Software Optimization Guide for the Zen 4 Microarchitecture (57647): vectors of 512 bits pass through "
-        "pipes of 256 bits in two "
-        "halves; L1 32 KiB, L2 1 MiB; two multiply-adds with a latency of 4 cycles, two loads and one store of 256 "
-        "bits a cycle. Products of "
-        "160 to 192 rows took 4 to 9 % longer with 20 to 24 accumulators of 32 registers than with 12 to 14. "
-        f"{_MEASURED}",
+        "pipes of 256 bits in two halves; L1 32 KiB, L2 1 MiB; two multiply-adds with a latency of 4 cycles, two loads "
+        "and one store of 256 bits a cycle. Products of 160 to 192 rows took 4 to 9 % longer with 20 to 24 "
+        f"accumulators of 32 registers than with 12 to 14. {_MEASURED}",
         pipe_bits=256,
     ),
     Microarchitecture(
@@ -99,7 +96,7 @@ def microarchitecture(family: str, cpu: str) -> Microarchitecture:
 
 
 def machine_of(target: Target) -> Machine:
-    """Return the processor of a target whose code LLVM makes."""
+    """Return the machine model of a target whose code LLVM generates."""
     row = microarchitecture(target.family, _host_cpu() if target.is_native else target.mcpu)
     bits = int(target.attrs.get("vector-width", 0)) or processors.vector_bits(target.family, target.features)
     l1, l2 = host_cache_sizes() if target.is_native else (row.l1_bytes, row.l2_bytes)
@@ -111,7 +108,7 @@ def machine_of(target: Target) -> Machine:
 
 
 def portable_machine(target: Target) -> Machine:
-    """Return the processor of C text: the same on every machine, apart from the number of cores."""
+    """Return the machine model of C text, the same on every machine except for the number of cores."""
     row = microarchitecture("x86", "generic")
     bits = int(target.attrs.get("vector-width", 0)) or _PORTABLE_VECTOR_BITS
     return Machine(
@@ -121,7 +118,7 @@ def portable_machine(target: Target) -> Machine:
 
 
 def cores_of(target: Target) -> int:
-    """Return the cores that code may use: `-num-cores`, else those that this process may run on, else 4."""
+    """Return the number of cores that code may use: `-num-cores`, else those available to this process, else 4."""
     if "num-cores" in target.attrs:
         return int(target.attrs["num-cores"])
     if not target.is_native:

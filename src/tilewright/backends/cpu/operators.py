@@ -1,4 +1,4 @@
-"""The strategies of processors: which algorithm computes an operator, and how its kernel is scheduled.
+"""The CPU strategies: the algorithm that computes an operator, and the schedule of its kernel.
 
 Each strategy takes an operator, the options of its kernel, and its tensors. Operators that are not listed here are
 computed by their plain definition, `Op.compute`.
@@ -69,7 +69,7 @@ def _avg_pool(op: AvgPool, options: KernelOptions, data: te.Tensor) -> te.Tensor
 
 
 def add_strategies(strategies: Strategies) -> None:
-    """Register the strategies of processors."""
+    """Register the CPU strategies."""
     strategies.register(Dense, Strategy("register tiles", _dense))
     strategies.register(Matmul, Strategy("register tiles", _matmul))
     strategies.register(BatchMatmul, Strategy("register tiles", _batch_matmul))

@@ -1,8 +1,8 @@
 """Processors by name: architecture families, and the features of each named CPU.
 
-The tables hold only the features that schedules and code generation ask for, under LLVM's names. A CPU that LLVM knows
-and the tables do not is refused with the nearest known name, because code for it would silently use the baseline of its
-family.
+The tables contain only the features that schedules and code generation use, under LLVM's names. A CPU that is missing
+here is refused with the nearest known name, even if LLVM knows it. Otherwise its code would silently use the baseline
+of the family.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def pointer_bytes(triple: str) -> int:
 
 
 def has_threads(triple: str) -> bool:
-    """Tell whether parallel loops run on several threads; elsewhere the calling thread runs them."""
+    """Return whether parallel loops run on several threads; elsewhere the calling thread runs them."""
     return FAMILIES.get(triple.split("-", maxsplit=1)[0]) in _FAMILIES_OF_THREADS and "linux" in triple
 
 
@@ -90,14 +90,14 @@ def object_format(triple: str) -> str:
 
 
 def vector_bits(family: str, features: frozenset[str]) -> int:
-    """Return the width of the widest vector register that code uses."""
+    """Return the width of the widest vector register that code uses, in bits."""
     if family == "x86":
         return 512 if "avx512f" in features else 256 if "avx" in features else 128
     return 128
 
 
 def has_fma(family: str, features: frozenset[str]) -> bool:
-    """Tell whether a multiply-add with one rounding is one instruction."""
+    """Return whether a multiply-add with one rounding is a single instruction."""
     if family == "x86":
         return "fma" in features or "avx512f" in features
     return family == "aarch64" or "vfp4" in features or (family == "riscv" and "f" in features)

@@ -39,8 +39,7 @@ AREAS: Final = (
 _ENTRY: Final = re.compile(
     r"^## (?P<code>TW\d{4}) (?P<title>.+)\n(?P<kinds>`.+`) · since (?P<since>\S+)\n\n(?P<meaning>(?:.+\n)+)\n"
     r"\*\*Why:\*\* (?P<why>(?:.+\n)+)\n\*\*What to do:\*\* (?P<cure>(?:.+\n)+)\n```text\n(?P<example>(?:.*\n)*?)```\n",
-    re.MULTILINE,
-)
+    re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,4 @@
-"""The field's `tvm._ffi`: the registry of functions. There is no foreign function interface here: everything is
-Python."""
+"""TVM's `tvm._ffi`: the registry of functions. Everything is Python, so there is no foreign function interface."""
 
 from tilewright.compat._ffi import registry
 from tilewright.compat._ffi.registry import get_global_func, register_func

@@ -1,4 +1,4 @@
-"""`tvm.contrib`: executors, and libraries and accelerators beside the processor, each imported at its first use."""
+"""`tvm.contrib`: executors, external libraries and accelerators, each imported at its first use."""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
-"""Programs to start on machines with devices: `python -m tilewright.exec.rpc_server`, `rpc_tracker`, `rpc_proxy`,
+"""Programs for machines with devices: `python -m tilewright.exec.rpc_server`, `rpc_tracker`, `rpc_proxy`,
 `query_rpc_tracker`."""

@@ -13,10 +13,9 @@ from tilewright.runtime.rpc.tracker import PORT
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The status to exit with."""
+    """Run the command; return the exit status."""
     parser = argparse.ArgumentParser(
-        description="Show the devices of a tracker.", formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+        description="Show the devices of a tracker.", formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--host", default=LOOPBACK)
     parser.add_argument("--port", type=int, default=PORT)
     options = parser.parse_args(arguments)

@@ -1,5 +1,5 @@
-"""`python -m tilewright.exec.rpc_proxy --port 9090`: starts a proxy for servers that accept no connections
-themselves."""
+"""`python -m tilewright.exec.rpc_proxy --port 9090`: starts a proxy for servers that accept no connections themselves.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilewright.runtime.rpc.proxy import PORT, PORT_END, Proxy
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The status to exit with."""
+    """Run the command; return the exit status."""
     options = parse(parser("Join clients to servers that connect to here.", PORT, PORT_END), arguments)
     return serve(lambda o: Proxy(o.host, o.port, o.port_end), options, "proxy")
 

@@ -11,31 +11,26 @@ from tilewright.runtime.rpc.server import PORT, PORT_END, Server
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The status to exit with."""
+    """Run the command; return the exit status."""
     made = parser("Let clients that know the secret run programs on this machine.", PORT, PORT_END)
     made.add_argument("--key", default="", help="what clients ask the tracker or proxy for")
     made.add_argument("--tracker", type=parse_address, help="host:port of a tracker to register at")
     made.add_argument(
         "--through-proxy", type=parse_address, metavar="HOST:PORT",
-        help="wait for clients at this proxy instead of listening on a port"
-    )
+        help="wait for clients at this proxy instead of listening on a port")
     made.add_argument("--custom-addr", help="the host that the tracker sends clients to, where that is not --host")
     made.add_argument(
-        "--threads", type=int, help="how many threads a program may use by itself; all cores where not given"
-    )
+        "--threads", type=int, help="how many threads a program may use by itself; all cores where not given")
     made.add_argument(
         "--memory-limit", type=int, metavar="BYTES",
-        help="how much memory a session may use; half of this machine's where not given"
-    )
+        help="how much memory a session may use; half of this machine's where not given")
     options = parse(made, arguments)
     return serve(
         lambda o: Server(
             o.host, o.port, o.port_end, key=o.key, tracker=o.tracker, proxy=o.through_proxy, custom_addr=o.custom_addr,
             threads=o.threads,
-            memory_limit=o.memory_limit,
-        ),
-        options, f"server {options.key}".strip(),
-    )
+            memory_limit=o.memory_limit),
+        options, f"server {options.key}".strip())
 
 
 if __name__ == "__main__":

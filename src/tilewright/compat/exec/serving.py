@@ -20,15 +20,14 @@ class Serving(Protocol):
     port: int
 
     def close(self) -> None:
-        """End it."""
+        """Stop serving."""
 
 
 def parser(what: str, port: int, port_end: int) -> argparse.ArgumentParser:
-    """Options that all of them have."""
+    """Return a parser with the common options of the server programs."""
     made = argparse.ArgumentParser(description=what, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     made.add_argument(
-        "--host", default=LOOPBACK, help="the address to listen on; 0.0.0.0 is all networks of this machine"
-    )
+        "--host", default=LOOPBACK, help="the address to listen on; 0.0.0.0 is all networks of this machine")
     made.add_argument("--port", type=int, default=port, help="the first port to try; 0: any")
     made.add_argument("--port-end", type=int, default=port_end, help="the last port to try")
     made.add_argument("--silent", action="store_true", help="do not say where it listens")
@@ -36,8 +35,8 @@ def parser(what: str, port: int, port_end: int) -> argparse.ArgumentParser:
 
 
 def serve(start: Callable[[argparse.Namespace], Serving], options: argparse.Namespace, what: str) -> int:
-    """Start it, and wait for SIGINT or SIGTERM. The secret is that of the environment or of the user's file. The
-    status to exit with."""
+    """Start a server with the secret of the environment or the user's file, wait for SIGINT or SIGTERM, and return the
+    exit status."""
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
@@ -55,7 +54,7 @@ def serve(start: Callable[[argparse.Namespace], Serving], options: argparse.Name
 
 
 def parse(made: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Exits with status 2 for options that are not right."""
+    """Parse the arguments; exit with status 2 if they are invalid."""
     try:
         return made.parse_args(arguments)
     except RPCError as error:

@@ -1,4 +1,4 @@
-"""ONNX Runtime's door to Tilewright: programs written for `onnxruntime.InferenceSession` run with one line changed.
+"""ONNX Runtime's interface: programs written for `onnxruntime.InferenceSession` run with one changed line.
 
     import tilewright.onnx_session as onnxruntime
 
@@ -14,22 +14,22 @@ from tilewright.compat.onnx_session.values import ModelMetadata, NodeArg, OrtVal
 
 
 def get_available_providers() -> list[str]:
-    """Under ONNX Runtime's names: code is compiled for the CPU."""
+    """Return ONNX Runtime's name of the only provider, the CPU."""
     return ["CPUExecutionProvider"]
 
 
 def get_all_providers() -> list[str]:
-    """The same."""
+    """Return `get_available_providers()`."""
     return get_available_providers()
 
 
 def get_device() -> str:
-    """Where models run."""
+    """Return the device on which models run."""
     return "CPU"
 
 
 def set_default_logger_severity(severity: int) -> None:
-    """Taken and without effect: see `tilewright.logs`."""
+    """Accept a severity without effect; `tilewright.logs` configures logging."""
 
 
 __all__ = [

@@ -1,7 +1,7 @@
 """`InferenceSession`: a compiled model behind ONNX Runtime's interface.
 
-Inputs are checked against what the model declares before anything is compiled for their shapes: a wrong name, a missing
-input, a wrong rank, size or element type is an `InputError` that says what the model takes.
+Inputs are checked against the model's declarations before compilation for their shapes. A wrong name, a missing input,
+or a wrong rank, size or element type raises an `InputError` that lists the expected inputs.
 """
 
 from __future__ import annotations
@@ -29,18 +29,17 @@ _PROVIDER: Final = "CPUExecutionProvider"
 
 
 class InferenceSession:
-    """A model that is compiled once for each combination of input shapes that it is run with, at once where all are
-    known."""
+    """A model that is compiled for each combination of input shapes, immediately if all are known."""
 
     def __init__(
         self, path_or_bytes: Any, sess_options: Any = None, providers: Sequence[Any] | None = None,
         provider_options: Any = None, **kwargs: Any,
     ) -> None:
-        """`path_or_bytes` is a path, the bytes of a file, or a `ModelProto`; `sess_options` is ours, or ONNX Runtime's
-        own.
+        """`path_or_bytes` is a path, the bytes of a file, or a `ModelProto`; `sess_options` is this package's or ONNX
+        Runtime's.
 
-        `providers` must have the CPU's among them; others are left out with a warning. `kwargs` go to
-        `tilewright.compile` and win over the options. Raises what `tilewright.compile` raises, `TargetError`,
+        `providers` must include the CPU's; others are ignored with a warning. `kwargs` are arguments of
+        `tilewright.compile` and override the options. Raises the errors of `tilewright.compile`, `TargetError`,
         `OptionError`.
         """
         begin = time.perf_counter_ns()
@@ -59,12 +58,10 @@ class InferenceSession:
         self._options = sess_options if sess_options is not None else SessionOptions()
         self._declared: dict[str, Sequence[Any] | None] = {
             i.name: shapes.get(i.name, a.shape) if _has_shape(i) else None
-            for i, a in zip(infos, self._inputs, strict=True)
-        }
+            for i, a in zip(infos, self._inputs, strict=True)}
         self._plain = [
             (e or np.dtype(object), -1 if d is None else len(d), _known(d))
-            for e, d in zip(self._elements.values(), self._declared.values(), strict=True)
-        ]
+            for e, d in zip(self._elements.values(), self._declared.values(), strict=True)]
         self.model = compile(path_or_bytes, shapes or None, **options)
         """The compiled model: see `tilewright.Model`."""
         self._began = begin
@@ -74,7 +71,7 @@ class InferenceSession:
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None
     ) -> list[Any]:
-        """The outputs of these names, all of them for None, for the inputs by name. Raises `InputError`."""
+        """Return the outputs of these names (None: all), for inputs by name. Raises `InputError`."""
         places = [_place(n, [o.name for o in self._outputs]) for n in output_names] if output_names else None
         begin = 0 if self._profile is None else time.perf_counter_ns()
         arrays = self._arrays(input_feed)
@@ -87,7 +84,7 @@ class InferenceSession:
         return results if places is None else [results[k] for k in places]
 
     def _arrays(self, feed: Mapping[str, Any]) -> list[Array] | None:
-        """The inputs in order, where they are what the model takes; None where there is more to be said of them."""
+        """Return the inputs in order if they have the dtypes, ranks and sizes of the model, else None."""
         if type(feed) is not dict or len(feed) != len(self._elements):
             return None
         given = [*map(feed.get, self._elements)]
@@ -103,27 +100,27 @@ class InferenceSession:
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, OrtValue],
         run_options: RunOptions | None = None,
     ) -> list[OrtValue]:
-        """The same with values in and out."""
+        """Run the model on `OrtValue`s; the outputs are `OrtValue`s."""
         return [OrtValue(y) for y in self.run(output_names, {n: v.numpy() for n, v in input_dict_ort_values.items()})]
 
     def io_binding(self) -> IOBinding:
-        """Inputs and outputs that are bound once and run many times."""
+        """Return a binding of inputs and outputs for repeated runs."""
         return IOBinding(self)
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
-        """Run on what is bound; the results are in the binding."""
+        """Run on bound inputs; the results are in the binding."""
         iobinding.run()
 
     def get_inputs(self) -> list[NodeArg]:
-        """The inputs that a run must be given."""
+        """Return the required inputs."""
         return list(self._inputs)
 
     def get_outputs(self) -> list[NodeArg]:
-        """The outputs."""
+        """Return the outputs."""
         return list(self._outputs)
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """The inputs that have a stored value; it cannot be replaced here."""
+        """Return the inputs that have a stored value, which cannot be replaced."""
         return list(self._overridable)
 
     def get_modelmeta(self) -> ModelMetadata:
@@ -131,34 +128,33 @@ class InferenceSession:
         return self._metadata
 
     def get_providers(self) -> list[str]:
-        """The CPU, under ONNX Runtime's name."""
+        """Return ONNX Runtime's name of the CPU provider."""
         return [_PROVIDER]
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
-        """Return an empty list: no input can be overridden."""
+        """Return empty options for the CPU provider."""
         return {_PROVIDER: {}}
 
     def set_providers(self, providers: Sequence[Any], provider_options: Any = None) -> None:
-        """Checked as at the beginning, and otherwise without effect."""
+        """Check the providers; otherwise without effect."""
         _check_providers(providers)
 
     def get_session_options(self) -> Any:
-        """The options that the session was made with."""
+        """Return the options that the session was created with."""
         return self._options
 
     def get_profiling_start_time_ns(self) -> int:
-        """When loading began."""
+        """Return the time when loading began, in nanoseconds."""
         return self._began
 
     def end_profiling(self) -> str:
-        """Write what was timed since the beginning (Chrome's trace format: microseconds) and give the name of the file.
+        """Write the recorded times (Chrome's trace format, microseconds) and return the file name.
 
         Raises `OptionError` when profiling was not enabled.
         """
         if self._profile is None:
             raise OptionError(
-                "nothing was profiled: make the session with sess_options.enable_profiling = True", code="TW0708"
-            )
+                "nothing was profiled: make the session with sess_options.enable_profiling = True", code="TW0708")
         path = Path(f"{self._options.profile_file_prefix}_{time.strftime('%Y-%m-%d_%H-%M-%S')}.json")
         path.write_text(json.dumps(self._profile, indent=1), encoding="utf-8")
         self._profile = None
@@ -171,16 +167,14 @@ class InferenceSession:
                 {
                     "cat": "Session", "name": what, "ph": "X", "pid": 0, "tid": 0, "ts": (begin - self._began) // 1000,
                     "dur": (now - begin) // 1000
-                }
-            )
+                })
 
     def _checked(self, feed: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs as arrays; raises `InputError` for whatever the model does not take."""
+        """Return the inputs as arrays; raises `InputError` for inputs that the model does not accept."""
         if not isinstance(feed, Mapping):
             raise InputError(
                 f"input_feed is a mapping of names to arrays, and this is a {type(feed).__name__}; {self._takes()}",
-                code="TW0701"
-            )
+                code="TW0701")
         for name in feed:
             if name not in self._elements:
                 stored = any(a.name == name for a in self._overridable)
@@ -206,8 +200,7 @@ class InferenceSession:
             raise InputError(
                 f"input '{name}' has the element type {x.dtype}, and the model takes {wanted}; convert it with "
                 f".astype('{wanted}')",
-                code="TW0703"
-            )
+                code="TW0703")
         if declared is not None:
             if not len(declared) and x.size == 1:
                 return x.reshape(())
@@ -215,15 +208,13 @@ class InferenceSession:
                 raise InputError(
                     f"input '{name}' has {x.ndim} dimensions, {list(x.shape)}, and the model takes {len(declared)}: "
                     f"{list(declared)}",
-                    code="TW0704"
-                )
+                    code="TW0704")
             for axis, (size, known) in enumerate(zip(x.shape, declared, strict=True)):
                 if isinstance(known, int) and known > 0 and size != known:
                     raise InputError(
                         f"input '{name}' has {size} as dimension {axis}, {list(x.shape)}, and the model takes "
                         f"{list(declared)}",
-                        code="TW0704"
-                    )
+                        code="TW0704")
         return x
 
     def _takes(self) -> str:
@@ -231,7 +222,7 @@ class InferenceSession:
 
 
 class IOBinding:
-    """Inputs and outputs bound to a session; everything is in host memory."""
+    """Inputs and outputs bound to a session; all are in host memory."""
 
     def __init__(self, session: InferenceSession) -> None:
         self._session = session
@@ -240,32 +231,32 @@ class IOBinding:
         self._results: list[OrtValue] = []
 
     def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
-        """Use this array as the input `name`."""
+        """Bind an array to the input `name`."""
         self._inputs[name] = arr_on_cpu
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
-        """Use this value as the input `name`."""
+        """Bind a value to the input `name`."""
         self._inputs[name] = ortvalue.numpy()
 
     def bind_output(self, name: str, device_type: str = "cpu", device_id: int = 0) -> None:
-        """Ask for the output `name`, in new memory."""
+        """Request the output `name` in new memory."""
         check_device(device_type)
         self._outputs[name] = None
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
-        """Ask for the output `name`, written into `ortvalue`."""
+        """Request the output `name`, written into `ortvalue`."""
         self._outputs[name] = ortvalue
 
     def clear_binding_inputs(self) -> None:
-        """Forget the inputs."""
+        """Remove all bound inputs."""
         self._inputs.clear()
 
     def clear_binding_outputs(self) -> None:
-        """Forget the outputs."""
+        """Remove all bound outputs."""
         self._outputs.clear()
 
     def run(self) -> None:
-        """Run the session on what is bound. Raises `InputError`."""
+        """Run the session on the bound inputs. Raises `InputError`."""
         if not self._outputs:
             raise InputError("no output is bound; call bind_output(name) for those that are wanted", code="TW0708")
         results = self._session.run(list(self._outputs), self._inputs)
@@ -276,18 +267,18 @@ class IOBinding:
             self._results.append(OrtValue(y) if bound is None else bound)
 
     def get_outputs(self) -> list[OrtValue]:
-        """The results of the last run, in the order in which the outputs were bound."""
+        """Return the results of the last run, in the order in which the outputs were bound."""
         return list(self._results)
 
     def copy_outputs_to_cpu(self) -> list[Any]:
-        """The same as arrays."""
+        """Return the results of the last run as arrays."""
         return [y.numpy() for y in self._results]
 
     def synchronize_inputs(self) -> None:
-        """Nothing to wait for."""
+        """Return at once: inputs are in host memory."""
 
     def synchronize_outputs(self) -> None:
-        """Nothing to wait for."""
+        """Return at once: outputs are in host memory."""
 
 
 def _check_providers(providers: Sequence[Any] | None) -> None:
@@ -296,21 +287,19 @@ def _check_providers(providers: Sequence[Any] | None) -> None:
         raise TargetError(
             f"none of the providers {', '.join(names)} is here; code is compiled for the CPU: "
             f"providers=['{_PROVIDER}']",
-            code="TW0506"
-        )
+            code="TW0506")
     others = [n for n in names if n != _PROVIDER]
     if others:
         warnings.warn(
             f"{', '.join(others)} {'is' if len(others) == 1 else 'are'} not available; the model runs on the CPU",
-            ProviderWarning, stacklevel=3
-        )
+            ProviderWarning, stacklevel=3)
 
 
 def _overridden(
     infos: Iterable[onnx.ValueInfoProto], names: Mapping[str, int], denotations: Mapping[str, int]
 ) -> dict[str, list[int]]:
-    """The shapes of inputs that the overrides make known altogether. Raises `OptionError` for a name that no input
-    has."""
+    """Return the shapes of inputs that are fully known with the overrides. Raises `OptionError` for a name that no
+    input has."""
     shapes: dict[str, list[int]] = {}
     used: set[str] = set()
     for info in infos:
@@ -328,13 +317,12 @@ def _overridden(
         raise OptionError(
             f"no input has the free dimension '{unknown[0]}'; there are: "
             f"{', '.join(sorted(u for u in used if u)) or 'none'}",
-            code="TW0214"
-        )
+            code="TW0214")
     return shapes
 
 
 def _known(dims: Sequence[Any] | None) -> list[tuple[int, int]]:
-    """The axes of known sizes, and these."""
+    """Return the axes of known sizes, with their sizes."""
     return [(axis, d) for axis, d in enumerate(dims or ()) if isinstance(d, int) and d > 0]
 
 
@@ -343,8 +331,7 @@ def _has_shape(info: onnx.ValueInfoProto) -> bool:
 
 
 def _numpy_type(kind: onnx.TypeProto) -> np.dtype[Any] | None:
-    """The dtype of a tensor's elements; None for sequences, optionals and texts, which are checked where they are
-    used."""
+    """Return the dtype of a tensor's elements; None for sequences, optionals and strings, which are checked at use."""
     code = kind.tensor_type.elem_type
     if (
         kind.WhichOneof("value") != "tensor_type" or code in (TensorProto.STRING, TensorProto.UNDEFINED)

@@ -1,4 +1,4 @@
-"""Descriptions of the model of a session, and values that are passed to it: `NodeArg`, `ModelMetadata`, `OrtValue`."""
+"""Descriptions of a session's model, and its input and output values: `NodeArg`, `ModelMetadata`, `OrtValue`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tilewright.base.nd import as_numpy
 Array = np.ndarray[Any, Any]
 
 _NAMES: Final[dict[int, str]] = {TensorProto.FLOAT: "float", TensorProto.DOUBLE: "double"}
-"""Where ONNX Runtime's name of an element type is not ONNX's own in small letters."""
+"""Element types whose name in ONNX Runtime is not ONNX's in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeArg:
-    """An input or output: sizes are numbers, names of symbolic dimensions, or None where nothing is said."""
+    """An input or output; a dimension is a number, the name of a symbolic dimension, or None if unknown."""
 
     name: str
     shape: list[int | str | None]
@@ -33,7 +33,7 @@ class NodeArg:
 
 @dataclass(frozen=True, slots=True)
 class ModelMetadata:
-    """The metadata in the file of a model."""
+    """The metadata in a model file."""
 
     producer_name: str = ""
     graph_name: str = ""
@@ -45,7 +45,7 @@ class ModelMetadata:
 
 
 def node_arg(info: onnx.ValueInfoProto) -> NodeArg:
-    """The declaration of an input or output: name, type and shape."""
+    """Return the declaration of an input or output: name, type and shape."""
     kind = info.type
     which = kind.WhichOneof("value")
     dims = getattr(kind, which).shape.dim if which in ("tensor_type", "sparse_tensor_type") else ()
@@ -54,16 +54,15 @@ def node_arg(info: onnx.ValueInfoProto) -> NodeArg:
 
 
 def metadata(model: onnx.ModelProto) -> ModelMetadata:
-    """The metadata of a model."""
+    """Return the metadata of a model."""
     entries = {e.key: e.value for e in model.metadata_props}
     return ModelMetadata(
         model.producer_name, model.graph.name, model.domain, model.doc_string, model.graph.doc_string,
-        model.model_version, entries,
-    )
+        model.model_version, entries)
 
 
 def type_text(kind: onnx.TypeProto) -> str:
-    """A type as ONNX Runtime writes it: `tensor(float)`, `seq(tensor(int64))`."""
+    """Return the name of a type in ONNX Runtime: `tensor(float)`, `seq(tensor(int64))`."""
     match kind.WhichOneof("value"):
         case "tensor_type":
             return f"tensor({_element(kind.tensor_type.elem_type)})"
@@ -87,7 +86,7 @@ def _element(code: int) -> str:
 
 
 class OrtValue:
-    """A tensor, or a sequence of them, in host memory."""
+    """A tensor or a sequence of tensors in host memory."""
 
     __slots__ = ("_value",)
 
@@ -96,7 +95,8 @@ class OrtValue:
 
     @classmethod
     def ortvalue_from_numpy(cls, numpy_obj: Any, device_type: str = "cpu", device_id: int = 0) -> Self:
-        """A value that shares the memory of `numpy_obj`. Raises `TargetError` for another device than the CPU."""
+        """Return a value that shares the memory of `numpy_obj`. Raises `TargetError` for a device other than the CPU.
+        """
         check_device(device_type)
         return cls(as_numpy(numpy_obj))
 
@@ -104,26 +104,26 @@ class OrtValue:
     def ortvalue_from_shape_and_type(
         cls, shape: Sequence[int], element_type: Any, device_type: str = "cpu", device_id: int = 0
     ) -> Self:
-        """A value of that shape and numpy dtype, to be written into."""
+        """Return an uninitialized value of that shape and numpy dtype."""
         check_device(device_type)
         return cls(np.empty(tuple(shape), element_type))
 
     def numpy(self) -> Any:
-        """The array, or the list of arrays of a sequence."""
+        """Return the array, or the list of arrays of a sequence."""
         return self._value
 
     def shape(self) -> list[int]:
-        """The sizes of a tensor."""
+        """Return the sizes of a tensor."""
         return list(np.shape(self._value))
 
     def data_type(self) -> str:
-        """The type as ONNX Runtime writes it."""
+        """Return the type under ONNX Runtime's name."""
         if self.is_tensor_sequence():
             return f"seq({OrtValue(self._value[0]).data_type()})" if self._value else "seq(tensor(unknown))"
         return f"tensor({_element(self.element_type())})"
 
     def element_type(self) -> int:
-        """The number of the element type in ONNX."""
+        """Return ONNX's number of the element type."""
         found = (
             TensorProto.STRING if self._value.dtype.kind in "OUST"
             else onnx.helper.np_dtype_to_tensor_dtype(self._value.dtype)
@@ -131,33 +131,32 @@ class OrtValue:
         return int(found)
 
     def device_name(self) -> str:
-        """Where it lies."""
+        """Return the name of the device."""
         return "cpu"
 
     def has_value(self) -> bool:
-        """False for an optional without a value."""
+        """Whether there is a value; false for an empty optional."""
         return self._value is not None
 
     def is_tensor(self) -> bool:
-        """Whether it is one tensor."""
+        """Whether this is a tensor."""
         return isinstance(self._value, np.ndarray)
 
     def is_tensor_sequence(self) -> bool:
-        """Whether it is a sequence of tensors."""
+        """Whether this is a sequence of tensors."""
         return isinstance(self._value, (list, tuple))
 
     def data_ptr(self) -> int:
-        """The address of the first element."""
+        """Return the address of the first element."""
         return int(self._value.ctypes.data)
 
     def update_inplace(self, np_arr: Array) -> None:
-        """Write `np_arr`, which has the same shape and dtype, over it."""
+        """Overwrite the value with `np_arr`, which has the same shape and dtype."""
         if np_arr.shape != self._value.shape or np_arr.dtype != self._value.dtype:
             raise InputError(
                 f"the value is {self._value.dtype}{self.shape()}, and {np_arr.dtype}{list(np_arr.shape)} cannot be "
                 "written over it",
-                code="TW0704"
-            )
+                code="TW0704")
         np.copyto(self._value, np_arr)
 
 
@@ -165,5 +164,4 @@ def check_device(name: str) -> None:
     """Raise `TargetError` for a device that is not the CPU."""
     if name.lower() not in ("cpu", "cpu_pinned"):
         raise TargetError(
-            f"there is no device '{name}' to hold values; models run on the CPU: device_type='cpu'", code="TW0506"
-        )
+            f"there is no device '{name}' to hold values; models run on the CPU: device_type='cpu'", code="TW0506")

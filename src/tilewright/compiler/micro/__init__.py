@@ -1,5 +1,4 @@
-"""The field's `tvm.micro`: models as files for small systems, and projects that make programs of them for a machine
-without an operating system.
+"""TVM's `tvm.micro`: models as C files for small systems, and projects that build them for bare-metal machines.
 
     tvmc compile model.tflite --target c -f mlf -o model.tar            or model.save_c_library("model.tar")
     project = micro.generate_project_from_mlf(micro.get_microtvm_template_projects("qemu-arm"), "project", "model.tar")

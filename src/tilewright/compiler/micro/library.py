@@ -1,4 +1,4 @@
-"""Reads Model Libraries with models in C: the parts that a project needs.
+"""Reader of Model Library Format archives with models in C.
 
     metadata.json                        the name, inputs, outputs, bytes of memory
     codegen/host/src/<name>.c            the model, with its constants
@@ -25,12 +25,12 @@ from tilewright.runtime.program import TensorInfo
 from tilewright.runtime.sealed_tar import plain_members
 
 _LARGEST: Final = 1 << 30
-"""Bytes of a file in a library at most."""
+"""Largest size of a file in a library, in bytes."""
 
 
 @dataclass(frozen=True)
 class ModelLibrary:
-    """A model in C: its texts by the names that they have in a project, its inputs and outputs."""
+    """A model in C: its files by their names in a project, its inputs and outputs."""
 
     name: str
     files: Mapping[str, str]
@@ -39,15 +39,14 @@ class ModelLibrary:
 
 
 def read_model_library(path: str | os.PathLike[str]) -> ModelLibrary:
-    """Read the model of a library. Raises `ArtifactError` for a file that is not a library, has several models, or a
-    model that is not C text."""
+    """Read the model of a library. Raises `ArtifactError` for a file that is not a library, has several models, or has
+    a model that is not C text."""
     content = _members(Path(path))
     try:
         modules = read_json(content["metadata.json"])["modules"]
         if len(modules) != 1:
             raise ArtifactError(
-                f"{path}: there are {len(modules)} models in this library; a project is of one", code="TW0809"
-            )
+                f"{path}: there are {len(modules)} models in this library; a project is of one", code="TW0809")
         ((name, found),) = modules.items()
         memory = found["memory"]["functions"]["main"][0]
         inputs, outputs = (_tensors(memory[k]) for k in ("inputs", "outputs"))
@@ -65,8 +64,7 @@ def read_model_library(path: str | os.PathLike[str]) -> ModelLibrary:
             f"{path}: the model is not C text but code for "
             f"{', '.join(map(str, target)) if isinstance(target, list) else target} (there is no {lacking[0]}); "
             "projects are of C: tvmc compile MODEL --target c -f mlf",
-            code="TW0809",
-        )
+            code="TW0809")
     try:
         return ModelLibrary(word, {own: content[p].decode() for p, own in wanted.items()}, inputs, outputs)
     except UnicodeDecodeError as error:
@@ -91,7 +89,6 @@ def _members(path: Path) -> dict[str, bytes]:
 def _tensors(described: Mapping[str, Any]) -> tuple[TensorInfo, ...]:
     try:
         return tuple(
-            TensorInfo(str(n), tuple(int(d) for d in t["shape"]), DataType(t["dtype"])) for n, t in described.items()
-        )
+            TensorInfo(str(n), tuple(int(d) for d in t["shape"]), DataType(t["dtype"])) for n, t in described.items())
     except CompileError as error:
         raise ValueError(str(error)) from None

@@ -1,4 +1,4 @@
-"""Projects: folders with a model in C and all files that build a program of it for one machine.
+"""Projects: folders with a model in C and all files needed to build it for one machine.
 
 A project can be built without this package:
 
@@ -41,7 +41,7 @@ _STATE: Final = "project.json"
 _PROGRAMS: Final = {"main": "main.elf", "self_test": "self_test.elf"}
 _LONGEST_BUILD: Final = 600
 _SHOWN: Final = 3000
-"""Of what a program says: characters that an error shows."""
+"""Number of characters of a program's output that an error shows."""
 
 
 class GeneratedProject:
@@ -55,8 +55,7 @@ class GeneratedProject:
             self.model = str(found["model"])
             self.inputs, self.outputs = (
                 tuple(TensorInfo(str(n), tuple(map(int, s)), DataType(t)) for n, s, t in found[k])
-                for k in ("inputs", "outputs")
-            )
+                for k in ("inputs", "outputs"))
             self.options: dict[str, str] = {str(k): str(v) for k, v in found["options"].items()}
             name = str(found["template"])
         except (FileNotFoundError, NotADirectoryError):
@@ -76,7 +75,7 @@ class GeneratedProject:
     def from_directory(
         cls, project_dir: str | os.PathLike[str], options: Mapping[str, Any] | None = None
     ) -> GeneratedProject:
-        """The project in a folder, with options for the steps that come."""
+        """Return the project in a folder, with options for its later steps."""
         made = cls(Path(project_dir))
         made.options |= made.template.checked(options or {}, "build")
         return made
@@ -93,10 +92,10 @@ class GeneratedProject:
         return all((self.folder / "build" / image).is_file() for image in _PROGRAMS.values())
 
     def build(self, options: Mapping[str, Any] | None = None) -> list[Path]:
-        """Compile the programs, with these options from now on; returns the images.
+        """Compile the programs and return the images; `options` also apply to later steps.
 
-        Raises `TargetError` where a tool is missing, or where the model is too large for the board, `OptionError` for
-        an option.
+        Raises `TargetError` if a tool is missing or the model is too large for the board, `OptionError` for an invalid
+        option.
         """
         self.options |= self.template.checked(options or {}, "build")
         (self.folder / "build").mkdir(exist_ok=True)
@@ -110,19 +109,18 @@ class GeneratedProject:
         return made
 
     def flash(self) -> str:
-        """Bring the image to the board; says what was done. Raises `ArtifactError` before `build`, `TargetError` where
-        that fails."""
+        """Write the image to the board and return a description. Raises `ArtifactError` before `build`, `TargetError`
+        on failure."""
         self._check_built()
         for words in self.template.description["flash"]:
             self._do(words, self._values("main"), "the image cannot be written to the board")
         return str(
             self.template.description["about_flash"] if not self.template.description["flash"]
-            else f"{_PROGRAMS['main']} is on the board"
-        )
+            else f"{_PROGRAMS['main']} is on the board")
 
     def test(self, options: Mapping[str, Any] | None = None) -> str:
-        """Run the model on known values there; returns what the program says, which ends in OK. Raises `RunError`
-        where results differ."""
+        """Run the self-test on the machine and return its output, which ends in OK. Raises `RunError` if results
+        differ."""
         self._check_built()
         with tempfile.TemporaryDirectory(prefix="tilewright-micro-") as folder:
             return self._run("self_test", [], Path(folder), options)
@@ -130,12 +128,10 @@ class GeneratedProject:
     def run(
         self, inputs: Mapping[str, Array] | Sequence[Array], options: Mapping[str, Any] | None = None
     ) -> list[Array]:
-        """The outputs that the program computes there.
+        """Run the model on the machine and return its outputs.
 
-        `inputs` are arrays by name, or in order, of the shapes and types that the model has.
-
-        Raises `InputError` for inputs that do not fit, `ArtifactError` before `build`, `RunError` where the program
-        fails or takes too long.
+        `inputs` are arrays by name, or in order, of the model's shapes and dtypes. Raises `InputError` for unsuitable
+        inputs, `ArtifactError` before `build`, `RunError` if the program fails or exceeds its time limit.
         """
         self._check_built()
         fed = self._by_name(inputs)
@@ -154,13 +150,11 @@ class GeneratedProject:
             if len(inputs) != len(names):
                 raise InputError(
                     f"the model takes {len(names)} inputs ({', '.join(names)}), and {len(inputs)} were given",
-                    code="TW0701"
-                )
+                    code="TW0701")
             return dict(zip(names, inputs, strict=True))
         if unknown := [n for n in inputs if n not in names]:
             raise InputError(
-                f"the model has no input '{unknown[0]}'; it has {', '.join(names) or 'none'}", code="TW0702"
-            )
+                f"the model has no input '{unknown[0]}'; it has {', '.join(names) or 'none'}", code="TW0702")
         return inputs
 
     def _array(self, t: TensorInfo, file: Path, said: str) -> Array:
@@ -169,15 +163,13 @@ class GeneratedProject:
             raise RunError(
                 f"'{self.folder}': the program ended well and wrote {len(data)} bytes of '{t.name}', which has "
                 f"{t.nbytes}{_said(said)}",
-                code="TW0814"
-            )
+                code="TW0814")
         return np.frombuffer(data, t.dtype.numpy()).reshape(t.shape).copy()
 
     def _check_built(self) -> None:
         if not self.is_built:
             raise ArtifactError(
-                f"the project '{self.folder}' is not built; say first: tvmc micro build {self.folder}", code="TW0813"
-            )
+                f"the project '{self.folder}' is not built; say first: tvmc micro build {self.folder}", code="TW0813")
 
     def _values(
         self, program: str, options: Mapping[str, str] | None = None, files: Sequence[str] = ()
@@ -194,16 +186,14 @@ class GeneratedProject:
         try:
             done = subprocess.run(
                 command, cwd=self.folder, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL,
-                timeout=_LONGEST_BUILD, check=False
-            )
+                timeout=_LONGEST_BUILD, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise TargetError(f"{what}: {error}", code="TW0508") from None
         if done.returncode:
             raise TargetError(
                 f"'{self.folder}': {what}: {Path(command[0]).name} ended with status "
                 f"{done.returncode}{_said(_last(done.stderr or done.stdout))}",
-                code="TW0508"
-            )
+                code="TW0508")
 
     def _command(self, words: Sequence[str], values: Mapping[str, str]) -> list[str]:
         command = self.template.command(words, values)
@@ -219,8 +209,7 @@ class GeneratedProject:
         try:
             done = subprocess.run(
                 command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                stdin=subprocess.DEVNULL, timeout=seconds, check=False
-            )
+                stdin=subprocess.DEVNULL, timeout=seconds, check=False)
         except subprocess.TimeoutExpired:
             raise RunError(
                 f"'{self.folder}': the program was given up after {seconds:g} seconds; --project-option "
@@ -232,8 +221,7 @@ class GeneratedProject:
         if done.returncode:
             raise RunError(
                 f"'{self.folder}': the program ended with status {done.returncode}{_said(_last(done.stdout))}",
-                code="TW0814"
-            )
+                code="TW0814")
         return done.stdout
 
     def _save(self) -> None:
@@ -245,35 +233,32 @@ def generate_project_from_mlf(
     options: Mapping[str, Any] | None = None,
     *, force: bool = False,
 ) -> GeneratedProject:
-    """Make the project of the model in a Model Library (`tvmc compile MODEL --target c -f mlf`), by the template in a
+    """Create a project for the model in a Model Library (`tvmc compile MODEL --target c -f mlf`) from the template in a
     folder.
 
-    Raises `ArtifactError` for a library of another kind and for a folder that is there already, unless `force`;
-    `OptionError` for options.
+    Raises `ArtifactError` for a library of another kind, and for an existing folder unless `force` is set;
+    `OptionError` for invalid options.
     """
     return _create(
         TemplateProject.from_directory(template_project_dir), Path(project_dir), read_model_library(mlf), options or {},
-        force
-    )
+        force)
 
 
 def generate_project(
     template_project_dir: str | os.PathLike[str], module: Model, generated_project_dir: str | os.PathLike[str],
     options: Mapping[str, Any] | None = None,
 ) -> GeneratedProject:
-    """The same of a model that `tilewright.compile` returned. Raises `OptionError` for what is compiled otherwise."""
+    """Create a project for a model returned by `tilewright.compile`. Raises `OptionError` for other modules."""
     from tilewright.compiler.model import Model
 
     if not isinstance(module, Model):
         raise OptionError(
             f"a project is of a model that tilewright.compile returned, not of a {type(module).__name__}, which holds "
             "machine code; write its C with: tvmc compile MODEL --target c -f mlf",
-            code="TW0215"
-        )
+            code="TW0215")
     with tempfile.TemporaryDirectory(prefix="tilewright-micro-") as folder:
         return generate_project_from_mlf(
-            template_project_dir, generated_project_dir, module.save_c_library(Path(folder) / "model.tar"), options
-        )
+            template_project_dir, generated_project_dir, module.save_c_library(Path(folder) / "model.tar"), options)
 
 
 def _create(
@@ -290,8 +275,7 @@ def _create(
     }
     try:
         texts |= {
-            name: _source_text(template.folder, name) for name in map(_plain_name, template.description["sources"])
-        }
+            name: _source_text(template.folder, name) for name in map(_plain_name, template.description["sources"])}
         (folder / "model").mkdir(parents=True, exist_ok=True)
         shutil.rmtree(folder / "build", ignore_errors=True)
         for name, text in texts.items():
@@ -308,8 +292,7 @@ def _write_state(
 ) -> None:
     tensors = {
         k: [[t.name, list(t.shape), str(t.dtype)] for t in infos]
-        for k, infos in (("inputs", inputs), ("outputs", outputs))
-    }
+        for k, infos in (("inputs", inputs), ("outputs", outputs))}
     text = json.dumps({"template": template, "model": model, "options": dict(options), **tensors}, indent=2)
     write_atomically(folder / _STATE, partial(_fill, text.encode()))
 
@@ -322,18 +305,16 @@ def _plain_name(name: Any) -> str:
     if not isinstance(name, str) or Path(name).name != name or name in ("", "..", _STATE, DESCRIPTION):
         raise ArtifactError(
             f"{DESCRIPTION}: '{name}' among the sources is not the name of a file in the template's folder",
-            code="TW0813"
-        )
+            code="TW0813")
     return name
 
 
 def _source_text(folder: Path, name: str) -> str:
-    """A file of the template itself: a link may lead to a file that the author of the template cannot read."""
+    """Return a file of the template; links are refused, because they may lead to files that its author cannot read."""
     if (folder / name).is_symlink() or not (folder / name).is_file():
         raise ArtifactError(
             f"{folder / name} among the sources is no plain file; put the file itself into the template's folder",
-            code="TW0813"
-        )
+            code="TW0813")
     try:
         return (folder / name).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -341,7 +322,7 @@ def _source_text(folder: Path, name: str) -> str:
 
 
 def _bytes(t: TensorInfo, value: Any) -> bytes:
-    """An input as the program reads it."""
+    """Return an input in the format that the program reads."""
     if value is None:
         raise InputError(f"the input '{t.name}' is not given", code="TW0701")
     array = np.asarray(value)
@@ -349,8 +330,7 @@ def _bytes(t: TensorInfo, value: Any) -> bytes:
         raise InputError(
             f"the input '{t.name}' is {t.dtype}[{', '.join(map(str, t.shape))}], and "
             f"{array.dtype}[{', '.join(map(str, array.shape))}] was given",
-            code="TW0704"
-        )
+            code="TW0704")
     return array.tobytes()
 
 

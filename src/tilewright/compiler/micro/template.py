@@ -1,4 +1,4 @@
-"""Templates of projects: for which machine a model in C becomes a program, and by which commands.
+"""Project templates: a machine for which a model in C is built, and the commands that build and run it.
 
 A template is a folder with a `template.json`:
 
@@ -13,8 +13,8 @@ A template is a folder with a `template.json`:
     file         how a name of a file is written where `run` says {files}
 
 Words of commands may name values: options, what their choices add, {model}, {program}, {image}, {project}, {files}, and
-{exact}, the compiler options that floats need. A word that is one such name alone is split at spaces. Nothing of a
-template is run before a project is built.
+{exact}, the compiler options that floats need. A word that is one such name alone is split at spaces. No command of
+a template runs before a project is built.
 """
 
 from __future__ import annotations
@@ -75,31 +75,26 @@ class TemplateProject:
         except (OSError, ValueError) as error:
             raise ArtifactError(f"{path}: cannot be read: {error}", code="TW0813") from None
         wrong = next(
-            (k for k, kind in _KEYS.items() if not isinstance(found, dict) or not isinstance(found.get(k), kind)), None
-        )
+            (k for k, kind in _KEYS.items() if not isinstance(found, dict) or not isinstance(found.get(k), kind)), None)
         if wrong is not None:
             raise ArtifactError(
                 f"{path}: '{wrong}' has to be a {_KEYS[wrong].__name__}; see the templates that come with this "
                 f"package, in {_SHIPPED}",
-                code="TW0813"
-            )
+                code="TW0813")
         for key, is_right in (("sources", _words), ("run", _words), ("build", _commands), ("flash", _commands)):
             if not is_right(found[key]):
                 what = "texts" if is_right is _words else "commands, which are lists of texts"
                 raise ArtifactError(
                     f"{path}: '{key}' has to be a list of {what}; see the templates that come with this package, in "
                     f"{_SHIPPED}",
-                    code="TW0813"
-                )
+                    code="TW0813")
         self.description: dict[str, Any] = found
         try:
             self.options = {
                 name: ProjectOption(
                     name, str(o["help"]), str(o["when"]), str(o["default"]),
-                    {str(c): {str(k): str(x) for k, x in dict(v).items()} for c, v in o.get("choices", {}).items()}
-                )
-                for name, o in found["options"].items()
-            }
+                    {str(c): {str(k): str(x) for k, x in dict(v).items()} for c, v in o.get("choices", {}).items()})
+                for name, o in found["options"].items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ArtifactError(
                 f"{path}: an option is not written right ({type(error).__name__}: {error}); it has help, when, default "
@@ -113,38 +108,36 @@ class TemplateProject:
             raise ArtifactError(
                 f"{path}: the option '{bad.name}' is given when '{bad.when}' and is '{bad.default}' without; `when` is "
                 f"one of {', '.join(STEPS)}, `default` one of the choices",
-                code="TW0813"
-            )
+                code="TW0813")
 
     @classmethod
     def from_directory(cls, template_project_dir: str | os.PathLike[str]) -> TemplateProject:
-        """The template in a folder."""
+        """Return the template in a folder."""
         return cls(Path(template_project_dir))
 
     def info(self) -> dict[str, Any]:
         """Return the description of the template and of its options."""
         options = [
             {"name": o.name, "help": o.help, "when": o.when, "default": o.default, "choices": list(o.choices)}
-            for o in self.options.values()
-        ]
+            for o in self.options.values()]
         return {"platform_name": self.name, "about": self.description["about"], "project_options": options}
 
     def listed(self) -> str:
-        """The options as lines."""
+        """Return the options as lines of text."""
         return "\n".join([f"{self.name}: {self.description['about']}", *(f"  {o}" for o in self.options.values())])
 
     def generate_project_from_mlf(
         self, model_library_format_path: str | os.PathLike[str], project_dir: str | os.PathLike[str],
         options: Mapping[str, str] | None = None
     ) -> Any:
-        """A project of the model in a Model Library; see `project.generate_project_from_mlf`."""
+        """Create a project for the model in a Model Library; see `project.generate_project_from_mlf`."""
         from tilewright.compiler.micro.project import generate_project_from_mlf
 
         return generate_project_from_mlf(self.folder, project_dir, model_library_format_path, options)
 
     def checked(self, given: Mapping[str, Any], step: str) -> dict[str, str]:
-        """Options as texts, given in a step. Raises `OptionError` for those that are not there, come too late or have
-        another value."""
+        """Return the options of a step as texts. Raises `OptionError` for options that are unknown, given in a later
+        step than allowed, or have an invalid value."""
         made = {}
         for name, value in given.items():
             option = self.options.get(name)
@@ -152,23 +145,20 @@ class TemplateProject:
                 raise OptionError(
                     f"--project-option {name}: {self.name} has no such option{nearest(name, self.options)}; it has "
                     f"{', '.join(self.options)}",
-                    code="TW0203"
-                )
+                    code="TW0203")
             if STEPS.index(option.when) < STEPS.index(step):
                 raise OptionError(
                     f"--project-option {name}: it is given when a project is "
                     f"{'created' if option.when == 'create' else 'built'}, and then stays; do that again",
-                    code="TW0204"
-                )
+                    code="TW0204")
             if option.choices and str(value) not in option.choices:
                 raise OptionError(
-                    f"--project-option {name}: '{value}' is not one of {', '.join(option.choices)}", code="TW0203"
-                )
+                    f"--project-option {name}: '{value}' is not one of {', '.join(option.choices)}", code="TW0203")
             made[name] = str(value)
         return made
 
     def values(self, options: Mapping[str, str]) -> dict[str, str]:
-        """Return the names that commands may contain: the options with their defaults, and the values that choices
+        """Return the values that commands may contain: the options with their defaults, and the values that choices
         add."""
         made = {name: options.get(name, o.default) for name, o in self.options.items()}
         for name, o in self.options.items():
@@ -176,7 +166,7 @@ class TemplateProject:
         return made
 
     def command(self, words: Sequence[str], values: Mapping[str, str]) -> list[str]:
-        """A command with its values. Raises `ArtifactError` for a name that has none."""
+        """Return a command with its values substituted. Raises `ArtifactError` for a name without a value."""
         return [w for word in words for w in self._filled(word, values)]
 
     def _filled(self, word: str, values: Mapping[str, str]) -> Iterator[str]:
@@ -184,8 +174,7 @@ class TemplateProject:
             raise ArtifactError(
                 f"{self.folder / DESCRIPTION}: '{{{unknown}}}' in '{word}' is the name of no value; there are "
                 f"{', '.join(sorted(values))}",
-                code="TW0813"
-            )
+                code="TW0813")
         alone = _NAME.fullmatch(word)
         if alone and alone[1] in _LISTS | {n for o in self.options.values() for c in o.choices.values() for n in c}:
             yield from values[alone[1]].split()
@@ -200,8 +189,7 @@ class TemplateProject:
             else ""
         )
         return TargetError(
-            f"the template {self.name} needs the program '{program}', which is not here{way}", code="TW0507"
-        )
+            f"the template {self.name} needs the program '{program}', which is not here{way}", code="TW0507")
 
 
 _LISTS: Final = {"files", "exact"}
@@ -216,7 +204,7 @@ def _commands(value: Any) -> bool:
 
 
 def shipped_templates() -> list[str]:
-    """The names of the templates that come with this package."""
+    """Return the names of the templates of this package, sorted."""
     return sorted(p.name for p in _SHIPPED.iterdir() if (p / DESCRIPTION).is_file())
 
 
@@ -227,6 +215,5 @@ def get_microtvm_template_projects(platform: str) -> str:
         raise OptionError(
             f"there is no template '{platform}'{nearest(platform, known)}; choose from {', '.join(known)}, or give the "
             "folder of your own",
-            code="TW0203"
-        )
+            code="TW0203")
     return str(_SHIPPED / platform)

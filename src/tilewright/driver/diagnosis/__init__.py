@@ -1,5 +1,4 @@
-"""Why a compiled model is wrong: the first diverging tensor, the pass or stage to blame, and a small program that
-shows it.
+"""Diagnosis of wrong results: the first diverging tensor, the faulty pass or stage, and a small failing program.
 
     with Bench(Settings(target="llvm")) as bench:
         found = find(case, bench)          a `Diagnosis`: stage, name, operator, and the shrunk case

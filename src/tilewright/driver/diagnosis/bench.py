@@ -1,4 +1,4 @@
-"""Where cases are tried: a worker process that may crash or hang, with what it was doing when it did.
+"""The bench, a worker process in which cases are tried. It may crash or hang, and reports its last activity.
 
     with Bench(settings) as bench:
         bench.check(case, Way(WHOLE))      None, or a `Verdict`
@@ -28,7 +28,7 @@ _START: Final = 120.0
 
 
 class Ended(Exception):
-    """A probe's process ended, or did not answer: the verdict, and what it was doing."""
+    """The process of a probe ended or did not answer; has the verdict, and the last activity."""
 
     def __init__(self, verdict: Verdict, trail: Message) -> None:
         super().__init__(verdict.text)
@@ -36,7 +36,7 @@ class Ended(Exception):
 
 
 class Bench(Closeable):
-    """One warm process for all probes of a diagnosis; `worker` is one that is there already, and stays.
+    """A process for all probes of a diagnosis. A given `worker` is used and kept open.
 
     A probe has `timeout` seconds. `tried` is called before each.
     """
@@ -49,7 +49,7 @@ class Bench(Closeable):
         self.probes = 0
         self._own = worker is None
         self._ended = False
-        """Whether a probe has ended its process: from then on, each has a child of its own."""
+        """Whether a probe has ended its process; from then on, each probe has its own child process."""
         self._worker = worker or Worker(threads=settings.threads)
         self._folder = tempfile.TemporaryDirectory(prefix="tilewright-diagnose-")
 
@@ -60,7 +60,7 @@ class Bench(Closeable):
         self._folder.cleanup()
 
     def check(self, case: Case, way: Way) -> Verdict | None:
-        """Return the fault of the result of a case. Raises `NoReference` where the interpreter cannot run it."""
+        """Return the fault of the result of a case, or None. Raises `NoReference` if the interpreter cannot run it."""
         try:
             found, _ = self.ask("check_case", case, way=asdict(way))
         except Ended as ended:
@@ -72,11 +72,11 @@ class Bench(Closeable):
         return verdict_of(found)
 
     def arrays(self, probe: str, case: Case) -> list[Array]:
-        """The arrays that a probe gives."""
+        """Return the arrays that a probe returns."""
         return [*load_arrays(self.ask(probe, case)[1][0]).values()]
 
     def ask(self, probe: str, case: Case, **more: Any) -> tuple[Message, list[bytes]]:
-        """The answer of a probe. Raises `Ended`, and `InternalError` for what it raised itself."""
+        """Return the answer of a probe. Raises `Ended`, and `InternalError` for an exception of the probe."""
         self.tried()
         self.probes += 1
         trail = Path(self._folder.name) / "trail.json"
@@ -109,14 +109,14 @@ class Bench(Closeable):
         return f"no answer within {self.timeout:g} s"
 
     def kept(self) -> Case:
-        """The case that the process left where it is found, before it ended."""
+        """Return the case that the process saved before it ended."""
         return Case.from_bytes(
             [Path(self._folder.name, name).read_bytes() for name in ("module.json", "inputs.params")]
         )
 
 
 def _failure(probe: str, kind: str, text: str) -> TVMError:
-    """The error of a probe that raised: of a plugin that is not there, or ours."""
+    """Return the error for an exception of a probe: a missing plugin, or a fault of the compiler."""
     return (
         OptionError(text, code="TW0205") if kind == OptionError.__name__
         else InternalError(f"the probe {probe} of a diagnosis failed: {kind}: {text}")
@@ -124,7 +124,7 @@ def _failure(probe: str, kind: str, text: str) -> TVMError:
 
 
 def verdict_of(message: Message) -> Verdict | None:
-    """The verdict in an answer."""
+    """Return the verdict in an answer."""
     return Verdict(**message["verdict"]) if message.get("verdict") else None
 
 

@@ -1,7 +1,7 @@
-"""A case: a program with the values of its inputs, which travels between processes, and which is cut to smaller ones.
+"""A case: a program with the values of its inputs, which is sent between processes, and cut to smaller cases.
 
     main(x, w) = relu(conv2d(x, w) + b)      cut to the root `conv2d(x, w) + b`, with the value of `conv2d(x, w)` given
-    -> main(v0) = v0 + b                     v0: what the reference interpreter computed there
+    -> main(v0) = v0 + b                     v0: the value computed by the reference interpreter
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tilewright.relay.visitor import calls, post_order, rewrite
 
 Array = np.ndarray[Any, Any]
 _KEPT: Final = ("numerics",)
-"""Attributes of `main` that say what its operators compute; those that name its results do not fit a part of it."""
+"""Attributes of `main` that affect its operators; attributes about its results do not apply to a part of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A module with tensors as the parameters of `main`, and an array for each parameter, in order."""
+    """A module whose `main` has tensor parameters, and an array for each parameter, in order."""
 
     module: IRModule
     values: tuple[Array, ...]
@@ -42,12 +42,12 @@ class Case:
 
     @property
     def nodes(self) -> int:
-        """How many calls of operators and functions there are."""
+        """Number of calls of operators and functions."""
         return len(calls(self.main.body, inside=False))
 
     @property
     def elements(self) -> int:
-        """How many elements its inputs and constants have."""
+        """Number of elements of the inputs and constants."""
         return (
             sum(v.size for v in self.values)
             + sum(e.value.size for e in post_order(self.main.body) if isinstance(e, Constant))
@@ -62,59 +62,54 @@ class Case:
         return flattened(evaluate(self.module, *self.values))
 
     def known(self) -> dict[Expr, Array]:
-        """The tensors that `main` computes outside of branches, in order of evaluation, by the interpreter."""
+        """Return the tensors that `main` computes outside branches, in order of evaluation, from the interpreter."""
         functions = {v.name_hint: self.module[v] for v in self.module.get_global_vars()}
         return {e: v for e, v in values_of(self.main, self.values, functions).items() if not isinstance(e, Var)}
 
     def of_one_part(self) -> Case:
-        """The same program for the first of the parts that it splits its inputs into."""
+        """Return the same program for the first of the parts into which it splits its inputs."""
         parts = self.main.attrs.get(PARTS, 1)
         if parts == 1:
             return self
         return Case(
-            with_main(self.module, self.main.without_attr(PARTS)), tuple(np.split(v, parts)[0] for v in self.values)
-        )
+            with_main(self.module, self.main.without_attr(PARTS)), tuple(np.split(v, parts)[0] for v in self.values))
 
     def cut(self, root: Expr, given: Mapping[Expr, Array]) -> Case:
         """Return the case with the result `root`; expressions with values in `values` become inputs."""
         new: dict[Expr, Expr] = {
-            e: Var(f"v{k}", TensorType(v.shape, DataType(v.dtype)), e.span) for k, (e, v) in enumerate(given.items())
-        }
+            e: Var(f"v{k}", TensorType(v.shape, DataType(v.dtype)), e.span) for k, (e, v) in enumerate(given.items())}
         body = rewrite(root, lambda e: None, memo=dict(new)) if root not in new else new[root]
         return self.around(
-            body, {**{v: given[e] for e, v in new.items()}, **dict(zip(self.main.params, self.values, strict=True))}
-        )
+            body, {**{v: given[e] for e, v in new.items()}, **dict(zip(self.main.params, self.values, strict=True))})
 
     def around(self, body: Expr, values: Mapping[Any, Array]) -> Case:
-        """A case of the same module around another body over variables with these values; those that are not used are
-        left out."""
+        """Return a case with another body over variables with these values; unused ones are left out."""
         used = [e for e in post_order(body) if isinstance(e, Var) and e in values]
         attrs = {k: v for k, v in self.main.attrs.items() if k in _KEPT}
         return Case(
             with_main(self.module, Function(used, body, attrs=attrs)),
-            tuple(np.asarray(values[p], order="C") for p in used)
-        )
+            tuple(np.asarray(values[p], order="C") for p in used))
 
     def to_bytes(self) -> list[bytes]:
-        """The case as pieces of a message, or the contents of files."""
+        """Return the case as pieces of a message, or contents of files."""
         return [save_json(self.module).encode(), save_arrays({f"input_{k}": v for k, v in enumerate(self.values)})]
 
     @staticmethod
     def from_bytes(pieces: Iterable[bytes]) -> Case:
-        """The inverse of `to_bytes`."""
+        """Return the case that `to_bytes` encoded."""
         module, arrays = pieces
         return Case(load_json(bytes(module).decode()), tuple(load_arrays(arrays).values()))
 
 
 def with_main(module: IRModule, main: Function) -> IRModule:
-    """The module with another `main`."""
+    """Return the module with another `main`."""
     made = module.copy()
     made["main"] = main
     return made
 
 
 def case_of(function: Function, values: Iterable[Array]) -> Case:
-    """A case that is a function alone."""
+    """Return a case of a single function."""
     return Case(IRModule({"main": function}), tuple(values))
 
 
@@ -135,22 +130,22 @@ def kernel_case(call: Call, args: Iterable[Array]) -> Case:
 
 
 def operators(body: Expr) -> list[str]:
-    """The names of the operators of an expression, in order of evaluation."""
+    """Return the names of the operators of an expression, in order of evaluation."""
     return [e.op.name for e in calls(body) if not isinstance(e.op, Expr)]
 
 
 def flattened(value: Any) -> list[Array]:
-    """The arrays of a value, tuples within each other flattened."""
+    """Return the arrays of a value, with nested tuples flattened."""
     if isinstance(value, (tuple, list)):
         return [a for v in value for a in flattened(v)]
     return [np.asarray(value.numpy() if isinstance(value, NDArray) else value)]
 
 
 def save_arrays(arrays: Mapping[str, Array]) -> bytes:
-    """Arrays by name as bytes, in the format of parameters."""
+    """Return named arrays as bytes, in the format of parameters."""
     return save_param_dict(arrays)
 
 
 def load_arrays(raw: bytes) -> dict[str, Array]:
-    """The inverse of `save_arrays`."""
+    """Return the arrays that `save_arrays` encoded."""
     return {name: value.numpy() for name, value in load_param_dict(raw).items()}

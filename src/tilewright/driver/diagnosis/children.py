@@ -1,7 +1,7 @@
-"""Probes in children of a worker process, where probes end their process: a fork costs milliseconds, a new worker
+"""Probes in children of a worker process, used when probes end their process: a fork takes milliseconds, a new worker
 seconds.
 
-The worker itself only imports: it runs no code that was compiled, so it has no threads that a child would miss.
+The worker itself only imports. It runs no compiled code, so it has no threads that a child would lack.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ CRASHED, SILENT = "crashed", "silent"
 
 
 def in_child(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
-    """The answer of the probe `message["probe"]` in a child: `{"answer": …}` and its pieces, `{"raised": [kind,
-    text]}`, or how the child ended.
+    """Run the probe `message["probe"]` in a child, for at most `message["seconds"]`.
 
-    The child has `message["seconds"]`, and is ended behind them.
+    Returns `{"answer": …}` and its pieces, `{"raised": [kind, text]}`, or how the child ended.
     """
     probes.begin(message)  # plugins run once, here
     folder = Path(message["keep"])
@@ -56,7 +55,7 @@ def _answer(message: Message, pieces: Sequence[bytes], folder: Path) -> None:
         try:
             answer, out = getattr(probes, message["probe"])(message, pieces)
             told = {"answer": answer, "pieces": len(out)}
-        except Exception as error:  # what a probe raises is an answer, too
+        except Exception as error:  # an exception of a probe is an answer, too
             told, out = {"raised": [type(error).__name__, str(error)[-4000:]], "pieces": 0}, []
         for k, piece in enumerate(out):
             (folder / f"piece_{k}").write_bytes(piece)

@@ -1,10 +1,9 @@
-"""From a model that goes wrong to the pass, the stage and the operator that are to blame, and the smallest program
-that shows it.
+"""Finds the pass, stage and operator that make a model wrong, and the smallest program that shows it.
 
     whole program right?  -> yes: nothing to find
-    passes, one by one    -> the first that changes what the program means
+    passes, one by one    -> the first that changes the meaning of the program
     kernels, one by one, on the interpreter's values -> the first wrong one, then its stage: compute, schedule, codegen
-    neither               -> the memory plan, or rounding that operators behind it make large
+    neither               -> the memory plan, or rounding errors that later operators amplify
 
 A failing program is shrunk with the check that found it, so that each try is one pass or one small kernel.
 """
@@ -31,40 +30,40 @@ PASSES, LOWERING, CODE, PLAN, ROUNDING, CONTROL, IMPORT = (
 )
 """The stages that a diagnosis names."""
 _MOST_ENDED: Final = 6
-"""Processes that may end, or be ended, while a case is shrunk: each takes seconds, or the whole time limit."""
+"""Largest number of processes that may end while a case is shrunk: each takes seconds, or the whole time limit."""
 Told = Callable[[str], None]
 
 
 @dataclass(slots=True)
 class Diagnosis:
-    """The result of a diagnosis; `found` is False where the outputs agree with the reference up to rounding."""
+    """The result of a diagnosis; `found` is False if the outputs agree with the reference up to rounding."""
 
     found: bool
     verdict: Verdict | None = None
     stage: str = ""
     name: str = ""
-    """Of the pass, or of the stage of the lowering."""
+    """Name of the pass, or of the stage of lowering."""
     operator: str = ""
     origin: str = ""
-    """The node of the model that the operator is from, where it is known."""
+    """The model's node of the operator, if known."""
     case: Case | None = None
-    """The smallest program that shows it."""
+    """The smallest failing program."""
     way: Way = field(default_factory=lambda: Way(WHOLE))
     value: str = ""
     """The first wrong value of a pass: its lines before and after."""
     loops: str = ""
-    """The loops of the kernel as the stage that is wrong left them."""
+    """The loops of the kernel after the faulty stage."""
     nodes: int = 0
-    """Of the whole program."""
+    """Number of nodes of the whole program."""
     probes: int = 0
 
     @property
     def small_nodes(self) -> int:
-        """Of the smallest program."""
+        """Number of nodes of the smallest program."""
         return 0 if self.case is None else self.case.nodes
 
     def summary(self) -> str:
-        """One line."""
+        """Return the result in one line."""
         if self.stage == ROUNDING:
             return (
                 "no divergence of any pass or kernel: the results differ by rounding, which operators behind it make "
@@ -77,7 +76,7 @@ class Diagnosis:
         return f"{self.verdict.kind}: {self.operator or 'the program'}{origin} goes wrong in {where}"
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it but the case, for JSON."""
+        """Return all fields except the case, for JSON."""
         kind, text = ("", "") if self.verdict is None else (self.verdict.kind, self.verdict.text)
         return {
             "found": self.found, "stage": self.stage, "name": self.name, "operator": self.operator,
@@ -89,12 +88,10 @@ class Diagnosis:
 
 
 def find(case: Case, bench: Bench, told: Told = lambda text: None, *, thorough: bool = False) -> Diagnosis:
-    """Compare what a case gives when it is compiled with what the interpreter says, and find the cause where they
-    differ.
+    """Compare the compiled results of a case with the interpreter's, and find the cause if they differ.
 
-    `thorough` looks into passes and kernels also where the results agree: not every wrong value reaches them.
-
-    Raises `CompileError` where the interpreter cannot run the program, so that there is nothing to compare with.
+    With `thorough`, passes and kernels are checked even if the results agree, because not every wrong value reaches
+    them. Raises `CompileError` if the interpreter cannot run the program, so that there is no reference.
     """
     made = _find(case, bench, told, thorough)
     made.nodes, made.probes = case.nodes, bench.probes
@@ -152,7 +149,7 @@ def _of_passes(case: Case, bench: Bench, told: Told) -> Diagnosis | None:
 
 
 def _name_value(made: Diagnosis, bench: Bench) -> None:
-    """Return the first operator in the shrunk program with a value that the pass changes; empty where there is no
+    """Return the first operator in the shrunk program with a value that the pass changes; empty if there is no
     single one."""
     assert made.case is not None
     try:
@@ -186,14 +183,13 @@ def _of_kernels(case: Case, bench: Bench, told: Told) -> Diagnosis | None:
     except Ended as ended:
         name, loops = ended.trail.get("stage", ""), ""
     made = _blamed(
-        small, Way(KERNEL), verdict, CODE if name == CODEGEN else LOWERING, "" if name in (CODEGEN, LOWERING) else name
-    )
+        small, Way(KERNEL), verdict, CODE if name == CODEGEN else LOWERING, "" if name in (CODEGEN, LOWERING) else name)
     made.loops = loops
     return made
 
 
 def _of_plan(case: Case, verdict: Verdict, bench: Bench, told: Told) -> Diagnosis:
-    """All passes and kernels are right by themselves: the program that they became is not."""
+    """Return the diagnosis for a wrong program whose passes and kernels are right by themselves."""
     told("the program as a whole: its passes and its kernels are right by themselves")
     return _blamed(_shrunk(case, Way(WHOLE), verdict, bench, told), Way(WHOLE), verdict, PLAN)
 
@@ -215,7 +211,7 @@ def _shrunk(case: Case, way: Way, verdict: Verdict, bench: Bench, told: Told, hi
 
 
 def _blamed(case: Case, way: Way, verdict: Verdict, stage: str, name: str = "") -> Diagnosis:
-    """The diagnosis with the last operator of a case as the one to blame."""
+    """Return a diagnosis that blames the last operator of a case."""
     made = Diagnosis(True, verdict, stage, name, case=case, way=way)
     _blame(made, case.main.body)
     return made
@@ -223,7 +219,6 @@ def _blamed(case: Case, way: Way, verdict: Verdict, stage: str, name: str = "") 
 
 def _blame(made: Diagnosis, e: Expr) -> None:
     last = next(
-        (c for c in reversed(post_order(e, inside=False)) if isinstance(c, Call) and not isinstance(c.op, Expr)), None
-    )
+        (c for c in reversed(post_order(e, inside=False)) if isinstance(c, Call) and not isinstance(c.op, Expr)), None)
     if last is not None:
         made.operator, made.origin = last.op.name, "" if last.span is None else str(last.span)

@@ -1,11 +1,10 @@
-"""Which stage of the way from a kernel to machine code is the first that changes what it computes.
+"""Finds the first stage between a kernel and its machine code that changes the results.
 
     compute -> prepack -> schedule -> lower_blocks -> each loop pass -> codegen
 
-Every stage but the last leaves a loop program, which the loop interpreter runs on the inputs of the case: slow, so
-cases are shrunk first. `compute` are the tensor expressions of the operators themselves, `prepack` the constants as
-they are packed while compiling; what is right up to the last loop pass and wrong in machine code is the fault of
-`codegen`.
+Every stage but the last produces a loop program, which the loop interpreter runs on the inputs of the case. It is slow,
+so cases are shrunk first. `compute` are the tensor expressions of the operators, `prepack` the constants packed at
+compile time. If the last loop pass is right and the machine code is wrong, the fault is in `codegen`.
 """
 
 from __future__ import annotations
@@ -37,24 +36,24 @@ from tilewright.tir.transform.pipeline import LoopPass
 
 COMPUTE, PREPACK, SCHEDULE, LOWER, CODEGEN = "compute", "prepack", "schedule", "lower_blocks", "codegen"
 LOWERING: Final = "lowering"
-"""The stage where the loops are too many to be interpreted: somewhere between `compute` and `codegen`."""
+"""The stage reported if the loops are too many to be interpreted: between `compute` and `codegen`."""
 MOST_TRIPS: Final = 40_000
-"""Of loops that are interpreted: a few seconds."""
+"""Largest number of iterations that are interpreted: a few seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopStage:
-    """The first stage that is wrong, and how."""
+    """The first wrong stage, and its fault."""
 
     name: str
     verdict: Verdict | None
     loops: str = ""
-    """The loops as that stage left them; empty for `codegen`."""
+    """The loops after that stage; empty for `codegen`."""
 
 
 def first_wrong_stage(case: Case, settings: Settings, trail: Trail) -> LoopStage:
-    """The stage of the kernel of a case; `codegen` where all that can be interpreted is right, `lowering` where the
-    loops are too many for that."""
+    """Return the first wrong stage of a case's kernel: `codegen` if all interpreted stages are right, `lowering` if the
+    loops are too many to be interpreted."""
     try:
         return _first_wrong_stage(case, settings, trail)
     except TooLarge as error:
@@ -78,20 +77,19 @@ def _first_wrong_stage(case: Case, settings: Settings, trail: Trail) -> LoopStag
                 verdict = _wrong(parts.func, parts, values, wanted, tolerance)
             except TooLarge:
                 raise
-            except Exception as error:  # what a stage raises is what is looked for
+            except Exception as error:  # an exception of a stage is its fault
                 verdict = raised(error)
             if verdict is not None:
                 return LoopStage(name, verdict, "" if parts is None else repr(parts.func))
         assert parts is not None
         return _stage_of(
-            parts, target.backend.loop_passes, lambda f: _wrong(f, parts, values, wanted, tolerance), trail
-        )
+            parts, target.backend.loop_passes, lambda f: _wrong(f, parts, values, wanted, tolerance), trail)
 
 
 def _stage_of(
     parts: Parts, passes: Sequence[LoopPass], wrong: Callable[[PrimFunc], Verdict | None], trail: Trail
 ) -> LoopStage:
-    """Make all stages, then find the first wrong one by halving: what one gets wrong, those behind it keep."""
+    """Make all stages and find the first wrong one by bisection, because later stages keep an error."""
     names = [SCHEDULE, LOWER, *(p.__name__ for p in passes)]
     made: list[PrimFunc] = []
     try:
@@ -120,11 +118,9 @@ def _wrong(
         raise TooLarge(f"about {trips:.0e} trips of loops, and {MOST_TRIPS:.0e} are interpreted")
     arrays = [
         np.array(values[a.sources[0]] if a.pack is None else a.pack(*(values[k] for k in a.sources)), order="C")
-        for a in parts.arguments
-    ]
+        for a in parts.arguments]
     out = [
-        np.full(w.shape, 77 if w.dtype.kind in "iu" else 0 if w.dtype.kind == "b" else np.nan, w.dtype) for w in wanted
-    ]
+        np.full(w.shape, 77 if w.dtype.kind in "iu" else 0 if w.dtype.kind == "b" else np.nan, w.dtype) for w in wanted]
     with np.errstate(all="ignore"):
         try:
             interpreter.run(func, [*arrays, *out])
@@ -138,7 +134,7 @@ class TooLarge(Exception):
 
 
 def trips_of(body: Stmt) -> float:
-    """About how many times the innermost statements run."""
+    """Estimate the number of iterations of the innermost statements."""
     most = 0.0
     stack: list[tuple[Stmt, float]] = [(body, 1.0)]
     while stack:

@@ -1,7 +1,7 @@
 """Functions that the worker process of a diagnosis runs: each takes a message and the bytes of a case, and returns a
 message and bytes.
 
-    {"settings": …, "trail": path, "way": …} + case  ->  {"verdict": … or None} + what was found
+    {"settings": …, "trail": path, "way": …} + case  ->  {"verdict": … or None} + further results
 
 The file `trail` names the current step for the parent process, in case this process crashes.
 """
@@ -48,12 +48,12 @@ from tilewright.relay.visitor import post_order
 from tilewright.runtime.wire import Message
 
 _RUN: set[str] = set()
-"""The plugins that this process has run."""
+"""The plugins that have run in this process."""
 Answer = tuple[Message, list[bytes]]
 
 
 def check_case(message: Message, pieces: Sequence[bytes]) -> Answer:
-    """Whether a case goes wrong on `way`: `{"verdict": …}`, or `{"none": why}` where there is no reference."""
+    """Check a case on `way`: `{"verdict": …}`, or `{"none": why}` without a reference."""
     settings, trail = begin(message)
     try:
         verdict = check(Case.from_bytes(pieces), Way(**message["way"]), settings, trail)
@@ -78,10 +78,10 @@ def answers(message: Message, pieces: Sequence[bytes]) -> Answer:
 
 
 def first_wrong_pass(message: Message, pieces: Sequence[bytes]) -> Answer:
-    """The first pass that changes what the case means: its number, the verdict, the place of the first wrong value;
-    and the case before it.
+    """Return the number of the first pass that changes the results, the verdict, the first wrong place, and the case
+    before that pass.
 
-    `message["stop"]`, where it is given, ends before that pass, which is known to be wrong.
+    `message["stop"]`, if given, is the number of a pass that is known to be wrong; the search ends before it.
     """
     settings, trail = begin(message)
     case = _straightened(Case.from_bytes(pieces))
@@ -95,7 +95,7 @@ def first_wrong_pass(message: Message, pieces: Sequence[bytes]) -> Answer:
                 after = Case(step(case.module), case.values)
                 with np.errstate(all="ignore"):
                     given = last if after.module is case.module else after.reference()
-            except Exception as error:  # of the pass that is looked for, or of running what it made
+            except Exception as error:  # raised by the wrong pass, or by running its result
                 return _wrong_pass(k, step, raised(error), case)
             tolerance = max(tolerance_for(case, settings), tolerance_for(after, settings)) if step.exact else ON_PURPOSE
             verdict = None if given is last else compared(last, given, tolerance)
@@ -127,8 +127,8 @@ def _place(before: Case, after: Case, tolerance: float) -> FirstDifference | Non
 
 
 def first_wrong_value(message: Message, pieces: Sequence[bytes]) -> Answer:
-    """The first value that the pass of `message["way"]` gets wrong in a case, which may have no lets: `{"at": its
-    place, or -1, "value": …}`."""
+    """Return the first value of a case without lets that the pass of `message["way"]` changes: `{"at": its place, or
+    -1, "value": …}`."""
     settings, _ = begin(message)
     case = Case.from_bytes(pieces)
     with settings.context():
@@ -137,7 +137,7 @@ def first_wrong_value(message: Message, pieces: Sequence[bytes]) -> Answer:
             place = _place(
                 case, Case(step(case.module), case.values), tolerance_for(case, settings) if step.exact else ON_PURPOSE
             )
-        except Exception:  # the pass raises, or makes what cannot be run: there are no values to compare
+        except Exception:  # the pass raises, or its result cannot be run: there are no values to compare
             place = None
     order = post_order(case.main.body, inside=False)
     at = order.index(place.before) if place is not None and place.before in order else -1
@@ -145,11 +145,11 @@ def first_wrong_value(message: Message, pieces: Sequence[bytes]) -> Answer:
 
 
 def first_wrong_kernel(message: Message, pieces: Sequence[bytes]) -> Answer:
-    """The first kernel that is wrong on the interpreter's values, as a case: `{"kernel": its number, "of": how many,
+    """Return the first kernel that is wrong on the interpreter's values, as a case: `{"kernel": number, "of": count,
     "verdict": …}`.
 
-    Where none is, `{"kernel": -1, "rounding": …}` says whether the kernels one after another, each with memory of its
-    own, give what the program gives.
+    If there is none, return `{"kernel": -1, "rounding": …}`: whether the kernels, run separately in their own memory,
+    give the results of the program.
     """
     settings, trail = begin(message)
     case = Case.from_bytes(pieces)
@@ -177,7 +177,7 @@ def first_wrong_kernel(message: Message, pieces: Sequence[bytes]) -> Answer:
 
 
 def _only_rounds(fused: Case, kernels: dict[Call, Case], settings: Settings, case: Case) -> bool:
-    """Whether the kernels of a program one after another, each with memory of its own, give what the program gives."""
+    """Whether the kernels of a program, run separately in their own memory, give the results of the program."""
     values: dict[Expr, Any] = dict(zip(fused.main.params, fused.values, strict=True))
     for e in post_order(fused.main.body, inside=False):
         if isinstance(e, Constant):
@@ -199,7 +199,7 @@ def _only_rounds(fused: Case, kernels: dict[Call, Case], settings: Settings, cas
 
 
 def _of_operands(e: Expr, values: dict[Expr, Any]) -> Any:
-    """The value of a tuple, a field, or a call that has no kernel, from those of its operands."""
+    """Return the value of a tuple, a field, or a call without a kernel, from the values of its operands."""
     if isinstance(e, Tuple):
         return tuple(values[f] for f in e.fields)
     if isinstance(e, TupleGetItem):
@@ -211,14 +211,14 @@ def _of_operands(e: Expr, values: dict[Expr, Any]) -> Any:
 
 
 def first_wrong_loops(message: Message, pieces: Sequence[bytes]) -> Answer:
-    """Which stage of the kernel of a case is wrong: `{"stage": …, "verdict": …, "loops": …}`."""
+    """Return the faulty stage of a case's kernel: `{"stage": …, "verdict": …, "loops": …}`."""
     settings, trail = begin(message)
     found = first_wrong_stage(Case.from_bytes(pieces), settings, trail)
     return {"stage": found.name, "verdict": _plain(found.verdict), "loops": found.loops}, []
 
 
 def begin(message: Message) -> tuple[Settings, Trail]:
-    """Read the settings and the trail of a message, and run the plug-ins of the settings."""
+    """Read the settings and the trail of a message, and run the plugins of the settings."""
     settings = Settings.from_json(message["settings"])
     for plugin in settings.plugins:
         if plugin not in _RUN:
@@ -228,7 +228,7 @@ def begin(message: Message) -> tuple[Settings, Trail]:
 
 
 def _kept(message: Message, case: Case) -> None:
-    """Leave the case where it is found if this process ends with it."""
+    """Save the case in case this process ends with it."""
     if folder := message.get("keep"):
         keep(folder, case)
 
@@ -240,7 +240,7 @@ def keep(folder: str, case: Case) -> None:
 
 
 def _straightened(case: Case) -> Case:
-    """The same without lets and calls of functions, where that can be."""
+    """Return the case without lets and function calls, if possible."""
     main = straight(case.main, dict(case.module.items()))
     return case if main is None or main is case.main else case_of(main, case.values)
 

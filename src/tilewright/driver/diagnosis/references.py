@@ -1,10 +1,9 @@
-"""Reference results of a model by other runtimes: ONNX Runtime, PyTorch and TensorFlow Lite, each where it is
-installed.
+"""Reference results of a model from other runtimes: ONNX Runtime, PyTorch and TensorFlow Lite, if they are installed.
 
     compare_import("onnxruntime", path, case, bench)    the first node with another value in the imported program
 
-Where the interpreter computes the same as the other program, the import is right, and it is the reference for all that
-follows.
+If the interpreter agrees with the other runtime, the import is right, and the interpreter is the reference from then
+on.
 """
 
 from __future__ import annotations
@@ -32,32 +31,28 @@ _INSTALL: Final = {ONNXRUNTIME: "onnxruntime onnx", TORCH: "torch", LITE: "ai-ed
 _FORMATS: Final[Mapping[str, Format]] = {ONNXRUNTIME: ONNX, TORCH: PYTORCH, LITE: TFLITE}
 NAMES: Final = tuple(_PACKAGES)
 TIMES: Final = 10
-"""How much further apart than two of our own ways another program's floats may be: it sums in another order
-everywhere."""
+"""Factor on the tolerance for another runtime, which sums in a different order."""
 
 
 def check_reference(name: str, model: Path) -> None:
-    """Raise `OptionError` where there is no such reference, or it does not read such models, and `PackageError` where
-    it is not installed."""
+    """Raise `OptionError` for an unknown reference, or one that does not read such models, and `PackageError` if it is
+    not installed."""
     if name not in _PACKAGES:
         raise OptionError(
-            f"--reference: there is no '{name}'; choose from interpreter, {', '.join(NAMES)}", code="TW0203"
-        )
+            f"--reference: there is no '{name}'; choose from interpreter, {', '.join(NAMES)}", code="TW0203")
     if format_of(model) is not _FORMATS[name]:
         raise OptionError(
             f"--reference: {name} reads models of {_FORMATS[name].name}, and '{model}' is one of "
             f"{format_of(model).name}; take the interpreter",
-            code="TW0204"
-        )
+            code="TW0204")
     missing = [p for p in _PACKAGES[name] if importlib.util.find_spec(p) is None]
     if missing:
         raise PackageError(
-            f"--reference {name} needs the package {missing[0]}: pip install {_INSTALL[name]}; or take the interpreter"
-        )
+            f"--reference {name} needs the package {missing[0]}: pip install {_INSTALL[name]}; or take the interpreter")
 
 
 def outputs_by(name: str, model: Path, case: Case) -> list[Array]:
-    """The results of the model by another program, on the inputs of the case."""
+    """Return the results of the model from another runtime, on the inputs of the case."""
     run: dict[str, Callable[[Path, Case], list[Array]]] = {
         ONNXRUNTIME: lambda m, c: _by_onnxruntime(m, c)[0], TORCH: _by_torch, LITE: _by_tflite
     }
@@ -65,8 +60,8 @@ def outputs_by(name: str, model: Path, case: Case) -> list[Array]:
 
 
 def compare_import(name: str, model: Path, case: Case, bench: Bench) -> tuple[Diagnosis | None, list[Array]]:
-    """Return the diagnosis where the imported program disagrees with another runtime, and the results of that runtime;
-    None where they agree."""
+    """Return the diagnosis if the imported program disagrees with another runtime, and the results of that runtime;
+    None if they agree."""
     values: dict[str, Array] = {}
     if name == ONNXRUNTIME:
         wanted, values = _by_onnxruntime(model, case)
@@ -86,15 +81,14 @@ def _compared(wanted: Sequence[Array], given: Sequence[Array], tolerance: float,
     return (
         None if found is None
         else replace(
-            found, text=found.text.replace("by the reference", f"by {name}").replace("compiled", "by the interpreter")
-        )
+            found, text=found.text.replace("by the reference", f"by {name}").replace("compiled", "by the interpreter"))
     )
 
 
 def _at_node(
     made: Diagnosis, model: Path, case: Case, values: Mapping[str, Array], tolerance: float
 ) -> tuple[Diagnosis, list[Array]] | None:
-    """Return the first node of an ONNX model with a different value, as a program of its own, and the right value."""
+    """Return the first node of an ONNX model with a different value, as a separate program, and the right value."""
     onnx = importlib.import_module("onnx")
     known = case.known()
     ends: dict[str, Expr] = {e.span.name: e for e in known if e.span is not None}
@@ -113,7 +107,7 @@ def _at_node(
 
 
 def _by_onnxruntime(model: Path, case: Case) -> tuple[list[Array], dict[str, Array]]:
-    """The results, and the first value of every node by name."""
+    """Return the results, and the first value of every node by name."""
     onnx, runtime = importlib.import_module("onnx"), importlib.import_module("onnxruntime")
     loaded = onnx.load(str(model))
     names = [o.name for o in loaded.graph.output]
@@ -125,7 +119,7 @@ def _by_onnxruntime(model: Path, case: Case) -> tuple[list[Array], dict[str, Arr
     try:
         session = runtime.InferenceSession(loaded.SerializeToString(), options, providers=["CPUExecutionProvider"])
         found = session.run([*names, *inner], dict(zip(case.names, case.values, strict=True)))
-    except Exception as error:  # of a class of the package's own
+    except Exception as error:  # the package's own exception class
         raise InputError(
             f"onnxruntime does not run the model: {error}; take another --reference", code="TW0717"
         ) from error
@@ -149,7 +143,7 @@ def _by_torch(model: Path, case: Case) -> list[Array]:
 
 def _by_tflite(model: Path, case: Case) -> list[Array]:
     lite = importlib.import_module("ai_edge_litert.interpreter")
-    plain = lite.OpResolverType.BUILTIN_REF  # the kernels that say what is right: those that are fast round otherwise
+    plain = lite.OpResolverType.BUILTIN_REF  # the reference kernels; the fast ones round differently
     interpreter = lite.Interpreter(model_path=str(model), experimental_op_resolver_type=plain)
     interpreter.allocate_tensors()
     for told, value in zip(interpreter.get_input_details(), case.values, strict=True):

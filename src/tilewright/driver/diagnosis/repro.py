@@ -1,10 +1,10 @@
-"""The folder of a diagnosis: a program that goes wrong, as files that need nothing of the model.
+"""The folder of a diagnosis: a failing program as files that do not need the model.
 
     model.relay  model.params    the program as text, and its constants
-    inputs.params                what it is given
-    expected.params              what the interpreter computes
-    repro.py                     runs it and shows the difference: exit code 1 while it is there, 0 when it is gone
-    report.md  report.json       what was found
+    inputs.params                the inputs
+    expected.params              the results of the interpreter
+    repro.py                     runs it and shows the difference; exit code 1 while it exists, 0 when it is gone
+    report.md  report.json       the diagnosis
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ _CONSTANT: Final = "constant_"
 
 
 def write_repro(found: Diagnosis, settings: Settings, folder: Path, expected: list[Array]) -> list[Path]:
-    """Write the folder of a divergence, `expected` being what the interpreter computes. Raises `ArtifactError` where
-    it cannot be written."""
+    """Write the folder of a divergence from `expected`, the results of the interpreter. Raises `ArtifactError`."""
     case = found.case
     assert case is not None
     text, constants = lifted(case)
@@ -69,7 +68,7 @@ def lifted(case: Case) -> tuple[str, dict[str, Array]]:
 
 
 def read_case(folder: Path) -> Case:
-    """The case that `write_repro` wrote."""
+    """Return the case that `write_repro` wrote."""
     module = InferType()(parse((folder / MODEL).read_text(encoding="utf-8"), MODEL))
     constants = {name: Constant(value) for name, value in load_arrays((folder / PARAMS).read_bytes()).items()}
     given = load_arrays((folder / INPUTS).read_bytes())

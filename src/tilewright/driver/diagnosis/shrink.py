@@ -1,11 +1,11 @@
-"""The smallest part of a program that still goes wrong.
+"""Shrinks a program to the smallest part that still fails.
 
-    isolate: a window of the graph, by halving          conv -> relu -> [pool -> dense] -> softmax
-    prune:   one node after another is given by its value, left out, or becomes the result
+    isolate: a window of the graph, by bisection        conv -> relu -> [pool -> dense] -> softmax
+    prune:   one node after another becomes an input, is removed, or becomes the result
     sizes:   every extent becomes 1, 2, 3, …            (`sizes.py`)
 
-`fails(case)` returns whether a case fails in the given way. The surroundings of a part are replaced by the values that
-the interpreter computes there, so that a part sees the numbers that it saw in the model.
+`fails(case)` returns whether a case fails in the given way. Values at the borders of a part come from the interpreter,
+so that a part sees the same numbers as in the model.
 """
 
 from __future__ import annotations
@@ -25,33 +25,34 @@ from tilewright.relay.visitor import consumers, operands, post_order, rewrite
 
 Fails = Callable[[Case], bool]
 MOST: Final = 150
-"""Cases that are tried at most."""
+"""Largest number of cases to try."""
 _DEPTHS: Final = (1, 2, 4, 8)
 _LEVELS: Final = 3
 _FEW: Final = 4
-"""Nodes that are pruned at once, without looking for a window first."""
+"""Number of nodes up to which a case is pruned directly, without isolating a window first."""
 
 
 class _Spent(Exception):
-    """As many cases were tried as may be."""
+    """The limit of tried cases is reached."""
 
 
 class Shrinker:
-    """Makes cases smaller as long as they fail; `best` is the smallest that did."""
+    """Makes cases smaller while they fail; `best` is the smallest that did."""
 
     def __init__(self, case: Case, fails: Fails, most: int = MOST) -> None:
         """`case` is known to fail."""
         self.best, self._fails, self._left = case, fails, most
 
     def run(self, hint: int = -1) -> Case:
-        """The smallest case; `hint` is the place of a value that is likely to be wrong, in the order of evaluation."""
+        """Return the smallest case; `hint` is the position of a value that is likely to be wrong, in order of
+        evaluation."""
         try:
             if self.best.nodes > _FEW:
                 self._isolate(hint)
             self._prune()
             smaller_sizes(self.best, self._takes)
         except _Spent:
-            pass  # what is small enough by now stays
+            pass  # keep the best case so far
         return self.best
 
     def stop(self) -> None:
@@ -59,7 +60,7 @@ class Shrinker:
         self._left = 0
 
     def _takes(self, case: Case | None) -> bool:
-        """Whether a case goes wrong, too; it is the best one then."""
+        """Whether a case fails, too; if so, make it the best one."""
         if case is None or not case.nodes:
             return False
         if self._left <= 0:
@@ -83,7 +84,7 @@ class Shrinker:
         self._window(known)
 
     def _around(self, wrong: Expr, order: Sequence[Expr], known: dict[Expr, Array]) -> bool:
-        """Try what is near a value: what it is made of, and what is made of it."""
+        """Try the neighbourhood of a value: its operands, and its users."""
         users, case = consumers(order), self.best
         roots, level = [wrong], [wrong]
         for _ in range(_LEVELS):
@@ -96,7 +97,8 @@ class Shrinker:
         return False
 
     def _window(self, known: dict[Expr, Array]) -> None:
-        """Halve from both ends: as many first values as can be given are, then the result is as early as can be."""
+        """Bisect from both ends: turn as many first values as possible into inputs, then make the result as early as
+        possible."""
         case, order = self.best, list(known)
         low, high = 0, len(order)
         while low < high - 1:
@@ -117,8 +119,8 @@ class Shrinker:
             pass
 
     def _smaller(self) -> Iterable[Case | None]:
-        """Cases with a node less: a value is given, the result is what it was made of, a node is replaced by its
-        operand of the same type."""
+        """Yield cases with one node less: a value becomes an input, the result becomes its operand, or a node is
+        replaced by its operand of the same type."""
         case, known = self.best, _known(self.best)
         body = case.main.body
         for e in _parts(body):
@@ -176,7 +178,7 @@ def _cut(case: Case, root: Expr, given: Iterable[Expr], known: dict[Expr, Array]
 
 
 def _made(make: Callable[[], Case]) -> Case | None:
-    """A case, or None where the types of its operators do not fit any more."""
+    """Return the case, or None if the types of its operators no longer fit."""
     try:
         return make()
     except TVMError:

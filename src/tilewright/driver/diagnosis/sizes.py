@@ -1,10 +1,9 @@
-"""The same program on smaller tensors.
+"""Shrinks the tensors of a program.
 
     nn.dense(x: (16, 384), w: (64, 384))      384 -> 2       nn.dense(x: (16, 2), w: (64, 2))
 
-All axes of inputs and constants that have one extent are cut to a smaller one together, and attributes that say the
-extent follow it: `channels`, `units`, `groups`, then any. Sizes that the type rules of the operators reject are not
-tried.
+All axes of inputs and constants with one extent are cut to a smaller one together. Attributes equal to the extent
+follow: `channels`, `units`, `groups`, then any. Sizes that the type rules of the operators reject are not tried.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import operands, post_order, with_operands
 
 FEW: Final = 256
-"""Elements that need not become fewer."""
+"""Number of elements below which a case is not reduced further."""
 _TRIED: Final = (1, 2, 3, 5, 9, 17, 33)
 _NAMED: Final = frozenset({"channels", "units", "groups"})
 _FAULTS: Final = (TVMError, TypeError, ValueError, IndexError, ZeroDivisionError)
 
 
 def smaller_sizes(case: Case, takes: Callable[[Case | None], bool]) -> None:
-    """Offer `takes` the case with one extent after another made smaller, and go on with what it takes."""
+    """Offer `takes` the case with one extent after another reduced, and continue with the cases that it accepts."""
     done: set[int] = set()
     while case.elements > FEW:
         extents = Counter(d for v in _tensors(case) for d in v.shape if d > 1 and d not in done)
@@ -51,7 +50,7 @@ def _tensors(case: Case) -> list[Array]:
 
 
 def _resized(case: Case, old: int, new: int) -> Iterable[Case]:
-    """The case with `old` everywhere replaced by `new`, the attributes that follow chosen in different ways."""
+    """Yield the case with `old` replaced by `new` everywhere, for different choices of the attributes that follow."""
     seen: list[list[Any]] = []
     for follows in (lambda name: False, lambda name: name in _NAMED, lambda name: True):
         try:
@@ -92,7 +91,7 @@ def _sliced(value: Array, old: int, new: int) -> Array:
 
 
 def _following(op: Op, old: int, new: int, follows: Callable[[str], bool]) -> Op:
-    """The operator with `new` for `old` among the attributes that follow."""
+    """Return the operator with `new` for `old` in the attributes that follow."""
     def changed(value: Any) -> Any:
         if isinstance(value, (tuple, list)):
             return type(value)(map(changed, value))

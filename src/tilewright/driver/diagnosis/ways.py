@@ -1,9 +1,8 @@
-"""The ways from a case to an answer, each of which may be wrong: the whole compiler, one pass of the pipeline, one
-kernel.
+"""The ways to compute the results of a case, each of which may be wrong: the whole compiler, one pass, one kernel.
 
-    check(case, way, settings) -> None where the answer is that of the interpreter, else a `Verdict`
+    check(case, way, settings) -> None if the results agree with the interpreter, else a `Verdict`
 
-All of this runs code that may crash or hang; `probes.py` runs it in a worker process.
+This code may crash or hang; `probes.py` runs it in a worker process.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ from tilewright.runtime.executable import Executable
 
 WHOLE, PASS, KERNEL = "whole", "pass", "kernel"
 VALUES, NON_FINITE, ERROR, CRASH, HANG = "values", "non-finite", "error", "crash", "hang"
-"""Kinds of verdicts: wrong numbers, numbers that are not finite where the reference is, an exception, the end of the
-process, no end."""
+"""Kinds of verdicts: wrong numbers, non-finite numbers where the reference is finite, an exception, a crash, a timeout.
+"""
 NAMES: Final = ("by the reference", "compiled")
 ON_PURPOSE: Final = 0.1
-"""How far a pass that approximates on purpose may go, as a part of the largest value."""
+"""Tolerance for passes that approximate on purpose, relative to the largest value."""
 _POISON: Final = (np.nan, -1.0e30)
 """Initial contents of the memory of floating-point results before each run; memory of integers holds `_BYTES`."""
 _BYTES: Final = (0x55, 0xAA)
@@ -45,7 +44,7 @@ _BYTES: Final = (0x55, 0xAA)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How programs are compiled; `plugins` are Python files, or modules, that are run first in every process."""
+    """Compilation settings; `plugins` are Python files or modules that are run first in every process."""
 
     target: str = "llvm"
     opt_level: int = 3
@@ -55,7 +54,7 @@ class Settings:
     threads: int | None = None
 
     def context(self) -> PassContext:
-        """The context that passes run in."""
+        """Return the context in which passes run."""
         return PassContext(self.opt_level, disabled_pass=self.disabled_pass, config=self.config)
 
     def to_json(self) -> dict[str, Any]:
@@ -63,15 +62,14 @@ class Settings:
 
     @staticmethod
     def from_json(fields: dict[str, Any]) -> Settings:
-        """The inverse of `to_json`."""
+        """Return the settings that `to_json` encoded."""
         return Settings(
-            **{**fields, "disabled_pass": tuple(fields["disabled_pass"]), "plugins": tuple(fields["plugins"])}
-        )
+            **{**fields, "disabled_pass": tuple(fields["disabled_pass"]), "plugins": tuple(fields["plugins"])})
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The whole compiler, the pass number `step` of the pipeline alone, or all of a program as one kernel."""
+    """The whole compiler, only pass number `step` of the pipeline, or the whole program as one kernel."""
 
     kind: str
     step: int = -1
@@ -86,14 +84,14 @@ class Verdict:
     error: str = ""
 
     def same(self, other: Verdict | None) -> bool:
-        """Whether both are likely to have one cause: wrong numbers are, whether they are finite or not."""
+        """Whether both probably have the same cause; finite and non-finite wrong numbers do."""
         if other is None:
             return False
         return {self.kind, other.kind} <= {VALUES, NON_FINITE} or (self.kind, self.error) == (other.kind, other.error)
 
 
 class NoReference(TVMError):
-    """The interpreter cannot run a case, so nothing can be said of it."""
+    """The interpreter cannot run a case, so there is no reference."""
 
     code = "TW0712"
 
@@ -105,14 +103,14 @@ class Trail:
         self.path = Path(path) if path else None
 
     def at(self, what: str, **more: Any) -> None:
-        """Note what is about to be done."""
+        """Record the step that is about to run."""
         if self.path is not None:
             self.path.write_text(json.dumps({"at": what, **more}), encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineStep:
-    """A pass of the pipeline, as it runs there."""
+    """A pass, as it runs in the pipeline."""
 
     name: str
     exact: bool
@@ -125,7 +123,7 @@ class PipelineStep:
 
 
 def steps_of(target: Target) -> list[PipelineStep]:
-    """The passes over the graph under the current context, in order: what `optimize` runs, one at a time."""
+    """Return the graph passes that `optimize` runs under the current context, in order."""
     context, fuse = PassContext.current(), FuseOps(link_params=False)
     found = [p for p in graph_passes(target).passes if context.pass_enabled(p.info)]
     found += [] if context.pass_enabled(fuse.info) else [fuse]
@@ -133,7 +131,7 @@ def steps_of(target: Target) -> list[PipelineStep]:
 
 
 def check(case: Case, way: Way, settings: Settings, trail: Trail | None = None) -> Verdict | None:
-    """Return the fault of the result of a case, or None. Raises `NoReference` where no right result is known."""
+    """Return the fault of the result of a case, or None. Raises `NoReference` if the right result is unknown."""
     trail = trail or Trail()
     trail.at("reference")
     wanted = reference(case)
@@ -147,8 +145,7 @@ def check(case: Case, way: Way, settings: Settings, trail: Trail | None = None) 
         for given in answers:
             found = compared(
                 wanted, given,
-                tolerance if way.kind != PASS or steps_of(Target(settings.target))[way.step].exact else ON_PURPOSE
-            )
+                tolerance if way.kind != PASS or steps_of(Target(settings.target))[way.step].exact else ON_PURPOSE)
             if found is not None and way.kind == WHOLE and (meant := _approximated(case, settings)) is not None:
                 found = compared(wanted, meant, ON_PURPOSE) or compared(meant, given, tolerance)
             if found is not None:
@@ -166,7 +163,7 @@ def reference(case: Case) -> list[Array]:
 
 
 def raised(error: Exception) -> Verdict:
-    """The verdict of an exception; it is known by what is at its bottom."""
+    """Return the verdict of an exception, identified by its root cause."""
     inner = error
     while inner.__cause__ is not None and isinstance(inner.__cause__, Exception):
         inner = inner.__cause__
@@ -177,15 +174,13 @@ def compared(wanted: Sequence[Array], given: Sequence[Array], tolerance: float) 
     """Return the fault of a result. Integers are compared exactly, unless the tolerance is for an approximation."""
     if tolerance >= ON_PURPOSE:
         wanted, given = (
-            [a if a.dtype.kind in "Ob" else a.astype(np.float64) for a in side] for side in (wanted, given)
-        )
+            [a if a.dtype.kind in "Ob" else a.astype(np.float64) for a in side] for side in (wanted, given))
     found = difference(tuple(wanted), tuple(given), tolerance, NAMES)
     if found is None:
         return None
     finite = all(
         np.isfinite(b.astype(np.float64)).all() for a, b in zip(wanted, given, strict=False)
-        if a.dtype.kind not in "iubO" and np.isfinite(a.astype(np.float64)).all()
-    )
+        if a.dtype.kind not in "iubO" and np.isfinite(a.astype(np.float64)).all())
     return Verdict(VALUES if finite else NON_FINITE, found)
 
 
@@ -196,7 +191,7 @@ def tolerance_for(case: Case, settings: Settings) -> float:
 
 
 def computed(case: Case, way: Way, settings: Settings) -> list[list[Array]]:
-    """The answers to a case on this way; native code runs twice, into memory that holds something else each time."""
+    """Return the results of a case on this way; native code runs twice, with different initial memory contents."""
     target = Target(settings.target)
     if way.kind == PASS:
         with np.errstate(all="ignore"):
@@ -205,7 +200,7 @@ def computed(case: Case, way: Way, settings: Settings) -> list[list[Array]]:
 
 
 def executable(case: Case, way: Way, settings: Settings) -> Any:
-    """The program of a case as native code, by the whole compiler or as one kernel."""
+    """Return a case as native code, compiled by the whole compiler or as one kernel."""
     target = Target(settings.target)
     if way.kind != WHOLE:
         return compile_fused(as_kernel(case), target, "diagnosed").executable(settings.threads)
@@ -228,8 +223,8 @@ def as_kernel(case: Case) -> Function:
 
 
 def run_twice(run: Any, values: Sequence[Array]) -> list[list[Array]]:
-    """The results of two runs into memory that holds something else each time, so that what is not written, or not
-    anew, shows."""
+    """Return the results of two runs with different initial memory contents, which reveals elements that are not
+    written."""
     if not isinstance(run, Executable):  # a program in stages: the sizes of its results are not known before it runs
         return [flattened(run(*values))]
     answers = []
@@ -254,7 +249,7 @@ def _poisoned(shape: Sequence[Any], dtype: np.dtype[Any], number: float, byte: i
 
 
 def _approximated(case: Case, settings: Settings) -> list[Array] | None:
-    """Return the program after the last pass that approximates on purpose; None where no such pass changes it."""
+    """Return the program after the last pass that approximates on purpose; None if no such pass changes it."""
     module, meant = case.module, None
     for step in steps_of(Target(settings.target)):
         after = step(module)
@@ -265,7 +260,7 @@ def _approximated(case: Case, settings: Settings) -> list[Array] | None:
 
 
 def optimized(case: Case, settings: Settings) -> Case:
-    """The case behind all passes."""
+    """Return the case after all passes."""
     module = case.module
     for step in steps_of(Target(settings.target)):
         module = step(module)

@@ -18,17 +18,16 @@ SUFFIXES = (".html", ".htm")
 
 
 def report_path(model: Path, output: Path | None) -> Path:
-    """Where the page goes. Raises `OptionError` for a name that no browser would open as a page."""
+    """Return the path of the page. Raises `OptionError` for an extension other than that of a web page."""
     path = output or Path(f"{model.stem}.html")
     if path.suffix not in SUFFIXES:
         raise OptionError(
-            f"--output: '{path}' has none of the extensions of the report: {', '.join(SUFFIXES)}", code="TW0206"
-        )
+            f"--output: '{path}' has none of the extensions of the report: {', '.join(SUFFIXES)}", code="TW0206")
     return path
 
 
 def write_report(model: Model, name: str, path: Path, run: bool) -> None:
-    """Explain a compiled model on a page, and say what is there, and what is not."""
+    """Write the page of a compiled model, and print a summary of its contents."""
     from tilewright.driver.explain.content import explained
     from tilewright.driver.explain.page import page_of
 
@@ -39,5 +38,4 @@ def write_report(model: Model, name: str, path: Path, run: bool) -> None:
         typer.echo(f"Not measured: {content.not_measured}", err=True)
     typer.echo(
         f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB) in {time.perf_counter() - begin:.2f} s: "
-        f"{len(content.states)} states of the graph, {len(content.kernels)} kernels"
-    )
+        f"{len(content.states)} states of the graph, {len(content.kernels)} kernels")

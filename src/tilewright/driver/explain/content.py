@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from tilewright.runtime.manifest import Manifest
 
 _ENTRIES = ("flow",)
-"""Code outside kernels that is shown: the control flow of a program."""
+"""Code outside kernels to show: the control flow of a program."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelTexts:
-    """A kernel's texts, the steps that run it, and the nodes of the model that these compute."""
+    """A kernel's texts, the steps that run it, and their nodes of the model."""
 
     symbol: str
     texts: tuple[Text, ...]
@@ -51,14 +51,14 @@ class Content:
     measurement: Measurement | None = None
     not_measured: str = ""
     c: str = ""
-    """The C text of all kernels, where the target is C."""
+    """The C text of all kernels, if the target is C."""
     accelerators: tuple[str, ...] = field(default=())
 
 
 def explained(model: Model, name: str, run: bool = True) -> Content:
     """Compile `model` again with a recording, and run it if `run`.
 
-    Raises `InputError` for a model of more than one program, `OptionError` for dynamic shapes. Where no measurement is
+    Raises `InputError` for a model of more than one program, `OptionError` for dynamic shapes. If no measurement is
     possible, `not_measured` gives the reason.
     """
     if model.artifact.manifest.symbols:
@@ -66,8 +66,7 @@ def explained(model: Model, name: str, run: bool = True) -> Content:
         raise OptionError(
             f"'{name}' has symbolic sizes ({sizes}), and a report needs a program of static shapes; give every size a "
             "number",
-            code="TW0304"
-        )
+            code="TW0304")
     report, recording = BuildReport(keeps_module=True), Recording()
     artifact = model.build_again(report, (recording,))
     steps = tuple(_steps(report, recording.external))
@@ -77,8 +76,7 @@ def explained(model: Model, name: str, run: bool = True) -> Content:
             if not runs_here(artifact.manifest):
                 raise ArtifactError(
                     f"the program is for '{artifact.manifest.target}', which is another machine than this one",
-                    code="TW0805"
-                )
+                    code="TW0805")
             measurement, reason = measure(artifact.executable(model.threads), steps), ""
         except (RunError, ArtifactError) as error:
             reason = str(error)
@@ -86,8 +84,7 @@ def explained(model: Model, name: str, run: bool = True) -> Content:
         name, str(model.target), artifact.manifest, report.phases, recording.passes, tuple(recording.states), steps,
         tuple(_kernels(report, steps, model.target.processor)), memory_of([plan for plan, _ in report.plans]),
         measurement, reason, report.text,
-        tuple(a.name for a in model.target.accelerators),
-    )
+        tuple(a.name for a in model.target.accelerators))
 
 
 def _steps(report: BuildReport, external: Mapping[str, Function]) -> list[ProgramStep]:
@@ -101,21 +98,18 @@ def _steps(report: BuildReport, external: Mapping[str, Function]) -> list[Progra
 
 
 def _kernels(report: BuildReport, steps: tuple[ProgramStep, ...], target: Target) -> list[KernelTexts]:
-    """The texts of all kernels in the order in which they were made."""
+    """Return the texts of all kernels in order of creation."""
     users: dict[str, list[int]] = {}
     for k, s in enumerate(steps):
         users.setdefault(s.symbol, []).append(k)
     made = [
         KernelTexts(symbol, tuple(texts_of(kernel, report.functions[symbol], target)), tuple(users.get(symbol, ())))
-        for symbol, kernel in report.kernels.items()
-    ]
+        for symbol, kernel in report.kernels.items()]
     plain = [
-        symbol for symbol in report.llvm if symbol not in report.kernels and (symbol in users or symbol in _ENTRIES)
-    ]
+        symbol for symbol in report.llvm if symbol not in report.kernels and (symbol in users or symbol in _ENTRIES)]
     return [
         *made,
         *(
             KernelTexts(symbol, tuple(plain_texts(report.llvm[symbol], target)), tuple(users.get(symbol, ())))
-            for symbol in plain
-        )
+            for symbol in plain)
     ]

@@ -1,8 +1,8 @@
-"""The difference of two texts of Relay up to renumbering: `%7 = nn.relu(%6)` and `%9 = nn.relu(%8)` are the same line.
+"""The difference of two Relay texts up to renumbering: `%7 = nn.relu(%6)` and `%9 = nn.relu(%8)` are the same line.
 
-Lines are matched without the numbers of values first. Among those that are left between two matches, calls of the same
-operator that have most words in common are the same call, changed. A line that reads values which do not correspond to
-those that it read before is changed, too.
+Lines are first matched without the numbers of values. Of the remaining lines between two matches, calls of the same
+operator with most words in common are treated as one changed call. A line that reads values other than the counterparts
+of those that it read before is changed, too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CALLS: Final = re.compile(r"\s*(?:(?:let )?%\w+ = )?([\w.@%]+)\(")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the one text, of the other, or of both; numbers count from 1, and are 0 where it is not there."""
+    """A line of one or both texts; its numbers count from 1, and are 0 for a text without it."""
 
     kind: str
     old: int
@@ -30,7 +30,7 @@ class Row:
 
 
 def difference(old: Sequence[str], new: Sequence[str]) -> list[Row]:
-    """The rows of both texts in order."""
+    """Return the rows of both texts in order."""
     rows: list[Row] = []
     became: dict[str, str] = {}
     a, b = ([_NUMBERED.sub("%", line) for line in text] for text in (old, new))
@@ -53,11 +53,10 @@ def difference(old: Sequence[str], new: Sequence[str]) -> list[Row]:
 def _paired(
     old: Sequence[str], new: Sequence[str], these: range, those: range
 ) -> Iterator[tuple[int | None, int | None]]:
-    """Lines of two stretches side by side: calls of the same operator together, others alone."""
+    """Pair the lines of two ranges: calls of the same operator together, others alone."""
     a, b = (
         [_operator(text[k], f"{side}{k}") for k in stretch]
-        for text, stretch, side in ((old, these, "-"), (new, those, "+"))
-    )
+        for text, stretch, side in ((old, these, "-"), (new, those, "+")))
     for tag, a0, a1, b0, b1 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
         if tag == "equal":
             for i, j in zip(these[a0:a1], those[b0:b1], strict=True):
@@ -68,8 +67,7 @@ def _paired(
 
 
 def _alike(old: str, new: str) -> bool:
-    """Whether two lines stand equally deep and have most of their words in common, so that what differs can be shown
-    in them."""
+    """Whether two lines are indented equally and share most words, so that a comparison within them is useful."""
     if len(old) - len(old.lstrip()) != len(new) - len(new.lstrip()):
         return False
     a, b = (set(_WORD.findall(_NUMBERED.sub("%", line))) for line in (old, new))
@@ -83,7 +81,7 @@ def _operator(line: str, otherwise: str) -> str:
 
 
 def _defined(lines: Sequence[str]) -> list[str]:
-    """The numbers of the values that lines give."""
+    """Return the numbers of the values that lines define."""
     return [found[1] for line in lines if (found := _DEFINES.match(line))]
 
 

@@ -1,5 +1,4 @@
-"""Graphs to draw: operators of a module after a pass, and the steps of a program with the operators that each of them
-computes."""
+"""Graphs to draw: operators of a module after a pass, and the steps of a program with their operators."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from tilewright.runtime.program import Step
 
 CPU, PYTHON, COPY = "cpu", "python", "copy"
-"""The executor of a node: generated code, an operator's numpy meaning, or a memory copy."""
+"""The executor of a node: generated code, Python, or a memory copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class GraphNode:
     where: str
     """The processor: CPU, or the name of an accelerator."""
     region: str
-    """The enclosing function where that is not `main`."""
+    """The enclosing function, if it is not `main`."""
     reads: tuple[int, ...]
     attributes: str = ""
     inner: tuple[str, ...] = ()
@@ -42,12 +41,12 @@ class GraphNode:
 
     @property
     def name(self) -> tuple[str, ...]:
-        """Equal for nodes that compute the same of the model, in whatever layout or type."""
+        """A key that is equal for nodes with the same computation of the model, in any layout or dtype."""
         return (self.label, self.origin, *self.inner)
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Equal for nodes that say the same."""
+        """A key that is equal for nodes that are displayed alike."""
         return (*self.name, self.type, self.where, self.attributes)
 
 
@@ -59,13 +58,13 @@ class Graph:
 
     @property
     def operators(self) -> Counter[str]:
-        """How many there are of each label; a function counts as its operators."""
+        """Number of nodes by label; a function counts as its operators."""
         return Counter(name for n in self.nodes for name in (n.inner or (n.label,)))
 
 
 UNTOUCHED, ALTERED, ALONE = 0, 1, 2
-"""Of a node, beside those of another graph: that one has it, has it with another type, place or attribute, or has it
-not."""
+"""The state of a node compared with another graph: the same there, there with another type, place or attribute, or
+absent."""
 
 
 def compared(these: Graph, others: Graph) -> list[int]:
@@ -136,8 +135,7 @@ def _node(e: Call, reads: tuple[int, ...], where: str, region: str) -> GraphNode
         return GraphNode(label, type_text(e), origin, where, region, reads, "", inner)
     return GraphNode(
         operator_name(e), type_text(e), origin, op.compiler if isinstance(op, ExternalCall) else where, region, reads,
-        _attributes(op)
-    )
+        _attributes(op))
 
 
 def operator_name(e: Call) -> str:
@@ -150,7 +148,7 @@ def operator_name(e: Call) -> str:
 
 
 def type_text(e: Expr) -> str:
-    """The type of a value, short: `float32[1, 64, 56, 56]`; of several, with commas."""
+    """Return the type of a value in short: `float32[1, 64, 56, 56]`, or several, separated by commas."""
     return _shown(e.known_type())
 
 
@@ -163,7 +161,7 @@ def _shown(t: Any) -> str:
 
 
 def _attributes(op: Any) -> str:
-    """The attributes of an operator that are not the usual ones."""
+    """Return the attributes of an operator that differ from their defaults."""
     if not (isinstance(op, Op) and dataclasses.is_dataclass(op)):
         return ""
     return ", ".join(
@@ -173,7 +171,7 @@ def _attributes(op: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operator inside of a step."""
+    """An operator inside a step."""
 
     name: str
     type: str
@@ -185,7 +183,7 @@ class ProgramStep:
     """A step of a program: the symbol of its kernel, its executor, its operations, the steps that it reads from, and
     the bytes that it reads and writes.
 
-    `function` is the graph of its computation where that is known.
+    `function` is the graph of its computation, if known.
     """
 
     symbol: str
@@ -200,7 +198,7 @@ class ProgramStep:
 def steps_of(
     plan: MemoryPlan, steps: tuple[Step, ...], main: Function, external: Mapping[str, Function], block: int, first: int
 ) -> list[ProgramStep]:
-    """The steps of a plan, numbered from `first` on; `main` is the function that was planned, `external` the functions
+    """Return the steps of a plan, numbered from `first` on; `main` is the planned function, `external` the functions
     for accelerators by symbol."""
     number = {s.call: k for k, s in enumerate(plan.steps, first) if s.call is not None}
     makers: dict[Expr, tuple[int, ...]] = {}
@@ -216,8 +214,7 @@ def steps_of(
             t.nbytes
             for t in {
                 (loc.place, loc.index, loc.skip): loc.type for loc in (*planned.inputs, *planned.outputs)
-            }.values() if isinstance(t.nbytes, int)
-        )
+            }.values() if isinstance(t.nbytes, int))
         if call is None or not isinstance(call.op, Function):
             made.append(ProgramStep(COPY, COPY, block, (), makers.get(main.body, ()), moved, None))
             continue
@@ -228,9 +225,7 @@ def steps_of(
         made.append(
             ProgramStep(
                 _symbol(step), where, block, tuple(_operations(function or call.op)), reads.get(call, ()), moved,
-                function
-            )
-        )
+                function))
     return made
 
 
@@ -239,7 +234,7 @@ def _symbol(step: Step) -> str:
 
 
 def _operations(function: Function) -> Iterator[Operation]:
-    """The operators of a function in order, those of functions within it in the place of their calls."""
+    """Yield the operators of a function in order, with inner functions in place of their calls."""
     for e in post_order(function.body, inside=False):
         if isinstance(e, Call) and isinstance(e.op, Function):
             yield from _operations(e.op)

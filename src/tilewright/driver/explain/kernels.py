@@ -1,8 +1,8 @@
-"""A kernel as four texts, Relay, loops, LLVM and assembly, with the links between their lines.
+"""A kernel as four texts, Relay, loops, LLVM and assembly, with links between their lines.
 
-The loops carry the nodes of the model that they compute (`Origin`), each LLVM instruction carries its line of the loops
-as debug information, and assembly is made from LLVM text with its own lines as debug information: so every link comes
-from the compiler itself. Lines of debug information change no instruction.
+The loops carry the nodes of the model that they compute (`Origin`). Each LLVM instruction carries its line of the loops
+as debug information, and assembly is made from LLVM text that carries its own lines. So every link comes from the
+compiler itself, and debug information changes no instruction.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _SECTION: Final = re.compile(r"^\s*\.section\s+\"?\.(\w+)")
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Lines, and for each of them the numbers of the lines of the text before that it came from, counted from 1; empty
-    where that is not known."""
+    """The lines of a text, and for each line the source lines in the previous text, counted from 1; empty if unknown.
+    """
 
     title: str
     lines: tuple[str, ...]
@@ -42,7 +42,7 @@ class Text:
 
 
 def texts_of(kernel: Kernel, function: Function, target: Target) -> list[Text]:
-    """Relay, loops, and for LLVM's targets LLVM text and assembly, each linked to the one before."""
+    """Return Relay, loops, and for LLVM targets LLVM text and assembly, each linked to the previous text."""
     relay, places = relay_lines(function)
     relay = relay[:-1] if relay and not relay[-1] else relay
     printed = PrintedFunc(kernel.func)
@@ -53,8 +53,7 @@ def texts_of(kernel: Kernel, function: Function, target: Target) -> list[Text]:
     source = loops_source(kernel.func, kernel.declared, written=False)
     marked, _ = target.backend.emit((kernel.func,), target, (replace(source, line=origins.line),))
     loops = tuple(
-        tuple(places.get(origins.found[k], ())) if k in origins.found else () for k in range(1, len(printed.lines) + 1)
-    )
+        tuple(places.get(origins.found[k], ())) if k in origins.found else () for k in range(1, len(printed.lines) + 1))
     llvm, numbered = own_lines(marked)
     return [
         *texts, Text("TIR", tuple(printed.lines), loops), llvm,
@@ -105,7 +104,7 @@ def own_lines(marked: str) -> tuple[Text, str]:
 
 
 def shown_assembly(text: str, lines: int) -> Text:
-    """Assembly without what only debuggers read, each instruction linked to one of the `lines` of LLVM text."""
+    """Return assembly without debugger directives, each instruction linked to one of the `lines` of LLVM text."""
     shown: list[str] = []
     sources: list[tuple[int, ...]] = []
     at, hidden = 0, False
@@ -125,7 +124,7 @@ def shown_assembly(text: str, lines: int) -> Text:
 
 
 def _in_columns(line: str) -> str:
-    """A line of assembly with its operands below each other."""
+    """Return a line of assembly with its operands in a column."""
     if not line.startswith("\t"):
         return line.expandtabs(4)
     name, _, operands = line.strip().partition("\t")

@@ -1,8 +1,7 @@
 """Times of the steps of a program, compared with the peak rates of the machine.
 
-Seconds are those of `Executable.profile`. Operations are two for each multiply-accumulate (or one for each element of a
-result where there are none), bytes are those of all arguments and results, each read or written once: the minimum of
-any program.
+Seconds are those of `Executable.profile`. Each multiply-accumulate counts as two operations; without any, each element
+of a result counts as one. Bytes are those of all arguments and results, each accessed once: the minimum of any program.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ class Measurement:
 
 
 def measure(executable: Executable, steps: Sequence[ProgramStep]) -> Measurement:
-    """Run the program on random inputs. Raises `RunError` where its steps cannot be timed separately, `ArtifactError`
-    where it does not run here."""
+    """Run the program on random inputs. Raises `RunError` if its steps cannot be timed separately, `ArtifactError` if
+    it does not run on this machine."""
     once = executable.profile(number=1)
     times = int(min(_MOST, _SECONDS / max(once.seconds, 1e-9)))
     profile = executable.profile(number=times) if times > 1 else once
@@ -54,14 +53,11 @@ def measure(executable: Executable, steps: Sequence[ProgramStep]) -> Measurement
     if not isinstance(parts, int):
         raise RunError(
             f"'{executable.manifest.name}' is computed in as many parts as a call says, and is timed as a whole alone",
-            code="TW0714"
-        )
+            code="TW0714")
     found = tuple(
         StepMeasure(
             timed.seconds, float(parts * (operations(s.function) if s.function is not None else 0)),
-            float(parts * s.nbytes)
-        )
-        for timed, s in zip(profile.steps, steps, strict=True)
-    )
+            float(parts * s.nbytes))
+        for timed, s in zip(profile.steps, steps, strict=True))
     whole = executable.benchmark(repeat=5 if times > 1 else 1, number=1, min_repeat_ms=20).median
     return Measurement(found, whole, peaks(executable.threads), executable.threads)

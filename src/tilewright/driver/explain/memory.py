@@ -15,15 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The values in the workspace, and how many bytes it has. Blocks of a program with control flow share it, one
-    after the other."""
+    """The values in the workspace, and its bytes. Blocks of a program with control flow share it, one after another."""
 
     workspace: int
     values: tuple[Held, ...]
 
     @property
     def peak(self) -> tuple[int, int]:
-        """The step with the most bytes alive, and how many; (0, 0) without values."""
+        """The step with the most live bytes, and these bytes; (0, 0) without values."""
         alive: dict[int, int] = {}
         for v in self.values:
             for step in range(v.birth, v.death + 1):
@@ -32,7 +31,7 @@ class Memory:
 
 
 def memory_of(plans: Sequence[MemoryPlan]) -> Memory:
-    """The workspace of all plans, whose steps are numbered in a row."""
+    """Return the workspace of all plans, with their steps numbered consecutively."""
     values: list[Held] = []
     first = 0
     for plan in plans:

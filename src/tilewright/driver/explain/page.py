@@ -1,8 +1,8 @@
 """The page: one self-contained HTML file with its data, scripts and styles.
 
-Long texts of kernels and of passes are compressed and read when they are shown. No text of a model is ever markup: the
-data are JSON with `<` escaped, the scripts write it as text, and the page's policy lets no other script run than its
-own.
+Long texts of kernels and passes are compressed and decoded when they are shown. Text of a model is never interpreted as
+markup: the data are JSON with `<` escaped, and scripts write it as text. The page's policy permits only its own
+scripts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SCRIPTS: Final = (
 
 
 def page_of(content: Content) -> str:
-    """The page as text."""
+    """Return the page as text."""
     style = "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in STYLES)
     script = (
         "(() => {\n'use strict';\n" + "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS)
@@ -76,13 +76,11 @@ def summary_of(content: Content) -> dict[str, Any]:
         "inputs": [[t.name, _tensor(t)] for t in m.inputs], "outputs": [[t.name, _tensor(t)] for t in m.outputs],
         "phases": [[name, seconds] for name, seconds in content.phases.items()], "passes": content.passes,
         "states": [
-            {"name": s.name, "seconds": s.seconds, **_counted(before, s)} for before, s in _pairs(content.states)
-        ],
+            {"name": s.name, "seconds": s.seconds, **_counted(before, s)} for before, s in _pairs(content.states)],
         "operators": dict(content.states[0].graph.operators) if content.states else {},
         "kernels": [
             {"symbol": k.symbol, "steps": k.steps, "lines": [[t.title, len(t.lines)] for t in k.texts]}
-            for k in content.kernels
-        ],
+            for k in content.kernels],
         "steps": [
             {
                 "symbol": s.symbol, "where": s.where, "block": s.block, "kernel": kernels.get(s.symbol, -1),
@@ -93,8 +91,7 @@ def summary_of(content: Content) -> dict[str, Any]:
                     if run is not None else {}
                 ),
             }
-            for k, s in enumerate(content.steps)
-        ],
+            for k, s in enumerate(content.steps)],
         "memory": {
             "workspace": content.memory.workspace, "constants": m.constants_bytes, "peak": most, "peak_step": step,
             "values": [[v.offset, v.nbytes, v.birth, v.death] for v in content.memory.values],
@@ -125,14 +122,13 @@ def _counted(before: State | None, after: State) -> dict[str, Any]:
     return {
         **{
             word: sum(r.kind == kind for r in rows)
-            for word, kind in (("added", ADDED), ("removed", REMOVED), ("changed", CHANGED))
-        },
+            for word, kind in (("added", ADDED), ("removed", REMOVED), ("changed", CHANGED))},
         "operators": [[name, old[name], new[name]] for name in sorted({*old, *new}) if old[name] != new[name]],
     }
 
 
 def _parts(content: Content) -> Iterator[tuple[str, Any]]:
-    """Yield the data that are read when they are shown, by the ids of their elements."""
+    """Yield the data that are decoded when they are shown, by the ids of their elements."""
     for k, (before, after) in enumerate(_pairs(content.states)):
         rows = (
             [Row("=", n, n) for n in range(1, len(after.lines) + 1)] if before is None
@@ -173,5 +169,5 @@ def _packed(value: Any) -> str:
 
 
 def _digest(text: str) -> str:
-    """How the page's policy names a script or a style."""
+    """Return the hash by which the page's policy permits a script or a style."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -1,4 +1,4 @@
-"""Watches the passes over the graph, and keeps what each of them changed: text, graph, time."""
+"""Records the changes of each graph pass: text, graph, time."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 IMPORTED = "import"
 """The name of the state before any pass."""
 BETWEEN = "between passes"
-"""Of a change that no pass made: functions for accelerators taken out, for example."""
+"""The name of a change outside passes, such as the removal of functions for accelerators."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The module after the pass `name`, in `seconds`: its lines of text, and its graph."""
+    """The module after the pass `name`, which took `seconds`: its lines of text, and its graph."""
 
     name: str
     seconds: float
@@ -32,17 +32,17 @@ class State:
 
 @dataclass
 class Recording(PassInstrument):
-    """Keeps a state for each pass that changed the module: `states[0]` is what was imported.
+    """Keeps a state for each pass that changed the module: `states[0]` is the imported module.
 
-    A pass that runs inside another one is noted in its place where it works on the same module; one that works on a
-    module of its own, to fold a constant for example, is the other's private matter.
+    A pass that runs inside another one is recorded separately if it works on the same module. If it works on a
+    different module, for example to fold a constant, it belongs to the outer pass.
     """
 
     states: list[State] = field(default_factory=list)
     passes: int = 0
-    """How many passes ran, changing something or not."""
+    """Number of passes that ran, including those without changes."""
     external: dict[str, Function] = field(default_factory=dict)
-    """The functions for accelerators, by symbol, as they were last seen."""
+    """The functions for accelerators, by symbol, in their last version."""
     _module: IRModule | None = None
     _open: list[tuple[bool, float]] = field(default_factory=list)
 

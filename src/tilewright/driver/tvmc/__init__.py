@@ -1,5 +1,4 @@
-"""TVM's `tvmc`: load a model, tune it, compile it to a package, run the package; from Python, and as `python -m
-tilewright.driver.tvmc`.
+"""TVM's `tvmc`: loads, tunes and compiles a model, and runs the package, from Python or the command line.
 
     model = tvmc.load("model.onnx")
     records = tvmc.tune(model, target="llvm", tuning_records="records.json")    # for compile(…, tuning_records=records)

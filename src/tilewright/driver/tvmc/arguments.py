@@ -1,5 +1,4 @@
-"""The options of `tvmc compile`, as its command line has them: by family, each with what it is called and what it says
-of itself."""
+"""The options of `tvmc compile` on its command line, by family, each with its name and its help."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from tilewright.driver.tvmc.transforms import LAYOUT_OPERATORS
 
 
 class ModelFormat(StrEnum):
-    """The field's formats of models, of which some are not read here (`model.FORMATS` says why)."""
+    """TVM's formats of models, some of which are not supported (see `model.FORMATS`)."""
 
     ONNX = "onnx"
     TFLITE = "tflite"
@@ -26,7 +25,7 @@ class ModelFormat(StrEnum):
 
 
 class OutputFormat(StrEnum):
-    """How a package holds its program."""
+    """The form of the program in a package."""
 
     SO = "so"
     TAR = "tar"
@@ -34,7 +33,7 @@ class OutputFormat(StrEnum):
 
 
 class Precision(StrEnum):
-    """A type of floats."""
+    """A floating-point type."""
 
     FLOAT16 = "float16"
     BFLOAT16 = "bfloat16"
@@ -56,7 +55,7 @@ class RuntimeKind(StrEnum):
 
 
 MANY = ("--desired-layout", "--desired-layout-ops", "--mixed-precision-ops", *micro.MANY)
-"""Options that take several values, one behind the other."""
+"""Options that take several consecutive values."""
 
 Format = Annotated[
     ModelFormat | None, typer.Option("--model-format", help="Format of the model. Default: detected from the contents.")
@@ -65,44 +64,38 @@ Shapes = Annotated[
     str,
     typer.Option(
         "--input-shapes", metavar="TEXT",
-        help='Sizes of inputs: "x:[1,3,224,224] y:[1,10]"; a size of 0 or less is dynamic.'
-    )
+        help='Sizes of inputs: "x:[1,3,224,224] y:[1,10]"; a size of 0 or less is dynamic.')
 ]
 Output = Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Output file of the package.")]
 OutputForm = Annotated[
     OutputFormat,
     typer.Option(
         "-f", "--output-format",
-        help="A package with a shared library, with object files, or in the Model Library Format."
-    )
+        help="A package with a shared library, with object files, or in the Model Library Format.")
 ]
 Dump = Annotated[
     str,
     typer.Option(
         "--dump-code", metavar="STAGES",
-        help=f"Also write OUTPUT.STAGE for these stages, separated by commas: {','.join(STAGES)}."
-    )
+        help=f"Also write OUTPUT.STAGE for these stages, separated by commas: {','.join(STAGES)}.")
 ]
 Offloads = Annotated[
     str,
     typer.Option(
         "--dump-offloads", metavar="FILE",
         help="Write the operators that the target's accelerators take, and the reasons for all others; - is the "
-        "standard output."
-    )
+        "standard output.")
 ]
 CrossCompiler = Annotated[
     str,
     typer.Option(
         "--cross-compiler", metavar="PROGRAM",
-        help="The compiler that links the library, such as aarch64-linux-gnu-gcc."
-    )
+        help="The compiler that links the library, such as aarch64-linux-gnu-gcc.")
 ]
 CrossOptions = Annotated[
     str,
     typer.Option(
-        "--cross-compiler-options", metavar="TEXT", help="Options of the cross compiler, as one text: '-O2 -shared'."
-    )
+        "--cross-compiler-options", metavar="TEXT", help="Options of the cross compiler, as one text: '-O2 -shared'.")
 ]
 PassConfig = Annotated[
     list[str] | None,
@@ -121,15 +114,13 @@ Layout = Annotated[
     list[str] | None,
     typer.Option(
         "--desired-layout", metavar="LAYOUT...",
-        help="Layouts of images, such as NHWC, or NHWC:HWIO with the kernel's; one for all operators, or one for each."
-    )
+        help="Layouts of images, such as NHWC, or NHWC:HWIO with the kernel's; one for all operators, or one for each.")
 ]
 LayoutOps = Annotated[
     list[str] | None,
     typer.Option(
         "--desired-layout-ops", metavar="NAME...",
-        help=f"The converted operators. Default: {', '.join(LAYOUT_OPERATORS)}."
-    )
+        help=f"The converted operators. Default: {', '.join(LAYOUT_OPERATORS)}.")
 ]
 Mixed = Annotated[
     bool, typer.Option("--mixed-precision", help="Compute products, and operators between them, in 16-bit floats.")
@@ -147,8 +138,7 @@ ExecutorName = Annotated[
 GraphLink = Annotated[
     str,
     typer.Option(
-        "--executor-graph-link-params", metavar="0|1", help="Whether constants are in the library; always true."
-    )
+        "--executor-graph-link-params", metavar="0|1", help="Whether constants are in the library; always true.")
 ]
 AotLink = Annotated[str, typer.Option("--executor-aot-link-params", metavar="0|1", help="The same for aot.")]
 AotInterface = Annotated[
@@ -161,8 +151,7 @@ AotUnpacked = Annotated[
 AotWorkspace = Annotated[
     str,
     typer.Option(
-        "--executor-aot-workspace-byte-alignment", metavar="BYTES", help="Alignment of the workspace, up to 64."
-    )
+        "--executor-aot-workspace-byte-alignment", metavar="BYTES", help="Alignment of the workspace, up to 64.")
 ]
 AotConstants = Annotated[
     str,
@@ -173,8 +162,7 @@ CppSystem = Annotated[
     str,
     typer.Option(
         "--runtime-cpp-system-lib", metavar="0|1",
-        help="Whether the program is linked instead of loaded: 1 with -f mlf, otherwise 0."
-    )
+        help="Whether the program is linked instead of loaded: 1 with -f mlf, otherwise 0.")
 ]
 CrtSystem = Annotated[str, typer.Option("--runtime-crt-system-lib", metavar="0|1", help="The same for crt.")]
 
@@ -190,8 +178,7 @@ PoolTargets = Annotated[
 PoolSizes = Annotated[
     str,
     typer.Option(
-        "--workspace-pools-size-hint-bytes", metavar="NAME:BYTES", help=_pools("Its size, a limit of the workspace")
-    )
+        "--workspace-pools-size-hint-bytes", metavar="NAME:BYTES", help=_pools("Its size, a limit of the workspace"))
 ]
 PoolClock = Annotated[
     str, typer.Option("--workspace-pools-clock-frequency-hz", metavar="NAME:HZ", help=_pools("Its clock"))
@@ -199,14 +186,12 @@ PoolClock = Annotated[
 PoolRead = Annotated[
     str,
     typer.Option(
-        "--workspace-pools-read-bandwidth-bytes-per-cycle", metavar="NAME:BYTES", help=_pools("Its read bandwidth")
-    )
+        "--workspace-pools-read-bandwidth-bytes-per-cycle", metavar="NAME:BYTES", help=_pools("Its read bandwidth"))
 ]
 PoolWrite = Annotated[
     str,
     typer.Option(
-        "--workspace-pools-write-bandwidth-bytes-per-cycle", metavar="NAME:BYTES", help=_pools("Its write bandwidth")
-    )
+        "--workspace-pools-write-bandwidth-bytes-per-cycle", metavar="NAME:BYTES", help=_pools("Its write bandwidth"))
 ]
 PoolReadLatency = Annotated[
     str, typer.Option("--workspace-pools-read-latency-cycles", metavar="NAME:CYCLES", help=_pools("Its read latency"))

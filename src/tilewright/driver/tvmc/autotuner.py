@@ -52,22 +52,21 @@ def tune_model(
 ) -> str:
     """Measure, append the results to `tuning_records` (by default a temporary file), and return its path.
 
-    `trials` is the most for all tasks. With `autotvm` each task has an equal share, the first ones one more; with
-    `auto_scheduler` the task with the largest expected gain has the next ones. Records of the file are not measured
-    again; a new file begins as a copy of `prior_records`. `timeout` is in seconds; `min_repeat_ms` is by default 0 on
-    x86, else 1000; `parallel` candidates are built at once. `tuner` is a name of `autotvm.tuner.get_tuner`;
-    `tasks_filter` is read by `selected`. With `rpc_key`, candidates run on devices of that key of the tracker at
-    `hostname` and `port`.
+    `trials` is the maximum for all tasks. With `autotvm` each task has an equal share. With `auto_scheduler` the next
+    trials go to the task with the largest expected gain. Records of the file are not measured again; a new file begins
+    as a copy of `prior_records`. `timeout` is in seconds; `min_repeat_ms` is by default 0 on x86, else 1000; `parallel`
+    candidates are built at once. `tuner` is a name of `autotvm.tuner.get_tuner`; `tasks_filter` is read by `selected`.
+    With `rpc_key`, candidates run on devices of that key of the tracker at `hostname` and `port`.
 
-    Raises `OptionError` for unknown options, `TargetError` for a target that does not run here, `RPCError` where the
-    tracker does not answer, `RunError` where no candidate could be measured, and what reading model and records raises.
+    Raises `OptionError` for unknown options, `TargetError` for a target that does not run here, and `RPCError` for a
+    silent tracker. Raises `RunError` if no candidate could be measured, and the errors of reading model and records.
     """
     from tilewright.search.autotvm.tuner import tuner_named
     from tilewright.search.lines import LineFile
 
     place = MeasuringOptions(tracker=f"{hostname}:{port}" if hostname else "", rpc_key=rpc_key or "")
     chosen = measurable(target, place)
-    tuner_named(tuner)  # an unknown name is reported before anything takes time
+    tuner_named(tuner)  # report an unknown name before slow steps
     if trials < 1:
         raise OptionError(f"--trials is {trials}, and at least one configuration has to be measured", code="TW1104")
     place.reach()
@@ -104,7 +103,7 @@ class Outcome:
         self.reason = next((r.error for r in reversed(failed) if r.error), self.reason)
 
     def check(self) -> None:
-        """Raise `RunError` where candidates were tried and none could be measured."""
+        """Raise `RunError` if candidates were tried and none could be measured."""
         if self.failed and not self.measured:
             raise RunError(
                 f"none of {self.failed} candidates could be measured; the last one failed because: {self.reason}",
@@ -112,8 +111,7 @@ class Outcome:
 
 
 def tasks_of(model: TVMCModel, target: Target, enable_autoscheduler: bool = False) -> list[tuple[Any, int]]:
-    """Return the tasks of a model, and how often it runs the kernel of each. Raises `OptionError` where there are
-    none."""
+    """Return the tasks of a model, and how often it runs the kernel of each. Raises `OptionError` if there are none."""
     found: list[tuple[Any, int]]
     if enable_autoscheduler:
         from tilewright.search.auto_scheduler.relay_integration import extract_tasks
@@ -162,7 +160,7 @@ def _tune(
     tasks: Sequence[Any], builder: Builder, runner: Runner, records: Path, trials: int, tuner: str,
     early_stopping: int | None, outcome: Outcome,
 ) -> None:
-    """Tune one task after the other, by a tuner of `autotvm`."""
+    """Tune one task after another, with a tuner of `autotvm`."""
     from tilewright.search import autotvm
 
     option = autotvm.measure_option(builder, runner)
@@ -180,7 +178,7 @@ def _search(
     tasks: Sequence[Any], weights: Sequence[int], builder: Builder, runner: Runner, records: Path, trials: int,
     early_stopping: int | None, outcome: Outcome,
 ) -> None:
-    """Tune all tasks together, by the scheduler of `auto_scheduler`."""
+    """Tune all tasks together, with the scheduler of `auto_scheduler`."""
     from tilewright.search import auto_scheduler
 
     scheduler = auto_scheduler.TaskScheduler(tasks, weights, load_log_file=str(records) if records.exists() else None)

@@ -1,4 +1,5 @@
-"""`tvmc compile`: from a loaded model to a package. Translates TVM's options to arguments of `tilewright.compile`."""
+"""`tvmc compile`: compiles a loaded model to a package. Translates TVM's options to arguments of `tilewright.compile`.
+"""
 
 from __future__ import annotations
 
@@ -55,24 +56,21 @@ def compile_model(
     mixed_precision_calculation_type: str = "float16",
     mixed_precision_acc_type: str = "float32",
 ) -> TVMCPackage:
-    """Compile a model and write its package to `package_path` (a temporary file without one).
+    """Compile a model and write its package to `package_path` (default: a temporary file).
 
-    `tuning_records` are of `autotvm` or of `auto_scheduler`: kernels are made as they say is fastest. `output_format`
-    is `so` or `tar` (a package with a library that is linked, or its objects), or `mlf`. `cross` is the compiler that
-    links. `dump_code` are stages, written beside the package; `dump_offloads` a file, or `-` for the standard output.
-    Parts for BNNS become kernels that stand in for its calls (`<row>_stand_in`). Raises `OptionError` for what cannot
-    be asked for, and what `tilewright.compile` raises.
+    `tuning_records` of `autotvm` or `auto_scheduler` choose the kernels. `output_format` is `so` or `tar` (a package
+    with a linked library, or its objects), or `mlf`. `cross` is the compiler that links. `dump_code` are stages,
+    written next to the package; `dump_offloads` is a file, or `-` for the standard output. Calls of BNNS become native
+    kernels (`<row>_stand_in`). Raises `OptionError` for unsupported options, and the errors of `tilewright.compile`.
     """
     chosen = _target(target, target_host)
     package = Packaging.of(
         Path(package_path or tvmc_model.default_package_path()), output_format,
         _executor(executor, output_format, use_vm), Runtime(runtime) if isinstance(runtime, str) else runtime,
-        options.linker(cross, cross_options), chosen, workspace_pool,
-    )
+        options.linker(cross, cross_options), chosen, workspace_pool)
     stages = options.names("--dump-code", dump_code, options.STAGES) if isinstance(dump_code, str) else list(dump_code)
     mixed = MixedPrecision(
-        mixed_precision, mixed_precision_ops, mixed_precision_calculation_type, mixed_precision_acc_type
-    )
+        mixed_precision, mixed_precision_ops, mixed_precision_calculation_type, mixed_precision_acc_type)
     switches = {
         **({_STAND_IN: True} if "bnns" in (a.name for a in chosen.accelerators) else {}),
         **({"relay.ConvertLayout.enabled": False} if desired_layout else {}),
@@ -82,8 +80,7 @@ def compile_model(
     if desired_layout_ops and not desired_layout:
         raise OptionError(
             "--desired-layout-ops says which operators get the layout of --desired-layout; give that, too",
-            code="TW0204"
-        )
+            code="TW0204")
     if desired_layout:
         tvmc_model = tvmc_model.with_mod(with_layouts(tvmc_model.mod, desired_layout, desired_layout_ops))
     if dump_offloads:
@@ -92,8 +89,7 @@ def compile_model(
     with mixed.operators_in(), tuned:
         made = tilewright.compile(
             tvmc_model.source, tvmc_model.shapes or None, "llvm" if package.is_text else chosen, opt_level=opt_level,
-            config=switches, disabled_pass=list(disabled_pass)
-        )
+            config=switches, disabled_pass=list(disabled_pass))
         artifact = _named(made, mod_name)
         for stage in stages:
             files.write_text(package.path.with_name(f"{package.path.name}.{stage}"), made.dump(stage))
@@ -126,20 +122,17 @@ class Packaging:
         """Check that the options fit together. Raises `OptionError`."""
         if form not in OUTPUT_FORMATS:
             raise OptionError(
-                f"--output-format: there is no format '{form}'; choose from {', '.join(OUTPUT_FORMATS)}", code="TW0203"
-            )
+                f"--output-format: there is no format '{form}'; choose from {', '.join(OUTPUT_FORMATS)}", code="TW0203")
         runtime.check_format(form)
         if linker and form != "so":
             raise OptionError(
                 f"--cross-compiler links a library, and -f {form} has objects that are not linked; leave one of them "
-                "out", code="TW0204"
-            )
+                "out", code="TW0204")
         made = cls(path, form, executor, linker, target, pool)
         if made.is_text and pool is not None:
             raise OptionError(
                 "--workspace-pools: the workspace of a model in C is an array in its text, and the linker says where "
-                "it is; leave the option out", code="TW0204"
-            )
+                "it is; leave the option out", code="TW0204")
         return made
 
     @property
@@ -180,13 +173,11 @@ class MixedPrecision:
             if self.kind == "float32":
                 raise OptionError(
                     "--mixed-precision-calculation-type: float32 is what is computed in without --mixed-precision; say "
-                    "float16 or bfloat16", code="TW0204"
-                )
+                    "float16 or bfloat16", code="TW0204")
             return options.mixed_precision(self.kind, self.sums)
         if self.operators:
             raise OptionError(
-                "--mixed-precision-ops says which operators --mixed-precision is about; give that, too", code="TW0204"
-            )
+                "--mixed-precision-ops says which operators --mixed-precision is about; give that, too", code="TW0204")
         return []
 
     def operators_in(self) -> contextlib.AbstractContextManager[None]:
@@ -195,12 +186,11 @@ class MixedPrecision:
 
 
 def _executor(executor: Executor | str | None, output_format: str, use_vm: bool) -> Executor:
-    """The executor; without one `aot` for the Model Library Format, and else `graph`."""
+    """Return the executor; the default is `aot` for the Model Library Format, else `graph`."""
     if use_vm:
         if executor is not None:
             raise OptionError(
-                "use_vm and executor both choose the executor of the program; give one of them", code="TW0204"
-            )
+                "use_vm and executor both choose the executor of the program; give one of them", code="TW0204")
         return Executor("vm")
     if executor is None:
         return Executor("aot" if output_format == "mlf" else "graph")
@@ -209,8 +199,7 @@ def _executor(executor: Executor | str | None, output_format: str, use_vm: bool)
         raise OptionError(
             f"--executor {found.kind} cannot be in the Model Library Format, which has programs as C functions; use "
             "--executor aot, or -f so",
-            code="TW0204"
-        )
+            code="TW0204")
     return found
 
 
@@ -219,13 +208,12 @@ def _target(target: str | Mapping[str, Any] | Target, host: str | None) -> Targe
     if host and Target(host).processor != chosen.processor:
         raise OptionError(
             f"--target-host is '{host}', and code for '{chosen.processor}' runs on that itself; leave it out",
-            code="TW0204"
-        )
+            code="TW0204")
     return chosen
 
 
 def _named(made: Model, name: str) -> Artifact:
-    """The program, under the name of the module, which its C interface has."""
+    """Return the program under the name of the module, which its C interface uses."""
     try:
         artifact = made.artifact
     except InputError as error:
@@ -237,7 +225,7 @@ def _named(made: Model, name: str) -> Artifact:
 
 @contextlib.contextmanager
 def _replacing_tar(path: Path) -> Iterator[Path]:
-    """A scratch file that ends in `.tar`, whatever `path` ends in, and takes its place."""
+    """Yield a temporary file with the extension `.tar` that replaces `path`, whose extension may differ."""
     with files.replacing(path) as scratch:
         made = scratch.with_name(f"{scratch.name}.tar")
         try:

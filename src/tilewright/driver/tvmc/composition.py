@@ -1,8 +1,7 @@
-"""TVM's executors, runtimes and memory pools: the options that a program satisfies, and the reasons why it cannot
-satisfy the others.
+"""TVM's executors, runtimes and memory pools: options that programs satisfy, and reasons why other options are refused.
 
 A program is machine code and constants with one entry function over plain pointers, and one block of workspace. Each
-option is satisfied already, or it is refused with the reason; no option is ignored.
+option is either satisfied already or refused with the reason; no option is ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _ALIGNMENT: Final = 64
 """Alignment of constants and workspace, in bytes."""
 
 Check = Callable[[str, Any], object]
-"""Raises `OptionError` where an option of that name cannot have that value."""
+"""Raises `OptionError` if an option of that name cannot have that value."""
 
 
 def _always(wanted: bool, why: str) -> Check:
@@ -39,8 +38,7 @@ def _interface(option: str, value: Any) -> None:
         raise OptionError(
             f"{option}=packed cannot be: the entry function is a plain function in C, over pointers; leave the option "
             "out, or say c",
-            code="TW0204"
-        )
+            code="TW0204")
 
 
 def _alignment(option: str, value: Any) -> None:
@@ -51,14 +49,12 @@ def _alignment(option: str, value: Any) -> None:
         raise OptionError(
             f"{option}={value} cannot be: memory is aligned to {_ALIGNMENT} bytes, which is a line of the cache; say "
             f"{_ALIGNMENT} or less",
-            code="TW0202"
-        )
+            code="TW0202")
 
 
 _LINKED: Final = _always(
     True,
-    "constants are packed for the kernels that read them, and stay within the library; leave the option out, or say 1"
-)
+    "constants are packed for the kernels that read them, and stay within the library; leave the option out, or say 1")
 
 
 @dataclass(frozen=True)
@@ -75,8 +71,7 @@ class _Kind:
             raise OptionError(
                 f"--{self.word}: there is no {self.word} '{self.kind}'{nearest(self.kind, self.kinds)}; choose from "
                 f"{', '.join(self.kinds)}",
-                code="TW0203"
-            )
+                code="TW0203")
         known = self.kinds[self.kind]
         for name, value in self.options.items():
             option = f"--{self.word}-{self.kind}-{name}"
@@ -84,8 +79,7 @@ class _Kind:
                 raise OptionError(
                     f"{option}: {self.kind} has no option '{name}'{nearest(name, known)}; it has "
                     f"{', '.join(known) or 'none'}",
-                    code="TW0203"
-                )
+                    code="TW0203")
             known[name](option, value)
 
 
@@ -111,14 +105,14 @@ class Executor(_Kind):
 
 @dataclass(frozen=True)
 class Runtime(_Kind):
-    """The runtime that a program is linked with. Programs need neither: they only call libc."""
+    """The runtime that a program is linked with. Programs need neither, because they only call libc."""
 
     kind: str = "cpp"
     word: ClassVar[str] = "runtime"
     kinds: ClassVar[Mapping[str, Mapping[str, Check]]] = {"cpp": {"system-lib": flag}, "crt": {"system-lib": flag}}
 
     def check_format(self, output_format: str) -> None:
-        """Raise `OptionError` for options that a package of this format cannot keep: objects of the Model Library
+        """Raise `OptionError` for options that a package of this format cannot satisfy: objects of the Model Library
         Format are linked, libraries are loaded."""
         for name, value in self.options.items():
             linked = output_format == "mlf"
@@ -133,18 +127,18 @@ HINTS: Final = (
     "clock-frequency-hz", "read-bandwidth-bytes-per-cycle", "write-bandwidth-bytes-per-cycle", "read-latency-cycles",
     "write-latency-cycles", "burst-bytes",
 )
-"""TVM's properties of a pool besides its size."""
+"""TVM's properties of a pool in addition to its size."""
 
 
 @dataclass(frozen=True)
 class WorkspacePool:
-    """The memory that the workspace is to fit into; `size` in bytes, None for any."""
+    """The memory for the workspace; `size` in bytes, None for unlimited."""
 
     name: str
     size: int | None = None
 
     def check(self, artifact: Artifact) -> None:
-        """Raise `OptionError` where the workspace of the program is larger."""
+        """Raise `OptionError` if the workspace of the program is larger."""
         needed = artifact.manifest.workspace_bytes
         if self.size is not None and needed > self.size:
             raise OptionError(
@@ -157,7 +151,7 @@ class WorkspacePool:
 def workspace_pool(
     names: str, targets: str, sizes: str, hints: Mapping[str, str], processors: tuple[str, ...]
 ) -> WorkspacePool | None:
-    """The pool that the options `--workspace-pools…` describe, each `NAME:VALUE`; None without a pool. Raises
+    """Return the pool that the options `--workspace-pools…` describe, each `NAME:VALUE`; None without a pool. Raises
     `OptionError` for unsupported values."""
     pools = [n.strip() for n in names.split(",") if n.strip()]
     given = {"targets": targets, "size-hint-bytes": sizes, **hints}
@@ -166,27 +160,23 @@ def workspace_pool(
             if pool not in pools:
                 raise OptionError(
                     f"--workspace-pools-{option}: there is no pool '{pool}'; name it in --workspace-pools",
-                    code="TW0203"
-                )
+                    code="TW0203")
     if len(pools) > 1:
         raise OptionError(
             f"--workspace-pools: {len(pools)} pools are given, and the workspace of a program is one block; give the "
             "one that it is to be in",
-            code="TW0204"
-        )
+            code="TW0204")
     for option, text in hints.items():
         if text:
             raise OptionError(
                 f"--workspace-pools-{option}: it helps to choose between pools, and a program has one; leave it out",
-                code="TW0204"
-            )
+                code="TW0204")
     for pool, target in _by_pool("--workspace-pools-targets", targets).items():
         if target not in processors:
             raise OptionError(
                 f"--workspace-pools-targets: the pool '{pool}' is for '{target}', and the workspace is used by "
                 f"{', '.join(processors)}; say that, or leave it out",
-                code="TW0204"
-            )
+                code="TW0204")
     if not pools:
         return None
     size = _by_pool("--workspace-pools-size-hint-bytes", sizes).get(pools[0])
@@ -196,7 +186,7 @@ def workspace_pool(
 
 
 def _by_pool(option: str, text: str) -> dict[str, str]:
-    """`a:1,b:2` as a dictionary."""
+    """Convert `a:1,b:2` to a dictionary."""
     found = {}
     for word in filter(None, (w.strip() for w in text.split(","))):
         name, colon, value = word.partition(":")

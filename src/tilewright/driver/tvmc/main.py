@@ -1,9 +1,8 @@
 """TVM's command line: `tvmc tune MODEL --target llvm -o records.json`, `tvmc compile MODEL --target llvm -o
 module.tar`, `tvmc run module.tar`.
 
-Exit codes: 0 when all is well, 1 without a command and for faults of the compiler, 2 when the command is not written
-right, 4 for what cannot be done, 5 when a Python package is missing. An error is one line on stderr after `Error:`;
-`-v` adds a traceback.
+Exit codes: 0 for success, 1 without a command and for compiler faults, 2 for wrong usage, 4 for unsupported requests, 5
+for a missing Python package. An error is one line on stderr after `Error:`; `-v` adds a traceback.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from tilewright.driver.tvmc.package import TVMCPackage
 from tilewright.driver.tvmc.runner import DEVICES, run_module
 
 NOTHING, REFUSED, PACKAGE_MISSING = 1, 4, 5
-"""Exit codes without a command, for what cannot be done, and when a Python package is missing."""
+"""Exit codes without a command, for unsupported requests, and when a Python package is missing."""
 _SUMMARY: Final = "TVM's command line: tune models, compile them to packages, and run the packages."
 
 app = application("tvmc", _SUMMARY)
@@ -60,8 +59,7 @@ def common(context: typer.Context, verbose: Verbose = 0, version: Version = Fals
     'tvmc compile model.onnx --target "llvm -mcpu=x86-64-v3" --input-shapes "x:[1,3,224,224]"',
     'tvmc compile model.onnx --target "bnns, llvm -device=arm_cpu -mtriple=aarch64-linux-gnu" \\',
     '    --cross-compiler aarch64-linux-gnu-gcc --cross-compiler-options "-O2 -shared"',
-    "tvmc --config aarch64 compile model.onnx -f mlf -o library.tar",
-))
+    "tvmc --config aarch64 compile model.onnx -f mlf -o library.tar"))
 def compile_command(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The model file: ONNX, TFLite, PyTorch or Relay.")],
@@ -113,15 +111,13 @@ def compile_command(
     hints = {h: str(given[f"workspace_pools_{h.replace('-', '_')}"]) for h in HINTS}
     pool = workspace_pool(
         workspace_pools, workspace_pools_targets, workspace_pools_size_hint_bytes, hints,
-        tuple(p.split(" ")[0] for p in parts(target))
-    )
+        tuple(p.split(" ")[0] for p in parts(target)))
     packed = _executor(kind, _of_kinds(given, "executor", ("graph", "aot")), str(output_format))
     runs = Runtime(str(runtime), _only_of(str(runtime), "runtime", _of_kinds(given, "runtime", ("cpp", "crt"))))
     if cross_compiler:
-        options.linker(cross_compiler, cross_compiler_options)  # before a minute is spent on compiling
+        options.linker(cross_compiler, cross_compiler_options)  # before slow compilation
     model = load_model(
-        file, str(model_format) if model_format else None, options.input_shapes(input_shapes, below_one_is_open=True)
-    )
+        file, str(model_format) if model_format else None, options.input_shapes(input_shapes, below_one_is_open=True))
     package = compile_model(
         model, target, opt_level, packed, runs, tuning_records, output, cross_compiler, cross_compiler_options,
         str(output_format), dump_code, dump_offloads,
@@ -130,40 +126,36 @@ def compile_command(
         desired_layout=desired_layout or (), desired_layout_ops=desired_layout_ops or (),
         mixed_precision=mixed_precision, mixed_precision_ops=mixed_precision_ops or (),
         mixed_precision_calculation_type=str(mixed_precision_calculation_type),
-        mixed_precision_acc_type=str(mixed_precision_acc_type),
-    )
+        mixed_precision_acc_type=str(mixed_precision_acc_type))
     for note in package.notes:
         typer.echo(note, err=True)
     typer.echo(
         f"Wrote {package.package_path} ({package.package_path.stat().st_size / 1e6:.1f} MB) in "
-        f"{time.perf_counter() - begin:.2f} s"
-    )
+        f"{time.perf_counter() - begin:.2f} s")
 
 
 def _of_kinds(given: dict[str, object], word: str, kinds: Sequence[str]) -> dict[str, dict[str, object]]:
-    """The options `--executor-aot-…` that were given, by kind and name."""
+    """Return the given options `--executor-aot-…` by kind and name."""
     return {
         kind: {
             key.removeprefix(f"{word}_{kind}_").replace("_", "-"): v for key, v in given.items()
             if key.startswith(f"{word}_{kind}_") and v
-        } for kind in kinds
-    }
+        } for kind in kinds}
 
 
 def _only_of(kind: str, word: str, by_kind: dict[str, dict[str, object]]) -> dict[str, object]:
-    """The options of the kind that was chosen. Raises `OptionError` for those of another."""
+    """Return the options of the chosen kind. Raises `OptionError` for those of another."""
     for other, found in by_kind.items():
         if other != kind and found:
             raise OptionError(
                 f"--{word}-{other}-{next(iter(found))} is of the {word} {other}, and the {word} is {kind}; say "
                 f"--{word} {other}, or leave it out",
-                code="TW0204"
-            )
+                code="TW0204")
     return by_kind[kind]
 
 
 def _executor(kind: str, by_kind: dict[str, dict[str, object]], output_format: str) -> Executor | None:
-    """The executor; None for the one that suits the format."""
+    """Return the executor; None selects the one that suits the format."""
     chosen = kind or ("aot" if output_format == "mlf" else "graph")
     given = _only_of(chosen, "executor", by_kind)
     return Executor(chosen, given) if kind or given else None
@@ -174,8 +166,7 @@ def _executor(kind: str, by_kind: dict[str, dict[str, object]], output_format: s
     "tvmc run module.tar --fill-mode ones --print-top 5",
     "tvmc run module.tar --print-time --repeat 10 --number 5 --end-to-end",
     "tvmc run module.tar --rpc-tracker tracker:9190 --rpc-key board --print-time",
-    "tvmc run --device micro project --fill-mode random --outputs outputs.npz",
-))
+    "tvmc run --device micro project --fill-mode random --outputs outputs.npz"))
 def run_command(
     path: Annotated[
         Path,
@@ -222,8 +213,7 @@ def run_command(
     for word, value in (("--project-option", project_option), ("--list-options", list_options)):
         if value and not on_board:
             raise OptionError(
-                f"{word} is for --device micro, which runs the project of a board; leave it out", code="TW0204"
-            )
+                f"{word} is for --device micro, which runs the project of a board; leave it out", code="TW0204")
     if list_options:
         typer.echo(GeneratedProject.from_directory(path).template.listed())
         return
@@ -232,8 +222,7 @@ def run_command(
     result = run_module(
         GeneratedProject.from_directory(path) if on_board else TVMCPackage(path), device, rpc_tracker or None,
         rpc_key or None, inputs, str(fill_mode),
-        print_time, repeat, number, profile, end_to_end, options=micro.named(project_option),
-    )
+        print_time, repeat, number, profile, end_to_end, options=micro.named(project_option))
     if profile:
         typer.echo(result.profile, nl=False)
     if print_time:
@@ -250,8 +239,7 @@ def run_command(
     "tvmc tune model.onnx --target llvm -o records.json --trials 500",
     "tvmc tune model.onnx --target llvm -o records.json --tasks list",
     "tvmc tune model.onnx --target llvm -o schedules.json --enable-autoscheduler --tasks 0,2-5",
-    "tvmc compile model.onnx --target llvm --tuning-records records.json",
-))
+    "tvmc compile model.onnx --target llvm --tuning-records records.json"))
 def tune_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The model file: ONNX, TFLite, PyTorch or Relay.")],
     target: Target,
@@ -305,8 +293,7 @@ def tune_command(
     """Measure configurations of the kernels of the model FILE, and store the results as records."""
     place = MeasuringOptions(tracker=rpc_tracker, rpc_key=rpc_key)
     model = load_model(
-        file, str(model_format) if model_format else None, options.input_shapes(input_shapes, below_one_is_open=True)
-    )
+        file, str(model_format) if model_format else None, options.input_shapes(input_shapes, below_one_is_open=True))
     if tasks == "list":
         found = tasks_of(model, tune.measurable(target, place), enable_autoscheduler)
         names = (task.desc if enable_autoscheduler else task.title for task, _ in found)
@@ -315,8 +302,7 @@ def tune_command(
     path = Path(tune_model(
         model, target, output, tuning_records or None, enable_autoscheduler, trials, tuner, min_repeat_ms,
         early_stopping, timeout, repeat, number, parallel, tasks,
-        rpc_key or None, *(address(rpc_tracker) if rpc_tracker else ()),
-    ))
+        rpc_key or None, *(address(rpc_tracker) if rpc_tracker else ())))
     typer.echo(f"{len(path.read_text(encoding='utf-8').splitlines()) if path.exists() else 0} records in {path}")
 
 
@@ -325,5 +311,5 @@ def _exit_code(error: TVMError) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line and give its exit code."""
+    """Run one command line and return its exit code."""
     return run(app, "tvmc", arguments, _exit_code, a.MANY)

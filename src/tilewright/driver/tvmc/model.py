@@ -1,5 +1,4 @@
-"""The model that `tvmc` loads: a network of Relay with its parameters. The file is read at the first access to the
-network."""
+"""The model that `tvmc` loads: a Relay network with its parameters, read from the file at the first access."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ FORMATS: Final[Mapping[str, Format | str]] = {
     "pb": "there is no importer for TensorFlow's graphs; convert them to TFLite, or to ONNX with tf2onnx",
     "paddle": "there is no importer for PaddlePaddle; convert the model to ONNX with paddle2onnx",
 }
-"""The field's names of formats: what reads one, or why nothing does."""
+"""TVM's format names: the reader of each, or the reason why it is not supported."""
 _SUFFIXES: Final = {".h5": "keras", ".keras": "keras", ".pb": "pb", ".pdmodel": "paddle"}
 _MODULE, _PARAMS = "model.json", "model.params"
 
@@ -35,7 +34,7 @@ Shapes = Mapping[str, Sequence[Any]]
 
 
 class TVMCModel:
-    """A network and its parameters: of a file, of a module of Relay, or of what `save` wrote.
+    """A network and its parameters, from a file, a Relay module, or the output of `save`.
 
     The file is read at the first access to `mod` or `params`; without such an access, it is compiled as `tilewright
     compile` does it, through the cache. Raises `ModelError` for a file that cannot be read.
@@ -48,8 +47,7 @@ class TVMCModel:
     ) -> None:
         if (mod is None) == (model_path is None):
             raise OptionError(
-                "a TVMCModel is of a module, or of the file at model_path; give one of them", code="TW0204"
-            )
+                "a TVMCModel is of a module, or of the file at model_path; give one of them", code="TW0204")
         self._mod, self._params = mod, dict(params or {})
         self.path = None if model_path is None else Path(model_path)
         self.shapes: dict[str, Sequence[Any]] = dict(shape_dict or {})
@@ -59,16 +57,15 @@ class TVMCModel:
 
     @property
     def mod(self) -> IRModule:
-        """The network. Raises `OptionError` where sizes of its inputs were left open: then there is a program, and no
-        network of known types."""
+        """The network. Raises `OptionError` if input sizes are dynamic: then there is a program, but no network of
+        known types."""
         if self._mod is None:
             assert self.path is not None
             if name := next((n for n, dims in self.shapes.items() if not all(isinstance(d, int) for d in dims)), None):
                 raise OptionError(
                     f"--input-shapes leaves sizes of '{name}' open, and layouts, operators of mixed precision, "
                     "off-loading and the Model Library Format need the network "
-                    "with all of its sizes; give numbers", code="TW0204"
-                )
+                    "with all of its sizes; give numbers", code="TW0204")
             self._mod, params = (self._format or format_of(self.path)).read(self.path, self.shapes or None)
             self._params.update(params)
         return self._mod
@@ -81,8 +78,8 @@ class TVMCModel:
 
     @property
     def source(self) -> Path | IRModule:
-        """The input of the compiler: the file if the network was not read, else the network with its parameters
-        bound."""
+        """The input of the compiler: the file if the network was not read, else the network with its parameters bound.
+        """
         if self._mod is None and self.path is not None and self._format in (None, format_of(self.path)):
             return self.path
         from tilewright.relay.transform.bind_params import bind_params
@@ -94,11 +91,11 @@ class TVMCModel:
         print(self.mod.astext(show_meta_data=False), file=file or sys.stdout)
 
     def copy(self) -> TVMCModel:
-        """Another model of the same network, which can be changed without changing this one."""
+        """Return a copy of this model that can be changed independently."""
         return self.with_mod(self.mod.copy())
 
     def with_mod(self, mod: IRModule) -> TVMCModel:
-        """A model of another network, with the parameters and the shapes of this one."""
+        """Return a model of another network, with the parameters and the shapes of this one."""
         return TVMCModel(mod, self.params, shape_dict=self.shapes)
 
     def save(self, model_path: str | os.PathLike[str]) -> None:
@@ -114,18 +111,18 @@ class TVMCModel:
 
     @staticmethod
     def default_package_path() -> str:
-        """A path in a new folder for temporary files."""
+        """Return a path in a new temporary folder."""
         return str(Path(tempfile.mkdtemp(prefix="tvmc-")) / "package.tar")
 
 
 def load_model(
     path: str | os.PathLike[str], model_format: str | None = None, shape_dict: Shapes | None = None
 ) -> TVMCModel:
-    """The model of a file: ONNX, TFLite, PyTorch (which needs shapes) or Relay, told by its contents, or read as
+    """Load a model file: ONNX, TFLite, PyTorch (which needs shapes) or Relay, recognised by its contents, or read as
     `model_format`.
 
-    `shape_dict` gives sizes to inputs. Raises `InputError` where there is no such file, `OptionError` for a format that
-    is not read here, with the way around.
+    `shape_dict` gives sizes to inputs. Raises `InputError` for a missing file, `OptionError` with an alternative for an
+    unsupported format.
     """
     file = Path(path)
     if not file.is_file():
@@ -139,14 +136,12 @@ def load_model(
         raise ModelError(
             f"{file.name}: no TFLite model: bytes 4 to 8 are not TFL3; leave --model-format out, and its contents say "
             "what it is",
-            code="TW0102"
-        )
+            code="TW0102")
     if (reader or format_of(file)) is PYTORCH and not shape_dict:
         raise OptionError(
             f"{file.name}: a PyTorch model does not say the shapes of its inputs; give them with --input-shapes "
             "\"x:[1,3,224,224]\"",
-            code="TW0113"
-        )
+            code="TW0113")
     return TVMCModel(model_path=file, shape_dict=shape_dict, model_format=reader)
 
 
@@ -158,8 +153,7 @@ def _read_saved(path: Path) -> tuple[IRModule, dict[str, Any]]:
         with tarfile.open(path, "r:") as archive:
             found = {
                 m.name: archive.extractfile(m) for m in plain_members(archive, path.stat().st_size)
-                if m.isfile() and m.name in (_MODULE, _PARAMS)
-            }
+                if m.isfile() and m.name in (_MODULE, _PARAMS)}
             content = {name: stream.read() for name, stream in found.items() if stream is not None}
         mod = load_json(content[_MODULE].decode())
     except (tarfile.TarError, OSError, EOFError, KeyError, UnicodeDecodeError) as error:

@@ -1,11 +1,11 @@
-"""A compiled model as `tvmc` packs it: one tar with the library and what an executor wants to know of it.
+"""A compiled model as `tvmc` packs it: one tar with the library and the data that an executor needs.
 
     graph   mod.so or mod.tar · mod.json (the graph) · mod.params (no parameters: constants are in the library)
     aot     mod.so or mod.tar · <name>.h (the C interface)
     vm      lib.so or lib.tar
     mlf     the Model Library Format: metadata.json, codegen/, executor-config/, parameters/
 
-Nothing of a package is unpacked but the members that are known, and those are checked when they are loaded.
+Only known members of a package are unpacked, and they are checked when they are loaded.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def write_package(
 
 
 def _write(path: Path, members: Mapping[str, bytes]) -> None:
-    """The members, each without time or owner, so that equal programs are equal packages."""
+    """Write the members, each without time or owner, so that equal programs give equal packages."""
     with files.replacing(path) as scratch, scratch.open("wb") as file, sealed_tar(file) as archive:
         for name, data in members.items():
             archive.addfile(member(name, len(data)), io.BytesIO(data))
@@ -114,12 +114,11 @@ class TVMCPackage:
 
     @property
     def lib_path(self) -> str:
-        """Where the library lies, in a folder that is there as long as the package."""
+        """The path of the library, in a folder that exists as long as the package."""
         if not self.lib_name:
             raise ArtifactError(
                 f"'{self.package_path}' is a model in C, which a project compiles; make one: tvmc micro create-project "
-                f"DIR {self.package_path.name} host, "
-                "or compile for the target llvm",
+                f"DIR {self.package_path.name} host, or compile for the target llvm",
                 code="TW0809",
             )
         if self._folder is None:
@@ -129,8 +128,8 @@ class TVMCPackage:
         return str(self._folder / self.lib_name)
 
     def executable(self) -> Executable | Any:
-        """The program, in this process. Raises `ArtifactError` when it is damaged or made for another machine, or its
-        graph is of another program."""
+        """Return the program, loaded into this process. Raises `ArtifactError` if it is damaged, made for another
+        machine, or its graph belongs to another program."""
         from tilewright.runtime.artifact import load_executable
         from tilewright.runtime.graph_json import check_graph
 
@@ -146,7 +145,7 @@ class TVMCPackage:
         return made
 
     def metadata(self) -> dict[str, Any]:
-        """`metadata.json` of the Model Library Format; raises `ArtifactError` where the package is another."""
+        """`metadata.json` of the Model Library Format; raises `ArtifactError` for a package of another format."""
         content = self._members()
         if _METADATA not in content:
             raise ArtifactError(

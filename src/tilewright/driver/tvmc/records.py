@@ -1,4 +1,4 @@
-"""Records for compiling: the tuner that wrote a file is known by the form of its first record (`search/records.py`)."""
+"""Tuning records for compiling: the form of a file's first record identifies its tuner (`search/records.py`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_of_auto_scheduler(path: File) -> bool:
 
 
 def advised(path: File | None) -> AbstractContextManager[Any]:
-    """Return the context in which the records of a file apply. Raises what reading them raises."""
+    """Return the context in which the records of a file apply. Raises the errors of reading them."""
     if path is None or not str(path):
         return nullcontext()
     from tilewright.search.autotvm.task.dispatcher import apply_history_best

@@ -14,7 +14,7 @@ from tilewright.runtime.benchmark import BenchmarkResult
 
 
 class TVMCResult:
-    """The outputs by name (`output_0`, `output_1`, …), and the times where they were measured."""
+    """The outputs by name (`output_0`, `output_1`, …), and the times if they were measured."""
 
     def __init__(
         self, outputs: Mapping[str, np.ndarray[Any, Any]], times: BenchmarkResult | None = None, profile: str = ""
@@ -22,20 +22,18 @@ class TVMCResult:
         self.outputs, self.times, self.profile = dict(outputs), times, profile
 
     def format_times(self) -> str:
-        """The times as a table, in milliseconds. Raises `InputError` where none were measured."""
+        """Return the times as a table, in milliseconds. Raises `InputError` if none were measured."""
         if self.times is None:
             raise InputError(
                 "no times were measured; run the package with benchmark=True, on the command line with --print-time",
-                code="TW0708"
-            )
+                code="TW0708")
         return str(self.times)
 
     def get_output(self, name: str) -> np.ndarray[Any, Any]:
         """Return an output by name. Raises `InputError` for an unknown name."""
         if name not in self.outputs:
             raise InputError(
-                f"there is no output '{name}'; there are {', '.join(self.outputs) or 'none'}", code="TW0707"
-            )
+                f"there is no output '{name}'; there are {', '.join(self.outputs) or 'none'}", code="TW0707")
         return self.outputs[name]
 
     def save(self, output_path: str | Path) -> None:
@@ -45,5 +43,4 @@ class TVMCResult:
     def __str__(self) -> str:
         shown = [f"{name}: {a.dtype}[{', '.join(map(str, a.shape))}]" for name, a in self.outputs.items()]
         return "\n".join(
-            [*([self.format_times()] if self.times else []), "Output names:", *(f"  {line}" for line in shown)]
-        )
+            [*([self.format_times()] if self.times else []), "Output names:", *(f"  {line}" for line in shown)])

@@ -1,5 +1,4 @@
-"""`tvmc run`: a package on arrays, in this process, or on a device behind a tracker; or the project of a board, on
-that."""
+"""`tvmc run`: runs a package on arrays in this process or on a device of a tracker, or a project on its board."""
 
 from __future__ import annotations
 
@@ -23,11 +22,10 @@ DEVICES: Final[Mapping[str, str]] = {
     "cpu": "",
     **dict.fromkeys(
         ("cuda", "cl", "metal", "vulkan", "rocm"),
-        "code is made for processors, and none for graphics cards; compile for llvm and run on cpu"
-    ),
+        "code is made for processors, and none for graphics cards; compile for llvm and run on cpu"),
     "micro": "",
 }
-"""The field's devices, and why a package does not run there."""
+"""TVM's devices, and the reasons why packages do not run on them."""
 
 
 def run_module(
@@ -45,16 +43,16 @@ def run_module(
     port: int | str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> TVMCResult:
-    """Run the package once, and with `benchmark` time it: `repeat` measurements of `number` runs, with `end_to_end` of
-    copying the tensors in and out, too; with `profile`, time each of its steps. With `rpc_key`, all that happens on a
-    device of that key, which the tracker at `hostname` (and `port`, or `host:port`) knows.
+    """Run the package once. `benchmark` times `repeat` measurements of `number` runs, with `end_to_end` including
+    copies of the tensors; `profile` times each step. With `rpc_key`, it runs on a device of that key of the tracker at
+    `hostname` (and `port`, or `host:port`).
 
-    On the device `micro`, `tvmc_package` is a `micro.GeneratedProject` that was built, and `options` are those of its
+    For the device `micro`, `tvmc_package` is a `micro.GeneratedProject` that was built, and `options` are those of its
     template.
 
-    `inputs` are arrays by name, or the path of a `.npz`; the others are filled (`zeros`, `ones`, `random`). Raises
-    `OptionError` for a device that is not here, `InputError` for inputs that do not fit, `ArtifactError` for a package
-    that cannot run here, and what `GeneratedProject.run` raises.
+    `inputs` are arrays by name, or the path of a `.npz`; missing inputs are filled (`zeros`, `ones`, `random`). Raises
+    `OptionError` for an unavailable device, `InputError` for unsuitable inputs, `ArtifactError` for a package that
+    cannot run here, and the errors of `GeneratedProject.run`.
     """
     if device not in DEVICES:
         raise OptionError(f"--device: there is no device '{device}'; choose from {', '.join(DEVICES)}", code="TW0203")
@@ -66,27 +64,23 @@ def run_module(
             "for a package leave --device out"
             if device == "micro"
             else f"'{tvmc_package.folder}' is the project of a board; add --device micro",  # type: ignore[union-attr]
-            code="TW0204",
-        )
+            code="TW0204")
     tracker = f"{hostname}:{port}" if hostname and port else hostname or ""
     place = MeasuringOptions(tracker=tracker, rpc_key=rpc_key or "")
     if fill_mode not in list(tensors.Fill):
         raise OptionError(
-            f"--fill-mode: there is no '{fill_mode}'; choose from {', '.join(tensors.Fill)}", code="TW0203"
-        )
+            f"--fill-mode: there is no '{fill_mode}'; choose from {', '.join(tensors.Fill)}", code="TW0203")
     given = files.read_arrays(Path(inputs)) if isinstance(inputs, (str, os.PathLike)) else dict(inputs or {})
     if isinstance(tvmc_package, GeneratedProject):
         if place.tracker:
             raise OptionError(
                 "--rpc-tracker, --rpc-key: a project runs on the board that its template knows; leave them out",
-                code="TW0204"
-            )
+                code="TW0204")
         if benchmark or profile:
             raise OptionError(
                 "--print-time, --profile: how long a program takes on a board is not measured from here; leave the "
                 "option out",
-                code="TW0204"
-            )
+                code="TW0204")
         found = tvmc_package.run(tensors.feed(tvmc_package.inputs, given, tensors.Fill(fill_mode)), options)
         return TVMCResult({f"output_{k}": a for k, a in enumerate(found)})
     if place.tracker:
@@ -106,13 +100,12 @@ def _on_device(
     package: TVMCPackage, place: MeasuringOptions, given: Mapping[str, np.ndarray[Any, Any]], fill: tensors.Fill,
     repeat: int, number: int, profile: bool, end_to_end: bool,
 ) -> TVMCResult:
-    """Run the package in a session on a device. Raises `RPCError` for a missing device, `WorkerError` for errors on
-    the device."""
+    """Run the package in a session on a device. Raises `RPCError` for a missing device, `WorkerError` for errors on the
+    device."""
     from tilewright.runtime.rpc import RemoteModel, connect_tracker
 
     with connect_tracker(*address(place.tracker)) as tracker, tracker.request(place.rpc_key) as session:
         program = RemoteModel(session, package.lib_name, Path(package.lib_path).read_bytes())
         answers, times, profiled = program.run(
-            tensors.feed(program.inputs, given, fill), repeat, number, end_to_end, profile
-        )
+            tensors.feed(program.inputs, given, fill), repeat, number, end_to_end, profile)
     return TVMCResult({f"output_{k}": a for k, a in enumerate(answers)}, times, profiled)

@@ -1,4 +1,4 @@
-"""Changes of a network before it is compiled: layouts of some operators, and which of them compute in 16-bit floats."""
+"""Changes of a network before compilation: layouts of some operators, and operators computed in 16-bit floats."""
 
 from __future__ import annotations
 
@@ -21,34 +21,32 @@ _ALWAYS: Final = 0
 
 
 def with_layouts(mod: IRModule, layouts: Sequence[str], operators: Sequence[str] = ()) -> IRModule:
-    """The network with these layouts, `NHWC` or `NHWC:HWIO`: one for all of the operators, or one for each. Raises
+    """Return the network with these layouts, `NHWC` or `NHWC:HWIO`: one for all operators, or one for each. Raises
     `OptionError`."""
     names = list(operators) or list(LAYOUT_OPERATORS)
     if len(layouts) not in (1, len(names)):
         raise OptionError(
             f"--desired-layout: {len(layouts)} layouts for {len(names)} operators; give one for all of them, or one "
             "for each",
-            code="TW0410"
-        )
+            code="TW0410")
     given = list(layouts) * len(names) if len(layouts) == 1 else list(layouts)
     wanted = {name: _layouts(text) for name, text in zip(names, given, strict=True)}
     return Sequential([InferType(), ConvertLayout(wanted), InferType()])(mod)
 
 
 def _layouts(text: str) -> list[str]:
-    """`NHWC:HWIO` as those of data and kernel; the kernel's may be left to the operator."""
+    """Return `NHWC:HWIO` as layouts of data and kernel; without the latter, the operator chooses it."""
     data, _, kernel = text.partition(":")
     if not data.isalnum() or (kernel and not kernel.isalnum()):
         raise OptionError(
-            f"--desired-layout: '{text}' is no layout; write NCHW, or with the kernel's NHWC:HWIO", code="TW0410"
-        )
+            f"--desired-layout: '{text}' is no layout; write NCHW, or with the kernel's NHWC:HWIO", code="TW0410")
     return [data, kernel or "default"]
 
 
 @contextmanager
 def computed_in(operators: Sequence[str], kind: str, sums: str) -> Iterator[None]:
-    """Inside, these operators are always computed in the type `kind`, and sum in `sums`, whatever they say of
-    themselves."""
+    """Inside the block, compute these operators in the dtype `kind`, and sum in `sums`, regardless of their own
+    attributes."""
     for name in operators:
         get(name)
 

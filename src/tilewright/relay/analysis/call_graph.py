@@ -17,8 +17,7 @@ class CallGraph:
         self.module = module
         self.calls: dict[str, list[str]] = {
             name: [g.name_hint for g in called_functions(f) if g in module] if isinstance(f, Function) else []
-            for name, f in module.items()
-        }
+            for name, f in module.items()}
 
     def __getitem__(self, name: Any) -> list[str]:
         """Return the names of the functions that a function calls."""

@@ -24,8 +24,7 @@ def select_implementation(
     found = get_valid_implementations(op, attrs, inputs, out_type, target)
     return select(
         found, attrs, inputs, out_type, target,
-        lambda workload: None if advisor is None else advisor.seconds(target, workload)
-    )
+        lambda workload: None if advisor is None else advisor.seconds(target, workload))
 
 
 __all__ = ["get_valid_implementations", "select_implementation"]

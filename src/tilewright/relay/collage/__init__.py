@@ -19,13 +19,6 @@ from tilewright.relay.collage.cost import (
 from tilewright.relay.collage.search import Plan, cheapest_plan
 
 __all__ = [
-    "Candidate",
-    "CostEstimator",
-    "CustomCostEstimator",
-    "CycleCostEstimator",
-    "MeasureCostEstimator",
-    "MockCostEstimator",
-    "Plan",
-    "candidates_of",
-    "cheapest_plan",
+    "Candidate", "CostEstimator", "CustomCostEstimator", "CycleCostEstimator", "MeasureCostEstimator",
+    "MockCostEstimator", "Plan", "candidates_of", "cheapest_plan",
 ]

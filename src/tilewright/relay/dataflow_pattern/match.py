@@ -41,16 +41,16 @@ NodeMap = dict[DFPattern, list[Any]]
 """The expressions matched by each pattern: one, or several on the path of a dominator."""
 
 
-def match(pattern: DFPattern, expr: Expr) -> bool:
-    """Return whether `expr` matches `pattern`."""
+def match(pattern: DFPattern, expr: Expr | type[Op]) -> bool:
+    """Return whether `expr`, or an operator without its call, matches `pattern`."""
     return Matcher(expr).match(pattern, expr) is not None
 
 
 class Matcher:
     """Matches patterns in one graph; the graph is traversed only if a dominator pattern needs it."""
 
-    def __init__(self, graph: Graph | Expr) -> None:
-        self._graph = graph
+    def __init__(self, graph: Graph | Expr | type[Op]) -> None:
+        self._graph: Any = graph
         self._found: NodeMap = {}
         self._trail: list[DFPattern] = []
         self._once = True
@@ -62,7 +62,7 @@ class Matcher:
             self._graph = Graph(self._graph)
         return self._graph
 
-    def match(self, pattern: DFPattern, expr: Expr) -> NodeMap | None:
+    def match(self, pattern: DFPattern, expr: Expr | type[Op]) -> NodeMap | None:
         """Return the expression of each part of `pattern` if `expr` matches, else None."""
         self._found, self._trail, self._once = {}, [], True
         return self._found if self._looks(pattern, expr) else None

@@ -67,8 +67,8 @@ class DFPattern:
         """Return this pattern as the single value where all uses of `parent` end, with only `path` between them."""
         return DominatorPattern(parent, wildcard() if path is None else path, self)
 
-    def match(self, expr: Expr) -> bool:
-        """Return whether `expr` matches this pattern."""
+    def match(self, expr: Expr | type[Op]) -> bool:
+        """Return whether `expr`, or an operator without its call, matches this pattern."""
         from tilewright.relay.dataflow_pattern.match import match
 
         return match(self, expr)

@@ -63,8 +63,7 @@ def product(a: Expr, b: Expr) -> Expr:
         return filled((*lead, m, n), a)
     return reshape(
         op.nn.batch_matmul(reshape(a, (count, m, k)), reshape(b, (count, k, n)), transpose_a=False, transpose_b=False),
-        (*lead, m, n),
-    )
+        (*lead, m, n))
 
 
 def diagonal(x: Expr) -> Expr:

@@ -42,8 +42,7 @@ def table_of(target: str, tables: Mapping[str, PatternTable] | None = None) -> P
             f"there is no accelerator '{target}'{nearest(target, known)}; "
             "it has no pattern table (relay.op.contrib.register_pattern_table), "
             f"and no operator has an attribute 'target.{target}'; import the file that registers it (--plugin FILE), "
-            f"or install its package; those there are: {', '.join(known)}", code="TW0901"
-        )
+            f"or install its package; those there are: {', '.join(known)}", code="TW0901")
     return table or ()
 
 

@@ -70,8 +70,7 @@ def together(edits: Iterable[Edit]) -> Edit | None:
     passes = {repr(p): p for e in edits for p in e.passes}
     return Edit(
         text, all(e.keeps_meaning for e in edits), tuple(c for e in edits for c in e.changes), tuple(passes.values()),
-        tuple(dict.fromkeys(n for e in edits for n in e.needs)), next((e.table for e in edits if e.table), None),
-    )
+        tuple(dict.fromkeys(n for e in edits for n in e.needs)), next((e.table for e in edits if e.table), None))
 
 
 def at_use(d: Difference, make: Callable[[Expr], Expr]) -> Change:

@@ -218,8 +218,7 @@ class _Explained:
         return replace(
             plain, target=target, kind=reason.kind, why=reason.why, path=e.op.name, expected=reason.expected,
             found=reason.found, edit=reason.edit,
-            proven=reason.edit is not None and reason.edit.can_apply,
-        )
+            proven=reason.edit is not None and reason.edit.can_apply)
 
     def _candidates(self) -> dict[Call, list[_Candidate]]:
         """Return the nearest rows that could contain each remaining operator."""
@@ -289,8 +288,7 @@ class _Explained:
         return replace(
             plain, target=c.target, row=c.row[0], kind=reason.kind, why=reason.why, path=path_of(c.row[1], c.row[1]),
             expected=reason.expected, found=reason.found,
-            edit=edit, proven=edit is not None and (edit.can_apply or edit.table is not None),
-        )
+            edit=edit, proven=edit is not None and (edit.can_apply or edit.table is not None))
 
     def _differs(self, c: _Candidate, plain: Record) -> Record:
         """Return the record of a row that differs: the first difference is the reason, and the edit removes all of
@@ -305,8 +303,7 @@ class _Explained:
             plain, target=c.target, row=c.row[0], kind=first.kind, why=_sentence(f"row '{c.row[0]}'", c.row[1], first),
             path=path_of(c.row[1], first.pattern),
             expected=first.expected, found=first.found, more=(*(_sentence("it", c.row[1], d) for d in more), *problems),
-            edit=edit, proven=proven,
-        )
+            edit=edit, proven=proven)
 
     def _tried(self, c: _Candidate, edit: Edit, again: bool = False) -> tuple[Edit | None, bool, list[str]]:
         """Try the edit on the match alone, then extend it as the check requires. Return it, whether it is proven, and

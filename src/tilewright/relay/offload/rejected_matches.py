@@ -63,8 +63,7 @@ def why_not_taken(
             Kind.NAME, f"row '{name}' fits, but {target} takes only rows whose names begin with '{target}.'",
             f"{target}.…", name,
             Edit(f"call the row '{target}.{name.rpartition('.')[2]}'", True, table=lambda table: [
-                (f"{target}.{r[0].rpartition('.')[2]}", *r[1:]) if r[0] == name else tuple(r) for r in table]),
-        )
+                (f"{target}.{r[0].rpartition('.')[2]}", *r[1:]) if r[0] == name else tuple(r) for r in table]))
     return Reason(Kind.REGION, f"row '{name}' fits, but the partition for {target} gave it back", "a part of a region",
                   "none", None)
 

@@ -167,8 +167,7 @@ class Offload(Sequence[Record]):
         rest = f"\nand {len(worst) - 8} more operators" if len(worst) > 8 else ""
         raise OffloadError(
             f"{', '.join(self.targets)}: {percent(self.share_of_macs)} of the multiply-accumulates are off-loaded, and "
-            f"{percent(share)} are required; left on the CPU:\n{shown}{rest}"
-        )
+            f"{percent(share)} are required; left on the CPU:\n{shown}{rest}")
 
     def applied(self, params: Mapping[str, Any] | None = None, *, change_results: bool = False) -> IRModule:
         """Return the module with all applicable edits that keep its results; with `change_results`, also those that

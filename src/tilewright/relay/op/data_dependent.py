@@ -30,8 +30,7 @@ class SparseFillEmptyRows(Op):
                 or differ(where.shape[1], shape.shape[0])):
             raise ShapeError(
                 f"sparse_indices {text(where.shape)} must be points, one for each of the values {text(values.shape)}, "
-                f"with a coordinate for each number of dense_shape {text(shape.shape)}"
-            )
+                f"with a coordinate for each number of dense_shape {text(shape.shape)}")
         count = UnknownDim()
         return TupleType((TensorType((count, where.shape[1]), where.dtype), TensorType((count,), values.dtype),
                           TensorType((UnknownDim(),), "bool")))

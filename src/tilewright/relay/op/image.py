@@ -146,8 +146,7 @@ class Resize(Spatial):
         cubic = self.cubic_alpha, bool(self.cubic_exclude)
         return topi.resize(
             data, spatial, self.size, lines, self.method, self._rounding(), cubic, self._extrapolation(),
-            self._dtype(data.dtype)
-        )
+            self._dtype(data.dtype))
 
     def simplify(self, call: Call) -> Expr | None:
         """A resize to the same size that reads every pixel exactly -> its input."""

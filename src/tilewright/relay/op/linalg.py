@@ -175,8 +175,7 @@ class SolveTriangular(Factorization):
         if shape[:-1] != other[:-1]:
             raise ShapeError(
                 f"matrix {text(a.shape)} and rhs {text(b.shape)} must have equal numbers of rows, "
-                "and equal dimensions before them"
-            )
+                "and equal dimensions before them")
         return b
 
     def of_one(self, a: Array, b: Array) -> Array:
@@ -236,8 +235,7 @@ class HouseholderProduct(Factorization):
         ):
             raise ShapeError(
                 f"data {text(t.shape)} must have at least as many rows as columns, "
-                f"and factors {text(tau.shape)} at most one for each column"
-            )
+                f"and factors {text(tau.shape)} at most one for each column")
         return t
 
     def of_one(self, a: Array, factors: Array) -> Array:
@@ -434,8 +432,7 @@ class LDLSolve(Factorization):
         if shape[:-1] != other[:-1] or places.shape != shape[:-1] or not places.dtype.is_integer:
             raise ShapeError(
                 f"factors {text(a.shape)}, pivots {text(places.shape)} and rhs {text(b.shape)} "
-                "must have equal dimensions before the last one"
-            )
+                "must have equal dimensions before the last one")
         return b
 
     def of_one(self, a: Array, pivots: Array, rhs: Array) -> Array:

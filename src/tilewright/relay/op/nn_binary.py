@@ -165,8 +165,7 @@ class BitserialConv2d(Bitserial):
         return Conv2d(
             self.strides, self.padding, channels=self.channels, kernel_size=self.kernel_size,
             data_layout=self.data_layout, kernel_layout=kernel,
-            out_dtype="int64",
-        )
+            out_dtype="int64")
 
     def infer(self, data: Type, weight: Type) -> TensorType:
         """The shape of `nn.conv2d`; `out_dtype`. Both inputs are integer."""

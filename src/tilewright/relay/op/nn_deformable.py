@@ -59,8 +59,7 @@ class DeformableConv2d(Op):
         if not known or self.kernel_layout != known or self.out_layout not in ("", self.data_layout):
             raise ShapeError(
                 f"layouts {self.data_layout}, {self.kernel_layout} and {self.out_layout or self.data_layout} are not "
-                "made; data and result are NCHW with kernels OIHW, or NHWC with HWIO"
-            )
+                "made; data and result are NCHW with kernels OIHW, or NHWC with HWIO")
         return data, kernel
 
     def infer(self, data: Type, offset: Type, weight: Type) -> TensorType:

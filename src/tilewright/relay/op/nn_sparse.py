@@ -36,8 +36,7 @@ class SparseDense(Op):
                 or differ(values.shape[0], indices.shape[0])):
             raise ShapeError(
                 f"values {text(values.shape)}, columns {text(indices.shape)} and row starts {text(starts.shape)} are "
-                "no sparse matrix: values are (count,) or (count, rows, columns) of a block, with one column each"
-            )
+                "no sparse matrix: values are (count,) or (count, rows, columns) of a block, with one column each")
         rows = (starts.shape[0] - 1) * (values.shape[1] if values.ndim == 3 else 1)
         return TensorType((rows, dense.shape[0]) if self.sparse_lhs else (dense.shape[0], rows), dense.dtype)
 
@@ -145,8 +144,7 @@ def _require_rows(values: TensorType, indices: TensorType, starts: TensorType) -
             indices.dtype.is_integer and starts.dtype.is_integer):
         raise ShapeError(
             f"values {values!r}, columns {indices!r} and row starts {starts!r} are no sparse matrix of single values: "
-            "all are vectors, with one column for each value, and columns and row starts are integers"
-        )
+            "all are vectors, with one column for each value, and columns and row starts are integers")
 
 
 def unpacked(values: Array, indices: Array, starts: Array, columns: int) -> Array:

@@ -60,6 +60,7 @@ class Op:
     """
 
     __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
     name: ClassVar[str]
     kind: ClassVar[Fusion]
     variadic: ClassVar[bool] = False
@@ -329,7 +330,7 @@ def op(name: str, kind: Fusion, *, variadic: bool = False,
     def declare(cls: type[T]) -> type[T]:
         _repeat_defaults(cls, getattr(cls, "rank", 1))
         made = attributes(cls)
-        fields = dataclasses.fields(made)  # type: ignore[arg-type]
+        fields = dataclasses.fields(made)
         made.attribute_names = tuple(f.name for f in fields)
         made.attribute_defaults = {f.name: f.default for f in fields if f.default is not dataclasses.MISSING}
         made.name, made.kind, made.variadic, made.takes_open_sizes = name, kind, variadic, takes_open_sizes

@@ -65,8 +65,7 @@ class OpImplementation:
         """Return the te schedule of a kernel with the results `outs`."""
         with target:
             return naive_schedule(attrs, outs, target) if self.fschedule is None else self.fschedule(
-                attrs, list(outs), target
-            )
+                attrs, list(outs), target)
 
 
 @dataclass(slots=True)
@@ -124,8 +123,7 @@ def _of_the_compiler(attrs: Any, inputs: Sequence[te.Tensor], out_type: Type, ta
     strategy = OpStrategy()
     family = "arm_cpu" if "arm_cpu" in target.keys else "cpu"
     strategy.add_implementation(
-        built_in_compute, wrap_topi_schedule(topi_x86.schedule_anchor), f"{attrs.name.rpartition('.')[2]}.{family}"
-    )
+        built_in_compute, wrap_topi_schedule(topi_x86.schedule_anchor), f"{attrs.name.rpartition('.')[2]}.{family}")
     return strategy
 
 
@@ -148,8 +146,7 @@ def get_valid_implementations(
         found = (strategy or generic_strategy(op.name))(attrs, list(inputs), out_type, target)
     if not isinstance(found, OpStrategy):
         raise CompileError(
-            f"the strategy of {op.name} returned {found!r}; it returns a relay.op.OpStrategy", code="TW0312"
-        )
+            f"the strategy of {op.name} returned {found!r}; it returns a relay.op.OpStrategy", code="TW0312")
     return found.valid
 
 
@@ -166,8 +163,7 @@ def registered_implementation(
     if strategy is None and compute is None and op_attr(op.name, SCHEDULE) is None:
         return None
     return select(
-        get_valid_implementations(type(op), op, inputs, out_type, target), op, inputs, out_type, target, seconds
-    )
+        get_valid_implementations(type(op), op, inputs, out_type, target), op, inputs, out_type, target, seconds)
 
 
 def select(
@@ -182,8 +178,7 @@ def select(
         shapes = ", ".join(map(repr, inputs))
         raise CompileError(
             f"the registered strategy of {attrs.name} has no implementation for {shapes}; add one without a condition",
-            code="TW0312"
-        )
+            code="TW0312")
     measured: list[tuple[float, int]] = []
     made: dict[int, list[te.Tensor]] = {}
     best = max(range(len(found)), key=lambda k: found[k].plevel)
@@ -211,8 +206,7 @@ def _of_parts(op_name: str) -> OpImplementation:
     """The implementation given by `register_compute` and `register_schedule`."""
     return OpImplementation(
         op_attr(op_name, COMPUTE) or built_in_compute,
-        op_attr(op_name, SCHEDULE) or wrap_topi_schedule(topi_x86.schedule_anchor), "registered"
-    )
+        op_attr(op_name, SCHEDULE) or wrap_topi_schedule(topi_x86.schedule_anchor), "registered")
 
 
 def result_of(made: Sequence[te.Tensor], out_type: Type) -> te.Tensor | tuple[te.Tensor, ...]:
@@ -286,8 +280,7 @@ def wrap_compute_matmul(topi_compute: Callable[..., Any], *options: bool, **more
     """Wrap `f(a, b, bias, out_dtype, transpose_a, transpose_b)`; the bias is None."""
     return _wrapped(
         topi_compute,
-        lambda attrs, inputs, _: (*inputs[:2], None, _out_dtype(attrs, inputs), attrs.transpose_a, attrs.transpose_b)
-    )
+        lambda attrs, inputs, _: (*inputs[:2], None, _out_dtype(attrs, inputs), attrs.transpose_a, attrs.transpose_b))
 
 
 def wrap_compute_batch_matmul(
@@ -298,8 +291,7 @@ def wrap_compute_batch_matmul(
         topi_compute,
         lambda attrs, inputs, out: (
             *inputs[:2], out.shape, str(out.dtype) if need_out_dtype else None, attrs.transpose_a, attrs.transpose_b
-        ),
-    )
+        ))
 
 
 def wrap_compute_conv2d(
@@ -313,8 +305,7 @@ def wrap_compute_conv2d(
     }
     return _convolution(
         topi_compute,
-        ("strides", "padding", "dilation", *(name for name, is_wanted in wanted.items() if is_wanted), "out_dtype")
-    )
+        ("strides", "padding", "dilation", *(name for name, is_wanted in wanted.items() if is_wanted), "out_dtype"))
 
 
 def wrap_compute_conv1d(topi_compute: Callable[..., Any]) -> Compute:
@@ -333,8 +324,7 @@ def wrap_compute_conv3d(
     """Wrap `f(data, weight, strides, padding, dilation, groups[, layout], out_dtype)`."""
     return _convolution(
         topi_compute,
-        ("strides", "padding", "dilation", "groups", *(["data_layout"] if need_layout else []), "out_dtype")
-    )
+        ("strides", "padding", "dilation", "groups", *(["data_layout"] if need_layout else []), "out_dtype"))
 
 
 def wrap_compute_conv2d_transpose(
@@ -342,8 +332,7 @@ def wrap_compute_conv2d_transpose(
 ) -> Compute:
     """Wrap `f(data, weight, strides, padding, out_dtype, output_padding[, groups])`."""
     return _convolution(
-        topi_compute, ("strides", "padding", "out_dtype", "output_padding", *(["groups"] if has_groups else []))
-    )
+        topi_compute, ("strides", "padding", "out_dtype", "output_padding", *(["groups"] if has_groups else [])))
 
 
 wrap_compute_conv1d_transpose = wrap_compute_conv3d_transpose = wrap_compute_conv2d_transpose
@@ -352,8 +341,7 @@ wrap_compute_conv1d_transpose = wrap_compute_conv3d_transpose = wrap_compute_con
 def _convolution(topi_compute: Callable[..., Any], attributes: Sequence[str]) -> Compute:
     def arguments(attrs: Any, inputs: list[te.Tensor], _: Any) -> Iterable[Any]:
         return *inputs[:2], *(
-            _out_dtype(attrs, inputs) if name == "out_dtype" else _whole(attrs, name) for name in attributes
-        )
+            _out_dtype(attrs, inputs) if name == "out_dtype" else _whole(attrs, name) for name in attributes)
 
     return _wrapped(topi_compute, arguments)
 
@@ -377,8 +365,7 @@ def __getattr__(name: str) -> Any:
         (
             n for n in (f"nn.{base}", base, f"nn.contrib_{base}", f"image.{base}", f"vision.{base}") if found
             and n in OPS
-        ), None
-    )
+        ), None)
     if op_name is not None and family in ("", "_cpu", "_arm_cpu"):
         return _of_the_compiler if family else generic_strategy(op_name)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)

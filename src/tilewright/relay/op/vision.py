@@ -237,8 +237,7 @@ class AllClassNonMaxSuppression(Op):
     def compute(self, boxes: te.Tensor, scores: te.Tensor) -> tuple[te.Tensor, ...]:
         return topi.all_class_non_max_suppression(
             boxes, scores, self.max_output_boxes_per_class, self.iou_threshold, self.score_threshold,
-            self.output_format,
-        )
+            self.output_format)
 
 
 def __getattr__(name: str) -> Any:

@@ -87,8 +87,7 @@ class RoiAlign(OfRegions):
         grid = [self.sample_ratio if self.sample_ratio > 0 else int(np.ceil(c)) for c in cells]
         lines = [
             (start + np.arange(n)[:, None] * cell + (np.arange(g)[None] + 0.5) * cell / max(g, 1)).astype(x.dtype)
-            for start, n, cell, g in zip((top, left), (rows, columns), cells, grid, strict=True)
-        ]
+            for start, n, cell, g in zip((top, left), (rows, columns), cells, grid, strict=True)]
         taps = self._taps(x, lines[0].reshape(-1), lines[1].reshape(-1)).reshape(4, x.shape[0], rows, grid[0], columns,
             grid[1])
         if self.mode == "avg":

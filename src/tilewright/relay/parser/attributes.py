@@ -141,7 +141,7 @@ class AttributeReader(TypeReader):
 
     def operator(self, kind: type[Op], attrs: Mapping[str, tuple[Any, Token]], start: Token) -> Op:
         """Return an operator with its attributes. Raises `ParseError` for unknown or missing attributes."""
-        fields = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+        fields = {f.name: f for f in dataclasses.fields(kind)}
         for name, (_, token) in attrs.items():
             if name not in fields:
                 known = (f"{kind.name} has no attribute '{name}', only {', '.join(fields)}" if fields

@@ -228,7 +228,7 @@ class ExprReader(AttributeReader):
         return found
 
     def _after(self, found: Expr) -> Expr:
-        """Read the field accesses and calls after a value."""
+        """Read field accesses and calls after a value."""
         while True:
             token = self.token
             if token.kind == "field":

@@ -63,8 +63,7 @@ class QnnConv2d(Conv2d):
         w = kernel.astype(np.int64) - N.along(np.asarray(kernel_zero_point), 4, kernel_order[0])
         total = convolve(
             x.transpose(data_order), w.transpose(kernel_order), self.strides, (self.padding[:2], self.padding[2:]),
-            self.dilation, self.groups
-        )
+            self.dilation, self.groups)
         return narrowed(total, DataType(self.out_dtype)).transpose(out_order)
 
     def simplify(self, call: Call) -> Expr:
@@ -148,8 +147,7 @@ class QnnConv2d(Conv2d):
         plain = Conv2d(
             strides=(self.strides[0], step), dilation=(self.dilation[0], 1), channels=channels,
             kernel_size=runs.shape[:2], data_layout="NHWC",
-            kernel_layout="HWIO", out_dtype="int32",
-        )
+            kernel_layout="HWIO", out_dtype="int32")
         return _corrected(_total(plain, one, runs, span), zero, runs.sum(axis=(0, 1, 2), dtype=np.int64), span)
 
     def relayout(self, perms: Sequence[Any]) -> Any:

@@ -152,8 +152,7 @@ def _tflite_add(e: Call) -> Expr | None:
     left, right = (
         _by_factor(_made(LeftShift(), _centred(v, _zero(zero) or 0, e.span), shift, span=e.span), scale / largest,
                    e.span)
-        for v, zero, scale in ((a, za, scales[0]), (b, zb, scales[1]))
-    )
+        for v, zero, scale in ((a, za, scales[0]), (b, zb, scales[1])))
     total = _by_factor(_made(Add(), left, right, span=e.span), largest / ((1 << _HEADROOM) * scales[2]), e.span)
     return N.saturated_graph(total, z, dtype, e.span)
 
@@ -278,8 +277,7 @@ def _counts(how: Any, sizes: list[Any]) -> np.ndarray[Any, Any] | None:
     rows, columns = (
         np.minimum(first + w, n) - np.maximum(first, 0)
         for n, w, first in zip(sizes, how.pool_size, (
-                np.arange(0, end, s) - b for end, s, b in zip(ends, how.strides, before, strict=True)), strict=True)
-    )
+                np.arange(0, end, s) - b for end, s, b in zip(ends, how.strides, before, strict=True)), strict=True))
     return np.outer(rows, columns).astype(np.int32)
 
 
@@ -294,8 +292,7 @@ def _sums(x: Expr, how: Any, sizes: list[Any], span: Any) -> Expr:
     conv = Conv2d(
         strides=how.strides, padding=_padding(how), groups=channels, channels=channels, kernel_size=how.pool_size,
         data_layout=how.layout,
-        kernel_layout="HWIO" if last else "OIHW", out_dtype="int32",
-    )
+        kernel_layout="HWIO" if last else "OIHW", out_dtype="int32")
     return _made(conv, x, Constant(np.broadcast_to(np.int32(1), shape)), span=span)
 
 

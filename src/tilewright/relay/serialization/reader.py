@@ -50,13 +50,11 @@ def load_json(text: str, max_bytes: int = MOST_BYTES) -> Any:
         raise ParseError(f"the text is no JSON that is read here: {error}", code="TW0406") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ParseError(
-            f"the text is no program saved as JSON: it does not begin with 'format': '{FORMAT}'", code="TW0406"
-        )
+            f"the text is no program saved as JSON: it does not begin with 'format': '{FORMAT}'", code="TW0406")
     if found.get("version") != VERSION:
         raise ParseError(
             f"the text is of version {found.get('version')!r}, and version {VERSION} is read; save the program again",
-            code="TW0406"
-        )
+            code="TW0406")
     return _Reader(max_bytes).whole(found)
 
 
@@ -107,8 +105,7 @@ class _Reader:
             raise ParseError(f"the arrays take more than the limit; this one has {wanted} bytes", code="TW0406")
         if given != wanted:
             raise ParseError(
-                f"an array of {dtype} of shape {tuple(shape)} has {wanted} bytes, and there are {given}", code="TW0406"
-            )
+                f"an array of {dtype} of shape {tuple(shape)} has {wanted} bytes, and there are {given}", code="TW0406")
         try:
             raw = base64.b64decode(data, validate=True)
         except binascii.Error as error:
@@ -134,8 +131,7 @@ class _Reader:
             value = fields[field] = self._value(given[field], 0)
             if not fits(value, hint):
                 raise ParseError(
-                    f"the field '{field}' is {hint_text(hint)}, and this is {_shown(value)}", code="TW0406"
-                )
+                    f"the field '{field}' is {hint_text(hint)}, and this is {_shown(value)}", code="TW0406")
         if fields.get("lanes", 1) not in range(1, MAXIMUM_LANES):
             raise ParseError(f"{fields['lanes']} is no number of lanes", code="TW0406")
         made = kind.build(**fields)
@@ -215,8 +211,7 @@ class _Reader:
             case "intrinsic":
                 if inner not in _INTRINSICS:
                     raise ParseError(
-                        f"there is no intrinsic function '{inner}'{nearest(str(inner), _INTRINSICS)}", code="TW0406"
-                    )
+                        f"there is no intrinsic function '{inner}'{nearest(str(inner), _INTRINSICS)}", code="TW0406")
                 return _INTRINSICS[inner]
             case "extern":
                 return intrinsics.extern(_text(inner), pure=bool(x.get("pure")))

@@ -86,8 +86,7 @@ class _Writer:
                 values = _values(x)
                 stack.append((x, values))
                 stack.extend(
-                    (c, None) for c in reversed(list(_nodes_in(list(values.values())))) if id(c) not in self._numbers
-                )
+                    (c, None) for c in reversed(list(_nodes_in(list(values.values())))) if id(c) not in self._numbers)
                 continue
             self._number(x, values)
 
@@ -97,8 +96,7 @@ class _Writer:
         if known is None:
             known = len(self.nodes)
             self.nodes.append(
-                {"class": kinds_by_class()[type(x)].name, **{n: self._encoded(v) for n, v in values.items()}}
-            )
+                {"class": kinds_by_class()[type(x)].name, **{n: self._encoded(v) for n, v in values.items()}})
             if key is not None:
                 self._static[key] = known
         self._alive.append(x)
@@ -144,8 +142,7 @@ class _Writer:
         raise CompileError(
             f"a {type(x).__name__} cannot be saved as JSON: {x!r}; modules, expressions, types, functions, arrays and "
             "plain values can",
-            code="TW0407"
-        )
+            code="TW0407")
 
     def _array_number(self, a: np.ndarray[Any, Any]) -> int:
         number = self._array_numbers.setdefault(id(a), len(self.arrays))

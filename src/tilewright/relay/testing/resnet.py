@@ -26,8 +26,7 @@ class _Images:
         return conv2d(
             data, name=name, channels=channels, kernel_size=(kernel, kernel), strides=(stride, stride),
             padding=(kernel // 2, kernel // 2),
-            data_layout=self.layout, kernel_layout=self.kernel_layout,
-        )
+            data_layout=self.layout, kernel_layout=self.kernel_layout)
 
     def active(self, data: Expr, name: str) -> Expr:
         return Relu()(batch_norm_infer(data, name=name, axis=self.axis, epsilon=2e-5))

@@ -156,6 +156,5 @@ def operator_of(e: Call, found: Any, name: str) -> Op | None:
     ):
         raise OptionError(
             f"the hook of {e.op.name} for {name} must return a call of {e.op.name} on its inputs, "
-            "in their order, with other layouts, or of another operator with as many layouts", code="TW0409"
-        )
+            "in their order, with other layouts, or of another operator with as many layouts", code="TW0409")
     return found.op

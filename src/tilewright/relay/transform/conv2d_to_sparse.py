@@ -106,8 +106,7 @@ def search_conv2d_weights(func: Function, layout: str, kernel_size: int) -> list
     return [
         p for p in func.params
         if users.get(p) and all(isinstance(u, Call) and _qualifies(u, layout, kernel_size) and u.args[1] is p
-                                and u.args[0] is not p for u in users[p])
-    ]
+                                and u.args[0] is not p for u in users[p])]
 
 
 def _packed(kernel: Any, layout: str, blocksize: tuple[int, int], threshold: float) -> Parts | None:

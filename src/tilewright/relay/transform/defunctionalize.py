@@ -86,8 +86,7 @@ def _with_plain_closures(mod: IRModule) -> IRModule:
     found = {
         name: f for name, f in mod.items()
         if isinstance(f, Function) and not f.attrs.get("Compiler")
-        and any(isinstance(e, Function) and e.type_params for e in post_order(f.body))
-    }
+        and any(isinstance(e, Function) and e.type_params for e in post_order(f.body))}
     if not found:
         return mod
     new = mod.copy()
@@ -223,8 +222,7 @@ class _Defunctionalization:
                 raise CompileError(
                     f"@{name} is used with ever more types, as where it calls itself with a "
                     "tuple of its argument, and there is no end of first-order copies of it; "
-                    "make it a function of plain types", function.span, code="TW0404",
-                )
+                    "make it a function of plain types", function.span, code="TW0404")
             self.copied = self.copied or bool(variables)
             found = self.instances[key] = GlobalVar(self.name(name) if variables else name)
             self.queue.append((found, function, {v: bound[v] for v in variables}))

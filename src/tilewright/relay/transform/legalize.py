@@ -55,6 +55,5 @@ def asked(name: str, hook: Any, call: Call) -> Expr | None:
     if found.known_type() is not None and found.known_type() != result:
         raise CompileError(
             f"the hook of {call.op.name} for {name} returned a value of type {found.known_type()!r} for one of type "
-            f"{result!r}; cast or reshape it", call.span, code="TW0409"
-        )
+            f"{result!r}; cast or reshape it", call.span, code="TW0409")
     return found

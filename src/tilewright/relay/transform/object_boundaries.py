@@ -35,8 +35,7 @@ def held_back_by_objects(order: Sequence[Expr]) -> set[Expr]:
     `order` lists the nodes of the body, without those of inner functions.
     """
     objects: set[Expr] = {
-        e for e in order if isinstance(e, Call) and isinstance(e.op, Op) and any(map(has_objects, (e, *e.args)))
-    }
+        e for e in order if isinstance(e, Call) and isinstance(e.op, Op) and any(map(has_objects, (e, *e.args)))}
     control: set[Expr] = {
         e for e in order if isinstance(e, (If, Match)) or (isinstance(e, Call) and not is_kernel(e))
     } if objects else set()

@@ -24,8 +24,7 @@ def symbols_of(function: Function) -> list[Symbol]:
     """Return the variables in the shapes of the parameters, in order."""
     return list(dict.fromkeys(
         v for p in function.params if isinstance(p.known_type(), TensorType)
-        for d in p.tensor_type.shape if isinstance(d, PrimExpr) for v in free_vars(d)
-    ))
+        for d in p.tensor_type.shape if isinstance(d, PrimExpr) for v in free_vars(d)))
 
 
 def with_samples(function: Function, symbols: Mapping[Symbol, PrimExpr]) -> Function:
@@ -37,8 +36,7 @@ def with_samples(function: Function, symbols: Mapping[Symbol, PrimExpr]) -> Func
     put = _Samples(symbols)
     params = [
         Var(p.name_hint, TensorType([put.size(d) for d in p.tensor_type.shape], p.tensor_type.dtype), p.span)
-        for p in function.params
-    ]
+        for p in function.params]
     new: dict[Expr, Expr] = dict(zip(function.params, params, strict=True))
     for e in post_order(function.body, inside=False):
         if e not in new:

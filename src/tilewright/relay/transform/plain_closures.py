@@ -145,8 +145,7 @@ class _Copies:
                 raise CompileError(
                     f"the type {v!r} of {short(function)} cannot be inferred from the arguments "
                     f"and the result of {short(e)}; annotate the types of the function there",
-                    e.span or function.span, code="TW0404",
-                )
+                    e.span or function.span, code="TW0404")
         return tuple(bound[v] for v in function.type_params)
 
     def _refuse(self, o: Expr, e: Expr) -> NoReturn:
@@ -154,8 +153,7 @@ class _Copies:
         raise CompileError(
             f"{short(o)} has the type {t!r}, which is generic, and is a value in {short(e)}; call it by name, or write "
             "a function of plain types around it",
-            e.span or o.span, code="TW0404",
-        )
+            e.span or o.span, code="TW0404")
 
     def _lets(self, e: Let, body: Expr) -> Expr:
         """Wrap `body` in the copies of the function that `e` binds."""
@@ -171,8 +169,7 @@ class _Copies:
                     raise CompileError(
                         f"{short(o)} calls itself with other types in {short(e)}, so there is no end of copies of it; "
                         "make it a function of plain types",
-                        e.span or function.span, code="TW0404",
-                    )
+                        e.span or function.span, code="TW0404")
         plain = Function(function.params, function.body, function.declared_ret_type, None, function.attrs,
                          function.span)
         made = fresh_copy(plain, own_name, dict(zip(function.type_params, key, strict=True)))

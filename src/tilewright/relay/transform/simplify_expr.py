@@ -477,8 +477,7 @@ def conv_of_column(e: Call) -> Expr | None:
     }
     made = Call(
         Conv2d(**{**op.attributes(), **changed}),
-        [reshaped(data, swapped(data.tensor_type.shape, 1)), reshaped(weight, swapped(shape, row))], span=e.span,
-    )
+        [reshaped(data, swapped(data.tensor_type.shape, 1)), reshaped(weight, swapped(shape, row))], span=e.span)
     return reshaped(made, e.tensor_type.shape)
 
 

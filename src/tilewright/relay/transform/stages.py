@@ -104,8 +104,7 @@ class _Resolver:
         cond = self.new[e.cond]
         inside = any(
             pending(o) or not is_static(o.known_type()) or has_objects(o)
-            for o in post_order(e.true_branch, e.false_branch)
-        )
+            for o in post_order(e.true_branch, e.false_branch))
         value = self.ask(cond) if inside or isinstance(cond, Constant) else None
         if value is None:
             self.new[e] = rewrite(e, lambda _: None, inside=True, memo=dict(self.new))
@@ -174,8 +173,7 @@ def cut(function: Function) -> Cut:
     if function.body in ready:
         count = len(function.params)
         return Cut(
-            function, tuple(range(count)), (), tuple(range(count, count + len(tensors_of(function.ret_type)))), None
-        )
+            function, tuple(range(count)), (), tuple(range(count, count + len(tensors_of(function.ret_type)))), None)
     return _Cutter(function, ready, held_back).cut()
 
 
@@ -206,8 +204,7 @@ class _Cutter:
         waiting, top = self._waiting()
         sized = [
             e for e in waiting if isinstance(e, Call) and self._makes_its_size(e)
-            and all(o in self.ready for o in e.args)
-        ]
+            and all(o in self.ready for o in e.args)]
         arguments = [[self._number(f) for a in e.args for f in self._tensors(a)] for e in sized]
         final = self._leaves(self.function.body)
         done = {*sized, *(f for e in sized for f in self._tensors(e))}
@@ -226,8 +223,7 @@ class _Cutter:
             return Cut(stage, takes, sizers, gives, rest)
         found = [
             self.fields[f.tuple_value][f.index] if isinstance(f, TupleGetItem) and f.tuple_value in done else f
-            for f in final
-        ]
+            for f in final]
         return Cut(stage, takes, sizers, tuple(numbers[f] if f in numbers else self._number(f) for f in found), None)
 
     def _makes_its_size(self, call: Call) -> bool:
@@ -259,8 +255,7 @@ class _Cutter:
                     if e in self.held_back and isinstance(e, Call):
                         below = e.args
                         top.update(
-                            (v, None) for v in (free_vars(e.op) if isinstance(e.op, Expr) else ()) if v in self.ready
-                        )
+                            (v, None) for v in (free_vars(e.op) if isinstance(e.op, Expr) else ()) if v in self.ready)
                     stack += [(o, False) for o in reversed(below)]
                 elif not isinstance(e, Constant):
                     top[e] = None
@@ -273,8 +268,7 @@ class _Cutter:
             return (e,)
         if e not in self.fields:
             self.fields[e] = e.fields if isinstance(e, Tuple) else tuple(
-                TupleGetItem(e, k) for k in range(len(t.fields))
-            )
+                TupleGetItem(e, k) for k in range(len(t.fields)))
         return self.fields[e]
 
     def _leaves(self, e: Expr) -> list[Expr]:
@@ -305,8 +299,7 @@ class _Cutter:
         gives: list[int] = []
         for t in dict.fromkeys((*wanted, *numbers)):
             params.append(
-                Var(t.name_hint if isinstance(t, Var) else f"v{len(params)}", t.known_type(), getattr(t, "span", None))
-            )
+                Var(t.name_hint if isinstance(t, Var) else f"v{len(params)}", t.known_type(), getattr(t, "span", None)))
             new[t] = params[-1]
             gives.append(numbers[t] if t in numbers else self._number(t))
         for e in (*sized, *self.fields):
@@ -314,8 +307,7 @@ class _Cutter:
             if parts != (e,) and not isinstance(e, Tuple) and all(p in new for p in parts):
                 new[e] = Tuple(tuple(new[p] for p in parts))
         body = rewrite(
-            self.function.body, lambda e: fold(e) if isinstance(e, TupleGetItem) else None, inside=True, memo=new
-        )
+            self.function.body, lambda e: fold(e) if isinstance(e, TupleGetItem) else None, inside=True, memo=new)
         return Function(params, body, attrs=self.function.attrs, span=self.function.span), tuple(gives)
 
 

@@ -173,8 +173,7 @@ class _Conversion:
                 or any(str(t) not in types for t in said[1:])):
             raise OptionError(
                 f"the hook of {op.name} for ToMixedPrecision returned {said!r}; it returns 0 (always), 1 (follow) or "
-                f"2 (never), the type to sum in and the type of the result, each {' or '.join(types)}", code="TW0409"
-            )
+                f"2 (never), the type to sum in and the type of the result, each {' or '.join(types)}", code="TW0409")
         return _Said(CATEGORIES[int(said[0])], DataType(str(said[1])), DataType(str(said[2])), False)
 
     def in_half(self, e: Call) -> bool:

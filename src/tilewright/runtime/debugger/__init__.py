@@ -1,4 +1,4 @@
-"""Executors that show what is inside of a program: `debug_executor`."""
+"""`debug_executor`: an executor that shows intermediate values and the times of steps."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""`GraphModuleDebug`: a `GraphModule` that times each step and shows each value, and writes both to files in TVM's
-formats.
+"""`GraphModuleDebug`: a `GraphModule` that records times and values of all steps, and writes them in TVM's formats.
 
     m = debug_executor.create(lib.get_graph_json(), lib, tvm.cpu(0), dump_root="dump")
     m.set_input("x", x); m.run(); m.debug_get_output("kernel_0_conv2d_relu")
 
 `dump/_tvmdbg_device_CPU_0` then has `_tvmdbg_graph_dump.json`, `output_tensors.params` and
-`_tvmdbg_execution_trace.json` (`debug_result.py`). Values are as the kernels make them: channels last, and fused
-operators have one value together.
+`_tvmdbg_execution_trace.json` (`debug_result.py`). Values have the kernels' layouts (channels last), and
+fused operators have a single value.
 """
 
 from __future__ import annotations
@@ -35,17 +34,17 @@ Array = np.ndarray[Any, Any]
 def create(
     graph_json_str: str, libmod: FactoryModule, device: Device | Sequence[Device], dump_root: str | None = None
 ) -> GraphModuleDebug:
-    """A debug executor of what `graph, lib, params = relay.build(…)` gave. Raises `ArtifactError` for a graph of
-    another program."""
+    """Return a debug executor of the results of `graph, lib, params = relay.build(…)`. Raises `ArtifactError` for the
+    graph of another program."""
     check_graph(graph_json_str, libmod.artifact.manifest)
     devices = [device] if isinstance(device, Device) else [*device]
     return GraphModuleDebug(libmod[DEBUG_CREATE]("default", devices[0]), devices, graph_json_str, dump_root)
 
 
 class GraphModuleDebug(GraphModule):
-    """A model with its own arrays, and with all that is between them.
+    """A model with its own input and output arrays that also gives access to intermediate values.
 
-    Files go to `dump_root`, by default to a folder that ends with the process, or with `exit`.
+    Files are written to `dump_root`, by default a folder that is removed at the end of the process or by `exit`.
 
     Raises `RunError` for programs with control flow or dynamic shapes.
     """
@@ -66,14 +65,12 @@ class GraphModuleDebug(GraphModule):
         cooldown_interval_ms: int = 0,
         repeats_to_cooldown: int = 1, **inputs: Any,
     ) -> None:
-        """Set `inputs`, compute all outputs, time each step, and write the files; shows the times, the longest
-        first."""
+        """Set `inputs`, compute all outputs, time each step, write the files, and print the times, longest first."""
         self.set_input(**inputs)
         self.module.run()
         self.debug_datum.values = self._values()
         self.debug_datum.times = self.run_individual(
-            number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown
-        )
+            number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
         self.debug_datum.dump_output_tensor()
         self.debug_datum.dump_chrome_trace()
         self.debug_datum.display_debug_result()
@@ -82,7 +79,7 @@ class GraphModuleDebug(GraphModule):
         self, number: int, repeat: int = 1, min_repeat_ms: float = 0, limit_zero_time_iterations: int = 100,
         cooldown_interval_ms: float = 0, repeats_to_cooldown: int = 1,
     ) -> list[list[float]]:
-        """Seconds of each node, for each of `repeat` measurements of `number` calls of it; inputs take none."""
+        """Return the seconds of each node, for each of `repeat` measurements of `number` calls; inputs take 0."""
         return [
             [0.0] * repeat if node.step < 0
             else [
@@ -91,23 +88,21 @@ class GraphModuleDebug(GraphModule):
                     repeats_to_cooldown
                 ).results
             ]
-            for k, node in enumerate(self.nodes)
-        ]
+            for k, node in enumerate(self.nodes)]
 
     def run_individual_node(
         self, index: int, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0,
         limit_zero_time_iterations: int = 100, cooldown_interval_ms: float = 0,
         repeats_to_cooldown: int = 1,
     ) -> BenchmarkResult:
-        """Time the step of a node, after all before it have run; of a program in parts, its first part. Calls are made
-        from Python, and cost a microsecond of their own."""
+        """Time the step of a node after its predecessors have run; in a program with equal parts, the first part. Each
+        call from Python adds a microsecond."""
         node = self.nodes[self.node_index(index)]
         if node.step < 0:
             raise InputError(
                 f"node {index} is the input '{node.name}', and takes no time; steps are the nodes from "
                 f"{len(self.module.inputs)} to {len(self.nodes) - 1}",
-                code="TW0707"
-            )
+                code="TW0707")
         pace = Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
         with self._program.stepwise(*self.module.inputs) as (subject, _):
             calls = step_calls(subject)
@@ -116,9 +111,10 @@ class GraphModuleDebug(GraphModule):
             return measure(calls[node.step], repeat, number, min_repeat_ms, pace)
 
     def debug_get_output(self, node: int | str, out: NDArray | None = None) -> NDArray:
-        """The first output of a node, by number or name, on the inputs as they are now, or `out` with a copy of it.
+        """Return the first output of a node, given by number or name, for the current inputs, or `out` with a copy of
+        it.
 
-        Steps share memory, so the program is run again, up to this node, and the value is copied as soon as it is made.
+        Steps share memory, so the program is run again up to this node, and the value is copied at once.
         """
         return self.get_node_output(node, 0, out)
 
@@ -128,8 +124,7 @@ class GraphModuleDebug(GraphModule):
         if not 0 <= output < len(found.shapes):
             raise InputError(
                 f"'{found.name}' has no output {output}; it has {len(found.shapes)} that are tensors of numbers",
-                code="TW0707"
-            )
+                code="TW0707")
         if found.step < 0:
             value: Any = self.module.inputs[self.node_index(node)]
         else:
@@ -145,13 +140,12 @@ class GraphModuleDebug(GraphModule):
             return self._index[node]
         if not 0 <= node < len(self.nodes):
             raise InputError(
-                f"there is no node {node}; they are numbered from 0 to {len(self.nodes) - 1}", code="TW0707"
-            )
+                f"there is no node {node}; they are numbered from 0 to {len(self.nodes) - 1}", code="TW0707")
         return node
 
     def profile(self, collectors: Sequence[MetricCollector] | None = None, **inputs: Any) -> Report:
-        """Set `inputs`, and say how long each step takes in whole runs; collectors add what they measure, in a run
-        step by step."""
+        """Set `inputs`, and report the time of each step in whole runs; collectors add metrics from a step-by-step run.
+        """
         self.set_input(**inputs)
         profile: Profile = self._program.profile(*self.module.inputs)
         report = profile.report()
@@ -162,9 +156,9 @@ class GraphModuleDebug(GraphModule):
         return Report(rows, report.device_metrics, report.configuration)
 
     def exit(self) -> None:
-        """Remove the folder, where it was made for this executor."""
+        """Remove the folder if it was created for this executor."""
         self.debug_datum.close()
 
     def _values(self) -> list[list[Array]]:
-        """The outputs of all nodes."""
+        """Return the outputs of all nodes."""
         return [*([np.array(x)] for x in self.module.inputs), *values_of_steps(self._program, self.module.inputs)]

@@ -1,5 +1,5 @@
-"""The files of a debug executor: the graph, every value, and the times of the steps, under the names that TVM's tools
-read."""
+"""The files of a debug executor, under the names that TVM's tools read: the graph, all values, and times of the steps.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Array = np.ndarray[Any, Any]
 
 
 def default_folder(root: str | None, device: Device) -> tuple[Path, bool]:
-    """The folder for a device in `root`, or in a new one; and whether that is to go in the end."""
+    """Return the folder for a device in `root` or in a new folder, and whether it is temporary."""
     made = root is None
     base = Path(tempfile.mkdtemp(prefix="tvmdbg_") if root is None else root)
     folder = base / f"{_FOLDER}{'CPU' if device.device_type == 1 else device.device_type}_{device.device_id}"
@@ -38,7 +38,7 @@ def default_folder(root: str | None, device: Device) -> tuple[Path, bool]:
 
 
 class DebugResult:
-    """The values and times of one run, and the files of them. The graph is written at once."""
+    """The values and times of one run, and their files. The graph is written at once."""
 
     def __init__(self, nodes: Sequence[DebugNode], outputs: Sequence[TensorInfo], folder: tuple[Path, bool]) -> None:
         self.nodes, self._outputs = nodes, outputs
@@ -52,7 +52,7 @@ class DebugResult:
             atexit.register(self.close)
 
     def close(self) -> None:
-        """Remove the folder, where it was made for this result."""
+        """Remove the folder if it was created for this result."""
         if self._goes:
             shutil.rmtree(self.path.parent, ignore_errors=True)
             atexit.unregister(self.close)
@@ -64,22 +64,21 @@ class DebugResult:
         self._write(GRAPH, json.dumps(content, indent=2).encode())
 
     def get_output_tensors(self) -> dict[str, NDArray]:
-        """Every value by the name of its node, the node's number, and its own among the node's outputs. Raises
+        """Return all values by the name and number of their node, and their number among its outputs. Raises
         `InputError` before a run."""
         if not self.values:
             raise InputError("there are no values yet; call run() first", code="TW0708")
         return {
             f"{node.name}____topo-index:{k}____output-num:{j}": array(value)
             for k, (node, values) in enumerate(zip(self.nodes, self.values, strict=True))
-            for j, value in enumerate(values)
-        }
+            for j, value in enumerate(values)}
 
     def dump_output_tensor(self) -> None:
         """Write every value, to be read by `tvm.runtime.load_param_dict`."""
         self._write(TENSORS, save_param_dict(self.get_output_tensors()))
 
     def dump_chrome_trace(self) -> None:
-        """Write the mean times of the steps one behind the other, as events of Chrome's trace format (microseconds)."""
+        """Write the mean times of consecutive steps as events of Chrome's trace format (microseconds)."""
         events, at = [], 0.0
         for k, (node, times) in enumerate(zip(self.nodes, self.times, strict=True)):
             if node.step < 0:
@@ -94,8 +93,8 @@ class DebugResult:
         self._write(TRACE, json.dumps({"displayTimeUnit": "ns", "traceEvents": events}).encode())
 
     def get_debug_result(self, sort_by_time: bool = True) -> str:
-        """The times as a table: of each step its name, operator, microseconds, share, shape, and the numbers of inputs
-        and outputs."""
+        """Return a table of the steps: name, operator, microseconds, share, shape, and the numbers of inputs and
+        outputs."""
         if not self.times:
             raise InputError("nothing was timed yet; call run() first", code="TW0708")
         means = [1e6 * sum(t) / len(t) for t in self.times]
@@ -109,8 +108,7 @@ class DebugResult:
                     str([round(1e6 * x, 3) for x in times])
                 ]
             )
-            for node, mean, times in zip(self.nodes, means, self.times, strict=True) if node.step >= 0
-        ]
+            for node, mean, times in zip(self.nodes, means, self.times, strict=True) if node.step >= 0]
         if sort_by_time:
             rows.sort(key=lambda row: -row[0])
         lines = [

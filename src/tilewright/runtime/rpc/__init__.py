@@ -1,4 +1,4 @@
-"""Devices elsewhere: programs are compiled here, and run and timed there. See docs/devices.md."""
+"""Remote devices: programs are compiled on this machine, and run and timed on the device. See docs/devices.md."""
 
 from tilewright.runtime.rpc.client import (
     LocalSession,

@@ -1,4 +1,4 @@
-"""The client's side: sessions on devices, straight, through a tracker, or through a proxy.
+"""The client: sessions on devices, directly, through a tracker, or through a proxy.
 
     remote = rpc.connect("127.0.0.1", 9090)                                        # or
     remote = rpc.connect_tracker("127.0.0.1", 9190).request("board", priority=1, session_timeout=60)
@@ -7,8 +7,8 @@
     f(a, b, c)
     print(f.time_evaluator(f.entry_name, remote.cpu(0), number=10)(a, b, c).mean)
 
-Arrays stay with the client, and are sent with each call; what a call writes comes back. Times are taken on the device
-and are of the calls alone.
+Arrays stay on the client. Each call sends its arrays and returns those that it writes. Times are measured on the device
+and exclude transfers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tilewright.runtime.worker import Worker
 
 _SERVICE: Final = "tilewright.runtime.rpc.service:"
 _MARGIN: Final = 30.0
-"""How much longer the answer to a call may take than the call: a process may have to be started."""
+"""Additional seconds to wait for the answer to a call, because a process may have to be started."""
 _CALL_SECONDS: Final = 60.0
 
 
@@ -44,13 +44,13 @@ class Calls(Protocol):
     def call(
         self, function: str, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = None
     ) -> tuple[Message, list[bytes]]:
-        """As `runtime.worker.Worker.call`."""
+        """Make a call; see `runtime.worker.Worker.call`."""
 
     def restart(self) -> None:
-        """Go on in a new process."""
+        """Continue in a new process."""
 
     def close(self) -> None:
-        """End."""
+        """Close the channel."""
 
 
 class _Remote:
@@ -87,11 +87,10 @@ class _Remote:
 
 
 class RPCSession(Closeable):
-    """A session on a device: a process there, which has files and modules of its own.
+    """A session on a device: a process with its own files and modules.
 
-    Calls raise `WorkerError` for what goes wrong in that process, which is replaced when it crashes or hangs (and has
-    no modules then); `ConnectionError`, `TimeoutError` or `RPCError` where the device itself cannot be reached any
-    more.
+    Calls raise `WorkerError` for a failure in that process. A process that crashes or hangs is replaced by one without
+    modules. They raise `ConnectionError`, `TimeoutError` or `RPCError` if the device cannot be reached.
     """
 
     def __init__(self, calls: Calls, machine: str) -> None:
@@ -108,30 +107,30 @@ class RPCSession(Closeable):
             self._do("upload", {"name": target or Path(data).name}, [Path(data).read_bytes()])
 
     def download(self, path: str) -> bytearray:
-        """The bytes of a file of the session."""
+        """Return the bytes of a file of the session."""
         return bytearray(self._do("download", {"name": path})[1][0])
 
     def remove(self, path: str) -> None:
-        """Forget a file of the session."""
+        """Remove a file of the session."""
         self._do("remove", {"name": path})
 
     def load_module(self, path: str) -> RemoteModule:
-        """The functions of a library that was uploaded. A `.so` needs no compiler on the device, a `.tar` does."""
+        """Return the functions of an uploaded library. A `.tar` needs the compiler on the device, a `.so` does not."""
         found, _ = self._do("load", {"name": Path(path).name})
         return RemoteModule(self, found["module"], found["functions"])
 
     def device(self, dev_type: str, dev_id: int = 0) -> Device:
-        """A device of the session, for `nd.array` and `time_evaluator`."""
+        """Return a device of the session, for `nd.array` and `time_evaluator`."""
         return device(dev_type, dev_id)
 
     context = device
 
     def cpu(self, dev_id: int = 0) -> Device:
-        """The device's processor."""
+        """Return the device's processor."""
         return self.device("cpu", dev_id)
 
     def close(self) -> None:
-        """End the session; the device is free."""
+        """End the session and release the device."""
         self._calls.close()
 
     def _do(
@@ -172,7 +171,7 @@ class RemoteModule:
     def time_evaluator(
         self, func_name: str, dev: Device | None = None, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0
     ) -> Callable[..., BenchmarkResult]:
-        """A function that takes the arguments and times calls with them on the device."""
+        """Return a function that takes arguments and times calls with them on the device."""
         name = self.entry_name if func_name == "__tvm_main__" else func_name
         self._check(name)
 
@@ -206,7 +205,7 @@ class RemoteModule:
 
 
 class LocalSession(RPCSession):
-    """A session in a process of this machine: the same without a network."""
+    """A session in a process of this machine, without a network."""
 
     def __init__(self) -> None:
         super().__init__(Worker(), machine_name())
@@ -216,10 +215,10 @@ def connect(
     url: str, port: int, key: str = "", session_timeout: float = 0, *, token: str = "", secret: str | None = None,
     patience: float = 10
 ) -> RPCSession:
-    """A session on the server at an address, or on one that waits at the proxy there.
+    """Return a session on the server at an address, or on a server that waits at the proxy there.
 
-    `session_timeout` is how long the session may last in seconds (0: as long as the client is heard of), `patience` how
-    long to wait for a server that is busy. Raises `RPCError`.
+    `session_timeout` is the maximum length of the session in seconds (0: until the client disconnects), `patience` the
+    seconds to wait for a busy server. Raises `RPCError`.
     """
     known = shared_secret(secret)
     wanted = {"role": "session", "key": key, "token": token, "seconds": session_timeout, "patience": patience}
@@ -236,12 +235,12 @@ def connect(
 
 
 def connect_tracker(url: str, port: int, secret: str | None = None) -> TrackerSession:
-    """A connection to the tracker at an address. Raises `RPCError`."""
+    """Return a connection to the tracker at an address. Raises `RPCError`."""
     return TrackerSession(url, port, secret)
 
 
 class TrackerSession(Closeable):
-    """Asks a tracker for devices."""
+    """Requests devices from a tracker."""
 
     def __init__(self, host: str, port: int, secret: str | None = None) -> None:
         self._address, self._secret = (host, port), secret
@@ -253,11 +252,10 @@ class TrackerSession(Closeable):
     def request(
         self, key: str, priority: int = 1, session_timeout: float = 0, max_retry: int = 5, *, patience: float = 60
     ) -> RPCSession:
-        """A session on a device of that key, waited for up to `patience` seconds; of several clients the one with the
-        highest priority is next.
+        """Return a session on a device with that key, after waiting up to `patience` seconds; the client with the
+        highest priority is served first.
 
-        A device that dies between being given and being reached is replaced by another, `max_retry` times. Raises
-        `RPCError`.
+        If the device cannot be reached, another one is requested, up to `max_retry` times. Raises `RPCError`.
         """
         end = time.monotonic() + patience
         for attempt in range(max_retry + 1):
@@ -275,11 +273,11 @@ class TrackerSession(Closeable):
         raise AssertionError("not reached")
 
     def summary(self) -> dict[str, Any]:
-        """`{"queue_info": {key: {"free", "pending"}}, "server_info": [{"key", "addr"}]}`."""
+        """Return `{"queue_info": {key: {"free", "pending"}}, "server_info": [{"key", "addr"}]}`."""
         return self._ask({"summary": True}, _MARGIN)
 
     def text_summary(self) -> str:
-        """The same as two tables."""
+        """Return the summary as two tables."""
         summary = self.summary()
         total: dict[str, int] = {}
         for server in summary["server_info"]:
@@ -295,7 +293,7 @@ class TrackerSession(Closeable):
         return f"Server List\n{_table(servers)}\nQueue Status\n{_table(queues)}"
 
     def close(self) -> None:
-        """Leave the tracker."""
+        """Close the connection to the tracker."""
         self._connection.close()
 
     def _ask(self, message: Message, timeout: float) -> Message:

@@ -1,5 +1,5 @@
-"""Connections between clients, trackers, servers and proxies: TCP, with a challenge first, messages after it, an end
-to every wait."""
+"""TCP connections between clients, trackers, servers and proxies: a challenge, then messages; every wait has a timeout.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_UNPROVEN: Final = 64
 """Most unauthenticated connections of one listener."""
 _SLICE: Final = 0.2
 _BEFORE: Final = (1 << 14, 0)
-"""Size limits of messages from a peer that has not proven yet that it knows the secret."""
+"""Size limits of messages from an unauthenticated peer."""
 _AFTER: Final = (64 << 20, 4 << 30)
 DAY: Final = 86_400
 LOOPBACK: Final = "127.0.0.1"
@@ -40,38 +40,37 @@ class Connection:
         self.channel = Channel(link.fileno(), link.fileno(), *_BEFORE)
         self.peer: Message = {}
         """The description that the peer sent of itself."""
-        weakref.finalize(self, link.close)  # also without a reference to it: `connect_tracker(…).request(…)`
+        weakref.finalize(self, link.close)  # also closes an unreferenced connection: `connect_tracker(…).request(…)`
 
     def send(self, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = 60) -> None:
-        """As `Channel.send`."""
+        """Send a message; see `Channel.send`."""
         self.channel.send(message, pieces, timeout)
 
     def receive(self, timeout: float | None = 60) -> tuple[Message, list[bytes]]:
-        """As `Channel.receive`."""
+        """Receive a message; see `Channel.receive`."""
         return self.channel.receive(timeout)
 
     def ask(self, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = 60) -> Message:
-        """The answer to a message. Raises `RPCError` with the reason of a refusal, `ConnectionError`,
+        """Send a message and return the answer. Raises `RPCError` with the reason of a refusal, `ConnectionError`,
         `TimeoutError`."""
         self.send(message, pieces)
         return self.answer(timeout)
 
     def answer(self, timeout: float | None = 60) -> Message:
-        """The next message, where that is not a refusal; raises as `ask`."""
+        """Return the next message; raises `RPCError` for a refusal, and otherwise as `ask`."""
         answer, _ = self.receive(timeout)
         if "refused" in answer:
             raise RPCError(str(answer["refused"]), code="TW1203")
         return answer
 
     def open(self, secret: bytes, wanted: Message) -> None:
-        """Show that we know the secret, say what we want, and see that they know it. Raises `RPCError` where not."""
+        """Authenticate both sides and send the request `wanted`. Raises `RPCError` if authentication fails."""
         hello, _ = self.receive(HANDSHAKE_SECONDS)
         if hello.get("tilewright-rpc") != PROTOCOL:
             raise RPCError(
                 f"the other side speaks version {hello.get('tilewright-rpc')} of the protocol, and this is version "
                 f"{PROTOCOL}",
-                code="TW1204"
-            )
+                code="TW1204")
         theirs, ours = str(hello.get("nonce")), nonce()
         self.send({"nonce": ours, "wanted": wanted, "proof": proof(secret, "client", theirs, ours, wanted)})
         answer = self.answer(HANDSHAKE_SECONDS)
@@ -94,15 +93,14 @@ class Connection:
         ):
             self.send(
                 {"refused": "the secrets differ; use the same on all machines (TILEWRIGHT_RPC_SECRET)"},
-                timeout=HANDSHAKE_SECONDS
-            )
+                timeout=HANDSHAKE_SECONDS)
             raise RPCError("a peer that does not know the secret was refused", code="TW1202")
         self.send({"proof": proof(secret, "server", ours, theirs, wanted)}, timeout=HANDSHAKE_SECONDS)
         self.channel.limit(*_AFTER)
         return wanted
 
     def waits(self, seconds: float) -> bool:
-        """Whether there is something to receive within that time."""
+        """Whether a message arrives within that time."""
         readable, _, _ = select.select([self.socket], [], [], seconds)
         return bool(readable)
 
@@ -163,13 +161,13 @@ class Listener:
     def __init__(
         self, host: str, port: int, port_end: int, secret: bytes, role: Message, handle: Handle, most: int = 256,
     ) -> None:
-        """Takes the first free port from `port` to `port_end`, or any for 0. Raises `RPCError` when none is free."""
+        """Bind the first free port from `port` to `port_end`; 0 is any port. Raises `RPCError` if none is free."""
         self._socket = _bound(host, port, port_end)
         self.host, self.port = host, int(self._socket.getsockname()[1])
         self._secret, self._role, self._handle, self._most = secret, role, handle, most
         self._open: set[Connection] = set()
         self._unproven: dict[Connection, None] = {}
-        """The unauthenticated ones of `_open`, the oldest first."""
+        """The unauthenticated connections of `_open`, the oldest first."""
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._accept, name=f"rpc-{role.get('role')}", daemon=True)
@@ -182,7 +180,7 @@ class Listener:
                 continue
             try:
                 connection = self._entered(self._socket.accept()[0])
-            # the other side was gone before, or there are no descriptors left: the next one may fare better
+            # the other side has gone, or no descriptors are left; the next connection may succeed
             except OSError:
                 self._closed.wait(_SLICE)
                 continue
@@ -190,7 +188,7 @@ class Listener:
                 threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _entered(self, link: socket.socket) -> Connection | None:
-        """Register a new connection. Returns None and closes it where there are too many authenticated ones."""
+        """Register a new connection. If there are too many authenticated ones, close it and return None."""
         connection = Connection(link)
         with self._lock:
             if len(self._open) - len(self._unproven) >= self._most:
@@ -229,7 +227,7 @@ class Listener:
 
 
 def _end(connection: Connection) -> None:
-    """Let the thread of a connection see its end; the thread closes it."""
+    """Shut a connection down, so that its thread ends and closes it."""
     with contextlib.suppress(OSError):
         connection.socket.shutdown(socket.SHUT_RDWR)
 
@@ -245,14 +243,14 @@ def _bound(host: str, port: int, port_end: int) -> socket.socket:
 
 
 def seconds(value: Any, what: str, most: int = DAY) -> float:
-    """A time that the other side gives, `what` says which, of at most `most` seconds. Raises `InputError`."""
+    """Return a time from the other side if it is at most `most` seconds, else raise `InputError`; `what` names it."""
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= most:
         return float(value)
     raise InputError(f"{what} is {value!r}; give seconds from 0 to {most}", code="TW1206")
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """`host:port`; raises `RPCError`."""
+    """Parse `host:port`; raises `RPCError`."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise RPCError(f"'{text}' is not an address; write host:port, such as {LOOPBACK}:9190", code="TW1211")

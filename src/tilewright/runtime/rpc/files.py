@@ -1,4 +1,4 @@
-"""The files of a session on a device: a folder of its own, names without folders."""
+"""The files of a session on a device, in a single folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def file(name: Any) -> Path:
-    """A file of the session; raises `InputError` for a name that leads elsewhere."""
+    """Return the path of a file of the session; raises `InputError` for a name that leads elsewhere."""
     if (
         not isinstance(name, str) or not name or name in (".", "..") or Path(name).name != name
         or not name.isprintable() or len(name.encode()) > 255
@@ -26,7 +26,7 @@ def file(name: Any) -> Path:
 
 
 def present(name: Any) -> Path:
-    """One that is there. Raises `InputError`."""
+    """Return the path of an existing file of the session; raises `InputError` if it does not exist."""
     path = file(name)
     if not path.is_file():
         raise InputError(f"the session has no file '{name}'; upload it first", code="TW1206")

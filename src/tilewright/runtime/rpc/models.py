@@ -1,5 +1,5 @@
-"""Whole models on a device: their library travels once, their inputs with each run. `RemoteModel` is the client's
-side, the functions run in the session."""
+"""Whole models on a device. The library is sent once, the inputs with each run. `RemoteModel` is the client's part; the
+functions run in the session."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Answer = tuple[Message, list[bytes]]
 _HERE: Final = "tilewright.runtime.rpc.models"
 LOAD, RUN = f"{_HERE}:load_model", f"{_HERE}:run_model"
 _LONGEST: Final = 600.0
-"""Seconds that a run with its repetitions may take."""
+"""Largest number of seconds for a run with its repetitions."""
 _MODELS: Final[list[Any]] = []
 
 
@@ -33,17 +33,17 @@ class RemoteModel:
     """A compiled model on a device: `RemoteModel(session, "mod.so", library)({"x": array})`."""
 
     def __init__(self, session: RPCSession, name: str, library: bytes) -> None:
-        """`library` is a saved model, `.so` or, where the device has the compiler, `.tar`. Raises `WorkerError` for
-        one that does not run there."""
+        """`library` is a saved model: `.so`, or `.tar` if the device has the compiler. Raises `WorkerError` if it does
+        not run."""
         session.upload(library, name)
         self._session = session
         found, _ = session.call(LOAD, {"name": name}, (), _LONGEST)
         self._number = found["model"]
         self.inputs = tuple(TensorInfo(n, tuple(shape), DataType(dtype)) for n, dtype, shape in found["inputs"])
-        """Name, shape and type of each input."""
+        """Name, shape and dtype of each input."""
 
     def __call__(self, inputs: Mapping[str, Array]) -> list[Array]:
-        """The outputs."""
+        """Return the outputs."""
         return self.run(inputs)[0]
 
     def run(
@@ -53,8 +53,7 @@ class RemoteModel:
         """Return the outputs, with `repeat` the times of that many measurements of `number` runs on the device, with
         `profile` the times of the steps."""
         described, pieces = _packed(
-            [(i.name, np.ascontiguousarray(inputs[i.name], i.dtype.numpy())) for i in self.inputs]
-        )
+            [(i.name, np.ascontiguousarray(inputs[i.name], i.dtype.numpy())) for i in self.inputs])
         message = {
             "model": self._number, "inputs": described, "repeat": repeat, "number": number, "end_to_end": end_to_end,
             "profile": profile
@@ -65,25 +64,23 @@ class RemoteModel:
 
 
 def load_model(message: Message, pieces: Sequence[bytes]) -> Answer:
-    """Load the model `message["name"]`, which was uploaded: `{"model": number, "inputs": [[name, dtype, shape]]}`."""
+    """Load the uploaded model `message["name"]`; return `{"model": number, "inputs": [[name, dtype, shape]]}`."""
     made = load_executable(present(message["name"]))
     if any(i.is_open or i.dtype.numpy().kind == "O" for i in made.inputs):
         raise InputError(
             "models with inputs of dynamic shape or of strings do not run on devices; compile for fixed shapes",
-            code="TW1206"
-        )
+            code="TW1206")
     _MODELS.append(made)
     return {"model": len(_MODELS) - 1, "inputs": [[i.name, str(i.dtype), list(i.shape)] for i in made.inputs]}, []
 
 
 def run_model(message: Message, pieces: Sequence[bytes]) -> Answer:
-    """Run the model on `message["inputs"]` with the elements `pieces`. Returns `{"outputs", "times", "profile"}`, and
+    """Run the model on `message["inputs"]` with the elements `pieces`. Return `{"outputs", "times", "profile"}`, and
     the elements of the outputs."""
     number = message["model"]
     if not isinstance(number, int) or not 0 <= number < len(_MODELS):
         raise InputError(
-            "the session has no such model; its process was replaced since it was loaded: load it again", code="TW1206"
-        )
+            "the session has no such model; its process was replaced since it was loaded: load it again", code="TW1206")
     model, inputs = _MODELS[number], dict(_unpacked(message["inputs"], pieces))
     answer = model(inputs)
     outputs, made = _packed([("", np.asarray(x)) for x in (answer if isinstance(answer, (tuple, list)) else (answer,))])
@@ -105,5 +102,4 @@ def _packed(arrays: Sequence[tuple[str, Array]]) -> tuple[list[Any], list[bytes]
 
 def _unpacked(described: Sequence[Any], pieces: Sequence[bytes]) -> list[tuple[str, Array]]:
     return [
-        (str(name), array_of(dtype, shape, data)) for (name, dtype, shape), data in zip(described, pieces, strict=True)
-    ]
+        (str(name), array_of(dtype, shape, data)) for (name, dtype, shape), data in zip(described, pieces, strict=True)]

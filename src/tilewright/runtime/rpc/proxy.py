@@ -1,8 +1,7 @@
 """The proxy for devices that accept no connections.
 
-Servers connect to it and wait; it joins the connection of a client to that of a server.
-
-The proxy forwards all bytes unread. Client and server also authenticate each other, so neither has to trust the proxy.
+Servers connect to the proxy and wait; it connects clients to them. The proxy forwards all bytes unread. Client and
+server also authenticate each other, so neither has to trust the proxy.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ class _Waiting:
 
 
 class Proxy:
-    """Joins clients to servers by key. Listens until `close`."""
+    """Connects clients to servers by key. Listens until `close`."""
 
     def __init__(
         self, host: str = LOOPBACK, port: int = PORT, port_end: int = PORT_END, secret: str | None = None
     ) -> None:
-        """Raises `RPCError` when no port is free."""
+        """Start listening; raises `RPCError` if no port is free."""
         self._waiting: list[_Waiting] = []
         self._changed = threading.Condition()
         self._closed = threading.Event()
@@ -47,7 +46,7 @@ class Proxy:
         self.host, self.port = self._listener.host, self._listener.port
 
     def close(self) -> None:
-        """End it, and all its connections."""
+        """Stop the proxy and close all its connections."""
         self._closed.set()
         self._listener.close()
 
@@ -57,13 +56,12 @@ class Proxy:
         elif wanted["role"] == "session":
             self._join(
                 connection, str(wanted["key"]), str(wanted["token"]),
-                seconds(wanted["patience"], "the patience of a session")
-            )
+                seconds(wanted["patience"], "the patience of a session"))
         else:
             raise RPCError(f"a proxy joins servers and clients, and '{wanted['role']}' was asked for", code="TW1203")
 
     def _keep(self, server: _Waiting) -> None:
-        """Until it is taken and its session is over, or it goes away."""
+        """Keep a waiting server until it is taken and its session is over, or it disconnects."""
         with self._changed:
             self._waiting.append(server)
             self._changed.notify_all()
@@ -98,7 +96,7 @@ class Proxy:
 
 
 def _relay(a: socket.socket, b: socket.socket, closed: threading.Event) -> None:
-    """Carry bytes both ways until one side closes."""
+    """Forward bytes both ways until one side closes."""
     other = {a: b, b: a}
     for link in other:
         link.settimeout(60)

@@ -1,8 +1,8 @@
-"""The secret that all parties of one network of devices share, and how they show each other that they know it.
+"""The shared secret of a network of devices, and the mutual authentication of its members.
 
-A connection begins with a challenge both ways: each side answers the other's random number with an HMAC (RFC 2104,
-SHA-256) over both numbers and what is asked for. The secret itself never travels, and an answer is good for one
-connection only. What is sent afterwards is neither encrypted nor signed: use networks that you trust, or tunnels.
+A connection begins with a challenge in both directions. Each side answers the other's random number with an HMAC (RFC
+2104, SHA-256) over both numbers and the request. The secret itself is never sent, and an answer is valid for one
+connection only. Later traffic is neither encrypted nor signed: use trusted networks or tunnels.
 """
 
 from __future__ import annotations
@@ -23,24 +23,23 @@ _LEAST: Final = 16
 
 
 def shared_secret(given: str | None = None) -> bytes:
-    """`given`, or the environment's `TILEWRIGHT_RPC_SECRET`, or the one in the user's own file, which is made when it
-    is first needed.
+    """Return `given`, or the environment's `TILEWRIGHT_RPC_SECRET`, or the secret in the user's file, created at first
+    use.
 
-    Raises `RPCError` for one that is too short, and for a file that others can read.
+    Raises `RPCError` for a secret that is too short, and for a file that others can read.
     """
     text = given or os.environ.get(VARIABLE) or _of_user()
     if len(text) < _LEAST:
         raise RPCError(
             f"the secret has {len(text)} characters and needs {_LEAST}; `python -c 'import secrets; "
             "print(secrets.token_hex(32))'` makes one",
-            code="TW1202"
-        )
+            code="TW1202")
     return text.encode()
 
 
 def secret_file() -> Path:
-    """Where the user's own secret is: copy it to the other machines of your network, or set `TILEWRIGHT_RPC_SECRET`
-    there."""
+    """Return the path of the user's secret. Copy the file to the other machines, or set `TILEWRIGHT_RPC_SECRET` there.
+    """
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "tilewright" / "rpc_secret"
 
 
@@ -54,7 +53,7 @@ def _of_user() -> str:
             with os.fdopen(descriptor, "w") as file:
                 file.write(secrets.token_hex(32))
             try:
-                os.link(temporary, path)  # another process may have been first, and then its secret counts
+                os.link(temporary, path)  # if another process was first, its secret counts
             except FileExistsError:
                 pass
             finally:
@@ -69,7 +68,7 @@ def _of_user() -> str:
 
 
 def nonce() -> str:
-    """A number that was never used."""
+    """Return a number that was never used."""
     return secrets.token_hex(16)
 
 
@@ -80,5 +79,5 @@ def proof(secret: bytes, side: str, theirs: str, ours: str, wanted: dict[str, An
 
 
 def proves(given: Any, expected: str) -> bool:
-    """Whether they are equal, in a time that does not tell where they differ."""
+    """Whether the proofs are equal, compared in constant time."""
     return isinstance(given, str) and hmac.compare_digest(given.encode(), expected.encode())

@@ -1,5 +1,4 @@
-"""The server of a device: one session at a time, each in a process of its own, which may crash and hang without harm
-to the server."""
+"""The server of a device: one session at a time, each in a separate process, whose crashes do not affect the server."""
 
 from __future__ import annotations
 
@@ -21,10 +20,10 @@ from tilewright.runtime.worker import Worker
 PORT, PORT_END = 9090, 9199
 _LONGEST_CALL: Final = 600.0
 _IDLE_SECONDS: Final = 600.0
-"""A session of a client that has said nothing for so long ends."""
+"""Seconds of silence after which a client's session ends."""
 _HEARTBEAT: Final = 1.0
 _UNCLAIMED_SECONDS: Final = 5.0
-"""A client that was given this server by the tracker comes within this time, or the server is free again."""
+"""Seconds within which a client sent by the tracker must connect; after them the server is free again."""
 
 Address = tuple[str, int]
 
@@ -39,11 +38,11 @@ class Server(Closeable):
         threads: int | None = None,
         memory_limit: int | None = None,
     ) -> None:
-        """`key` is what clients ask the tracker for; `custom_addr` is the host that they are sent to, where that is
-        not `host`.
+        """`key` identifies the device at the tracker; `custom_addr` is the host that clients connect to (default:
+        `host`).
 
-        With `proxy` the server does not listen: it connects to the proxy, to which clients connect. `threads` is how
-        many a session may use, `memory_limit` its bytes. Raises `RPCError` when no port is free.
+        With `proxy` the server does not listen: it connects to the proxy, to which clients connect. `threads` is the
+        number of threads of a session, `memory_limit` its bytes. Raises `RPCError` if no port is free.
         """
         if (tracker or proxy) and not key:
             raise RPCError("a server behind a tracker or proxy needs a key, by which clients find it", code="TW1211")
@@ -68,7 +67,7 @@ class Server(Closeable):
         return {"role": "server", "key": self.key, "machine": machine_name()}
 
     def close(self) -> None:
-        """End it with its session."""
+        """End the server and its session."""
         self._closed.set()
         with self._changed:
             self._changed.notify_all()
@@ -149,7 +148,7 @@ class Server(Closeable):
     # ---- the offer
 
     def _claim(self, token: str) -> bool:
-        """Whether the client may have the server: it has the word of the offer, or there is no tracker to give one."""
+        """Whether the client may use the server: it has the token of the offer, or there is no tracker."""
         with self._changed:
             if not self.tracker:
                 return True
@@ -168,7 +167,7 @@ class Server(Closeable):
         return self._token != seen or self._closed.is_set()
 
     def _again_and_again(self, work: Any) -> None:
-        """Connections break, and are made again, until the server is closed."""
+        """Repeat `work`, which ends when its connection breaks, until the server is closed."""
         while not self._closed.is_set():
             try:
                 work()
@@ -176,7 +175,7 @@ class Server(Closeable):
                 self._closed.wait(_HEARTBEAT)
 
     def _announce(self) -> None:
-        """Tell the tracker when we are free; offer ourselves again where a client was sent and never came."""
+        """Report to the tracker when the server is free; repeat the offer if an assigned client does not connect."""
         assert self.tracker is not None
         host, port = self._address
         connection = dial(*self.tracker, self._secret, {"role": "server", "key": self.key, "host": host, "port": port})
@@ -199,7 +198,7 @@ class Server(Closeable):
             connection.close()
 
     def _wait_at_proxy(self) -> None:
-        """Be there for the next client of the proxy, and serve it."""
+        """Wait for the next client of the proxy, and serve it."""
         assert self.proxy is not None
         with self._changed:
             token = self._token

@@ -1,4 +1,4 @@
-"""The operations of a session on a device: files, modules, calls, times. Runs in the worker process of the session,
+"""The operations of a session on a device: files, modules, calls, times. They run in the session's worker process,
 without the compiler."""
 
 from __future__ import annotations
@@ -33,36 +33,35 @@ _MODULES: Final[list[FunctionModule]] = []
 
 
 def about(message: Message, pieces: Pieces) -> Answer:
-    """`{"machine"}`."""
+    """Return `{"machine"}`."""
     return {"machine": machine_name()}, []
 
 
 def upload(message: Message, pieces: Pieces) -> Answer:
-    """Keep `pieces[0]` as the file `message["name"]`."""
+    """Write `pieces[0]` to the file `message["name"]`."""
     file(message["name"]).write_bytes(pieces[0])
     return {}, []
 
 
 def download(message: Message, pieces: Pieces) -> Answer:
-    """The bytes of a file."""
+    """Return the bytes of a file."""
     return {}, [present(message["name"]).read_bytes()]
 
 
 def remove(message: Message, pieces: Pieces) -> Answer:
-    """Forget a file."""
+    """Remove a file."""
     present(message["name"]).unlink()
     return {}, []
 
 
 def load(message: Message, pieces: Pieces) -> Answer:
-    """Load a library of functions that was uploaded: `{"module": number, "functions": {name: parameters}}`."""
+    """Load an uploaded library of functions; return `{"module": number, "functions": {name: parameters}}`."""
     module = load_module(present(message["name"]))
     if not isinstance(module, FunctionModule):
         raise InputError(
             f"'{message['name']}' is a model; rpc.RemoteModel runs models, and this loads libraries of functions, "
             "which tvm.build makes",
-            code="TW1206"
-        )
+            code="TW1206")
     _MODULES.append(module)
     return (
         {
@@ -74,7 +73,7 @@ def load(message: Message, pieces: Pieces) -> Answer:
 
 
 def call(message: Message, pieces: Pieces) -> Answer:
-    """Call a function with `message["args"]`: numbers, and `[dtype, shape]` of the arrays in `pieces`. Gives the
+    """Call a function with `message["args"]`: numbers, and `[dtype, shape]` of the arrays in `pieces`. Return the
     arrays that it writes: `{"written": places}`."""
     function, args = _call(message, pieces)
     function(*args)
@@ -83,11 +82,10 @@ def call(message: Message, pieces: Pieces) -> Answer:
 
 
 def time(message: Message, pieces: Pieces) -> Answer:
-    """Time such calls: `{"results": seconds}`."""
+    """Time calls of a function: `{"results": seconds}`."""
     function, args = _call(message, pieces)
     result = function.benchmark(
-        *args, number=message["number"], repeat=message["repeat"], min_repeat_ms=message["min_repeat_ms"]
-    )
+        *args, number=message["number"], repeat=message["repeat"], min_repeat_ms=message["min_repeat_ms"])
     return {"results": list(result.results)}, []
 
 

@@ -1,5 +1,5 @@
-"""The tracker: servers tell it when they are free, clients ask it for one by its key; the most urgent request is
-served first."""
+"""The tracker: servers register when they are free, clients request one by its key; the highest priority is served
+first."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tilewright.runtime.wire import Message
 
 PORT, PORT_END = 9190, 9199
 SILENCE_SECONDS: Final = 30.0
-"""A server that has said nothing for so long is taken for dead."""
+"""Seconds of silence after which a server counts as dead."""
 _CLIENT_SECONDS: Final = 3600.0
-"""One that comes back later connects again."""
+"""Seconds of silence after which a client is disconnected; it can connect again."""
 _SLICE: Final = 0.2
 _MAX_PRIORITY: Final = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
 class _Free:
-    """A server that waits for a client, and the word that it will know the client by."""
+    """A server that waits for a client, and the token that identifies the client."""
 
     host: str
     port: int
@@ -42,19 +42,19 @@ class _Request:
 
 @dataclass(slots=True)
 class _Queue:
-    """Of one key: there are free servers or waiting requests, never both."""
+    """Free servers or waiting requests of one key, never both."""
 
     free: list[_Free] = field(default_factory=list)
     waiting: list[tuple[int, int, _Request]] = field(default_factory=list)
 
 
 class Tracker:
-    """Hands out servers by key. Listens until `close`."""
+    """Assigns servers by key. Listens until `close`."""
 
     def __init__(
         self, host: str = LOOPBACK, port: int = PORT, port_end: int = PORT_END, secret: str | None = None
     ) -> None:
-        """Raises `RPCError` when no port is free."""
+        """Start listening; raises `RPCError` if no port is free."""
         self._lock = threading.Lock()
         self._queues: dict[str, _Queue] = {}
         self._servers: dict[Connection, tuple[str, list[Any]]] = {}
@@ -63,7 +63,7 @@ class Tracker:
         self.host, self.port = self._listener.host, self._listener.port
 
     def close(self) -> None:
-        """End it, and all its connections."""
+        """Stop the tracker and close all its connections."""
         self._listener.close()
 
     def _handle(self, connection: Connection, wanted: Message) -> None:
@@ -74,7 +74,7 @@ class Tracker:
         else:
             raise RPCError(f"a tracker serves servers and clients, not '{wanted['role']}'", code="TW1203")
 
-    # ---- servers
+    # ---- Servers
 
     def _serve_server(self, connection: Connection, key: str, address: list[Any]) -> None:
         with self._lock:
@@ -107,7 +107,7 @@ class Tracker:
         else:
             queue.free.append(server)
 
-    # ---- clients
+    # ---- Clients
 
     def _serve_client(self, connection: Connection) -> None:
         while True:
@@ -116,16 +116,14 @@ class Tracker:
                 connection.send(
                     self._grant(
                         connection, str(message["request"]), _priority(message["priority"]),
-                        seconds(message["timeout"], "the timeout of a request")
-                    )
-                )
+                        seconds(message["timeout"], "the timeout of a request")))
             elif "summary" in message:
                 connection.send(self.summary())
             else:
                 raise RPCError(f"a tracker answers request and summary, not {', '.join(message)}", code="TW1204")
 
     def _grant(self, connection: Connection, key: str, priority: int, timeout: float) -> Message:
-        """A free server, waited for; none for a client that has gone."""
+        """Wait for a free server and return it; None if the client has gone."""
         with self._lock:
             queue = self._queue(key)
             if queue.free:
@@ -149,12 +147,12 @@ class Tracker:
         return _address(request.server)
 
     def summary(self) -> Message:
-        """`{"queue_info": {key: {"free", "pending"}}, "server_info": [{"key": "server:…", "addr": [host, port]}]}`."""
+        """Return `{"queue_info": {key: {"free", "pending"}}, "server_info": [{"key": "server:…", "addr": [host,
+        port]}]}`."""
         with self._lock:
             keys = {k for k, _ in self._servers.values()} | {k for k, q in self._queues.items() if q.waiting}
             queues = {
-                k: {"free": len(self._queue(k).free), "pending": len(self._queue(k).waiting)} for k in sorted(keys)
-            }
+                k: {"free": len(self._queue(k).free), "pending": len(self._queue(k).waiting)} for k in sorted(keys)}
             return {
                 "queue_info": queues,
                 "server_info": [{"key": f"server:{k}", "addr": a} for k, a in self._servers.values()]
@@ -166,8 +164,7 @@ def _priority(value: Any) -> int:
         return value
     raise InputError(
         f"the priority of a request is {value!r}; give a whole number from {-_MAX_PRIORITY} to {_MAX_PRIORITY}",
-        code="TW1206"
-    )
+        code="TW1206")
 
 
 def _address(server: _Free) -> Message:

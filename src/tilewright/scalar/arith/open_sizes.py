@@ -112,8 +112,7 @@ def limit(size: int, least: int) -> None:
     if len(rest) != 1 or found is None or len(rest[0][0]) != 1 or rest[0][0][0] not in found or abs(rest[0][1]) != 1:
         raise CompileError(
             f"the size {size} has to be {least} or more, and whether it is, no range of a single dimension says",
-            code="TW0304"
-        )
+            code="TW0304")
     ((variable,), sign) = rest[0]
     low, high = found.limits.get(variable, (0, None))
     if sign > 0:
@@ -214,8 +213,7 @@ class _Open(OpenSize):
 
     def __float__(self) -> float:
         raise CompileError(
-            f"the size {self} is known when the program runs, and a number is needed while compiling", code="TW0304"
-        )
+            f"the size {self} is known when the program runs, and a number is needed while compiling", code="TW0304")
 
     def __truediv__(self, other: Any) -> Any:
         return float(self)
@@ -402,8 +400,7 @@ def _least(a: int, b: int, kind: type) -> int:
         return chosen
     return _atom(
         kind(_expression(_terms(a)), _expression(_terms(b))),
-        min(int(a), int(b)) if kind is Min else max(int(a), int(b))
-    )
+        min(int(a), int(b)) if kind is Min else max(int(a), int(b)))
 
 
 _RULES: Final[dict[type, Any]] = {

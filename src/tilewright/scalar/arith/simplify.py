@@ -266,8 +266,7 @@ def _join(form: LinearForm, mod: FloorMod, k: int, ranges: Ranges) -> LinearForm
             inner = form_of(other.a, ranges)
             if inner.coefs == quotient.coefs and inner.const == quotient.const:
                 return form.without(mod)[1].without(other)[1].plus(
-                    _remainder(whole, c * other.b.value, dtype, ranges), k
-                )
+                    _remainder(whole, c * other.b.value, dtype, ranges), k)
     return None
 
 

@@ -102,8 +102,7 @@ class _System:
             for atom in form.coefs:
                 inside = [
                     x for x in walk(atom)
-                    if isinstance(x, (FloorDiv, FloorMod)) and isinstance(x.b, IntImm) and x.b.value > 0
-                ]
+                    if isinstance(x, (FloorDiv, FloorMod)) and isinstance(x.b, IntImm) and x.b.value > 0]
                 for x in inside:
                     parts = list(walk(x.a))
                     linear_in = all(isinstance(p, Var) for p in form_of(x.a, self.known).coefs)

@@ -4,9 +4,10 @@
     def matmul(n, m, k): …; return [A, B, C]
 
     task = auto_scheduler.SearchTask(func=matmul, args=(512, 512, 512), target="llvm")
-    task.tune(auto_scheduler.TuningOptions(num_measure_trials=64,
-    measure_callbacks=[auto_scheduler.RecordToFile("matmul.json")])) sch, args = task.apply_best("matmul.json") function
-    = tvm.build(sch, args, "llvm")
+    task.tune(auto_scheduler.TuningOptions(
+        num_measure_trials=64, measure_callbacks=[auto_scheduler.RecordToFile("matmul.json")]))
+    sch, args = task.apply_best("matmul.json")
+    function = tvm.build(sch, args, "llvm")
 
 Rules derive possible schedules from the computations (`rules.py`, `sketch.py`); evolution and a cost model choose the
 settings to measure (`evolution.py`, `cost_model.py`). See docs/auto_scheduler.md.

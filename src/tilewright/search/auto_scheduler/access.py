@@ -32,7 +32,7 @@ def reduction_size(op: Operation) -> int:
 
 
 def extent_of(axis: IterVar) -> int:
-    """Return the known length of an axis; 0 where it is not known."""
+    """Return the known length of an axis, or 0."""
     return int(number_of(axis.extent) or 0)
 
 
@@ -84,7 +84,7 @@ def missing_axes(op: ComputeOp, element: TensorElem) -> list[int]:
 
 
 def stride_along(element: TensorElem, axis: Var) -> int | None:
-    """Return how far the last index moves with `axis`; None when another index moves, or it is not linear."""
+    """Return the change of the last index per step of `axis`; None if another index changes, or it is not linear."""
     if any(axis in free_vars(i) for i in element.indices[:-1]):
         return None
     last = element.indices[-1] if element.indices else None

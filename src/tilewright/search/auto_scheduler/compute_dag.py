@@ -49,8 +49,7 @@ class ComputeDAG:
         elif isinstance(tensors, Schedule):
             ops = tensors.stages
             tensors = [
-                t for s in ops if isinstance(s.op, PlaceholderOp) or s.op in tensors.outputs for t in s.op.outputs
-            ]
+                t for s in ops if isinstance(s.op, PlaceholderOp) or s.op in tensors.outputs for t in s.op.outputs]
         self.tensors: list[Tensor] = list(tensors)
         if not self.tensors or not all(isinstance(t, Tensor) for t in self.tensors):
             raise CompileError(
@@ -63,12 +62,12 @@ class ComputeDAG:
                 raise CompileError(
                     f"'{op.name}' is a {type(op).__name__}; the search schedules te.compute alone", code="TW1109")
             for t in op.outputs:
-                t.extents  # raises for sizes that are not known  # noqa: B018
+                t.extents  # raises for dynamic sizes  # noqa: B018
         self.flop_ct = sum(map(access.flops, self.ops)) or float(sum(map(access.trips, self.ops)))
 
     @property
     def output_ops(self) -> frozenset[Operation]:
-        """The computations whose results the caller gets."""
+        """The computations whose results the function returns."""
         return self._facts.outputs
 
     def readers(self, op: Operation) -> list[Operation]:
@@ -85,7 +84,7 @@ class ComputeDAG:
         return State(self)
 
     def infer_bound_from_state(self, state: State) -> State:
-        """Return the state itself: its loops have the sizes they have where the steps split them."""
+        """Return the state itself: its loops already have known sizes."""
         return state
 
     def apply_steps_from_state(self, state: Any, layout_rewrite: Any = None) -> tuple[Schedule, list[Tensor]]:
@@ -115,12 +114,12 @@ class ComputeDAG:
 
     @lazy_attribute
     def plain_script(self) -> str:
-        """The text of the loop program without a step, whose answers are right."""
+        """The text of the loop program without steps, which computes the reference results."""
         return self.func(self.init_state).script()
 
     @lazy_attribute
     def text(self) -> str:
-        """The computations with canonical names: equal for equal workloads, whatever their tensors are called."""
+        """The computations with canonical names; equal for workloads that differ only in the names of tensors."""
         ops = list(enumerate(self.ops))
         names = {t: f"t{k}_{t.index}" if len(op.outputs) > 1 else f"t{k}" for k, op in ops for t in op.outputs}
         lines = []

@@ -18,10 +18,10 @@ from tilewright.search.cost_model import BoostedTrees, CostModel, shipped
 from tilewright.search.measure import Measured
 
 ENOUGH: Final = 16
-"""Measurements of a task from which on the learnt model ranks its candidates."""
+"""Number of measurements of a task after which the learnt model ranks its candidates."""
 _CORRECTION: Final = 0.5
 _ESTIMATE_SHARE: Final = 0.03
-"""Weight of the estimate beside the learnt score."""
+"""Weight of the estimate that is added to the learnt score."""
 
 
 class RandomModel:
@@ -39,7 +39,7 @@ class RandomModel:
 
 
 class XGBModel:
-    """Trees over features of programs, by xgboost where it is installed, else in numpy.
+    """Trees over features of programs, by xgboost if it is installed, else in numpy.
 
     `num_warmup_sample` measurements of a task are needed before it predicts by them; `model_file`, if it exists, is a
     file of records to learn from.
@@ -84,7 +84,7 @@ class XGBModel:
             self._model.fit(np.stack(x), y)
 
     def predict(self, programs: Sequence[Program]) -> Array:
-        """Return a score for each program, the higher the better; an estimate where nothing was learnt yet."""
+        """Return a score for each program, the higher the better; an estimate before anything was learnt."""
         if not programs:
             return np.zeros(0)
         features = np.stack([p.features for p in programs])

@@ -4,8 +4,7 @@
         with tvm.transform.PassContext(opt_level=3, config={"relay.backend.use_auto_scheduler": True}):
             lib = relay.build(mod, target, params=params)
 
-A kernel keeps its own schedule where it has no record, where its record does not apply, and where its own was the
-fastest.
+A kernel keeps its own schedule if it has no applicable record, or if its own schedule was the fastest.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ Records = str | os.PathLike[str] | Iterable[Pair]
 
 
 class DispatchContext(Advisor):
-    """Base class of what chooses the schedule of a workload; entered with `with`."""
+    """Base class of contexts that choose the schedule of a workload; entered with `with`."""
 
     current = Innermost()
 
@@ -55,13 +54,13 @@ class DispatchContext(Advisor):
         return found
 
     def arrangement(self, target: Target) -> Found | None:
-        """Return what arranges kernels: this context where the option is on, then the one around it."""
+        """Return the function that schedules kernels: this context's if the option is on, then the enclosing one's."""
         outer = self.around()
         rest: Found | None = None if outer is None else outer.arrangement(target)
         return self.arranging(target, rest) if PassContext.current().config.get(OPTION, False) else rest
 
     def arranging(self, target: Target, rest: Found | None = None) -> Found:
-        """Return what arranges kernels by this context, whatever the option says, then by `rest`."""
+        """Return a function that schedules kernels by this context, regardless of the option, then by `rest`."""
 
         def found(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor]) -> PrimFunc | None:
             made = self._arranged(func, args, outputs, target)
@@ -125,7 +124,7 @@ class ApplyHistoryBest(DispatchContext):
                 self.best[place] = (result.cost, inp.state.transform_steps)
 
     def update(self, target: Target | str, workload_key: str, state: Any) -> None:
-        """Use this state for a workload, whatever was measured."""
+        """Use this state for a workload, regardless of measurements."""
         self.best[workload_key, str(target).split()[0]] = (0.0, tuple(state.transform_steps))
 
     def query(self, target: Target | str, workload_key: str) -> tuple[TransformStep, ...] | None:

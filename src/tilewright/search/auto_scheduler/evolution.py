@@ -31,7 +31,7 @@ class Evolution:
     mutation: float = 0.85
     random_share: float = 0.05
     tries: int = 12
-    """Most samples for each program wanted: not every setting makes a program."""
+    """Largest number of samples per requested program, because some settings give no program."""
 
     def initial(self, task: SearchTask, sketches: Sequence[Sketch], choose: random.Random) -> list[Program]:
         """Return random programs of all sketches. Settings that make no program are left out."""
@@ -72,7 +72,7 @@ class Evolution:
 
 
 def grown(task: SearchTask, sketch: Sketch, setting: Mapping[str, Any]) -> Program | None:
-    """Return the program of a setting; None where its steps contradict each other."""
+    """Return the program of a setting; None if its steps contradict each other."""
     try:
         return program_of(task, sketch.state(setting), sketch, setting)
     except CompileError:

@@ -6,7 +6,7 @@
 
 Each method performs one step on the schedule, records it, and writes the Python call that does the same. Stages are
 numbered as records number them. A stage is attached to its reader at the end (`finish`), because a loop may be fused or
-split after another stage was attached to it: the stage then moves to the fused loop, or to the innermost part.
+split after an attachment: the stage then moves to the fused loop, or to the innermost part.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SHORT: Final = ((".outer", "_o"), (".inner", "_i"), (".fused", "_f"), (".", "_"
 
 @dataclass(slots=True, eq=False)
 class Iterator:
-    """A loop of a stage. `kind` is `spatial` or `reduce`. `extent` is the number of trips where the loop was split.
+    """A loop of a stage. `kind` is `spatial` or `reduce`. `extent` is the number of iterations when the loop was split.
 
     The extents of an attached stage are determined when it is lowered.
     """
@@ -132,7 +132,7 @@ class State:
     def follow_fused_split(
         self, stage: Any, it: Any, src_step_ids: Sequence[int], level: int, factor_or_nparts: bool,
     ) -> list[Iterator]:
-        """Split a loop in two by the product of what earlier splits have at `level`. Returns both loops."""
+        """Split a loop in two by the product of the factors of earlier splits at `level`. Returns both loops."""
         k, at = self._loop(stage, it)
         step = TransformStep("FFSP", k, at, tuple(src_step_ids), level, factor_or_nparts)
         return self._split(step, at, step.lengths_after(self.transform_steps), factor_or_nparts)
@@ -223,7 +223,7 @@ class State:
         call = f"s[{s.variable}].storage_align({self._names([s.iters[at]])}, {factor}, {offset})"
         self._record(TransformStep("SA", k, at, factor, offset), call)
 
-    # Where stages are computed.
+    # Positions of stages.
     def compute_at(self, stage: Any, target: Any, it: Any) -> None:
         """Compute a stage inside a loop of another."""
         k, (t, at) = self.stage_id(stage), self._loop(target, it)
@@ -231,7 +231,7 @@ class State:
         self._record(TransformStep("CA", k, t, at))
 
     def compute_inline(self, stage: Any) -> None:
-        """Compute a stage wherever it is read."""
+        """Compute a stage where it is read."""
         self._detach(stage, "compute_inline", "CI")
 
     def compute_root(self, stage: Any) -> None:
@@ -261,7 +261,7 @@ class State:
         return k + 1
 
     def cache_write(self, stage: Any, scope: str) -> int:
-        """Compute a stage in a new stage before it, in other memory, and copy the result back."""
+        """Compute a stage in a new, preceding stage in other memory, and copy the result back."""
         k = self.stage_id(stage)
         s, outputs = self.stages[k], list(self[stage].stage.op.outputs)
         found = self.schedule.cache_write(outputs if len(outputs) > 1 else outputs[0], _scope(scope))
@@ -367,15 +367,14 @@ class State:
         if inner_to_outer:
             axes, sizes = axes[::-1], sizes[::-1]
         parts = [
-            Iterator(f"{old.name}.{n}", size, old.kind, a) for n, (size, a) in enumerate(zip(sizes, axes, strict=True))
-        ]
+            Iterator(f"{old.name}.{n}", size, old.kind, a) for n, (size, a) in enumerate(zip(sizes, axes, strict=True))]
         s.iters[at : at + 1] = parts
         self._move([old], parts[-1])
         self._record(step)
         return parts
 
     def _move(self, olds: Iterable[Iterator], new: Iterator) -> None:
-        """Attach to `new` the stages that were attached to loops which are gone."""
+        """Attach to `new` the stages that were attached to removed loops."""
         for s in self.stages:
             if s.attached is not None and any(s.attached[1] is i for i in olds):
                 s.attached = (s.attached[0], new)
@@ -388,7 +387,7 @@ class State:
         self._restart(made)
 
     def _restart(self, s: StageState) -> None:
-        """Take the loops of a stage from its axes."""
+        """Reset the loops of a stage to its axes."""
         s.iters = [Iterator(a.var.name, int(number_of(a.extent) or 0), a.kind, a) for a in s.stage.leaf_iter_vars]
         for i in s.iters:
             self._name(i.axis, s, i.axis.var.name)

@@ -1,6 +1,6 @@
 """Inputs of measuring, and builders and runners with Ansor's defaults; `tilewright.search` does the work.
 
-A candidate travels as the text of its loop program, so that a workload of a script needs no import where it is built.
+A candidate is sent as the text of its loop program, so that builders need not import a script's workload.
 Answers are compared with those of the plain loops.
 """
 
@@ -48,7 +48,7 @@ class MeasureResult(Measured):
 
 @dataclass(frozen=True, slots=True)
 class ScheduledCandidate(Candidate):
-    """A loop program as text, the plain program that it has to agree with, and the steps that made it (`config`)."""
+    """A loop program as text, the reference program, and the steps that made it (`config`)."""
 
     key: str
     config: str
@@ -121,7 +121,7 @@ def candidate(inp: MeasureInput) -> ScheduledCandidate:
 
 
 def check_legal(func: PrimFunc) -> None:
-    """Raise `ScheduleError` where the trips of a parallel or vectorized loop depend on each other."""
+    """Raise `ScheduleError` if the trips of a parallel or vectorized loop depend on each other."""
     stack: list[tuple[Stmt, list[Stmt]]] = [(func.body, [])]
     while stack:
         s, around = stack.pop()
@@ -134,7 +134,7 @@ def measure(
     inputs: Sequence[MeasureInput], builder: Any, runner: Any,
     on_measured: OnMeasured | None = None,
 ) -> list[Measured]:
-    """Build and run inputs; one result for each, in order. A candidate that fails gives an error, and raises nothing.
+    """Build and run inputs; one result for each, in order. A failed candidate gives an error result and raises nothing.
 
     `on_measured` is called with the number of an input and its result as soon as that is known.
     """

@@ -1,4 +1,4 @@
-"""Ansor's records (`tuning/records.py`) as inputs and results of the auto-scheduler."""
+"""Ansor's records (`search/records.py`) as inputs and results of the auto-scheduler."""
 
 from __future__ import annotations
 
@@ -97,8 +97,7 @@ def of_record(record: Record) -> Pair:
     hardware, layout, inputs = json.loads(record.ansor)
     task = SearchTask(
         workload_key=record.key, target=record.target, hardware_params=HardwareParams.from_json(hardware),
-        layout_rewrite_option=layout, task_inputs=inputs,
-    )
+        layout_rewrite_option=layout, task_inputs=inputs)
     return MeasureInput(task, RecordedState(steps_from_json(json.loads(record.config)))), record.measured
 
 

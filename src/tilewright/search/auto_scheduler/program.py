@@ -40,7 +40,7 @@ class Program(MeasureInput):
 def program_of(
     task: SearchTask, state: State, sketch: Sketch | None = None, setting: Mapping[str, Any] | None = None,
 ) -> Program:
-    """Return the program of a state. Raises `ScheduleError` where the steps make none, or a wrong one."""
+    """Return the program of a state. Raises `ScheduleError` if the steps make none, or a wrong one."""
     func = task.own if task.own is not None and not state.transform_steps else task.compute_dag.func(state)
     check_legal(func)
     found = features.statements(func)

@@ -30,7 +30,7 @@ def extract_tasks(
     """Return the tasks of a network, and how often it runs each, in the order of the program.
 
     Kernels without a sum are left out, unless `include_simple_tasks` is set. The compiler packs constants before a
-    kernel, so a task has them as inputs in the packed layout. Raises `CompileError` where sizes are not known.
+    kernel, so a task has them as inputs in the packed layout. Raises `CompileError` if sizes are not known.
     """
     chosen = Target(target)
     check_host(chosen, target_host)
@@ -44,7 +44,7 @@ def extract_tasks(
                 own = parts.scheduled()
                 dag = ComputeDAG(detached(parts.args, parts.outputs))
             except (NoNativeKernel, CompileError):
-                continue  # no native kernel, or one whose loops the search does not know
+                continue  # no native kernel, or one whose loops the search does not support
             if not include_simple_tasks and not any(isinstance(op, ComputeOp) and op.reduce_axis for op in dag.ops):
                 continue
             key = dag.hash_key()
@@ -67,7 +67,7 @@ def detached(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]:
             raise CompileError(
                 f"'{op.name}' is a {type(op).__name__}; the search schedules te.compute alone", code="TW1109")
 
-        def moved(e: PrimExpr) -> PrimExpr | None:  # its indices have been moved before it
+        def moved(e: PrimExpr) -> PrimExpr | None:  # called after the indices were moved
             return TensorElem(given[e.tensor], e.indices) if isinstance(e, TensorElem) else None
 
         made = ComputeOp(op.name, op.axis, tuple(rewrite(b, moved) for b in op.body), op.reduce_axis, None, None, {})

@@ -25,7 +25,7 @@ from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Reduce
 INLINE, NEST, TILE, CACHE_WRITE, ROWS, RFACTOR = "inline", "nest", "tile", "cache write", "rows", "rfactor"
 MAX_PLANS: Final = 16
 _FEW: Final = 64
-"""A sum is computed in parts where it has fewer results than this for each core."""
+"""Number of results per core below which a sum is computed in parts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tilewright.search.auto_scheduler.search_task import SearchTask, TuningOptions
 
 _KEPT: Final = 48
-"""Measured programs that the next population begins with."""
+"""Number of measured programs in the initial population."""
 
 
 class PreloadMeasuredStates:
@@ -61,8 +61,7 @@ class SketchPolicy(TaskSearch[Program]):
         self.evolution = Evolution(
             int(p["sample_init_min_population"]), int(p["evolutionary_search_population"]),
             int(p["evolutionary_search_num_iters"]), float(p["evolutionary_search_mutation_prob"]),
-            float(p["eps_greedy"]),
-        )
+            float(p["eps_greedy"]))
         self.model = program_cost_model if program_cost_model is not None else XGBModel(seed=seed)
         self._random = random.Random(0 if seed is None else seed)
         self.measured: dict[str, float] = {}

@@ -75,7 +75,7 @@ class SearchTask(TuningTask):
         SearchTask(func=matmul, args=(512, 512, 512), target="llvm")
         SearchTask(workload_key=…, target=…)        SearchTask(compute_dag=…, target=…)
 
-    `own`, of a task of a network, is the loop program that the compiler makes without a search.
+    For a task of a network, `own` is the loop program that the compiler makes without a search.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class SearchTask(TuningTask):
         self, tuning_options: TuningOptions, search_policy: SketchPolicy | str | None = None,
         adaptive_training: bool = False,
     ) -> None:
-        """Search and measure as `tuning_options` say. Raises `OptionError` for an unknown policy."""
+        """Search and measure with `tuning_options`. Raises `OptionError` for an unknown policy."""
         from tilewright.search.auto_scheduler.search_policy import SketchPolicy
         from tilewright.search.auto_scheduler.task_scheduler import MODELS
 
@@ -225,5 +225,4 @@ class TuningOptions:
         if self.num_measure_trials < 0 or self.num_measures_per_round < 1:
             raise OptionError(
                 f"num_measure_trials is {self.num_measure_trials} and num_measures_per_round "
-                f"{self.num_measures_per_round}; "
-                "they are at least 0 and 1", code="TW1104")
+                f"{self.num_measures_per_round}; they are at least 0 and 1", code="TW1104")

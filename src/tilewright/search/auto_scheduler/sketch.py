@@ -6,7 +6,7 @@ registers.
     for S0 (parallel): [blocks of stages computed here]
       for S1: { the sum in registers: for reductions: for S2: … ;  for S2: result }
 
-Earlier computations are computed by themselves, in the blocks of a later one, or inside of their reader. Sizes, orders
+Earlier computations are computed by themselves, in the blocks of a later one, or inside their reader. Sizes, orders
 and places are the knobs.
 """
 
@@ -36,7 +36,7 @@ BLOCK: Final = "block"
 _TILES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
 _BLOCKS: Final = (1, 2, 3, 4, 6, 8, 16, 32, 64)
 _MAX_STATEMENTS: Final = 160
-"""Most statements of an unrolled region: beyond that the compiler keeps more values alive than there are registers."""
+"""Largest number of statements in an unrolled region; larger regions have more live values than registers."""
 _SAMPLES: Final = 64
 
 Setting: TypeAlias = Mapping[str, Any]
@@ -98,7 +98,7 @@ class Sketch:
         return (ROOT, *nests, *((INSIDE,) if not op.reduce_axis else ()))
 
     def _leads_to(self, op: Operation, end: Operation) -> bool:
-        """Return whether all uses of `op` lead to `end` alone."""
+        """Return whether all uses of `op` lead to `end` only."""
         users = reachable(self.dag.readers(op), lambda r: () if r is end else self.dag.readers(r))
         return all(r is end or r not in self.dag.output_ops for r in users)
 
@@ -107,7 +107,7 @@ class Sketch:
         return str(self.dag.ops.index(op))
 
     def lanes(self, op: Operation) -> int:
-        """Return the lanes of a vector of a computation's results."""
+        """Return the number of vector lanes of a computation's results."""
         return self.machine.lanes(op.outputs[0].dtype)
 
     def sample(self, choose: random.Random) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class Sketch:
         return prod(sizes[:-1]) * max(1, sizes[-1] / self.lanes(op)) if sizes else 1
 
     def chosen(self, setting: Setting, name: str) -> Any:
-        """Return the choice of a knob, also of one with a single choice; None where there is no such knob."""
+        """Return the choice of a knob, including knobs with a single choice; None for an unknown knob."""
         return setting.get(name, self._first_choices.get(name))
 
     @lazy_attribute
@@ -160,7 +160,7 @@ class Sketch:
         return int(self.chosen(setting, f"{self.key(op)}.{axis}.tile") or 1)
 
     def state(self, setting: Setting) -> State:
-        """Return the steps of the plan with a setting. Raises `ScheduleError` where they contradict each other."""
+        """Return the steps of the plan with a setting. Raises `ScheduleError` if they contradict each other."""
         return _Maker(self, setting).make()
 
 
@@ -331,7 +331,7 @@ class _Maker:
 
 
 def _innermost(place: Knob) -> int:
-    """Return the choice of a place in the blocks of the last possible nest; of its own place where there is none."""
+    """Return the choice that places a computation in the blocks of the last possible nest, or by itself."""
     return max((k for k, c in enumerate(place.choices) if c.startswith(BLOCK)), default=0)
 
 

@@ -1,8 +1,7 @@
 """Tunes several tasks with one budget: the next round goes to the task with the largest expected gain.
 
-The gradient of the objective with respect to the trials of a task is estimated from the gain of its last rounds, from
-the remaining time if it continued so, and from the speed of similar tasks (Zheng et al., "Ansor", OSDI 2020, section
-6).
+The gradient of the objective with respect to the trials of a task has three estimates: the gain of its last rounds, an
+extrapolation of its time, and the speed of similar tasks (Zheng et al., "Ansor", OSDI 2020, section 6).
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ class TaskScheduler:
             share_budget(self.next_task, round_of, tune_option.num_measure_trials)
 
     def next_task(self) -> int | None:
-        """Return the task of the next round; None where no task has candidates."""
+        """Return the task of the next round; None if no task has candidates."""
         alive = [k for k in range(len(self.tasks)) if k not in self.dead]
         if not alive:
             return None
@@ -164,7 +163,7 @@ class TaskScheduler:
         return sum(w * c for w, c in zip(self.task_weights, costs, strict=True))
 
     def _similar(self, a: int, b: int) -> bool:
-        """Return whether two tasks are of the same operators."""
+        """Return whether two tasks have the same operators."""
         return bool(self.tasks[a].desc) and self.tasks[a].desc == self.tasks[b].desc
 
     def _make_policies(

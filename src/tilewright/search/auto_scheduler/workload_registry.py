@@ -31,7 +31,7 @@ _TENSOR: Final = "TENSOR"
 def register_workload(func_name: Any = None, f: Callable[..., Any] | None = None, override: bool = False) -> Any:
     """Register a function under its name or `func_name`, as a decorator (with or without a name) or a call.
 
-    Raises `OptionError` where another function has the name, unless `override` is set.
+    Raises `OptionError` if another function has the name, unless `override` is set.
     """
     if callable(func_name):
         return register_workload(func_name.__name__, func_name, override)
@@ -76,8 +76,7 @@ def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
     if function is None:
         raise OptionError(
             f"workload '{name}' is not registered{nearest(name, WORKLOADS)}; register the function of that name, or "
-            "extract "
-            "the tasks of the network again", code="TW1108")
+            "extract the tasks of the network again", code="TW1108")
     made = function(*map(_restored, args))
     if not isinstance(made, (list, tuple)) or not all(isinstance(t, Tensor) for t in made):
         raise CompileError(
@@ -117,8 +116,7 @@ def _plain(value: Any) -> Any:
             if number is None:
                 raise OptionError(
                     f"{value!r} ({type(value).__name__}) cannot be an argument of a workload; use numbers, texts, "
-                    "sequences "
-                    "and tensors", code="TW1108")
+                    "sequences and tensors", code="TW1108")
             return number
 
 

@@ -66,7 +66,7 @@ class Monitor:
             self.timestamps.append(result.timestamp)
 
     def trial_scores(self) -> np.ndarray[Any, Any]:
-        """Return operations a second of each trial; 0 where it failed."""
+        """Return operations a second of each trial; 0 if it failed."""
         return np.asarray(self.scores)
 
     def trial_timestamps(self) -> np.ndarray[Any, Any]:

@@ -1,7 +1,7 @@
 """Features of configurations: numbers of fixed length for cost models.
 
 Those of kind `knob` come from the configuration alone (`KnobFeatures`); `itervar` and `curve` describe the loops of its
-program (`tuning/features.py`).
+program (`search/features.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tilewright.search.autotvm.task.space import Axis, ConfigSpace
 Array = np.ndarray[Any, Any]
 KINDS: Final = ("itervar", "knob", "curve")
 Cells = Callable[[str, Entity], Iterable[tuple[Hashable, float]]]
-"""The columns that an answer to a name fills, and their values."""
+"""The columns and values of an answer to a name."""
 
 
 class AnswerTable:
@@ -34,8 +34,7 @@ class AnswerTable:
         """Return the numbers of each answer along an axis, and their columns."""
         rows = [
             dict(cell for n, e in zip(axis.names, answer, strict=True) for cell in cells(n, e))
-            for answer in axis.answers
-        ]
+            for answer in axis.answers]
         used = list(dict.fromkeys(name for row in rows for name in row))
         for name in used:
             self._columns.setdefault(name, len(self._columns))
@@ -55,7 +54,7 @@ class AnswerTable:
 class KnobFeatures(AnswerTable):
     """The answers of configurations as numbers; -1 for a name that a configuration lacks.
 
-    There is a column for each number of each name, and for each answer that is no number.
+    Each number of each name has a column, and so has each answer that is not a number.
     """
 
     def __init__(self, space: ConfigSpace) -> None:

@@ -44,7 +44,7 @@ class TaskState:
     recent: float = _USUAL_GAIN
     """Fraction of the time that the last slices saved, as a moving average."""
     machine: str = ""
-    """Where the last trial ran."""
+    """The machine of the last trial."""
     fastest: list[tuple[float, Any]] = field(default_factory=list)
     """The best configurations, the fastest first."""
 

@@ -1,11 +1,10 @@
-"""Tuning without the device: records choose a network's kernels; where they say nothing, models choose, if they are
-reliable.
+"""Tuning without the device: records choose a network's kernels; without records, sufficiently reliable models choose.
 
     outcome = choose(tasks, Records("records.json"))
     for choice in outcome.choices: …          # the source of each configuration
     outcome.write(Records(output))            # records for `compile(…, records=)`
 
-Two models are used: the model of cycles (`tuning/cycles.py`), and the pretrained one (`autotvm/pretrained.py`). Both
+Two models are used: the model of cycles (`search/cycles.py`), and the pretrained one (`autotvm/pretrained.py`). Both
 order the recorded configurations of each task; the rank correlation with the recorded times is their reliability.
 """
 
@@ -33,7 +32,7 @@ from tilewright.search.measure import Measured
 from tilewright.search.records import Record, Records
 
 RELIABLE: Final = 0.5
-"""Smallest rank correlation of a model that chooses."""
+"""Smallest rank correlation for which a model is used."""
 ENOUGH: Final = 8
 """Smallest number of recorded configurations of a task by which models are judged."""
 _MAX_RECORDED: Final = 48
@@ -48,7 +47,7 @@ _MAX_RATIO: Final = 0.95
 MODELS: Final = ("cycles", "trained")
 PREDICTED: Final = "predicted by a model, not measured"
 _CLOCK: Final = 2.5e9
-"""Cycles a second, where no record tells the time of a kernel."""
+"""Cycles per second, if no record gives the time of a kernel."""
 _UNKNOWN: Final = dict.fromkeys(MODELS, float("nan"))
 _LOG: Final = logging.getLogger(__name__)
 
@@ -62,11 +61,11 @@ class Choice:
     calls: int
     recorded: int
     correlations: Mapping[str, float]
-    """Rank correlation of each model with the records; NaN where there are too few."""
+    """Rank correlation of each model with the records; NaN for too few records."""
     source: str
     config: ConfigEntity
     ratio: float
-    """Its time as a fraction of the compiler's own choice, measured or predicted; NaN where neither is known."""
+    """Its time as a fraction of the compiler's own choice, measured or predicted; NaN if neither is known."""
     measured: Measured | None = None
 
 
@@ -79,14 +78,14 @@ class Outcome:
     judged: int
 
     def write(self, records: Records) -> None:
-        """Append one selected record for each choice; those of models say that they were not measured."""
+        """Append one selected record for each choice; those of models are marked as not measured."""
         for c in self.choices:
             if c.measured is not None:
                 records.add(TaskCandidate.of(c.task, c.config), c.measured, selected=True)
 
 
 def choose(tasks: Sequence[tuple[KernelTask, int]], records: Records) -> Outcome:
-    """Choose for `tasks`, each with how often it runs. Raises `OptionError` where no record is of their target."""
+    """Choose for `tasks`, each with how often it runs. Raises `OptionError` if no record is of their target."""
     target = str(tasks[0][0].target) if tasks else ""
     known: dict[tuple[str, ...], list[Record]] = {}
     others = set[str]()
@@ -100,8 +99,7 @@ def choose(tasks: Sequence[tuple[KernelTask, int]], records: Records) -> Outcome
     if not known:
         raise OptionError(
             f"'{records.path}' has no records of kernels for '{target}'; it is of "
-            f"{', '.join(sorted(others)) or 'no kernels at all'}: "
-            "give that --target, or other records", code="TW1102")
+            f"{', '.join(sorted(others)) or 'no kernels at all'}: give that --target, or other records", code="TW1102")
     mine = {task.workload: task for task, _ in tasks}
     judged: dict[tuple[str, ...], Mapping[str, float]] = {}
     for key, found in sorted(known.items(), key=lambda one: one[0] not in mine)[: max(_MAX_JUDGED, len(mine))]:
@@ -113,7 +111,7 @@ def choose(tasks: Sequence[tuple[KernelTask, int]], records: Records) -> Outcome
 
 
 def predicted_cycles(task: KernelTask, config: ConfigEntity) -> float:
-    """Estimate the cycles of a configuration; raises what lowering it raises."""
+    """Estimate the cycles of a configuration; raises the errors of lowering it."""
     return max(1.0, sum(cycles(statements(task.lowered(config).func), task.target.machine)))
 
 
@@ -159,7 +157,7 @@ def _chosen(
     task: KernelTask, calls: int, records: Sequence[Record], correlations: Mapping[str, float],
     certainty: Mapping[str, float],
 ) -> Choice:
-    """Choose the best of enough records, else what the most reliable model prefers to the compiler's choice."""
+    """Choose the best of enough records, else the choice of the most reliable model, else the compiler's."""
     space, places, own = task.config_space, _places(task, records), task.default_config
     base = places.get(own.index)
 

@@ -1,8 +1,8 @@
-"""Selects which tuned kernels a network keeps: those that make it surely faster.
+"""Selects the tuned kernels of a network that are significantly faster.
 
-The cost of one trial is partly luck, and the best of hundreds the luckiest. So the fastest configurations of each task
-are measured again, alternately with the compiler's own choice, and kept where they are surely faster. Then the tuned
-network is compared with the untuned one. Where it is not surely faster, kernels are left out by bisection until it is.
+The lowest of hundreds of measured costs is partly due to noise. So the fastest configurations of each task are measured
+again, alternately with the compiler's own choice, and kept if they are significantly faster. Then the tuned network is
+compared with the untuned one. If it is not significantly faster, kernels are removed by bisection until it is.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Selection:
 
     @property
     def saved(self) -> float:
-        """Seconds that the network should save by it."""
+        """Expected seconds saved per run of the network."""
         c = self.comparison
         return 0.0 if c is None or not self.is_kept else self.state.calls * (c.first - c.second)
 
@@ -52,7 +52,7 @@ class Selection:
 
 
 def select(state: TaskState, option: Mapping[str, Any], rounds: int = _ROUNDS) -> Selection | None:
-    """Compare the fastest candidates of a task with the compiler's own choice; None where that fails."""
+    """Compare the fastest candidates of a task with the compiler's own choice; None if that fails."""
     default = state.task.default_config
     others = [c for _, c in state.fastest if c.index != default.index][:_CANDIDATES]
     built = option["builder"].build([TaskCandidate.of(state.task, c) for c in (default, *others)])
@@ -97,7 +97,7 @@ def prove(
     selections: Sequence[Selection], compiled: Callable[[Sequence[Selection]], Callable[[], object]], seconds: float,
     report: Callable[[str], None] = lambda text: None,
 ) -> Comparison | None:
-    """Keep the part of `selections` that makes the network surely faster; return its comparison, None where nothing is
+    """Keep the part of `selections` that makes the network surely faster; return its comparison, None if nothing is
     kept.
 
     `compiled(selections)` returns the network as a function, with these kernels. `seconds` are for all comparisons

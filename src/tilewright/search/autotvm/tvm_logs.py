@@ -1,12 +1,12 @@
 """Configurations from logs that TVM v0.8 to v0.13 wrote.
 
-A record of TVM is of one operator in one layout and of one of TVM's templates, whose schedule does not exist here. The
-size of the register tile carries over, for convolutions, dense layers and batched products of equal sizes:
+A record of TVM describes one operator in one layout, and a template of TVM whose schedule does not exist here. The size
+of the register tile carries over, for convolutions, dense layers and batched products of equal sizes:
 
     conv2d_NCHWc.x86       tile_ow [-1, 28]  tile_oc [-1, 16]  unroll_kw           ->  tile_ow, tile_oc, unroll_kw
     dense_pack.x86         tile_y [-1, 1, 6]  tile_x [-1, 2, 16]  tile_k [-1, 8]   ->  tile_y, tile_x, tile_k
 
-It is used where it is one of the kernel's options; otherwise the analytical model decides. Other records are counted by
+It is used if it is one of the kernel's options; otherwise the analytical model decides. Other records are counted by
 reason.
 """
 
@@ -63,8 +63,7 @@ def translated(record: Record) -> Known | str:
     names = _INNER[str(anchor[0]).removeprefix("depthwise_")]
     try:
         found = {
-            names[n]: _innermost(value) for n, _, value in json.loads(record.config).get("entity", ()) if n in names
-        }
+            names[n]: _innermost(value) for n, _, value in json.loads(record.config).get("entity", ()) if n in names}
     except (ValueError, IndexError, TypeError, AttributeError, OverflowError):
         return f"of TVM, for '{name}' with a configuration that is not understood"
     if not found:

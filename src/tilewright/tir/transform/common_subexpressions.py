@@ -44,8 +44,7 @@ def _stmt(s: Stmt, known: frozenset[Var]) -> Stmt:
     if isinstance(s, (For, Let)):
         inside = known | {s.var}
         return replace(
-            s, body=_named(_stmt(s.body, inside), s.var, inside) if isinstance(s, For) else _stmt(s.body, inside)
-        )
+            s, body=_named(_stmt(s.body, inside), s.var, inside) if isinstance(s, For) else _stmt(s.body, inside))
     return map_bodies(s, lambda b: _stmt(b, known)) or s
 
 
@@ -82,6 +81,5 @@ def _worth(e: PrimExpr, known: frozenset[Var], memo: dict[PrimExpr, bool]) -> bo
     if found is None:
         found = memo[e] = not any(
             isinstance(x, Load) or (isinstance(x, Var) and x not in known) or (isinstance(x, Call) and x.op.effect)
-            or (isinstance(x, _DIVISIONS) and not number_of(x.b)) for x in walk(e)
-        )
+            or (isinstance(x, _DIVISIONS) and not number_of(x.b)) for x in walk(e))
     return found

@@ -67,8 +67,7 @@ def _keep_promise(e: PrimExpr, found: PrimExpr, wanted: PrimExpr) -> None:
         raise ScheduleError(
             f"an instruction takes '{names[0]}' with {wanted} elements from one row to the next, "
             f"and in memory there are {found}; declare the buffer of the instruction "
-            "with strides=[te.var('stride'), …, 1] and pass its strides on"
-        )
+            "with strides=[te.var('stride'), …, 1] and pass its strides on")
 
 
 def _flat(buffer: Buffer) -> Buffer:

@@ -57,10 +57,8 @@ def _doubled(func: PrimFunc, block: Block) -> PrimFunc:
     target = next(
         (
             s for s in reversed(path)
-            if isinstance(s, For) and any(isinstance(x, Block) and x is not block for x in walk_stmt(s))
-        ),
-        None
-    )
+            if isinstance(s, For) and any(isinstance(x, Block) and x is not block for x in walk_stmt(s))),
+        None)
     if target is None or target.kind != SERIAL or target.annotations.get(ROLLING) or not isinstance(target.body, Seq):
         return func
     nest = path[path.index(target) + 2] if path.index(target) + 2 < len(path) else block
@@ -83,16 +81,13 @@ def _doubled(func: PrimFunc, block: Block) -> PrimFunc:
     filled = redirect(swap(nest, block, replace(block, annotations=notes)), buffer, twice, at)
     following = add(target.var, 1)
     ahead = _only_where(
-        substitute_stmt(filled, {target.var: following}), compare(LT, following, add(target.min, target.extent))
-    )
+        substitute_stmt(filled, {target.var: following}), compare(LT, following, add(target.min, target.extent)))
     first = _named(substitute_stmt(filled, {target.var: target.min}), free_name(func, f"{block.name}_first"))
     loop = replace(target, body=redirect(swap(target.body, nest, ahead), buffer, twice, at))
     inner_values = tuple(twice if b is buffer else b for b in func.attrs["intermediates"])
     return convert_ssa(
         replace(
-            func, body=swap(func.body, target, seq(first, loop)), attrs={**func.attrs, "intermediates": inner_values}
-        )
-    )
+            func, body=swap(func.body, target, seq(first, loop)), attrs={**func.attrs, "intermediates": inner_values}))
 
 
 def _own_value(func: PrimFunc, block: Block, nest: Stmt, target: For) -> Buffer | None:
@@ -111,8 +106,7 @@ def _own_value(func: PrimFunc, block: Block, nest: Stmt, target: For) -> Buffer 
     )
     made = {b for s in walk_stmt(target) if isinstance(s, Block) for b in stored_buffers(s)}
     others = [
-        s for s in walk_stmt(func.body) if isinstance(s, Block) and s is not block and buffer in stored_buffers(s)
-    ]
+        s for s in walk_stmt(func.body) if isinstance(s, Block) and s is not block and buffer in stored_buffers(s)]
     handed = any(buffer in handed_out(e) for s in walk_stmt(target) for e in expressions(s))
     return None if used & made or others or handed or reads(func.body, buffer, target) else buffer
 

@@ -88,8 +88,7 @@ class Checks:
         get = PassContext.current().get
         within, written, apart = (
             bool(get(f"tir.instrument_{name}"))
-            for name in ("bound_checkers", "uninitialized_reads", "overlapping_arguments")
-        )
+            for name in ("bound_checkers", "uninitialized_reads", "overlapping_arguments"))
         return Checks(within, written, apart, in_place) if within or written or apart else None
 
 
@@ -112,8 +111,7 @@ class _Scope:
     def where(self, condition: PrimExpr) -> _Scope:
         """Return the scope under a condition, without the parts that read memory, which may change."""
         known = [
-            c for c in conjuncts(condition) if c.dtype.lanes == 1 and not any(isinstance(x, Load) for x in walk(c))
-        ]
+            c for c in conjuncts(condition) if c.dtype.lanes == 1 and not any(isinstance(x, Load) for x in walk(c))]
         return replace(self, ranges=assume(all_of(*known), self.ranges), holds=(*self.holds, *known)) if known else self
 
 
@@ -186,8 +184,7 @@ class _Instrument:
                 checked = self.reported(checked, s, access, UNINITIALIZED, bad, scope)
             if self.checks.bounds:
                 checked = self.reported(
-                    checked, s, access, access.kind, _outside(access, scope.where(all_of(*access.path))), scope
-                )
+                    checked, s, access, access.kind, _outside(access, scope.where(all_of(*access.path))), scope)
         return checked
 
     def reported(self, checked: Stmt, s: Stmt, access: Access, kind: str, bad: PrimExpr, scope: _Scope) -> Stmt:
@@ -202,8 +199,7 @@ class _Instrument:
             kind, self.func.name, access.buffer.name, str(access.buffer.dtype),
             tuple(d if isinstance(d, int) else self.printed.text(d) for d in access.buffer.shape),
             tuple(map(self.printed.name, loops)), str(scope.origin or ""),
-            *self.seen(s, self.printed.text(access.seen)),
-        )
+            *self.seen(s, self.printed.text(access.seen)))
         return IfThenElse(bad, self.report(site, values), checked)
 
     def report(self, site: Site, values: Sequence[PrimExpr]) -> Stmt:
@@ -237,11 +233,9 @@ class _Instrument:
             shape = tuple(d if isinstance(d, int) else self.printed.text(d) for d in first.shape)
             site = Site(
                 OVERLAP, self.func.name, first.name, str(first.dtype), shape, (), str(self.func.origin or ""),
-                *self.seen_head(first), other=second.name
-            )
+                *self.seen_head(first), other=second.name)
             shared = call_pure_extern(
-                "int64", OVERLAPS, *_memory(a), *_memory(b), const(int(self.checks.in_place), INT64)
-            )
+                "int64", OVERLAPS, *_memory(a), *_memory(b), const(int(self.checks.in_place), INT64))
             body = IfThenElse(compare(NE, shared, const(0, INT64)), self.report(site, ()), body)
         return body
 

@@ -24,8 +24,7 @@ def lasting(condition: PrimExpr, body: Stmt) -> PrimExpr:
         return condition
     stored = {*stored_buffers(body)}
     return all_of(
-        *(c for c in conjuncts(condition) if not any(isinstance(x, Load) and x.buffer in stored for x in walk(c)))
-    )
+        *(c for c in conjuncts(condition) if not any(isinstance(x, Load) and x.buffer in stored for x in walk(c))))
 
 
 def trips(loop: For) -> range | None:

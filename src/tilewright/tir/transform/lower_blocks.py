@@ -73,8 +73,7 @@ def lower_blocks(func: PrimFunc) -> PrimFunc:
     body = _visit(func.body, partials)
     attrs = {k: v for k, v in func.attrs.items() if k != "intermediates"}
     placed = place_buffers(
-        replace(func, body=body, attrs=attrs), [*func.attrs.get("intermediates", ()), *partials], apart
-    )
+        replace(func, body=body, attrs=attrs), [*func.attrs.get("intermediates", ()), *partials], apart)
     return place_prefetches(placed)
 
 
@@ -161,8 +160,7 @@ def _first_values(outermost: For) -> tuple[list[Stmt], For]:
         reducing = [f.var for f in loops if _over_reduction(block, f.var)]
         shared = _without(rewrite(block.predicate, points.get), reducing)
         first.append(
-            nest([f for f in loops if f.var not in reducing], guarded(shared, substitute_stmt(block.init, points)))
-        )
+            nest([f for f in loops if f.var not in reducing], guarded(shared, substitute_stmt(block.init, points))))
     blocks = [block for block, _ in found]
 
     def steps_only(s: Stmt) -> Stmt:
@@ -186,8 +184,7 @@ def _reductions_over(s: Stmt, var: Var, loops: list[For]) -> Iterator[tuple[Bloc
 
 def _over_reduction(block: Block, var: Var) -> bool:
     return any(
-        i.kind == "reduce" and any(v is var for v in walk(b)) for i, b in zip(block.iters, block.bindings, strict=True)
-    )
+        i.kind == "reduce" and any(v is var for v in walk(b)) for i, b in zip(block.iters, block.bindings, strict=True))
 
 
 def _reduction(outermost: For, block: Block, partials: list[Buffer]) -> Stmt:
@@ -224,8 +221,7 @@ def _apart(
     totals = stored_buffers(block)
     if combiner is None or len(totals) != 1:
         raise ScheduleError(
-            f"reduction '{block.name}' has several results; its loop '{outer[-1].var.name}' cannot be summed up apart"
-        )
+            f"reduction '{block.name}' has several results; its loop '{outer[-1].var.name}' cannot be summed up apart")
     total = totals[0]
     partial = Buffer(f"{total.name}_part", tuple(f.extent for f in rows) or (1,), total.dtype, "local")
     partials.append(partial)
@@ -268,8 +264,7 @@ def _in_lanes(
     if across is None or not isinstance(body, Store):
         raise ScheduleError(
             f"reduction '{block.name}' cannot be vectorized along '{vector.var.name}': only sums, products, maxima and "
-            "minima of one value can"
-        )
+            "minima of one value can")
     points = _points(block)
     lanes = integer(vector.extent)
     rows = tuple(f.var for f in spatial)

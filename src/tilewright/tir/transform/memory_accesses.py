@@ -62,8 +62,7 @@ def accesses_of(s: Stmt) -> list[Access]:
         reads.collect(e)
     if isinstance(s, Store):
         _collect_element(
-            s.buffer, s.indices, () if s.mask is None else (s.mask,), WRITE, Load(s.buffer, s.indices), found
-        )
+            s.buffer, s.indices, () if s.mask is None else (s.mask,), WRITE, Load(s.buffer, s.indices), found)
     return list(found)
 
 
@@ -89,8 +88,7 @@ class _Reads:
             raise CompileError(
                 f"the accesses of an expression of {e.dtype} cannot be checked: "
                 f"more than {_MOST_WAYS} combinations of conditions lead to it; "
-                "store the value that the branches share in a buffer, or switch tir.instrument_* off", code="TW0412",
-            )
+                "store the value that the branches share in a buffer, or switch tir.instrument_* off", code="TW0412")
         ways.append(path)
         if isinstance(e, Select):
             self.collect(e.condition, path)

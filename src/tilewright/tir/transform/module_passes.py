@@ -52,6 +52,5 @@ PASSES: Final[dict[str, type[_LoopPass]]] = {
         "RemoveNoOp": remove_no_op, "Simplify": simplify, "StorageRewrite": share_storage,
         "TightenLoopBounds": tighten_loop_bounds,
         "UnrollLoop": unroll_loops, "VectorizeLoop": vectorize_loops,
-    }.items()
-}
+    }.items()}
 """The passes by TVM's names. `LowerInitBlock` also removes blocks and allocates intermediate values."""

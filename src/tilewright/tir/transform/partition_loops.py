@@ -133,8 +133,7 @@ def _cut_overlap(loop: For, ranges: Ranges) -> Stmt:
     between = replace(loop, min=const(1, index), extent=sub(more, 1), body=substitute_stmt(loop.body, {start: start.a}))
     end = replace(
         loop, min=more, extent=minimum(more, const(1, index)),
-        body=substitute_stmt(loop.body, {start: expression(last, index)})
-    )
+        body=substitute_stmt(loop.body, {start: expression(last, index)}))
     return seq(first, between, end)
 
 
@@ -162,9 +161,7 @@ def _cut_open(loop: For, ranges: Ranges) -> Stmt:
     return seq(
         *(
             replace(loop, min=low, extent=sub(high, low), body=substitute_stmt(loop.body, known))
-            for low, high, known in parts if low is not high
-        )
-    )
+            for low, high, known in parts if low is not high))
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +212,7 @@ def _cut(loop: For, ranges: Ranges) -> Stmt:
     if span is None or len(span) < 2 or loop.annotations.get(WHOLE):
         return loop
     cuts = _cuts(
-        loop.var, span, loop.body, inside(loop, ranges), MOST_SEGMENTS if loop.kind == SERIAL else MOST_BRANCHES
-    )
+        loop.var, span, loop.body, inside(loop, ranges), MOST_SEGMENTS if loop.kind == SERIAL else MOST_BRANCHES)
     if loop.kind == PARALLEL:
         return replace(loop, body=_branches(loop.var, cuts, loop.body)) if cuts else _cut_fused(loop, ranges)
     index = loop.var.dtype
@@ -297,8 +293,7 @@ class _Search:
         k, rest = d.without(self.var)
         turning = [
             a for a in rest.coefs
-            if isinstance(a, (Min, Max)) and self.var in free_vars(a) and not any(isinstance(x, Load) for x in walk(a))
-        ]
+            if isinstance(a, (Min, Max)) and self.var in free_vars(a) and not any(isinstance(x, Load) for x in walk(a))]
         if turning:
             self.visit_choice(c, turning[0], ranges, unrolled, inner)
             return
@@ -306,8 +301,7 @@ class _Search:
             return
         each = {a: unrolled[a] for a in rest.coefs if a in unrolled}
         least, most = bounds_of_form(
-            LinearForm({a: n for a, n in rest.coefs.items() if a not in each}, rest.const), ranges
-        )
+            LinearForm({a: n for a, n in rest.coefs.items() if a not in each}, rest.const), ranges)
         size = 1
         for r in each.values():
             size *= len(r)

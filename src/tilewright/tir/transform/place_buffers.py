@@ -129,8 +129,7 @@ class _Placing:
             if first == last:
                 return seq(*s.stmts[:first], self.place(s.stmts[first], ranges), *s.stmts[last + 1 :])
             return seq(
-                *s.stmts[:first], _shrink(seq(*s.stmts[first : last + 1]), self.buffer, ranges), *s.stmts[last + 1 :]
-            )
+                *s.stmts[:first], _shrink(seq(*s.stmts[first : last + 1]), self.buffer, ranges), *s.stmts[last + 1 :])
         if isinstance(s, Allocate) and self.uses(s.body, self.buffer):
             return replace(s, body=self.place(s.body, ranges))
         return _shrink(s, self.buffer, ranges)
@@ -199,7 +198,6 @@ def _padded(buffer: Buffer, alignments: Sequence[Alignment]) -> list[int]:
         if not fitting:
             raise ScheduleError(
                 f"storage_align of '{buffer.name}': rows of {rest} elements "
-                f"cannot be {offset} more than a multiple of {factor} apart"
-            )
+                f"cannot be {offset} more than a multiple of {factor} apart")
         shape[dimension + 1] = fitting[0]
     return shape

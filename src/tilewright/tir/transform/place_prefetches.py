@@ -52,8 +52,7 @@ def _ahead(outer: For, buffer: Buffer, ranges: Ranges) -> For:
     if part is None or len(sizes) < len(part) or not _is_one_run(part, buffer):
         raise ScheduleError(
             f"what a trip of loop '{outer.var.name}' reads of "
-            f"'{buffer.name}' is not one run of memory; it cannot be prefetched"
-        )
+            f"'{buffer.name}' is not one run of memory; it cannot be prefetched")
     elements = math.prod(sizes)
     following: dict[PrimExpr, PrimExpr] = {outer.var: add(outer.var, 1)}
     *first, last = [substitute(start, following) for start, _ in part]
@@ -70,8 +69,7 @@ def _ahead(outer: For, buffer: Buffer, ranges: Ranges) -> For:
         count = -(-elements // (line * trips))
         asks = [
             Evaluate(prefetch(Load(buffer, (*first, add(last, add(mul(position, count * line), j * line))))))
-            for j in range(count)
-        ]
+            for j in range(count)]
         return replace(s, body=seq(*asks, s.body), annotations={k: v for k, v in s.annotations.items() if k != SHARE})
 
     body = place(outer.body, const(0, INT64), 1)

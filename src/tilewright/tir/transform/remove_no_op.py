@@ -40,5 +40,4 @@ def _uses(s: Allocate) -> bool:
     return any(
         (isinstance(x, Store) and x.buffer is s.buffer)
         or any(isinstance(e, Load) and e.buffer is s.buffer for top in expressions(x) for e in walk(top))
-        for x in walk_stmt(s.body)
-    )
+        for x in walk_stmt(s.body))

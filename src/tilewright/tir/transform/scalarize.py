@@ -76,8 +76,7 @@ class _Scalars:
         lanes = s.indices[0].dtype.lanes
         reads = [
             e for top in (s.value, *(() if s.mask is None else (s.mask,)), *s.indices) for e in walk(top)
-            if isinstance(e, Load) and e.buffer is s.buffer
-        ]
+            if isinstance(e, Load) and e.buffer is s.buffer]
         if all(e.indices[0] is s.indices[0] for e in reads) and not isinstance(s.indices[0], Broadcast):
             return self.over_lanes(
                 lanes,
@@ -95,13 +94,10 @@ class _Scalars:
         fill = self.over_lanes(
             lanes,
             lambda k: IfThenElse(
-                self.lane(mask, k), Store(held, self.lane(s.value, k), (k,)), Store(held, nothing, (k,))
-            )
-        )
+                self.lane(mask, k), Store(held, self.lane(s.value, k), (k,)), Store(held, nothing, (k,))))
         where = self.held(s.indices[0], lanes)
         spill = self.over_lanes(
-            lanes, lambda k: IfThenElse(Load(chosen, (k,)), Store(s.buffer, Load(held, (k,)), (where[1](k),)))
-        )
+            lanes, lambda k: IfThenElse(Load(chosen, (k,)), Store(s.buffer, Load(held, (k,)), (where[1](k),))))
         return Allocate(held, Allocate(chosen, where[0](seq(choose, fill, spill))))
 
     def held(self, index: PrimExpr, lanes: int) -> tuple[Callable[[Stmt], Stmt], Callable[[Var], PrimExpr]]:

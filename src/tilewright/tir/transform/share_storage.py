@@ -41,8 +41,7 @@ def _stmt(s: Stmt) -> Stmt:
             hosts[host] = (hosts[host][0], last)
     size = {
         h: max([h.shape[0], *(b.shape[0] for b, to in moved.items() if to is h)]) for h, _ in hosts
-        if h in moved.values()
-    }
+        if h in moved.values()}
     grown = {h: h if n == h.shape[0] else Buffer(h.name, (n,), h.dtype, h.scope) for h, n in size.items()}
     for old, new in [*((b, grown[h]) for b, h in moved.items()), *((h, g) for h, g in grown.items() if h is not g)]:
         body = redirect(body, old, new)
@@ -66,5 +65,4 @@ def _uses(s: Stmt, buffer: Buffer) -> bool:
     return any(
         (isinstance(x, Store) and x.buffer is buffer)
         or any(isinstance(e, Load) and e.buffer is buffer for top in expressions(x) for e in walk(top))
-        for x in walk_stmt(s)
-    )
+        for x in walk_stmt(s))

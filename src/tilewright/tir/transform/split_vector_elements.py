@@ -53,8 +53,7 @@ def _store(s: Store, split: dict[Buffer, Buffer]) -> Stmt:
         return s
     if any(i.dtype.lanes > 1 for i in s.indices):
         raise ScheduleError(
-            f"'{s.buffer.name}' holds {s.buffer.dtype}, and its index is a vector; index one element at a time"
-        )
+            f"'{s.buffer.name}' holds {s.buffer.dtype}, and its index is a vector; index one element at a time")
     lane = Var("lane")
     memo: dict[PrimExpr, PrimExpr] = {}
 
@@ -75,5 +74,4 @@ def _refuse_vectors(e: PrimExpr, lanes: int, where: str) -> None:
         if isinstance(x, Load) and x.buffer.dtype.lanes not in (1, lanes):
             raise ScheduleError(
                 f"'{x.buffer.name}' holds {x.buffer.dtype}, and {where}, cannot take its elements; read numbers, or "
-                "vectors of as many lanes"
-            )
+                "vectors of as many lanes")

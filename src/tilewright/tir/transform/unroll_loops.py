@@ -59,8 +59,7 @@ class _Unroller:
         self.count(body)
         self.unrolled = {
             s.var for s in walk_stmt(body)
-            if isinstance(s, For) and s.var not in self.kept and (s.kind == UNROLLED or runs_once(s))
-        }
+            if isinstance(s, For) and s.var not in self.kept and (s.kind == UNROLLED or runs_once(s))}
         self.uses: dict[PrimExpr, tuple[Var, ...]] = {}
         self.decides: dict[int, bool] = {}
         self.env: dict[Var, int] = {}
@@ -131,8 +130,7 @@ class _Unroller:
             return self.copied(s, range(low.value, low.value + extent.value)) if isinstance(low, IntImm) else None
         if s.kind == UNROLLED:
             raise ScheduleError(
-                f"the unrolled loop '{s.var.name}' runs {extent} times; split it by a constant first", s.origin
-            )
+                f"the unrolled loop '{s.var.name}' runs {extent} times; split it by a constant first", s.origin)
         loop, outer = replace(s, min=low, extent=extent), self.ranges
         hidden = self.env.pop(s.var, None)
         self.enter(inside(loop, outer))

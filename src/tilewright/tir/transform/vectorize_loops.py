@@ -82,8 +82,7 @@ def _vectorized(loop: For, ranges: Ranges) -> Stmt:
         )
     if span.start:
         loop = replace(
-            loop, min=const(0, loop.var.dtype), body=substitute_stmt(loop.body, {loop.var: add(loop.var, span.start)})
-        )
+            loop, min=const(0, loop.var.dtype), body=substitute_stmt(loop.body, {loop.var: add(loop.var, span.start)}))
     if len(span) < 2:
         return substitute_stmt(loop.body, {loop.var: loop.min}) if span else Seq(())
     body, vectorizer = _privatize(loop), _Vectorizer(loop, ranges)
@@ -137,12 +136,10 @@ class _Vectorizer:
         use."""
         sums = {
             s.buffer: s for s in walk_stmt(body)
-            if isinstance(s, Store) and not any(map(self.depends, s.indices)) and s.buffer in _reads(s.value)
-        }
+            if isinstance(s, Store) and not any(map(self.depends, s.indices)) and s.buffer in _reads(s.value)}
         return bool(sums) and any(
             s is not one and ((isinstance(s, Store) and s.buffer is b) or any(b in _reads(e) for e in expressions(s)))
-            for b, one in sums.items() for s in walk_stmt(body)
-        )
+            for b, one in sums.items() for s in walk_stmt(body))
 
     # Statements. `mask` is the scalar condition on the lane under which `s` runs.
     def stmt(self, s: Stmt, mask: PrimExpr | None) -> Stmt:
@@ -181,8 +178,7 @@ class _Vectorizer:
             return Seq(()) if chosen is None else self.stmt(chosen, mask)
         if not self.depends(condition):
             return IfThenElse(
-                condition, self.stmt(s.then_case, mask), None if s.else_case is None else self.stmt(s.else_case, mask)
-            )
+                condition, self.stmt(s.then_case, mask), None if s.else_case is None else self.stmt(s.else_case, mask))
         if s.else_case is not None and _stores_to(s.then_case) & _reads(condition):
             raise _NoVector
         then = self.stmt(s.then_case, condition if mask is None else logical_and(mask, condition))
@@ -258,8 +254,7 @@ class _Vectorizer:
         if isinstance(e, (And, Or)):  # the first operand determines the lanes in which the second is read
             undecided = e.a if isinstance(e, And) else logical_not(e.a)
             return e.with_operands(
-                [self.vector(e.a, mask), self.vector(e.b, undecided if mask is None else logical_and(mask, undecided))]
-            )
+                [self.vector(e.a, mask), self.vector(e.b, undecided if mask is None else logical_and(mask, undecided))])
         return e.with_operands([self.vector(x, mask) for x in e.operands()])
 
     def load(self, e: Load, mask: PrimExpr | None) -> PrimExpr:
@@ -279,8 +274,7 @@ class _Vectorizer:
             self.vector(x, mask)
         yes, no = (
             self.vector(value, self.inner_mask(mask, where))
-            for value, where in ((e.true_value, condition), (e.false_value, logical_not(condition)))
-        )
+            for value, where in ((e.true_value, condition), (e.false_value, logical_not(condition))))
         if isinstance(yes, Select) and yes.condition is test:
             yes = yes.true_value
         return if_then_else(test, yes, no)

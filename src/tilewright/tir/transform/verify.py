@@ -43,8 +43,7 @@ def verify_flat(func: PrimFunc) -> None:
 def _check_buffer(func: PrimFunc, buffer: Buffer) -> None:
     if len(buffer.shape) != 1:
         raise InternalError(
-            f"{func.name}: buffer '{buffer.name}' has {len(buffer.shape)} dimensions where flat ones are expected"
-        )
+            f"{func.name}: buffer '{buffer.name}' has {len(buffer.shape)} dimensions where flat ones are expected")
 
 
 class _Verifier:
@@ -70,8 +69,7 @@ class _Verifier:
                     or any(e.dtype is not s.var.dtype for e in (s.min, s.extent))
                 ):
                     raise self.fail(
-                        f"loop '{s.var.name}' of {s.var.dtype} runs from {s.min.dtype} for {s.extent.dtype}", s
-                    )
+                        f"loop '{s.var.name}' of {s.var.dtype} runs from {s.min.dtype} for {s.extent.dtype}", s)
                 variables |= {s.var}
             case Store():
                 self.store(s, buffers)

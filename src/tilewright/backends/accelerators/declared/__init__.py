@@ -1,9 +1,9 @@
-"""An accelerator from one Python file: what it declares is partitioned for, cut into tiles, run bit by bit, saved,
-tested and documented.
+"""Accelerators that are declared in one Python file: partitioning, tiling, bit-exact simulation, saving, tests and
+documentation follow from the declaration.
 
     from tilewright.contrib.accelerator import Accelerator, Memory, arithmetic, forms
 
-`declaration.py` has what such a file is written with; `tilewright.contrib.npu` is one. `python -m
+`declaration.py` has the API for such files; `tilewright.contrib.npu` is an example. `python -m
 tilewright.contrib.accelerator npu` tests it and writes its page.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tilewright.backends.accelerators.declared.testing import conformance
 
 _LATE: Final = {"conformance": "testing", "page": "documentation", "share": "partition"}
-"""The names that need the compiler, by the module that defines them."""
+"""Names that need the compiler, with the modules that define them."""
 
 __all__ = [
     "Accelerator", "Memory", "Operand", "Refused", "arithmetic", "conformance", "cycle_reports", "forms", "page",

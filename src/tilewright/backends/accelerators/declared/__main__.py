@@ -40,17 +40,15 @@ def accelerator_of(name: str) -> Accelerator:
     if not isinstance(found, Accelerator):
         raise OptionError(
             f"'{name}' is no accelerator; those there are: {', '.join(accelerator_names())}; or write file.py:name",
-            code="TW0901"
-        )
+            code="TW0901")
     return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code."""
+    """Run one command; return its exit code."""
     parser = argparse.ArgumentParser(
         "python -m tilewright.backends.accelerators.declared",
-        description="The page of an accelerator, its tests, and what networks cost on it."
-    )
+        description="The page of an accelerator, its tests, and what networks cost on it.")
     parser.add_argument("name", help="an entry point, or file.py:name")
     parser.add_argument("--test", type=int, metavar="N", help="run N random programs of each operator")
     parser.add_argument("--cycles", metavar="MODEL", help="the cycles of a network's parts, layer by layer")
@@ -85,8 +83,7 @@ def _run(given: argparse.Namespace) -> int:
     taken, everything = share(partitioned)
     print(
         f"{accelerator.name} computes {taken:,} of {everything:,} multiply-accumulates "
-        f"({taken / max(everything, 1):.1%})"
-    )
+        f"({taken / max(everything, 1):.1%})")
     for cycles in cycle_reports(program):
         print(cycles)
     return 0

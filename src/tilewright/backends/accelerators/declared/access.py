@@ -1,10 +1,10 @@
-"""The access patterns of an instruction: one text for each operand with its dimensions as sums over axes.
+"""Access patterns of instructions: one text per operand, with its dimensions as sums over axes.
 
     x="n h*sh+kh*dh w*sw+kw*dw ci"  w="kh kw ci co"  q="co 4"  y="n h w co"
 
-A name alone, or before `*`, is an axis; the factor after `*` is a whole number or a field of the instruction; a number
-alone is the size of a dimension that is never cut. The axes of `y` may be cut into tiles, and all others are read whole
-for every tile.
+A name alone, or before `*`, is an axis. The factor after `*` is an integer or a field of the instruction. A number
+alone is the size of a dimension that is never tiled. The axes of `y` may be tiled; all others are read whole for every
+tile.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tilewright.base.errors import OptionError
 _TERM: Final = re.compile(r"([A-Za-z_]\w*)(?:\*(\w+))?")
 
 Range = tuple[int, int]
-"""From the first index to behind the last one."""
+"""The first index, and the index after the last."""
 
 
 @dataclass(frozen=True)
 class Term:
-    """An axis times a number, or a field."""
+    """An axis times a number or a field."""
 
     axis: str
     factor: int | str = 1
@@ -35,14 +35,14 @@ class Term:
 
 @dataclass(frozen=True)
 class Dimension:
-    """A sum of terms; without any, a dimension of `size` that is read whole."""
+    """A sum of terms; without terms, a dimension of `size` that is read whole."""
 
     terms: tuple[Term, ...]
     size: int = 0
 
     @property
     def axis(self) -> str | None:
-        """The axis, where the dimension is that and no more."""
+        """The axis, if the dimension is a single axis with factor 1."""
         return self.terms[0].axis if len(self.terms) == 1 and self.terms[0].factor == 1 else None
 
     @property
@@ -50,7 +50,7 @@ class Dimension:
         return tuple(t.axis for t in self.terms)
 
     def range(self, ranges: Mapping[str, Range], fields: Mapping[str, int]) -> Range:
-        """The indices that are read where each axis runs over its range."""
+        """Return the range of indices that are read when each axis runs over its range."""
         if not self.terms:
             return 0, self.size
         begin = sum(t.times(fields) * ranges[t.axis][0] for t in self.terms)
@@ -61,7 +61,7 @@ Access = tuple[Dimension, ...]
 
 
 def parse(text: str, where: str) -> Access:
-    """The dimensions of an operand. Raises `OptionError`, which begins with `where`, for what is no access."""
+    """Parse the dimensions of an operand. Raises `OptionError`, prefixed with `where`, for invalid text."""
     return tuple(_dimension(word, where) for word in text.split())
 
 
@@ -75,24 +75,23 @@ def _dimension(word: str, where: str) -> Dimension:
             raise OptionError(
                 f"{where}: '{word}' is no dimension; it is a size, or a sum of axes, each times a number or a field, "
                 "as in h*stride+kh",
-                code="TW0903"
-            )
+                code="TW0903")
         factor = found[2] or "1"
         terms.append(Term(found[1], int(factor) if factor.isdecimal() else factor))
     return Dimension(tuple(terms))
 
 
 def axes_of(accesses: Mapping[str, Access]) -> tuple[str, ...]:
-    """The axes of all operands, each once."""
+    """Return the axes of all operands without duplicates."""
     return tuple(dict.fromkeys(a for access in accesses.values() for d in access for a in d.axes))
 
 
 def extents(
     accesses: Mapping[str, Access], shapes: Mapping[str, Sequence[int]], fields: Mapping[str, int]
 ) -> tuple[dict[str, int], str]:
-    """How far each axis goes, by the operands' dimensions that are that axis, and by the field of its name.
+    """Return the extent of each axis, from dimensions that are a single axis and from fields with its name.
 
-    And what contradicts that, if something does.
+    Also returns a description of the first contradiction, or an empty text.
     """
     found: dict[str, int] = {a: fields[a] for a in axes_of(accesses) if a in fields}
     for name, access in accesses.items():

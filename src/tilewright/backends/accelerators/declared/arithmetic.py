@@ -1,7 +1,6 @@
-"""The meaning of instructions in numpy: sums of products without rounding, and the fixed-point multipliers of
-quantized values.
+"""The meaning of instructions in numpy: sums of products without rounding, and fixed-point scaling of quantized values.
 
-All of it is exact for integers of up to 16 bits and sums of up to 52.
+Everything is exact for integers of at most 16 bits and sums of at most 52 bits.
 """
 
 from __future__ import annotations
@@ -16,12 +15,11 @@ Array = np.ndarray[Any, Any]
 def windows(
     x: Array, kernel: tuple[int, int], strides: tuple[int, int] = (1, 1), dilation: tuple[int, int] = (1, 1)
 ) -> Array:
-    """The windows of images (n, h, w, c), without padding, as a view (n, rows, columns, kh, kw, c)."""
+    """Return the windows of images (n, h, w, c), without padding, as a view (n, rows, columns, kh, kw, c)."""
     n, height, width, c = x.shape
     rows, columns = (
         (size - (k - 1) * d - 1) // s + 1
-        for size, k, s, d in zip((height, width), kernel, strides, dilation, strict=True)
-    )
+        for size, k, s, d in zip((height, width), kernel, strides, dilation, strict=True))
     a, b, d, e = x.strides
     shape = (n, max(rows, 0), max(columns, 0), *kernel, c)
     steps = (a, b * strides[0], d * strides[1], b * dilation[0], d * dilation[1], e)
@@ -29,7 +27,7 @@ def windows(
 
 
 def convolve(x: Array, weight: Array, strides: tuple[int, int] = (1, 1), dilation: tuple[int, int] = (1, 1)) -> Array:
-    """Sums over windows of (n, h, w, ci) times a weight (kh, kw, ci, co), as int64."""
+    """Convolve (n, h, w, ci) with a weight (kh, kw, ci, co); return int64 sums."""
     kh, kw, depth, channels = weight.shape
     views = windows(np.asarray(x, np.float64), (kh, kw), strides, dilation)
     total = np.zeros((*views.shape[:3], channels))
@@ -43,7 +41,7 @@ def convolve(x: Array, weight: Array, strides: tuple[int, int] = (1, 1), dilatio
 def convolve_depthwise(
     x: Array, weight: Array, strides: tuple[int, int] = (1, 1), dilation: tuple[int, int] = (1, 1)
 ) -> Array:
-    """Sums over windows of (n, h, w, c), each channel by its own weight of (kh, kw, c), as int64."""
+    """Convolve each channel of (n, h, w, c) with its own weight in (kh, kw, c); return int64 sums."""
     kh, kw, _ = weight.shape
     views = windows(np.asarray(x, np.int32), (kh, kw), strides, dilation)
     total = np.zeros((*views.shape[:3], views.shape[-1]), np.int64)
@@ -54,10 +52,10 @@ def convolve_depthwise(
 
 
 def rescaled(x: Array, multiplier: Any, exponent: Any, once: int = 0) -> Array:
-    """Whole numbers times `multiplier * 2^(exponent - 31)`.
+    """Return integers times `multiplier * 2^(exponent - 31)`.
 
-    Rounded twice, as TensorFlow Lite's reference kernels do: to a product of 32 bits with halves upward, then with
-    halves away from zero; with `once`, one time, with halves upward.
+    The result is rounded twice, as in TensorFlow Lite's reference kernels: to a product of 32 bits with halves upward,
+    then with halves away from zero. With `once`, it is rounded once, with halves upward.
     """
     m, e = np.asarray(multiplier, np.int64), np.asarray(exponent, np.int64)
     shifted = np.asarray(x, np.int64) << np.maximum(e, 0)
@@ -71,25 +69,25 @@ def rescaled(x: Array, multiplier: Any, exponent: Any, once: int = 0) -> Array:
 
 
 def scaled(x: Array, factor: Any) -> Array:
-    """Whole numbers times a real one, each product rounded to float32 and then to the nearest whole number, halves to
-    the even one."""
+    """Return integers times a real factor, each product rounded to float32 and then to the nearest integer, ties to
+    even."""
     return np.rint(np.asarray(x, np.float32) * np.asarray(factor, np.float32)).astype(np.int64)
 
 
 def saturated(x: Array, low: int, high: int, dtype: Any) -> Array:
-    """Held between `low` and `high`, as `dtype`."""
+    """Clip to `[low, high]` and convert to `dtype`."""
     return np.clip(x, low, high).astype(dtype)
 
 
 def rounded_quotient(x: Array, count: int) -> Array:
-    """Whole numbers by a count, halves away from zero."""
+    """Return integers divided by a count, with halves rounded away from zero."""
     half = count // 2
     result: Array = np.sign(x) * ((np.abs(x) + half) // count)
     return result
 
 
 def fixed_point(real: float) -> tuple[int, int]:
-    """`(m, e)` with `real = m * 2^(e - 31)`, m of 31 bits: the number that `rescaled` takes."""
+    """Return `(m, e)` for `rescaled` with `real = m * 2^(e - 31)`, m of 31 bits."""
     from tilewright.relay.qnn import numerics
 
     return numerics.fixed_point(real)

@@ -1,9 +1,9 @@
-"""From a function of operators to a program: places in the far memory, tiles in the near one, commands, and what each
-waits for.
+"""Compiles a function of operators to a program: addresses in the far memory, tiles in the near one, commands, and
+dependences between commands.
 
-Each operator's instructions are cut into steps: transfers in, the instruction, a transfer out. The transfers in of the
-next step come before the instruction of this one where they touch nothing that it needs, so that both queues are busy.
-The command that a command waits for follows from the last access to its part of the near memory.
+Each operator's instructions are cut into steps: transfers in, the instruction, a transfer out. The input transfers of
+the next step precede the current instruction if they touch nothing that it needs, so that both queues are busy. The
+last access to its part of the near memory determines the command for which a command waits.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 _ALIGN = 64
-"""Bytes that tensors in the far memory begin at multiples of."""
+"""Alignment in bytes of tensors in the far memory."""
 
 
 def generate(accelerator: Accelerator, function: Function) -> AcceleratorModule:
-    """Compile a function for `relay.ext.<name>`. Raises `CompileError` for an operator that the accelerator does not
-    compute."""
+    """Compile a function for `relay.ext.<name>`. Raises `CompileError` for an unsupported operator."""
     from tilewright.backends.accelerators.declared.regions import read_region
 
     return module_of(accelerator)(_Builder(accelerator, read_region(accelerator, function)).program())
@@ -41,7 +40,7 @@ def generate(accelerator: Accelerator, function: Function) -> AcceleratorModule:
 
 @dataclass
 class TileStep:
-    """One tile: what is loaded for it, what it computes, and where that goes."""
+    """One tile: its input transfers, its instruction, and its output transfer."""
 
     loads: list[Move]
     compute: Compute
@@ -62,7 +61,7 @@ class _Builder:
         self.base = 0
 
     def program(self) -> Program:
-        """Lay out constants and tensors, make the steps of all layers, and the commands."""
+        """Lay out constants and tensors, make the steps of all layers, and emit the commands."""
         for _, emitted in self.region.layers:
             for e in emitted:
                 for o in e.operands.values():
@@ -73,8 +72,7 @@ class _Builder:
             raise CompileError(
                 f"the function @{self.region.symbol} takes {far_bytes:,} bytes of {self.accelerator.far.name}, which "
                 f"has {self.accelerator.far.size:,}; "
-                "split the network, or declare the actual size of the memory", code="TW0906"
-            )
+                "split the network, or declare the actual size of the memory", code="TW0906")
         steps: list[TileStep] = []
         layers = []
         for number, (named, emitted) in enumerate(self.region.layers):
@@ -87,16 +85,14 @@ class _Builder:
         commands = _Commands(self.accelerator, steps).made()
         places = (
             [TensorPlacement(self.address[t.source], t.shape, t.dtype) for t in tensors]
-            for tensors in (self.region.inputs, self.region.outputs)
-        )
+            for tensors in (self.region.inputs, self.region.outputs))
         inputs, outputs = map(tuple, places)
         return Program(
             self.region.symbol, inputs, outputs, tuple(layers), far_bytes, bytes(self.constants),
-            b"".join(map(encode, commands))
-        )
+            b"".join(map(encode, commands)))
 
     def _constant(self, value: Array) -> int:
-        """The address of a constant, which an operator holds as long as this; equal ones are one."""
+        """Return the address of a constant, which an operator keeps alive; equal constants share one address."""
         if id(value) in self.placed:
             return self.placed[id(value)]
         data = np.ascontiguousarray(value).tobytes()
@@ -108,7 +104,7 @@ class _Builder:
         return self.known[data]
 
     def _steps(self, e: Emitted, tiling: Tiling, layer: int) -> list[TileStep]:
-        """The steps of one instruction. Its places lie behind those of the one before where there is room, so that it
+        """Return the steps of one instruction. Its tiles follow those of the previous one if there is room, so that it
         can begin to load earlier."""
         if self.base + tiling.near > self.accelerator.near.size:
             self.base = 0
@@ -150,8 +146,7 @@ class _Builder:
         shape, before, after = (tuple(side[k] for side in box) for k in (1, 2, 3))
         return Move(
             opcode, item, near, far, int.from_bytes(fill[:4].ljust(4, b"\0"), "little", signed=True), shape,
-            tuple(strides), before, after
-        )
+            tuple(strides), before, after)
 
 
 def _aligned(size: int, align: int) -> int:
@@ -159,8 +154,8 @@ def _aligned(size: int, align: int) -> int:
 
 
 def _far_places(region: Region, begin: int) -> tuple[dict[Any, int], int]:
-    """An address for each tensor, behind the constants, and where the last one ends; what is no longer read makes
-    room."""
+    """Return an address for each tensor, after the constants, and the end of the last one; memory of dead tensors is
+    reused."""
     last: dict[Any, int] = {}
     sizes: dict[Any, int] = {}
     for k, (_, emitted) in enumerate(region.layers):
@@ -197,13 +192,13 @@ def _far_places(region: Region, begin: int) -> tuple[dict[Any, int], int]:
 
 
 class _Commands:
-    """Steps in the order of commands, and what each waits for."""
+    """Converts steps to commands in order, with their dependences."""
 
     def __init__(self, accelerator: Accelerator, steps: Sequence[TileStep]) -> None:
         self.steps, self.grain = steps, accelerator.near.align
         granules = accelerator.near.size // self.grain
         self.touched = np.zeros((2, granules), np.int64)
-        """By queue, how many of its commands had been issued when the last that touched each granule was."""
+        """By queue, the number of its commands up to the last one that touched each granule."""
         self.issued = [0, 0]
         self.commands: list[Command] = []
 
@@ -236,7 +231,7 @@ class _Commands:
 
 
 def _independent(load: Move, step: TileStep) -> bool:
-    """Whether a transfer in may come before a step that stands before it."""
+    """Whether an input transfer may be moved before a preceding step."""
     if any(load.near < end and begin < load.near + load.size for begin, end in step.near):
         return False
     begin, end = step.store.span()

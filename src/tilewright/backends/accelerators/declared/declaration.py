@@ -1,4 +1,4 @@
-"""The one file of an accelerator: its memories, its instructions, and which operators they compute.
+"""Declaration of an accelerator in one file: its memories, its instructions, and the operators that they compute.
 
     npu = Accelerator(
         "npu", far=Memory("dram", 64 << 20, bytes_per_cycle=16), near=Memory("sram", 256 << 10), dtypes=("int8",),
@@ -17,7 +17,7 @@
         f.require(f.kernel == (1, 1), "windows are of one element", "leave the pool out")
         return clamp(x=f.x, y=f.y, low=-100, high=100)
 
-Nothing here imports the compiler: a program for the accelerator runs where that is not installed.
+Nothing here imports the compiler, so programs for the accelerator run without it.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Memory:
-    """A memory: `size` in bytes, values at multiples of `align`.
+    """A memory: `size` in bytes, values aligned to `align`.
 
-    Of the far one, how fast data move, and how many cycles a transfer takes to begin.
+    For the far memory, also its bandwidth, and the latency of a transfer in cycles.
     """
 
     name: str
@@ -73,22 +73,19 @@ class Memory:
         for what in ("size", "align", "bytes_per_cycle"):
             if getattr(self, what) <= 0:
                 raise OptionError(
-                    f"the memory {self.name} has {what}={getattr(self, what)}; it must be above zero", code="TW0903"
-                )
+                    f"the memory {self.name} has {what}={getattr(self, what)}; it must be above zero", code="TW0903")
         if self.latency < 0 or self.align & (self.align - 1) or self.size % self.align:
             raise OptionError(
                 f"the memory {self.name}: align is a power of two that divides the size, and latency is not negative",
-                code="TW0903"
-            )
+                code="TW0903")
 
 
 @dataclass(frozen=True)
 class Operand:
-    """A part of a tensor that an operator reads or writes: of `whole`, from `begin` on, `shape`.
+    """A part of a tensor that an operator reads or writes: from `begin` on, of `shape`, inside `whole`.
 
-    What lies beyond the tensor by `before` and `after` reads as `fill`.
-
-    `source` is what the compiler knows the tensor by.
+    Elements `before` and `after` it, outside the tensor, read as `fill`. `source` identifies the tensor for the
+    compiler.
     """
 
     source: Any
@@ -108,11 +105,11 @@ class Operand:
 
     @property
     def padded(self) -> tuple[int, ...]:
-        """The shape with what lies around."""
+        """The shape including padding."""
         return tuple(a + n + b for a, n, b in zip(self.before, self.shape, self.after, strict=True))
 
     def reshape(self, *shape: int) -> Operand:
-        """The same elements in order under another shape."""
+        """Return the same elements in order under another shape."""
         if (
             self.shape != self.whole or any(self.before) or any(self.after)
             or int(np.prod(shape)) != int(np.prod(self.whole))
@@ -120,25 +117,24 @@ class Operand:
             raise OptionError(
                 f"a whole tensor of {self.whole} cannot be reshaped to {shape} here; only whole tensors without "
                 "padding can, to as many elements",
-                code="TW0903"
-            )
+                code="TW0903")
         return Operand(self.source, tuple(shape), self.dtype)
 
     def part(self, axis: int, begin: int, size: int) -> Operand:
-        """The elements from `begin` on along an axis."""
+        """Return `size` elements from `begin` on along an axis."""
         at, shape = list(self.begin), list(self.shape)
         at[axis] += begin
         shape[axis] = size
         return replace(self, begin=tuple(at), shape=tuple(shape))
 
     def pad(self, before: Sequence[int], after: Sequence[int], fill: float) -> Operand:
-        """Surrounded by `fill`; the far memory holds none of it, what moves data writes it."""
+        """Return the operand surrounded by `fill`, which transfers write; the far memory does not contain it."""
         return replace(self, before=tuple(before), after=tuple(after), fill=fill)
 
 
 @dataclass(frozen=True)
 class Emitted:
-    """An instruction on whole operands, which the compiler cuts into tiles."""
+    """An instruction on whole operands, which the compiler tiles."""
 
     instruction: Instruction
     operands: Mapping[str, Operand | Array]
@@ -147,20 +143,15 @@ class Emitted:
 
 
 class Instruction:
-    """An instruction: computes `meaning` of tiles that `accesses` relate, with numbers in `fields`, in `cycles` cycles.
+    """An instruction: computes `meaning` of tiles related by `accesses`, with numbers in `fields`, in `cycles` cycles.
 
-    A field of 5 is five bits without a sign, one of -5 five bits with one. Called in an operator, with an operand or an
-    array for each access and a number for each field, it gives what the operator emits, or refuses what does not fit.
+    A field of 5 is an unsigned field of five bits, one of -5 a signed one. Operators call it with an operand or an
+    array for each access and a number for each field. It returns the emitted instruction, or refuses invalid arguments.
     """
 
     def __init__(
-        self,
-        meaning: Callable[..., Array],
-        opcode: int,
-        accesses: Mapping[str, str],
-        dtypes: Mapping[str, str | tuple[str, ...]],
-        fields: Mapping[str, int],
-        cycles: Callable[..., int],
+        self, meaning: Callable[..., Array], opcode: int, accesses: Mapping[str, str],
+        dtypes: Mapping[str, str | tuple[str, ...]], fields: Mapping[str, int], cycles: Callable[..., int],
         blocks: Mapping[str, int],
     ) -> None:
         self.meaning, self.name, self.opcode = meaning, meaning.__name__, opcode
@@ -173,36 +164,32 @@ class Instruction:
             raise OptionError(
                 f"{where} writes {OUTPUT}; each of its dimensions must be an axis or a size, not "
                 f"{self.texts.get(OUTPUT, 'nothing')!r}",
-                code="TW0903"
-            )
+                code="TW0903")
         if set(self.dtypes) != set(self.accesses):
             raise OptionError(
                 f"{where} gives dtypes of {', '.join(self.dtypes)}, and its operands are {', '.join(self.accesses)}",
-                code="TW0903"
-            )
+                code="TW0903")
         unknown = [
             t.factor for a in self.accesses.values() for d in a for t in d.terms
-            if isinstance(t.factor, str) and t.factor not in fields
-        ]
+            if isinstance(t.factor, str) and t.factor not in fields]
         if unknown:
             raise OptionError(
-                f"{where} multiplies an axis by {unknown[0]}, which is not one of its fields", code="TW0903"
-            )
+                f"{where} multiplies an axis by {unknown[0]}, which is not one of its fields", code="TW0903")
         strange = [a for a in blocks if a not in access.axes_of(self.accesses)]
         if strange:
             raise OptionError(f"{where} has blocks along {strange[0]}, which is not one of its axes", code="TW0903")
         self.inputs = tuple(name for name in self.accesses if name != OUTPUT)
         self.cut = tuple(d.axis for d in self.accesses[OUTPUT] if d.axis)
         self.asked = frozenset(inspect.signature(cycles).parameters)
-        """The fields and axes that `cycles` names."""
+        """The parameters of `cycles`: fields and axes."""
 
     def limits(self, name: str) -> tuple[int, int]:
-        """The least and the greatest number that a field holds."""
+        """Return the smallest and the largest number that a field holds."""
         bits = self.fields[name]
         return (0, (1 << bits) - 1) if bits > 0 else (-(1 << -bits - 1), (1 << -bits - 1) - 1)
 
     def cycles(self, extents: Mapping[str, int], fields: Mapping[str, int]) -> int:
-        """How long a tile of these extents takes."""
+        """Return the cycles of a tile of these extents."""
         return int(self._cycles(**{**fields, **extents}))
 
     def __call__(self, **given: Any) -> Emitted:
@@ -212,24 +199,21 @@ class Instruction:
             raise OptionError(
                 f"the instruction {self.name} was called "
                 f"{f'without {missing[0]}' if missing else f'with {unknown[0]}, which it has not'}",
-                code="TW0903"
-            )
+                code="TW0903")
         fields = {name: int(given[name]) for name in self.fields}
         for name, value in fields.items():
             low, high = self.limits(name)
             if not low <= value <= high:
                 raise Refused(
                     f"{name} is {value}, and {self.name} has room for {low} to {high}",
-                    f"bring {name} of the operator into {low} to {high}"
-                )
+                    f"bring {name} of the operator into {low} to {high}")
         operands = {name: given[name] for name in self.accesses}
         for name, operand in operands.items():
             if str(operand.dtype) not in self.dtypes[name]:
                 wanted = " or ".join(self.dtypes[name])
                 raise Refused(
                     f"{name} of {self.name} is {operand.dtype}, and it is to be {wanted}",
-                    f"bring the operator to {wanted}"
-                )
+                    f"bring the operator to {wanted}")
         shapes = {name: getattr(o, "padded", o.shape) for name, o in operands.items()}
         extents, wrong = access.extents(self.accesses, shapes, fields)
         if wrong:
@@ -239,13 +223,12 @@ class Instruction:
                 filled = -(-extents[axis] // block) * block
                 raise Refused(
                     f"{axis} of {self.name} is a multiple of {block}, and here it is {extents[axis]}",
-                    f"fill the operator's {axis} up to {filled}"
-                )
+                    f"fill the operator's {axis} up to {filled}")
         self._check_reach(operands, extents, fields)
         return Emitted(self, operands, fields, extents)
 
     def _check_reach(self, operands: Mapping[str, Any], extents: Mapping[str, int], fields: Mapping[str, int]) -> None:
-        """No instruction reads beyond its operands and what surrounds them."""
+        """Refuse an instruction that would read beyond its operands and their padding."""
         ranges = {a: (0, n) for a, n in extents.items()}
         for name, dimensions in self.accesses.items():
             operand = operands[name]
@@ -254,11 +237,10 @@ class Instruction:
                     raise OptionError(
                         f"the instruction {self.name} would read {name} up to {d.range(ranges, fields)[1]}, and it "
                         f"ends at {size}",
-                        code="TW0903"
-                    )
+                        code="TW0903")
 
     def describe(self) -> str:
-        """One line: what makes a command stream of one declaration unreadable by another."""
+        """Return one line that identifies the command format: programs of a different declaration are rejected."""
         fields = " ".join(f"{n}:{b}" for n, b in self.fields.items())
         operands = "; ".join(f"{n}={self.texts[n]} {'|'.join(self.dtypes[n])}" for n in self.accesses)
         blocks = "".join(f" {a}%{n}" for a, n in self.blocks.items())
@@ -267,8 +249,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator of the accelerator: its form in the graph, and the function that emits instructions for it, or
-    refuses."""
+    """An operator of the accelerator: its form in the graph, and a function that emits its instructions or refuses."""
 
     name: str
     form: Form
@@ -277,13 +258,13 @@ class Operator:
 
 @dataclass
 class Accelerator:
-    """A device beside the CPU, as its one file declares it.
+    """An accelerator of the CPU, declared in one file.
 
-    `dtypes` are those of data, `layout` that of images. `numerics` names whose roundings of quantized operators it has
-    ("tflite", "torch", "onnx"; None for the field's defaults): a network of another framework is computed with these,
-    by the CPU too, and what it gives may differ by a unit from that framework's. `macs_per_cycle` is the most
-    multiplications that a cycle has room for, which tests hold the cycle model to. `prepare`, module -> module,
-    replaces what brings networks into the form that patterns are for.
+    `dtypes` are those of data, `layout` that of images. `numerics` names the rounding rules of quantized operators
+    ("tflite", "torch", "onnx"; None for TVM's defaults). Networks of other frameworks are computed with these rules,
+    also on the CPU, so results may differ from that framework by one unit. `macs_per_cycle` is the peak number of
+    multiplications per cycle, a bound on the cycle model in tests. `prepare`, module -> module, replaces the passes
+    that bring networks into the form of the patterns.
     """
 
     name: str
@@ -299,49 +280,40 @@ class Accelerator:
     instructions: dict[str, Instruction] = field(default_factory=dict, init=False)
     operators: dict[str, Operator] = field(default_factory=dict, init=False)
     tilings: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """The tilings that were chosen, by what they depend on."""
+    """Cache of chosen tilings."""
 
     def __post_init__(self) -> None:
         if not self.name.replace("_", "").isalnum():
             raise OptionError(
                 f"an accelerator's name is of letters, digits and underscores, and this one is {self.name!r}",
-                code="TW0903"
-            )
+                code="TW0903")
 
     def instruction(
-        self,
-        opcode: int,
-        *,
-        dtypes: Mapping[str, str | tuple[str, ...]],
-        cycles: Callable[..., int],
-        fields: Mapping[str, int] | None = None,
-        blocks: Mapping[str, int] | None = None,
-        **accesses: str,
+        self, opcode: int, *, dtypes: Mapping[str, str | tuple[str, ...]], cycles: Callable[..., int],
+        fields: Mapping[str, int] | None = None, blocks: Mapping[str, int] | None = None, **accesses: str,
     ) -> Callable[[Callable[..., Array]], Instruction]:
-        """Declare an instruction by what it computes of tiles: a decorator of the numpy function, which takes the
-        operands by position and the fields by name.
+        """Declare an instruction by its computation on tiles: a decorator of a numpy function, which takes operands by
+        position and fields by name.
 
-        Along the axes of `blocks`, operands and tiles are of whole blocks.
+        Along the axes of `blocks`, operands and tiles are multiples of whole blocks.
         """
 
         def declare(meaning: Callable[..., Array]) -> Instruction:
             made = Instruction(meaning, opcode, accesses, dtypes, fields or {}, cycles, blocks or {})
             taken = next(
-                (i.name for i in self.instructions.values() if i.opcode == opcode or i.name == made.name), None
-            )
+                (i.name for i in self.instructions.values() if i.opcode == opcode or i.name == made.name), None)
             if taken or not FIRST_OPCODE <= opcode <= 0xFF:
                 raise OptionError(
                     f"the instruction {made.name} has the opcode {opcode:#x}"
-                    + (f", and {taken} has it or its name" if taken else "; opcodes are 0x10 to 0xff"), code="TW0903"
-                )
+                    + (f", and {taken} has it or its name" if taken else "; opcodes are 0x10 to 0xff"), code="TW0903")
             self.instructions[made.name] = made
             return made
 
         return declare
 
     def operator(self, form: Form) -> Callable[[Callable[[Any], Emitted | Sequence[Emitted]]], Operator]:
-        """Declare an operator by a form of the graph: a decorator of the function that makes instructions of what
-        matched. Earlier operators win."""
+        """Declare an operator by a form of the graph: a decorator of the function that emits instructions for a match.
+        Earlier operators take precedence."""
 
         def declare(lower: Callable[[Any], Emitted | Sequence[Emitted]]) -> Operator:
             if lower.__name__ in self.operators:
@@ -352,7 +324,7 @@ class Accelerator:
         return declare
 
     def transfer_cycles(self, size: int) -> int:
-        """Return the cycles of a transfer of `nbytes` bytes."""
+        """Return the cycles of a transfer of `size` bytes."""
         return self.far.latency + -(-size // self.far.bytes_per_cycle)
 
     @property
@@ -361,22 +333,21 @@ class Accelerator:
         return next((i.meaning.__code__.co_filename for i in self.instructions.values()), "")
 
     def describe(self) -> str:
-        """Memories and instructions as text, which programs carry the sum of."""
+        """Return memories and instructions as text, whose checksum programs contain."""
         memories = (f"{m.name} {m.size} bytes, aligned to {m.align}" for m in (self.far, self.near))
         return "\n".join(
-            [f"{self.name} version {self.version}", *memories, *(i.describe() for i in self.instructions.values())]
-        )
+            [f"{self.name} version {self.version}", *memories, *(i.describe() for i in self.instructions.values())])
 
     @property
     def fingerprint(self) -> int:
         return zlib.crc32(self.describe().encode())
 
     def register(self, override: bool = False) -> Accelerator:
-        """Make the accelerator known to the compiler, by its name in targets, and its programs to the runtime; the
+        """Register the accelerator with the compiler, by its name in targets, and its programs with the runtime; the
         last line of its file. Returns itself.
 
-        Raises `OptionError` where another file has taken the name, unless `override`; a file that is run again replaces
-        what it declared before.
+        Raises `OptionError` if another file has registered the name, unless `override` is set. Running a file again
+        replaces its declarations.
         """
         from tilewright.backends.accelerators.declared.module import module_of
 
@@ -396,13 +367,14 @@ class Accelerator:
         return self
 
     def pattern_table(self) -> list[tuple[Any, ...]]:
-        """Rows (name, pattern, check) for `MergeComposite`; a check says yes, or refuses with a rule and an edit."""
+        """Return rows (name, pattern, check) for `MergeComposite`; a check accepts, or refuses with a rule and an edit.
+        """
         from tilewright.backends.accelerators.declared.partition import pattern_table
 
         return pattern_table(self)
 
     def partition_for(self, mod: IRModule, params: Mapping[str, Any] | None = None) -> IRModule:
-        """The module with what the accelerator computes as functions of its own."""
+        """Return the module with the parts for the accelerator as separate functions."""
         from tilewright.backends.accelerators.declared.partition import partition_for
 
         return partition_for(self, mod, params)

@@ -1,5 +1,5 @@
-"""The page of an accelerator, from its declaration: memories, instructions with their bits, operators with their
-forms, and what it refuses."""
+"""The page of an accelerator, from its declaration: memories, instructions with their bits, operators with their forms,
+and refusals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from tilewright.backends.accelerators.declared.declaration import Accelerator, I
 
 
 def page(accelerator: Accelerator, refused: Mapping[str, Mapping[str, int]] | None = None) -> str:
-    """Markdown. `refused` has for each operator the rules that programs broke, as `conformance` finds them."""
+    """Return the page as Markdown. `refused` has the rules that programs broke, by operator, as found by `conformance`.
+    """
     a = accelerator
     lines = [f"# {a.name}, version {a.version}", ""]
     module = inspect.getmodule(next(iter(a.instructions.values())).meaning) if a.instructions else None

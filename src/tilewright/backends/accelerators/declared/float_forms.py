@@ -1,4 +1,4 @@
-"""Forms of operators on real numbers."""
+"""Forms of floating-point operators."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def _with_relu(pattern: DFPattern) -> DFPattern:
 
 
 def _finished(product: DFPattern, relu: bool) -> DFPattern:
-    """Sums with a bias or without, brought to another type before it or after, or not, with a ReLU or not, or never."""
+    """Return a pattern of sums with an optional bias, optional casts, and an optional ReLU (none unless `relay` allows
+    it)."""
     from tilewright.relay.dataflow_pattern import is_op
 
     sums = product.optional(is_op("cast"))
@@ -49,8 +50,8 @@ def _active(root: Any) -> tuple[Any, bool]:
 
 
 def _sums(root: Any, product: str, axis: int) -> tuple[Any, np.ndarray[Any, Any], bool]:
-    """The product below, its bias, one number for each element of the axis, and whether a ReLU follows. Without one it
-    is zeros; refuses others."""
+    """Return the product below, its bias along the axis (zeros if there is none), and whether a ReLU follows. Refuses
+    other biases."""
     biased, active = _active(root)
     if is_call(biased, "cast"):
         biased = biased.args[0]
@@ -73,8 +74,7 @@ def _sums(root: Any, product: str, axis: int) -> tuple[Any, np.ndarray[Any, Any]
     if not right_axis or list(along) != [channels]:
         raise Refused(
             f"a bias is one number for each output channel, and this has the shape {shape}",
-            "give the product a bias of its output channels: nn.bias_add",
-        )
+            "give the product a bias of its output channels: nn.bias_add")
     return found, bias.value.reshape(-1), active
 
 
@@ -83,7 +83,7 @@ class float_conv2d(Form):
     """A convolution: `x` with its `padding` (top, left, bottom, right), `weight` (kh, kw, ci, co), `bias` (co),
     `kernel`, `strides`, `dilation`, `groups`, `relu`.
 
-    The bias is zeros where the network has none. With `relu=False`, a ReLU behind it is another operator's.
+    A missing bias is zeros. With `relu=False`, a ReLU after it is a separate operator.
     """
 
     relu: bool = True
@@ -108,20 +108,9 @@ class float_conv2d(Form):
         kh, kw, depth, _ = weight.shape
         strides, dilation = tuple(map(int, op.strides)), tuple(map(int, op.dilation))
         return Match(
-            root,
-            reading,
-            x=x,
-            weight=weight,
-            bias=bias,
-            strides=strides,
-            dilation=dilation,
-            groups=int(op.groups),
-            relu=active,
-            padding=padding,
-            kernel=(kh, kw),
-            dtype=x.dtype,
-            macs=math.prod(root.tensor_type.shape) * kh * kw * depth,
-        )
+            root, reading, x=x, weight=weight, bias=bias, strides=strides, dilation=dilation, groups=int(op.groups),
+            relu=active, padding=padding, kernel=(kh, kw), dtype=x.dtype,
+            macs=math.prod(root.tensor_type.shape) * kh * kw * depth)
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
         return samples.float_conv2d(rng, accelerator, self.relu)
@@ -129,9 +118,9 @@ class float_conv2d(Form):
 
 @dataclass(frozen=True)
 class float_dense(Form):
-    """A matrix product: `x` (n, k), `weight` (k, units), `bias`, zeros where the network has none, `relu`.
+    """A matrix product: `x` (n, k), `weight` (k, units), `bias` (zeros if missing), `relu`.
 
-    With `relu=False`, a ReLU behind it is another operator's.
+    With `relu=False`, a ReLU after it is a separate operator.
     """
 
     relu: bool = True
@@ -146,8 +135,7 @@ class float_dense(Form):
         x, weight = data_of(product.args[0], reading), np.ascontiguousarray(product.args[1].value.T)
         return Match(
             root, reading, x=x, weight=weight, bias=bias, relu=active, dtype=x.dtype,
-            macs=math.prod(x.shape) * weight.shape[1]
-        )
+            macs=math.prod(x.shape) * weight.shape[1])
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
         return samples.float_dense(rng, accelerator, self.relu)
@@ -155,8 +143,8 @@ class float_dense(Form):
 
 @dataclass(frozen=True)
 class float_add(Form):
-    """A sum of two tensors of one shape: `a`, `b`, `relu`. With `relu=False`, a ReLU behind it is another
-    operator's."""
+    """A sum of two tensors of equal shape: `a`, `b`, `relu`. With `relu=False`, a ReLU after it is a separate operator.
+    """
 
     relu: bool = True
 
@@ -172,8 +160,7 @@ class float_add(Form):
         if a.shape != b.shape:
             raise Refused(
                 f"the tensors of a sum have one shape, and these have {a.shape} and {b.shape}",
-                "broadcast the smaller one before: relay.broadcast_to"
-            )
+                "broadcast the smaller one before: relay.broadcast_to")
         return Match(root, reading, a=a, b=b, relu=active, dtype=a.dtype)
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
@@ -182,7 +169,7 @@ class float_add(Form):
 
 @dataclass(frozen=True)
 class relu(Form):
-    """The larger of a number and zero: `x`."""
+    """The maximum of a number and zero: `x`."""
 
     def pattern(self) -> DFPattern:
         from tilewright.relay.dataflow_pattern import is_op, wildcard

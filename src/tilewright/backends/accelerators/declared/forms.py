@@ -1,8 +1,8 @@
-"""The forms that operators have in a graph: a pattern, what is read of a match, and random programs of it for tests.
+"""The forms of operators in a graph: a pattern, the properties of a match, and random programs for tests.
 
-Quantized ones are those that `relay.qnn.transform.Unify` leaves: sums of products with a bias, requantized, clipped
-where an activation is narrower than the type, padding before convolutions. An accelerator that wants another form
-derives from `Form`.
+Quantized forms are those after `relay.qnn.transform.Unify`: sums of products with a bias, requantized, clipped if an
+activation has narrower bounds than the dtype, with padding before convolutions. Accelerators derive other forms from
+`Form`.
 """
 
 from __future__ import annotations
@@ -22,20 +22,6 @@ from tilewright.backends.accelerators.declared.quantized_forms import (
 )
 
 __all__ = [
-    "Form",
-    "Match",
-    "Reading",
-    "add",
-    "avg_pool2d",
-    "concatenate",
-    "conv2d",
-    "dense",
-    "float_add",
-    "float_conv2d",
-    "float_dense",
-    "max_pool2d",
-    "pad",
-    "relu",
-    "requantize",
-    "reshape",
+    "Form", "Match", "Reading", "add", "avg_pool2d", "concatenate", "conv2d", "dense", "float_add", "float_conv2d",
+    "float_dense", "max_pool2d", "pad", "relu", "requantize", "reshape",
 ]

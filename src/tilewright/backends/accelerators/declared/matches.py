@@ -1,5 +1,4 @@
-"""Forms of operators and their matches: the base of `quantized_forms.py`, of `float_forms.py` and of an accelerator's
-own forms."""
+"""Forms of operators and their matches: base of `quantized_forms.py`, `float_forms.py`, and custom forms."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ class Reading:
 
 
 class Match:
-    """The properties of a match: `x` and `y` are operands, `dtype` is the type of the data; others depend on the
-    form."""
+    """The properties of a match: operands `x` and `y`, `dtype` of the data, and others that depend on the form."""
 
     def __init__(self, root: Expr, reading: Reading, **attributes: Any) -> None:
         self.root, self.reading, self.numerics = root, reading, reading.numerics
@@ -42,8 +40,7 @@ class Match:
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
-            f"a match of this form has no {name}; it has {', '.join(sorted(self.__dict__))}", name=name, obj=self
-        )
+            f"a match of this form has no {name}; it has {', '.join(sorted(self.__dict__))}", name=name, obj=self)
 
     @property
     def name(self) -> str:
@@ -51,31 +48,29 @@ class Match:
         return self.root.span.name if self.root.span is not None else ""
 
     def require(self, holds: bool, rule: str, edit: str) -> None:
-        """Refuse the match where `holds` is false: `rule` says what the accelerator computes, `edit` what change of
-        the model would do."""
+        """Refuse the match if `holds` is false, with the violated `rule` and the `edit` of the model that satisfies it.
+        """
         if not holds:
             raise Refused(rule, edit)
 
 
 class Form:
-    """Base of forms."""
+    """Base class of forms."""
 
     def pattern(self) -> DFPattern:
-        """The pattern of the table."""
+        """Return the pattern for the pattern table."""
         raise NotImplementedError
 
     def read(self, root: Expr, reading: Reading) -> Match:
-        """Return the properties of a match with the last value `root`, which an operator's function takes. Raises
-        `Refused`."""
+        """Return the properties of a match whose last value is `root`. Raises `Refused`."""
         raise NotImplementedError
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
-        """A random program of this form, among them some that the accelerator may refuse."""
+        """Return a random program of this form; some may be refused by the accelerator."""
         raise CompileError(
             f"{type(self).__name__} has no sample(rng, accelerator), a function of this form, so it cannot be tested; "
             "write one",
-            code="TW0903"
-        )
+            code="TW0903")
 
 
 # Reading
@@ -90,19 +85,17 @@ def tensor_of(e: Expr) -> Operand | Array:
     if not all(isinstance(n, int) for n in e.tensor_type.shape):
         raise Refused(
             f"all sizes are known, and this is {e.tensor_type!r}",
-            "give the network's inputs sizes: shapes={'x': (1, 3, 224, 224)}"
-        )
+            "give the network's inputs sizes: shapes={'x': (1, 3, 224, 224)}")
     return Operand(e, tuple(int(n) for n in e.tensor_type.shape), str(e.tensor_type.dtype))
 
 
 def data_of(e: Expr, reading: Reading) -> Operand:
-    """The tensor that an expression is; refuses constants."""
+    """Return the tensor of an expression; refuses constants."""
     found = reading.tensor(e)
     if not isinstance(found, Operand):
         raise Refused(
             "the data are computed while the network runs, and here they are a constant",
-            "fold constants before the network is partitioned"
-        )
+            "fold constants before the network is partitioned")
     return found
 
 
@@ -115,17 +108,16 @@ def is_call(e: Expr, name: str) -> bool:
 
 
 def number(e: Any) -> float:
-    """A constant of one number; refuses others."""
+    """Return the value of a scalar constant; refuses other expressions."""
     value = getattr(e, "value", None)
     if not isinstance(value, np.ndarray) or value.size != 1:
         raise Refused(
-            "scales and zero points of data are one number", "quantize the data by one scale for the whole tensor"
-        )
+            "scales and zero points of data are one number", "quantize the data by one scale for the whole tensor")
     return float(value.reshape(()))
 
 
 def clipped(root: Any) -> tuple[Any, int, int]:
-    """Return the operand of a clip, and its bounds; without a clip, the value and the bounds of its type."""
+    """Return the operand of a clip, and its bounds; without a clip, the value and the bounds of its dtype."""
     low, high = UNITS.get(str(root.tensor_type.dtype), (0, 0))
     if is_call(root, "clip"):
         return root.args[0], max(low, math.ceil(root.op.a_min)), min(high, math.floor(root.op.a_max))
@@ -133,7 +125,7 @@ def clipped(root: Any) -> tuple[Any, int, int]:
 
 
 def padded_data(e: Any, layout: str, reading: Reading) -> tuple[Operand, Expr]:
-    """The data with the explicit padding before them, and the data alone. Refuses padding of another kind."""
+    """Return the data with preceding explicit padding, and the data without it. Refuses padding of another kind."""
     if not is_call(e, "nn.pad"):
         return data_of(e, reading), e
     value = e.args[1] if len(e.args) > 1 else None
@@ -148,11 +140,8 @@ def padded_data(e: Any, layout: str, reading: Reading) -> tuple[Operand, Expr]:
 
 @dataclass(frozen=True)
 class Scaling:
-    """How sums become data again: `round(sum * multiplier * 2^(exponent - 31)) + zero`, for each output channel,
-    rounded as `once` says.
-
-    Or `round(sum * factor) + zero`.
-    """
+    """The conversion of sums to data: `round(sum * multiplier * 2^(exponent - 31)) + zero` for each output channel,
+    rounded as in `rescaled`, or `round(sum * factor) + zero`."""
 
     zero: int
     multiplier: Array | None = None
@@ -161,17 +150,17 @@ class Scaling:
     factor: Array | None = None
 
     def attributes(self) -> dict[str, Any]:
-        """The property that a match has of this part."""
+        """Return the scaling as properties of a match."""
         if self.factor is not None:
             return {"factor": self.factor, "out_zero": self.zero}
         return {"multiplier": self.multiplier, "exponent": self.exponent, "once": self.once, "out_zero": self.zero}
 
 
 def scaling_of(requantize: Any, channels: int, reading: Reading, real: bool) -> Scaling:
-    """The scaling of a requantization under the accelerator's numerics, one for each channel: in fixed point, or in
-    float32 with halves to the even number.
+    """Return the scaling of a requantization for each channel: in fixed point with the accelerator's rounding, or in
+    float32 with ties to even.
 
-    Refuses what is rounded another way.
+    Refuses other roundings.
     """
     from tilewright.relay.qnn import numerics as N
     from tilewright.relay.qnn.scaling import Requantize
@@ -190,14 +179,12 @@ def scaling_of(requantize: Any, channels: int, reading: Reading, real: bool) -> 
         wanted, numerics = ("float32, halves to the even number", "onnx") if real else ("fixed point", "tflite")
         raise Refused(
             f"sums are scaled in {wanted}, and these are rounded {rounding} in {kind}",
-            f'give the network the numerics "{numerics}"'
-        )
+            f'give the network the numerics "{numerics}"')
     _, s, zero, to, out_zero = settled.args
     if any(getattr(p, "value", None) is None for p in (s, zero, to, out_zero)) or zero.value.any():
         raise Refused(
             "scales are constants, and sums have the zero point 0",
-            "bind the parameters before the network is partitioned"
-        )
+            "bind the parameters before the network is partitioned")
     offset = int(number(out_zero))
     if real:
         quotient = np.asarray(s.value, np.float32).ravel() / np.float32(number(to))
@@ -212,19 +199,17 @@ def require_layout(found: str, reading: Reading) -> None:
     if found != wanted:
         raise Refused(
             f"images are {wanted}, and this operator has {found}",
-            f'run relay.qnn.transform.UnifyLayout("{wanted}"), or relay.transform.ConvertLayout',
-        )
+            f'run relay.qnn.transform.UnifyLayout("{wanted}"), or relay.transform.ConvertLayout')
 
 
 def pool_geometry(op: Any, reading: Reading) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int, int, int]]:
-    """Window, strides and padding (top, left, bottom, right) of a pool. Refuses other layouts, dilation and windows
-    over the edge."""
+    """Return window, strides and padding (top, left, bottom, right) of a pool. Refuses other layouts, dilation and ceil
+    mode."""
     require_layout(op.layout, reading)
     if tuple(op.dilation) != (1, 1) or op.ceil_mode:
         raise Refused(
             "pools have windows without gaps, inside of the padding",
-            "give the pool dilation 1, and ceil_mode=False with the padding that it needs"
-        )
+            "give the pool dilation 1, and ceil_mode=False with the padding that it needs")
     p = tuple(int(n) for n in op.padding)
     sides = (*p, *p) if len(p) == 2 else p * 4 if len(p) == 1 else p
     top, left, bottom, right = sides
@@ -246,7 +231,7 @@ def constants(count: int) -> list[DFPattern]:
 
 
 def call_below(e: Any, *names: str) -> Call:
-    """The call that is reached over these operators' first arguments, the last one's."""
+    """Follow the first arguments of these operators; return the call of the last one."""
     for name in names[:-1]:
         assert is_call(e, name), name
         e = e.args[0]

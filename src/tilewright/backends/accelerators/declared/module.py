@@ -1,5 +1,5 @@
-"""A program for an accelerator as a module of the runtime: run by the simulator, saved in artifacts, loaded where the
-compiler is not installed."""
+"""Programs of an accelerator as runtime modules: run by the simulator, saved in artifacts, and loaded without the
+compiler."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class AcceleratorModule(ModuleNode):
-    """Base of the modules of declared accelerators: one class for each, with its name as the `type_key`."""
+    """Base class of the modules of declared accelerators: one subclass for each, with its name as the `type_key`."""
 
     accelerator: Accelerator
 
@@ -31,7 +31,7 @@ class AcceleratorModule(ModuleNode):
         return self.run if name == self.program.symbol else None
 
     def run(self, *arrays: Any) -> None:
-        """Copy in, run, copy out: inputs, then the arrays to write to. Raises `RunError`."""
+        """Run the program on inputs, followed by the arrays for outputs. Raises `RunError`."""
         from tilewright.backends.accelerators.declared.simulator import check_inputs
 
         count = len(self.program.inputs)
@@ -55,9 +55,8 @@ class AcceleratorModule(ModuleNode):
 
 
 def module_of(accelerator: Accelerator) -> type[AcceleratorModule]:
-    """The class of an accelerator's modules."""
+    """Return the class of an accelerator's modules."""
     name = f"{accelerator.name}_module"
     return type(
         name, (AcceleratorModule,),
-        {"type_key": accelerator.name, "accelerator": accelerator, "__module__": __name__, "__qualname__": name}
-    )
+        {"type_key": accelerator.name, "accelerator": accelerator, "__module__": __name__, "__qualname__": name})

@@ -1,5 +1,4 @@
-"""The partition of a network for an accelerator: its pattern table with checks that explain refusals, and the passes
-in order."""
+"""The partition of a network for an accelerator: the pattern table with explained refusals, and the passes in order."""
 
 from __future__ import annotations
 
@@ -28,15 +27,14 @@ from tilewright.relay.visitor import calls
 
 
 def pattern_table(accelerator: Accelerator) -> list[tuple[Any, ...]]:
-    """Rows (name, pattern, check), in the order of the declarations."""
+    """Return rows (name, pattern, check), in the order of the declarations."""
     return [
         (f"{accelerator.name}.{o.name}", o.form.pattern(), _check(accelerator, o))
-        for o in accelerator.operators.values()
-    ]
+        for o in accelerator.operators.values()]
 
 
 def _check(accelerator: Accelerator, operator: Operator) -> Callable[[Expr], bool | Refusal]:
-    """Yes, where the operator makes instructions of a match, and these can be cut into tiles that fit."""
+    """Return a check that accepts a match if the operator emits instructions for it whose tiles fit."""
 
     def check(root: Expr) -> bool | Refusal:
         try:
@@ -47,8 +45,7 @@ def _check(accelerator: Accelerator, operator: Operator) -> Callable[[Expr], boo
             if same is not None and not _stays_there(accelerator, same.source):
                 raise Refused(
                     "what moves nothing stays with what it reads, and that is the CPU's",
-                    "bring what it reads to the accelerator, or leave it: it costs nothing",
-                )
+                    "bring what it reads to the accelerator, or leave it: it costs nothing")
         except Refused as refused:
             return Refusal(refused.rule, refused.edit)
         return True
@@ -59,16 +56,17 @@ def _check(accelerator: Accelerator, operator: Operator) -> Callable[[Expr], boo
 
 
 def _stays_there(accelerator: Accelerator, e: Expr) -> bool:
-    """Whether a value is the accelerator's, or comes in from outside."""
+    """Whether a value is computed by the accelerator or is an input."""
     if isinstance(e, Call) and isinstance(e.op, Function):
         return str(e.op.attrs.get("Composite", "")).startswith(f"{accelerator.name}.")
     return isinstance(e, Var)
 
 
 def partition_for(accelerator: Accelerator, mod: IRModule, params: Mapping[str, Any] | None = None) -> IRModule:
-    """Parameters bound, quantized operators in one form, and what the accelerator computes in functions of its own.
+    """Bind parameters, bring quantized operators into one form, and move the accelerator's parts into separate
+    functions.
 
-    `main` takes and gives what it did.
+    The types of `main` do not change.
     """
     bound = InferType()(bind_params(mod, params) if params else mod)
     prepared = InferType()((accelerator.prepare or _unified(accelerator))(bound))
@@ -83,15 +81,14 @@ def partition_for(accelerator: Accelerator, mod: IRModule, params: Mapping[str, 
 
 
 def _unified(accelerator: Accelerator) -> Callable[[IRModule], IRModule]:
-    """Passes that bring a network into the form of the patterns: quantized data of one type in one layout, with the
-    accelerator's roundings."""
+    """Return a function that brings a network into the form of the patterns: quantized data of one dtype in one layout,
+    with the accelerator's rounding."""
 
     def run(mod: IRModule) -> IRModule:
         kinds = [
             str(c.args[0].tensor_type.dtype)
             for c in calls(mod["main"].body)
-            if isinstance(c.op, Op) and c.op.name in ("qnn.conv2d", "qnn.dense", "qnn.quantize", "qnn.requantize")
-        ]
+            if isinstance(c.op, Op) and c.op.name in ("qnn.conv2d", "qnn.dense", "qnn.quantize", "qnn.requantize")]
         if not any(isinstance(c.op, Op) and c.op.name.startswith("qnn.") for c in calls(mod["main"].body)):
             return mod
         known = [d for d in accelerator.dtypes if d in ("int8", "uint8")]
@@ -113,13 +110,13 @@ def _with_names(old: Function, mod: IRModule) -> IRModule:
     result = mod.copy()
     result.update_func(
         result.get_global_var("main"),
-        Function(main.params, main.body, main.declared_ret_type, main.type_params, attrs, main.span)
-    )
+        Function(main.params, main.body, main.declared_ret_type, main.type_params, attrs, main.span))
     return result
 
 
 def share(mod: IRModule) -> tuple[int, int]:
-    """Multiply-accumulates that accelerators compute, and all, of convolutions and matrix products."""
+    """Return the multiply-accumulates of convolutions and matrix products that accelerators compute, and their total
+    number."""
     taken = left = 0
     for _, function in mod.items():
         if isinstance(function, Function):

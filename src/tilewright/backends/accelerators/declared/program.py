@@ -1,5 +1,4 @@
-"""A program for an accelerator: its commands, its constants, and where its inputs and outputs are; as bytes that
-travel in an artifact.
+"""A program for an accelerator: commands, constants, and places of inputs and outputs; as bytes for artifacts.
 
     b"TWAS" · u16 version of this format · u16 version of the accelerator · u32 fingerprint of its declaration
     · u32 crc32 of the rest of the file
@@ -7,8 +6,8 @@ travel in an artifact.
     u32 length · constants, which lie at address 0 of the far memory
     u32 length · commands (`stream.py`)
 
-The fingerprint is the sum of the memories and instructions as they are declared, so that no stream is read by another
-machine's rules.
+The fingerprint is a checksum of the declared memories and instructions, so that a stream is read only by the
+declaration that wrote it.
 """
 
 from __future__ import annotations
@@ -42,11 +41,8 @@ class TensorPlacement:
 
 @dataclass(frozen=True)
 class Layer:
-    """An operator of the network.
-
-    Its name there, that of the accelerator's operator, its multiply-accumulates, and the most bytes of the near memory
-    that it asked for.
-    """
+    """A layer of the network: its name, the accelerator's operator, its multiply-accumulates, and the bytes of near
+    memory that it needs."""
 
     name: str
     operator: str
@@ -67,7 +63,7 @@ class Program:
     commands: bytes
 
     def save(self, accelerator: Accelerator) -> bytes:
-        """The program as bytes."""
+        """Return the program as bytes."""
         said = {
             "accelerator": accelerator.name,
             "symbol": self.symbol,
@@ -82,8 +78,7 @@ class Program:
 
 
 def load(blob: bytes, accelerator: Accelerator) -> Program:
-    """The inverse of `save`. Raises `ArtifactError` for bytes that are damaged, or of another format, accelerator,
-    version or declaration."""
+    """Return the program that `save` encoded. Raises `ArtifactError` for other, damaged or incompatible bytes."""
     what = f"a program for {accelerator.name}"
     if len(blob) < _HEAD.size or blob[:4] != MAGIC:
         raise ArtifactError(f"{what} begins with {MAGIC!r}, and these bytes do not", code="TW0918")
@@ -114,8 +109,7 @@ def load(blob: bytes, accelerator: Accelerator) -> Program:
     if (version, fingerprint) != (accelerator.version, accelerator.fingerprint):
         raise ArtifactError(
             f"{what} is for version {version} ({fingerprint:08x}), and the one here is declared as version "
-            f"{accelerator.version} "
-            f"({accelerator.fingerprint:08x}); compile it again", code="TW0918"
+            f"{accelerator.version} ({accelerator.fingerprint:08x}); compile it again", code="TW0918"
         )
     if not len(constants) <= far_bytes <= accelerator.far.size or not all(
         p.dtype in DTYPES and min(p.shape, default=0) >= 0 for p in (*inputs, *outputs)

@@ -1,4 +1,4 @@
-"""Forms of quantized operators, as `relay.qnn.transform.Unify` leaves them."""
+"""Forms of quantized operators, as produced by `relay.qnn.transform.Unify`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _finished(product: DFPattern) -> DFPattern:
-    """Sums with a bias, requantized, clipped or not."""
+    """Return a pattern of sums with a bias, requantized and optionally clipped."""
     from tilewright.relay.dataflow_pattern import is_op
 
     sums = is_op("nn.bias_add")(product, *constants(1))
@@ -43,7 +43,7 @@ def _finished(product: DFPattern) -> DFPattern:
 
 
 def _sums(root: Any, product: str, reading: Reading, real: bool) -> tuple[Any, dict[str, Any]]:
-    """The product below, and bias, scaling and bounds of the result."""
+    """Return the product below, and the bias, scaling and bounds of the result."""
     requantize, low, high = clipped(root)
     found: Any = call_below(requantize, "qnn.requantize", "nn.bias_add", product)
     axis, rank = requantize.args[0].op.axis, len(found.tensor_type.shape)
@@ -52,8 +52,7 @@ def _sums(root: Any, product: str, reading: Reading, real: bool) -> tuple[Any, d
         raise Refused(
             f"a bias is one number for each output channel, along axis {channels}, and this is along axis "
             f"{axis % rank}",
-            f"add it along axis {channels}"
-        )
+            f"add it along axis {channels}")
     bias = requantize.args[0].args[1].value
     scaling = scaling_of(requantize, bias.size, reading, real)
     zero = found.args[3].value
@@ -100,8 +99,7 @@ class conv2d(Form):
             if any(x.before) or any(x.after):
                 raise Refused(
                     "a convolution has padding of its own, or nn.pad before it",
-                    "bring both into nn.pad: relay.qnn.transform.NormalizeQnn()"
-                )
+                    "bring both into nn.pad: relay.qnn.transform.NormalizeQnn()")
             x = x.pad(*sides_of(op.data_layout, *map(int, op.padding)), found["in_zero"])
         ordered = conv.args[1].value.transpose(op.axes()[1]).transpose(2, 3, 1, 0)
         kh, kw, depth, channels = ordered.shape
@@ -110,8 +108,7 @@ class conv2d(Form):
                 raise Refused(
                     f"a convolution in groups is depthwise, one channel in each, and this has {channels} channels in "
                     f"{op.groups} groups",
-                    "split it into convolutions of one group each",
-                )
+                    "split it into convolutions of one group each")
             ordered = ordered[:, :, 0]
         elif op.groups != 1:
             raise Refused(
@@ -119,16 +116,8 @@ class conv2d(Form):
             )
         macs = math.prod(root.tensor_type.shape) * kh * kw * depth
         return Match(
-            root,
-            reading,
-            x=x,
-            weight=np.ascontiguousarray(ordered),
-            kernel=(kh, kw),
-            strides=_pair(op.strides),
-            dilation=_pair(op.dilation),
-            macs=macs,
-            **found,
-        )
+            root, reading, x=x, weight=np.ascontiguousarray(ordered), kernel=(kh, kw), strides=_pair(op.strides),
+            dilation=_pair(op.dilation), macs=macs, **found)
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
         return samples.conv2d(rng, accelerator, self.depthwise, self.pad)
@@ -157,8 +146,8 @@ class dense(Form):
 
 @dataclass(frozen=True)
 class add(Form):
-    """A sum of two tensors of one shape: `a`, `b`, with `scales` (of a, b and the result), `zeros` alike, `low`,
-    `high`."""
+    """A sum of two tensors of equal shape: `a`, `b`, with `scales` and `zeros` (of a, b and the result), `low`, `high`.
+    """
 
     def pattern(self) -> DFPattern:
         from tilewright.relay.dataflow_pattern import is_op, wildcard
@@ -171,13 +160,11 @@ class add(Form):
         if a.shape != b.shape:
             raise Refused(
                 f"the tensors of a sum have one shape, and these have {a.shape} and {b.shape}",
-                "broadcast the smaller one before: relay.broadcast_to"
-            )
+                "broadcast the smaller one before: relay.broadcast_to")
         scales, zeros = ([number(p) for p in total.args[k::2]] for k in (2, 3))
         return Match(
             root, reading, a=a, b=b, scales=tuple(scales), zeros=tuple(map(int, zeros)), low=low, high=high,
-            dtype=a.dtype
-        )
+            dtype=a.dtype)
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
         return samples.add(rng, accelerator)
@@ -199,8 +186,7 @@ class avg_pool2d(Form):
         x = data_of(call.args[0], reading)
         return Match(
             root, reading, x=x, kernel=kernel, strides=strides, padding=padding, scales=tuple(scales),
-            zeros=tuple(map(int, zeros)), dtype=x.dtype
-        )
+            zeros=tuple(map(int, zeros)), dtype=x.dtype)
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
         return samples.avg_pool2d(rng, accelerator)
@@ -248,7 +234,7 @@ class concatenate(Form):
 
 @dataclass(frozen=True)
 class reshape(Form):
-    """The same elements in the same order with another shape: `x`; its operator returns `f.x`, since no data move."""
+    """The same elements in the same order with another shape: `x`; its operator returns `f.x`, because no data move."""
 
     def pattern(self) -> DFPattern:
         from tilewright.relay.dataflow_pattern import is_op, wildcard
@@ -266,7 +252,7 @@ class reshape(Form):
 
 @dataclass(frozen=True)
 class pad(Form):
-    """Padding of images that several operators read: `x` with its padding."""
+    """Padding of images with several readers: `x` with its padding."""
 
     def pattern(self) -> DFPattern:
         from tilewright.relay.dataflow_pattern import is_op, wildcard
@@ -285,11 +271,8 @@ class pad(Form):
 
 @dataclass(frozen=True)
 class requantize(Form):
-    """Bytes under another scale: `x`, `multiplier`, `exponent`, `once`, or `factor` where it is `real`, `in_zero`,
-    `out_zero`, `low`, `high`.
-
-    One number each.
-    """
+    """8-bit integers under another scale, with scalar attributes: `x`, `multiplier`, `exponent`, `once` (or `factor` if
+    `real`), `in_zero`, `out_zero`, `low`, `high`."""
 
     real: bool = False
 
@@ -305,12 +288,10 @@ class requantize(Form):
         from tilewright.relay.expr import Call, Constant
 
         centred = Call(
-            call.op, [call.args[0], call.args[1], Constant(np.zeros((), np.int32)), *call.args[3:]], span=call.span
-        )
+            call.op, [call.args[0], call.args[1], Constant(np.zeros((), np.int32)), *call.args[3:]], span=call.span)
         values = {
             k: v.item() if isinstance(v, np.ndarray) else v
-            for k, v in scaling_of(centred, 1, reading, self.real).attributes().items()
-        }
+            for k, v in scaling_of(centred, 1, reading, self.real).attributes().items()}
         _, low, high = clipped(root)
         return Match(root, reading, x=x, in_zero=zero, low=low, high=high, dtype=x.dtype, **values)
 

@@ -1,5 +1,4 @@
-"""A function for an accelerator, as the partition passes leave it: its operators in order, each as instructions on
-tensors."""
+"""A function for an accelerator after partitioning: its operators in order, each as instructions on tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Named:
-    """An operator of the network: its name there, the accelerator's operator, and its multiply-accumulates."""
+    """An operator of the network: its name, the accelerator's operator, and its multiply-accumulates."""
 
     name: str
     operator: str
@@ -30,7 +29,7 @@ class Named:
 
 @dataclass
 class Region:
-    """The contents of one function: `layers` in order, over tensors that operands name as their `source`."""
+    """The contents of one function: `layers` in order, over tensors identified by the `source` of operands."""
 
     symbol: str
     inputs: list[Operand] = field(default_factory=list)
@@ -39,7 +38,7 @@ class Region:
 
 
 def lowered(operator: Operator, match: Match) -> tuple[list[Emitted], Operand | None]:
-    """The instructions of a match; or, where nothing moves, the operand that the result is. Raises `Refused`."""
+    """Return the instructions of a match, or the operand of the result if no data move. Raises `Refused`."""
     made = operator.lower(match)
     if isinstance(made, Operand):
         return [], made
@@ -48,13 +47,12 @@ def lowered(operator: Operator, match: Match) -> tuple[list[Emitted], Operand | 
         raise CompileError(
             f"the operator {operator.name} returned {made!r}; it returns an instruction that it called, several in a "
             "list, or the operand that the result is",
-            code="TW0903"
-        )
+            code="TW0903")
     return found, None
 
 
 def operator_of(accelerator: Accelerator, call: Expr) -> Operator:
-    """The operator of a composite function that is called."""
+    """Return the operator of a called composite function."""
     composite = call.op.attrs.get("Composite", "") if isinstance(call, Call) and isinstance(call.op, Function) else ""
     owner, _, name = str(composite).partition(".")
     if owner != accelerator.name or name not in accelerator.operators:
@@ -63,8 +61,7 @@ def operator_of(accelerator: Accelerator, call: Expr) -> Operator:
         )
         raise CompileError(
             f"{accelerator.name} does not compute {what}; partition with {accelerator.name}.partition_for(mod)",
-            call.span, code="TW0904"
-        )
+            call.span, code="TW0904")
     return accelerator.operators[name]
 
 
@@ -74,7 +71,7 @@ def read_region(accelerator: Accelerator, function: Function) -> Region:
 
 
 class _Reader:
-    """`tensors` has what each value of the function is; sources are numbered in the order in which they come up."""
+    """Reads a function. `tensors` maps values to operands; sources are numbered in order of appearance."""
 
     def __init__(self, accelerator: Accelerator, function: Function) -> None:
         self.accelerator = accelerator
@@ -85,8 +82,7 @@ class _Reader:
                 f'the network has the numerics "{own}", and {accelerator.name} rounds as "{accelerator.numerics}"; '
                 f"partition with {accelerator.name}.partition_for(mod), "
                 "which uses its rounding for the whole network, and omit the option relay.qnn.numerics",
-                function.span, code="TW0905",
-            )
+                function.span, code="TW0905")
         self.tensors: dict[Expr, Operand | Array] = {}
         self.region = Region(str(function.attrs.get("global_symbol", accelerator.name)))
         for p in function.params:
@@ -100,8 +96,7 @@ class _Reader:
                 raise CompileError(
                     f"the function @{self.region.symbol} gives a constant; fold constants before the network is "
                     "partitioned",
-                    function.span, code="TW0904"
-                )
+                    function.span, code="TW0904")
             self.region.outputs.append(found)
 
     def _fresh(self, e: Expr) -> Operand:
@@ -120,8 +115,7 @@ class _Reader:
         if isinstance(e, (Var, TupleGetItem)) or not isinstance(e, Call):
             raise CompileError(
                 f"{self.accelerator.name} does not support a {type(e).__name__}; its functions contain only its "
-                "operators", e.span, code="TW0904"
-            )
+                "operators", e.span, code="TW0904")
         operator = operator_of(self.accelerator, e)
         composite: Any = e.op
         result = self._fresh(e)

@@ -1,4 +1,4 @@
-"""How many cycles a program takes, layer by layer."""
+"""The cycles of a program, layer by layer."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from typing import Any
 
 @dataclass
 class LayerCycles:
-    """A layer.
-
-    The bytes of the near memory that its tiles take, when it ended less when the one before it did, how long each queue
-    worked for it, and what it moved.
-    """
+    """A layer of the network. `near` are the bytes of near memory of its tiles, `cycles` the time from the end of the
+    previous layer to its end. `compute` and `transfer` are the busy cycles of the queues."""
 
     name: str
     operator: str
@@ -29,8 +26,7 @@ class LayerCycles:
 
 @dataclass
 class Cycles:
-    """A program's cycles, with transfers beside computation, and the end of the highest part of the near memory that
-    it used."""
+    """The cycles of a program with overlapping transfers, and the peak use of near memory in bytes."""
 
     symbol: str
     near_size: int
@@ -48,11 +44,11 @@ class Cycles:
 
     @property
     def utilization(self) -> float:
-        """The part of all multiplications that there was room for."""
+        """Executed multiplications as a fraction of the peak."""
         return self.macs / (self.total * self.macs_per_cycle) if self.total and self.macs_per_cycle else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """Return the report as dictionaries and lists."""
         totals = {
             "cycles": self.total, "macs": self.macs, "near_peak": self.near_peak, "near_size": self.near_size,
             "utilization": self.utilization
@@ -68,32 +64,29 @@ class Cycles:
                 (
                     x.name[-40:], x.operator,
                     *(f"{n:,}" for n in (x.cycles, x.compute, x.transfer, x.bytes_in, x.bytes_out, x.macs, x.near))
-                )
-            )
+                ))
         widths = [max(len(r[k]) for r in rows) for k in range(len(rows[0]))]
         lines = [
             "  ".join(
                 c.ljust(w) if k < 2 else c.rjust(w) for k, (c, w) in enumerate(zip(r, widths, strict=True))
-            ).rstrip() for r in rows
-        ]
+            ).rstrip() for r in rows]
         used = f", {self.utilization:.0%} of the multiplications that there is room for" if self.macs_per_cycle else ""
         return "\n".join(
             [
                 f"{self.symbol}: {self.total:,} cycles, {self.macs:,} macs{used}; near memory {self.near_peak:,} of "
                 f"{self.near_size:,} bytes",
                 *lines
-            ]
-        )
+            ])
 
 
 def cycle_reports(program: Any) -> list[Cycles]:
-    """The reports of all accelerators' parts of a compiled model, of what `relay.build` or `tilewright.load` returned,
-    or of modules."""
+    """Return the reports of all accelerators' parts of a model, of a result of `relay.build` or `tilewright.load`, or
+    of modules."""
     return [m.cycles() for m in modules_of(program) if hasattr(m, "cycles")]
 
 
 def modules_of(program: Any) -> Iterable[Any]:
-    """The modules of accelerators in a compiled model."""
+    """Return the modules of accelerators in a compiled model."""
     for name in ("imported_modules", "modules"):
         if hasattr(program, name):
             return list(getattr(program, name))

@@ -1,8 +1,8 @@
-"""Random programs of each form: sizes, attributes, scales and zero points as networks have them, and now and then as
-they seldom do.
+"""Random programs of each form, mostly with typical sizes, attributes, scales and zero points, sometimes with unusual
+ones.
 
-Values reach the ends of their types: zero points of -128 and 127, multipliers above one, sums near the ends of 32 bits
-are where declarations go wrong.
+Values include the limits of their dtypes, where declarations often fail: zero points of -128 and 127, multipliers above
+one, sums near 32-bit overflow.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _function(body: Expr, *params: Var) -> Function:
 
 
 def _finished(rng: Rng, sums: Expr, reach: float, scale: Array, axis: int, dtype: str) -> Expr:
-    """Sums with a bias, requantized so that they fill the range about, or are far beyond it; clipped or not."""
+    """Return sums with a bias, requantized to about the range or far beyond it, clipped or not."""
     from tilewright import relay
 
     channels = sums.tensor_type.shape[axis]
@@ -64,14 +64,8 @@ def _finished(rng: Rng, sums: Expr, reach: float, scale: Array, axis: int, dtype
     spread = float(rng.choice([1, 1, 1, 0.002, 0.05]))
     out = np.float32(float(scale.mean()) * reach / 110 * spread)
     body = relay.qnn.op.requantize(
-        body,
-        _const(sums_scale, "float32"),
-        _const(0, "int32"),
-        _const(out, "float32"),
-        _const(_zero(rng, dtype), "int32"),
-        axis=axis,
-        out_dtype=dtype,
-    )
+        body, _const(sums_scale, "float32"), _const(0, "int32"), _const(out, "float32"),
+        _const(_zero(rng, dtype), "int32"), axis=axis, out_dtype=dtype)
     if rng.random() < 0.4:
         low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
         body = relay.op.clip(body, float(low + int(rng.integers(1, 100))), float(high - int(rng.integers(1, 100))))
@@ -80,7 +74,7 @@ def _finished(rng: Rng, sums: Expr, reach: float, scale: Array, axis: int, dtype
 
 
 def _weights(rng: Rng, shape: tuple[int, ...], channels: int, dtype: str) -> tuple[Array, int, Array, Array]:
-    """A weight, its zero point, the data's scale and the weight's, one or one a channel."""
+    """Return a weight, its zero point, the data's scale and the weight's scale (one, or one per channel)."""
     weight = rng.integers(-128, 128, shape).astype(np.int8)
     zero = int(rng.integers(-128, 128)) if dtype == "uint8" and rng.random() < 0.7 else 0
     s_x: Array = np.asarray(rng.uniform(0.003, 0.05), np.float32)
@@ -91,7 +85,7 @@ def _weights(rng: Rng, shape: tuple[int, ...], channels: int, dtype: str) -> tup
 
 
 def conv2d(rng: Rng, accelerator: Accelerator, depthwise: bool, padded: bool) -> Function:
-    """A convolution of images in the accelerator's layout, channels last."""
+    """Return a convolution of images in the accelerator's layout, channels last."""
     from tilewright import relay
 
     dtype = _dtype(rng, accelerator)
@@ -111,28 +105,16 @@ def conv2d(rng: Rng, accelerator: Accelerator, depthwise: bool, padded: bool) ->
         data = relay.nn.pad(x, [[0, 0], list(sides[0]), list(sides[1]), [0, 0]], float(zero))
     weight, zw, s_x, s_w = _weights(rng, (kh, kw, 1 if depthwise else ci, co), co, dtype)
     sums = relay.qnn.op.conv2d(
-        data,
-        _const(weight, "int8"),
-        _const(zero, "int32"),
-        _const(zw, "int32"),
-        _const(s_x, "float32"),
-        _const(s_w if s_w.size > 1 else s_w[0], "float32"),
-        kernel_size=(kh, kw),
-        channels=co,
-        strides=strides,
-        dilation=dilation,
-        padding=(0, 0, 0, 0),
-        groups=ci if depthwise else 1,
-        data_layout="NHWC",
-        kernel_layout="HWIO",
-        out_dtype="int32",
-    )
+        data, _const(weight, "int8"), _const(zero, "int32"), _const(zw, "int32"), _const(s_x, "float32"),
+        _const(s_w if s_w.size > 1 else s_w[0], "float32"), kernel_size=(kh, kw), channels=co, strides=strides,
+        dilation=dilation, padding=(0, 0, 0, 0), groups=ci if depthwise else 1, data_layout="NHWC",
+        kernel_layout="HWIO", out_dtype="int32")
     size = 5000 * np.sqrt(kh * kw * (1 if depthwise else ci)) + 1500
     return _function(_finished(rng, sums, size, s_x * s_w, 3, dtype), x)
 
 
 def dense(rng: Rng, accelerator: Accelerator) -> Function:
-    """A matrix product."""
+    """Return a matrix product."""
     from tilewright import relay
 
     dtype = _dtype(rng, accelerator)
@@ -140,20 +122,13 @@ def dense(rng: Rng, accelerator: Accelerator) -> Function:
     x, zero = _var((n, k), dtype), _zero(rng, dtype)
     weight, zw, s_x, s_w = _weights(rng, (units, k), units, dtype)
     sums = relay.qnn.op.dense(
-        x,
-        _const(weight, "int8"),
-        _const(zero, "int32"),
-        _const(zw, "int32"),
-        _const(s_x, "float32"),
-        _const(s_w if s_w.size > 1 else s_w[0], "float32"),
-        units=units,
-        out_dtype="int32",
-    )
+        x, _const(weight, "int8"), _const(zero, "int32"), _const(zw, "int32"), _const(s_x, "float32"),
+        _const(s_w if s_w.size > 1 else s_w[0], "float32"), units=units, out_dtype="int32")
     return _function(_finished(rng, sums, 5000 * np.sqrt(k) + 1500, s_x * s_w, 1, dtype), x)
 
 
 def add(rng: Rng, accelerator: Accelerator) -> Function:
-    """A sum, of images or of vectors."""
+    """Return a sum of images or vectors."""
     from tilewright import relay
 
     dtype = _dtype(rng, accelerator)
@@ -169,7 +144,7 @@ def add(rng: Rng, accelerator: Accelerator) -> Function:
 
 
 def avg_pool2d(rng: Rng, accelerator: Accelerator) -> Function:
-    """The mean of windows, of whole images as often as not; the scale changes seldom."""
+    """Return a mean of windows, in half of the cases of whole images; the scale rarely changes."""
     from tilewright import relay
 
     dtype = _dtype(rng, accelerator)
@@ -186,24 +161,13 @@ def avg_pool2d(rng: Rng, accelerator: Accelerator) -> Function:
         (0, 0, 0, 0) if whole or rng.random() < 0.4 else tuple(int(rng.integers(0, k)) for k in (*kernel, *kernel))
     )
     body = relay.qnn.op.avg_pool2d(
-        x,
-        _const(s, "float32"),
-        _const(z, "int32"),
-        _const(to, "float32"),
-        _const(out_zero, "int32"),
-        pool_size=kernel,
-        strides=strides,
-        padding=padding,
-        dilation=(1, 1),
-        ceil_mode=False,
-        count_include_pad=False,
-        layout="NHWC",
-    )
+        x, _const(s, "float32"), _const(z, "int32"), _const(to, "float32"), _const(out_zero, "int32"), pool_size=kernel,
+        strides=strides, padding=padding, dilation=(1, 1), ceil_mode=False, count_include_pad=False, layout="NHWC")
     return _function(body, x)
 
 
 def max_pool2d(rng: Rng, accelerator: Accelerator) -> Function:
-    """The largest of windows."""
+    """Return a maximum of windows."""
     from tilewright import relay
 
     shape = _image(rng)
@@ -213,12 +177,11 @@ def max_pool2d(rng: Rng, accelerator: Accelerator) -> Function:
     x = _var((shape[0], height, width, shape[3]), _dtype(rng, accelerator, ("int8", "uint8", "float16", "float32")))
     strides = tuple(int(s) for s in rng.choice([1, 2, 3], 2))
     return _function(
-        relay.nn.max_pool2d(x, pool_size=kernel, strides=strides, padding=padding, layout=accelerator.layout), x
-    )
+        relay.nn.max_pool2d(x, pool_size=kernel, strides=strides, padding=padding, layout=accelerator.layout), x)
 
 
 def concatenate(rng: Rng, accelerator: Accelerator) -> Function:
-    """Two to four tensors along any axis."""
+    """Return a concatenation of two to four tensors along any axis."""
     from tilewright import relay
     from tilewright.relay.expr import Tuple
 
@@ -233,7 +196,7 @@ def concatenate(rng: Rng, accelerator: Accelerator) -> Function:
 
 
 def reshape(rng: Rng, accelerator: Accelerator) -> Function:
-    """Images to vectors."""
+    """Return a reshape of images to vectors."""
     from tilewright import relay
 
     shape = _image(rng)
@@ -242,7 +205,7 @@ def reshape(rng: Rng, accelerator: Accelerator) -> Function:
 
 
 def pad(rng: Rng, accelerator: Accelerator) -> Function:
-    """Padding of images, of all sides by their own."""
+    """Return padding of images, with a different amount on each side."""
     from tilewright import relay
 
     dtype = _dtype(rng, accelerator)
@@ -252,7 +215,7 @@ def pad(rng: Rng, accelerator: Accelerator) -> Function:
 
 
 def requantize(rng: Rng, accelerator: Accelerator) -> Function:
-    """Bytes under another scale."""
+    """Return a requantization of 8-bit integers."""
     from tilewright import relay
 
     dtype = _dtype(rng, accelerator)
@@ -260,12 +223,11 @@ def requantize(rng: Rng, accelerator: Accelerator) -> Function:
     s, to = rng.uniform(0.01, 0.1, 2)
     body = relay.qnn.op.requantize(
         x, _const(s, "float32"), _const(_zero(rng, dtype), "int32"), _const(to, "float32"),
-        _const(_zero(rng, dtype), "int32"), out_dtype=dtype
-    )
+        _const(_zero(rng, dtype), "int32"), out_dtype=dtype)
     return _function(body, x)
 
 
-# Real numbers
+# Floating point
 
 _FLOATS = ("float16", "float32")
 
@@ -282,7 +244,7 @@ def _active(rng: Rng, body: Expr, wanted: bool = True) -> Expr:
 
 
 def _summed(rng: Rng, product: Callable[[str], Expr], axis: int, dtype: str, active: bool) -> Expr:
-    """A product with its bias, or without, summed in its own type, or in single precision and brought to its own."""
+    """Return a product with or without bias, summed in its own dtype, or in float32 and converted."""
     from tilewright import relay
 
     wide = "float32" if rng.random() < 0.6 else dtype
@@ -300,7 +262,7 @@ def _summed(rng: Rng, product: Callable[[str], Expr], axis: int, dtype: str, act
 
 
 def float_conv2d(rng: Rng, accelerator: Accelerator, active: bool = True) -> Function:
-    """A convolution of images in the accelerator's layout; half of them without padding, and with 32 or 64 channels."""
+    """Return a convolution in the accelerator's layout; half have no padding, and some 32 or 64 channels."""
     from tilewright import relay
 
     dtype = _dtype(rng, accelerator, _FLOATS)
@@ -321,25 +283,23 @@ def float_conv2d(rng: Rng, accelerator: Accelerator, active: bool = True) -> Fun
     }
     body = _summed(
         rng, lambda wide: relay.nn.conv2d(x, weight, kernel_size=(kh, kw), channels=co, out_dtype=wide, **how),
-        3 if last else 1, dtype, active
-    )
+        3 if last else 1, dtype, active)
     return _function(body, x)
 
 
 def float_dense(rng: Rng, accelerator: Accelerator, active: bool = True) -> Function:
-    """A matrix product."""
+    """Return a matrix product."""
     from tilewright import relay
 
     dtype = _dtype(rng, accelerator, _FLOATS)
     n, k, units = int(rng.choice([1, 1, 3])), int(rng.choice([10, 32, 64, 96])), int(rng.choice([10, 32, 64]))
     x, weight = _var((n, k), dtype), _values(rng, (units, k), dtype)
     return _function(
-        _summed(rng, lambda wide: relay.nn.dense(x, weight, units=units, out_dtype=wide), 1, dtype, active), x
-    )
+        _summed(rng, lambda wide: relay.nn.dense(x, weight, units=units, out_dtype=wide), 1, dtype, active), x)
 
 
 def float_add(rng: Rng, accelerator: Accelerator, active: bool = True) -> Function:
-    """A sum of images."""
+    """Return a sum of images."""
     from tilewright import relay
 
     shape, dtype = _image(rng, channels=int(rng.choice([3, 32, 64]))), _dtype(rng, accelerator, _FLOATS)
@@ -348,7 +308,7 @@ def float_add(rng: Rng, accelerator: Accelerator, active: bool = True) -> Functi
 
 
 def relu(rng: Rng, accelerator: Accelerator) -> Function:
-    """ReLU of images."""
+    """Return a ReLU of images."""
     from tilewright import relay
 
     x = _var(_image(rng, channels=int(rng.choice([3, 32, 64]))), _dtype(rng, accelerator, _FLOATS))

@@ -1,9 +1,8 @@
-"""The accelerator in software: runs a command stream, bit by bit as it is declared, and counts its cycles.
+"""The simulator of an accelerator: runs a command stream bit-exactly, and counts its cycles.
 
-Two queues, of transfers and of instructions, each in order, one beside the other; a command begins when its queue is
-free and when as many commands of the other have ended as it says. A fault that hardware would not report is an error
-here: reading or writing outside of a memory, reading what nothing wrote, reading or overwriting what the other queue
-still works on, and an instruction that gives another shape or dtype than its command says.
+Transfers and instructions are two concurrent in-order queues. A command begins when its queue is free and as many
+commands of the other queue have ended as it specifies. Faults that hardware would not report are errors: accesses
+outside a memory, reads of unwritten memory, conflicting accesses of both queues, and results of a wrong shape or dtype.
 """
 
 from __future__ import annotations
@@ -21,18 +20,17 @@ from tilewright.base.errors import RunError
 
 Array = np.ndarray[Any, Any]
 _JUNK: Final = 0xA5
-"""Initial contents of a memory."""
+"""Initial value of the bytes of a memory."""
 
 
 class SimulatorError(RunError):
-    """A program does what the accelerator cannot: it reads or writes outside of a memory, too early, or what is not
-    there."""
+    """A program accesses memory outside its bounds, too early, or before it is written."""
 
     code = "TW0907"
 
 
 class Simulator:
-    """One program, ready to run."""
+    """A program, ready to run."""
 
     def __init__(self, accelerator: Accelerator, program: Program) -> None:
         self.accelerator, self.program = accelerator, program
@@ -40,7 +38,7 @@ class Simulator:
         self._cycles: Cycles | None = None
 
     def run(self, *inputs: Array) -> list[Array]:
-        """The outputs for these inputs. Raises `SimulatorError`."""
+        """Return the outputs for these inputs. Raises `SimulatorError`."""
         far = np.full(max(self.program.far_bytes, 1), _JUNK, np.uint8)
         near = np.full(self.accelerator.near.size, _JUNK, np.uint8)
         far[: len(self.program.constants)] = np.frombuffer(self.program.constants, np.uint8)
@@ -55,18 +53,18 @@ class Simulator:
         return [_at(far, place).copy() for place in self.program.outputs]
 
     def cycles(self) -> Cycles:
-        """The cycles of each layer; no values are needed for it. Raises `SimulatorError`."""
+        """Return the cycles of each layer, which do not depend on values. Raises `SimulatorError`."""
         if self._cycles is None:
             self._cycles = _Clock(self).run()
         return self._cycles
 
     def text(self) -> str:
-        """The commands, one a line."""
+        """Return the commands as text, one per line."""
         return "\n".join(c.text() for c in self.commands)
 
 
 def _at(memory: Array, place: TensorPlacement | Tile) -> Array:
-    """A tensor in a memory, as a view."""
+    """Return a tensor in a memory as a view."""
     kind = np.dtype(place.dtype)
     size = int(np.prod(place.shape, dtype=np.int64)) * kind.itemsize
     if not 0 <= place.address <= memory.size - size:
@@ -96,14 +94,13 @@ def _compute(command: Command, near: Array) -> None:
     if found.shape != y.shape or found.dtype != np.dtype(y.dtype):
         raise SimulatorError(
             f"{c.instruction.name} gave {found.dtype}{list(found.shape)}, and its command says "
-            f"{y.dtype}{list(y.shape)}: "
-            f"its meaning and its operands do not fit: {command.text()}"
+            f"{y.dtype}{list(y.shape)}: its meaning and its operands do not fit: {command.text()}"
         )
     _at(near, y)[...] = found
 
 
 class _Clock:
-    """The begin and end of each command, and the time until which each granule of the near memory is in use."""
+    """Computes begin and end of each command, and the time until which each granule of near memory is in use."""
 
     def __init__(self, simulator: Simulator) -> None:
         self.accelerator, self.commands, self.far_bytes = (
@@ -115,7 +112,7 @@ class _Clock:
         self.grain = self.accelerator.near.align
         granules = self.accelerator.near.size // self.grain
         self.written = np.full((2, granules), -1, np.int64)
-        """By queue, when the last write of each granule ends; -1: none did."""
+        """By queue, the end of the last write to each granule; -1: none."""
         self.read = np.zeros((2, granules), np.int64)
         self.ends: tuple[list[int], list[int]] = ([], [])
 
@@ -144,8 +141,7 @@ class _Clock:
         if command.wait > len(other):
             raise SimulatorError(
                 f"this command waits for {command.wait} commands of the other queue, of which {len(other)} stand "
-                "before it, "
-                f"so it never begins: {command.text()}"
+                f"before it, so it never begins: {command.text()}"
             )
         begin = max(self.ends[queue][-1] if self.ends[queue] else 0, other[command.wait - 1] if command.wait else 0)
         what = command.what
@@ -201,7 +197,7 @@ class _Clock:
 
 
 def _touched(what: Move | Compute) -> Iterator[tuple[int, int, bool]]:
-    """(address, bytes, whether it writes there) of what a command does with the near memory; what it writes last."""
+    """Yield (address, bytes, whether it writes) for the near-memory accesses of a command, writes last."""
     if isinstance(what, Move):
         yield what.near, what.size, what.opcode == LOAD
         return
@@ -212,7 +208,7 @@ def _touched(what: Move | Compute) -> Iterator[tuple[int, int, bool]]:
 
 
 def check_inputs(program: Program, inputs: Sequence[Array]) -> None:
-    """Raises `RunError` where the arrays are not those of the program."""
+    """Raise `RunError` if the arrays do not match the inputs of the program."""
     for place, value in zip(program.inputs, inputs, strict=True):
         if tuple(value.shape) != place.shape or str(value.dtype) != place.dtype:
             raise RunError(

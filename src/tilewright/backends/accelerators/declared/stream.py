@@ -1,4 +1,4 @@
-"""Command streams: what a program for an accelerator is made of, as bytes and as text.
+"""Command streams of accelerator programs, as bytes and as text.
 
     command   u8 opcode · u8 0 · u16 layer · u32 wait         begins when `wait` commands of the other queue have ended
     0x01 LOAD, 0x02 STORE
@@ -38,10 +38,8 @@ _TILE: Final = struct.Struct("<BBxxI")
 
 @dataclass(frozen=True)
 class Move:
-    """A transfer between the memories.
-
-    Of `shape` elements in the far one, `strides` in bytes, among `before` and `after` filled ones in the near one.
-    """
+    """A transfer between the memories: `shape` elements, with `strides` in bytes in the far memory, and `before` and
+    `after` filled elements around them in the near memory."""
 
     opcode: int
     itemsize: int
@@ -65,11 +63,11 @@ class Move:
 
     @property
     def moved(self) -> int:
-        """Bytes that go between the memories."""
+        """Bytes moved between the memories."""
         return math.prod(self.shape) * self.itemsize
 
     def span(self) -> tuple[int, int]:
-        """From the first byte in the far memory to behind the last one; nothing where no element moves."""
+        """Return the first byte in the far memory and the end; an empty range if no element moves."""
         if not all(self.shape):
             return self.far, self.far
         reach = [s * (n - 1) for s, n in zip(self.strides, self.shape, strict=True)]
@@ -125,8 +123,8 @@ class Compute:
 
 @dataclass(frozen=True)
 class Command:
-    """A transfer or an instruction, the layer that it belongs to, and how many commands of the other queue have to end
-    before it begins."""
+    """A transfer or an instruction, its layer, and the number of commands of the other queue that must end before it.
+    """
 
     what: Move | Compute
     layer: int
@@ -137,7 +135,7 @@ class Command:
 
 
 def encode(command: Command) -> bytes:
-    """The bytes of a command. Raises `InternalError` for numbers that it has no room for."""
+    """Return the bytes of a command. Raises `InternalError` for numbers that do not fit."""
     what = command.what
     opcode = what.opcode if isinstance(what, Move) else what.instruction.opcode
     try:
@@ -150,16 +148,14 @@ def encode(command: Command) -> bytes:
 def _move(m: Move) -> bytes:
     sides = (
         _SIDE.pack(n, before, after, s)
-        for n, s, before, after in zip(m.shape, m.strides, m.before, m.after, strict=True)
-    )
+        for n, s, before, after in zip(m.shape, m.strides, m.before, m.after, strict=True))
     return _MOVE.pack(len(m.shape), m.itemsize, m.near, m.far, m.fill) + b"".join(sides)
 
 
 def _compute(c: Compute) -> bytes:
     parts = [
         _TILE.pack(DTYPES.index(t.dtype), len(t.shape), t.address) + struct.pack(f"<{len(t.shape)}H", *t.shape)
-        for t in c.tiles.values()
-    ]
+        for t in c.tiles.values()]
     bits, at = 0, 0
     for name, width in c.instruction.fields.items():
         low, high = c.instruction.limits(name)
@@ -185,8 +181,7 @@ def decode(stream: bytes, accelerator: Accelerator) -> Iterator[Command]:
             else:
                 raise ArtifactError(
                     f"the command stream has the opcode {opcode:#x} at byte {at}, which {accelerator.name} has not",
-                    code="TW0918"
-                )
+                    code="TW0918")
         except (struct.error, IndexError) as error:
             raise ArtifactError(
                 f"the command stream for {accelerator.name} ends in the middle of a command, at byte {at}",

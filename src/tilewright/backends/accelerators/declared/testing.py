@@ -1,12 +1,11 @@
-"""Tests that follow from a declaration: random programs of every operator, on the accelerator and by what Relay says
-that they mean.
+"""Tests derived from a declaration: random programs of every operator, compared with the meaning of Relay's operators.
 
-    conformance(npu)                    a report of what failed, which is true where nothing did
+    conformance(npu)                    a report of failures, true if there are none
     conformance(npu).check()            raises `ConformanceError`
 
-Each sample is compiled for the declared memory and for one that is just large enough, so that all axes are tiled; it
-runs in the simulator, which has rules of its own, and is saved and loaded. A refusal of the accelerator has to name a
-rule and an edit. Cycles are held to the multiplications that a cycle has room for.
+Each sample is compiled for the declared memory and for one that is just large enough, so that all axes are tiled. It
+runs in the independent simulator, and is saved and loaded. A refusal must name a rule and an edit. Cycles are compared
+with the peak rate of multiplications.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ from tilewright.relay.transform.infer_type import InferType
 
 Array = np.ndarray[Any, Any]
 _TRIES = 20
-"""Samples for each that the accelerator shall take."""
+"""Number of attempts to draw a sample that the accelerator accepts."""
 
 
 class ConformanceError(TVMError):
-    """A declaration contradicts itself, or computes something else than Relay's operators mean."""
+    """A declaration contradicts itself or the meaning of Relay's operators."""
 
     code = "TW0915"
 
 
 @dataclass
 class Failure:
-    """One sample that went wrong: its operator, what is wrong, and the program."""
+    """A failed sample: its operator, the fault, and the program."""
 
     operator: str
     what: str
@@ -57,7 +56,7 @@ class Failure:
 
 @dataclass
 class Conformance:
-    """The result of the tests of a declaration. True where nothing failed."""
+    """The result of the tests of a declaration; true if nothing failed."""
 
     accelerator: str
     ran: dict[str, int] = field(default_factory=dict)
@@ -78,13 +77,13 @@ class Conformance:
         return "\n".join([*lines, *(f"FAILED {f}" for f in self.failures)])
 
     def check(self) -> None:
-        """Raises `ConformanceError` with all failures."""
+        """Raise `ConformanceError` with all failures."""
         if self.failures:
             raise ConformanceError(str(self))
 
 
 def conformance(accelerator: Accelerator, samples: int = 12, seed: int = 0, stop_at: int = 10) -> Conformance:
-    """Run `samples` random programs of each operator, until there are `stop_at` failures."""
+    """Run `samples` random programs of each operator, or fewer if there are `stop_at` failures."""
     found = Conformance(accelerator.name)
     for operator, row in zip(accelerator.operators.values(), pattern_table(accelerator), strict=True):
         rng = np.random.default_rng([seed, *operator.name.encode()])
@@ -107,7 +106,7 @@ def _test_operator(
             function = operator.form.sample(rng, accelerator)
             program = InferType()(IRModule.from_expr(function)).astext(show_meta_data=False)
             problem, ran = _test_sample(accelerator, row, function, rng, refused)
-        except Exception as error:  # whatever a declaration raises is its failure, and is reported
+        except Exception as error:  # any exception of a declaration is a reported failure
             problem, ran = f"{type(error).__name__}: {error}", True
         found.ran[operator.name] += ran
         if problem:
@@ -118,9 +117,7 @@ def _test_operator(
                 operator.name,
                 f"it takes none of {_TRIES * samples} programs; its constraints leave nothing, or its pattern matches "
                 "nothing of its form",
-                program,
-            )
-        )
+                program))
 
 
 def _test_sample(
@@ -146,8 +143,7 @@ def _test_sample(
     whole = Function(tuple(outer), Call(composite, outer), attrs=attrs)
     inputs = [_values(rng, p.tensor_type) for p in function.params]
     meaning = Function(
-        function.params, function.body, attrs={NUMERICS: accelerator.numerics} if accelerator.numerics else {}
-    )
+        function.params, function.body, attrs={NUMERICS: accelerator.numerics} if accelerator.numerics else {})
     wanted = evaluate(meaning, *inputs)
     for device in _devices(accelerator, whole):
         problem = _test_program(device, generate(device, whole), inputs, wanted)
@@ -157,7 +153,7 @@ def _test_sample(
 
 
 def _devices(accelerator: Accelerator, whole: Function) -> Iterator[Accelerator]:
-    """The accelerator, and the same with a near memory that its tiles fill."""
+    """Yield the accelerator, and a copy whose near memory is as small as possible."""
     yield accelerator
     least = _smallest(accelerator, whole)
     if least < accelerator.near.size:
@@ -165,14 +161,14 @@ def _devices(accelerator: Accelerator, whole: Function) -> Iterator[Accelerator]
 
 
 def _with_near(accelerator: Accelerator, size: int) -> Accelerator:
-    """The same accelerator with a near memory of another size."""
+    """Return the same accelerator with a near memory of another size."""
     made = replace(accelerator, near=replace(accelerator.near, size=size))
     made.instructions, made.operators = accelerator.instructions, accelerator.operators
     return made
 
 
 def _smallest(accelerator: Accelerator, whole: Function) -> int:
-    """The smallest power of two times what values are aligned to that the program still fits into."""
+    """Return the smallest power of two times the alignment that suffices as near memory for the program."""
     call: Any = whole.body
     composite = call.op
     size = accelerator.near.align * 64
@@ -192,8 +188,7 @@ def _test_program(accelerator: Accelerator, module: AcceleratorModule, inputs: l
             return f"it gives {got.dtype}{list(got.shape)}, and Relay {want.dtype}{list(want.shape)}"
         if not np.allclose(got, want, rtol=accelerator.tolerance, atol=accelerator.tolerance, equal_nan=True):
             wrong = np.argwhere(
-                ~np.isclose(got, want, rtol=accelerator.tolerance, atol=accelerator.tolerance, equal_nan=True)
-            )
+                ~np.isclose(got, want, rtol=accelerator.tolerance, atol=accelerator.tolerance, equal_nan=True))
             at = tuple(int(n) for n in wrong[0])
             return (
                 f"{len(wrong)} of {want.size} elements differ from what Relay means, the first at {list(at)}: "
@@ -213,7 +208,7 @@ def _test_program(accelerator: Accelerator, module: AcceleratorModule, inputs: l
 
 
 def _test_bytes(accelerator: Accelerator, module: AcceleratorModule, inputs: list[Array], found: list[Array]) -> str:
-    """Commands say what they said after they were bytes, and a saved program computes the same."""
+    """Check that commands survive encoding, and that a saved program computes the same results."""
     again = type(module)(load(module.program.save(accelerator), accelerator))
     if b"".join(map(encode, again.simulator.commands)) != module.program.commands:
         return "its commands are others after they were read"
@@ -231,8 +226,8 @@ def _test_bytes(accelerator: Accelerator, module: AcceleratorModule, inputs: lis
 
 
 def _values(rng: np.random.Generator, t: TensorType) -> Array:
-    """Random data: bytes of the whole range, their ends often; floats that are whole numbers over eight, so that sums
-    in 16 bits are exact."""
+    """Return random data: integers from the whole range, with frequent limits; floats that are multiples of 1/8, so
+    that sums in 16 bits are exact."""
     shape, kind = tuple(int(n) for n in t.shape), np.dtype(str(t.dtype))
     if kind.kind == "f":
         return (rng.integers(-16, 17, shape) / 8).astype(kind)

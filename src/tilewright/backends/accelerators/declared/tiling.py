@@ -1,8 +1,8 @@
-"""How an instruction on whole tensors is cut into tiles that fit into the near memory.
+"""Cuts an instruction on whole tensors into tiles that fit into the near memory.
 
-All axes of the output may be cut. Candidates are a few sizes of each axis and a few orders of the loops; that with the
-fewest cycles by the accelerator's own model is taken, transfers running beside computation: an operand whose tile
-changes from step to step has two places, so that the next is there when it is wanted.
+All axes of the output may be cut. Candidates are a few sizes of each axis and a few loop orders. The accelerator's
+cycle model, with overlapping transfers, selects the fastest. An operand whose tile changes between steps has two
+buffers, so that the next tile is loaded in advance.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from tilewright.backends.accelerators.declared.access import Dimension, Range
 from tilewright.backends.accelerators.declared.declaration import Accelerator, Emitted, Operand, Refused
 
 _LONGEST: Final = 0xFFFF
-"""Elements along a dimension, as far as commands can say."""
+"""Largest number of elements along a dimension in a command."""
 _SIZES: Final = 5
-"""Sizes of an axis that are tried."""
+"""Number of sizes tried per axis."""
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """The size of the tiles along each axis, the axes from the outermost loop on, how many places each operand has,
-    and what that costs."""
+    """Tile sizes by axis, the axes from the outermost loop on, the number of buffers of each operand, and the cost."""
 
     sizes: Mapping[str, int]
     order: tuple[str, ...]
@@ -37,22 +36,21 @@ class Tiling:
 
     @property
     def near(self) -> int:
-        """Bytes of the near memory."""
+        """Bytes of near memory."""
         return sum(self.places[n] * self.bytes[n] for n in self.bytes)
 
     def steps(self, extents: Mapping[str, int]) -> Iterator[dict[str, Range]]:
-        """The ranges of all axes, tile by tile, in order."""
+        """Yield the ranges of all axes, tile by tile, in order."""
         spans = [
             [(a, min(a + self.sizes[axis], extents[axis])) for a in range(0, extents[axis], self.sizes[axis])]
-            for axis in self.order
-        ]
+            for axis in self.order]
         whole = {a: (0, n) for a, n in extents.items()}
         for ranges in itertools.product(*spans):
             yield {**whole, **dict(zip(self.order, ranges, strict=True))}
 
 
 def choose(accelerator: Accelerator, e: Emitted) -> Tiling:
-    """The tiling with the fewest cycles. Raises `Refused` where not even the smallest tiles fit."""
+    """Return the tiling with the fewest cycles. Raises `Refused` if not even the smallest tiles fit."""
     known = accelerator.tilings
     key = _key(e)
     if key not in known:
@@ -62,8 +60,7 @@ def choose(accelerator: Accelerator, e: Emitted) -> Tiling:
         raise Refused(
             f"the smallest tiles of {e.instruction.name} take {found:,} bytes of {accelerator.near.name}, which has "
             f"{accelerator.near.size:,}",
-            f"split the operator's channels, so that its tiles fit into {accelerator.near.size:,} bytes",
-        )
+            f"split the operator's channels, so that its tiles fit into {accelerator.near.size:,} bytes")
     return found
 
 
@@ -75,15 +72,14 @@ def _key(e: Emitted) -> tuple[Any, ...]:
 
 
 def _sizes(extent: int, block: int) -> list[int]:
-    """Sizes of a tile that are tried: the axis in one, two, four, … parts, and its smallest parts, of 16 and of one;
-    whole blocks all of them."""
+    """Return the tile sizes to try, in whole blocks: the axis in one, two, four, … parts, and sizes of 16 and 1."""
     wanted = [-(-extent >> k) for k in range(_SIZES)] + [n for n in (16, 1) if n < extent]
     parts = [-(-n // block) * block for n in wanted]
     return sorted(set(parts), reverse=True)
 
 
 def _orders(cut: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Each axis as the innermost loop once, the others as they are."""
+    """Yield loop orders in which each axis is innermost once, and the others keep their order."""
     if not cut:
         yield ()
     for inner in cut:
@@ -91,7 +87,7 @@ def _orders(cut: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 class _Search:
-    """The common data of all tilings of one instruction."""
+    """Common data of all tilings of one instruction."""
 
     def __init__(self, accelerator: Accelerator, e: Emitted) -> None:
         self.accelerator, self.e = accelerator, e
@@ -101,8 +97,7 @@ class _Search:
         self.sides = {n: [self._side(d) for d in access] for n, access in e.instruction.accesses.items()}
 
     def _side(self, d: Dimension) -> tuple[int, tuple[tuple[str, int], ...]]:
-        """How long a dimension of a tile is: a number, and for each axis that is cut, how much each element of it
-        adds."""
+        """Return the extent of a tile's dimension: a constant, and the contribution per element of each cut axis."""
         if not d.terms:
             return d.size, ()
         times = [(t.axis, t.times(self.e.fields)) for t in d.terms]
@@ -110,7 +105,7 @@ class _Search:
         return fixed, tuple((a, c) for a, c in times if a in self.cut)
 
     def best(self) -> Tiling | int:
-        """The best tiling; where none fits, the bytes of the smallest tiles."""
+        """Return the best tiling; if none fits, the bytes of the smallest tiles."""
         axes = [a for a in self.cut if self.e.extents[a] > 1]
         once = tuple(a for a in self.cut if self.e.extents[a] <= 1)
         best: Tiling | None = None
@@ -134,8 +129,8 @@ class _Search:
         return smallest if best is None else best
 
     def sizes(self, tile: Mapping[str, int]) -> dict[str, int]:
-        """Bytes of a tile of each operand, as the near memory aligns them; more than any memory has where it is longer
-        than commands can say."""
+        """Return the aligned bytes of each operand's tile; a size beyond any memory if a dimension exceeds the command
+        format."""
         align = self.accelerator.near.align
         found = {}
         for n, sides in self.sides.items():
@@ -152,7 +147,7 @@ class _Search:
         self, tile: dict[str, int], order: tuple[str, ...], counts: Mapping[str, int], size_of: Mapping[str, int],
         compute: int
     ) -> Tiling:
-        """The tiling with its cycles; with one place for each operand, and nothing at once, where two do not fit."""
+        """Return the tiling with its cycles; if two buffers per operand do not fit, with one and without overlap."""
         steps = math.prod(counts.values())
         places, transfers, first, near = {}, 0, 0, 0
         for n, size in size_of.items():
@@ -171,14 +166,13 @@ class _Search:
         return Tiling(tile, order, places, size_of, max(transfers, compute) + first + compute // steps)
 
     def compute(self, tile: Mapping[str, int], counts: Mapping[str, int]) -> int:
-        """The cycles of all tiles: those of whole ones, and those at the ends of axes."""
+        """Return the cycles of all tiles: whole ones, and those at the ends of axes."""
         total = 0
         kinds = []
         for a, count in counts.items():
             rest = self.e.extents[a] - (count - 1) * tile[a]
             kinds.append(
-                [(a, tile[a], count - 1), (a, rest, 1)] if count > 1 and rest != tile[a] else [(a, tile[a], count)]
-            )
+                [(a, tile[a], count - 1), (a, rest, 1)] if count > 1 and rest != tile[a] else [(a, tile[a], count)])
         for combination in itertools.product(*kinds):
             extents = {**self.e.extents, **{a: n for a, n, _ in combination}}
             total += math.prod(c for _, _, c in combination) * self.e.instruction.cycles(extents, self.e.fields)
@@ -186,10 +180,8 @@ class _Search:
 
 
 def box_of(e: Emitted, name: str, ranges: Mapping[str, Range]) -> tuple[tuple[int, int, int, int], ...]:
-    """The tile of an operand that a step reads or writes.
-
-    Of each dimension the first element, how many there are, and how many filled ones before and after.
-    """
+    """Return the tile of an operand that a step accesses: for each dimension the first element, the count, and the
+    filled elements before and after."""
     operand: Any = e.operands[name]
     before = operand.before if isinstance(operand, Operand) else (0,) * operand.ndim
     box = []

@@ -1,9 +1,9 @@
-"""oneDNN as a back end: parts of a network run by its primitives, the rest by this compiler.
+"""oneDNN as a back end: its primitives run parts of a network, native kernels the rest.
 
     tilewright.compile("resnet50.onnx", target="dnnl, llvm")
     relay.build(dnnl.partition_for_dnnl(mod, params), "llvm")      # the same with TVM's functions
 
-Needs `libdnnl.so.3` when the program runs (`pip install onednn-cpu-gomp`), and nothing when it is compiled.
+It needs `libdnnl.so.3` at run time (`pip install onednn-cpu-gomp`), but not at compile time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`relay.ext.dnnl`: a function of composite functions (`relay/op/contrib/dnnl.py`) as a program of oneDNN.
+"""`relay.ext.dnnl`: converts a function of composite functions (`relay/op/contrib/dnnl.py`) to a oneDNN program.
 
     fn (%x) { nn.relu(add(nn.bias_add(nn.conv2d(%x, w), b), %r)) } -> convolution(x, w, b), then sum r, then relu
 """
@@ -35,8 +35,8 @@ from tilewright.relay.visitor import post_order
 
 
 def generate(function: Function) -> DNNLModule:
-    """The module of a function that `partition_for_dnnl` made. Raises `CompileError` for what is in no row of the
-    pattern table."""
+    """Return the module of a function that `partition_for_dnnl` made. Raises `CompileError` for a composite that is not
+    in the pattern table."""
     return DNNLModule(_Reader(function).program)
 
 
@@ -44,7 +44,7 @@ register_func(f"relay.ext.{TARGET}", generate)
 
 
 class _Reader:
-    """One walk over a function; each call of a composite function becomes operations."""
+    """A walk over a function that converts each call of a composite function to operations."""
 
     def __init__(self, function: Function) -> None:
         self.program = Program(str(function.attrs["global_symbol"]))
@@ -56,31 +56,29 @@ class _Reader:
             elif not isinstance(e, (Var, Constant, Tuple)):
                 raise CompileError(
                     f"a function for oneDNN has a {type(e).__name__}; partition the module with partition_for_dnnl",
-                    e.span, code="TW0904"
-                )
+                    e.span, code="TW0904")
         body = function.body
         self.program.results = [self.value(f) for f in (body.fields if isinstance(body, Tuple) else (body,))]
 
     def value(self, e: Expr) -> int:
-        """The number of a value, a new one for a constant. A single number has one dimension."""
+        """Return the number of a value, a new one for a constant. Scalars have one dimension."""
         if not isinstance(e, Constant):
             return self.values[e]
         found = self._constants.get(id(e.value))
         if found is None:
             data = np.ascontiguousarray(e.value, np.float32).reshape(e.value.shape or (1,))
-            # kept, so that its number stays its own
+            # kept alive, so that its id stays unique
             found = self._constants[id(e.value)] = self.program.add(data.shape, CONSTANT, data), e.value
         return found[0]
 
     def _composite(self, call: Call) -> int:
-        """The operations of one composite function: its anchor, and what follows that."""
+        """Add the operations of one composite function, its anchor and post-ops; return the number of the result."""
         function = call.op
         if not isinstance(function, Function) or "Composite" not in function.attrs:
             raise CompileError(
                 "a function for oneDNN calls what is in no row of its pattern table; partition the module with "
                 "partition_for_dnnl",
-                call.span, code="TW0904"
-            )
+                call.span, code="TW0904")
         for p, a in zip(function.params, call.args, strict=True):
             if not isinstance(a, Tuple):
                 self.values[p] = self.value(a)
@@ -113,14 +111,13 @@ class _Reader:
         if found is None:
             raise CompileError(
                 f"a function {name} for oneDNN is no {kind}; partition the module with partition_for_dnnl", e.span,
-                code="TW0904"
-            )
+                code="TW0904")
         steps.append(lambda o: o.post.append(["eltwise", activation.algorithm, activation.alpha, activation.beta]))
         inner: Expr = found[x][0]
         return inner
 
     def _follows(self, e: Call, inner: Call) -> Callable[[Operation], None]:
-        """Add a call after the anchor to the operation."""
+        """Return a function that adds a call after the anchor to the operation."""
         name = _name(e)
         if name in UNARY:
             return lambda o: o.post.append(["eltwise", *UNARY[name](e.op)])
@@ -128,13 +125,11 @@ class _Reader:
         if other is None or name not in ("add", "nn.bias_add"):
             raise CompileError(
                 f"{name} follows another operator in a function for oneDNN, and no row of its pattern table says so",
-                e.span, code="TW0904"
-            )
+                e.span, code="TW0904")
         return lambda o: self._added(o, e, other)
 
     def _added(self, o: Operation, e: Call, other: Expr) -> None:
-        """A sum: the bias where it is one number for each channel, the residual where it has the shape of the result,
-        else an operand that is broadcast."""
+        """Add a sum as a bias (one number per channel), a residual (of the result's shape), or a broadcast operand."""
         op: Any = e.op
         rank = len(_shape(e))
         axis = _channel_axis(o, rank) if _name(e) == "add" else op.axis % rank
@@ -156,7 +151,8 @@ class _Reader:
         o.post.append(["binary", "add", self._flat(o, other)])
 
     def _flat(self, o: Operation, e: Expr) -> int:
-        """An operand of a post-op in the shape that the operation has, which for products of rows is a matrix."""
+        """Return the number of a post-op's operand in the shape of the operation, which for products of rows is a
+        matrix."""
         value = self.value(e)
         shape = self.program.values[value].shape
         rank = len(self.program.values[o.output].shape)
@@ -171,7 +167,7 @@ class _Reader:
         return made
 
     def _shaped(self, o: Operation, e: Expr) -> int:
-        """The number of the result, in the shape that the graph has."""
+        """Return the number of the result in the shape of the graph."""
         return o.output if self.program.values[o.output].shape == _shape(e) else self._reshaped(o.output, _shape(e))
 
     def _anchor(self, e: Call, fields: dict[Var, Tuple]) -> Operation:
@@ -180,8 +176,7 @@ class _Reader:
         if build is None:
             raise CompileError(
                 f"{name} is in no row of oneDNN's pattern table; partition the module with partition_for_dnnl", e.span,
-                code="TW0904"
-            )
+                code="TW0904")
         if name == "concatenate":
             joined = e.args[0]
             given = fields.get(joined, joined) if isinstance(joined, Var) else joined
@@ -197,7 +192,7 @@ def _name(e: Call) -> str:
 
 
 def _shape(e: Expr) -> tuple[int, ...]:
-    """The shape of a tensor; that of a single number is one dimension."""
+    """Return the shape of a tensor; a scalar has one dimension."""
     return tuple(e.tensor_type.shape) or (1,)
 
 
@@ -237,8 +232,7 @@ def _pool(r: _Reader, e: Call, op: Any, inputs: list[int]) -> Operation:
     before = [0] * len(sizes) if whole else list(op.padding[: len(sizes)])
     after = [
         (n - 1) * s + (k - 1) * d + 1 - size - p
-        for n, s, k, d, size, p in zip(made, strides, kernel, dilation, sizes, before, strict=True)
-    ]
+        for n, s, k, d, size, p in zip(made, strides, kernel, dilation, sizes, before, strict=True)]
     mean = "average with padding" if getattr(op, "count_include_pad", False) else "average"
     algorithm = "max" if name in MAX_POOLS or name == "nn.global_max_pool2d" else mean
     attrs = {
@@ -251,8 +245,7 @@ def _pool(r: _Reader, e: Call, op: Any, inputs: list[int]) -> Operation:
 def _softmax(r: _Reader, e: Call, op: Any, inputs: list[int]) -> Operation:
     rank = len(_shape(e))
     return Operation(
-        "softmax", inputs, r.program.add(_shape(e)), {"algorithm": op.name.removeprefix("nn."), "axis": op.axis % rank}
-    )
+        "softmax", inputs, r.program.add(_shape(e)), {"algorithm": op.name.removeprefix("nn."), "axis": op.axis % rank})
 
 
 def _binary(r: _Reader, e: Call, op: Any, inputs: list[int]) -> Operation:
@@ -289,12 +282,9 @@ _ANCHORS: Final[dict[str, Callable[[_Reader, Call, Any, list[int]], Operation]]]
     "nn.dense": _dense,
     "nn.bias_add": _bias,
     "nn.batch_matmul": lambda r, e, op, inputs: Operation(
-        "matmul", inputs, r.program.add(_shape(e)), {"transpose": [op.transpose_a, op.transpose_b]}
-    ),
+        "matmul", inputs, r.program.add(_shape(e)), {"transpose": [op.transpose_a, op.transpose_b]}),
     "nn.layer_norm": lambda r, e, op, inputs: Operation(
-        "layer_norm", inputs, r.program.add(_shape(e)), {"epsilon": float(op.epsilon)}
-    ),
+        "layer_norm", inputs, r.program.add(_shape(e)), {"epsilon": float(op.epsilon)}),
     "concatenate": lambda r, e, op, inputs: Operation(
-        "concat", inputs, r.program.add(_shape(e)), {"axis": op.axis % len(_shape(e))}
-    ),
+        "concat", inputs, r.program.add(_shape(e)), {"axis": op.axis % len(_shape(e))}),
 }

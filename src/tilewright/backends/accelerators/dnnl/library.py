@@ -1,7 +1,7 @@
-"""oneDNN's C interface (version 3), called directly through ctypes, without a compiler or linker.
+"""oneDNN's C interface (version 3), called through ctypes, without a compiler or linker.
 
-The library is what `pip install onednn-cpu-gomp` (or a system's package with `libdnnl.so.3`) brings; `TILEWRIGHT_DNNL`
-names another file. Names and numbers are those of `dnnl.h` and `dnnl_types.h` (oneDNN 3.0 and later keep them).
+The library comes from `pip install onednn-cpu-gomp` (or a system package with `libdnnl.so.3`); `TILEWRIGHT_DNNL` names
+another file. Names and numbers are those of `dnnl.h` and `dnnl_types.h` (oneDNN 3.0 and later keep them).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def dims(values: Dims) -> Any:
 
 
 class Library:
-    """The loaded library, and the CPU as its engine. Raises `TargetError` where it cannot be used."""
+    """The loaded library, and the CPU as its engine. Raises `TargetError` if it cannot be used."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -94,15 +94,13 @@ class Library:
         if found.major != 3:
             raise TargetError(
                 f"{path} is oneDNN {self.version}, and its interface is called as version 3 has it; {INSTALL}",
-                code="TW0912"
-            )
+                code="TW0912")
         self.runtime = _RUNTIMES.get(found.cpu_runtime, str(found.cpu_runtime))
         if found.cpu_runtime not in _CALLABLE:
             raise TargetError(
                 f"{path} is oneDNN {self.version} for {self.runtime}, which shares no plain memory with its caller; "
                 f"{INSTALL}",
-                code="TW0912"
-            )
+                code="TW0912")
         self.code.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
         self.code.dnnl_primitive_desc_query_md.restype = ctypes.c_void_p
         self.execute = self.code.dnnl_primitive_execute
@@ -121,25 +119,25 @@ class Library:
             self._set_threads(ctypes.c_int(count))
 
     def size(self, desc: int) -> int:
-        """The bytes of memory that `desc` describes."""
+        """Return the bytes of memory that `desc` describes."""
         return int(self.code.dnnl_memory_desc_get_size(ctypes.c_void_p(desc)))
 
     def same(self, a: int, b: int) -> bool:
-        """Whether two descriptions of memory are the same."""
+        """Whether two memory descriptors are equal."""
         return a == b or bool(self.code.dnnl_memory_desc_equal(ctypes.c_void_p(a), ctypes.c_void_p(b)))
 
     def description(self, primitive_desc: int, what: int) -> int:
-        """The description of an argument that a primitive chose; it lives as long as the primitive's."""
+        """Return the memory descriptor that a primitive chose for an argument; it lives as long as the primitive
+        descriptor."""
         found = self.code.dnnl_primitive_desc_query_md(
-            ctypes.c_void_p(primitive_desc), ctypes.c_int(what), ctypes.c_int(0)
-        )
+            ctypes.c_void_p(primitive_desc), ctypes.c_int(what), ctypes.c_int(0))
         if not found:
             raise InternalError(f"oneDNN {self.version} says nothing of argument {what} of a primitive")
         return int(found)
 
 
 class Objects:
-    """Objects of the library that live together: made by name, destroyed with this, the last first."""
+    """Objects of the library with a common lifetime, destroyed with this object in reverse order."""
 
     def __init__(self, library: Library) -> None:
         self.library = library
@@ -147,7 +145,7 @@ class Objects:
         weakref.finalize(self, _destroy, self._made)
 
     def made(self, kind: str, creator: str, *args: Any) -> int:
-        """A new object of this kind; raises `RunError` with the status of `dnnl_<creator>`."""
+        """Create an object of this kind; raises `RunError` with the status of `dnnl_<creator>`."""
         found = self.tried(kind, creator, *args)
         if found is None:
             check(UNIMPLEMENTED, creator)
@@ -155,7 +153,7 @@ class Objects:
         return found
 
     def tried(self, kind: str, creator: str, *args: Any) -> int | None:
-        """The same; None for what the library has no implementation of."""
+        """Create an object of this kind, or return None if the library has no implementation."""
         handle = ctypes.c_void_p()
         status = getattr(self.library.code, f"dnnl_{creator}")(ctypes.byref(handle), *args)
         if status == UNIMPLEMENTED:
@@ -166,37 +164,34 @@ class Objects:
         return handle.value
 
     def plain(self, shape: Dims, strides: Dims | None = None) -> int:
-        """float32 in the order of `strides` (elements), of rows without."""
+        """Return a float32 descriptor with `strides` in elements, by default row-major."""
         if strides is None:
             strides = row_major(shape)
         return self.made(
-            "memory_desc", "memory_desc_create_with_strides", len(shape), dims(shape), FLOAT32, dims(strides)
-        )
+            "memory_desc", "memory_desc_create_with_strides", len(shape), dims(shape), FLOAT32, dims(strides))
 
     def any(self, shape: Dims) -> int:
-        """float32 in whichever order a primitive likes."""
+        """Return a float32 descriptor whose format a primitive chooses."""
         return self.made("memory_desc", "memory_desc_create_with_tag", len(shape), dims(shape), FLOAT32, ANY)
 
     def permuted(self, desc: int, order: Sequence[int]) -> int:
-        """The same memory with its axis k at `order[k]`."""
+        """Return a descriptor of the same memory with axis k at `order[k]`."""
         if list(order) == sorted(order):
             return desc
         return self.made(
-            "memory_desc", "memory_desc_permute_axes", ctypes.c_void_p(desc), (ctypes.c_int * len(order))(*order)
-        )
+            "memory_desc", "memory_desc_permute_axes", ctypes.c_void_p(desc), (ctypes.c_int * len(order))(*order))
 
     def memory(self, desc: int, address: int) -> int:
         return self.made(
             "memory", "memory_create", ctypes.c_void_p(desc), ctypes.c_void_p(self.library.engine),
-            ctypes.c_void_p(address)
-        )
+            ctypes.c_void_p(address))
 
     def stream(self) -> int:
         return self.made("stream", "stream_create", ctypes.c_void_p(self.library.engine), IN_ORDER)
 
 
 def row_major(shape: Dims) -> list[int]:
-    """The strides of rows without gaps, in elements."""
+    """Return row-major strides in elements."""
     strides = [1] * len(shape)
     for k in range(len(shape) - 2, -1, -1):
         strides[k] = strides[k + 1] * shape[k + 1]
@@ -209,8 +204,7 @@ def check(status: int, what: str) -> None:
         said = _STATUS[status] if status < len(_STATUS) else f"status {status}"
         raise RunError(
             f"oneDNN answered '{said}' to dnnl_{what}; keep the operator on the CPU, or report it with the network",
-            code="TW0913"
-        )
+            code="TW0913")
 
 
 def _destroy(made: list[tuple[Any, int]]) -> None:
@@ -221,13 +215,12 @@ def _destroy(made: list[tuple[Any, int]]) -> None:
 
 @functools.cache
 def library() -> Library:
-    """Return the library of this process. Raises `TargetError` where no usable library is found."""
+    """Return the library of this process. Raises `TargetError` if no usable library is found."""
     return Library(find())
 
 
 def find() -> str:
-    """Where the library is: what the environment names, what pip installed, else what the system's loader finds by its
-    name."""
+    """Return the path of the library: from the environment, from pip, or the name for the system's loader."""
     named = os.environ.get(VARIABLE, "")
     if named:
         if not Path(named).is_file():
@@ -240,7 +233,7 @@ def find() -> str:
 
 
 def _loaded(path: str) -> ctypes.CDLL:
-    """The library, and first those beside it that it needs; wheels bring them without saying where they are."""
+    """Load the library after its dependences in the same folder, because wheels do not declare their location."""
     tried: set[str] = set()
     while True:
         try:

@@ -1,9 +1,8 @@
-"""A program for oneDNN as primitives: made once for each number of threads, weights reordered once, values placed in
-one workspace.
+"""A oneDNN program as primitives, made once per number of threads, with reordered weights and one workspace.
 
-Between primitives values have the formats that these like (`any`), so blocks stay blocked inside of a sub-graph; a
-value is only brought into another format where its reader wants one, and at the borders, where tensors are rows. What
-is dead makes room for what comes, and a residual is summed where it lies.
+Between primitives, values have formats that the primitives choose (`any`), so blocked layouts persist inside a
+subgraph. A value is reordered only if its reader needs another format, and at the borders, where tensors are row-major.
+Memory of dead values is reused, and residuals are summed in place.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ OUTPUT, PIECE = "output", "piece"
 
 @dataclass(slots=True, eq=False)
 class Buffer:
-    """Memory: an input or output of the call by its number, a constant, or a piece of the workspace from step `birth`
-    to step `death`."""
+    """Memory: an input or output by number, a constant, or a piece of the workspace live from step `birth` to `death`.
+    """
 
     kind: str
     index: int = 0
@@ -40,7 +39,7 @@ class Buffer:
 
 @dataclass(slots=True)
 class Read:
-    """An argument of a primitive: what it is for, its format, and where it lies."""
+    """An argument of a primitive: its role, its format, and its buffer."""
 
     arg: int
     desc: int
@@ -54,7 +53,7 @@ class PrimitiveStep:
 
 
 class Plan:
-    """The steps of a program, for a number of threads. `frame()` makes what one running call needs."""
+    """The steps of a program for a number of threads. `frame()` returns the state of one running call."""
 
     def __init__(self, library: Library, program: Program, threads: int) -> None:
         from tilewright.backends.accelerators.dnnl.primitives import BUILD
@@ -80,13 +79,13 @@ class Plan:
         self.offsets, self.workspace_bytes = place_pieces(self._pieces)
         self._formats.clear()
 
-    # Values, as primitives see them
+    # Values in the formats of primitives
 
     def shape(self, value: int) -> tuple[int, ...]:
         return self.program.values[value].shape
 
     def seen(self, value: int, order: Sequence[int] | None = None) -> int:
-        """The format of a value, its axis k at `order[k]`."""
+        """Return the format of a value, its axis k at `order[k]`."""
         desc = self._stored[value][0]
         return desc if order is None else self.objects.permuted(desc, order)
 
@@ -107,20 +106,20 @@ class Plan:
         return Read(arg, wanted, buffer)
 
     def rows(self, value: int) -> Read:
-        """A value with row-major memory."""
+        """Return a value in row-major memory as an argument."""
         return self.read(dnnl.ARG_SRC, value, self.seen(value), self.objects.plain(self.shape(value)))
 
     def put(self, value: int, desc: int, buffer: Buffer, order: Sequence[int] | None = None) -> None:
-        """Say where a value lies; `desc` is over the axes that a primitive has, in which axis k of the value is
+        """Record the buffer of a value; `desc` has the axes of the primitive, in which axis k of the value is
         `order[k]`."""
         self._stored[value] = self._back(desc, order), buffer
 
     def _back(self, desc: int, order: Sequence[int] | None) -> int:
-        """A description over the axes that a primitive has, over those of the graph."""
+        """Convert a descriptor from the axes of a primitive to those of the graph."""
         return desc if order is None else self.objects.permuted(desc, [list(order).index(k) for k in range(len(order))])
 
     def view(self, value: int, of: int, desc: int) -> None:
-        """Say that a value is another one, looked at in another way."""
+        """Record that a value shares the memory of another one under a different descriptor."""
         self._stored[value] = desc, self._stored[of][1]
 
     def buffer_of(self, value: int) -> Buffer:
@@ -140,8 +139,7 @@ class Plan:
         self.steps.append(PrimitiveStep(primitive, used))
 
     def target(self, value: int, desc: int, order: Sequence[int] | None = None) -> Buffer:
-        """Memory for a value that is about to be made: the caller's where it is a result in rows, else a piece of the
-        workspace."""
+        """Allocate memory for a new value: the caller's if it is a row-major result, else a piece of the workspace."""
         if (
             value in self.program.results
             and self.library.same(self._back(desc, order), self.objects.plain(self.shape(value)))
@@ -166,13 +164,11 @@ class Plan:
         made = self.objects.made("primitive_attr", "primitive_attr_create")
         dnnl.check(
             self.library.code.dnnl_primitive_attr_set_scratchpad_mode(ctypes.c_void_p(made), dnnl.SCRATCHPAD_OF_USER),
-            "primitive_attr_set_scratchpad_mode"
-        )
+            "primitive_attr_set_scratchpad_mode")
         if post is not None:
             dnnl.check(
                 self.library.code.dnnl_primitive_attr_set_post_ops(ctypes.c_void_p(made), ctypes.c_void_p(post)),
-                "primitive_attr_set_post_ops"
-            )
+                "primitive_attr_set_post_ops")
         return made
 
     def _piece(self, nbytes: int) -> Buffer:
@@ -187,18 +183,16 @@ class Plan:
     def _reorder(self, source: int, from_: Buffer, wanted: int, to: Buffer) -> None:
         self.emit(
             self._reorder_desc(self.objects, source, wanted), [Read(dnnl.ARG_SRC, source, from_)],
-            Read(dnnl.ARG_DST, wanted, to)
-        )
+            Read(dnnl.ARG_DST, wanted, to))
 
     def _reorder_desc(self, objects: Objects, source: int, wanted: int) -> int:
         engine = ctypes.c_void_p(self.library.engine)
         return objects.made(
             "primitive_desc", "reorder_primitive_desc_create", ctypes.c_void_p(source), engine, ctypes.c_void_p(wanted),
-            engine, ctypes.c_void_p(self.attributes())
-        )
+            engine, ctypes.c_void_p(self.attributes()))
 
     def _packed(self, constant: Buffer, source: int, wanted: int) -> Buffer:
-        """A constant in another format, made now."""
+        """Return a constant in another format, converted now."""
         assert constant.array is not None
         packed = aligned_empty((self.library.size(wanted),))
         objects = Objects(self.library)
@@ -214,7 +208,7 @@ class Plan:
         return Buffer(CONSTANT, array=packed)
 
     def _give_results(self) -> None:
-        """Copy a result that is in other memory or in another format into the memory of the caller."""
+        """Copy results that are in other memory or formats into the memory of the caller."""
         for k, value in enumerate(self.program.results):
             desc, buffer = self._stored[value]
             if buffer.kind != OUTPUT or buffer.index != k:
@@ -255,7 +249,7 @@ class Frame:
         return found
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
-        """From and to tensors at these addresses."""
+        """Run on tensors at these addresses."""
         library = self.plan.library
         for memory, is_input, k in self._borders:
             dnnl.check(library.set_handle(memory, inputs[k] if is_input else outputs[k]), "memory_set_data_handle")
@@ -268,7 +262,7 @@ class Frame:
 
 
 def address(x: Array) -> int:
-    """Where the elements of an array are."""
+    """Return the address of an array's elements."""
     found: int = x.__array_interface__["data"][0]
     return found
 
@@ -277,8 +271,8 @@ _VIEWS: Final = ("reshape", "transpose")
 
 
 def _lives(program: Program) -> tuple[list[int], list[int]]:
-    """Return for each value the value with the memory that it may share, and for each of those the last operation that
-    reads it."""
+    """Return for each value the value whose memory it may share, and for each of these the last operation that reads
+    it."""
     roots = list(range(len(program.values)))
     for o in program.operations:
         if o.kind in _VIEWS:

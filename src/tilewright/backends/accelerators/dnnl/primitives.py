@@ -1,4 +1,4 @@
-"""Each kind of operation as a primitive of oneDNN: its formats, its post-ops, and what it reads."""
+"""Each kind of operation as a primitive of oneDNN: its formats, its post-ops, and its arguments."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def _pointer(handle: int | None) -> ctypes.c_void_p:
 
 
 def _order(layout: str) -> list[int] | None:
-    """Where each axis of `layout` is among batch, channels and space; None where it is there already."""
+    """Return the position of each axis of `layout` among batch, channels and space; None for the canonical order."""
     canonical = CANONICAL[len(layout)]
     return None if layout == canonical else [canonical.index(c) for c in layout]
 
 
 def _placed(shape: Sequence[int], order: Sequence[int] | None) -> list[int]:
-    """A shape with its axis k at `order[k]`."""
+    """Return a shape with axis k at `order[k]`."""
     if order is None:
         return list(shape)
     result = [0] * len(shape)
@@ -36,7 +36,7 @@ def _placed(shape: Sequence[int], order: Sequence[int] | None) -> list[int]:
 
 
 class _Post:
-    """The post-ops of an operation, and what they read."""
+    """The post-ops of an operation, and their arguments."""
 
     def __init__(self, plan: Plan, o: Operation, order: Sequence[int] | None) -> None:
         self.reads: list[Read] = []
@@ -58,18 +58,16 @@ class _Post:
                     raise RunError(
                         f"a program for oneDNN has the post-op {post!r}, which this version does not know; compile the "
                         "model again",
-                        code="TW0913"
-                    )
+                        code="TW0913")
         self.attributes = plan.attributes(made)
 
     def _append(self, plan: Plan, ops: int | None, kind: str, *args: Any) -> None:
         dnnl.check(
-            getattr(plan.library.code, f"dnnl_post_ops_append_{kind}")(_pointer(ops), *args), f"post_ops_append_{kind}"
-        )
+            getattr(plan.library.code, f"dnnl_post_ops_append_{kind}")(_pointer(ops), *args), f"post_ops_append_{kind}")
 
 
 def _operand(plan: Plan, value: int, rank: int, order: Sequence[int] | None) -> Read:
-    """A value as an operand of `rank` dimensions, those that it lacks put before it."""
+    """Return a value as an operand of `rank` dimensions; missing dimensions are prepended."""
     shape = plan.shape(value)
     if len(shape) == rank:
         desc = plan.seen(value, order)
@@ -98,7 +96,7 @@ def _engine(plan: Plan) -> ctypes.c_void_p:
 
 
 def _convolution(plan: Plan, o: Operation) -> None:
-    """inputs: data, weights, and the bias if there is one. The axes are those of the layouts."""
+    """Add a convolution. Its inputs are data, weights, and an optional bias; the axes are those of the layouts."""
     order = _order(o.attrs["layout"])
     weights, groups = o.inputs[1], o.attrs["groups"]
     source, shape = _weights(plan, weights, o.attrs["kernel_layout"], groups, o.kind == "deconvolution")
@@ -113,12 +111,10 @@ def _convolution(plan: Plan, o: Operation) -> None:
         "primitive_desc", f"{o.kind}_forward_primitive_desc_create", _engine(plan), dnnl.FORWARD_INFERENCE, algorithm,
         _pointer(data),
         _pointer(plan.objects.any(shape)), _pointer(bias), _pointer(made), dims(o.attrs["strides"]), dims(dilation),
-        dims(o.attrs["padding"][:half]), dims(o.attrs["padding"][half:]), _pointer(post.attributes),
-    )
+        dims(o.attrs["padding"][:half]), dims(o.attrs["padding"][half:]), _pointer(post.attributes))
     reads = [
         plan.read(
-            dnnl.ARG_SRC, o.inputs[0], plan.seen(o.inputs[0], order), plan.library.description(desc, dnnl.QUERY_SRC)
-        ),
+            dnnl.ARG_SRC, o.inputs[0], plan.seen(o.inputs[0], order), plan.library.description(desc, dnnl.QUERY_SRC)),
         plan.read(dnnl.ARG_WEIGHTS, weights, source, plan.library.description(desc, dnnl.QUERY_WEIGHTS)),
     ]
     if bias is not None:
@@ -127,7 +123,7 @@ def _convolution(plan: Plan, o: Operation) -> None:
 
 
 def _weights(plan: Plan, value: int, layout: str, groups: int, transposed: bool) -> tuple[int, list[int]]:
-    """The format of weights as (groups,) outputs, inputs, space, and the shape of that. Those of transposed
+    """Return the format of weights as (groups,) outputs, inputs, space, and its shape. Weights of transposed
     convolutions are (inputs, outputs / groups, …)."""
     shape, strides = plan.shape(value), row_major(plan.shape(value))
     axes = {c: (n, s) for c, n, s in zip(layout, shape, strides, strict=True)}
@@ -146,7 +142,7 @@ def _weights(plan: Plan, value: int, layout: str, groups: int, transposed: bool)
 
 
 def _inner_product(plan: Plan, o: Operation) -> None:
-    """inputs: rows, weights (units, in), and the bias if there is one."""
+    """Add an inner product. Its inputs are rows, weights (units, in), and an optional bias."""
     data, weights = o.inputs[:2]
     bias = plan.seen(o.inputs[2]) if len(o.inputs) > 2 else None
     post = _Post(plan, o, None)
@@ -154,8 +150,7 @@ def _inner_product(plan: Plan, o: Operation) -> None:
     desc = plan.objects.made(
         "primitive_desc", "inner_product_forward_primitive_desc_create", _engine(plan), dnnl.FORWARD_INFERENCE,
         _pointer(descs[0]), _pointer(descs[1]),
-        _pointer(bias), _pointer(descs[2]), _pointer(post.attributes),
-    )
+        _pointer(bias), _pointer(descs[2]), _pointer(post.attributes))
     reads = [
         plan.read(dnnl.ARG_SRC, data, plan.seen(data), plan.library.description(desc, dnnl.QUERY_SRC)),
         plan.read(dnnl.ARG_WEIGHTS, weights, plan.seen(weights), plan.library.description(desc, dnnl.QUERY_WEIGHTS)),
@@ -166,8 +161,7 @@ def _inner_product(plan: Plan, o: Operation) -> None:
 
 
 def _matmul(plan: Plan, o: Operation) -> None:
-    """inputs: (batch, m, k) and (batch, k, n), each with its last two axes the other way round where `transpose` says
-    so."""
+    """Add a matrix product of (batch, m, k) and (batch, k, n); `transpose` marks operands with swapped last axes."""
     reads = []
     for arg, value, turned in zip((dnnl.ARG_SRC, dnnl.ARG_WEIGHTS), o.inputs, o.attrs["transpose"], strict=True):
         r = plan.rows(value)
@@ -176,8 +170,7 @@ def _matmul(plan: Plan, o: Operation) -> None:
     desc = plan.objects.made(
         "primitive_desc", "matmul_primitive_desc_create", _engine(plan), _pointer(reads[0].desc),
         _pointer(reads[1].desc), None,
-        _pointer(plan.objects.any(plan.shape(o.output))), _pointer(post.attributes),
-    )
+        _pointer(plan.objects.any(plan.shape(o.output))), _pointer(post.attributes))
     _finish(plan, o, desc, reads, post)
 
 
@@ -193,8 +186,7 @@ def _pool(plan: Plan, o: Operation) -> None:
         dnnl.POOLS[o.attrs["algorithm"]], _pointer(source),
         _pointer(made), dims(o.attrs["strides"]), dims(o.attrs["kernel"]), dims([d - 1 for d in o.attrs["dilation"]]),
         dims(o.attrs["padding"][:half]),
-        dims(o.attrs["padding"][half:]), _pointer(post.attributes),
-    )
+        dims(o.attrs["padding"][half:]), _pointer(post.attributes))
     _finish(plan, o, desc, [Read(dnnl.ARG_SRC, source, plan.buffer_of(value))], post, order)
 
 
@@ -204,8 +196,7 @@ def _softmax(plan: Plan, o: Operation) -> None:
     desc = plan.objects.made(
         "primitive_desc", "softmax_forward_primitive_desc_create", _engine(plan), dnnl.FORWARD_INFERENCE,
         dnnl.SOFTMAX[o.attrs["algorithm"]], _pointer(r.desc),
-        _pointer(r.desc), ctypes.c_int(o.attrs["axis"]), _pointer(post.attributes),
-    )
+        _pointer(r.desc), ctypes.c_int(o.attrs["axis"]), _pointer(post.attributes))
     _finish(plan, o, desc, [r], post)
 
 
@@ -215,13 +206,12 @@ def _eltwise(plan: Plan, o: Operation) -> None:
     desc = plan.objects.made(
         "primitive_desc", "eltwise_forward_primitive_desc_create", _engine(plan), dnnl.FORWARD_INFERENCE,
         dnnl.ELTWISE[o.attrs["algorithm"]], _pointer(source),
-        _pointer(source), ctypes.c_float(o.attrs["alpha"]), ctypes.c_float(o.attrs["beta"]), _pointer(post.attributes),
-    )
+        _pointer(source), ctypes.c_float(o.attrs["alpha"]), ctypes.c_float(o.attrs["beta"]), _pointer(post.attributes))
     _finish(plan, o, desc, [Read(dnnl.ARG_SRC, source, plan.buffer_of(o.inputs[0]))], post)
 
 
 def _binary(plan: Plan, o: Operation) -> None:
-    """The first operand has the shape of the result, the second is broadcast; of equal shapes, both have one format."""
+    """Add a binary operation; the second operand is broadcast. Operands of equal shapes get the same format."""
     first, second = o.inputs
     source = plan.seen(first)
     if plan.shape(second) == plan.shape(first):
@@ -232,13 +222,12 @@ def _binary(plan: Plan, o: Operation) -> None:
     desc = plan.objects.made(
         "primitive_desc", "binary_primitive_desc_create", _engine(plan), dnnl.BINARIES[o.attrs["algorithm"]],
         _pointer(source), _pointer(other.desc),
-        _pointer(source), _pointer(post.attributes),
-    )
+        _pointer(source), _pointer(post.attributes))
     _finish(plan, o, desc, [Read(dnnl.ARG_SRC, source, plan.buffer_of(first)), other], post)
 
 
 def _concat(plan: Plan, o: Operation) -> None:
-    """In the formats that the parts have, where the library can join them; else in rows."""
+    """Add a concatenation in the formats of the parts, or row-major if the library does not support them."""
     post = _Post(plan, o, None)
     parts = [Read(0, plan.seen(v), plan.buffer_of(v)) for v in o.inputs]
 
@@ -246,8 +235,7 @@ def _concat(plan: Plan, o: Operation) -> None:
         sources = (ctypes.c_void_p * len(reads))(*(r.desc for r in reads))
         return plan.objects.tried(
             "primitive_desc", "concat_primitive_desc_create", _engine(plan), _pointer(made), len(reads),
-            o.attrs["axis"], sources, _pointer(post.attributes)
-        )
+            o.attrs["axis"], sources, _pointer(post.attributes))
 
     shape = plan.shape(o.output)
     desc = described(parts, plan.objects.any(shape))
@@ -261,20 +249,18 @@ def _concat(plan: Plan, o: Operation) -> None:
 
 
 def _layer_norm(plan: Plan, o: Operation) -> None:
-    """inputs: data, scale and shift, over the last axis."""
+    """Add a layer norm over the last axis. Its inputs are data, scale and shift."""
     r = plan.rows(o.inputs[0])
     post = _Post(plan, o, None)
     desc = plan.objects.made(
         "primitive_desc", "layer_normalization_forward_primitive_desc_create", _engine(plan), dnnl.FORWARD_INFERENCE,
         _pointer(r.desc), _pointer(r.desc), None,
-        ctypes.c_float(o.attrs["epsilon"]), ctypes.c_uint(dnnl.USE_SCALE | dnnl.USE_SHIFT), _pointer(post.attributes),
-    )
+        ctypes.c_float(o.attrs["epsilon"]), ctypes.c_uint(dnnl.USE_SCALE | dnnl.USE_SHIFT), _pointer(post.attributes))
     reads = [
         r,
         *(
             Read(arg, plan.seen(v), plan.buffer_of(v))
-            for arg, v in zip((dnnl.ARG_SCALE, dnnl.ARG_SHIFT), o.inputs[1:], strict=True)
-        )
+            for arg, v in zip((dnnl.ARG_SCALE, dnnl.ARG_SHIFT), o.inputs[1:], strict=True))
     ]
     _finish(plan, o, desc, reads, post)
 
@@ -285,7 +271,7 @@ def _reshape(plan: Plan, o: Operation) -> None:
 
 
 def _transpose(plan: Plan, o: Operation) -> None:
-    """Nothing is moved: the same memory, its axes in another order."""
+    """Record a transpose as a view: the same memory with its axes in another order."""
     axes = o.attrs["axes"]
     plan.view(o.output, o.inputs[0], plan.seen(o.inputs[0], [axes.index(k) for k in range(len(axes))]))
 

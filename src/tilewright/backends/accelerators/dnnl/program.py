@@ -1,4 +1,4 @@
-"""Programs for oneDNN as data: values and operations, in order.
+"""oneDNN programs as data: values and operations, in order.
 
 Artifacts contain them; this module does not call the library.
 
@@ -30,13 +30,12 @@ KINDS: Final = frozenset(
     {
         "convolution", "deconvolution", "inner_product", "matmul", "pool", "softmax", "eltwise", "binary", "concat",
         "layer_norm", "reshape", "transpose"
-    }
-)
+    })
 
 
 @dataclass(slots=True)
 class Value:
-    """A tensor of float32; its axes are those of the graph. A constant has its `data`."""
+    """A float32 tensor with the axes of the graph. A constant has its `data`."""
 
     shape: tuple[int, ...]
     kind: str = MADE
@@ -49,8 +48,7 @@ class Value:
 
 @dataclass(slots=True)
 class Operation:
-    """One primitive: `kind`, the values that it reads and the one that it makes, its attributes, and what is done to
-    the result.
+    """One primitive: `kind`, its input values, its output value, its attributes, and post-ops on the result.
 
     A post-op is `["eltwise", name, alpha, beta]`, `["sum", value]`, or `["binary", name, value]`.
     """
@@ -62,13 +60,13 @@ class Operation:
     post: list[list[Any]] = field(default_factory=list)
 
     def reads(self) -> list[int]:
-        """All values that it reads."""
+        """All values that it reads, including those of post-ops."""
         return [*self.inputs, *(p[-1] for p in self.post if p[0] != "eltwise")]
 
 
 @dataclass(slots=True)
 class Program:
-    """The function `symbol`: inputs are the first values, in order."""
+    """The function `symbol`: its inputs are the first values, in order."""
 
     symbol: str
     values: list[Value] = field(default_factory=list)
@@ -80,12 +78,12 @@ class Program:
         return [k for k, v in enumerate(self.values) if v.kind == INPUT]
 
     def add(self, shape: Sequence[int], kind: str = MADE, data: Array | None = None) -> int:
-        """The number of a new value."""
+        """Add a value; return its number."""
         self.values.append(Value(tuple(shape), kind, data))
         return len(self.values) - 1
 
     def to_bytes(self) -> bytes:
-        """The program with its constants; `from_bytes` reads it."""
+        """Return the program and its constants as bytes."""
         head = json.dumps({
             "symbol": self.symbol,
             "values": [[list(v.shape), v.kind] for v in self.values],
@@ -94,16 +92,14 @@ class Program:
         }, separators=(",", ":")).encode()
         constants = [v.data for v in self.values if v.data is not None]
         return b"".join(
-            [_HEAD.pack(_MAGIC, len(head)), head, *(np.ascontiguousarray(c, np.float32).tobytes() for c in constants)]
-        )
+            [_HEAD.pack(_MAGIC, len(head)), head, *(np.ascontiguousarray(c, np.float32).tobytes() for c in constants)])
 
     @staticmethod
     def from_bytes(blob: bytes) -> Program:
-        """Read what `to_bytes` wrote; raises `ArtifactError` for anything else."""
+        """Return the program that `to_bytes` encoded; raises `ArtifactError` for other data."""
         if len(blob) < _HEAD.size or blob[:8] != _MAGIC:
             raise ArtifactError(
-                "these bytes are no program for oneDNN of this version; compile the model again", code="TW0918"
-            )
+                "these bytes are no program for oneDNN of this version; compile the model again", code="TW0918")
         end = _HEAD.size + _HEAD.unpack_from(blob)[1]
         try:
             content = read_json(blob[_HEAD.size : end])
@@ -112,8 +108,7 @@ class Program:
                 made.values.append(Value(tuple(_count(n) for n in shape), str(kind)))
             made.operations = [
                 Operation(str(kind), list(inputs), output, dict(attrs), list(post))
-                for kind, inputs, output, attrs, post in content["operations"]
-            ]
+                for kind, inputs, output, attrs, post in content["operations"]]
             made.results = list(content["results"])
             made._check()
         except (ValueError, KeyError, TypeError) as error:
@@ -124,7 +119,7 @@ class Program:
         return made
 
     def _check(self) -> None:
-        """Raise `ValueError` where a number names no value, or one that is not there yet."""
+        """Raise `ValueError` for a number that is not a value, or a value that is not yet defined."""
         known = {k for k, v in enumerate(self.values) if v.kind != MADE}
         for o in self.operations:
             if o.kind not in KINDS:

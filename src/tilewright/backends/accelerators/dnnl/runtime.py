@@ -1,7 +1,7 @@
-"""The module of a program of oneDNN: its primitives are made at the first call, its bytes are the program with plain
-weights.
+"""The runtime module of a oneDNN program: primitives are created at the first call; its bytes are the program with
+plain weights.
 
-It needs nothing of the compiler: an artifact with such a module runs where oneDNN is.
+It needs nothing of the compiler, so an artifact with such a module runs on any machine with oneDNN.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from tilewright.runtime.threads import threads_of_call
 
 @register_module
 class DNNLModule(ModuleNode):
-    """One function, from arrays to arrays, which it reads and writes where they are. May be called from several
-    threads."""
+    """A function on arrays, which it reads and writes in place. Several threads may call it."""
 
     type_key = "dnnl"
 
@@ -31,12 +30,11 @@ class DNNLModule(ModuleNode):
         self._lock = new_lock()
 
     def get_function(self, name: str) -> Callable[..., Any] | None:
-        """Raises `TargetError`, when it is called first, where oneDNN is not installed."""
+        """Return the function. Its first call raises `TargetError` if oneDNN is not installed."""
         return self.run if name == self.program.symbol else None
 
     def run(self, *arrays: NDArray) -> None:
-        """From the inputs, the first arrays, to the outputs, the others; shared among as many threads as the program
-        that calls."""
+        """Run on the inputs, followed by the outputs, with the number of threads of the calling program."""
         plan, frames = self._plan(threads_of_call())
         places = [address(as_numpy(a)) for a in arrays]
         count = len(places) - len(self.program.results)

@@ -1,14 +1,13 @@
-"""Back ends that are libraries of C functions: Arm Compute Library, BNNS, the drivers of Ethos-N and Ethos-U,
-CMSIS-NN. A part of a network becomes calls in C.
+"""Back ends that are C libraries: Arm Compute Library, BNNS, the drivers of Ethos-N and Ethos-U, CMSIS-NN.
 
     mod = relay.op.contrib.bnns.partition_for_bnns(mod, params)
     lib = relay.build(mod, "llvm")                    # relay.ext.bnns: a LibraryModule for each part
     print(lib.imported_modules[0].get_source())       # the C text, one call for each row of the pattern table
     with stand_in("bnns"): lib.executable(x)          # without the library: by the numpy meaning of the operators
 
-A program that holds such parts runs where something registered `runtime.library.<name>`, which runs the calls of a
-module; nothing does by itself, so no answer comes from a stand-in that nobody asked for. Importing this needs no
-compiler.
+A part of a network becomes C calls. A program with such parts needs a registered function `runtime.library.<name>`,
+which runs the calls of a module. There is no default, so results never come from an unrequested stand-in. This package
+does not import the compiler.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def _command_stream(function: Any) -> LibraryModule:
 GENERATORS: Final = {
     **{name: _calls_of(name) for name in ("arm_compute_lib", "bnns", "cmsis-nn", "ethos-n")}, "ethos-u": _command_stream
 }
-"""The code generators by the target's name: a call for each row, and for Ethos-U one of what Vela makes of the part."""
+"""Code generators by target: one call per row of the pattern table, and for Ethos-U one call of Vela's output."""
 
 
 def register_generators() -> None:

@@ -1,6 +1,4 @@
-"""A functional stand-in for a library: its calls computed by the meaning of the operators, in numpy.
-
-It says nothing of the library's speed.
+"""A functional stand-in for a library: computes its calls in numpy. Its speed is not that of the library.
 
     with stand_in("ethos-n"):
         lib.executable(x)
@@ -22,8 +20,7 @@ from tilewright.relay.parser import parse
 
 @contextmanager
 def stand_in(library: str) -> Iterator[list[str]]:
-    """Run the calls of `library` by their meaning inside of this block; the list has the names of the functions that
-    were called."""
+    """Compute the calls of `library` in numpy inside the block; yield the list of called functions."""
     name = f"runtime.library.{library}"
     before = FUNCTIONS.get(name)
     called: list[str] = []
@@ -42,7 +39,7 @@ def stand_in(library: str) -> Iterator[list[str]]:
 
 
 def run_by_meaning(module: LibraryModule, *arrays: Any) -> None:
-    """Compute a part: `arrays` are its inputs (NDArrays), then those to write to."""
+    """Compute a part: `arrays` are its inputs (NDArrays), then its outputs."""
     inputs = [t for t in module.tensors if t.kind == "input"]
     values: dict[int, np.ndarray[Any, Any]] = {}
     for i, t in enumerate(module.tensors):
@@ -56,7 +53,7 @@ def run_by_meaning(module: LibraryModule, *arrays: Any) -> None:
 
 
 def results_of(step: Step, reads: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-    """Compute the results of one call from its arguments, with the numpy meaning of its operators."""
+    """Compute the results of one call from its arguments, by the numpy meaning of its operators."""
     mod = parse(step.meaning)
     given = iter(reads[: len(reads) - step.constants])
     found = evaluate(mod, *(_filled(p.checked_type, given) for p in mod["main"].params))
@@ -64,5 +61,5 @@ def results_of(step: Step, reads: list[np.ndarray[Any, Any]]) -> list[np.ndarray
 
 
 def _filled(kind: Any, arrays: Iterator[np.ndarray[Any, Any]]) -> Any:
-    """The next of the arrays, or as many as a tuple has fields."""
+    """Return the next array, or a tuple of arrays for a tuple type."""
     return tuple(_filled(f, arrays) for f in kind.fields) if hasattr(kind, "fields") else next(arrays)

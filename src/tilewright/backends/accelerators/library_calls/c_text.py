@@ -1,9 +1,9 @@
-"""The calls of a part as a file in C.
+"""The calls of a part as a C file.
 
     int32_t tvmgen_default_bnns_main_0(const tw_tensor* args, void* const* constants, void* workspace);
 
-`args` are the inputs, then the outputs; it returns 0, or what the first call that fails returned. `constants` are those
-of the module, in order, and `workspace` is memory aligned to 64 bytes.
+`args` are the inputs, then the outputs. The function returns 0, or the status of the first failed call. `constants` are
+those of the module, in order, and `workspace` is memory aligned to 64 bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ typedef struct { void* data; const int64_t* shape; int32_t ndim; const char* dty
 
 
 def c_text(module: LibraryModule) -> str:
-    """The file, which compiles by itself and needs a library with the functions that it declares."""
+    """Return the self-contained file, which is linked to a library with the declared functions."""
     inputs = sum(t.kind == "input" for t in module.tensors)
     lines = [
         f"/* Calls of {module.library} for {module.symbol}: {len(module.constants)} constants, {module.workspace} "
@@ -32,20 +32,17 @@ def c_text(module: LibraryModule) -> str:
     for name in dict.fromkeys(s.function for s in module.steps):
         lines.append(
             f"extern int32_t {name}(const tw_tensor* in, int32_t inputs, tw_tensor* out, int32_t outputs, const char* "
-            "attributes);"
-        )
+            "attributes);")
     lines += [
         "", f"int32_t {_word(module.symbol)}(const tw_tensor* args, void* const* constants, void* workspace) {{",
         "  int32_t failed;"
     ]
     lines += [
         f"  static const int64_t shape_{i}[] = {{{', '.join(map(str, t.shape)) or '0'}}};"
-        for i, t in enumerate(module.tensors)
-    ]
+        for i, t in enumerate(module.tensors)]
     lines += [
         f"  const tw_tensor v{i} = {{{_data(t, inputs)}, shape_{i}, {len(t.shape)}, {json.dumps(t.dtype)}}};"
-        for i, t in enumerate(module.tensors)
-    ]
+        for i, t in enumerate(module.tensors)]
     for i, step in enumerate(module.steps):
         attributes = json.dumps(json.dumps(step.attributes, sort_keys=True))
         lines += [

@@ -1,7 +1,6 @@
-"""From a function for a library to its calls: one for each composite function, in the order of evaluation.
+"""Converts a function for a library to calls: one per composite function, in order of evaluation.
 
-A call reads the composite's arguments, then the constants inside of it in order, so that a library sees all that a
-layer has.
+A call reads the composite's arguments, then its inner constants in order, so that a library gets all data of a layer.
 """
 
 from __future__ import annotations
@@ -50,8 +49,7 @@ class _Calls:
             self._give_out(place, number)
         return LibraryModule(
             self.library, str(self.function.attrs["global_symbol"]), self.tensors, self.steps, self.constants,
-            self._lay_out()
-        )
+            self._lay_out())
 
     def _give_out(self, place: int, number: int) -> None:
         t = self.tensors[number]
@@ -60,13 +58,11 @@ class _Calls:
             raise CompileError(
                 f"@{symbol} returns its {t.kind} {t.place} unchanged, which no call of {self.library} writes; "
                 "partition the network again",
-                self.function.span, code="TW0904"
-            )
+                self.function.span, code="TW0904")
         self.tensors[number] = dataclasses.replace(t, kind="output", place=place)
 
     def _lay_out(self) -> int:
-        """Give each tensor between two calls its place in the workspace, one behind the other; returns how many bytes
-        that takes."""
+        """Place the tensors between calls consecutively in the workspace; return its bytes."""
         size = 0
         for i, t in enumerate(self.tensors):
             if t.kind == "workspace":
@@ -79,8 +75,7 @@ class _Calls:
             raise CompileError(
                 f"@{self.function.attrs['global_symbol']} has a value of type {type_}; {self.library} takes tensors of "
                 "known shape",
-                self.function.span, code="TW0904"
-            )
+                self.function.span, code="TW0904")
         self.tensors.append(Tensor(kind, place, type_.concrete_shape, str(type_.dtype)))
         return len(self.tensors) - 1
 
@@ -99,8 +94,7 @@ class _Calls:
         raise CompileError(
             f"{self.library} was given {what} outside of a composite function; give it rows of its pattern table only "
             "(MergeComposite)",
-            e.span, code="TW0904"
-        )
+            e.span, code="TW0904")
 
     def _call(self, call: Call, composite: Function) -> tuple[int, ...]:
         reads = [n for a in call.args for n in self.of[a]]
@@ -108,8 +102,7 @@ class _Calls:
         reads += [n for c in inside for n in self._value(c)]
         result = call.checked_type
         writes = tuple(
-            self._tensor("workspace", 0, t) for t in (result.fields if isinstance(result, TupleType) else (result,))
-        )
+            self._tensor("workspace", 0, t) for t in (result.fields if isinstance(result, TupleType) else (result,)))
         name = re.sub(r"\W", "_", str(composite.attrs["Composite"]))
         rounding = self.function.attrs.get(NUMERICS)
         meaning = IRModule.from_expr(
@@ -120,7 +113,7 @@ class _Calls:
 
 
 def _attributes(composite: Function) -> dict[str, Any]:
-    """The attributes of the operators inside, by operator."""
+    """Return the attributes of the inner operators, by operator."""
     found: dict[str, Any] = {}
     for e in post_order(composite.body):
         if isinstance(e, Call) and isinstance(e.op, Op):

@@ -1,7 +1,6 @@
-"""A part of a network as calls of a library: what is called in which order on which tensors, its constants, and the
-text in C.
+"""A part of a network as calls of a library: the calls in order, their tensors, constants, and the C text.
 
-Saved as a line of JSON and the bytes of the constants behind it. Needs no compiler.
+It is saved as a line of JSON followed by the bytes of the constants. It needs no compiler.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor of a part: `kind` is input, constant, output or workspace, `place` its number among those, for
-    workspace the byte where it starts."""
+    """A tensor of a part: `kind` is input, constant, output or workspace; `place` is its number among those, or its
+    byte offset in the workspace."""
 
     kind: str
     place: int
@@ -34,10 +33,10 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call: the name of the function, the numbers of the tensors that it reads and writes, its attributes, and
-    what it means, as Relay's text.
+    """One call: the name of the function, the numbers of its input and output tensors, its attributes, and its meaning
+    as Relay text.
 
-    The meaning takes the first `len(reads) - constants` of the tensors that are read; the others are inside it.
+    The meaning takes the first `len(reads) - constants` of the input tensors; the others are inside it.
     """
 
     function: str
@@ -61,8 +60,8 @@ class LibraryModule(ModuleNode):
         self.constants, self.workspace = tuple(constants), workspace
 
     def get_function(self, name: str) -> Callable[..., Any] | None:
-        """The function that runs the calls, by what is registered as `runtime.library.<library>`; raises `RunError`
-        where nothing is."""
+        """Return the function that runs the calls with the registered `runtime.library.<library>`; it raises `RunError`
+        if none is registered."""
         return self._run if name == self.symbol else None
 
     def _run(self, *arrays: Any) -> None:
@@ -72,12 +71,11 @@ class LibraryModule(ModuleNode):
                 f"'{self.symbol}' calls functions of {self.library}, and nothing here runs them: register "
                 f"'runtime.library.{self.library}', or, for answers "
                 f"without the library, use tilewright.backends.accelerators.library_calls.stand_in('{self.library}')",
-                code="TW0913"
-            )
+                code="TW0913")
         runner(self, *arrays)
 
     def get_source(self) -> str:
-        """The calls as a file in C, which needs a library with the functions that it declares."""
+        """Return the calls as a C file, which needs a library with the declared functions."""
         from tilewright.backends.accelerators.library_calls.c_text import c_text
 
         return c_text(self)
@@ -90,8 +88,7 @@ class LibraryModule(ModuleNode):
             "constants": [[str(c.dtype), list(c.shape)] for c in self.constants],
         }
         return b"\n".join(
-            [json.dumps(head).encode(), b"".join(np.ascontiguousarray(c).tobytes() for c in self.constants)]
-        )
+            [json.dumps(head).encode(), b"".join(np.ascontiguousarray(c).tobytes() for c in self.constants)])
 
     @classmethod
     def load_from_binary(cls, blob: bytes) -> LibraryModule:

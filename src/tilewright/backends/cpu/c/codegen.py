@@ -4,8 +4,8 @@
     static void name(const float *restrict x, float *restrict y)                   a kernel of a model that is one file
 
 Loops stay loops, and buffers and variables keep their names. A parallel loop is a function over its free names, reached
-through `context->parallel_for`; in a model that is one file it is a loop. The memory of a kernel is on the stack while
-it is small, else from `malloc` (in a model that is one file, a part of its workspace).
+through `context->parallel_for`; in a model that is one file it is a loop. Small memory of a kernel is on the stack, the
+rest from `malloc`, or in the workspace of a model that is one file.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class File:
     prototypes: dict[str, str] = field(default_factory=dict)
     functions: list[str] = field(default_factory=list)
     scratch: dict[str, int] = field(default_factory=dict)
-    """The bytes of scratch memory that a function takes, where the file is a whole model."""
+    """The bytes of scratch memory of each function, if the file is a whole model."""
     taken: list[Scratch] = field(default_factory=list)
-    """What each function takes of a thread."""
+    """The scratch memory of each function per thread."""
     allocates: bool = False
 
     def add(self, func: PrimFunc) -> None:
@@ -78,8 +78,7 @@ class File:
         if identifier(func.name) != func.name:
             raise CompileError(
                 f"'{func.name}' cannot be the name of a C function; give the function another one, such as "
-                f"'{identifier(func.name)}'", code="TW0510"
-            )
+                f"'{identifier(func.name)}'", code="TW0510")
         writer = _Function(func, self)
         text = writer.function()
         self.functions += [*writer.outlined, text]
@@ -105,7 +104,7 @@ def emit_module(funcs: Iterable[PrimFunc], overlapping: frozenset[str] = frozens
 
 @room_for(KERNEL)
 def emit_measured(funcs: Iterable[PrimFunc], overlapping: frozenset[str] = frozenset()) -> tuple[str, Scratch]:
-    """Return the same, and the most memory that one of the functions takes beside its arguments."""
+    """Return the file, and the maximum scratch memory of one of the functions."""
     file = File(overlapping=overlapping)
     for func in funcs:
         file.add(func)
@@ -113,7 +112,7 @@ def emit_measured(funcs: Iterable[PrimFunc], overlapping: frozenset[str] = froze
 
 
 class _Function:
-    """One `PrimFunc` while it is written."""
+    """One `PrimFunc` being written."""
 
     def __init__(self, func: PrimFunc, file: File) -> None:
         self.func, self.file = func, file
@@ -156,8 +155,7 @@ class _Function:
             n
             for x, n in (
                 *self.writer.buffers.items(), *self.writer.variables.items()
-            ) if x in self.given and x not in self.used
-        ]
+            ) if x in self.given and x not in self.used]
         self.lines[:0] = [f"  (void){name};" for name in unused]
         if self.most_in_use:
             self.file.scratch[self.func.name] = self.most_in_use
@@ -200,8 +198,7 @@ class _Function:
                     self.line(f"{self.writer.text(s.value)};")
             case _:
                 raise InternalError(
-                    f"{type(s).__name__} reached code generation in '{self.func.name}'; lower the function first"
-                )
+                    f"{type(s).__name__} reached code generation in '{self.func.name}'; lower the function first")
 
     def store(self, s: Store) -> None:
         (index,) = s.indices
@@ -241,8 +238,7 @@ class _Function:
     def loop(self, s: For) -> None:
         if s.kind not in (SERIAL, PARALLEL):
             raise InternalError(
-                f"loop '{s.var.name}' in '{self.func.name}' is still {s.kind}; lower the function first"
-            )
+                f"loop '{s.var.name}' in '{self.func.name}' is still {s.kind}; lower the function first")
         if s.kind == PARALLEL and not self.parallel:
             self.split(s)
             return
@@ -256,14 +252,13 @@ class _Function:
         """Write products of four bytes, for the lanes of a vector at once."""
         self.values.prepare([d.word, d.total.indices[0], d.weights.indices[0]])
         places = [
-            f"{self.writer.buffer(x.buffer)} + {self.writer.subscript(x.indices[0])}" for x in (d.total, d.weights)
-        ]
+            f"{self.writer.buffer(x.buffer)} + {self.writer.subscript(x.indices[0])}" for x in (d.total, d.weights)]
         text, _ = self.writer.call(f"dot4_x{d.lanes}", places[0], self.writer.text(d.word), places[1])
         self.line(f"{text};")
         self.values.done()
 
     def bound(self, e: PrimExpr, name: str) -> str:
-        """Return the start or end of a loop: written out, or as a variable where it is long or reads memory."""
+        """Return the start or end of a loop: inline, or as a variable if it is long or reads memory."""
         if len([*walk(e)]) <= 3 and not any(isinstance(x, Load) for x in walk(e)):
             return self.writer.subscript(e)
         self.values.prepare([e])
@@ -282,7 +277,7 @@ class _Function:
         self.stmt(s.body)
         self.line("}")
         self.writer.ranges = outer
-        self.taken.discard(name)  # the loops behind this one may have the name again
+        self.taken.discard(name)  # later loops may reuse the name
 
     # Memory.
     def allocate(self, s: Allocate) -> None:
@@ -300,16 +295,14 @@ class _Function:
             if not isinstance(size, int):
                 raise CompileError(
                     f"'{self.func.name}' takes memory of a size that is known when it runs, and a model that is one C "
-                    "file has none; give all inputs known shapes", code="TW0510"
-                )
+                    "file has none; give all inputs known shapes", code="TW0510")
             self.line(f"{kind} *restrict {name} = ({kind} *)(void *)(scratch + {self.in_use});")
             self.in_use += -(-size * b.dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
             self.most_in_use = max(self.most_in_use, self.in_use)
         else:
             self.file.allocates = self.uses_context = True
             self.line(
-                f"{kind} *restrict {name} = malloc((size_t)({self.writer.subscript(as_expr(size))}) * sizeof *{name});"
-            )
+                f"{kind} *restrict {name} = malloc((size_t)({self.writer.subscript(as_expr(size))}) * sizeof *{name});")
             for line in (f"if ({name} == NULL) {{", "++context->refused;", "} else {"):
                 self.line(line)
             self.stmt(s.body)
@@ -322,8 +315,7 @@ class _Function:
     # Parallel loops.
     def split(self, s: For) -> None:
         """Write `parallel for i: body` as a function over the free names of the loop, and a call of it through the
-        context.
-        """
+        context."""
         buffers, variables = free_names(s.body)
         variables = [v for v in variables if v is not s.var]
         name = identifier(f"{self.func.name}_{s.var.name}", {f.split("(")[0].rsplit(" ", 1)[-1] for f in self.outlined})
@@ -367,16 +359,16 @@ class _Function:
 
 
 _LEAST_SCRATCH: Final = 1 << 10
-"""Bytes of memory of a kernel that stay on the stack where a model is one file."""
+"""Largest buffer in bytes that stays on the stack in a model that is one file."""
 
 
 def _adds_to(s: Store, value: Add) -> bool:
-    """Tell whether a store of a sum is `x += y` of floats."""
+    """Return whether a store of a sum is `x += y` of floats."""
     return value.dtype.is_float and value.a is Load(s.buffer, s.indices)
 
 
 def _names(s: Stmt) -> Iterator[Buffer | Var]:
-    """Return the buffers and variables that a statement uses itself."""
+    """Yield the buffers and variables that a statement itself uses."""
     if isinstance(s, Store):
         yield s.buffer
     sizes = [d for d in s.buffer.shape if isinstance(d, PrimExpr)] if isinstance(s, Allocate) else []

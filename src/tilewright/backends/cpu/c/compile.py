@@ -1,8 +1,7 @@
-"""C text -> an object file, by the first C compiler that is installed.
+"""Compiles C text to an object file with the first installed C compiler.
 
-The order is: the compiler that the variable `CC` names, `cc`, `gcc` or `clang` (this architecture only), the cross
-compiler `<arch>-linux-gnu-gcc`, and the compiler inside the Python package `ziglang`, which compiles for every
-architecture.
+The order is: the variable `CC`, `cc`, `gcc` or `clang` (this architecture only), the cross compiler
+`<arch>-linux-gnu-gcc`, and the Python package `ziglang`, which compiles for every architecture.
 """
 
 from __future__ import annotations
@@ -28,9 +27,8 @@ from tilewright.runtime.host import host_arch
 STANDARD: Final = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-pedantic")
 """The language, and the warnings that generated text does not cause."""
 EXACT: Final = ("-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing")
-"""Fast code with the results of the loop language: products and sums round one by one, and one workspace holds values
-of several types.
-"""
+"""Options for fast code with the results of the loop language: products and sums are rounded separately, and one
+workspace holds values of several types."""
 _LONGEST: Final = 600
 
 
@@ -42,12 +40,11 @@ class Compiler:
     command: tuple[str, ...]
 
     def run(self, arguments: Sequence[str], folder: Path) -> str | None:
-        """Run the compiler in `folder`; return its message where it fails."""
+        """Run the compiler in `folder`; return its message if it fails."""
         try:
             done = subprocess.run(
                 [*self.command, *arguments], cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL,
-                timeout=_LONGEST, check=False
-            )
+                timeout=_LONGEST, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)
         return (
@@ -78,8 +75,7 @@ def find_compilers(arch: str) -> list[Compiler]:
 
 def identity_of(target: Target) -> str:
     """Return the compilers that may make objects of C text, identified by their files, and the options, for the key of
-    the cache.
-    """
+    the cache."""
     found = []
     for compiler in find_compilers(target.mtriple.split("-")[0]):
         program = shutil.which(compiler.command[0])
@@ -93,32 +89,29 @@ def identity_of(target: Target) -> str:
 
 
 def named_compiler(command: str) -> Compiler:
-    """Return the compiler of a command, which may have options. Raises `TargetError` where it is not installed."""
+    """Return the compiler of a command, which may have options. Raises `TargetError` if it is not installed."""
     words = shlex.split(command)
     path = shutil.which(words[0]) if words else None
     if path is None:
         raise TargetError(
             f"there is no C compiler '{command}' here; name one that is installed, like gcc or clang, or leave cc= out "
-            "for the first that is found", code="TW0507"
-        )
+            "for the first that is found", code="TW0507")
     return Compiler(command, (path, *words[1:]))
 
 
 def sanitizer_of(compiler: Compiler) -> Path:
     """Return the library of a compiler's AddressSanitizer, which a process loads first.
 
-    Raises `TargetError` where there is none.
+    Raises `TargetError` if there is none.
     """
     done = subprocess.run(
         [*compiler.command, "-print-file-name=libasan.so"], capture_output=True, text=True, stdin=subprocess.DEVNULL,
-        timeout=_LONGEST, check=False
-    )
+        timeout=_LONGEST, check=False)
     path = Path(done.stdout.strip())
     if done.returncode or not path.is_absolute():
         raise TargetError(
             f"'{compiler.name}' has no libasan.so, the AddressSanitizer of gcc; install gcc and its libasan, and name "
-            "it: cc='gcc', or the variable CC", code="TW0507"
-        )
+            "it: cc='gcc', or the variable CC", code="TW0507")
     return path
 
 
@@ -127,16 +120,15 @@ def compile_c(
 ) -> bytes:
     """Return the object file of `text` for `target`, position-independent; `options` follow the fixed ones.
 
-    `source` is a permanent file with the text, if any. Raises `TargetError` where there is no compiler, and
-    `InternalError` with the compiler's message where it refuses the text.
+    `source` is a permanent file with the text, if any. Raises `TargetError` without a compiler, and `InternalError`
+    with the compiler's message if it refuses the text.
     """
     arch = target.mtriple.split("-")[0]
     compilers = [compiler] if compiler else find_compilers(arch)
     if not compilers:
         raise TargetError(
             f"no C compiler for {arch} was found (the variable CC, cc, gcc, clang, the Python package ziglang); `pip "
-            "install ziglang`, or build for 'llvm'", code="TW0507"
-        )
+            "install ziglang`, or build for 'llvm'", code="TW0507")
     failures = []
     with tempfile.TemporaryDirectory(prefix="tilewright-c-") as name:
         folder = Path(name)
@@ -149,8 +141,7 @@ def compile_c(
                     *STANDARD[:1], *EXACT, "-w", *machine_options(target, candidate), *options, "-fPIC", "-c",
                     str(given), "-o", "code.o"
                 ],
-                folder
-            )
+                folder)
             if failure is None:
                 return (folder / "code.o").read_bytes()
             failures.append(f"{candidate.name}: {failure}")

@@ -1,8 +1,8 @@
 """Scalar expressions as C text.
 
-A rule returns text and its precedence, so that parentheses stand where the language or a careful reader needs them.
-Integers wrap around in the loop language: where their bounds do not prove that a sum or product fits its type, a helper
-function computes it. Indices of memory are assumed to fit.
+A rule returns text and its precedence, so that parentheses are written only where C or readability needs them. Integers
+wrap around in the loop language: unless its bounds prove that a sum or product fits its type, a helper function
+computes it. Memory indices are assumed to fit.
 """
 
 from __future__ import annotations
@@ -50,8 +50,7 @@ class Writer:
         if e.dtype.lanes != 1:
             raise CompileError(
                 f"the C back end writes scalars, and '{e}' is {e.dtype}; write a loop over its elements, or build for "
-                "'llvm'", code="TW0510"
-            )
+                "'llvm'", code="TW0510")
         return _RULES[type(e)](self, e)
 
     def subscript(self, index: PrimExpr) -> str:
@@ -115,7 +114,7 @@ def _load(w: Writer, e: Load) -> Text:
 
 
 def _narrow(dtype: DataType) -> bool:
-    """Tell whether C computes in a wider type, from which the result is truncated."""
+    """Return whether C computes in a wider type, from which the result is truncated."""
     return dtype.code in ("int", "uint") and dtype.bits < 32
 
 
@@ -138,7 +137,7 @@ def _arithmetic(sign: str, name: str, strength: int, boolean: str) -> Callable[[
 
 
 def _fits(e: E.Binary, ranges: Ranges) -> bool:
-    """Tell whether bounds prove that the result of an addition, subtraction or multiplication does not wrap around."""
+    """Return whether bounds prove that an addition, subtraction or multiplication does not wrap around."""
     a, b = _interval(e.a, ranges), _interval(e.b, ranges)
     if a[0] is None or a[1] is None or b[0] is None or b[1] is None:
         return False
@@ -162,7 +161,7 @@ def _real_division(w: Writer, e: E.Div) -> Text:
 
 
 def _division(name: str, sign: str) -> Callable[[Writer, Any], Text]:
-    """Return a division of integers: C's operator where it means the same."""
+    """Return a rule for integer division, which uses C's operator where it has the same meaning."""
 
     def rule(w: Writer, e: E.Binary) -> Text:
         divisor, dtype = number_of(e.b), e.dtype
@@ -195,7 +194,7 @@ def _comparison(sign: str) -> Callable[[Writer, Any], Text]:
     strength = EQUALITY if sign in ("==", "!=") else ORDER
 
     def rule(w: Writer, e: E.Comparison) -> Text:
-        # compilers warn of what is always so
+        # compilers warn of conditions that are always true
         if sign in (">=", "<") and e.a.dtype.code == "uint" and number_of(e.b) == 0:
             return constant(int(sign == ">="), DataType("bool")), PRIMARY
         return f"{w.text(e.a, SHIFT)} {sign} {w.text(e.b, SHIFT)}", strength
@@ -256,7 +255,7 @@ def _call(w: Writer, e: E.Call) -> Text:
 
 
 def _of_integers(w: Writer, e: E.Call, arguments: list[str]) -> Text:
-    """Return one of the few functions that integers have; the others are computed as float64."""
+    """Return a call of an integer function; functions without an integer form are computed as float64."""
     dtype = e.args[0].dtype
     if e.op is I.fma:
         return w.text(E.add(E.mul(e.args[0], e.args[1]), e.args[2]), PRIMARY), PRIMARY
@@ -295,16 +294,14 @@ def _reinterpret(w: Writer, e: E.Call) -> Text:
     if source.lanes != 1:
         raise CompileError(
             f"the C back end does not read the bits of {source} as {to}; read them one by one, or build for 'llvm'",
-            code="TW0510"
-        )
+            code="TW0510")
     text = w.text(value, UNARY)
     if c_type(source) == c_type(to):
         return text, UNARY
     if to.is_float and to.bits >= 32:
         return w.call(
             "float_of_bits" if to.bits == 32 else "double_of_bits",
-            f"(uint{to.bits}_t){text}" if source.code == "int" else text
-        )
+            f"(uint{to.bits}_t){text}" if source.code == "int" else text)
     if source.is_float and source.bits >= 32:
         bits = w.call("bits_of_float" if source.bits == 32 else "bits_of_double", text)[0]
         return (f"(int{to.bits}_t){bits}", UNARY) if to.code == "int" else (bits, PRIMARY)

@@ -4,8 +4,8 @@ bits.
     need("add_i32")  ->  static inline int32_t add_i32(int32_t a, int32_t b)
                          { return (int32_t)((uint32_t)a + (uint32_t)b); }
 
-Their meaning is that of the loop language: integers wrap around, division by zero is zero, the maximum of floats keeps
-the first operand where a comparison with NaN fails.
+Their meaning is that of the loop language: integers wrap around, division by zero is zero, and the maximum of floats
+keeps the first operand if a comparison with NaN fails.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ _FIXED.update({f"dot4_x{lanes}": _dot4_of_lanes(lanes) for lanes in (8, 16)})
 
 
 def is_helper(name: str) -> bool:
-    """Tell whether a name is that of a helper function."""
+    """Return whether a name is that of a helper function."""
     what, _, end = name.rpartition("_")
     return name in _FIXED or (end in _KINDS and what in _FAMILIES)
 
@@ -245,8 +245,7 @@ def _division(what: str, name: str, kind: str) -> tuple[tuple[str, ...], str]:
         raise InternalError(f"generated C calls '{name}', which has no definition")
     if not signed:
         body = body.replace(" - (a % b != 0 && (a % b < 0) != (b < 0))", "").replace(
-            " + (a % b != 0 && (a % b < 0) != (b < 0) ? b : 0)", ""
-        )
+            " + (a % b != 0 && (a % b < 0) != (b < 0) ? b : 0)", "")
     return (), f"static inline {kind} {name}({kind} a, {kind} b) {{ {body} }}"
 
 

@@ -21,9 +21,9 @@ from tilewright.scalar.expr import Buffer
 from tilewright.tir.stmt import Allocate, PrimFunc, walk_stmt
 
 _LARGEST: Final = 64 << 10
-"""Bytes of one array on the stack, at most."""
+"""Largest size in bytes of one array on the stack."""
 _MOST_STACK: Final = 256 << 10
-"""Bytes of stack of a kernel and the bodies of its parallel loops together, at most."""
+"""Largest size in bytes of the stack of a kernel, including the bodies of its parallel loops."""
 
 CONTEXT: Final = """\
 typedef struct tw_context tw_context;
@@ -38,14 +38,14 @@ struct tw_context {
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The buffers that a kernel has on the stack, and the bytes that it takes of a thread."""
+    """The buffers of a kernel on the stack, and the bytes of scratch memory per thread."""
 
     on_stack: frozenset[Buffer]
     taken: Scratch
 
 
 def memory_of(func: PrimFunc) -> Memory:
-    """Return the memory that a flat function takes beside its arguments."""
+    """Return the scratch memory of a flat function."""
     on_stack: set[Buffer] = set()
     stack = heap = 0
     for b in dict.fromkeys(s.buffer for s in walk_stmt(func.body) if isinstance(s, Allocate)):
@@ -59,6 +59,6 @@ def memory_of(func: PrimFunc) -> Memory:
 
 
 def _nbytes(b: Buffer) -> int | None:
-    """Return the bytes of a flat buffer; None where its size is known only when the kernel is called."""
+    """Return the bytes of a flat buffer; None if its size is known only at run time."""
     (size,) = b.shape
     return max(1, size) * b.dtype.itemsize if isinstance(size, int) else None

@@ -3,7 +3,7 @@ runs the model.
 
     emit_model(manifest, kernels, constants)  ->  CModel(name, source, header)
 
-The file needs no memory from the system, no threads and no other code than `math.h` and `string.h` of the C library.
+The file needs no dynamic memory, no threads, and no code except `math.h` and `string.h` of the C library.
 """
 
 from __future__ import annotations
@@ -61,26 +61,23 @@ def _refuse(manifest: Manifest) -> None:
     if manifest.symbols:
         raise CompileError(
             f"{where}its sizes {', '.join(s.name for s in manifest.symbols)} are open; give all inputs known shapes",
-            code="TW0511"
-        )
+            code="TW0511")
     for step in manifest.steps:
         if not isinstance(step, (KernelCall, Copy)):
             named = getattr(step, "name", "") or getattr(step, "symbol", "")
             raise CompileError(
                 f"{where}'{named}' ({step.origin or 'no origin'}) was compiled by another compiler; replace the "
-                "operator, or leave the accelerator out of the target", code="TW0511"
-            )
+                "operator, or leave the accelerator out of the target", code="TW0511")
     for t in (*manifest.inputs, *manifest.outputs):
         if t.dtype.is_object or t.dtype == "string":
             raise CompileError(
                 f"{where}'{t.name}' is of type {t.dtype}, which C has no arrays of; give the model numbers",
-                code="TW0511"
-            )
+                code="TW0511")
         c_type(t.dtype)
 
 
 class _Model:
-    """One file while it is written."""
+    """One file being written."""
 
     def __init__(self, manifest: Manifest, kernels: Sequence[PrimFunc], constants: Array) -> None:
         self.manifest, self.constants = manifest, constants
@@ -91,8 +88,7 @@ class _Model:
         self.name = identifier(manifest.c_name)
         self.taken: set[str] = {self.name, f"{self.name}_run", "workspace", "part", *self.kernels}
         self.inputs, self.outputs = (
-            [self._taken(t.name) for t in infos] for infos in (manifest.inputs, manifest.outputs)
-        )
+            [self._taken(t.name) for t in infos] for infos in (manifest.inputs, manifest.outputs))
         self.arrays: dict[tuple[int, str, int], str] = {}
         self.texts: list[str] = []
         self.plan = -(-manifest.workspace_bytes // _ALIGNMENT) * _ALIGNMENT
@@ -125,8 +121,7 @@ class _Model:
 
     def _run(self, steps: Sequence[str]) -> str:
         parameters, unused = self._parameters(), [
-            n for n in (*self.inputs, *self.outputs) if not any(n in line for line in steps)
-        ]
+            n for n in (*self.inputs, *self.outputs) if not any(n in line for line in steps)]
         lines = [*(f"  (void){n};" for n in unused), *steps]
         if self.manifest.parts == 1:
             ending = ["  return 0;"] if self.manifest.failures else []
@@ -134,8 +129,7 @@ class _Model:
         infos = (*self.manifest.inputs, *self.manifest.outputs)
         moved = [
             f"{n} + part * {int(size) // t.dtype.itemsize}"
-            for n, t, size in zip((*self.inputs, *self.outputs), infos, part_bytes(self.manifest), strict=True)
-        ]
+            for n, t, size in zip((*self.inputs, *self.outputs), infos, part_bytes(self.manifest), strict=True)]
         one = "\n".join([f"static void run_part({parameters}) {{", *lines, "}"])
         loop = [
             f"  for (int part = 0; part < {self.manifest.parts}; ++part) {{", f"    run_part({', '.join(moved)});",
@@ -147,7 +141,7 @@ class _Model:
         ])
 
     def _result(self) -> str:
-        """The return type of the function: a status where checks may end it."""
+        """The return type of the function: a status if checks may end it."""
         return "int" if self.manifest.failures else "void"
 
     def _parameters(self) -> str:
@@ -198,19 +192,17 @@ class _Model:
             case _:
                 raise InternalError(
                     f"a step of '{self.manifest.name}' names the {place.kind} {place.offset}, which a model that is "
-                    "one file does not have"
-                )
+                    "one file does not have")
 
     def _constant(self, offset: int, dtype: DataType, nbytes: int, name: str) -> str:
-        """Return the name of the array that has these bytes."""
+        """Return the name of the array with these bytes."""
         key = (offset, c_type(dtype), nbytes)
         known = self.arrays.get(key)
         if known is None:
             known = self.arrays[key] = self._taken(name or "constant")
             values = self.constants[offset : offset + nbytes].view(dtype.numpy())
             self.texts.append(
-                f"static const {key[1]} {known}[{max(1, values.size)}] = {{\n{listed(values, dtype)}\n}};"
-            )
+                f"static const {key[1]} {known}[{max(1, values.size)}] = {{\n{listed(values, dtype)}\n}};")
         return known
 
     # The header.
@@ -222,8 +214,7 @@ class _Model:
             f" * {name}_run computes the outputs of the inputs, dense arrays in row-major order that do not overlap:",
             *(
                 f" *   {n}: {_plain(t)}"
-                for n, t in zip((*self.inputs, *self.outputs), (*m.inputs, *m.outputs), strict=True)
-            ),
+                for n, t in zip((*self.inputs, *self.outputs), (*m.inputs, *m.outputs), strict=True)),
             " *",
             *(
                 [" * It returns 0, or another number where it cannot go on, and the outputs are not to be used:"]
@@ -245,8 +236,7 @@ class _Model:
             "/* Elements of the inputs and outputs. */",
             *(
                 f"#define {upper}_{n.upper()}_SIZE {math.prod(t.shape)}"
-                for n, t in zip((*self.inputs, *self.outputs), (*m.inputs, *m.outputs), strict=True)
-            ),
+                for n, t in zip((*self.inputs, *self.outputs), (*m.inputs, *m.outputs), strict=True)),
             "", "#ifdef __cplusplus", 'extern "C" {', "#endif", f"{self._result()} {name}_run({self._parameters()});",
             "#ifdef __cplusplus", "}", "#endif", "", "#endif", "",
         ]
@@ -258,7 +248,7 @@ def _plain(said: object) -> str:
 
 
 def listed(values: Array, dtype: DataType) -> str:
-    """Return the elements, as many in a line as fit; floats are hexadecimal, which shows their bits."""
+    """Return the elements, as many per line as fit; floats are hexadecimal, which is exact."""
     words = [*literals(values, dtype)] or ["0"]
     lines, line = [], " "
     for word in words:

@@ -1,7 +1,7 @@
-"""Files beside a model in C: a test of it on known values, a program that calls it, and a Makefile.
+"""Files that accompany a model in C: a test with known values, an example program, and a Makefile.
 
     <name>.c <name>.h     the model
-    <name>_test.c         runs it on inputs with known outputs, and prints the distance of the results
+    <name>_test.c         runs it on inputs with known outputs, and prints the largest difference
     main.c                an example: reads raw inputs from files, writes raw outputs
     Makefile              make, make test
 """
@@ -20,9 +20,7 @@ from tilewright.runtime.program import TensorInfo
 
 Array = np.ndarray[Any, Any]
 TOLERANCE: Final = 1e-4
-"""Allowed distance of a float from the known one, relative to the larger of 1 and its size: processors and libraries
-round differently.
-"""
+"""Tolerance of a float relative to the larger of 1 and its size, because processors and libraries round differently."""
 
 _COMPARE: Final = """\
 static int failures;
@@ -67,7 +65,7 @@ static int write_file(const char *path, const void *data, size_t size) {
 
 
 def files(model: CModel, inputs: Sequence[Array], outputs: Sequence[Array]) -> dict[str, str]:
-    """Return the texts by file name; `outputs` are the known answers for `inputs`."""
+    """Return the texts by file name; `outputs` are the expected results for `inputs`."""
     return {
         f"{model.name}.c": model.source, f"{model.name}.h": model.header,
         f"{model.name}_test.c": _test(model, inputs, outputs),
@@ -132,8 +130,7 @@ def _example(model: CModel) -> str:
     lines += [f"  if (!read_file(paths[{k + 1}], {n}, sizeof {n})) return 1;" for k, (n, _) in enumerate(given)]
     lines.append(f"  {model.name}_run({', '.join(n for n, _ in (*given, *made))});")
     lines += [
-        f"  if (!write_file(paths[{len(given) + k + 1}], {n}, sizeof {n})) return 1;" for k, (n, _) in enumerate(made)
-    ]
+        f"  if (!write_file(paths[{len(given) + k + 1}], {n}, sizeof {n})) return 1;" for k, (n, _) in enumerate(made)]
     return "\n".join([*lines, "  return 0;", "}", ""])
 
 

@@ -43,14 +43,13 @@ MATHEMATICS: Final = frozenset(name + end for name in _NAMED.split() for end in 
 
 
 def c_type(dtype: DataType) -> str:
-    """Return the C type of a scalar. Raises `CompileError` for types without memory in C: 4 bits, or 8-bit floats."""
+    """Return the C type of a scalar. Raises `CompileError` for types without a C form: 4 bits, or 8-bit floats."""
     known = _TYPES.get(str(dtype))
     if known is None and dtype.lanes == 1 and dtype.code in ("int", "uint") and dtype.bits in (8, 16, 32, 64):
         known = f"{dtype.code}{dtype.bits}_t"
     if known is None:
         raise CompileError(f"the C back end has no type for {dtype}: it has bool, integers of 8 to 64 bits, float16, "
-        "bfloat16, float32 and float64; "
-                           "convert the value, or build for 'llvm'", code="TW0510")
+        "bfloat16, float32 and float64; convert the value, or build for 'llvm'", code="TW0510")
     return known
 
 
@@ -73,7 +72,7 @@ def constant(value: int | float, dtype: DataType) -> str:
 
 
 def real(value: float, name: str) -> str:
-    """Return a float or double in the fewest decimal digits that give it back."""
+    """Return a float or double in the fewest decimal digits that round-trip."""
     if math.isnan(value):
         return "NAN" if name == "float32" else "(double)NAN"
     if math.isinf(value):
@@ -86,7 +85,7 @@ def real(value: float, name: str) -> str:
 
 
 def hexadecimal(value: float, name: str) -> str:
-    """Return a float in hexadecimal, which shows the bits, for arrays of constants."""
+    """Return a float in hexadecimal, which is exact, for arrays of constants."""
     if not math.isfinite(value):
         return real(value, name)
     if value == 0:
@@ -98,7 +97,7 @@ def hexadecimal(value: float, name: str) -> str:
 
 
 def whole(value: int, dtype: DataType) -> str:
-    """Return an integer or truth value of its type."""
+    """Return an integer or boolean constant of its type."""
     if dtype.code == "bool":
         return "true" if value else "false"
     value &= (1 << dtype.bits) - 1

@@ -1,13 +1,13 @@
 """Loops over a tile of sums: a few loops around the loop over the lanes of a vector, with one store inside.
 
     for (m = 0; m < 6; ++m)
-      for (n = 0; n < 2; ++n)
-        for (lane = 0; lane < 8; ++lane)
-          sums[m * 16 + n * 8 + lane] = …
+        for (n = 0; n < 2; ++n)
+            for (lane = 0; lane < 8; ++lane)
+                sums[m * 16 + n * 8 + lane] = …
 
-A C compiler keeps such sums in registers only where these loops are unrolled except for the last one, which it
-vectorizes. Where the last loop adds products of four bytes, it is a function of its own (`dot4_x8`), since compilers do
-not find the instruction for it.
+A C compiler keeps such sums in registers only if these loops are unrolled, except for the last one, which it
+vectorizes. If the last loop adds products of four bytes, it becomes a function (`dot4_x8`), because compilers do not
+find the instruction for it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ from tilewright.scalar.walk import walk
 from tilewright.tir.stmt import SERIAL, For, Stmt, Store
 
 _MOST: Final = 64
-"""Vectors of a tile, at most."""
+"""Largest number of vectors in a tile."""
 
 
 def is_tile(s: For) -> bool:
-    """Tell whether a loop is to be unrolled: it holds loops of constant sizes that end in one store, and is not the
-    innermost of them.
-    """
+    """Return whether to unroll a loop: it contains loops of constant sizes that end in one store, and is not the
+    innermost."""
     vectors, inner = 1, 0
     here: Stmt = s
     while isinstance(here, For):
@@ -57,13 +56,12 @@ class DotLanes:
 
 
 LANES: Final = (8, 16)
-"""Numbers of lanes that have a function."""
+"""Numbers of lanes with a helper function."""
 
 
 def dot_lanes(s: For) -> DotLanes | None:
     """Return the parts of a loop over lanes that adds products of four bytes to adjacent elements; None for other
-    loops.
-    """
+    loops."""
     count, store, lane = number_of(s.extent), s.body, s.var
     if count not in LANES or s.kind != SERIAL or number_of(s.min) != 0 or not isinstance(
         store, Store
@@ -84,7 +82,7 @@ def dot_lanes(s: For) -> DotLanes | None:
 
 
 def _first(index: PrimExpr, lane: Var) -> PrimExpr | None:
-    """Return the place of the first lane; None where lanes are not adjacent."""
+    """Return the index of the first lane; None if lanes are not adjacent."""
     base = simplify(sub(index, lane), Ranges())
     return None if _reads(base, lane) else base
 

@@ -1,7 +1,7 @@
 """The values of a statement that are computed before its expression.
 
-A value that an expression uses several times gets a name, so that the text stays as small as the expression. Values
-that a choice guards stay inside of it: a choice between large values becomes an `if` that sets a variable.
+A value that an expression uses several times gets a name, so that the text does not grow exponentially. Values that a
+choice guards stay inside it: a choice between large values becomes an `if` that sets a variable.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from tilewright.scalar.arith.simplify import is_index
 from tilewright.scalar.expr import Load, PrimExpr
 
 _WORTH_A_NAME: Final = 4
-"""Parts of a value from which on it is written once."""
+"""Number of parts from which on a repeated value gets a name."""
 _WORTH_OF_INDEX: Final = 12
 _MOST_GUARDED: Final = 60
-"""Parts of one side of a choice that is written inside of an expression, at most."""
+"""Largest number of parts in one side of a choice that is written inside an expression."""
 
 
 class Values:
@@ -55,7 +55,7 @@ class Values:
         self.sizes.clear()
 
     def _choice(self, e: E.Select) -> None:
-        """Write `e` as a variable that the sides of an `if` set."""
+        """Write `e` as a variable that both sides of an `if` set."""
         name, before = self.fresh("t"), dict(self.writer.names)
         self.line(f"{c_type(e.dtype)} {name};")
         for head, side in ((f"if ({self.writer.text(e.condition)}) {{", e.true_value), ("} else {", e.false_value)):
@@ -109,7 +109,7 @@ class Values:
 
 
 def _uses(tops: Sequence[PrimExpr]) -> Counter[PrimExpr]:
-    """Return the number of times that each part is written, where the parts above it are written once."""
+    """Return how often each part is written when the parts above it are written once."""
     found: Counter[PrimExpr] = Counter(tops)
     for e in reachable(tops, lambda e: e.operands()):
         found.update(e.operands())
@@ -117,7 +117,7 @@ def _uses(tops: Sequence[PrimExpr]) -> Counter[PrimExpr]:
 
 
 def _is_total(e: PrimExpr) -> bool:
-    """Tell whether computing `e` is harmless where its value is not used."""
+    """Return whether computing `e` is harmless when its value is not used."""
     for x in reachable([e], lambda x: x.operands()):
         outside = isinstance(x, Load) or (isinstance(x, E.Call) and (x.op.effect or isinstance(x.op, I.Extern)))
         if outside or (isinstance(x, E.Cast) and x.value.dtype.is_float and x.dtype.is_integer):

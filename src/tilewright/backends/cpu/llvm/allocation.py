@@ -1,8 +1,8 @@
-"""Memory requests of generated code: the C library's functions, or two functions of this module where those have other
-names.
+"""Memory requests of generated code: functions of the C library, or functions defined in the module if their types
+differ.
 
-    ptr aligned_alloc(i64 alignment, i64 bytes), void free(ptr)      where addresses have 64 bits
-    ptr tw_allocate(i64 alignment, i64 bytes), void tw_free(ptr)     where `size_t` has 32 bits, and on Windows
+    ptr aligned_alloc(i64 alignment, i64 bytes), void free(ptr)      for 64-bit addresses
+    ptr tw_allocate(i64 alignment, i64 bytes), void tw_free(ptr)     for a 32-bit `size_t`, and on Windows
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ def allocator(triple: str) -> tuple[str, str]:
 
 
 def allocation_text(target: Target) -> str:
-    """Return the text that a module with memory requests needs: definitions of this module, or declarations of the C
-    library's functions.
-    """
+    """Return the text that a module with memory requests needs: definitions, or declarations of C library functions."""
     return _definitions(target.mtriple) or _DECLARED
 
 

@@ -1,4 +1,4 @@
-"""The back end `llvm`: LLVM text, one module a kernel, compiled by llvmlite."""
+"""The back end `llvm`: LLVM text, one module per kernel, compiled by llvmlite."""
 
 from __future__ import annotations
 

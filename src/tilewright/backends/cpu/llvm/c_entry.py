@@ -1,8 +1,8 @@
 """The functions that a C program calls, as LLVM text: `int32_t <name>_run(inputs, outputs)` and `void
 <name>_close(void)`.
 
-They bring a context and a workspace, call `tw_run` (`entry.py`), and are compiled only into saved files. Where there
-are threads, the first call starts them; elsewhere all calls share one constant context.
+They provide a context and a workspace, call `tw_run` (`entry.py`), and are compiled only into saved files. On systems
+with threads, the first call starts them; elsewhere all calls share one constant context.
 """
 
 from __future__ import annotations
@@ -21,18 +21,10 @@ def emit_c_entry(manifest: Manifest) -> str:
     allocate, free = allocator(manifest.triple)
     threaded = not manifest.triple or processors.has_threads(manifest.triple)
     return ((_THREADED if threaded else _SERIAL) + _RUN).format(
-        name=manifest.c_name,
-        threads=manifest.threads,
-        pointer=pointer,
-        allocate=allocate,
-        free=free,
-        slots=len(manifest.inputs) + len(manifest.outputs) + 2,
-        input_bytes=input_bytes,
-        output_bytes=output_bytes,
-        constants_slot=input_bytes + output_bytes,
-        workspace_slot=input_bytes + output_bytes + pointer,
-        workspace_bytes=max(64, -(-manifest.workspace_bytes // 64) * 64),
-    )
+        name=manifest.c_name, threads=manifest.threads, pointer=pointer, allocate=allocate, free=free,
+        slots=len(manifest.inputs) + len(manifest.outputs) + 2, input_bytes=input_bytes, output_bytes=output_bytes,
+        constants_slot=input_bytes + output_bytes, workspace_slot=input_bytes + output_bytes + pointer,
+        workspace_bytes=max(64, -(-manifest.workspace_bytes // 64) * 64))
 
 
 _THREADED: Final = """\

@@ -2,11 +2,11 @@
 
     emit(func, target)  ->  define void @name(ptr noalias %ctx, ptr noalias %p0, …)
 
-Serial loops test at their end, after a guard where the extent is not a constant. Slots of register tiles are carried by
+Serial loops test at their end, after a guard unless the extent is a constant. Slots of register tiles are carried by
 phis through loops and branches. The body of a parallel loop becomes a function over its free pointers and scalars,
-which `tw_context.parallel_for` reaches through a closure; parallel loops inside of it run serially. Memory between
-stages is on the stack up to a limit for each function, and above it from the C library (`scratch.py`). The text holds
-every decision that matters for speed: LLVM selects instructions and allocates registers, and runs no optimization pass.
+which `tw_context.parallel_for` calls through a closure; parallel loops inside it run serially. Memory between stages is
+on the stack up to a limit for each function, and above it from the C library (`scratch.py`). The text contains every
+decision that matters for speed: LLVM selects instructions and allocates registers, and runs no optimization pass.
 """
 
 from __future__ import annotations
@@ -60,8 +60,7 @@ def emit_module(funcs: Iterable[PrimFunc], target: Target, sources: Sequence[Sou
 
 @room_for(KERNEL)
 def emit_measured(funcs: Iterable[PrimFunc], target: Target, sources: Sequence[Source] = ()) -> tuple[str, Scratch]:
-    """Return one LLVM module with several flat functions, and the most memory that one of them takes beside its
-    arguments.
+    """Return one LLVM module with several flat functions, and the maximum scratch memory of one of them.
 
     With `sources`, one for each function, it has debug information. Raises `InternalError` for a function that is not
     flat or not well typed.
@@ -78,7 +77,7 @@ def emit_measured(funcs: Iterable[PrimFunc], target: Target, sources: Sequence[S
     made = [_Codegen(func, target, declarations, d) for func, d in zip(given, inner, strict=True)]
     bodies = [text for one in made for text in one.function()]
     bits = target.vector_bits
-    # by which gdb finds where a function's beginning ends
+    # gdb uses it to find the end of a function's prologue
     frame = ' "frame-pointer"="all"' if any(s.locals for s in sources) else ""
     attributes = (
         f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"{frame} }}'
@@ -102,7 +101,7 @@ class _Codegen:
         self.f = self._function_text()
         self.memory = ScratchText(self.f)
         self.within: list[Scratch] = []
-        """What the bodies of parallel loops take."""
+        """The scratch memory of the bodies of parallel loops."""
 
     def _function_text(self) -> FunctionText:
         text = FunctionText(self.target, self.facts, RULES, self.declarations)
@@ -129,11 +128,10 @@ class _Codegen:
 
     @property
     def scratch(self) -> Scratch:
-        """The memory that a call takes of one thread, known when the text is written."""
+        """The memory that a call takes of one thread, known after the text is written."""
         inner = most(self.within)
         return Scratch(
-            self.memory.stack + inner.stack, self.memory.heap + inner.heap, str(self.func.origin or self.func.name)
-        )
+            self.memory.stack + inner.stack, self.memory.heap + inner.heap, str(self.func.origin or self.func.name))
 
     def _stmt(self, s: Stmt) -> None:
         if self.debug is None:
@@ -172,8 +170,7 @@ class _Codegen:
                 self._evaluate(s.value)
             case _:
                 raise InternalError(
-                    f"{type(s).__name__} reached code generation in '{self.func.name}'; lower the function first"
-                )
+                    f"{type(s).__name__} reached code generation in '{self.func.name}'; lower the function first")
 
     def _rebind(self, var: Var, value: Value, not_negative: bool) -> None:
         """Bind a variable that an earlier copy of the same statement may have bound to another value."""
@@ -190,7 +187,7 @@ class _Codegen:
 
     # Variables for debuggers.
     def _show(self, v: Var, value: str) -> None:
-        """Keep a number where a debugger finds it."""
+        """Store a number where a debugger can read it."""
         if self.debug is not None and self.debug.source.locals:
             place, line = f"%{self.f.name('shown')}", self.debug.source.first
             self.f.entry.append(f"  {place} = alloca {memory_type(v.dtype)}, align 8")
@@ -200,7 +197,7 @@ class _Codegen:
             self.f.do(f"store volatile {memory_type(v.dtype)} {stored}, ptr {place}, align 1")
 
     def _show_buffer(self, b: Buffer, *, parameter: bool = False) -> None:
-        """Keep the address of a buffer where a debugger finds it."""
+        """Store the address of a buffer where a debugger can read it."""
         if self.debug is not None and self.debug.source.locals:
             place, line = f"%{self.f.name('shown')}", self.debug.source.first
             self.f.entry.append(f"  {place} = alloca ptr, align 8")
@@ -222,7 +219,7 @@ class _Codegen:
     def _allocate(self, s: Allocate) -> None:
         buffer = s.buffer
         if buffer not in self.facts.tiles:
-            # copies of a loop body allocate it one after the other, and known addresses stay right
+            # copies of a loop body allocate it consecutively, and known addresses stay valid
             if buffer not in self.f.pointers:
                 self.f.pointers[buffer] = (self._memory(buffer), 0)
                 if all(isinstance(d, int) for d in buffer.shape):
@@ -244,8 +241,7 @@ class _Codegen:
             if not isinstance(extent, int):
                 raise InternalError(
                     f"buffer '{buffer.name}' of '{self.func.name}' is allocated where its size is not known when the "
-                    "function begins"
-                )
+                    "function begins")
             size *= extent
         return self.memory.known(f"%{self.f.name(local_name(buffer.name))}", size)
 
@@ -255,8 +251,7 @@ class _Codegen:
             b
             for b in dict.fromkeys(self._allocated(s)) if not all(
                 isinstance(d, int) for d in b.shape
-            ) and b not in self.facts.tiles
-        ]
+            ) and b not in self.facts.tiles]
         for b in found:
             name = f"%{self.f.name(local_name(b.name))}"
             self.memory.open(name, self.f.value(_rounded_size(b))[0])
@@ -277,8 +272,7 @@ class _Codegen:
     def _for(self, s: For) -> None:
         if s.kind not in (SERIAL, PARALLEL):
             raise InternalError(
-                f"loop '{s.var.name}' in '{self.func.name}' is still {s.kind}; lower the function first"
-            )
+                f"loop '{s.var.name}' in '{self.func.name}' is still {s.kind}; lower the function first")
         if isinstance(s.extent, IntImm) and s.extent.value <= 0:
             return
         if s.kind == PARALLEL and not self.parallel:
@@ -338,11 +332,10 @@ class _Codegen:
         condition, _ = self.f.value(s.condition)
         other = s.else_case
         self._branch(
-            condition, lambda: self._stmt(s.then_case), None if other is None else lambda: self._stmt(other), s
-        )
+            condition, lambda: self._stmt(s.then_case), None if other is None else lambda: self._stmt(other), s)
 
     def _branch(self, condition: str, then: Callable[[], None], other: Callable[[], None] | None, s: Stmt) -> None:
-        """Run one of two statements; slots that they change meet in phis."""
+        """Run one of two statements; slots that they change are merged by phis."""
         f = self.f
         effects = self.facts.effects(s)
         changed = {key: f.slots[key] for key in f.slots if key in effects}
@@ -375,8 +368,7 @@ class _Codegen:
         buffers, variables = free_names(s.body)
         variables = [v for v in variables if v is not s.var]
         shared = [("ptr", f.pointers[b][0]) for b in buffers] + [
-            (register_type(v.dtype), f.value(v)[0]) for v in variables
-        ]
+            (register_type(v.dtype), f.value(v)[0]) for v in variables]
         start, count = f.value(s.min)[0], f.value(s.extent)[0]
         shared += [(register_type(s.var.dtype), start), ("ptr", "%ctx")]
         layout = f"{{ {', '.join(kind for kind, _ in shared)} }}"
@@ -390,8 +382,7 @@ class _Codegen:
         run = f.put("load ptr, ptr %ctx, align 8", f.here)
         f.do(
             f"call void {run}(ptr %ctx, ptr {name}, ptr {closure}, i64 {count}, i64 "
-            f"{int(s.annotations.get('grain', 1))})"
-        )
+            f"{int(s.annotations.get('grain', 1))})")
         for key in self.facts.effects(s):
             f.forget(key)
 
@@ -432,8 +423,7 @@ class _Codegen:
         for k, parameter in enumerate(parameters):
             kind = parameter.split()[0]
             unpack.append(
-                f"  %f{k} = getelementptr {layout}, ptr %closure, i32 0, i32 {k}\n  %x{k} = load {kind}, ptr %f{k}"
-            )
+                f"  %f{k} = getelementptr {layout}, ptr %closure, i32 0, i32 {k}\n  %x{k} = load {kind}, ptr %f{k}")
             arguments.append(f"{kind} %x{k}")
         call = f"  call void {inner}({', '.join([*arguments, 'i64 %begin', 'i64 %end'])})\n  ret void\n}}"
         self.within.append(Scratch(self.memory.stack, self.memory.heap))
@@ -447,5 +437,4 @@ def _rounded_size(buffer: Buffer) -> PrimExpr:
     """Return the bytes of a flat buffer as `aligned_alloc` takes them: a multiple of the alignment, and not 0."""
     return mul(
         floordiv(add(mul(as_expr(buffer.shape[0]), buffer.dtype.itemsize), 2 * MEMORY_ALIGNMENT - 1), MEMORY_ALIGNMENT),
-        MEMORY_ALIGNMENT
-    )
+        MEMORY_ALIGNMENT)

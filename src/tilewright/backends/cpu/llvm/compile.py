@@ -1,8 +1,8 @@
-"""LLVM text -> object code for a target.
+"""Compiles LLVM text to object code for a target.
 
-No mid-level passes run: the text of `codegen` has the form that the instruction selector needs, and measured no faster
-after LLVM's pipelines. Text is verified first, because LLVM aborts the process on invalid IR. llvmlite serializes its
-calls, so several threads may call these functions.
+No mid-level passes run: the text of `codegen` has the form that the instruction selector needs, and was measured no
+faster after LLVM's pipelines. Text is verified first, because LLVM aborts the process on invalid IR. llvmlite
+serializes its calls, so several threads may call these functions.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _VECTOR_STACK_MOVE: Final = re.compile(
 
 
 def _leave_llvm() -> None:
-    """Wait until no other thread is inside of LLVM.
+    """Wait until no other thread is inside LLVM.
 
-    A child process would otherwise find its locks held, and its tables half-written.
+    Otherwise a child process would find its locks held, and its tables half-written.
     """
     _LOCK.acquire()
     llvm.ffi.lib._lock.__enter__()
@@ -102,8 +102,7 @@ def _machine(triple: str, cpu: str, features: str, abi: str, level: int) -> Any:
         raise TargetError(f"LLVM cannot make code for '{triple}': {error}", code="TW0509") from error
     return found.create_target_machine(
         cpu=cpu, features=features, opt=level, reloc="static" if triple.startswith("wasm") else "pic",
-        codemodel="small", abiname=abi
-    )
+        codemodel="small", abiname=abi)
 
 
 @functools.cache

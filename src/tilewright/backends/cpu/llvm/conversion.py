@@ -2,7 +2,7 @@
 
 `float16`, `bfloat16` and the smaller floats are kept as bits. `widen` and `narrow` (round to nearest, ties to even) are
 one instruction where the target has it, and integer arithmetic elsewhere. Doubles become bfloat16 through `float`, as
-in numpy, and are rounded once for the other types. A float outside of the range of an integer type converts to an
+in numpy, and are rounded once for the other types. A float outside the range of an integer type converts to an
 unspecified value, as in C; a conversion to 2 or 4 bits passes through int32.
 """
 
@@ -25,7 +25,7 @@ INT32: Final = DataType("int32")
 
 
 def is_short(dtype: DataType) -> bool:
-    """Tell whether values of the type are kept as bits and computed in `float32`."""
+    """Return whether values of the type are kept as bits and computed in `float32`."""
     return dtype.is_float and dtype.bits <= 16
 
 
@@ -102,15 +102,14 @@ def convert(f: FunctionText, text: str, level: int, source: DataType, to: DataTy
 def _truncate_padded(f: FunctionText, text: str, level: int, source: DataType, to: DataType) -> str:
     """Truncate lanes whose number is not a power of two in a vector of the next power of two.
 
-    LLVM 22 fails where 3 lanes go from 64 to 8 bits on AArch64.
+    LLVM 22 fails to truncate 3 lanes from 64 to 8 bits on AArch64.
     """
     n, m = to.lanes, 1 << (to.lanes - 1).bit_length()
     kinds = [register_type(t.with_lanes(m)) for t in (source, to)]
     more = f.put(
         f"shufflevector {register_type(source)} {text}, {register_type(source)} poison, "
         f"{shuffle_mask([min(k, n - 1) for k in range(m)])}",
-        level
-    )
+        level)
     cut = f.put(f"trunc {kinds[0]} {more} to {kinds[1]}", level)
     return f.put(f"shufflevector {kinds[1]} {cut}, {kinds[1]} poison, {shuffle_mask(list(range(n)))}", level)
 
@@ -121,8 +120,7 @@ def widen(f: FunctionText, text: str, level: int, dtype: DataType) -> str:
         return widen_small(f, text, level, dtype)
     n = dtype.lanes
     half, wide, real = register_type(INT16.with_lanes(n)), register_type(INT32.with_lanes(n)), register_type(
-        FLOAT32.with_lanes(n)
-    )
+        FLOAT32.with_lanes(n))
     if dtype.code == "float" and has_half_conversion(f):
         bits = f.put(f"bitcast {half} {text} to {vector('half', n)}", level)
         return f.put(f"fpext {vector('half', n)} {bits} to {real}", level)
@@ -135,8 +133,7 @@ def widen(f: FunctionText, text: str, level: int, dtype: DataType) -> str:
 
 def _widen_by_arithmetic(f: FunctionText, bits: str, level: int, n: int) -> str:
     """Convert float16 bits in an i32 to a float: move exponent and mantissa, rescale by 2^112, restore infinities and
-    NaN.
-    """
+    NaN."""
     wide, real = register_type(INT32.with_lanes(n)), register_type(FLOAT32.with_lanes(n))
     magnitude = f.put(f"and {wide} {bits}, {_splat(0x7FFF, n)}", level)
     moved = f.put(f"shl {wide} {magnitude}, {_splat(13, n)}", level)
@@ -157,8 +154,7 @@ def narrow(f: FunctionText, text: str, level: int, dtype: DataType) -> str:
         return narrow_small(f, text, level, dtype)
     n = dtype.lanes
     half, wide, real = register_type(INT16.with_lanes(n)), register_type(INT32.with_lanes(n)), register_type(
-        FLOAT32.with_lanes(n)
-    )
+        FLOAT32.with_lanes(n))
     if dtype.code == "float" and has_half_conversion(f):
         rounded = f.put(f"fptrunc {real} {text} to {vector('half', n)}", level)
         return f.put(f"bitcast {vector('half', n)} {rounded} to {half}", level)
@@ -183,8 +179,7 @@ def _brain_bits(f: FunctionText, text: str, bits: str, level: int, n: int) -> st
 
 def _half_bits(f: FunctionText, bits: str, level: int, n: int) -> str:
     """Convert float bits to float16 bits, both in an i32; too large, subnormal and normal magnitudes are computed side
-    by side.
-    """
+    by side."""
     wide, real = register_type(INT32.with_lanes(n)), register_type(FLOAT32.with_lanes(n))
     magnitude = f.put(f"and {wide} {bits}, {_splat(0x7FFFFFFF, n)}", level)
     nan = f.put(f"icmp ugt {wide} {magnitude}, {_splat(0x7F800000, n)}", level)
@@ -205,13 +200,13 @@ def _half_bits(f: FunctionText, bits: str, level: int, n: int) -> str:
 
 
 def has_half_conversion(f: FunctionText) -> bool:
-    """Tell whether the target converts between float16 and float32 in hardware."""
+    """Return whether the target converts between float16 and float32 in hardware."""
     features = f.target.features
     return f.target.family == "aarch64" or "f16c" in features or "avx512f" in features
 
 
 def has_brain_conversion(f: FunctionText) -> bool:
-    """Tell whether the target rounds float32 to bfloat16 in hardware; x86 takes subnormal numbers as zero there."""
+    """Return whether the target rounds float32 to bfloat16 in hardware; x86 flushes subnormal numbers to zero there."""
     return "avx512bf16" in f.target.features or (f.target.family == "aarch64" and "bf16" in f.target.features)
 
 

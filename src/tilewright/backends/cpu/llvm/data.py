@@ -1,7 +1,7 @@
 """Object files of data, by LLVM, for the formats that `backends/cpu/elf.py` does not write (COFF, Mach-O, WebAssembly,
 32-bit ELF).
 
-LLVM takes some 60 ns for a byte, so a model of 100 MB takes six seconds.
+LLVM takes 60 ns per byte, so a model of 100 MB takes six seconds.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@ buffers.
 
 A `Source` is the text of one function: its loops, the Relay function that it computes, or the list of the model's nodes
 in it. With `locals`, every parameter, inner buffer and loop variable has a place on the stack from which a debugger
-reads it. Without, there are only lines, which change no instruction. The type of a buffer is a pointer to its elements
-under the name `tensor <dtype> <shape>`, by which `contrib/gdb_printers.py` knows it.
+reads it. Without, there are only lines, which change no instruction. The type of a buffer is a pointer to its elements,
+named `tensor <dtype> <shape>`, which `driver/gdb_printers.py` recognises.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Source:
     name: Callable[[Any], str] = field(default=lambda thing: str(thing.name))
     """The name of a variable or buffer in a debugger."""
     shapes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    """The shapes of parameters by name, where the code has flat buffers."""
+    """The shapes of parameters by name, if the code has flat buffers."""
     locals: bool = False
 
 
@@ -80,7 +80,7 @@ class DebugInfo:
         """Return the debug information of a function of the module; `symbol` is its LLVM name."""
         file = self.file(source)
         kind = self.node("!DISubroutineType(types: !{})")
-        # gdb knows a C function by that name alone, where there is one
+        # gdb finds a C function only by its linkage name, if it has one
         linkage = f'linkageName: "{_escaped(symbol)}", ' if source.title == symbol else ""
         text = (
             f'!DISubprogram(name: "{_escaped(source.title)}", {linkage}scope: {file}, file: {file}, line: '
@@ -94,11 +94,10 @@ class DebugInfo:
         bits = max(8, dtype.bits)
         return self.node(
             f'!DIBasicType(name: "{dtype.element}", size: {bits}, encoding: '
-            f'{_ENCODINGS.get(dtype.code, "DW_ATE_unsigned")})'
-        )
+            f'{_ENCODINGS.get(dtype.code, "DW_ATE_unsigned")})')
 
     def tensor(self, dtype: DataType, shape: Sequence[Any]) -> str:
-        """Return the type of a buffer: a pointer to an array, or to the first element where a size is dynamic."""
+        """Return the type of a buffer: a pointer to an array, or to the first element for a dynamic size."""
         known = [d for d in shape if isinstance(d, int)]
         element = self.scalar(dtype)
         pointee = element
@@ -109,8 +108,7 @@ class DebugInfo:
             ranges = ", ".join(self.node(f"!DISubrange(count: {d})") for d in known)
             pointee = self.node(
                 f"!DICompositeType(tag: DW_TAG_array_type, baseType: {element}, size: {bits}, elements: "
-                f"{self.node(f'!{{{ranges}}}')})"
-            )
+                f"{self.node(f'!{{{ranges}}}')})")
         pointer = self.node(f"!DIDerivedType(tag: DW_TAG_pointer_type, baseType: {pointee}, size: 64)")
         name = f"tensor {dtype} {', '.join(map(str, shape))}"
         return self.node(f'!DIDerivedType(tag: DW_TAG_typedef, name: "{_escaped(name)}", baseType: {pointer})')
@@ -134,7 +132,7 @@ class DebugFunction:
         return self.info.function(self.source, symbol)
 
     def at(self, s: Stmt, origin: Origin | None) -> str:
-        """Return the suffix of the instructions of a statement; empty where it has no line."""
+        """Return the suffix of the instructions of a statement; empty without a line."""
         line = self.source.line(s, origin)
         return self.location(line) if line else ""
 
@@ -169,13 +167,11 @@ class DebugFunction:
             argument = f"arg: {self._arguments}, "
         return self.info.node(
             f'!DILocalVariable(name: "{_escaped(name)}", {argument}scope: {self.scope}, file: {self._file}, line: '
-            f'{line}, type: {kind})'
-        )
+            f'{line}, type: {kind})')
 
 
 def _escaped(text: str) -> str:
-    """Return a text as LLVM writes it between quotes."""
+    """Return a text as LLVM writes it in quotes."""
     return "".join(
         c if c.isascii() and c.isprintable() and c not in '"\\' else "".join(f"\\{b:02X}" for b in c.encode())
-        for c in text
-    )
+        for c in text)

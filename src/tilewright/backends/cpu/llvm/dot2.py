@@ -40,7 +40,7 @@ def pair(f: FunctionText, e: E.Call) -> Value:
 
 
 def _neighbours(f: FunctionText, low: PrimExpr, high: PrimExpr) -> tuple[E.Buffer, PrimExpr] | None:
-    """Return the buffer and the first index where the pairs of both arguments are adjacent in memory."""
+    """Return the buffer and the first index if the pairs of both arguments are adjacent in memory, else None."""
     if not (
         isinstance(low, Load) and isinstance(high, Load)
     ) or low.buffer is not high.buffer or f.mask is not None or low.buffer in f.facts.tiles:
@@ -57,8 +57,7 @@ def _neighbours(f: FunctionText, low: PrimExpr, high: PrimExpr) -> tuple[E.Buffe
 
 def dot2(f: FunctionText, dtype: DataType, a: str, b: str, c: str, level: int) -> str:
     """Return `c` plus the products of the halves of `a` and `b`, which are 32-bit integers; all have the lanes of
-    `dtype`.
-    """
+    `dtype`."""
     n, real = dtype.lanes, register_type(dtype)
     name = _instruction(f, n)
     if name is None:
@@ -71,7 +70,7 @@ def dot2(f: FunctionText, dtype: DataType, a: str, b: str, c: str, level: int) -
 
 
 def _instruction(f: FunctionText, lanes: int) -> str | None:
-    """Return the LLVM intrinsic for a number of lanes, where the target has one."""
+    """Return the LLVM intrinsic for a number of lanes, if the target has one."""
     features = f.target.features
     if "avx512bf16" in features and lanes in _X86:
         return f"llvm.x86.avx512bf16.dpbf16ps.{_X86[lanes]}"
@@ -87,8 +86,7 @@ def _multiply_add(f: FunctionText, dtype: DataType, x: str, y: str, c: str, leve
         return f.put(
             f"call {real} {f.declare(f'llvm.fma.{suffix}', real, f'{real}, {real}, {real}')}({real} {x}, {real} {y}, "
             f"{real} {c})",
-            level
-        )
+            level)
     return f.put(f"fadd {real} {f.put(f'fmul {real} {x}, {y}', level)}, {c}", level)
 
 

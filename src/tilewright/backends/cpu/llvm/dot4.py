@@ -8,7 +8,7 @@
 | aarch64 with dotprod | `sdot` of a - 128, and of the constant -128 to take the difference back |
 | anything else | shifts, multiplications and additions of 32 bits |
 
-What is made of one operand alone is made once for all the products that it goes into.
+Values that depend on one operand only are computed once for all its products.
 """
 
 from __future__ import annotations
@@ -94,8 +94,7 @@ def _signed(f: FunctionText, e: Call, texts: list[str], level: int) -> str:
     def excess(text: str, at: int) -> str:
         b = f.put(f"bitcast <4 x i32> {text} to <16 x i8>", at)
         return f.put(
-            f"call <4 x i32> {callee}(<4 x i32> zeroinitializer, <16 x i8> splat (i8 -128), <16 x i8> {b})", at
-        )
+            f"call <4 x i32> {callee}(<4 x i32> zeroinitializer, <16 x i8> splat (i8 -128), <16 x i8> {b})", at)
 
     a = once(f, e.args[0], "moved", moved)
     more = once(f, e.args[1], "excess", excess)

@@ -2,7 +2,7 @@
 
 `emit_entry` writes one function for each run of native steps, `i32 tw_run(ptr context, ptr args)`; `args` points to
 inputs, outputs, constants and workspace, in this order. `c_entry.py` has the functions for C programs. A program with
-long runs also has `i32 tw_run_interruptible(ptr context, ptr args, ptr pending)`, which looks for signals
+long runs also has `i32 tw_run_interruptible(ptr context, ptr args, ptr pending)`, which checks for signals
 (`interrupts.py`).
 """
 
@@ -40,7 +40,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z_.$][\w.$]*", re.ASCII)
 
 
 _MOST_FETCHED: Final = 1 << 20
-"""Bytes of an input that fit into a second-level cache."""
+"""Largest size in bytes of an input that is prefetched, because it fits into a second-level cache."""
 _FETCH: Final = """\
 declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)
 define internal void @fetch(ptr %from, i64 %bytes) nounwind {
@@ -91,8 +91,7 @@ def emit_blocks(
     for k, block in enumerate(blocks):
         lines += _whole(
             block, f"flow.block.{k}", block.steps, "internal ", fetches=False,
-            looks=None if looks is None else looks.get(k)
-        )
+            looks=None if looks is None else looks.get(k))
     return "\n".join(lines) + "\n"
 
 
@@ -109,8 +108,7 @@ def _declarations(steps: Iterable[Step], numbers: int = 0) -> list[str]:
     kernels = {step.symbol: len(step.args) for step in steps if isinstance(step, KernelCall)}
     lines = [
         f"declare void @{_quoted(symbol)}({', '.join(['ptr'] * (1 + count) + ['i64'] * numbers)})"
-        for symbol, count in kernels.items()
-    ]
+        for symbol, count in kernels.items()]
     return [*lines, _FETCH, "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"]
 
 
@@ -148,14 +146,12 @@ class _Function:
                 destination, source = self._pointer(step.destination), self._pointer(step.source)
                 self._body.append(
                     f"  call void @llvm.memcpy.p0.p0.i64(ptr {destination}, ptr {source}, i64 "
-                    f"{self._size(step.nbytes)}, i1 false)"
-                )
+                    f"{self._size(step.nbytes)}, i1 false)")
             elif isinstance(step, KernelCall):
                 if self._fetches:
                     self._fetch_inputs(step)
                 args = "".join(f", ptr {self._pointer(place)}" for place in step.args) + "".join(
-                    f", i64 {self._entry(k)}" for k in range(self._symbols)
-                )
+                    f", i64 {self._entry(k)}" for k in range(self._symbols))
                 for check in step.checks:
                     self._check(check)
                 if is_external(step):
@@ -175,7 +171,7 @@ class _Function:
         return [head, *before, *self._head, *self._body, *after, "}"]
 
     def _reported(self, number: int) -> None:
-        """End the function where step `number` has reported a wrong access."""
+        """End the function if step `number` has reported an invalid access."""
         n = len(self._body)
         self._body += [
             f"  %told{n} = load i64, ptr {faults.word(0)}, align 8", f"  %right{n} = icmp eq i64 %told{n}, 0",
@@ -185,7 +181,7 @@ class _Function:
         ]
 
     def _check(self, check: Check) -> None:
-        """End the function with the number of the message where a check does not pass."""
+        """End the function with the number of the message if a check fails."""
         n = len(self._body)
         self._body += [
             f"  %faults{n} = load i32, ptr {self._pointer(check.place)}, align 4",
@@ -195,7 +191,7 @@ class _Function:
         ]
 
     def _fallible(self, step: KernelCall, args: str) -> None:
-        """Write a call after which the function ends with its status where it failed."""
+        """Write a call after which the function ends with its status if it failed."""
         if self._has_pending:
             self._body += look_lines(f".call{len(self._body)}", now=True)
         n = len(self._body)
@@ -206,8 +202,7 @@ class _Function:
         ]
 
     def _fetch_inputs(self, step: KernelCall) -> None:
-        """Prefetch inputs, which are outside of the caches: sequential reads are faster than the windows of a kernel.
-        """
+        """Prefetch inputs, which are outside the caches: sequential reads are faster than the windows of a kernel."""
         for place in step.args:
             if place.kind == INPUT and place not in self._known:
                 pointer, size = self._pointer(place), self._lengths[INPUT][place.offset]
@@ -231,8 +226,7 @@ class _Function:
             return self._after(self._base(self._first[place.kind] + offset), place.skip, f"%{place.kind}.{offset}")
         if place.kind == PIECE:
             piece = self._after(
-                self._base(self._first["workspace"]), self._entry(self._pieces + offset), f"%piece.{offset}"
-            )
+                self._base(self._first["workspace"]), self._entry(self._pieces + offset), f"%piece.{offset}")
             return self._after(piece, place.skip, f"%piece.{offset}.skip{len(self._known)}")
         if not 0 <= offset <= self._bytes[place.kind]:
             raise InternalError(f"a step names byte {offset} of the {place.kind}, which has {self._bytes[place.kind]}")
@@ -261,8 +255,7 @@ class _Function:
         if name not in self._addresses:
             self._addresses.add(name)
             self._head.append(
-                f"  {name}.at = getelementptr inbounds i64, ptr {self._base(self._table)}, i64 {position}"
-            )
+                f"  {name}.at = getelementptr inbounds i64, ptr {self._base(self._table)}, i64 {position}")
             self._head.append(f"  {name} = load i64, ptr {name}.at, align 8")
         return name
 
@@ -282,7 +275,7 @@ def _parameters(looks: bool) -> str:
 def _ending(heap: int) -> tuple[list[str], list[str]]:
     """Return the lines for the start and the end of a function that has made all its calls, and returns its status.
 
-    Where kernels take memory of the C library (`heap`), the status is `NO_SCRATCH` if a request was refused.
+    If kernels take memory of the C library (`heap`), the status is `NO_SCRATCH` if a request was refused.
     """
     before, after, status = [], [], "0"
     if heap:
@@ -338,19 +331,16 @@ def _loop(manifest: Manifest, symbol: str, linkage: str, looks: bool) -> str:
     table, known = len(steps) + 2, positions(manifest)
     pointer = processors.pointer_bytes(manifest.triple)
     names: dict[Size, str] = {
-        size: f"%size{known[size]}" for size in dict.fromkeys((manifest.parts, *steps)) if isinstance(size, str)
-    }
+        size: f"%size{known[size]}" for size in dict.fromkeys((manifest.parts, *steps)) if isinstance(size, str)}
     sizes = "".join(
         f"  {name}.at = getelementptr inbounds i64, ptr %table, i64 {known[str(size)]}\n  {name} = load i64, ptr "
         f"{name}.at, align 8\n"
-        for size, name in names.items()
-    )
+        for size, name in names.items())
     if names:
         at = f"  %table.at = getelementptr inbounds ptr, ptr %args, i64 {table}"
         sizes = f"{at}\n  %table = load ptr, ptr %table.at, align {pointer}\n{sizes}"
     moves = "\n".join(
-        _MOVE.format(k=k, pointer=pointer, bytes=names.get(size, str(size))) for k, size in enumerate(steps)
-    )
+        _MOVE.format(k=k, pointer=pointer, bytes=names.get(size, str(size))) for k, size in enumerate(steps))
     before, after = _ending(manifest.scratch.heap)
     lines = {
         "before": "".join(f"{line}\n" for line in before), "after": "\n".join(after), "linkage": linkage,
@@ -361,8 +351,7 @@ def _loop(manifest: Manifest, symbol: str, linkage: str, looks: bool) -> str:
     slots = len(steps) + (3 if manifest.symbols else 2)
     return _LOOP.format(
         symbol=symbol, slots=slots, bytes=pointer * slots, moves=moves,
-        parts=names.get(manifest.parts, str(manifest.parts)), sizes=sizes, **lines
-    )
+        parts=names.get(manifest.parts, str(manifest.parts)), sizes=sizes, **lines)
 
 
 def _quoted(symbol: str) -> str:

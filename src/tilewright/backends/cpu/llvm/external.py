@@ -1,4 +1,4 @@
-"""Calls from native code of functions that are not native, inside the blocks of programs with control flow.
+"""Calls from native code to functions that are not native, inside the blocks of programs with control flow.
 
     i32 @external.<k>(ptr context, ptr…)   call number k: passes the addresses of its arrays to `*tw_external`
     ptr @tw_external                       i32 (i64 number, ptr addresses), set by the runtime before the first run

@@ -44,13 +44,11 @@ class Facts:
         self._effects: dict[int, frozenset[Key]] = {}
         self.stored: set[Buffer] = set()
         self.sizes: frozenset[Var] = frozenset(
-            v for b in func.params for d in b.shape if isinstance(d, PrimExpr) for v in free_vars(d)
-        )
+            v for b in func.params for d in b.shape if isinstance(d, PrimExpr) for v in free_vars(d))
         self.ahead: dict[str, int] = func.attrs.get("prefetch", {})
         self._visit(func.body, 0)
         self.tiles: frozenset[Buffer] = frozenset(
-            b for b, slots in self._slots.items() if b not in self._in_memory and _disjoint(slots)
-        )
+            b for b, slots in self._slots.items() if b not in self._in_memory and _disjoint(slots))
         self._find_effects(func.body)
 
     def slot(self, access: Load | Store) -> int:
@@ -72,7 +70,7 @@ class Facts:
         return self._about(e)[0]
 
     def loads(self, e: PrimExpr) -> bool:
-        """Tell whether evaluating `e` reads memory, so that it must stay under its condition."""
+        """Return whether evaluating `e` reads memory, so that it must stay under its condition."""
         return self._about(e)[1]
 
     def _about(self, e: PrimExpr) -> tuple[frozenset[Key], bool]:
@@ -120,7 +118,7 @@ class Facts:
         for x in reachable([e], lambda x: x.operands(), seen):
             if isinstance(x, Load):
                 self._note(x.buffer, x.indices, context)
-            elif isinstance(x, Call) and x.op.effect:  # takes an address: the buffer must have one
+            elif isinstance(x, Call) and x.op.effect:  # takes an address, so the buffer must have one
                 for a in x.args:
                     if isinstance(a, Load):
                         self._in_memory.add(a.buffer)
@@ -129,8 +127,7 @@ class Facts:
         if len(indices) != 1:
             raise InternalError(
                 f"buffer '{buffer.name}' is accessed with {len(indices)} indices; flatten the function before "
-                "generating code"
-            )
+                "generating code")
         slots = self._slots.get(buffer)
         if slots is None or buffer in self._in_memory:
             return
@@ -155,7 +152,7 @@ class Facts:
 
 
 def _slot_of(indices: tuple[PrimExpr, ...]) -> tuple[int, int] | None:
-    """Return offset and lanes of an access whose place is known while compiling."""
+    """Return offset and lanes of an access whose index is known at compile time."""
     index = indices[0]
     if isinstance(index, Broadcast):
         index = index.value

@@ -1,4 +1,4 @@
-"""Reports of wrong accesses in checked code, as LLVM text; `tilewright.base.memory_faults` describes the names.
+"""Reports of invalid accesses in checked code, as LLVM text; `tilewright.base.memory_faults` describes the names.
 
 The first report of all threads is kept: the thread that changes the first word of the record from 0 to 1 writes the
 report and sets the word to 2.

@@ -4,15 +4,15 @@
     tensor = { …, ptr data, elements }        the elements are elsewhere for an input or a constant
     record = { …, ptr field 0, ptr field 1, … }
 
-Every size is known while compiling, so each size is a class with its own list of free cells, and no memory is lost to
-rounding. Cells are cut from chunks, which a run frees as a whole when it ends. A run keeps its state in its own frame,
-so runs are independent; its first chunk is part of the workspace, so small programs allocate nothing.
+Every size is known at compile time and has its own class with a list of free cells, so no memory is lost to rounding.
+Cells are cut from chunks, which a run frees as a whole when it ends. A run keeps its state in its own frame, so runs
+are independent; its first chunk is part of the workspace, so small programs allocate nothing.
 
 All functions are `ptr f(ptr run, ptr closure)`. Arguments are passed in the run's frame and read first, so every tail
-call is a jump on every machine, and a loop uses one frame. A function that fails stores the status in the run and
-returns null, and its callers do the same.
+call is a jump, and a loop uses one frame. A function that fails stores the status in the run and returns null, and its
+callers do the same.
 
-A long run looks for pending signals (`interrupts.py`) inside of blocks, after them, and at the entry of functions. Each
+A long run checks for pending signals (`interrupts.py`) inside blocks, after them, and at the entry of functions. Each
 adds the estimated time of its body to the counter `work` of the run, and signals are checked when the counter reaches a
 limit.
 """
@@ -84,8 +84,7 @@ def emit_flow(flow: ControlFlow) -> str:
     ]
     runtime = RUNTIME.format(
         classes=len(sizes), lists=lists, free_from=_FREE_FROM, free_to=_FREE_TO, chunks=_CHUNKS, status=_STATUS,
-        no_memory=NO_MEMORY,
-    )
+        no_memory=NO_MEMORY)
     looks = [] if watch is None else [DECLARATIONS, entries_text("tw_run")]
     return "\n".join([*tables, runtime, *texts, entry, *looks, ""])
 
@@ -130,7 +129,7 @@ class _Text:
         self.names = 0
         self.here = "entry"
         self.ends: list[list[tuple[Reg, str]]] = []
-        """For each branch that is being written, outermost first, the values that it yields."""
+        """For each open branch, outermost first, the values that it yields."""
 
     def emit(self, f: FlowFunction) -> str:
         inner = list(walk(f.body))
@@ -144,8 +143,7 @@ class _Text:
             self._line(f"%r{f.itself} = getelementptr i8, ptr %self, i64 0")
         if self.watch is not None:
             self._count_work(
-                _BESIDE_BLOCKS + sum(self.watch.work[i.block] for i in inner if isinstance(i, Run)), self.watch.span
-            )
+                _BESIDE_BLOCKS + sum(self.watch.work[i.block] for i in inner if isinstance(i, Run)), self.watch.span)
         self._body(f.body)
         head = [comment(f.name), f"define internal ptr @flow.{self.number}(ptr %run, ptr %self) nounwind {{", "entry:"]
         if slots:
@@ -202,7 +200,7 @@ class _Text:
         self._line(f"store i64 {more}, ptr %r{r}")
 
     def _check(self, value: str) -> None:
-        """Leave the function where `value` is null."""
+        """Leave the function if `value` is null."""
         bad = self._new()
         good = f"ok.{bad[1:]}"
         self._line(f"{bad} = icmp eq ptr {value}, null")
@@ -241,8 +239,7 @@ class _Text:
                 self._take(i.out, self.cells.wrapper())
                 base = self._load(self._new(), self._at("%run", _CONSTANTS))
                 self._line(
-                    f"store ptr {self._at(base, self.constants[i.constant])}, ptr {self._at(f'%r{i.out}', _FIELDS)}"
-                )
+                    f"store ptr {self._at(base, self.constants[i.constant])}, ptr {self._at(f'%r{i.out}', _FIELDS)}")
             case Zeros():
                 self._take(i.out, self.cells.tensor(i.nbytes))
                 elements = self._at(f"%r{i.out}", _elements(i.nbytes))
@@ -270,12 +267,11 @@ class _Text:
                 raise TypeError(i)
 
     def _update(self, i: Update) -> None:
-        """Make a tensor writable, and write the row where its index is valid."""
+        """Make a tensor writable, and write the row if its index is valid."""
         nbytes = i.rows * i.nbytes
         self._line(
             f"%r{i.out} = call ptr @flow.writable(ptr %run, ptr %r{i.data}, i64 {self.cells.tensor(nbytes)}, i64 "
-            f"{_elements(nbytes)}, i64 {nbytes})"
-        )
+            f"{_elements(nbytes)}, i64 {nbytes})")
         self._check(f"%r{i.out}")
         elements, row, place = (self._load(self._new(), self._at(f"%r{r}", _FIELDS)) for r in (i.out, i.row, i.index))
         number, wide = self._load(self._new(), place, f"i{i.width}"), self._new()
@@ -298,8 +294,7 @@ class _Text:
             if r in self.in_place:
                 self._take(r, self.cells.wrapper())
                 elements = self._load(
-                    self._new(), self._at(self._load(self._new(), self._at("%run", _OUTPUTS)), 8 * self.in_place[r])
-                )
+                    self._new(), self._at(self._load(self._new(), self._at("%run", _OUTPUTS)), 8 * self.in_place[r]))
             else:
                 self._take(r, self.cells.tensor(nbytes))
                 elements = self._at(f"%r{r}", _elements(nbytes))
@@ -319,7 +314,7 @@ class _Text:
             self._look()
 
     def _count_work(self, nanoseconds: int, span: int) -> None:
-        """Add to the work of the run, and look for signals where the work has reached `span`."""
+        """Add to the work of the run, and check for signals if the work has reached `span`."""
         place, total, due = self._at("%run", _WORK), self._new(), self._new()
         before = self._load(self._new(), place, "i64")
         self._line(f"{total} = add i64 {before}, {nanoseconds}")
@@ -334,13 +329,13 @@ class _Text:
         self._label(f"on.{due[1:]}")
 
     def _look(self) -> None:
-        """Leave the function where the handler of a signal has raised."""
+        """Leave the function if the handler of a signal has raised."""
         pending, status = self._load(self._new(), self._at("%run", _PENDING)), self._new()
         self._line(f"{status} = call i32 @tw_look(ptr {pending})")
         self._fail_by(status)
 
     def _fail_by(self, status: str) -> None:
-        """Leave the function, and end the program with this status, where it is not 0."""
+        """If `status` is not 0, leave the function and end the program with it."""
         wide, done = self._new(), self._new()
         self._line(f"{wide} = sext i32 {status} to i64")
         self._line(f"store i64 {wide}, ptr {self._at('%run', _STATUS)}")
@@ -428,15 +423,13 @@ class _Text:
         known = found.get(path)
         if known is None:
             known = found[path] = self._load(
-                self._new(), self._at(self._follow(path[:-1], found), _FIELDS + 8 * path[-1])
-            )
+                self._new(), self._at(self._follow(path[:-1], found), _FIELDS + 8 * path[-1]))
         return known
 
 
 def _entry(flow: ControlFlow, cells: _Cells, lists: int) -> str:
     """Return `tw_run`, or the function that does its work: it sets up a run, calls `main`, and copies outputs that are
-    not in place.
-    """
+    not in place."""
     program, looks = flow.program, flow.watch is not None
     inputs, outputs = len(program.functions[0].params), len(program.results)
     wrapper = cells.wrapper()

@@ -1,7 +1,7 @@
 """The text of one function while it is written: levels, places of instructions, and known values.
 
 A *level* is the function itself, the body of a loop, or a branch. Text is a list of chunks. Each open level has the
-chunk that ends where its inner construct begins, so a line can be added to any open level and dominates all that
+chunk that ends where its inner construct begins. A line can thus be added to any open level and dominates all that
 follows. Expressions are interned, so a dictionary from expression to name removes common subexpressions. Names of a
 level are forgotten when it closes, and names that read a buffer when it is stored to.
 """
@@ -24,9 +24,9 @@ Value: TypeAlias = tuple[str, int]
 
 
 class Mask(NamedTuple):
-    """A vector of truth values under which memory is read: its text, its level, and its lanes.
+    """A boolean vector under which memory is read: its text, its level, and its lanes.
 
-    `fixed` are its values where they are constants.
+    `fixed` are its values if they are constants.
     """
 
     text: str
@@ -66,7 +66,7 @@ class Level:
 
 
 class FunctionText:
-    """State and primitives of the emission of one function; a table has the rules for expressions."""
+    """State and primitives for writing one function; a table has the rules for expressions."""
 
     def __init__(self, target: Target, facts: Facts, rules: dict[type, Rule], declarations: dict[str, str]) -> None:
         self.target, self.facts, self.declarations = target, facts, declarations
@@ -82,7 +82,7 @@ class FunctionText:
         self.not_negative: set[PrimExpr] = set()
         self.mask: Mask | None = None
         self.at = ""
-        """What is written behind each instruction: its location, where there is debug information."""
+        """The suffix of each instruction: its location, if there is debug information."""
         self._readers: dict[Key, list[Any]] = {}
         self._count = 0
         self.enter(is_loop=False)
@@ -142,16 +142,15 @@ class FunctionText:
 
     # Placement.
     def place(self, need: int) -> int:
-        """Return the level for pure arithmetic whose operands are known at level `need`, outside of every loop that it
-        can leave.
-        """
+        """Return the level for pure arithmetic whose operands are known at level `need`, outside as many loops as
+        possible."""
         for level in range(need + 1, len(self.levels)):
             if self.levels[level].is_loop:
                 return level - 1
         return len(self.levels) - 1
 
     def place_load(self, need: int, buffer: Buffer) -> int:
-        """Return the level for a load: outside of loops that do not store to the buffer, never outside of a branch."""
+        """Return the level for a load: outside loops that do not store to the buffer, never outside a branch."""
         level = len(self.levels) - 1
         while level > need and self.levels[level].is_loop and buffer not in self.levels[level].stores:
             level -= 1
@@ -177,8 +176,8 @@ class FunctionText:
     def known(self, key: Any, *parts: PrimExpr) -> Value | None:
         """Return the value that `remember` recorded for `key` and that is still valid here.
 
-        A value that was loaded in all lanes serves under a mask, too. A value that was loaded under a mask serves under
-        that mask only.
+        A value that was loaded in all lanes is also valid under a mask. A value that was loaded under a mask is valid
+        only under that mask.
         """
         found = self._values.get(key)
         return found if found is not None or self.mask is None else self._values.get(self._scoped(key, parts))
@@ -193,7 +192,7 @@ class FunctionText:
                 self._readers.setdefault(k, []).append(key)
 
     def _scoped(self, key: Any, parts: tuple[PrimExpr, ...]) -> Any:
-        """Return the key under the mask, where the parts load; lanes outside of the mask are not read."""
+        """Return the key under the mask if the parts load; lanes outside the mask are not read."""
         return key if self.mask is None or not any(map(self.facts.loads, parts)) else _Masked((key, self.mask.text))
 
     def forget(self, key: Key) -> None:
@@ -232,7 +231,7 @@ class FunctionText:
             f"shufflevector {kind} {one}, {kind} poison, {vector('i32', dtype.lanes)} zeroinitializer", level, "splat"
         ), level
 
-    # Branches inside of expressions.
+    # Branches inside expressions.
     def choose(self, condition: str, kind: str, yes: Callable[[], Value], no: Callable[[], Value]) -> Value:
         """Evaluate only `yes()` or `no()`, by the condition, and return the result."""
         labels = [self.name(hint) for hint in ("yes", "no", "join")]

@@ -1,8 +1,8 @@
 """`high_product`: half of the bits of a product of 32-bit numbers plus a 64-bit number.
 
-x86 multiplies the even 32-bit lanes of two vectors to 64-bit products (`vpmuldq`), so vectors are multiplied in two
-halves, even and odd lanes, without moving lanes first. Elsewhere lanes are widened, multiplied and narrowed, which
-AArch64 has instructions for (`smull`).
+x86 multiplies the even 32-bit lanes of two vectors to 64-bit products (`vpmuldq`). So even and odd lanes are multiplied
+separately, without moving lanes first. Elsewhere lanes are widened, multiplied and narrowed, for which AArch64 has
+instructions (`smull`).
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ def _by_halves(f: FunctionText, e: Call, texts: list[str], shift: int, level: in
     if shift == 31:
         totals = [
             f.put(f"{how} {wide} {t}, splat (i64 {by})", level)
-            for t, how, by in zip(totals, ("lshr", "shl"), (31, 1), strict=True)
-        ]
+            for t, how, by in zip(totals, ("lshr", "shl"), (31, 1), strict=True)]
     even, other = (f.put(f"bitcast {wide} {t} to {narrow}", level) for t in totals)
     places = ", ".join(f"i32 {lane + (shift == 32) if lane % 2 == 0 else lane + lanes}" for lane in range(lanes))
     return f.put(f"shufflevector {narrow} {even}, {narrow} {other}, <{lanes} x i32> <{places}>", level)

@@ -1,12 +1,12 @@
-"""Looks for pending signals between kernels, as LLVM text: an object beside the entries, the same for all programs.
+"""Checks for pending signals between kernels, as LLVM text: a separate object that is the same for all programs.
 
     i32 @tw_look(ptr pending)        0, or `INTERRUPTED` where a signal's handler has raised; 0 for a null pointer
     i32 @tw_look_now(ptr pending)    the same, also where no look is due
     void @tw_begin(ptr pending)      records the start of a run, so that its first look is due `INTERVAL` later
 
-`pending` points to eight words of the runtime (`runtime/interrupts.py`): four functions of Python's C interface, room
-for an exception, and the time of the next look. Where there is a clock, a look before that time is one call of it and
-takes no lock. Handlers run inside of `PyErr_CheckSignals`, under the interpreter's lock. An exception that a handler
+`pending` points to eight words of the runtime (`runtime/interrupts.py`): four functions of Python's C interface, space
+for an exception, and the time of the next check. On systems with a clock, an earlier check only reads it and takes no
+lock. Handlers run inside `PyErr_CheckSignals`, under the interpreter's lock. An exception that a handler
 raises is taken out of the thread's state and kept for the runtime.
 """
 
@@ -19,7 +19,7 @@ from tilewright.runtime.manifest import INTERRUPTED
 from tilewright.runtime.program import interruptible_symbol
 
 INTERVAL: Final = 25_000_000
-"""Nanoseconds between two looks that take the interpreter's lock."""
+"""Nanoseconds between two checks that take the interpreter's lock."""
 _CLOCK: Final = """\
 declare i32 @clock_gettime(i32, ptr)
 
@@ -113,21 +113,19 @@ def look_text(triple: str) -> str:
     """Return `tw_look` and `tw_begin` for a system."""
     has_clock = processors.pointer_bytes(triple) == 8 and (not triple or "linux" in triple)
     return (_CLOCK if has_clock else _NO_CLOCK) + _LOOK.format(
-        interval=INTERVAL if has_clock else 0, interrupted=INTERRUPTED
-    )
+        interval=INTERVAL if has_clock else 0, interrupted=INTERRUPTED)
 
 
 def entries_text(symbol: str) -> str:
-    """Return the two entries of a run of steps that is the function `<symbol>.steps`.
+    """Return the two entries of a run of steps whose function is `<symbol>.steps`.
 
-    One looks for signals, the other does not.
+    One checks for signals, the other does not.
     """
     return _ENTRIES.format(symbol=symbol, interruptible=interruptible_symbol(symbol))
 
 
 def look_lines(name: str, now: bool = False) -> list[str]:
-    """Return a look at `%pending`, if due or always (`now`), after which the function ends where a handler has raised.
-    """
+    """Return a check of `%pending`, if due or always (`now`), which ends the function if a handler has raised."""
     return [
         f"  %look{name} = call i32 @tw_look{'_now' if now else ''}(ptr %pending)",
         f"  %calm{name} = icmp eq i32 %look{name}, 0", f"  br i1 %calm{name}, label %on{name}, label %stop{name}",

@@ -1,4 +1,4 @@
-"""Intrinsics as LLVM text: an instruction, an LLVM intrinsic, or a call of the C mathematics library lane by lane."""
+"""Intrinsics as LLVM text: an instruction, an LLVM intrinsic, or calls of the C mathematics library for each lane."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def call(f: FunctionText, e: E.Call) -> Value:
 
 
 def _across(f: FunctionText, op: E.Intrinsic, text: str, dtype: DataType, level: int) -> str:
-    """Reduce all lanes to one, pairwise; the maximum and minimum keep NaN."""
+    """Reduce all lanes to one, pairwise; the maximum and minimum propagate NaN."""
     if is_short(dtype):
         wide = FLOAT32.with_lanes(dtype.lanes)
         return narrow(f, _across(f, op, widen(f, text, level, dtype), wide, level), level, dtype.element)
@@ -89,8 +89,7 @@ def _bits(f: FunctionText, e: E.Call, texts: list[str], level: int) -> str:
         ones = "-1" if dtype.code != "bool" else "true"
         return f.put(
             f"xor {kind} {texts[0]}, {ones if dtype.lanes == 1 else f'splat ({register_type(dtype.element)} {ones})'}",
-            level
-        )
+            level)
     operation = ("ashr" if dtype.code == "int" else "lshr") if e.op is I.shift_right else _BITS[e.op]
     return f.put(f"{operation} {kind} {texts[0]}, {texts[1]}", level)
 
@@ -113,7 +112,7 @@ def _predicate(f: FunctionText, e: E.Call, text: str, level: int) -> str:
 
 
 def _of_integers(f: FunctionText, e: E.Call, texts: list[str], level: int) -> str:
-    """Return one of the few functions that integers have; the others are computed as float64."""
+    """Return a call of an integer function; functions without an integer form are computed as float64."""
     dtype, kind = e.args[0].dtype, register_type(e.args[0].dtype)
     if e.op is I.pow:
         return _lane_by_lane(f, dtype, integer_power(f, dtype), texts, level)
@@ -144,7 +143,7 @@ def _native(name: str) -> Rule:
 
 
 def _library(name: str) -> Rule:
-    """Return a function of the C library, called for each lane."""
+    """Return a rule that calls a function of the C library for each lane."""
 
     def rule(f: FunctionText, dtype: DataType, texts: list[str], level: int) -> str:
         element = register_type(dtype.element)
@@ -155,7 +154,7 @@ def _library(name: str) -> Rule:
 
 
 def _lane_by_lane(f: FunctionText, dtype: DataType, target: str, texts: list[str], level: int) -> str:
-    """Return a function of numbers, called for each lane."""
+    """Return a scalar function called for each lane."""
     element, kind = register_type(dtype.element), register_type(dtype)
     if dtype.lanes == 1:
         return f.put(f"call {element} {target}({', '.join(f'{element} {t}' for t in texts)})", level)
@@ -168,7 +167,7 @@ def _lane_by_lane(f: FunctionText, dtype: DataType, target: str, texts: list[str
 
 
 def _fma(f: FunctionText, dtype: DataType, texts: list[str], level: int) -> str:
-    """Round once where the target has the instruction; multiply and add where it would be a library call."""
+    """Return a fused multiply-add if the target has the instruction, else a product and a sum."""
     if f.target.has_fma:
         return _native("fma")(f, dtype, texts, level)
     kind = register_type(dtype)
@@ -176,7 +175,8 @@ def _fma(f: FunctionText, dtype: DataType, texts: list[str], level: int) -> str:
 
 
 def _multiply_add(f: FunctionText, dtype: DataType, texts: list[str], level: int) -> str:
-    """Round once: by the instruction, or in float64, which holds the product and, except for one case in 2^29, the sum.
+    """Return a product and sum rounded once: by the instruction, or in float64, which represents the product and,
+    except for one case in 2^29, the sum.
 
     Adding minus zero changes no number.
     """
@@ -199,8 +199,7 @@ def _sigmoid(f: FunctionText, dtype: DataType, texts: list[str], level: int) -> 
     kind = register_type(dtype)
     grown = _library("exp")(f, dtype, [f.put(f"fneg {kind} {texts[0]}", level)], level)
     return f.put(
-        f"fdiv {kind} {_splat(1.0, dtype)}, {f.put(f'fadd {kind} {grown}, {_splat(1.0, dtype)}', level)}", level
-    )
+        f"fdiv {kind} {_splat(1.0, dtype)}, {f.put(f'fadd {kind} {grown}, {_splat(1.0, dtype)}', level)}", level)
 
 
 def _splat(value: float, dtype: DataType) -> str:
@@ -221,5 +220,5 @@ _FLOATS: Final[dict[E.Intrinsic, Rule]] = {
         I.asinh, I.acosh, I.atanh, I.pow, I.fmod)},
 }
 _OF_TRUTHS: Final = {"add": "or", "mul": "and"}
-"""Sums and products of truth values; LLVM's sum of single bits is their parity."""
+"""Sums and products of booleans; LLVM's sum of single bits is their parity."""
 _ACROSS: Final = {I.horizontal_sum: "add", I.horizontal_prod: "mul", I.horizontal_max: "max", I.horizontal_min: "min"}

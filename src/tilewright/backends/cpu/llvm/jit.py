@@ -1,4 +1,4 @@
-"""Object files -> addresses in this process, through LLVM's linker for just-in-time code."""
+"""Loads object files into this process, with LLVM's linker for just-in-time code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LoadedCode:
     ) -> None:
         """Link `objects` with each other and with the C library.
 
-        `symbols` are those whose address is wanted; `elsewhere` has addresses of other code.
+        `symbols` are those to be looked up; `elsewhere` has addresses of other code.
         """
         self._objects, self._symbols = objects, frozenset(symbols)
         self._open: LoadedCode | None = None
@@ -49,13 +49,13 @@ class LoadedCode:
             raise InternalError(
                 f"the generated code cannot be loaded: {error} (LLVM names missing symbols on standard error)"
             ) from error
-        # Not at exit: worker threads may still be running this code then, and the process takes it away anyway.
+        # Not at exit: worker threads may still run this code, and the end of the process frees it anyway.
         weakref.finalize(self, _unload, self._tracker, linker).atexit = False
         if told:
             perf.tell(told, objects, self.address)
 
     def address(self, symbol: str) -> int:
-        """Return the address of one of the wanted symbols."""
+        """Return the address of one of the requested symbols."""
         return int(self._tracker[symbol])
 
     def hidden_address(self, symbol: str) -> int:

@@ -1,8 +1,8 @@
-"""Masks whose lanes are known while compiling, and stores of vectors under them.
+"""Masks whose lanes are known at compile time, and stores of vectors under them.
 
-LLVM 22 merges a truncation with the masked store after it. Where the mask is a constant with one active lane, it then
-stores one element of the type before the truncation (x86 with AVX-512), over its neighbors. Known masks are therefore
-resolved here: LLVM gets a plain store of consecutive lanes, or a masked store with at least three active lanes.
+LLVM 22 merges a truncation with the masked store after it. If the mask is a constant with one active lane, it then
+stores one untruncated element, over its neighbors (x86 with AVX-512). Known masks are therefore resolved here: LLVM
+gets a plain store of consecutive lanes, or a masked store with at least three active lanes.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 Lanes: TypeAlias = tuple[bool, ...]
 MOST_PIECES: Final = 2
-"""Plain stores that replace one masked store, at most, where the processor has an instruction for that."""
+"""Largest number of plain stores that replace one masked store, if the processor has an instruction for that."""
 _LITERAL: Final = re.compile(r"-?\d+")
 
 
 def fixed_lanes(f: FunctionText, mask: PrimExpr) -> Lanes | None:
-    """Return the lanes of `mask` as constants; None where they depend on values of the run."""
+    """Return the lanes of `mask` as constants; None if they depend on run-time values."""
     match mask:
         case E.And() | E.Or():
             a, b = fixed_lanes(f, mask.a), fixed_lanes(f, mask.b)
@@ -55,7 +55,7 @@ def fixed_lanes(f: FunctionText, mask: PrimExpr) -> Lanes | None:
 
 
 def _evaluated(f: FunctionText, mask: PrimExpr) -> Lanes | None:
-    """Return the value of `mask`, where all its variables are constants here and it reads no memory."""
+    """Return the value of `mask` if all its variables are constants here and it reads no memory."""
     env = {}
     for x in walk(mask):
         if isinstance(x, (E.Load, E.Call)):
@@ -112,7 +112,7 @@ def pieces(lanes: Sequence[bool]) -> list[tuple[int, int]]:
 def most_pieces(target: Target, element: DataType) -> int:
     """Return the number of plain stores that cost no more than one masked store of such elements.
 
-    It is unlimited where LLVM stores lane by lane anyway.
+    It is unlimited if LLVM stores lane by lane anyway.
     """
     features = target.features
     has_instruction = ("avx512bw" if element.itemsize < 4 else "avx") in features or (

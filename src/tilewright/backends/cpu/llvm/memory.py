@@ -1,6 +1,6 @@
 """Loads, stores and addresses.
 
-An index is taken apart into `sum(coefficient * atom) + constant`. Each term becomes one address computation at the
+An index is decomposed into `sum(coefficient * atom) + constant`. Each term becomes one address computation at the
 level where its atom is known, outermost first, so that inner loops add only the varying terms. The constant comes last,
 as an immediate that instruction selection folds into the access.
 """
@@ -50,7 +50,7 @@ def linear(e: PrimExpr) -> tuple[dict[PrimExpr, int], int]:
 
 
 def as_ramp(index: PrimExpr) -> tuple[PrimExpr, int] | None:
-    """Return an index vector as the index of the first lane and the constant step; None where it is irregular."""
+    """Return an index vector as the index of the first lane and the constant step; None if it is irregular."""
     match index:
         case Ramp():
             return (index.base, index.stride.value) if isinstance(index.stride, IntImm) else None
@@ -110,7 +110,7 @@ def offset(f: FunctionText, text: str, elements: int, element: str, level: int) 
 
 
 def load(f: FunctionText, e: Load, otherwise: PrimExpr | None = None) -> Value:
-    """Return the value of a load; under a mask, excluded lanes are not read and have the value `otherwise`."""
+    """Return the value of a load; under a mask, inactive lanes are not read and have the value `otherwise`."""
     index, buffer, mask = e.indices[0], e.buffer, f.mask
     if e.dtype.lanes == 1:
         text, level, rest = pointer(f, buffer, index)
@@ -229,7 +229,7 @@ def _strided(f: FunctionText, e: Load, base: PrimExpr, stride: int) -> Value:
         order = [
             n + at if 0 <= at < n and whole else at if 0 <= at < n else lane if whole else 0 for lane, at in inside
         ]
-        last = starts[number - 1] + n if number else 0  # lanes before it are there already
+        last = starts[number - 1] + n if number else 0  # earlier lanes are already loaded
         order = [lane if whole and lane * stride < last else o for lane, o in enumerate(order)]
         first, second = (whole, piece) if whole else (piece, "poison")
         whole = f.put(f"shufflevector {kind} {first}, {kind} {second}, {shuffle_mask(order)}", level)
@@ -276,9 +276,9 @@ def _gather(f: FunctionText, e: Load, index: PrimExpr, mask: Mask | None, otherw
 
 
 def _widened(f: FunctionText, kind: str, value: str, n: int, m: int, level: int) -> str:
-    """Return `n` lanes, and zeros up to `m`.
+    """Return `n` lanes, padded with zeros to `m`.
 
-    LLVM 22 reads the mask of a gather or scatter of 18 lanes wrongly where the processor has none (AArch64).
+    LLVM 22 misreads the mask of a gather or scatter of 18 lanes on processors without masks (AArch64).
     """
     if n == m or value == "zeroinitializer":
         return value
@@ -362,7 +362,7 @@ def _store_pieces(f: FunctionText, s: Store, stored: str, at: tuple[str, int], l
     dtype, (text, rest) = s.value.dtype, at
     n, m = dtype.lanes, 1 << (dtype.lanes - 1).bit_length()
     kind, element, whole = memory_type(dtype.with_lanes(m)), memory_type(dtype.element), f.target.lanes(dtype.element)
-    # LLVM 22 takes other lanes than asked for out of 13 that were widened
+    # LLVM 22 extracts the wrong lanes from 13 widened ones
     stored = _widened(f, memory_type(dtype), stored, n, m, f.here)
     for first in range(0, dtype.lanes, whole):
         part = lanes[first : first + whole]

@@ -38,20 +38,19 @@ Functions = Mapping[str, tuple[int, int]]
 
 
 def kind_wanted() -> str:
-    """Return the wanted form: `map`, `jitdump`, or empty. Raises `OptionError` for other values."""
+    """Return the requested form: `map`, `jitdump`, or empty. Raises `OptionError` for other values."""
     asked = os.environ.get(PERF, "")
     if asked and asked not in _KINDS:
         raise OptionError(
             f"{PERF} is '{asked}'; set it to map or jitdump, so that perf knows the functions of loaded code, or unset "
-            "it", code="TW0208"
-        )
+            "it", code="TW0208")
     return asked
 
 
 def tell(kind: str, objects: Sequence[bytes], address_of: Callable[[str], int]) -> None:
     """Report all functions of loaded objects to perf; `address_of` returns the addresses of global functions.
 
-    Sections are loaded as they are, so a local function has the same distance from the others of its section as in the
+    Sections are loaded unchanged, so a local function has the same distance from the others of its section as in the
     object.
     """
     for image in objects:
@@ -67,7 +66,7 @@ def tell(kind: str, objects: Sequence[bytes], address_of: Callable[[str], int]) 
 def _write_map(functions: Functions) -> None:
     lines = "".join(f"{address:x} {nbytes:x} {name}\n" for name, (address, nbytes) in functions.items())
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(f"/tmp/perf-{os.getpid()}.map", flags, 0o600), "a") as file:  # the place is perf's
+    with os.fdopen(os.open(f"/tmp/perf-{os.getpid()}.map", flags, 0o600), "a") as file:  # perf determines the path
         if os.fstat(file.fileno()).st_uid != os.getuid():
             raise OSError(f"{file.name} belongs to another user")
         file.write(lines)
@@ -81,18 +80,15 @@ class _JitDump:
         self._lock = new_lock()
         self._count = 0
         path = Path(os.environ.get(FOLDER) or tempfile.gettempdir()) / f"jit-{self.process}.dump"
-        path.unlink(missing_ok=True)  # of a process that had this number before
+        path.unlink(missing_ok=True)  # left by an earlier process with this id
         self._file: BinaryIO = path.open("x+b")
         self._file.write(
             struct.pack(
                 "<IIIIIIQQ", _MAGIC, _VERSION, _HEADER, machine, 0, self.process,
-                time.clock_gettime_ns(time.CLOCK_MONOTONIC), 0
-            )
-        )
+                time.clock_gettime_ns(time.CLOCK_MONOTONIC), 0))
         self._file.flush()
         self._marker = mmap.mmap(
-            self._file.fileno(), _HEADER, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC
-        )
+            self._file.fileno(), _HEADER, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC)
 
     def write(self, functions: Functions) -> None:
         """Write records of functions, with their instructions in memory."""
@@ -103,8 +99,7 @@ class _JitDump:
                     "<IIQQQQ", self.process, threading.get_native_id(), address, address, nbytes, self._count
                 ) + text + code
                 self._file.write(
-                    struct.pack("<IIQ", _LOAD, 16 + len(body), time.clock_gettime_ns(time.CLOCK_MONOTONIC)) + body
-                )
+                    struct.pack("<IIQ", _LOAD, 16 + len(body), time.clock_gettime_ns(time.CLOCK_MONOTONIC)) + body)
                 self._count += 1
             self._file.flush()
 

@@ -4,20 +4,19 @@
     void @tw_pool_destroy(ptr context)    stops the workers and frees the context
 
 A job is published by making the word `job` odd and withdrawn by making it even again. A worker that sees a new odd
-value joins (`active` + 1), checks that the job is still there, and takes chunks until none is left. Each thread has its
-own queue, an equal run of adjacent chunks, so that it works on the same part as in the loop before and finds its data
-in its own cache. When its queue is empty, it takes from the queues of the others. The caller takes chunks, too,
-withdraws the job, and waits only for workers that have joined; a sleeping worker causes no delay. Joining and
+value joins (`active` + 1), checks that the job is still published, and takes chunks until none is left. Each thread has
+its own queue, an equal run of adjacent chunks. It thus works on the same part as in the previous loop, whose data are
+in its cache. When its queue is empty, it takes from the queues of the others. The caller takes chunks, too, withdraws
+the job, and waits only for workers that have joined; a sleeping worker causes no delay. Joining and
 withdrawing are sequentially consistent, so one of the two sides sees the other. Workers spin for some 30 us, then sleep
 on a futex at `job`. A call while a job runs, from another thread or from inside a loop body, runs serially. On systems
 without futexes every call does.
 
-Workers avoid the caller's core: where the system wakes a worker on that core, the worker runs only after the loop has
-ended. A caller that finds itself on another core than before, at the start of a loop or while it waits for its end,
-lets the workers run on all its cores but that one. The system chooses the core of each worker among these, so that
-several processes do not choose the same. A worker that has lost its core to another process with a chunk in hand
-finishes the chunk on the core of the caller, which waits for it anyway. Where there are fewer cores than threads, or
-the variable TILEWRIGHT_BIND_THREADS is 0, the system places workers freely.
+Workers avoid the caller's core, because a worker woken there would run only after the loop has ended. At the start of a
+loop and while it waits, a caller checks whether its core has changed. It then lets the workers run on all other cores.
+The system chooses the core of each worker among these, so that several processes do not choose the same. A worker that
+loses its core to another process during a chunk finishes it on the core of the caller, which waits anyway. With fewer
+cores than threads, or if the variable TILEWRIGHT_BIND_THREADS is 0, the system places workers freely.
 """
 
 from __future__ import annotations
@@ -49,16 +48,16 @@ _FIELDS: Final = {
 }
 """Field -> its byte in the context and its type; fields that different threads write are on different cache lines.
 
-`left` is the core that workers avoid, -1 for none, -2 for never. `cores` are those on which the pool was made, one a
-bit.
+`left` is the core that workers avoid, -1 for none, -2 for never. `cores` is a bit set of the cores on which the pool
+was created.
 """
 _STACK: Final = 1 << 20
-"""Bytes of stack of a worker, at least; kernels take up to two times 256 KiB (`scratch.py`)."""
+"""Minimum stack size of a worker in bytes; kernels take up to two times 256 KiB (`scratch.py`)."""
 _LINE: Final = {"end": 8, "handle": 16, "owner": 24, "thread": 32, "joined": 36, "clock": 40}
 """A thread's line of 64 bytes.
 
-It has the next iteration of its queue, the end of the queue, the thread, the context, the system's number of the
-thread, whether it works, and its processor time at the caller's last look.
+Its words are the next iteration of its queue, the end of the queue, the thread, and the context. Then follow the
+system's number of the thread, a flag for a working thread, and its processor time at the caller's last check.
 """
 
 

@@ -3,7 +3,7 @@
     q = trunc(|x| / |y|);  r = |x| - q * |y|        exact for q < 2^29: 24 bits of y and 29 of q are the 53 of a float64
 
 The quotient is rounded, so q may be off by one near an integer; r is then below zero, or not below |y|, and is
-corrected. Where a lane has a greater quotient, an infinite y or a NaN, all lanes are computed by `fmodf`.
+corrected. If a lane has a greater quotient, an infinite y or a NaN, all lanes are computed by `fmodf`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ def remainder(
     x, y = (widen(f, t, level, dtype) for t in texts) if is_short(dtype) else texts
     result, exact = _in_double(f, single, x, y)
     found, _ = f.choose(
-        exact, register_type(single), lambda: (result, level), lambda: (library(f, single, [x, y], f.here), f.here)
-    )
+        exact, register_type(single), lambda: (result, level), lambda: (library(f, single, [x, y], f.here), f.here))
     return (narrow(f, found, f.here, dtype) if is_short(dtype) else found), f.here
 
 

@@ -22,7 +22,7 @@ from tilewright.backends.cpu.llvm.function import FunctionText
 from tilewright.runtime.scratch import REFUSED_AT
 
 MOST_ON_STACK: Final = 256 << 10
-"""Bytes of the stack that one function takes, at most; the body of a parallel loop is a function of its own."""
+"""Largest number of stack bytes of one function; the body of a parallel loop is a separate function."""
 MEMORY_ALIGNMENT: Final = 64
 
 
@@ -39,7 +39,7 @@ class ScratchText:
         self._open: list[str] = []
 
     def known(self, name: str, size: int) -> str:
-        """Allocate `size` bytes from the start of the function on; return the `name`."""
+        """Allocate `size` bytes for the whole function; return the `name`."""
         rounded = max(1, -(-size // MEMORY_ALIGNMENT)) * MEMORY_ALIGNMENT
         if self.stack + rounded <= MOST_ON_STACK:
             self.stack += rounded
@@ -65,7 +65,7 @@ class ScratchText:
         self.f.fresh_chunk()
 
     def body(self, at: str = "") -> list[str]:
-        """Return the blocks of the function; `at` is the location of its end, where there is debug information."""
+        """Return the blocks of the function; `at` is the location of its end, if there is debug information."""
         first, *rest = self.f.chunks
         lines = [line for chunk in rest for line in chunk]
         frees = {"given": self._frees(self._given), "open": self._frees(self._open)}
@@ -92,8 +92,7 @@ class ScratchText:
     def _frees(self, names: Sequence[str]) -> list[str]:
         return [
             f"  call void {self.f.declare(allocator(self.f.target.mtriple)[1], 'void', 'ptr')}(ptr {name})"
-            for name in names
-        ]
+            for name in names]
 
     def _all_there(self, names: Sequence[str], kind: str) -> list[str]:
         """Return lines that define `%<kind>.there`."""

@@ -2,7 +2,7 @@
 
 A format is a sign, `exponent` bits with a bias, and `mantissa` bits; the largest codes may be infinity and NaN.
 Rounding is to nearest, ties to even. Overflow gives infinity, NaN where the format has no infinity, and the largest
-number where it has neither. `float8_e8m0fnu` is an exponent alone.
+number where it has neither. `float8_e8m0fnu` is only an exponent.
 
 Formats: OCP 8-bit Floating Point (E4M3, E5M2), OCP Microscaling Formats (E2M1, E2M3, E3M2, E8M0), and the FNUZ variants
 of arXiv:2206.02915.
@@ -75,8 +75,7 @@ class _Integers:
         a, b = (x if isinstance(x, str) else self.number(x) for x in (yes, no))
         return self.f.put(
             f"select {register_type(BOOL.with_lanes(self.lanes))} {condition}, {self.kind} {a}, {self.kind} {b}",
-            self.level
-        )
+            self.level)
 
     def as_real(self, bits: str) -> str:
         return self.f.put(f"bitcast {self.kind} {bits} to {self.real}", self.level)
@@ -135,13 +134,13 @@ def _signed_code(i: _Integers, form: _Format, bits: str, magnitude: str) -> str:
     if form.single_zero:
         code = i.select(nan, form.nan, code)
         return i.select(i("icmp eq", i("and", code, form.largest), 0), code, i("or", code, sign))
-    if form.nan < 0:  # without a code for it, NaN is zero, of the other sign
+    if form.nan < 0:  # formats without NaN encode it as zero of the other sign
         return i.select(nan, i("xor", sign, 1 << form.width), i("or", code, sign))
     return i("or", i.select(nan, form.nan, code), sign)
 
 
 def _exponent_code(i: _Integers, bits: str) -> str:
-    """Return the nearest power of two, the larger one half-way; NaN for zero, negative numbers, infinity and NaN."""
+    """Return the nearest power of two, the larger one in ties; NaN for zero, negative numbers, infinity and NaN."""
     normal = i("lshr", i("add", bits, 0x400000), 23)
     code = i.select(i("icmp ult", bits, 0x00800000), i.select(i("icmp ugt", bits, 0x00400000), 1, 0), normal)
     has = i("icmp ult", i("sub", bits, 1), _EXPONENT - 1)
@@ -159,8 +158,7 @@ def narrow_double(f: FunctionText, text: str, level: int, lanes: int) -> str:
     truth = register_type(BOOL.with_lanes(lanes))
     mask = "9223372036854775807" if lanes == 1 else "splat (i64 9223372036854775807)"
     sizes = [
-        f.put(f"and {wide} {f.put(f'bitcast {double} {x} to {wide}', level)}, {mask}", level) for x in (text, back)
-    ]
+        f.put(f"and {wide} {f.put(f'bitcast {double} {x} to {wide}', level)}, {mask}", level) for x in (text, back)]
     larger = f.put(f"icmp ugt {wide} {sizes[1]}, {sizes[0]}", level)
     differs = f.put(f"icmp ne {wide} {sizes[1]}, {sizes[0]}", level)
     bits = i.as_bits(near)
@@ -168,8 +166,7 @@ def narrow_double(f: FunctionText, text: str, level: int, lanes: int) -> str:
     exact = f.put(
         f"or {truth} {f.put(f'fcmp uno {double} {text}, {text}', level)}, "
         f"{f.put(f'xor {truth} {differs}, {_true(lanes)}', level)}",
-        level
-    )
+        level)
     return i.as_real(i.select(exact, bits, odd))
 
 

@@ -95,7 +95,7 @@ def lanes_constant(dtype: DataType, values: range) -> str:
 
 
 def truth_constant(values: Sequence[bool]) -> str:
-    """Return a constant vector of truth values."""
+    """Return a constant vector of booleans."""
     return f"<{', '.join('i1 true' if v else 'i1 false' for v in values)}>"
 
 
@@ -104,7 +104,7 @@ def shuffle_mask(lanes: list[int]) -> str:
 
 
 def local_name(name: str) -> str:
-    """Return `name` with the characters replaced that LLVM's plain identifiers do not allow."""
+    """Return `name` with the characters replaced that are invalid in LLVM's plain identifiers."""
     clean = _UNSAFE.sub("_", name)
     return clean if clean and not clean[0].isdigit() else f"v{clean}"
 

@@ -1,10 +1,10 @@
-"""The entry functions of a program with a look at the clock before the first step and after each, for profiles.
+"""The entry functions of a program with a clock read before the first step and after each step, for profiles.
 
     tw_run, tw_run_0, …    as in the program itself; kernels are called by their addresses, times go to `tw_times`
     tw_watched             a context that passes parallel loops on to that of a pool, and records the chunks
 
-A look at the clock takes some 30 ns, between kernels. The clock is that of `time.perf_counter_ns` on Linux; there is
-none for other systems.
+A clock read takes 30 ns, between kernels. The clock is that of `time.perf_counter_ns` on Linux; other systems are not
+supported.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class TimedEntries:
     """The timed entry functions of a program in this process; one run at a time."""
 
     def __init__(self, manifest: Manifest, kernels: Mapping[str, int]) -> None:
-        """`kernels` has the address of each kernel, and of the record of faults where the code is checked."""
+        """`kernels` has the address of each kernel, and for checked code that of the record of faults."""
         target = Target("llvm")
         symbols = entry_symbols(manifest.steps)
         objects = [compile_text(emit_entry(manifest, _MARK) + _CLOCK, target)]
@@ -132,7 +132,7 @@ class TimedEntries:
         )(self._code.address("tw_watch"))
 
     def times_into(self, memory: Array) -> None:
-        """Set where the next looks at the clock are written: int64, in nanoseconds."""
+        """Set where the next clock reads are written: int64, in nanoseconds."""
         self._times.value = memory.ctypes.data
 
     def watched(self, context: int, chunks: Array) -> int:
@@ -151,8 +151,7 @@ class TimedEntries:
 
 @compiler_hooks.timed_entries.provide
 def timed_entries(manifest: Manifest, address: Callable[[str], int]) -> TimedEntries | None:
-    """Return the timed entries of a program whose symbols are at `address(symbol)`; None where native code has no
-    clock.
+    """Return the timed entries of a program whose symbols are at `address(symbol)`; None if native code has no clock.
     """
     if not sys.platform.startswith("linux"):
         return None

@@ -1,8 +1,8 @@
 """Expressions as LLVM text: one rule per kind of node.
 
-Integers wrap around. An integer divided by zero gives zero, as numpy does, never a trap. `Max(a, b)` and `Min(a, b)` of
-floats are the one instruction that x86 has for them: NaN in the first operand is kept, NaN in the second is dropped.
-Only the chosen side of a `Select` reads memory: a scalar condition branches, a vector condition masks.
+Integers wrap around. Integer division by zero gives zero, as in numpy, never a trap. `Max(a, b)` and `Min(a, b)` of
+floats have the semantics of the x86 instructions: NaN in the first operand is kept, NaN in the second is dropped. Only
+the chosen side of a `Select` reads memory: a scalar condition branches, a vector condition masks.
 """
 
 from __future__ import annotations
@@ -104,8 +104,7 @@ def _compare_lanes(f: FunctionText, e: E.Comparison) -> Value | None:
     cut = E.minimum(E.maximum(E.sub(limit, base), min(ends) - 1), max(ends) + 1)
     text, need = f.value(E.cast("int32", cut))
     against, _ = (f"splat (i32 {text})", 0) if number_of(E.cast("int32", cut)) is not None else f.splat(
-        (text, need), DataType(f"int32x{n}")
-    )
+        (text, need), DataType(f"int32x{n}"))
     level = f.place(need)
     lanes = lanes_constant(DataType(f"int32x{n}"), range(0, stride * n, stride))
     sign = "" if test in ("eq", "ne") else "s"
@@ -113,7 +112,7 @@ def _compare_lanes(f: FunctionText, e: E.Comparison) -> Value | None:
 
 
 def logical(operation: str) -> Rule:
-    """Return the rule of `And` and `Or`; a scalar second operand that loads is evaluated only where it decides."""
+    """Return the rule of `And` and `Or`; a scalar second operand that loads is evaluated only if it decides."""
 
     def rule(f: FunctionText, e: E.Binary) -> Value:
         if e.dtype.lanes == 1 and f.facts.loads(e.b):
@@ -189,7 +188,7 @@ def _floored(f: FunctionText, dtype: DataType, whole: str, rest: str, b: str, le
 
 
 def _divide(f: FunctionText, dtype: DataType, a: str, b: str, level: int, *, floor: bool, quotient: bool) -> str:
-    """Divide by a value: zero and the one overflowing case are replaced before, and their results after."""
+    """Divide by a run-time value: zero and the overflowing case are replaced before, and their results after."""
     kind, truth, n = register_type(dtype), register_type(BOOL.with_lanes(dtype.lanes)), dtype.lanes
     zero, one = ("0", "1") if n == 1 else ("zeroinitializer", f"splat (i{dtype.bits} 1)")
     signed = dtype.code == "int"
@@ -207,8 +206,7 @@ def _divide(f: FunctionText, dtype: DataType, a: str, b: str, level: int, *, flo
         whole = _floored(f, dtype, whole, rest, safe, level)
     if signed:  # by -1 the quotient is -a, which wraps around where the division would trap
         whole = f.put(
-            f"select {truth} {unsafe}, {kind} {f.put(f'sub {kind} {zero}, {a}', level)}, {kind} {whole}", level
-        )
+            f"select {truth} {unsafe}, {kind} {f.put(f'sub {kind} {zero}, {a}', level)}, {kind} {whole}", level)
     return f.put(f"select {truth} {by_zero}, {kind} {zero}, {kind} {whole}", level)
 
 
@@ -223,7 +221,7 @@ def true_division(f: FunctionText, e: E.Div) -> Value:
 
 
 def is_not_negative(f: FunctionText, e: PrimExpr) -> bool:
-    """Tell whether `e` is known to be at least zero, or is a variable that was recorded as such when it was bound."""
+    """Return whether `e` is known to be at least zero, or is a variable recorded as such when it was bound."""
     if e in f.not_negative or e.dtype.code in ("uint", "bool"):
         return True
     n = number_of(e)
@@ -304,9 +302,7 @@ def _step_that_keeps_nan(e: E.Select) -> E.Max | E.Min | None:
 
 
 def _identity(step: E.Max | E.Min) -> str | None:
-    """Return the text of the initial value of `step`; where the accumulator still has it, the result is the first
-    element.
-    """
+    """Return the initial value of `step` as text; an accumulator that still has it takes the first element."""
     return constant(E.const(-math.inf if isinstance(step, E.Max) else math.inf, step.dtype))
 
 
@@ -333,7 +329,7 @@ def _select_by_mask(f: FunctionText, e: E.Select) -> Value:
 
 
 def _side_mask(f: FunctionText, e: E.Select, condition: Value, *, wanted: bool) -> Mask:
-    """Return the lanes that take one side of a select, among those of the current mask."""
+    """Return the lanes of the current mask that take one side of a select."""
     truth, (text, level), outer = register_type(e.condition.dtype), condition, f.mask
     fixed = fixed_lanes(f, e.condition)
     if not wanted:

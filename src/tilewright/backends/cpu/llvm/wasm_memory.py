@@ -1,9 +1,9 @@
 """`aligned_alloc` and `free` of a WebAssembly module, as LLVM text, for modules that are linked without a C library.
 
 Memory is a stack that grows from the end of the constants. A block returns to the stack when it and all blocks above it
-are free: at once for memory that is freed in the opposite order, as kernels do. 64 bytes precede each block:
+are free. Kernels free memory in reverse order, so their blocks return immediately. 64 bytes precede each block:
 
-    ptr below | i32 is it free | i32 where the stack ended before
+    ptr below | i32 whether it is free | i32 previous end of the stack
 """
 
 from __future__ import annotations

@@ -1,2 +1,1 @@
-"""Algorithms of processors for products, convolutions and attention, as tensor expressions with schedules for a
-`Machine`."""
+"""CPU algorithms for products, convolutions and attention, as tensor expressions with schedules for a `Machine`."""

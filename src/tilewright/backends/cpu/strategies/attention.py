@@ -5,10 +5,10 @@
     powers[b, h, s, t]  = exp(scores - max over s)
     out[b, t, h*E + e]  = (sum over s of powers[b, h, s, t] * value[b, s, h*E + e]) / (sum over s of powers)
 
-The scores stand by key, with the queries along the vectors: maxima and sums then run down the keys in every lane at
-once, and keys and values are read where they are. Queries alone are turned, a block at a time. In bfloat16, `turned`
-holds pairs of neighbours along `d`, `powers` pairs of keys, and the values are packed in such pairs (`dots.PAIRS`);
-scores, maxima and sums are float32.
+Scores are stored by key, with the queries along the vectors: maxima and sums then run over the keys in all lanes at
+once, and keys and values are read in place. Only queries are transposed, a block at a time. In bfloat16, `turned` holds
+pairs of neighbours along `d`, `powers` pairs of keys, and the values are packed in such pairs (`dots.PAIRS`); scores,
+maxima and sums are float32.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from tilewright.scalar.intrinsics import dot2, exp
 
 _FEW_KEYS: Final = -1
 _MOST_VECTORS: Final = 4
-"""Of queries in a block, where their number is open."""
+"""Largest number of query vectors in a block, if the number of queries is symbolic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """Columns of the heads: head h of a query is `query[b, t, starts[0] + h*size : … + size]`, of a value `width`
-    columns likewise."""
+    """Columns of the heads: head h of a query is `query[b, t, starts[0] + h*size : … + size]`; heads of values are
+    `width` columns wide."""
 
     count: int
     size: int
@@ -49,11 +49,11 @@ def attention(
     query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor | None, heads: Heads, scale: float,
     causal: bool, options: KernelOptions,
 ) -> te.Tensor:
-    """Softmax of scaled products of `query` [b, t, …] and `key` [b, s, …], times `value` [b, s, …], as [b, t,
+    """Return softmax of scaled products of `query` [b, t, …] and `key` [b, s, …], times `value` [b, s, …], as [b, t,
     heads*width].
 
-    `mask` [b or 1, heads or 1, s, t or 1] is added to the scaled products; `causal` leaves to query t the keys up to t
-    + s - t's count.
+    `mask` [b or 1, heads or 1, s, t or 1] is added to the scaled products; with `causal`, query t attends to keys up to
+    index t + (number of keys - number of queries).
     """
     (batch, queries, _), keys = query.extents, key.extents[1]
     dot = dot_of(query.dtype, value.dtype, "float32", heads.size, options)
@@ -124,7 +124,7 @@ def _products(key: te.Tensor, turned: te.Tensor, heads: Heads, dot: Dot, dtype: 
 def _scores(
     products: te.Tensor, mask: te.Tensor | None, scale: float, causal: bool, queries: int, keys: int
 ) -> te.Tensor:
-    """The products [b, h, s, t] scaled and masked, a tensor; there may be more t than queries."""
+    """Return the products [b, h, s, t] scaled and masked, as a tensor; t may be padded beyond the queries."""
     dtype, filled_up = products.dtype, products.extents[3] != queries
 
     def score(b: Var, h: Var, s: Var, t: Var) -> PrimExpr:
@@ -201,8 +201,8 @@ def _weighted(
 
 
 def _blocks(queries: int, keys: int, options: KernelOptions) -> tuple[int, int]:
-    """Return the number of blocks and the queries of one block, whole vectors, whose scores stay in the second-level
-    cache."""
+    """Return the number of blocks and the queries per block, in whole vectors, whose scores fit the second-level cache.
+    """
     lanes = options.machine.lanes("float32")
     if isinstance(queries, OpenSize) or isinstance(keys, OpenSize):
         block = lanes * (1 if options.height == _FEW_KEYS else options.height or _MOST_VECTORS)
@@ -214,8 +214,8 @@ def _blocks(queries: int, keys: int, options: KernelOptions) -> tuple[int, int]:
 
 
 def _heights(queries: int, keys: int, machine: Machine) -> open_rows.Heights:
-    """Return the heights for symbolic sizes: vectors of queries in a block, with the minimum number of blocks; one
-    vector where there are few keys."""
+    """Return the heights for symbolic sizes, as vectors of queries in a block, with the minimum number of blocks; one
+    vector for few keys."""
     if not isinstance(queries, OpenSize) and not isinstance(keys, OpenSize):
         return ()
     vectors = -(-queries // machine.lanes("float32"))
@@ -226,5 +226,5 @@ def _heights(queries: int, keys: int, machine: Machine) -> open_rows.Heights:
 
 
 def _second_tile(tile: Tile, block: int) -> Tile:
-    """The same with a number of rows that divides the block."""
+    """Return the tile with a number of rows that divides the block."""
     return Tile(next(r for r in range(tile.rows, 0, -1) if block % r == 0), tile.vectors, tile.lanes)

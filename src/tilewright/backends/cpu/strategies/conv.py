@@ -1,12 +1,12 @@
-"""Convolutions of one to three spatial dimensions, direct, in the layout they are given.
+"""Direct convolutions of one to three spatial dimensions, in the layout of their data.
 
-The accumulators are `acc[n, o…, group, oc]` with the output channels padded to whole panels; the weights are packed as
+The accumulators are `acc[n, o…, group, oc]` with the output channels padded to whole panels. Weights are packed as
 `[group, panel, k…, ic, k_last, column]`, so that one step of a micro-kernel reads one row of columns. The taps along a
-row are steps written out, which share their inputs; where that would leave too few registers for the sums they are a
-loop outside of the input channels, `[group, panel, k…, k_last, ic, column]`. A tap that falls in the padding is a
-guarded step, which the loop passes turn into loop bounds and edge variants: it costs nothing. Where a row has so many
-taps that writing them out would make thousands of statements, they stay a loop over a copy of the image with its
-padding. A step multiplies one value of the depth, or several at once (`backends/cpu/strategies/dots.py`).
+row are unrolled steps that share their inputs. If that leaves too few registers for the sums, they are a loop outside
+the input channels, `[group, panel, k…, k_last, ic, column]`. A tap in the padding is a guarded step, which the loop
+passes turn into loop bounds and edge variants without run-time cost. With very many taps, they stay a loop over a
+padded copy of the image. A step multiplies one value of the depth, or several at once
+(`backends/cpu/strategies/dots.py`).
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _MOST_SHARED: Final = 32
 
 
 def kernel_order(layout: str) -> tuple[int, ...]:
-    """Return the axes of a kernel layout that are output channels, input channels and the spatial dimensions: `HWIO` ->
-    (3, 2, 0, 1)."""
+    """Return the axes of output channels, input channels and spatial dimensions in a kernel layout: `HWIO` -> (3, 2, 0,
+    1)."""
     return (layout.index("O"), layout.index("I"), *(layout.index(c) for c in "DHW" if c in layout))
 
 
@@ -121,7 +121,7 @@ class Geometry(Window):
         super().__init__([data.extents[d] for d in place[1:-1]], ksize, strides, padding, dilation)
         self.data, self.place, self.batch = data, place, data.extents[place[0]]
         self.wide = self.out
-        """As many outputs as are computed: whole tiles of them along a row."""
+        """Number of computed outputs: whole tiles of them along a row."""
 
     def at(
         self, n: Value, point: Sequence[PrimExpr], taps: Sequence[IterVar | PrimExpr], channel: Value
@@ -131,10 +131,10 @@ class Geometry(Window):
         return self.data(*placed(self.place, (n, *place, channel))), inside
 
     def spread(self, outputs: int, outside: PrimExpr) -> Geometry:
-        """The same over a copy of the image in which the padding, `outside`, is beside it: no tap is tested, wherever
-        the image ends.
+        """Return the same window over a copy of the image that includes the padding, with the value `outside`: no tap
+        is tested.
 
-        A row of the copy is as long as whole tiles of `outputs` outputs read it.
+        The rows of the copy are extended for whole tiles of `outputs` outputs.
         """
         wide = [*self.out[:-1], -(-self.out[-1] // outputs) * outputs]
         sizes = [
@@ -159,11 +159,11 @@ class Geometry(Window):
 
     @property
     def padded(self) -> te.Tensor | None:
-        """The copy of an image that was `spread`."""
+        """Return the copy of an image after `spread`, else None."""
         return None if self.tested else self.data
 
     def heights(self, most: int) -> Heights:
-        """Return the widths of tiles for which there is code; empty for an image of known size."""
+        """Return the tile widths for which code is generated; empty for an image of static size."""
         if not self.is_open:
             return ()
         return balanced_pixels(self.out[-1], most) if self.tested else widths(self.out[-1], most)
@@ -176,7 +176,7 @@ def _direct(
     deep, dtype = depth // dot.width, dot.accumulator(out_dtype)
     steps = deep * math.prod(g.ksize)
     many = g.ksize[-1] > _MOST_SHARED
-    # words along a row begin elsewhere for the next output
+    # the next output's words along a row begin at other elements
     taps_of_row = 1 if many or dot in ROWS.values() else g.ksize[-1]
     step = unroll(deep, options)
     tile, shared = open_rows.tile_along(
@@ -261,7 +261,7 @@ def _pack(
 def _pointwise(
     data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], out_dtype: DataType, options: KernelOptions
 ) -> te.Tensor:
-    """A 1x1 convolution of channels-last data is a product of all its pixels with the weights."""
+    """Return a 1x1 convolution of channels-last data, as a product of all its pixels with the weights."""
     wshape = weight.extents
     columns, depth = wshape[kernel[0]], wshape[kernel[1]]
 
@@ -277,7 +277,7 @@ def _pointwise(
 
 
 def _every(g: Geometry) -> te.Tensor:
-    """The pixels that a window of one pixel sees, as an image."""
+    """Return the pixels that a window of one pixel sees, as an image."""
     shape = placed(g.place, (g.batch, *g.out, g.data.extents[g.place[-1]]))
 
     def element(*i: Var) -> PrimExpr:
@@ -291,7 +291,7 @@ def depthwise(
     data: te.Tensor, weight: te.Tensor, strides: Ints, padding: Ints, dilation: Ints, data_layout: str,
     kernel_layout: str, out_layout: str, out_dtype: DataType, options: KernelOptions,
 ) -> te.Tensor:
-    """Each input channel with its own kernels, `weight` of one input channel and `multiplier` outputs for each."""
+    """Return a depthwise convolution; `weight` has one input channel and `multiplier` outputs for each."""
     place, kernel, out_place = axes_of_layout(data_layout), kernel_order(kernel_layout), axes_of_layout(out_layout)
     wshape, inputs = weight.extents, data.extents[place[-1]]
     ksize = [wshape[d] for d in kernel[2:]]
@@ -327,11 +327,11 @@ def _words_down(
     g: Geometry, element: Callable[..., PrimExpr], on_arrays: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]],
     channels: int, multiplier: int
 ) -> Callable[..., PrimExpr]:
-    """The term of a depthwise convolution of bytes: the taps along the first dimension are multiplied four at once.
+    """Return the term of a depthwise convolution of bytes: the taps along the first dimension are multiplied four at
+    once.
 
-    The word of a column of taps is made of its bytes once for all the outputs of a row that read it; where these are
-    two apart, that is more work than it saves. `element(tap…, channel)` is the weight, and `on_arrays` makes `[tap…,
-    channel]` of the array.
+    The word of a column of taps is built once for all outputs of a row that read it; for outputs two apart, that costs
+    more than it saves. `element(tap…, channel)` is the weight, and `on_arrays` converts the array to `[tap…, channel]`.
     """
     height, across = g.ksize[0], g.taps()[1:]
     steps = -(-height // FOURS.width)
@@ -367,8 +367,8 @@ def _words_down(
 
 
 def windows_of(g: Geometry, outside: PrimExpr, options: KernelOptions) -> Geometry:
-    """The geometry that `window` reduces over: of an open image whose channels crowd the cache a copy, in which the
-    padding is `outside`."""
+    """Return the geometry for `window`: for a dynamic image whose channels crowd the cache, a padded copy with the
+    value `outside`."""
     together = outputs_together(g.out[-1], math.prod(g.ksize), g.strides[-1], options)
     channels = g.data.extents[g.place[-1]]
     return g.spread(together, outside) if g.is_open and crowds(
@@ -380,7 +380,7 @@ def window(
     g: Geometry, channels: int, term: Any, out_place: tuple[int, ...], options: KernelOptions, name: str,
     finish: Any = None,
 ) -> te.Tensor:
-    """A reduction over the taps of a window, channel by channel; `finish(acc, point)` makes the result of it."""
+    """Return a reduction over the taps of a window, channel by channel; `finish(acc, point)` computes its result."""
     taps, stride = math.prod(g.ksize), g.strides[-1]
     acc = te.compute(
         (g.batch, *g.wide, channels), term, name=name, axis_names=axis_names(len(g.out), "c"),

@@ -5,7 +5,7 @@
     FOURS   acc = dot4(word(x[4k … 4k+3]), packed[k], acc)        unsigned by signed bytes, depths in whole words
     ROWS    the same, of four neighbours along a row of one channel, or of planes
 
-A step takes the time of one multiply-add of floats in each lane, whatever its width. With PAIRS the accumulators are
+A step of any width takes the time of one multiply-add of floats in each lane. With PAIRS the accumulators are
 float32 and packed weights `uint32`; with FOURS both are `int32`, and sums wrap around, so their order does not matter.
 """
 
@@ -24,26 +24,26 @@ from tilewright.te.tensor import TensorElem
 
 Array = np.ndarray[Any, Any]
 Along = Callable[[Value], PrimExpr]
-"""The value at a place of the depth."""
+"""Returns the value at an index of the depth."""
 
 
 _ONES: Final = 0x3F803F80
-"""Twice the one of bfloat16."""
+"""A pair of bfloat16 ones, as the bits of a uint32."""
 
 
 class Dot:
-    """One value of the depth in each step."""
+    """Steps of one value of the depth."""
 
     width = 1
     most_sums = 32
-    """Accumulators of a tile of rows, at most."""
+    """Largest number of accumulators in a tile of rows."""
 
     def accumulator(self, out_dtype: str | DataType) -> DataType:
-        """The type that is summed in for a result of `out_dtype`."""
+        """Return the accumulator dtype for a result of `out_dtype`."""
         return DataType(out_dtype)
 
     def product(self, x: Along, step: PrimExpr, w: PrimExpr, dtype: DataType) -> PrimExpr:
-        """The term of a step: `x` along the depth times the packed `w`."""
+        """Return the term of a step: `x` along the depth times the packed `w`."""
         return cast(dtype, x(step)) * cast(dtype, w)
 
     def element(self, w: Along, step: PrimExpr) -> PrimExpr:
@@ -51,20 +51,20 @@ class Dot:
         return w(step)
 
     def sum(self, packed: PrimExpr, dtype: DataType) -> PrimExpr:
-        """The sum of the values of one step."""
+        """Return the sum of the values of one step."""
         return cast(dtype, packed)
 
     def zero(self, dtype: DataType) -> PrimExpr:
-        """Return the packed value where there are no weights of type `dtype`."""
+        """Return the packed value for absent weights of type `dtype`."""
         return const(0, dtype)
 
     def array(self, w: Array, axis: int) -> Array:
-        """The steps of an array of weights along `axis`, their depth."""
+        """Return an array of weights packed along `axis`, their depth."""
         return w
 
 
 class _Pairs(Dot):
-    """Two neighbours in each step: bfloat16 with float32 accumulators."""
+    """Steps of two neighbours: bfloat16 with float32 accumulators."""
 
     width = 2
 
@@ -89,10 +89,10 @@ class _Pairs(Dot):
 
 
 class _Fours(Dot):
-    """Four neighbours in each step: unsigned bytes, whose depth is contiguous, by signed ones."""
+    """Steps of four neighbours: unsigned bytes, contiguous in depth, times signed bytes."""
 
     width = 4
-    most_sums = 16  # rounding and packing a larger tile would not overlap with the products of the next one
+    most_sums = 16  # rounding and packing of a larger tile would not overlap with the next products
 
     def accumulator(self, out_dtype: str | DataType) -> DataType:
         return INT32
@@ -119,11 +119,11 @@ class _Fours(Dot):
 
 
 class _Rows(_Fours):
-    """Four neighbours along a row in each step, for kernels that are a multiple of four wide: `x` gives the first at a
-    channel.
+    """Steps of four neighbours along a row, for kernels whose width is a multiple of four; `x` gives the first
+    neighbour at a channel.
 
-    In `x`, the index along the row is the last but `after`; a row is one piece of memory, so a channel behind it is the
-    only one.
+    In `x`, the index along the row is followed by `after` indices. A row is contiguous, so a channel index after it
+    must have a single value.
     """
 
     def __init__(self, after: int) -> None:
@@ -144,7 +144,7 @@ class _Rows(_Fours):
 
 
 def _together(w: Array, axis: int, dtype: Any) -> Array:
-    """Neighbours along `axis` as one number of `dtype`."""
+    """Return neighbours along `axis` as one number of `dtype`."""
     last = np.ascontiguousarray(np.moveaxis(w, axis, -1))
     return np.moveaxis(last.view(dtype), -1, axis)
 
@@ -153,7 +153,7 @@ ONE: Final = Dot()
 PAIRS: Final = _Pairs()
 FOURS: Final = _Fours()
 ROWS: Final = {"NHWC": _Rows(after=1), "NCHW": _Rows(after=0)}
-"""By the layout of the data."""
+"""The steps along rows by data layout."""
 
 
 def along_rows(
@@ -171,8 +171,8 @@ def along_rows(
 def dot_of(
     left: DataType, right: DataType, out: str | DataType, depth: int, options: KernelOptions, contiguous: bool = True
 ) -> Dot:
-    """Return the kind of steps for a product of these dtypes and depth; `contiguous` says that the depth of the left
-    operand is."""
+    """Return the kind of steps for a product of these dtypes and depth; `contiguous` describes the depth of the left
+    operand."""
     if left == right == DataType("bfloat16") and depth % PAIRS.width == 0 and not options.machine.scalar:
         return PAIRS
     if left == "uint8" and right == "int8" and DataType(out) is INT32 and depth % FOURS.width == 0 and contiguous:

@@ -1,12 +1,11 @@
-"""Convolutions in bfloat16 of images that stand plane by plane, whose few channels make no pairs: neighbours along a
-row do.
+"""Convolutions in bfloat16 of images in NCHW with few channels, whose pairs are neighbours along a row.
 
     padded[n, c, y, x]   = data[n, c, y - top, x - left], zero beyond the image
                          bfloat16
-    conv[n, oh, ow, oc]  = sum over kh, c, p of dot2(pair(padded[n, c, oh*s + kh, ow*s + 2*p], its neighbour),
-    packed[kh, c, p, oc])
+    conv[n, oh, ow, oc]  = sum over kh, c, p of
+                           dot2(pair(padded[n, c, oh*s + kh, ow*s + 2*p], its neighbour), packed[kh, c, p, oc])
 
-A kernel of odd width has a column of zeros behind its last one.
+A kernel of odd width is extended by a column of zeros.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ Ints = Sequence[int]
 
 
 def multiplies_neighbours(layout: str, ksize: Ints, dilation: Ints, groups: int) -> bool:
-    """Return whether rows of the kernel can be cut in pairs: NCHW, one group, and adjacent taps along a row."""
+    """Return whether rows of the kernel can be split into pairs: NCHW, one group, and adjacent taps along a row."""
     return layout == "NCHW" and groups == 1 and isinstance(ksize[1], int) and ksize[1] > 1 and dilation[1] == 1
 
 
@@ -50,8 +49,8 @@ def convolution(
     data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], strides: Ints, padding: Ints, dilation: Ints,
     out_place: tuple[int, ...], out_dtype: DataType, options: KernelOptions
 ) -> te.Tensor:
-    """The convolution of `data` NCHW; the axes `kernel` of the weights are O, I, H, W, the result's `out_place` N, H,
-    W, C."""
+    """Return the convolution of `data` NCHW; the axes `kernel` of the weights are O, I, H, W, the result's `out_place`
+    N, H, W, C."""
     batch, depth, *_ = data.extents
     channels, _, *ksize = (weight.extents[d] for d in kernel)
     pairs = -(-ksize[1] // 2)
@@ -90,7 +89,7 @@ def convolution(
 
 
 def _padded(data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints) -> te.Tensor:
-    """The image and its padding, as far as taps read it; rows that are as long as the last pair needs."""
+    """Return the image with the padding that taps read; rows are extended for the last pair."""
     batch, depth, height, width = data.extents
     top, left, bottom, right = padding
     rows = (
@@ -109,7 +108,7 @@ def _padded(data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation
 
 
 def _packed(weight: te.Tensor, kernel: tuple[int, ...], panels: int, tile: Tile) -> te.Tensor:
-    """The weights as panels `[panel, kh, c, pair, column]`, with zeros beyond the last column of the kernel and the
+    """Return the weights as panels `[panel, kh, c, pair, column]`, zero beyond the last column of the kernel and the
     last channel."""
     channels, depth, height, width = (weight.extents[d] for d in kernel)
     pairs = -(-width // 2)

@@ -1,5 +1,4 @@
-"""Matrix products. The right operand is packed into panels `[panel, k, column]`; while compiling when it is a
-constant."""
+"""Matrix products. The right operand is packed into panels `[panel, k, column]`; at compile time if it is constant."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 def dense(data: te.Tensor, weight: te.Tensor, out_dtype: DataType, options: KernelOptions) -> te.Tensor:
-    """`data[…, k]` times the transpose of `weight[n, k]`."""
+    """Return `data[…, k]` times the transpose of `weight[n, k]`."""
     columns, depth = weight.extents
     return matmul_rows(data, weight, weight, lambda w: w, columns, depth, out_dtype, options, name="dense")
 
@@ -47,11 +46,11 @@ def matmul_rows(
     matrix: Callable[[Array], Array], columns: int, depth: int, out_dtype: DataType, options: KernelOptions, name: str,
     contiguous: bool = True, heights: Callable[[int, int], Heights] = balanced,
 ) -> te.Tensor:
-    """`out[r…, n] = sum over k of data[r…, k] * element(n, k)`; `matrix` gives the same `[n, k]` from the weight's
-    array.
+    """Return `out[r…, n] = sum over k of data[r…, k] * element(n, k)`; `matrix` returns the same `[n, k]` for the array
+    of the weight.
 
-    `data` that is inlined, and then not read along the depth, is not `contiguous`. `heights` are those of tiles where
-    the number of rows is open.
+    `contiguous` is false if `data` is inlined and therefore not read along the depth. `heights` are tile heights for a
+    symbolic number of rows.
     """
     lead = data.extents[:-1]
     acc = row_products(
@@ -67,8 +66,8 @@ def row_products(
     matrix: Callable[[Array], Array], columns: int, depth: int, out_dtype: DataType, options: KernelOptions, name: str,
     contiguous: bool = True, scattered: tuple[int, ...] = (), heights: Callable[[int, int], Heights] = balanced,
 ) -> te.Tensor:
-    """The accumulators `acc[row, n]` of `matmul_rows`, float32 for bfloat16; `scattered` is for results whose columns
-    are blocks of the image."""
+    """Return the accumulators `acc[row, n]` of `matmul_rows`, float32 for bfloat16; `scattered` are the block sizes of
+    results whose columns form blocks of an image."""
     lead = data.extents[:-1]
     rows = math.prod(lead)
     most = 4 if scattered and columns < 4 * options.machine.lanes() else 16
@@ -97,8 +96,7 @@ def row_products(
 def rows_tile(
     rows: int, columns: int, depth: int, options: KernelOptions, most_rows: int = 16, most_sums: int = 32
 ) -> Tile:
-    """The tile for a product; where the number of rows is open, one of many rows, lower than the tallest, so that there
-    are few heights."""
+    """Return the tile for a product; for a symbolic number of rows, a tile for many rows with a limited height."""
     if isinstance(rows, OpenSize):
         return register_tile(
             OPEN_ROWS, columns, depth, options, most_rows=min(most_rows, MOST_OPEN_ROWS), most_sums=most_sums
@@ -109,7 +107,7 @@ def rows_tile(
 def batch_matmul(
     a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: bool, out_dtype: DataType, options: KernelOptions
 ) -> te.Tensor:
-    """The product of each pair of matrices of two 3-d tensors; a batch of one is repeated."""
+    """Return the product of each pair of matrices of two 3-d tensors; a batch of one is broadcast."""
     ash, bsh = a.extents, b.extents
     batch = min(
         ash[0], bsh[0]
@@ -167,7 +165,7 @@ def flatten(indices: tuple[PrimExpr, ...], shape: tuple[int, ...]) -> PrimExpr:
 
 
 def unroll(depth: int, options: KernelOptions) -> int:
-    """Return the number of steps of a sum that are written out, a divisor of `depth`."""
+    """Return the number of unrolled steps of a sum, a divisor of `depth`."""
     best = next(u for u in (4, 2, 1) if depth % u == 0)
     return options.decide_one("tile_k", best, lambda: [(u,) for u in (1, 2, 4, 8) if depth % u == 0])
 
@@ -189,7 +187,7 @@ def _pack(
 
 
 def _pack_array(w: Array, panels: int, columns: int) -> Array:
-    """`[n, k]` as panels `[panel, k, column]`, the last one filled up with zeros."""
+    """Return `[n, k]` as panels `[panel, k, column]`, zero-padded."""
     n, depth = w.shape
     if n != panels * columns:
         full = np.zeros((panels * columns, depth), w.dtype)

@@ -1,11 +1,11 @@
 """The analytical choice of register tiles.
 
 A micro-kernel keeps `rows x vectors` accumulators in registers and makes one fused multiply-add for each of them per
-step of the reduction. Its cost per step is what is scarcest: multiply-adds (two a cycle), loads (two a cycle: one
-broadcast a row, one vector a column; a vector from beyond the first-level cache counts twice), the latency of the adds
-(four cycles, when there are fewer than eight accumulators), or the way of the panel from the cache that holds it. A
-long sum is made of pieces; what is added to the totals after each costs more where there are too few registers for
-both, and the totals are loaded and stored.
+step of the reduction. Its cost per step is the maximum of several resources. There are two multiply-adds and two loads
+a cycle: one broadcast a row, one vector a column (from beyond the first-level cache, two). Additions have a latency of
+four cycles, which counts for fewer than eight accumulators. The last resource is the bandwidth of the cache that holds
+the panel. A long sum is made of pieces. Adding a piece to the totals costs more without registers for both, because the
+totals are then loaded and stored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_VECTORS_OF_A_ROW = 8
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """`rows` of the left operand by `vectors` of columns of the right one, each `lanes` wide."""
+    """A tile of `rows` rows of the left operand by `vectors` vectors of columns of the right one, each `lanes` wide."""
 
     rows: int
     vectors: int
@@ -38,11 +38,11 @@ def register_tile(
     rows: int, columns: int, depth: int, options: KernelOptions, *, most_rows: int = 16, most_sums: int = 32,
     stride: int = 0, taps: int = 1, names: tuple[str, str] = ("tile_y", "tile_x"),
 ) -> Tile:
-    """The tile for a product of `rows x depth` by `depth x columns`, cheapest by the model above.
+    """Return the cheapest tile for a product of `rows x depth` by `depth x columns`, by the model above.
 
-    For a convolution whose kernel taps along a row share their inputs, `taps` is the number of taps and `stride` the
-    distance of two neighbouring outputs in inputs. No more than `most_sums` accumulators. Columns that do not fill a
-    vector get a narrower one. `names` are those of the decision: rows, and columns.
+    For a convolution whose taps along a row share their inputs, `taps` is their number and `stride` the distance of
+    neighbouring outputs in inputs. The tile has at most `most_sums` accumulators. Columns that do not fill a vector get
+    a narrower one. `names` are the decisions for rows and columns.
     """
     machine = options.machine
     best = _best(rows, columns, depth, machine, most_rows, most_sums, stride, taps)[1]
@@ -57,10 +57,11 @@ def conv_tile(
     rows: int, columns: int, depth: int, options: KernelOptions, stride: int, taps: int, most_rows: int = 16,
     together: bool = False
 ) -> tuple[Tile, bool]:
-    """The tile of a convolution along a row, and whether its taps are written out to share their inputs in registers.
+    """Return the tile of a convolution along a row, and whether its taps are unrolled to share their inputs in
+    registers.
 
-    They are not where few registers would leave tiles so small that the products wait for loads; but where all taps of
-    a row stand `together` in one block of code, they share their inputs in any case.
+    They are not unrolled if few registers would make tiles so small that the products wait for loads. Taps that are
+    `together` in one block of code always share their inputs.
     """
     machine = options.machine
     best, best_shared = _best_along(rows, columns, depth, machine, stride, taps, most_rows, together)
@@ -112,8 +113,8 @@ def _best(
 
 
 def _widths(columns: int, machine: Machine) -> list[int]:
-    """Return the lanes that vectors of a tile may have: whole registers or the columns, and half of them where half
-    vectors waste fewer lanes."""
+    """Return the vector widths of a tile in lanes: whole registers or the columns, and half registers if they waste
+    fewer lanes."""
     lanes = min(machine.lanes("float32"), 1 << (columns - 1).bit_length())
     half = lanes // 2
     halves = 32 * lanes > machine.pipe_bits > 0 and -(-columns // half) * half < -(-columns // lanes) * lanes
@@ -121,7 +122,6 @@ def _widths(columns: int, machine: Machine) -> list[int]:
 
 
 def _tile_of(rows: int, width: int, columns: int, machine: Machine) -> Tile:
-    """Return the tile of `rows` rows and `width` columns."""
     lanes = next(n for n in _widths(columns, machine) if width % n == 0)
     return Tile(rows, width // lanes, lanes)
 
@@ -129,8 +129,8 @@ def _tile_of(rows: int, width: int, columns: int, machine: Machine) -> Tile:
 def _tiles(
     rows: int, columns: int, machine: Machine, most_rows: int, most_sums: int, stride: int, taps: int
 ) -> Iterator[Tile]:
-    """All tiles whose sums stay in registers beside what one step reads; one vector of one row in any case. An even
-    number of half vectors is one of whole ones."""
+    """Yield all tiles whose sums fit in registers with the operands of one step, and always one vector of one row. Even
+    numbers of half vectors count as whole vectors."""
     widths = _widths(columns, machine)
     for lanes, r in itertools.product(widths, range(1, max(1, min(most_rows, rows)) + 1)):
         for v in range(1, 33, 1 if lanes == widths[0] else 2):
@@ -141,7 +141,7 @@ def _tiles(
 
 
 def _pressure(rows: int, vectors: int, stride: int, taps: int) -> int:
-    """Registers beside the accumulators: the columns of one step, and the broadcasts that stay alive."""
+    """Return the registers needed in addition to the accumulators: the columns of one step, and live broadcasts."""
     if taps == 1:
         return vectors
     shared = max(0, (rows - 1) * stride + taps) if stride == 1 else rows + taps // max(1, stride)
@@ -149,8 +149,8 @@ def _pressure(rows: int, vectors: int, stride: int, taps: int) -> int:
 
 
 def _tile_cycles(rows: int, tile: Tile, depth: int, machine: Machine) -> float:
-    """Of `rows` rows of a tile; a vector that a unit takes in at once costs its part of one that goes through in
-    pieces."""
+    """Return the cycles of `rows` rows of a tile. A vector that a unit takes in one piece costs its share of one that
+    is split."""
     vectors = tile.vectors
     part = max(32 * tile.lanes, machine.pipe_bits) / machine.vector_bits if machine.pipe_bits else 1.0
     core, sums = machine.core, rows * vectors
@@ -163,14 +163,15 @@ def _tile_cycles(rows: int, tile: Tile, depth: int, machine: Machine) -> float:
 
 
 def _piece_cycles(rows: int, vectors: int, machine: Machine) -> float:
-    """Cycles that a piece of a sum takes beside its steps: its accumulators are cleared, and added to the totals."""
+    """Return the cycles per piece of a sum, in addition to its steps: clearing accumulators, and adding them to the
+    totals."""
     sums = rows * vectors
     fits = 2 * sums + vectors < machine.vector_registers
     return sums * (machine.core.add_cycles if fits else machine.core.add_in_memory_cycles) + machine.core.piece_cycles
 
 
 def _vector_cycles(vectors: float, depth: int, machine: Machine) -> float:
-    """Cycles between two vectors of a packed panel, by the cache that the panel stays in from one tile to the next."""
+    """Return the cycles between two vectors of a packed panel, by the cache that holds the panel from tile to tile."""
     panel = depth * vectors * machine.vector_bits // 8
     if panel <= machine.l1_bytes // 2:
         return machine.core.l1_cycles

@@ -1,21 +1,20 @@
-"""3x3 convolutions by Winograd's algorithm: F(m x m, 3x3) makes a tile of m x m outputs from (m + 2)^2 products for
-each pair of channels, where the direct way takes 9 m^2.
+"""3x3 convolutions by Winograd's algorithm.
 
-    columns[n, b, t, i, x, c] = sum over r of Bt[i, r] * data[n, y*m + r - top, x - left, c]     a row of tiles,
-        transformed downwards
-    spectrum[i, j, n, b, t, u, c] = sum over s of Bt[j, s] * columns[n, b, t, i, u*m + s, c]     and then along the row
-    product[i*a + j, n, b, tile, o] = sum over c of spectrum[i, j, n, b, tile, c] * U[i*a + j, c, o]     a^2 matrix
-        products, a = m + 2
+F(m x m, 3x3) computes a tile of m x m outputs with (m + 2)^2 instead of 9 m^2 products per pair of channels:
+
+    columns[n, b, t, i, x, c] = sum over r of Bt[i, r] * data[n, y*m + r - top, x - left, c]     (along columns)
+    spectrum[i, j, n, b, t, u, c] = sum over s of Bt[j, s] * columns[n, b, t, i, u*m + s, c]     (along rows)
+    product[i*a + j, n, b, tile, o] = sum over c of spectrum[i, j, n, b, tile, c] * U[i*a + j, c, o]     (a = m + 2)
     partial[n, y, u, p, j, o] = sum over i of At[p, i] * product[i*a + j, n, b, tile, o]
     out[n, t*m + p, u*m + q, o] = sum over j of At[q, j] * partial[n, t, u, p, j, o]
 
-Rows of tiles are counted in blocks: `y` is the row `t` of the block `b`, and `tile = t*tiles + u` counts inside of one.
-The matrices follow from the points 0, 1, -1 and infinity for tiles of 2x2, and 0, 3/4, -3/4, 3/2, -3/2 and infinity for
-4x4 (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015; Alam et al., "Winograd convolution for
-deep neural networks: efficient point selection", 2022, on what points do to rounding); the weights are transformed in
-double precision while compiling. Rounding is what the speed costs: the relative error of a layer is about 2e-7 for
-tiles of 2x2 and 6e-7 for 4x4. Data and weights of bfloat16 are widened before they are transformed: the products of
-float32 that are left take less time than all of them in pairs.
+Rows of tiles are counted in blocks: `y` is the row `t` of the block `b`, and `tile = t*tiles + u` counts inside one.
+The points are 0, 1, -1 and infinity for tiles of 2x2, and 0, 3/4, -3/4, 3/2, -3/2 and infinity for 4x4. They determine
+the matrices (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015; Alam et al., "Winograd
+convolution for deep neural networks: efficient point selection", 2022, on points and rounding); the weights are
+transformed in double precision at compile time. The algorithm has larger rounding errors: the relative error of a layer
+is about 2e-7 for tiles of 2x2 and 6e-7 for 4x4. Data and weights of bfloat16 are widened before they are transformed,
+because fewer products in float32 take less time than all products in pairs.
 """
 
 from __future__ import annotations
@@ -59,7 +58,8 @@ _STRIP: Final = 2048
 def convolution(
     data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], z: Cut, options: KernelOptions
 ) -> te.Tensor:
-    """The convolution of `data` NHWC with constant weights, whose axes `kernel` are O, I, H, W, as a tensor NHWC."""
+    """Return the convolution of `data` NHWC with constant weights, whose axes `kernel` are O, I, H, W, as a tensor
+    NHWC."""
     tile = register_tile(
         z.block * z.tiles, z.part_channels, z.part_depth, options, names=("winograd_tile_y", "winograd_tile_x")
     )
@@ -109,12 +109,12 @@ def convolution(
 
 
 At = Callable[[Sequence[Var]], tuple[Sequence[Value], PrimExpr]]
-"""From the axes before the blocks of rows: the first indices of the data, and whether they are inside of it."""
+"""Maps the axes before the blocks of rows to the first indices of the data, and the condition that they are inside."""
 
 
 def transformed_rows(data: te.Tensor, z: Cut, lead: Sequence[int], names: Sequence[str], at: At) -> te.Tensor:
-    """Return the rows of tiles, transformed downwards; `lead` and `names` are the sizes and names of the axes before
-    the blocks of rows."""
+    """Return the rows of tiles with the column transform applied; `lead` and `names` are the sizes and names of the
+    axes before the blocks of rows."""
     width = z.tiles * z.m + TAPS - 1
     transform = matrices(z.m).inputs
     top, left = z.padding[:2]
@@ -162,7 +162,7 @@ def transformed_weight(z: Cut, xi: Var, at: Callable[[int, int], PrimExpr]) -> P
 
 
 def _pack(weight: te.Tensor, kernel: tuple[int, ...], z: Cut, tile: Tile) -> te.Tensor:
-    """The transformed weights, in panels: `[i*a + j, panel, k, column]`."""
+    """Return the transformed weights as panels `[i*a + j, panel, k, column]`."""
     panels = -(-z.channels // tile.columns)
     depth, channels = z.depth // z.groups, z.channels // z.groups
 
@@ -185,7 +185,7 @@ def _pack(weight: te.Tensor, kernel: tuple[int, ...], z: Cut, tile: Tile) -> te.
 
 
 def _between_zeros(w: Array, z: Cut) -> Array:
-    """Weights `[r, s, o, k]` of groups, each with zeros for the other groups of its part."""
+    """Return weights `[r, s, o, k]` of groups, each with zeros for the other groups of its part."""
     if z.parts == z.groups:
         return w
     together, depth = z.groups // z.parts, z.depth // z.groups
@@ -196,8 +196,7 @@ def _between_zeros(w: Array, z: Cut) -> Array:
 
 
 def transformed_weights(w: Array, m: int, panels: int, columns: int) -> Array:
-    """Weights `[r, s, o, k]` transformed, as panels `[i*a + j, panel, k, column]`, the last one filled up with
-    zeros."""
+    """Return the transformed weights `[r, s, o, k]` as panels `[i*a + j, panel, k, column]`, zero-padded."""
     g = np.asarray(matrices(m).weights, np.float64)
     both = np.einsum("ir,js->ijrs", g, g).reshape(len(g) ** 2, TAPS * TAPS)
     *_, channels, depth = w.shape
@@ -205,21 +204,20 @@ def transformed_weights(w: Array, m: int, panels: int, columns: int) -> Array:
     taps[:, :, :channels] = w
     flat = taps.reshape(TAPS * TAPS, panels, columns, depth).transpose(0, 1, 3, 2).reshape(TAPS * TAPS, -1)
     result = np.empty((len(both), flat.shape[1]), np.float32)
-    for start in range(0, flat.shape[1], _STRIP):  # what is being worked on stays in the cache
+    for start in range(0, flat.shape[1], _STRIP):  # intermediate values stay in the cache
         strip = slice(start, start + _STRIP)
         result[:, strip] = both @ flat[:, strip]
     return result.reshape(len(both), panels, depth, columns)
 
 
 def by_parity(row: Row, terms: Sequence[PrimExpr]) -> PrimExpr:
-    """`sum of row[k] * terms[k]` as the even terms plus or minus the odd ones: the points come in pairs p and -p, which
-    share both."""
+    """Return `sum of row[k] * terms[k]` as even terms plus or minus odd ones, which the points p and -p share."""
     halves = [_scaled(row[first::2], terms[first::2]) for first in (0, 1)]
     return _sum([h for h in halves if h is not None])
 
 
 def by_pairs(row: Row, terms: Sequence[PrimExpr]) -> PrimExpr:
-    """The same with terms 1 and 2, 3 and 4, … joined first, whose coefficients differ by sign alone."""
+    """Return the same sum with terms 1 and 2, 3 and 4, … joined first, whose coefficients differ only by sign."""
     parts = [
         _scaled(row[k : k + 2] if k else row[:1], terms[k : k + 2] if k else terms[:1])
         for k in (0, *range(1, len(row), 2))
@@ -231,7 +229,7 @@ Scaled = tuple[Fraction, PrimExpr]
 
 
 def _scaled(row: Sequence[Fraction], terms: Sequence[PrimExpr]) -> Scaled | None:
-    """A sum as a factor and a sum whose last coefficient is 1, the same for proportional rows."""
+    """Return a sum as a factor and a sum whose last coefficient is 1, the same for proportional rows."""
     used = [(k, t) for k, t in zip(row, terms, strict=True) if k]
     if not used:
         return None
@@ -240,7 +238,7 @@ def _scaled(row: Sequence[Fraction], terms: Sequence[PrimExpr]) -> Scaled | None
 
 
 def _sum(parts: Sequence[Scaled]) -> PrimExpr:
-    """`sum of k * t`, beginning with a term of factor 1 where there is one."""
+    """Return `sum of k * t`, beginning with a term of factor 1 if there is one."""
     first = max(parts, key=lambda part: part[0] == 1)
     k, total = first
     total = total if k == 1 else mul(const(float(k), total.dtype), total)

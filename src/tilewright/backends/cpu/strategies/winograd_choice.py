@@ -1,8 +1,7 @@
 """Winograd's algorithm for 3x3 convolutions of images and of the slices of volumes: where it is worth it.
 
-F(m x m, 3x3) needs (m + 2)^2 products for m^2 outputs where the direct way takes 9 m^2; against that stand the
-transforms and the weights, which grow by (m + 2)^2 / 9 and come from memory. What both ways cost is estimated in
-cycles.
+F(m x m, 3x3) needs (m + 2)^2 products for m^2 outputs instead of 9 m^2. It adds transforms, and weights that grow by (m
++ 2)^2 / 9 and are read from memory. The costs of both algorithms are estimated in cycles.
 """
 
 from __future__ import annotations
@@ -22,16 +21,15 @@ from tilewright.topi.winograd import TAPS
 
 _SIZES: Final = (2, 4)
 _FACTORS: Final = ("float32", "bfloat16")
-"""Types that are multiplied; the products are of float32, where those of bfloat16 have a direct way that takes half as
-many steps."""
+"""Types of factors. Products are float32, and for bfloat16 the direct algorithm takes half as many steps."""
 _FEWEST_CHANNELS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A 3x3 convolution of stride 1 in NHWC, and how it is cut: tiles of m x m, in blocks of `block` rows of tiles.
+    """A 3x3 convolution of stride 1 in NHWC, cut into tiles of m x m, in blocks of `block` rows of tiles.
 
-    One of several groups is made in `parts`, each a product of its own, of whole groups with zeros between them.
+    A convolution of several groups is computed in `parts`, each a product of whole groups with zeros between them.
     """
 
     batch: int
@@ -60,22 +58,22 @@ class Cut:
 
     @property
     def points(self) -> int:
-        """Along one side of a tile of inputs."""
+        """Number of points along one side of a tile of inputs."""
         return self.m + TAPS - 1
 
     @property
     def rows(self) -> int:
-        """Rows of tiles in an image."""
+        """Number of rows of tiles in an image."""
         return -(-self.out[0] // self.m)
 
     @property
     def tiles(self) -> int:
-        """Tiles in a row."""
+        """Number of tiles in a row."""
         return -(-self.out[1] // self.m)
 
     def cycles(self, machine: Machine) -> float:
-        """The estimate: products, transforms, weights read for each block, and what a block does not keep in the
-        cache."""
+        """Return the estimated cycles: products, transforms, weights read for each block, and cache misses of a block.
+        """
         squared, blocks = self.points**2, self.batch * self.rows // self.block
         products = squared * blocks * self.parts * product_cycles(
             self.block * self.tiles, self.part_channels, self.part_depth, machine
@@ -91,8 +89,8 @@ class Cut:
         return products + transforms + weights * (core.memory_byte_cycles + (blocks - 1) * again) + spilled
 
     def direct_cycles(self, machine: Machine, steps: int = TAPS * TAPS, dot: Dot = ONE) -> float:
-        """The same for the direct way, which skips taps in the padding; `steps` taps of the kernel for each output,
-        made by `dot`."""
+        """Return the cycles of the direct algorithm, which skips taps in the padding; `steps` steps of `dot` per
+        output."""
         height, width = self.out
         top, left, bottom, right = self.padding
         inside = _inside(height, top, bottom) * _inside(width, left, right)
@@ -105,7 +103,8 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class VolumeCut:
-    """A convolution of volumes NDHWC whose slices are cut as `image` says; `span` output slices are made together."""
+    """A convolution of volumes NDHWC whose slices are cut as `image` describes; `span` output slices are computed
+    together."""
 
     image: Cut
     slices: int
@@ -123,7 +122,7 @@ class VolumeCut:
         return self.out_slices // self.span
 
     def cycles(self, machine: Machine) -> float:
-        """As of a `Cut`; a group of slices transforms those around it too."""
+        """Return the estimated cycles; a group of slices also transforms the surrounding ones."""
         z = self.image
         squared, pieces = z.points**2, z.batch * self.groups * (z.rows // z.block)
         inside = z.block * z.tiles
@@ -145,12 +144,12 @@ class VolumeCut:
         return self.out_slices * self._share() * self.image.direct_cycles(machine, self.taps * TAPS * TAPS)
 
     def _share(self) -> float:
-        """Of the taps in depth, those on the volume."""
+        """The fraction of the taps in depth that fall on the volume."""
         return _inside(self.out_slices, self.front, self.back, self.taps)
 
 
 def _inside(size: int, before: int, after: int, taps: int = TAPS) -> float:
-    """The share of the taps along one dimension that fall on the image."""
+    """Return the fraction of the taps along one dimension that fall on the image."""
     return 1 - (before * (before + 1) + after * (after + 1)) / 2 / (taps * size)
 
 
@@ -158,7 +157,7 @@ def cut(
     data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int],
     padding: Sequence[int], dilation: Sequence[int], out_dtype: DataType, options: KernelOptions, groups: int = 1,
 ) -> Cut | None:
-    """Return how Winograd's algorithm computes this convolution of `data` NHWC; None where the direct algorithm is
+    """Return the cut of this convolution of `data` NHWC for Winograd's algorithm; None if the direct algorithm is
     faster."""
     setting = _setting(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype, options)
     if setting == "off":
@@ -191,8 +190,8 @@ def _decided(whole: Cut, found: Cut | None, options: KernelOptions) -> Cut | Non
 
 
 def _parts(groups: int, depth: int, channels: int, machine: Machine) -> int:
-    """In how many products groups of `depth` and `channels` are made: as many groups in each as fill vectors; 0 when
-    none do."""
+    """Return the number of products for groups of `depth` and `channels`, each with enough groups to fill vectors; 0 if
+    impossible."""
     if groups == 1:
         return 1
     lanes = machine.lanes()
@@ -204,7 +203,7 @@ def volume_cut(
     data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int],
     padding: Sequence[int], dilation: Sequence[int], out_dtype: DataType, options: KernelOptions,
 ) -> VolumeCut | None:
-    """The same for `data` NDHWC, with any number of taps in depth."""
+    """Return the cut for `data` NDHWC, with any number of taps in depth."""
     n, slices, height, width, _ = data.extents
     (taps, *plane), (front, top, left, back, bottom, right) = ksize, padding
     sides = (top, left, bottom, right)
@@ -245,6 +244,6 @@ def _setting(
 
 
 def _blocks(c: Cut, m: int) -> Iterator[Cut]:
-    """The ways to share out the rows of tiles evenly."""
+    """Yield the cuts with equal blocks of rows of tiles."""
     rows = -(-c.out[0] // m)
     return (replace(c, m=m, block=b) for b in range(1, rows + 1) if rows % b == 0)

@@ -1,12 +1,12 @@
 """3x3 convolutions of the slices of a volume, summed over the taps in depth, by Winograd's algorithm
 (`backends/cpu/strategies/winograd.py`).
 
-The transforms are those of the slices; what belongs to an output slice is summed up between them:
+The transforms are those of the slices; the products of an output slice are summed between them:
 
     columns[n, g, e, b, t, i, x, c]     = sum over r of Bt[i, r] * data[n, z, y*m + r - top, x - left, c]
     spectrum[i, j, n, g, e, b, t, u, c] = sum over s of Bt[j, s] * columns[n, g, e, b, t, i, u*m + s, c]
-    product[i*a + j, n, g, f, b, tile, o] = sum over v, c of spectrum[i, j, n, g, f + v, b, tile, c] * U[i*a + j, v, c,
-    o]
+    product[i*a + j, n, g, f, b, tile, o] =
+        sum over v, c of spectrum[i, j, n, g, f + v, b, tile, c] * U[i*a + j, v, c, o]
     partial[n, d, y, u, p, j, o]        = sum over i of At[p, i] * product[i*a + j, n, g, f, b, tile, o]
     out[n, d, y, u*m + q, o]            = sum over j of At[q, j] * partial[n, d, y, u, p, j, o]
 
@@ -45,7 +45,7 @@ _SLABS: Final = ("n", "g", "e")
 def volume_convolution(
     data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], v: VolumeCut, options: KernelOptions
 ) -> te.Tensor:
-    """The convolution of `data` NDHWC with constant weights, whose axes `kernel` are O, I, D, H, W, as a tensor
+    """Return the convolution of `data` NDHWC with constant weights, whose axes `kernel` are O, I, D, H, W, as a tensor
     NDHWC."""
     z = v.image
     blocks, inside = z.rows // z.block, z.block * z.tiles
@@ -110,7 +110,7 @@ def _on_volume(v: VolumeCut, g: PrimExpr, e: PrimExpr) -> PrimExpr:
 
 
 def _pack(weight: te.Tensor, kernel: tuple[int, ...], v: VolumeCut, tile: Tile) -> te.Tensor:
-    """The transformed weights, in panels: `[i*a + j, panel, tap in depth, k, column]`."""
+    """Return the transformed weights as panels `[i*a + j, panel, tap in depth, k, column]`."""
     z = v.image
     panels = -(-z.channels // tile.columns)
     o_axis, k_axis, d_axis, *image = kernel

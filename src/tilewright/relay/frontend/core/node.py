@@ -60,8 +60,7 @@ class Node:
         if math.prod(max(s, 1) for s in sizes) > MOST_TABLE or any(s < 0 for s in sizes):
             self.refuse(
                 f"it needs a table of {' x '.join(map(str, sizes))} elements; the limit for tables made while "
-                f"importing is {MOST_TABLE}; correct its attributes and the shapes of its inputs"
-            )
+                f"importing is {MOST_TABLE}; correct its attributes and the shapes of its inputs")
 
     def hint(self, symbols: Sequence[Any] = ()) -> str:
         """Advice about unknown dimensions, to append to a message."""

@@ -66,7 +66,6 @@ def _producers(nodes: Sequence[SourceNode], graph: str) -> dict[Name, int]:
                 raise ModelError(
                     f"the tensor '{name}' of the graph '{graph}' is made twice, by {both}; names must be unique: "
                     "export the model again",
-                    code="TW0103",
-                )
+                    code="TW0103")
             producers[name] = index
     return producers

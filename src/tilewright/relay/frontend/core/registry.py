@@ -84,8 +84,7 @@ class Converter:
             frozenset(p.name for p in inputs if p.default is not REQUIRED or _may_be_none(p)), bool(rest),
             any(map(_may_be_none, rest)), {p.name.rstrip("_"): p.default for p in parameters if p.kind is p.KEYWORD_ONLY
                                            or (by_name and p not in rest)},
-            len(parameters) < len(inspect.signature(function).parameters), terms, **said,
-        )
+            len(parameters) < len(inspect.signature(function).parameters), terms, **said)
 
     def convert(self, node: Node, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
         """Call the function. Raises `ModelError` if the node does not match its signature."""
@@ -114,8 +113,7 @@ class Converter:
         if count > most and not self.variadic:
             raise ModelError(
                 f"{count} inputs are given; {self.name} takes at most {most}: {', '.join(self.inputs)}", node.origin,
-                code="TW0109",
-            )
+                code="TW0109")
         for k, name in enumerate(self.inputs[: max(self.required, count)]):
             if k >= count or (inputs[k] is None and name not in self.optional):
                 raise ModelError(f"input '{name}' is missing", node.origin, code="TW0109")
@@ -166,8 +164,7 @@ class Converters(dict[Any, list[Converter]]):
         """Describe a function as a converter, without adding it to the table."""
         return Converter.of(
             operator, function, self.terms, by_name=self._by_name, domain=self.domain_of(domain), since=since,
-            takes_unknown=takes_unknown,
-        )
+            takes_unknown=takes_unknown)
 
     def extended(self, functions: Mapping[str, Callable[..., Any]]) -> Converters:
         """A copy of this table in which `functions`, by operator, replace its converters."""
@@ -195,14 +192,12 @@ class Converters(dict[Any, list[Converter]]):
             more = f", and {len(names) - 5} more" if len(names) > 5 else ""
             where = f" (domain '{domain}')" if domain else ""
             lines.append(
-                f"  {operator}{where}, in {len(names)} node{'s' * (len(names) != 1)}: {', '.join(names[:5])}{more}"
-            )
+                f"  {operator}{where}, in {len(names)} node{'s' * (len(names) != 1)}: {', '.join(names[:5])}{more}")
         domain, operator = min(missing)
         said = "\n".join(["these operators of the model have no converter:", *lines])
         raise OpNotImplemented(
             f"{said}\nWrite one and register it before importing: {self.advice(operator, domain)}{ways}", Origin(file)
-            if file else None,
-        )
+            if file else None)
 
     def support_table(self) -> str:
         """The supported operators as a Markdown table: versions, inputs and attributes with their defaults."""

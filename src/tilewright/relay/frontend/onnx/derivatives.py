@@ -217,8 +217,7 @@ _RULES: Final[dict[str, tuple[Rule | None, ...]]] = {
                             g: op.negative(op.divide(op.multiply(g, e), e.args[1]))),
     "power": _broadcasting(
         lambda e, g: op.multiply(g, op.multiply(e.args[1], op.power(e.args[0], _more(-1, e.args[1])))),
-        lambda e, g: op.multiply(g, op.multiply(e, op.log(e.args[0]))),
-    ),
+        lambda e, g: op.multiply(g, op.multiply(e, op.log(e.args[0])))),
     "maximum": _broadcasting(lambda e, g: _where(op.greater_equal(*e.args), g), lambda e,
                              g: _where(op.less(*e.args), g)),
     "minimum": _broadcasting(lambda e, g: _where(op.less_equal(*e.args), g), lambda e,

@@ -51,8 +51,7 @@ def _between(nodes: Sequence[onnx.NodeProto], gradient: onnx.NodeProto) -> onnx.
             stack += [*filter(None, nodes[k].input), *captured_names(nodes[k])]
     return onnx.GraphProto(
         name=f"what leads to {y}", node=[nodes[k] for k in sorted(wanted)],
-        input=[onnx.ValueInfoProto(name=n) for n in names], output=[onnx.ValueInfoProto(name=y)],
-    )
+        input=[onnx.ValueInfoProto(name=n) for n in names], output=[onnx.ValueInfoProto(name=y)])
 
 
 @converter("Gradient", domain=DOMAIN)

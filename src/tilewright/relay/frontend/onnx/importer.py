@@ -112,8 +112,7 @@ def source_nodes(nodes: Iterable[onnx.NodeProto], opsets: Mapping[str, int]) -> 
         OnnxNode(
             n.op_type, [name or None for name in n.input], [name or None for name in n.output], {}, n.name
             or f"{n.op_type}_{index}", domain_of(n.domain), opsets.get(domain_of(n.domain), 1), captured_names(n), n,
-        ) for index, n in enumerate(nodes)
-    ]
+        ) for index, n in enumerate(nodes)]
 
 
 @dataclass(slots=True)
@@ -158,8 +157,7 @@ class Importer(core.Importer):
     def _graph(self, graph: onnx.GraphProto, opsets: Mapping[str, int],
                spans: Sequence[Span | None] = ()) -> SourceGraph:
         stored: dict[Name, Callable[[], Array]] = {
-            t.name: partial(read_tensor, t, self.source, span) for t, span in zip_longest(graph.initializer, spans)
-        }
+            t.name: partial(read_tensor, t, self.source, span) for t, span in zip_longest(graph.initializer, spans)}
         if len(stored) != len(graph.initializer):
             raise ModelError(f"two initializers have the same name in the graph '{graph.name}'; export the model again",
                              code="TW0103")
@@ -240,8 +238,7 @@ class Importer(core.Importer):
             return self.import_graph(Body(
                 self._graph(graph, scope.opsets), dict(zip((i.name for i in graph.input), inputs, strict=True)), scope,
                 outside, scope.is_looped or outside is not None, scope.depth + 1, scope.opsets, scope.attributes,
-                scope.prefix,
-            ))
+                scope.prefix))
 
         node = Node(origin, opset, source.outputs, self.config, self.known, self.params, self.inputs, subgraph)
         return self.apply(found, node, args, {name: self._attribute_value(a) for name, a in given.items()})
@@ -262,8 +259,7 @@ class Importer(core.Importer):
                               for n in function.node], opsets)
         inner = Body(
             SourceGraph(function.name, {}, nodes, ()), values, is_looped=body.is_looped, depth=body.depth + 1,
-            opsets=opsets, attributes=given, prefix=f"{origin.name}/",
-        )
+            opsets=opsets, attributes=given, prefix=f"{origin.name}/")
         wanted: list[Name] = [inner_name for inner_name, name in zip(function.output, proto.output, strict=False)
                               if name]
         self._calling.append(key)

@@ -43,8 +43,7 @@ _FIELDS: Final[dict[int, str]] = {
 _PACKED: Final = {
     getattr(TensorProto, name): bits for name, bits in (("INT4", 4), ("UINT4", 4), ("FLOAT4E2M1", 4), ("INT2", 2),
         ("UINT2", 2), ("FLOAT6E2M3", 6), ("FLOAT6E3M2", 6))
-    if hasattr(TensorProto, name)
-}
+    if hasattr(TensorProto, name)}
 """Bits of the types that share bytes; the first value is in the lowest bits."""
 _LONGEST_NUMBER: Final = 20
 _UNSUPPORTED: Final = frozenset({TensorProto.UNDEFINED, TensorProto.COMPLEX64, TensorProto.COMPLEX128})

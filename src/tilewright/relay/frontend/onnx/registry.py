@@ -9,7 +9,6 @@ from tilewright.relay.frontend.core.registry import Converters, Terms
 CONVERTERS: Final = Converters(
     "onnx", "tilewright.relay.frontend.onnx.register_converter",
     Terms(ignored=frozenset({"consumed_inputs"}), needs_one=True),  # an opset 1 hint to the executor
-    domains={"ai.onnx": ""},
-)
+    domains={"ai.onnx": ""})
 converter: Final = CONVERTERS.converter
 domain_of: Final = CONVERTERS.domain_of

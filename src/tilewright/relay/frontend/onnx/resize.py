@@ -185,8 +185,7 @@ def _resize_axes(
         data, size=tuple(sizes[k] for k in spatial), roi=box, layout=layout, method=_METHODS[mode],
         coordinate_transformation_mode=transformation, rounding_method=_ROUNDING.get(rounding, rounding),
         cubic_alpha=cubic_alpha, cubic_exclude=cubic_exclude, extrapolation_value=extrapolation_value,
-        scales=None if scales is None else tuple(scales[k] for k in spatial),
-    )
+        scales=None if scales is None else tuple(scales[k] for k in spatial))
     if len(lead) != 2:
         result = reshape(result, (*lead, *[sizes[k] for k in spatial]))
     return transpose(result, [order.index(k) for k in range(ndim)])

@@ -60,8 +60,7 @@ def _roi_align(
     how = "max_taps" if mode == "max" else "avg"
     return op.vision.roi_align(
         x, regions, pooled_size=size, spatial_scale=scale, sample_ratio=ratio or -1, mode=how, aligned=coordinates
-        == "half_pixel",
-    )
+        == "half_pixel")
 
 
 @converter("MaxRoiPool")

@@ -20,8 +20,7 @@ from tilewright.relay.frontend.pytorch.registry import converter as register_con
 FAMILIES = families(
     __name__,
     "attention complex_numbers create fft indexing linalg linear losses math nn padding pooling quantize "
-    "quantize_functions quantize_layers recurrent reduce resize selection signal special transform vision",
-)
+    "quantize_functions quantize_layers recurrent reduce resize selection signal special transform vision")
 """The modules of converters; importing them fills the table."""
 
 __all__ = ["CONVERTERS", "FAMILIES", "ImportedGraph", "Input", "Node", "Output", "from_graph", "from_pytorch",

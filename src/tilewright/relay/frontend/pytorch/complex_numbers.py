@@ -27,41 +27,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 MOVING: Final = frozenset(
     {
-        "alias",
-        "cat",
-        "chunk",
-        "clone",
-        "concat",
-        "contiguous",
-        "detach",
-        "diagonal",
-        "expand",
-        "flatten",
-        "flip",
-        "gather",
-        "index_select",
-        "mT",
-        "movedim",
-        "narrow",
-        "permute",
-        "reshape",
-        "roll",
-        "select",
-        "slice",
-        "split",
-        "split_with_sizes",
-        "squeeze",
-        "stack",
-        "sum",
-        "t",
-        "transpose",
-        "unbind",
-        "unflatten",
-        "unsqueeze",
-        "view",
-        "_unsafe_view",
-    }
-)
+        "alias", "cat", "chunk", "clone", "concat", "contiguous", "detach", "diagonal", "expand", "flatten", "flip",
+        "gather", "index_select", "mT", "movedim", "narrow", "permute", "reshape", "roll", "select", "slice", "split",
+        "split_with_sizes", "squeeze", "stack", "sum", "t", "transpose", "unbind", "unflatten", "unsqueeze", "view",
+        "_unsafe_view"})
 """Operators whose result's real and imaginary parts depend only on the same parts of their arguments."""
 COMPUTING: Final[dict[str, Callable[..., Any]]] = {}
 """Converters of operators that compute with complex tensors, by name.
@@ -112,8 +81,7 @@ def convert(found: Converter, node: Node, arguments: Mapping[str, Any]) -> Any:
     if name not in MOVING:
         node.refuse(
             f"it takes or gives complex numbers, and {name} is supported for real tensors only; "
-            "compute with torch.view_as_real(x)"
-        )
+            "compute with torch.view_as_real(x)")
     real, imaginary = ([_part(v, k) for v in arguments.values()] for k in (0, 1))
     both = [registry.convert(found, node, dict(zip(arguments, values, strict=True))) for values in (real, imaginary)]
     return joined(*both) if isinstance(both[0], Expr) else [joined(a, b) for a, b in zip(*both, strict=True)]

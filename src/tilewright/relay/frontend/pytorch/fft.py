@@ -120,8 +120,7 @@ def _all_sized(pair: Pair, axes: Sequence[int], sizes: Sequence[int] | None, nod
         if not isinstance(size, int) or size < 1:
             node.refuse(
                 f"it transforms {size} numbers along dimension {axis}; "
-                "that must be known while compiling, and at least 1"
-            )
+                "that must be known while compiling, and at least 1")
         pair = _sized(pair[0], axis, size), _sized(pair[1], axis, size)
     return pair
 

@@ -105,8 +105,7 @@ def _permutation_matrix(pivots: Expr, size: int, like: Expr) -> Expr:
         return L.filled((*lead, 0, 0), like)
     return cast(
         op.equal(reshape(rows, (*lead, 1, size)), Constant(np.arange(size, dtype=np.int32).reshape(size, 1))),
-        dtype_of(like),
-    )
+        dtype_of(like))
 
 
 def _triangles(packed: Expr) -> tuple[Expr, Expr]:
@@ -135,15 +134,8 @@ def lu_unpack(LU_data: Expr, LU_pivots: Expr, unpack_data: bool = True, unpack_p
 
 @converter("lu_solve", "linalg_lu_solve")
 def lu_solve(
-    node: Node,
-    self: Expr | None = None,
-    LU_data: Expr | None = None,
-    LU_pivots: Expr | None = None,
-    LU: Expr | None = None,
-    pivots: Expr | None = None,
-    B: Expr | None = None,
-    left: bool = True,
-    adjoint: bool = False,
+    node: Node, self: Expr | None = None, LU_data: Expr | None = None, LU_pivots: Expr | None = None,
+    LU: Expr | None = None, pivots: Expr | None = None, B: Expr | None = None, left: bool = True, adjoint: bool = False,
 ) -> Expr:
     packed, rows, b = (LU, pivots, B) if LU is not None else (LU_data, LU_pivots, self)
     assert packed is not None and rows is not None and b is not None
@@ -172,8 +164,7 @@ def ldl_solve(LD: Expr, pivots: Expr, B: Expr, hermitian: bool = False) -> Expr:
     factors, b = L.aligned(LD, B)
     wanted = shape_of(factors)[:-1]
     return op.linalg.ldl_solve(
-        factors, pivots if shape_of(pivots) == wanted else op.broadcast_to(pivots, shape=wanted), b
-    )
+        factors, pivots if shape_of(pivots) == wanted else op.broadcast_to(pivots, shape=wanted), b)
 
 
 # Systems of equations
@@ -390,8 +381,7 @@ def _pseudo_inverse(a: Expr, atol: Any, rtol: Any, hermitian: bool) -> Expr:
         size = values
     kept = L.kept_values(size, *_tolerances(a, atol, rtol))
     inverse: Expr = op.where(
-        kept, op.divide(scalar(1, values), op.where(kept, values, scalar(1, values))), scalar(0, values)
-    )
+        kept, op.divide(scalar(1, values), op.where(kept, values, scalar(1, values))), scalar(0, values))
     return L.product(op.multiply(L.transposed(vh), op.expand_dims(inverse, axis=rank(inverse) - 1)), L.transposed(u))
 
 
@@ -401,19 +391,13 @@ def pinv(
 ) -> Expr:
     default = 1e-15 if node.name == "pinverse" else None
     return _pseudo_inverse(
-        self, atol, rtol if rcond is None and default is None else rcond if rcond is not None else default, hermitian
-    )
+        self, atol, rtol if rcond is None and default is None else rcond if rcond is not None else default, hermitian)
 
 
 @converter("linalg_matrix_rank")
 def matrix_rank(
-    node: Node,
-    self: Expr | None = None,
-    input: Expr | None = None,
-    atol: Any = None,
-    rtol: Any = None,
-    tol: Any = None,
-    hermitian: bool = False,
+    node: Node, self: Expr | None = None, input: Expr | None = None, atol: Any = None, rtol: Any = None,
+    tol: Any = None, hermitian: bool = False,
 ) -> Expr:
     a = self if self is not None else input
     assert a is not None
@@ -434,8 +418,7 @@ def cond(self: Expr, node: Node, p: Any = None) -> Expr:
         if not count:
             return L.filled(shape_of(values)[:-1], self)
         first, last = (
-            op.take(values, Constant(np.asarray(k, np.int64)), axis=rank(values) - 1) for k in (0, count - 1)
-        )
+            op.take(values, Constant(np.asarray(k, np.int64)), axis=rank(values) - 1) for k in (0, count - 1))
         return op.divide(last, first) if p == -2 else op.divide(first, last)
     if not shape_of(self)[-1]:
         return L.filled(shape_of(self)[:-2], self)

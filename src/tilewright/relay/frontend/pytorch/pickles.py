@@ -34,8 +34,7 @@ _NAMED: Final = frozenset({
 """Names that may be used as values but not called."""
 _TORCH_KINDS: Final = re.compile(
     r"[A-Z][A-Za-z0-9]*Storage|(float|int|uint|bfloat|complex|quint|qint)[0-9]+(x[0-9])?(_e[0-9]m[0-9][a-z0-9]*)?|"
-    r"float|int|bool|half|double|long|short|strided",
-)
+    r"float|int|bool|half|double|long|short|strided")
 """Names in torch of element types, storages or layouts."""
 _CLASSES: Final = re.compile(
     r"__torch__\.torch\.classes\.(quantized|rnn)(\.\w+)*|__torch__(?!\.torch\.classes)(\.\w+)*", re.ASCII)

@@ -29,8 +29,7 @@ _PLAIN_OPERATORS: Final = frozenset(
                                 "mod", "pow", "truediv", "and_", "or_", "lshift", "rshift", "getitem")]
     + [f"math.{n}" for n in ("trunc", "ceil", "floor")]
     + [f"torch.sym_{n}" for n in ("not", "int", "float", "ite", "max", "min", "sqrt", "sum")]
-    + ["torch._sym_sqrt"],
-)
+    + ["torch._sym_sqrt"])
 _UNSAFE_NAMESPACES: Final = UNSAFE_NAMESPACES | {"prim"}
 _HIGHER_ORDER: Final = frozenset({
     "cond", "while_loop", "map_impl", "scan", "associative_scan", "out_dtype", "wrap_with_set_grad_enabled",

@@ -84,8 +84,7 @@ def quantized_group_norm(
 @converter(
     "quantized::batch_norm", "quantized::batch_norm1d", "quantized::batch_norm2d", "quantized::batch_norm3d",
     "quantized::batch_norm_relu", "quantized::batch_norm1d_relu", "quantized::batch_norm2d_relu",
-    "quantized::batch_norm3d_relu",
-)
+    "quantized::batch_norm3d_relu")
 def quantized_batch_norm(
     qx: Expr, weight: Expr | None, bias: Expr | None, mean: Expr, var: Expr, eps: float, output_scale: float,
     output_zero_point: int, node: Node,

@@ -122,8 +122,7 @@ def _planes(x: Expr, size: int, stride: int, dilation: int) -> tuple[Expr, int]:
     count = (depth - dilation * (size - 1) - 1) // stride + 1
     parts = [
         op.strided_slice(x, begin=(k * dilation,), end=(k * dilation + (count - 1) * stride + 1,), strides=(stride,),
-                         axes=(2,)) for k in range(size)
-    ]
+                         axes=(2,)) for k in range(size)]
     stacked = transpose(op.stack(Tuple(tuple(parts)), axis=2), (0, 3, 1, 2, 4, 5))
     return reshape(stacked, (batch * count, channels * size, *sides)), count
 
@@ -149,8 +148,7 @@ def quantized_linear(X: Expr, W_prepack: Any, Y_scale_i: float, Y_zero_point_i: 
 @converter(
     "quantized::conv1d", "quantized::conv1d_relu", "quantized::conv2d", "quantized::conv2d_relu", "quantized::conv3d",
     "quantized::conv3d_relu", "quantized::conv2d.new", "quantized::conv2d_relu.new", "quantized::conv3d.new",
-    "quantized::conv3d_relu.new", "quantized::conv_transpose1d", "quantized::conv_transpose2d",
-)
+    "quantized::conv3d_relu.new", "quantized::conv_transpose1d", "quantized::conv_transpose2d")
 def quantized_convolution(qx: Expr, packed_weight: Any, output_scale: float, output_zero_point: int,
                           node: Node) -> Expr:
     return layer_of(qx, packed_weight, output_scale, output_zero_point, node, node.name.endswith("relu"))

@@ -33,8 +33,7 @@ _IGNORED: Final = frozenset({
 CONVERTERS: Final = Converters(
     "pytorch", "tilewright.relay.frontend.pytorch.register_converter",
     Terms(attribute="argument", ignored=_IGNORED, missing="; the file is damaged: export the model again"),
-    by_name=True,
-)
+    by_name=True)
 """By name: `elu` for every overload, `max.dim` for one, `quantized::linear` for namespaces other than aten."""
 converter: Final = CONVERTERS.converter
 WRITERS: Final[dict[str, Callable[..., Mapping[str, Expr]]]] = {}

@@ -170,8 +170,7 @@ def upsample_averaging(
     kernel, reach = next(found for name, found in _KERNELS.items() if name in node.name)
     weights = [
         _averaging(old, new, None if factors is None else factors[k], bool(align_corners), kernel, reach)
-        for k, (old, new) in enumerate(zip(shape_of(x)[2:], sizes, strict=True))
-    ]
+        for k, (old, new) in enumerate(zip(shape_of(x)[2:], sizes, strict=True))]
     if dtype_of(x) == "uint8":
         return _of_bytes(x, weights)
     down, across = (Constant(w.astype(dtype_of(x).numpy())) for w in weights)

@@ -40,8 +40,7 @@ def running_extreme(self: Expr, dim: int, node: Node) -> tuple[Expr, Expr]:
         return self, number(0)
     x = cast(self, "uint8") if dtype_of(self) is BOOL else self
     values, places = fields(
-        (op.cummax if node.name == "cummax" else op.cummin)(x, axis=axis_of(dim, rank(self), node)), 2
-    )
+        (op.cummax if node.name == "cummax" else op.cummin)(x, axis=axis_of(dim, rank(self), node)), 2)
     return cast(values, dtype_of(self)), places
 
 
@@ -164,11 +163,7 @@ def _histogram(columns: Sequence[Expr], edges: Sequence[Expr], weight: Expr | No
 
 @converter("histogram")
 def histogram(
-    self: Expr,
-    node: Node,
-    bins: Any = 100,
-    range: list[float] | None = None,
-    weight: Expr | None = None,
+    self: Expr, node: Node, bins: Any = 100, range: list[float] | None = None, weight: Expr | None = None,
     density: bool = False,
 ) -> tuple[Expr, Expr]:
     x = reshape(self, (math.prod(node.static(self, "self")),))
@@ -180,11 +175,7 @@ def histogram(
 
 @converter("histogramdd")
 def histogramdd(
-    self: Expr,
-    bins: Any,
-    node: Node,
-    range: list[float] | None = None,
-    weight: Expr | None = None,
+    self: Expr, bins: Any, node: Node, range: list[float] | None = None, weight: Expr | None = None,
     density: bool = False,
 ) -> tuple[Expr, list[Expr]]:
     """A histogram of points (…, dimensions), with bins or edges for each dimension."""
@@ -194,8 +185,7 @@ def histogramdd(
     columns = [op.squeeze(slice_axis(points, 1, k, k + 1), axis=(1,)) for k, _ in enumerate(each)]
     edges = [
         b if isinstance(b, Expr) else _edges(x, b, None if range is None else range[2 * k : 2 * k + 2])
-        for k, (x, b) in enumerate(zip(columns, each, strict=True))
-    ]
+        for k, (x, b) in enumerate(zip(columns, each, strict=True))]
     return _histogram(columns, edges, weight, density), edges
 
 
@@ -243,15 +233,8 @@ _SEGMENTS: Final = {
 
 @converter("segment_reduce")
 def segment_reduce(
-    data: Expr,
-    reduce: str,
-    node: Node,
-    lengths: Expr | None = None,
-    indices: Expr | None = None,
-    offsets: Expr | None = None,
-    axis: int = 0,
-    unsafe: bool = False,
-    initial: Any = None,
+    data: Expr, reduce: str, node: Node, lengths: Expr | None = None, indices: Expr | None = None,
+    offsets: Expr | None = None, axis: int = 0, unsafe: bool = False, initial: Any = None,
 ) -> Expr:
     """Reduce consecutive slices along a dimension; `lengths` or `offsets` delimit the segments."""
     where = lengths if lengths is not None else offsets
@@ -300,25 +283,15 @@ def as_strided_scatter(
     if not places.size:
         return self
     flat = op.scatter_elements(
-        reshape(self, (math.prod(shape),)),
-        Constant(places.reshape(-1).astype(np.int64)),
-        reshape(src, (places.size,)),
-        axis=0,
-    )
+        reshape(self, (math.prod(shape),)), Constant(places.reshape(-1).astype(np.int64)), reshape(src, (places.size,)),
+        axis=0)
     return reshape(flat, shape)
 
 
 @converter("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
 def max_pool_backward(
-    grad_output: Expr,
-    self: Expr,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: bool,
-    indices: Expr,
-    node: Node,
+    grad_output: Expr, self: Expr, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
+    indices: Expr, node: Node,
 ) -> Expr:
     """Add each gradient to the element that was the maximum of its window."""
     n = 2 if "2d" in node.name else 3
@@ -327,12 +300,8 @@ def max_pool_backward(
     windows = math.prod(shape_of(grad_output)[-n:])
     zeros = Constant(np.zeros((lead, size), dtype_of(self).numpy()))
     found = op.scatter_elements(
-        zeros,
-        cast(reshape(indices, (lead, windows)), INT64),
-        reshape(grad_output, (lead, windows)),
-        axis=1,
-        reduction="add",
-    )
+        zeros, cast(reshape(indices, (lead, windows)), INT64), reshape(grad_output, (lead, windows)), axis=1,
+        reduction="add")
     return reshape(found, shape)
 
 
@@ -411,11 +380,9 @@ def frexp(self: Expr, node: Node) -> tuple[Expr, Expr]:
     exponent = op.right_shift(op.bitwise_and(bits, scalar(mask, bits)), scalar(digits, bits))
     mantissa = op.reinterpret(
         op.bitwise_or(op.bitwise_and(bits, scalar(~mask, bits)), scalar((bias - 1) << digits, bits)),
-        dtype=dtype_of(self),
-    )
+        dtype=dtype_of(self))
     power_of_two = op.subtract(
-        cast(exponent, "int32"), op.where(subnormal, number(bias - 1 + digits, "int32"), number(bias - 1, "int32"))
-    )
+        cast(exponent, "int32"), op.where(subnormal, number(bias - 1 + digits, "int32"), number(bias - 1, "int32")))
     plain = op.logical_and(op.isfinite(self), op.not_equal(self, scalar(0, self)))
     return op.where(plain, mantissa, self), op.where(plain, power_of_two, number(0, "int32"))
 

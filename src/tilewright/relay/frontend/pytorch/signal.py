@@ -15,17 +15,9 @@ from tilewright.relay.frontend.shaping import cast, dtype_of, pad, rank, reshape
 
 @converter("stft", "stft.center")
 def stft(
-    self: Expr,
-    n_fft: int,
-    node: Node,
-    hop_length: int | None = None,
-    win_length: int | None = None,
-    window: Expr | None = None,
-    normalized: bool = False,
-    onesided: bool | None = None,
-    return_complex: bool | None = None,
-    center: bool = False,
-    pad_mode: str = "reflect",
+    self: Expr, n_fft: int, node: Node, hop_length: int | None = None, win_length: int | None = None,
+    window: Expr | None = None, normalized: bool = False, onesided: bool | None = None,
+    return_complex: bool | None = None, center: bool = False, pad_mode: str = "reflect",
     align_to_window: bool | None = None,
 ) -> Expr:
     hop, length = hop_length or n_fft // 4, win_length or n_fft
@@ -34,29 +26,16 @@ def stft(
         x = pad(x, [(0, 0), (n_fft // 2, n_fft // 2)], 0, pad_mode)
     weights = Constant(np.ones(length, dtype_of(x).numpy())) if window is None else cast(window, dtype_of(x))
     found = op.stft(
-        x,
-        weights,
-        n_fft=n_fft,
-        hop_length=hop,
-        win_length=length,
-        normalized=bool(normalized),
-        onesided=onesided is not False,
-    )
+        x, weights, n_fft=n_fft, hop_length=hop, win_length=length, normalized=bool(normalized),
+        onesided=onesided is not False)
     pairs = found if rank(self) == 2 else reshape(found, shape_of(found)[1:])
     return op.complex_of_parts(pairs) if return_complex else pairs
 
 
 @of_both("istft")
 def istft(
-    self: Expr,
-    n_fft: int,
-    node: Node,
-    hop_length: int | None = None,
-    win_length: int | None = None,
-    window: Expr | None = None,
-    center: bool = True,
-    normalized: bool = False,
-    onesided: bool | None = None,
+    self: Expr, n_fft: int, node: Node, hop_length: int | None = None, win_length: int | None = None,
+    window: Expr | None = None, center: bool = True, normalized: bool = False, onesided: bool | None = None,
     length: int | None = None,
 ) -> Expr:
     """The signal whose windows have these transforms.

@@ -46,12 +46,8 @@ _UNARY: Final = {
     "special_airy_ai": "airy",
 }
 _POLYNOMIALS: Final = (
-    *(f"{shift}chebyshev_polynomial_{kind}" for shift in ("", "shifted_") for kind in "tuvw"),
-    "hermite_polynomial_h",
-    "hermite_polynomial_he",
-    "laguerre_polynomial_l",
-    "legendre_polynomial_p",
-)
+    *(f"{shift}chebyshev_polynomial_{kind}" for shift in ("", "shifted_") for kind in "tuvw"), "hermite_polynomial_h",
+    "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p")
 
 
 def _register_unary(name: str, build: Callable[[Expr], Expr]) -> None:

@@ -12,8 +12,7 @@ from tilewright.relay.frontend.tflite.signature import signature
 FAMILIES = families(
     __name__,
     "activations arithmetic control conv detection elementwise hash_tables image indexing matmul movement pool "
-    "quantize random recurrent reductions spectra",
-)
+    "quantize random recurrent reductions spectra")
 """The modules of converters; importing them fills the table."""
 
 __all__ = ["CONVERTERS", "FAMILIES", "Node", "Value", "from_tflite", "register_converter", "signature"]

@@ -84,8 +84,7 @@ def _convolution(x: Value, w: Value, weight: Expr, b: Value | None, attrs: dict[
     total = op.qnn.conv2d(
         data, weight, constant(x.zero_point, "int32"), constant(zero_points[0] if same else zero_points, "int32"),
         constant(x.scale, "float32"), constant(one_or_all(w.quantization.scales), "float32"), out_dtype=INT32,
-        **{**attrs, "padding": (0, 0, 0, 0)},
-    )
+        **{**attrs, "padding": (0, 0, 0, 0)})
     return open_requantize(biased(total, b), rounded_scales(x, w), node.output, axis=3)
 
 
@@ -179,8 +178,7 @@ def conv_3d(
         node.refuse(f"its input has {x.shape[4]} channels, and its filters take {depth}, which does not divide them")
     found = op.nn.conv3d(
         x.expr, w.expr, strides=strides, padding=around, dilation=dilation, groups=x.shape[4] // depth,
-        channels=out_channels, kernel_size=tuple(kernel), data_layout="NDHWC", kernel_layout="DHWIO",
-    )
+        channels=out_channels, kernel_size=tuple(kernel), data_layout="NDHWC", kernel_layout="DHWIO")
     return activate(biased(found, b), fused_activation_function, node)
 
 
@@ -198,6 +196,5 @@ def conv_3d_transpose(
                                              strides, node)
     found = op.nn.conv3d_transpose(
         x.expr, w.expr, strides=strides, padding=(*before, *after), output_padding=more, channels=out_channels,
-        kernel_size=tuple(kernel), data_layout="NDHWC", kernel_layout="DHWOI",
-    )
+        kernel_size=tuple(kernel), data_layout="NDHWC", kernel_layout="DHWOI")
     return activate(biased(found, b), fused_activation_function, node)

@@ -77,8 +77,7 @@ class _Resolver:
         options = {k: tuple(v) if isinstance(v, list) else v for k, v in said["options"].items()}
         operator = Operator(
             said["kind"], said["version"], (), tuple(range(count)), options, tuple(range(count, len(tensors))),
-            base64.b64decode(said["custom"]), 0,
-        )
+            base64.b64decode(said["custom"]), 0)
         origin = call.span or Origin("", said["kind"])
         scope = Scope(TfliteGraph("", {}, (), ()))
         results = Importer(_model(op.context), CONVERTERS, KnownValues(ask)).results(source_node(operator, origin.name,

@@ -72,8 +72,7 @@ def _suppressed(boxes: Expr, scores: Expr, each: int, said: dict[str, Any]) -> l
         reshape(boxes, (1, n, 4)), scores, max_output_boxes_per_class=each,
         iou_threshold=float(said["nms_iou_threshold"]),
         score_threshold=float(np.nextafter(np.float32(said["nms_score_threshold"]), np.float32(-np.inf))),
-        output_format="tensorflow",
-    )
+        output_format="tensorflow")
     return [TupleGetItem(whole, k) for k in range(3)]
 
 

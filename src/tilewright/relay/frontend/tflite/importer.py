@@ -246,8 +246,7 @@ def source_node(o: Operator, name: str, tensors: Sequence[Tensor]) -> TfliteNode
     inputs, outputs = ([n if n >= 0 else None for n in numbers] for numbers in (o.inputs, o.outputs))
     return TfliteNode(
         o.kind, inputs, outputs, o.options, name, operator=o, tensors=[tensors[n] for n in o.outputs],
-        intermediates=[tensors[n] for n in o.intermediates],
-    )
+        intermediates=[tensors[n] for n in o.intermediates])
 
 
 def _name(graph: Graph, operator: Operator) -> str:

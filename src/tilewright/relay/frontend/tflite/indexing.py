@@ -198,8 +198,7 @@ def _suppressed(boxes: Value, scores: Value, most: Value, iou: Value, least: Val
     size, n = node.whole(most), boxes.shape[0]
     whole = op.vision.all_class_non_max_suppression(
         reshape(boxes.expr, (1, n, 4)), reshape(scores.expr, (1, 1, n)), max_output_boxes_per_class=size,
-        iou_threshold=float(node.scalar(iou)), score_threshold=float(node.scalar(least)), output_format="tensorflow",
-    )
+        iou_threshold=float(node.scalar(iou)), score_threshold=float(node.scalar(least)), output_format="tensorflow")
     rows, points, count = (TupleGetItem(whole, k) for k in range(3))
     places = reshape(op.strided_slice(rows, begin=(1,), end=(2,), strides=(1,), axes=(2,)), (n,))
     return _room_for(cast(places, "int32"), n, size), _room_for(reshape(points, (n,)), n,

@@ -56,8 +56,7 @@ def _dense(x: Value, data: Expr, w: Value, b: Value | None, by_range: bool, node
     weight_zero = zero_points[0] if len(set(zero_points)) == 1 else zero_points
     total = op.qnn.dense(
         data, w.expr, constant(x.zero_point, "int32"), constant(weight_zero, "int32"), constant(x.scale, "float32"),
-        constant(one_or_all(w.quantization.scales), "float32"), units=units, out_dtype=INT32,
-    )
+        constant(one_or_all(w.quantization.scales), "float32"), units=units, out_dtype=INT32)
     return open_requantize(biased(total, b), rounded_scales(x, w), node.output, axis=1)
 
 

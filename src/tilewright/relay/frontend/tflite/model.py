@@ -184,8 +184,7 @@ class _Reading:
         signature = table["shape_signature"] if len(table["shape_signature"]) == len(shape) else shape
         return Tensor(
             table["name"], shape, signature, ELEMENT_TYPES[code], self._quantization(table), table["is_variable"],
-            table["sparsity"], self.name, self._data(buffers[number]) if number else None,
-        )
+            table["sparsity"], self.name, self._data(buffers[number]) if number else None)
 
     def _data(self, table: dict[str, Any]) -> Any:
         """The bytes of a buffer, which are outside the tables in files over 2 GB; None for an empty buffer."""
@@ -227,8 +226,7 @@ class _Reading:
         options = table["builtin_options"] or table["builtin_options2"] or {}
         return Operator(
             kind, code["version"], table["inputs"], table["outputs"], {k: v for k, v in options.items() if k != "_"},
-            table["intermediates"], bytes(table["custom_options"]), number,
-        )
+            table["intermediates"], bytes(table["custom_options"]), number)
 
     def _signature(self, table: dict[str, Any], graphs: tuple[Graph, ...]) -> Signature:
         place = table["subgraph_index"]

@@ -34,8 +34,7 @@ def basic_lstm(x: Value, h: Value, w: Value, b: Value, c: Value, *, node: Node) 
                     "convert the model again")
     total = op.qnn.dense(
         rows, w.expr, constant(_CENTRE, "int32"), constant(w.zero_point, "int32"), constant(x.scale, "float32"),
-        constant(w.scale, "float32"), units=w.shape[0], out_dtype=INT32,
-    )
+        constant(w.scale, "float32"), units=w.shape[0], out_dtype=INT32)
     factor = float(np.float32(b.scale)) / 2.0**-12
     sums = requantize(op.nn.bias_add(total, b.expr, axis=1), factor, 1.0, 0, "int16")
     return _of_bytes(rows, sums, c)

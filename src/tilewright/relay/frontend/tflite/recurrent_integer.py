@@ -225,8 +225,7 @@ def _dense(data: Expr, scale: float, zero_point: int, weight: Array) -> Expr:
     """int32 products of int8 rows with rows of weights whose zero point is zero."""
     return op.qnn.dense(
         data, Constant(np.ascontiguousarray(weight)), constant(zero_point, "int32"), constant(0, "int32"),
-        constant(scale, "float32"), constant(1, "float32"), units=weight.shape[0], out_dtype=INT32,
-    )
+        constant(scale, "float32"), constant(1, "float32"), units=weight.shape[0], out_dtype=INT32)
 
 
 def _spread(peephole: Array, outputs: int, shape: Sequence[int], time_major: bool) -> Array:

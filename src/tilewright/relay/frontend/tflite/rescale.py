@@ -46,8 +46,7 @@ def requantize(x: Expr, scale: float | Sequence[float] | Array, to: float, zero_
                          "which no fixed-point number does; the file is damaged: convert it again", code="TW0107")
     return op.qnn.requantize(
         x, Constant(scales.reshape(()) if scales.size == 1 else scales), constant(0, "int32"), constant(to, "float64"),
-        constant(zero_point, "int32"), axis=axis, rounding=rounding, out_dtype=dtype,
-    )
+        constant(zero_point, "int32"), axis=axis, rounding=rounding, out_dtype=dtype)
 
 
 def open_requantize(x: Expr, scale: Array, t: Tensor, axis: int) -> Expr:
@@ -55,8 +54,7 @@ def open_requantize(x: Expr, scale: Array, t: Tensor, axis: int) -> Expr:
     scales = np.asarray(scale, np.float32)
     return op.qnn.requantize(
         x, Constant(scales.reshape(()) if scales.size == 1 else scales), constant(0, "int32"),
-        constant(scale_of(t), "float32"), constant(zero_point_of(t), "int32"), axis=axis, out_dtype=DataType(t.dtype),
-    )
+        constant(scale_of(t), "float32"), constant(zero_point_of(t), "int32"), axis=axis, out_dtype=DataType(t.dtype))
 
 
 def to_output(x: Expr, scale: float | Sequence[float] | Array, t: Tensor, axis: int = -1,

@@ -117,12 +117,10 @@ def pattern_table() -> PatternTable:
     convs = [
         (f"bnns.conv2d{'_bias' if bias else ''}{'_' + act.removeprefix('nn.') if act else ''}", _conv2d(bias, act),
          _check_conv2d)
-        for act in ("nn.relu", "sigmoid", "") for bias in (True, False)
-    ]
+        for act in ("nn.relu", "sigmoid", "") for bias in (True, False)]
     denses = [
         (f"bnns.dense{'_bias' if bias else ''}{'_gelu' if gelu else ''}", _dense(bias, gelu), _check_dense)
-        for gelu in (True, False) for bias in (True, False)
-    ]
+        for gelu in (True, False) for bias in (True, False)]
     pools = [(f"bnns.{n.removeprefix('nn.')}", is_op(n)(wildcard()), _check_pool)
              for n in ("nn.max_pool2d", "nn.avg_pool2d", "nn.global_max_pool2d", "nn.global_avg_pool2d")]
     return [

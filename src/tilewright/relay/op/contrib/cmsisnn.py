@@ -45,8 +45,7 @@ def _zero_for_wide(e: Expr, zeros: Iterable[Expr], what: str) -> Rule:
     return (
         str(tensor(e).dtype) != "int16" or not found,
         f"{what} is int16 with the zero point {value_of(found[0]) if found else 0}; it is 0 there",
-        "quantize int16 around 0",
-    )
+        "quantize int16 around 0")
 
 
 def _product_rules(e: Expr, name: str) -> list[Rule]:

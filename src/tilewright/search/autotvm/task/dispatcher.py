@@ -3,8 +3,8 @@
     with autotvm.apply_history_best("records.json"):
         lib = relay.build(mod, target="llvm", params=params)
 
-Contexts nest: the outer one is asked for what the inner one does not know. Outside of all contexts is
-`FallbackContext`, which answers with the fallback of a template and, for kernels, with the analytical model.
+Contexts nest: a query that the inner context cannot answer goes to the outer one. The outermost context is
+`FallbackContext`, which returns the fallback of a template and, for kernels, the analytical model's choice.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class ApplyHistoryBest(DispatchContext):
         self.report: Counter[str] = Counter()
         """The number of records that were taken, and of those that were not, by reason."""
         self.schedules: Any = None
-        """The `auto_scheduler.ApplyHistoryBest` of the records in Ansor's form; None where there are none."""
+        """The `auto_scheduler.ApplyHistoryBest` of the records in Ansor's form; None if there are none."""
         self.load(records)
 
     def load(self, records: Any) -> None:
@@ -223,7 +223,7 @@ class ApplyHistoryBest(DispatchContext):
 
 
 def _known(record: Record) -> Known | str:
-    """Return what a record says about this machine's kernels, or why it says nothing."""
+    """Return the configuration that a record gives for this machine's kernels, or the reason why there is none."""
     from tilewright.search.autotvm import tvm_logs
     from tilewright.search.autotvm.task.kernels import is_kernel
     from tilewright.search.autotvm.task.task import TEMPLATES, serialize_args

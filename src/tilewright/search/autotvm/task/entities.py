@@ -1,4 +1,4 @@
-"""What a template can leave open, and the answers: splits, orders, annotations of loops, and knobs.
+"""The choices that a template leaves open, and the answers: splits, orders, annotations of loops, and knobs.
 
     define_split("tile_y", y, num_outputs=2)        all ways to split         SplitEntity([-1, 8])
     define_reorder("order", [yo, xo, k], "all")     permutations              ReorderEntity([0, 2, 1])
@@ -138,8 +138,7 @@ class AnnotateEntity(Entity):
     ) -> list[IterVar]:
         """Mark `axes`; with `source`, compute its stages at the axis that was located instead. Return the axes.
 
-        A loop is not unrolled where it is longer than `max_unroll`, and vectorized only where its length is in
-        `vec_size`.
+        A loop is not unrolled if it is longer than `max_unroll`, and vectorized only if its length is in `vec_size`.
         """
         if source is not None:
             for src, to in zip(source, self.anns, strict=True):
@@ -168,7 +167,7 @@ class OtherOptionEntity(Entity):
 
 
 def _parts(value: Any) -> tuple[int, ...]:
-    """Return the parts of a split in a record. Raises `ValueError` where there are none."""
+    """Return the parts of a split in a record. Raises `ValueError` if there are none."""
     found = tuple(map(int, value))
     if not found:
         raise ValueError("a split has no parts")
@@ -202,7 +201,7 @@ class Transform:
 
 
 def split(axis: VirtualAxis, policy: str, options: Mapping[str, Any]) -> Transform:
-    """Return all splits of an axis. Raises `OptionError` where there are none.
+    """Return all splits of an axis. Raises `OptionError` if there are none.
 
     `factors` are the divisors of its length, `power2` powers of two below it, `verbose` both; `candidate` are those in
     `options["candidate"]`. `num_outputs` is the number of parts (2); the inner ones are at most `max_factor` long;
@@ -222,8 +221,7 @@ def split(axis: VirtualAxis, policy: str, options: Mapping[str, Any]) -> Transfo
     inner = sorted(n for n in factors if n <= longest)
     made = (
         SplitEntity((-1, *sizes)) for sizes in itertools.product(inner, repeat=outputs - 1)
-        if (whole := math.prod(sizes)) <= length and not (exact and length % whole)
-    )
+        if (whole := math.prod(sizes)) <= length and not (exact and length % whole))
     return _found([e for e in made if keep(e)], outputs, f"axis {axis.name} of length {length}")
 
 
@@ -271,8 +269,7 @@ def annotate(axes: Sequence[Any], policy: str, options: Mapping[str, Any]) -> Tr
         "vec": [vectorized],
         "try_vec": [("none",) * count, vectorized],
         "try_unroll_vec": [
-            (*("none",) * (count - k - 1), *("unroll",) * k, last) for k in range(count) for last in _MARKS
-        ],
+            (*("none",) * (count - k - 1), *("unroll",) * k, last) for k in range(count) for last in _MARKS],
     }
     return _found(map(AnnotateEntity, dict.fromkeys(ways[policy])), count, "the axes")
 

@@ -2,7 +2,7 @@
 its space.
 
 A task holds its function as text, so that a record can be tuned further, or measured in another process, without the
-network. The analytical choice is a configuration of the space, and is used where there is no record.
+network. The analytical choice is a configuration of the space, and is used without a record.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class KernelTask(Task):
         return f"{self.name.removeprefix(PREFIX)} {' '.join('x'.join(map(str, s)) for s in shapes)}"
 
     def kernel(self, decisions: Decisions | None = None, flat: bool = True) -> Kernel:
-        """Lower the kernel under some decisions. Raises `NoNativeKernel` where the function has no native kernel."""
+        """Lower the kernel under some decisions. Raises `NoNativeKernel` if the function has no native kernel."""
         with PassContext(LEVEL):
             return lower(
                 self.function, self.constants, self.machine, "main", flat=flat, decided=decisions, target=self.target)
@@ -111,7 +111,7 @@ class KernelTask(Task):
 
     @property
     def is_tunable(self) -> bool:
-        """Whether the kernel leaves anything open. Faster than building the whole space."""
+        """Whether the kernel has an open choice; faster than building the whole space."""
         noted = Decisions(noting=True)
         self.kernel(noted, flat=False)
         return any(len(c.options) > 1 for c in noted.choices)
@@ -123,7 +123,7 @@ class KernelTask(Task):
     @property
     def flop(self) -> float:
         if self._flop is None:
-            moved = (math.prod(t.shape) for t in _results(self.function.body))  # of a kernel that only moves values
+            moved = (math.prod(t.shape) for t in _results(self.function.body))  # for a kernel that only moves values
             self._flop = float(operations(self.function) or sum(moved))
         return self._flop
 
@@ -171,7 +171,7 @@ def _explore(task: KernelTask, fixed: dict[str, Value]) -> Iterator[tuple[Branch
     try:
         task.kernel(noted, flat=False)
     except CompileError:
-        return  # an answer that the schedule refuses is no branch
+        return  # the schedule refuses this answer, so it is not a branch
     axes, default = [], dict[str, Entity]()
     for c in noted.choices:
         selected = noted.taken[c.selects] if c.selects else None

@@ -1,4 +1,4 @@
-"""Extracts the tasks of a network: its fused functions that leave something open."""
+"""Extracts the tasks of a network: its fused functions with open choices."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def extract_from_program(
     """Return the tasks of a network with these parameters, in the order of the program; equal kernels are one task.
 
     `ops` leaves out kernels without one of these operators: `relay.op.get("nn.conv2d")`, or names. Progress is printed
-    to the standard error. Raises `CompileError` where sizes are only known while the program runs.
+    to the standard error. Raises `CompileError` if sizes are only known while the program runs.
     """
     return extract_from_multiple_program([mod], [params], target, target_host, ops)
 
@@ -90,7 +90,7 @@ def _all_tasks(
         try:
             tunable = task.is_tunable
         except (NoNativeKernel, CompileError):
-            continue  # no native kernel, or one of values that are no tensors: nothing to decide
+            continue  # no native kernel, or one without tensors: nothing to decide
         if tunable:
             yield task, f.calls
 

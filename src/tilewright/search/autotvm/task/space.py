@@ -1,8 +1,8 @@
 """The space of configurations of a task, and one configuration.
 
-A space is a choice between *branches* (an algorithm, say), each of which is a product of *axes*. An axis is one name,
-or several names that are answered together because not all combinations exist: no index of a space of kernels is wasted
-on combinations that do not exist. A template's space has one branch of axes of one name each, and may have filters.
+A space is a choice between *branches* (for example algorithms), each of which is a product of *axes*. An axis is one
+name, or several names with a list of valid combinations, so that no index of a kernel's space is wasted. A template's
+space has one branch of axes of one name each, and may have filters.
 
 An index counts the configurations: branch after branch, the first axis of a branch fastest.
 """
@@ -44,7 +44,7 @@ _MAX_FILTERED: Final = 1 << 22
 
 
 class InstantiationError(TVMError):
-    """A configuration that gives no program; `ConfigSpace.raise_error` says why."""
+    """A configuration that gives no program; `ConfigSpace.raise_error` records the reason."""
 
     code = "TW1107"
 
@@ -103,7 +103,7 @@ class ConfigSpace:
         self._define(name, lambda: kinds.knob(candidate))
 
     def add_flop(self, flop: float) -> None:
-        """Count operations of the task, for GFLOPS."""
+        """Add operations of the task, for GFLOPS."""
         self.flop += float(flop)
 
     def multi_filter(self, filter: Callable[[ConfigEntity], bool]) -> None:
@@ -131,7 +131,8 @@ class ConfigSpace:
         for name in ("branches", "_sizes", "_valid"):
             self.__dict__.pop(name, None)
 
-    def __getitem__(self, name: str) -> Entity:
+    def __getitem__(self, name: str) -> Any:
+        """Return the answer of that name, an `Entity` of the class that its definition makes."""
         return self.entity_map[name]
 
     def __setitem__(self, name: str, entity: Entity) -> None:
@@ -184,7 +185,7 @@ class ConfigSpace:
         return position if self._valid is None else int(self._valid[position])
 
     def get(self, index: int) -> ConfigEntity:
-        """Return the configuration of an index. Raises `IndexError` where there is none."""
+        """Return the configuration of an index. Raises `IndexError` if there is none."""
         if not self.is_index_valid(index):
             raise IndexError(f"there is no configuration {index}; the space has {len(self)}")
         return self._entity(index)
@@ -243,7 +244,7 @@ class ConfigSpace:
         return self.index_at(int(rng.integers(len(self))))
 
     def sample_ints(self, m: int, rng: np.random.Generator | None = None) -> list[int]:
-        """Draw `m` different indices, or all where there are fewer."""
+        """Draw `m` different indices, or all if there are fewer."""
         rng = rng or np.random.default_rng()
         if len(self) <= 4 * m:
             return [self.index_at(int(p)) for p in rng.permutation(len(self))[:m]]
@@ -270,7 +271,7 @@ class ConfigSpace:
         return self.random_index(rng)
 
     def crossed(self, a: int, b: int, rng: np.random.Generator) -> int:
-        """Return the answers of `a` along its first axes and of `b` along the others, where they are of one branch."""
+        """Return the answers of `a` along its first axes and of `b` along the others, if both are in one branch."""
         one, other = self.point(a), self.point(b)
         if one[0] != other[0] or len(one) < 3:
             return a if rng.random() < 0.5 else b
@@ -289,8 +290,7 @@ class ConfigSpace:
             lines += [f"  branch {number}:"] if len(self.branches) > 1 else []
             lines += [
                 f"  {', '.join(a.names)}: {len(a.answers)} answers, {', '.join(map(str, a.answers[0]))} …"
-                for a in branch
-            ]
+                for a in branch]
         return "\n".join(lines)
 
 
@@ -366,8 +366,7 @@ class FallbackConfigEntity(ConfigSpace):
         for limits in constraints:
             fitting = [
                 e for e in answers if all(
-                    limit == -1 or n <= limit for n, limit in zip(e.size[1:], limits[1:], strict=True))
-            ]
+                    limit == -1 or n <= limit for n, limit in zip(e.size[1:], limits[1:], strict=True))]
             if fitting:
                 self.entity_map[name] = max(fitting, key=lambda e: e.size[:0:-1])
                 return

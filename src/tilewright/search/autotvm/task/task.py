@@ -1,4 +1,4 @@
-"""Tasks and templates: a template is a function that schedules a workload as a configuration says.
+"""Tasks and templates: a template is a function that schedules a workload according to a configuration.
 
     @autotvm.template("matmul")
     def matmul(n, m, k, dtype):
@@ -71,7 +71,7 @@ class Task(TuningTask):
     """A template with its arguments and a target, and the space of its configurations."""
 
     def __init__(self, name: str, args: Sequence[Any], target: Target, kwargs: Mapping[str, Any] | None = None) -> None:
-        """Raises `OptionError` where there is no template of that name."""
+        """Raises `OptionError` if there is no template of that name."""
         super().__init__(target)
         self.name, self.args, self.kwargs = name, serialize_args(args), dict(kwargs or {})
         self._flop: float | None = None
@@ -110,7 +110,7 @@ class Task(TuningTask):
 
     @property
     def default_config(self) -> ConfigEntity | None:
-        """The configuration that is used without a record; None where only the template knows it."""
+        """The configuration that is used without a record; None if only the template knows it."""
         return None
 
     def _run(self, config: ConfigSpace) -> tuple[Any, list[Any]]:
@@ -119,7 +119,7 @@ class Task(TuningTask):
         return schedule, list(tensors)
 
     def instantiate(self, config: ConfigSpace) -> tuple[Any, Any]:
-        """Return the schedule and the tensors of a configuration. Raises `InstantiationError` where it gives none."""
+        """Return the schedule and the tensors of a configuration. Raises `InstantiationError` if it gives none."""
         config.errors.clear()
         made = self._run(config)
         if not config.valid():
@@ -167,8 +167,7 @@ def template_of(name: str) -> Callable[..., Any]:
         hint = nearest(name, TEMPLATES) or f"; the templates are: {', '.join(sorted(TEMPLATES)) or 'none yet'}"
         raise OptionError(
             f"there is no template '{name}'{hint}. A template is registered by @autotvm.template, before its task is "
-            "created "
-            "or a record of it is read", code="TW1105")
+            "created or a record of it is read", code="TW1105")
     return TEMPLATES[name]
 
 

@@ -77,14 +77,13 @@ def register_topi_schedule(task_name: str, func: Function | None = None) -> Func
 
 
 def get_workload(outs: Sequence[Tensor], task_name: str | None = None) -> Workload:
-    """Return the workload of the task that computed `outs`. Raises `OptionError` where none did."""
+    """Return the workload of the task that computed `outs`. Raises `OptionError` if none did."""
     workload = workload_of(outs, task_name)
     if workload is None:
         names = ", ".join(t.name for t in outs)
         raise OptionError(
             f"the task '{task_name}' did not compute {names}; call its function from register_topi_compute first",
-            code="TW1105"
-        )
+            code="TW1105")
     return workload
 
 

@@ -38,8 +38,7 @@ TUNERS: Final[dict[str, Callable[..., Tuner]]] = {
     **{
         f"xgb{loss}{features}": _boosted(kind, features[1:] or "itervar")
         for loss, kind in (("", "reg"), ("_rank", "rank"), ("_rank_binary", "rank-binary"))
-        for features in ("", "_knob", "_itervar", "_curve")
-    },
+        for features in ("", "_knob", "_itervar", "_curve")},
     "ga": lambda task, **options: GATuner(task, **{"pop_size": 50, **options}),
     "random": RandomTuner,
     "gridsearch": GridSearchTuner,

@@ -21,7 +21,7 @@ from tilewright.search.features import of_loops
 _EXPLORED: Final = 0.1
 """Fraction of a plan that is chosen at random."""
 _LOWERED: Final = 96
-"""Candidates of a plan that are lowered, where features are those of programs."""
+"""Number of candidates of a plan that are lowered if features are those of programs."""
 _CHAINS: Final = 64
 _STEPS: Final = 48
 
@@ -99,7 +99,7 @@ class XGBTuner(RandomTuner):
             self._fit()
 
     def _row_of(self, i: MeasureInput) -> Array | None:
-        """Return the features of a record of another task; None where they mean nothing here."""
+        """Return the features of a record of another task; None if they mean nothing here."""
         index = self.space.index_of(i.config.entity_map)
         if self.feature_type == "knob":
             return None if index is None else np.asarray(self._features([index])[0])

@@ -1,4 +1,4 @@
-"""From a function for Ethos-U to the one call of its driver: a TFLite file, Vela, a command stream."""
+"""Converts a function for Ethos-U to a single call of its driver: a TFLite file, Vela, a command stream."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _ROUNDING: Final = "tflite"
 
 
 def command_stream_module(function: Function) -> LibraryModule:
-    """The call of a function for `ethos-u`: its inputs, then commands and weights; the attributes say where in the
-    device's memory values are.
+    """Return a module with one call for `ethos-u`: its arguments are the inputs, then commands and weights; its
+    attributes are the offsets of values in device memory.
 
-    Raises `CompileError` for a network that rounds as another runtime than TensorFlow Lite, and what Vela says of one
-    that it does not take.
+    Raises `CompileError` for a network with another rounding than TensorFlow Lite's, and with Vela's message for an
+    unsupported network.
     """
     symbol = str(function.attrs["global_symbol"])
     config = str(function.attrs.get("ethos-u.accelerator_config", DEFAULT_CONFIG))
@@ -33,8 +33,7 @@ def command_stream_module(function: Function) -> LibraryModule:
             f'@{symbol} rounds as "{rounding}", and Ethos-U rounds as "{_ROUNDING}"; bring the network into that form '
             'with '
             f'relay.qnn.transform.Unify("NHWC", "int8", "{_ROUNDING}") before partition_for_ethosu', function.span,
-            code="TW0905"
-        )
+            code="TW0905")
     stream = compile_model(tflite_bytes(function), config, symbol)
     result: Any = function.ret_type
     gives = result.fields if isinstance(result, TupleType) else (result,)
@@ -49,8 +48,7 @@ def command_stream_module(function: Function) -> LibraryModule:
     step = Step(
         INVOKE, tuple(range(first)), tuple(range(first, len(tensors))), len(constants),
         {"accelerator_config": config, **stream.memory},
-        IRModule.from_expr(meaning).astext(show_meta_data=True),
-    )
+        IRModule.from_expr(meaning).astext(show_meta_data=True))
     return LibraryModule("ethos-u", symbol, tensors, [step], constants, 0)
 
 

@@ -1,8 +1,8 @@
-"""A function of composite functions as a TFLite file: one operator of TFLite for each row of Ethos-U's table, a `PAD`
-before where a layer pads.
+"""Converts a function of composite functions to a TFLite file: one operator per row of Ethos-U's table, and a `PAD`
+before a padded layer.
 
-Scales and zero points are on operators here, and on tensors there: a tensor has those of the layer that makes it, else
-of one that reads it; what a layer only moves has one scale before and after.
+TFLite stores scales and zero points on tensors instead of operators. A tensor has those of the layer that makes it,
+else of a layer that reads it; a layer that only moves data has the same scale before and after.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One operator: what it reads, in the order of TFLite's inputs, with their scales where the row says them, the
-    result's, and its options."""
+    """One operator: its inputs in TFLite's order with their scales if known, the result's scale, and its options."""
 
     kind: str
     reads: tuple[Expr, ...]
@@ -50,12 +49,12 @@ class Layer:
     stored: tuple[Stored, ...] = ()
     options: tuple[str, Mapping[str, Any]] | None = None
     pad: Array | None = None
-    """Elements that are put around the first input: (dimensions, 2)."""
+    """Padding of the first input: (dimensions, 2)."""
 
 
 def tflite_bytes(function: Function) -> bytes:
-    """The file. Raises `CompileError` for a body that is not composite functions of the table, and where two layers
-    disagree on a tensor's scale."""
+    """Return the file. Raises `CompileError` for a body with composites that are not in the table, and for conflicting
+    scales of a tensor."""
     return _Graph(function).model()
 
 
@@ -83,14 +82,12 @@ class _Graph:
         }
         codes = [
             {"builtin_code": OPERATORS.index(k), "deprecated_builtin_code": min(OPERATORS.index(k), 127), "version": 1}
-            for k in self.codes
-        ]
+            for k in self.codes]
         return model_bytes(
             {
                 "version": 3, "operator_codes": codes, "subgraphs": [graph], "buffers": self.buffers,
                 "description": "a part for Ethos-U"
-            }
-        )
+            })
 
     def _value(self, e: Expr, name: str, scales: Mapping[Expr, Scale]) -> int:
         kind: Any = e.checked_type
@@ -102,8 +99,7 @@ class _Graph:
             {
                 "name": name, "shape": list(shape), "type": ELEMENT_TYPES.index(dtype), "buffer": buffer,
                 "quantization": quantization
-            }
-        )
+            })
         return len(self.tensors) - 1
 
     def _stored(self, s: Stored, prefix: str) -> int:
@@ -126,8 +122,7 @@ class _Graph:
             padded = self._tensor(f"{name}.padded", shape, str(source.dtype), scales[layer.reads[0]])
             self._operator(
                 "PAD", [reads[0], self._stored(Stored("widths", layer.pad.astype(np.int32)), name)], padded,
-                ("PadOptions", {})
-            )
+                ("PadOptions", {}))
             reads[0] = padded
         stored = [self._stored(s, name) for s in layer.stored]
         self.numbers[e] = self._value(e, name, scales)
@@ -143,7 +138,7 @@ class _Graph:
 
 
 def _layers(function: Function) -> dict[Expr, Layer]:
-    """The layers by the calls that they are, in order."""
+    """Return the layers by their calls, in order."""
     order = post_order(function.body)
     inside = set(post_order(*(e.body for e in order if isinstance(e, Function))))
     found: dict[Expr, Layer] = {}
@@ -156,15 +151,14 @@ def _layers(function: Function) -> dict[Expr, Layer]:
                 raise CompileError(
                     f"Ethos-U was given {what}, which is no row of its table; partition with partition_for_ethosu(mod, "
                     "params)",
-                    e.span, code="TW0904"
-                )
+                    e.span, code="TW0904")
             found[e] = reader(e.op.body, dict(zip(e.op.params, e.args, strict=True)))
     return found
 
 
 def _scales(layers: Mapping[Expr, Layer]) -> dict[Expr, Scale]:
     found: dict[Expr, Scale] = {}
-    for e, layer in layers.items():  # what is made
+    for e, layer in layers.items():  # results of computing layers
         gives = layer.gives or found.get(layer.reads[0]) or layer.scales[0]
         if gives is not None:
             found[e] = gives
@@ -174,11 +168,10 @@ def _scales(layers: Mapping[Expr, Layer]) -> dict[Expr, Scale]:
                 raise CompileError(
                     f"one layer gives a tensor the scale {known}, and {layer.kind} reads it as {scale}; requantize "
                     "between them",
-                    e.span, code="TW0904"
-                )
+                    e.span, code="TW0904")
             if known is not None:
                 found[source] = known
-    for e, layer in reversed(list(layers.items())):  # what is only moved has the scale of what is made of it
+    for e, layer in reversed(list(layers.items())):  # moved data have the scale of the result
         if layer.gives is None and e in found:
             found.setdefault(layer.reads[0], found[e])
     return found
@@ -206,7 +199,7 @@ def _conv2d(body: Any, args: Arguments) -> Layer:
     if any(op.padding):
         top, left, bottom, right = op.padding
         pad = np.asarray([[0, 0], [top, bottom], [left, right], [0, 0]]) + (0 if pad is None else pad)
-    weight = _number(conv.args[1]).transpose(op.axes()[1])  # outputs, inputs, rows, columns
+    weight = _number(conv.args[1]).transpose(op.axes()[1])  # (outputs, inputs, rows, columns)
     deep = op.groups > 1
     value = weight.transpose(1, 2, 3, 0) if deep else weight.transpose(0, 2, 3, 1)
     axis = 3 if deep else 0
@@ -217,8 +210,7 @@ def _conv2d(body: Any, args: Arguments) -> Layer:
     table = ("DepthwiseConv2DOptions", {**options, "depth_multiplier": 1}) if deep else ("Conv2DOptions", options)
     return _product(
         "DEPTHWISE_CONV_2D" if deep else "CONV_2D", body, conv, args[source],
-        Stored("weight", value, _number(conv.args[5]), axis), table, pad
-    )
+        Stored("weight", value, _number(conv.args[5]), axis), table, pad)
 
 
 def _fully_connected(body: Any, args: Arguments) -> Layer:
@@ -231,7 +223,7 @@ def _product(
     kind: str, body: Any, product: Call, source: Expr, weight: Stored, options: tuple[str, Mapping[str, Any]],
     pad: Array | None
 ) -> Layer:
-    """`body` is the requantization of the sums."""
+    """Return the layer of a product; `body` is the requantization of its sums."""
     sums = body.args[0]
     own = _scale(product.args[4], product.args[2])
     count = weight.value.shape[weight.axis]
@@ -240,8 +232,7 @@ def _product(
     scales = np.float32(own[0]) * np.asarray(weight.scales, np.float32)
     return Layer(
         kind, (source,), (own,), _scale(body.args[3], body.args[4]),
-        (weight, Stored("bias", bias.reshape(-1).astype(np.int32), scales)), options, pad
-    )
+        (weight, Stored("bias", bias.reshape(-1).astype(np.int32), scales)), options, pad)
 
 
 def _pool(kind: str, call: Call, args: Arguments, scales: tuple[Scale | None, Scale | None]) -> Layer:
@@ -275,15 +266,13 @@ def _reshape(body: Any, args: Arguments) -> Layer:
     shape = np.asarray(kind.concrete_shape, np.int32)
     return Layer(
         "RESHAPE", (args[body.args[0]],), (None,), None, (Stored("shape", shape),),
-        ("ReshapeOptions", {"new_shape": shape.tolist()})
-    )
+        ("ReshapeOptions", {"new_shape": shape.tolist()}))
 
 
 def _softmax(body: Any, args: Arguments) -> Layer:
     return Layer(
         "SOFTMAX", (args[body.args[0]],), (_scale(*body.args[1:3]),), _scale(*body.args[3:5]), (),
-        ("SoftmaxOptions", {"beta": 1.0})
-    )
+        ("SoftmaxOptions", {"beta": 1.0}))
 
 
 _READERS: Final[Mapping[str, Callable[[Any, Arguments], Layer]]] = {

@@ -1,4 +1,4 @@
-"""Arm's compiler for Ethos-U, run as a program of its own: a TFLite file in, a command stream and weights out."""
+"""Runs Vela, Arm's compiler for Ethos-U, as a separate program: from a TFLite file to a command stream and weights."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _MEMORY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CommandStream:
-    """The input of the device: commands, weights, sizes of its memory, and for each input and output its region and
-    offset in bytes."""
+    """The input of the device: commands, weights, memory sizes, and for each input and output its region and offset in
+    bytes."""
 
     commands: Array
     weights: Array
@@ -38,15 +38,15 @@ class CommandStream:
 
 
 def is_installed() -> bool:
-    """Whether Vela is there."""
+    """Whether Vela is installed."""
     return find_spec("ethosu") is not None and find_spec("ethosu.vela") is not None
 
 
 def compile_model(model: bytes, config: str, name: str) -> CommandStream:
     """Compile a TFLite model to the command stream of the device `config`, which must support all of its operators.
 
-    Raises `PackageError` where Vela is not installed, `CompileError` where it does not know the device, or does not
-    take the model, with what it said.
+    Raises `PackageError` if Vela is not installed, and `CompileError` with Vela's message if it does not know the
+    device or refuses the model.
     """
     if config not in CONFIGS:
         raise CompileError(f"there is no Ethos-U '{config}'; Vela compiles for {', '.join(CONFIGS)}", code="TW0914")
@@ -64,8 +64,7 @@ def compile_model(model: bytes, config: str, name: str) -> CommandStream:
         if ran.returncode or len(made) != 1:
             said = "\n".join((ran.stderr or ran.stdout).strip().splitlines()[-5:])
             raise CompileError(
-                f"Vela did not compile @{name} for {config}: {said or 'it wrote no command stream'}", code="TW0914"
-            )
+                f"Vela did not compile @{name} for {config}: {said or 'it wrote no command stream'}", code="TW0914")
         with np.load(made[0]) as found:
             memory = {name: found[name].reshape(-1).astype(int).tolist() for name in _MEMORY}
             commands, weights = (np.frombuffer(found[name].tobytes(), np.uint8) for name in ("cmd_data", "weight_data"))

@@ -1,5 +1,4 @@
-"""From the blocks of a kernel to its loops: what is elementwise is inlined, and the anchor's own schedule does the
-rest."""
+"""Schedules the blocks of a kernel: elementwise blocks are inlined, and the anchor's schedule does the rest."""
 
 from __future__ import annotations
 
@@ -57,7 +56,6 @@ def arrange(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor], o
 
 
 def heights(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> Heights:
-    """Return the tile heights for which the kernel of these computations has code; empty where no number of rows is
-    symbolic."""
+    """Return the tile heights of a kernel of these computations; empty without a symbolic number of rows."""
     kinds = [op.schedule for op in computations(args, outputs) if isinstance(op, ComputeOp) and op.schedule is not None]
     return schedule_of(kinds[-1]).heights if kinds else ()

@@ -25,11 +25,10 @@ _COPIES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AttentionSchedule(CpuSchedule):
-    """Schedule of attention: `out[b, t, c]` from the anchor `context[b, t, c]`, after the stages that are named here,
-    in order.
+    """Schedule of attention: `out[b, t, c]` from the anchor `context[b, t, c]`, after the named stages, in order.
 
-    Queries are cut in `blocks` blocks of `block` queries; the tile `first` is of the scores, `second` of the product
-    with the values.
+    Queries are cut into `blocks` blocks of `block` queries; `first` is the tile of the scores, `second` that of the
+    product with the values.
     """
 
     turned: Tensor
@@ -71,7 +70,7 @@ class AttentionSchedule(CpuSchedule):
         _scores(k, self, one)
         d, t = s.compute_at(k.name(self.turned), one, preserve_unit_loops=True)[-2:]
         outer, some = s.split(d, [None, min(_COPIES, s.extent(d))])
-        s.reorder(t, outer, some)  # one element at a time: a vector read down a column costs more than its elements
+        s.reorder(t, outer, some)  # one element at a time: a strided vector load costs more than its elements
         s.unroll(some)
         if k.is_shared and s.extent(one) > 1:
             s.parallel(one)
@@ -85,7 +84,7 @@ def _lanes(k: KernelBlocks, plan: AttentionSchedule) -> int:
 
 
 def _group(k: KernelBlocks, plan: AttentionSchedule, loop: Var) -> tuple[Var, Var, Var]:
-    """The queries of a block as groups of a few vectors."""
+    """Split the queries of a block into groups of a few vectors."""
     lanes = _lanes(k, plan)
     vectors = next(g for g in range(_GROUP, 0, -1) if plan.block // lanes % g == 0)
     group, vector, lane = k.schedule.split(loop, [None, vectors, lanes])
@@ -93,7 +92,7 @@ def _group(k: KernelBlocks, plan: AttentionSchedule, loop: Var) -> tuple[Var, Va
 
 
 def _in_registers(k: KernelBlocks, plan: AttentionSchedule, t: Tensor, group: Var) -> None:
-    """A reduction down the keys, for one group of queries."""
+    """Compute a reduction over the keys for one group of queries in registers."""
     s, name = k.schedule, k.name(t)
     s.set_scope(name, "local")
     s.compute_at(name, group, preserve_unit_loops=True)

@@ -4,7 +4,7 @@
                                                                          for depth, taps: acc += …
                                                                          out = epilogue(acc) }
 
-The accumulators of a tile of a row stay in registers; one step reads one vector of the kernel, and a value for each
+The accumulators of a tile of a row stay in registers; one step reads one vector of the kernel, and one value per
 output.
 """
 
@@ -20,8 +20,8 @@ _MOST_LANES: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ChannelBlocksSchedule(CpuSchedule):
-    """Schedule of a window over blocks of channels: the last axis of the output is a block, unless it is the axis `row`
-    along a row."""
+    """Schedule of a window over blocks of channels: the last axis of the output is a block, unless it is `row`, the
+    axis along a row."""
 
     row: int
 

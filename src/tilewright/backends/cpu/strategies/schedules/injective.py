@@ -1,7 +1,7 @@
 """Kernels without reductions: elementwise chains, broadcasts, transposes, slices, concatenations.
 
-Where every input is read at the very element that is written, all axes are one, or those inside of each row where
-tensors lie in larger arrays; otherwise the last axis gives the lanes.
+If every input is read at the element that is written, all axes are fused, or the contiguous ones for tensors in larger
+arrays. Otherwise the last axis is vectorized.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _VECTORS = 4
 
 
 def schedule_injective(s: Schedule, output: str, machine: Machine) -> None:
-    """Vectorize and share out the loops of one output block."""
+    """Vectorize and parallelize the loops of one output block."""
     axes, _ = s.axes(output)
     if not axes:
         return
@@ -73,15 +73,15 @@ def _same_element(block: Block) -> bool:
 
 
 def _is_at(e: Load, at: tuple[PrimExpr, ...], single: tuple[bool, ...]) -> bool:
-    """Return whether a load is at these indices; along an axis of one element (`single`), 0 is its index too."""
+    """Return whether a load is at these indices; along an axis of one element (`single`), 0 also counts."""
     return len(e.indices) == len(at) and all(
         a is b or (one and number_of(a) == 0) for a, b, one in zip(e.indices, at, single, strict=True)
     )
 
 
 def _runs(block: Block) -> list[int]:
-    """Return the first axes of runs that are contiguous in every buffer; a new run begins where a buffer is longer than
-    its axis."""
+    """Return the first axes of runs that are contiguous in every buffer; a new run begins after an axis that is shorter
+    than its buffer's."""
     extents = [i.extent.value if isinstance(i.extent, IntImm) else i.extent for i in block.iters]
     shapes = {b.shape for b in _buffers(block) if len(b.shape) == len(extents) and any(not same(d, 1) for d in b.shape)}
     shapes |= {st.buffer.shape for st in walk_stmt(block.body) if isinstance(st, Store)}

@@ -1,5 +1,4 @@
-"""The base of the schedules of kernels, and the kernel that a schedule arranges: its blocks, elementwise values
-inlined."""
+"""The base class of kernel schedules, and the kernel being scheduled: its blocks, with elementwise values inlined."""
 
 from __future__ import annotations
 
@@ -19,17 +18,17 @@ from tilewright.tir.schedule import Schedule
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CpuSchedule(KernelSchedule):
-    """Base of the schedules for processors. Sizes that depend on dynamic shapes are symbolic."""
+    """Base class of CPU schedules. Sizes that depend on dynamic shapes are symbolic."""
 
     flops: int = 0
     """Number of floating-point or integer operations of the computation."""
     right_bytes: int = 0
     """Size of the right operand of a product, in bytes."""
     heights: Heights = ()
-    """Heights of the tile for which there is code, where a number of rows is symbolic, each with its condition."""
+    """Tile heights for a symbolic number of rows, each with its condition."""
 
     def apply(self, kernel: KernelBlocks) -> None:
-        """Arrange the loops of a kernel."""
+        """Schedule the loops of a kernel."""
         raise NotImplementedError
 
 
@@ -47,13 +46,13 @@ class KernelBlocks:
 
     @property
     def acc(self) -> str:
-        """The block of the anchor."""
+        """Name of the anchor's block."""
         return self.names[self.anchor]
 
     @property
     def multiply_time(self) -> float:
-        """Nanoseconds of the anchor's multiply-adds at the machine's peak, or of reading the weights once, if that
-        takes longer."""
+        """Nanoseconds of the anchor's multiply-adds at peak rate, or of one read of the weights, if that takes longer.
+        """
         return max(
             typical(self.plan.flops) / self.machine.flops_per_ns,
             typical(self.plan.right_bytes) / self.machine.core.l2_bytes_per_ns
@@ -61,7 +60,7 @@ class KernelBlocks:
 
     @property
     def is_shared(self) -> bool:
-        """Whether the anchor's multiply-adds take long enough for several threads."""
+        """Whether the anchor takes long enough for several threads."""
         return self.multiply_time >= self.machine.core.thread_ns
 
     @property
@@ -70,16 +69,16 @@ class KernelBlocks:
 
     @property
     def packed(self) -> list[str]:
-        """The blocks that pack an operand."""
+        """Names of the blocks that pack an operand."""
         return [name for op, name in self.names.items() if isinstance(op, ComputeOp) and op.prepack is not None]
 
     def name(self, t: Tensor) -> str:
-        """The block that computes a tensor."""
+        """Return the name of the block that computes a tensor."""
         return self.names[t.op]
 
 
 def parallel_over(s: Schedule, loops: Sequence[Var], nanoseconds: float, machine: Machine) -> None:
-    """Run a nest's outermost loops on several threads when there is work for it: the fewest that give enough pieces."""
+    """Parallelize a nest's outermost loops if there is enough work: the fewest loops with enough iterations."""
     core = machine.core
     if any(isinstance(s.extent(v), OpenSize) for v in loops):
         _parallel_over_open(s, loops, nanoseconds, core.thread_ns)
@@ -98,8 +97,8 @@ def parallel_over(s: Schedule, loops: Sequence[Var], nanoseconds: float, machine
 
 
 def _parallel_over_open(s: Schedule, loops: Sequence[Var], nanoseconds: float, thread_ns: float) -> None:
-    """The same where some trips are open: down to the first such loop, in pieces that are worth a thread, a power of
-    two of trips."""
+    """Parallelize loops down to the first one of symbolic extent, in chunks worth a thread, of a power of two of
+    iterations."""
     last = next(k for k, v in enumerate(loops) if isinstance(s.extent(v), OpenSize))
     chosen = loops[: last + 1]
     trips = math.prod(typical(s.extent(v)) for v in chosen)
@@ -108,5 +107,5 @@ def _parallel_over_open(s: Schedule, loops: Sequence[Var], nanoseconds: float, t
 
 
 def row_divisor(width: int, most: int) -> int:
-    """Return the largest number up to `most`, and above half of it, that divides a row; `most` where none does."""
+    """Return the largest divisor of a row in (`most`/2, `most`]; without one, `most` or the row width."""
     return next((r for r in range(most, most // 2, -1) if width % r == 0), min(most, width))

@@ -1,10 +1,10 @@
 """Kernels over images whose heights and widths are known when the kernel runs.
 
-    padded = the image with its padding beside it, and room for whole tiles (`backends/cpu/strategies/conv.py`,
-    `Geometry.spread`) for band of rows (parallel): for panel: for row of the band: for tile of outputs: { acc = …,
-    nothing tested; out = epilogue(acc) where it is inside }
+    padded = the image with its padding, extended for whole tiles (`Geometry.spread` in `strategies/conv.py`)
+    for band of rows (parallel): for panel: for row of the band: for tile of outputs: {
+        acc = …, without tests; out = epilogue(acc) if it is inside }
 
-Only what is stored is tested, once for each output of a tile, and the widths of tiles are as `open_rows.py` has it.
+Only stores are tested, once for each output of a tile; `open_rows.py` describes the widths of tiles.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tilewright.te.tensor import Tensor
 from tilewright.tir.schedule import Schedule
 
 _BAND: Final = 8
-"""Rows of outputs for which a panel of weights stays in the cache."""
+"""Number of output rows for which a panel of weights stays in the cache."""
 
 
 def check_axes(k: KernelBlocks, images: list[Var], channels: int, channel: Var) -> None:
-    """Raise `ScheduleError` where the output has another layout than the sums: symbolic sizes cannot be told apart
-    then."""
+    """Raise `ScheduleError` if the output and the sums have different layouts, because symbolic sizes cannot be told
+    apart."""
     s = k.schedule
     wanted = [as_expr(n) for n in k.anchor.outputs[0].extents[: len(images)]]
     found = [as_expr(s.extent(v)) for v in images]
@@ -38,7 +38,7 @@ def check_axes(k: KernelBlocks, images: list[Var], channels: int, channel: Var) 
 
 
 def bands(s: Schedule, images: list[Var]) -> list[Var]:
-    """The loop over bands of rows and images, and the one over the rows of a band."""
+    """Return the loop over bands of rows and images, and the loop over the rows of a band."""
     *outer, row = images
     rows = s.extent(row)
     band, row = s.split(row, [None, _BAND if isinstance(rows, OpenSize) else min(_BAND, rows)])
@@ -46,7 +46,7 @@ def bands(s: Schedule, images: list[Var]) -> list[Var]:
 
 
 def copy_whole(k: KernelBlocks, copy: Tensor) -> None:
-    """The copy of an image, made before all else, a row at a time."""
+    """Schedule the copy of an image before the kernel, one row at a time."""
     s, name = k.schedule, k.name(copy)
     *planes, _, last = s.loops(name)
     lanes = k.machine.lanes(copy.dtype)
@@ -59,6 +59,6 @@ def copy_whole(k: KernelBlocks, copy: Tensor) -> None:
 
 
 def share(k: KernelBlocks, loops: list[Var]) -> None:
-    """Hand out bands and panels."""
+    """Parallelize bands and panels."""
     if k.is_shared:
         k.schedule.parallel(k.schedule.fuse(*loops))

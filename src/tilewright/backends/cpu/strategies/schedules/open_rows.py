@@ -1,7 +1,6 @@
-"""Tiles for numbers of rows that are known when the kernel runs.
+"""Tiles for a symbolic number of rows.
 
-All tiles of a call are of one height, of at most `MOST_OPEN_ROWS` rows, and the last one begins earlier, so that it
-overlaps the one before:
+All tiles of a call have the same height of at most `MOST_OPEN_ROWS` rows, and the last one overlaps the previous one:
 
     9 rows   -> two tiles of 5: rows 0 … 4, 4 … 8          17 rows -> three tiles of 6: 0 … 5, 6 … 11, 11 … 16
 
@@ -22,14 +21,14 @@ from tilewright.scalar.expr import LE, LT, PrimExpr, add, any_of, as_expr, compa
 
 MOST_OPEN_ROWS: Final = 8
 OPEN_ROWS: Final = 840
-"""For what number of rows a tile is chosen: many, which all heights divide."""
+"""The number of rows for which tiles are chosen; all heights divide it."""
 
 Heights: TypeAlias = tuple[tuple[int, PrimExpr], ...]
 
 
 def balanced(rows: int, most: int) -> Heights:
-    """All heights from 1 to `most`: for each number of tiles the lowest that does; none for a number of rows that is
-    known."""
+    """Return all heights from 1 to `most`, each the minimum for a number of tiles; empty for a static number of rows.
+    """
     if not isinstance(rows, OpenSize):
         return ()
     needed = _needed(rows, most)
@@ -37,8 +36,8 @@ def balanced(rows: int, most: int) -> Heights:
 
 
 def balanced_pixels(pixels: int, most: int) -> Heights:
-    """The same for the pixels of an image, of which there are many where it takes long: a few heights, and 1 for less
-    than half of the tallest."""
+    """Return a few heights for the pixels of an image, because small images take little time; 1 below half of the
+    tallest."""
     if not isinstance(pixels, OpenSize) or most < 4:
         return balanced(pixels, most)
     half, needed = most // 2, _needed(pixels, most)
@@ -49,8 +48,8 @@ def balanced_pixels(pixels: int, most: int) -> Heights:
 
 
 def widths(outputs: int, most: int) -> Heights:
-    """A few widths of tiles along a row, from half of the widest on: in a tile that is only partly inside, the rest is
-    computed and not stored."""
+    """Return a few tile widths along a row, from half of the widest on; the outside part of a tile is computed but not
+    stored."""
     if not isinstance(outputs, OpenSize):
         return ()
     needed = _needed(outputs, most)
@@ -60,7 +59,7 @@ def widths(outputs: int, most: int) -> Heights:
 
 
 def _needed(rows: int, most: int) -> PrimExpr:
-    """The lowest height with which there are as few tiles as with the tallest."""
+    """Return the smallest height that gives the minimum number of tiles."""
     total = as_expr(rows)
     tiles = floordiv(add(total, most - 1), most)
     return floordiv(add(total, sub(tiles, 1)), tiles)
@@ -78,5 +77,5 @@ def tile_along(
 
 
 def fewer_than(rows: int, number: int) -> PrimExpr:
-    """When there are fewer rows than a number."""
+    """Return the condition that there are fewer rows than a number."""
     return compare(LT, as_expr(rows), number)

@@ -1,6 +1,6 @@
 """Kernels that only reduce: sums, means, extrema over some axes.
 
-When the last axis of the input is kept, it gives the lanes; when it is reduced, lanes hold partial results.
+If the last axis of the input is kept, it is vectorized; if it is reduced, lanes hold partial results.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ _VECTORS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReduceSchedule(CpuSchedule):
-    """Schedule of one reduction: the accumulators are computed inside the loops of the output, which are the kept
-    axes."""
+    """Schedule of one reduction: the accumulators are computed inside the output loops, which are the kept axes."""
 
     def apply(self, k: KernelBlocks) -> None:
         s, acc, lanes = k.schedule, k.acc, k.machine.lanes("float32")
@@ -63,7 +62,7 @@ class ReduceSchedule(CpuSchedule):
 
 
 def _in_pieces(k: KernelBlocks, acc: str) -> None:
-    """Sum up a long sum of floats in pieces, by the innermost loop outside of which a piece is long enough."""
+    """Split a long float sum into pieces at the innermost loop that makes pieces long enough."""
     s = k.schedule
     combiner = s.block(acc).annotations.get("combiner")
     if combiner is None or combiner.name != "sum" or not k.anchor.body[0].dtype.is_float:
@@ -74,7 +73,7 @@ def _in_pieces(k: KernelBlocks, acc: str) -> None:
         if isinstance(extent, OpenSize):
             return
         if length * extent > 2 * piece:
-            # what is longer is farther from the wish than 1 is
+            # a longer one is farther from the goal than 1
             farthest = max(1, min(extent, math.ceil(piece / length) ** 2))
             rest = min(divisors(extent, farthest), key=lambda d: abs(math.log(length * d / piece)))
             if 1 < rest < extent:

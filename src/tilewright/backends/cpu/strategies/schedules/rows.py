@@ -68,7 +68,7 @@ def _contiguous(k: KernelBlocks, rows: list[Var], columns: list[Var], stages: li
 
 
 def _vectorize(k: KernelBlocks, loop: Var, lanes: int) -> None:
-    """The widest vectors that the loop fills."""
+    """Vectorize a loop with the widest vectors that it fills."""
     s = k.schedule
     extent = s.extent(loop)
     while lanes > 1 and lanes > extent:

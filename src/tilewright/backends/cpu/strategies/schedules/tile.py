@@ -22,9 +22,9 @@ from tilewright.te.tensor import ComputeOp, Operation, Tensor
 from tilewright.tir.schedule import Schedule
 
 MOST_TAPS: Final = 12
-"""Most taps along a row that are written out, each with its own set of outputs at the edges of the image."""
+"""Largest number of unrolled taps along a row, each with its own set of outputs at the edges of the image."""
 MOST_WRITTEN: Final = 1024
-"""Most statements of one tile that are written out with the taps along a row; a tile of a 7x7 window has up to 784."""
+"""Largest number of statements of a tile with unrolled taps along a row; a tile of a 7x7 window has up to 784."""
 _ENOUGH: Final = 8
 _CHUNK_COUNTS: Final = (1, 2, 4, 8)
 _SHORTEST_CHUNK: Final = 128
@@ -34,8 +34,7 @@ _OPEN_GRAIN: Final = 4
 
 
 def writes_out_taps(taps: int, step: int, tile: Tile) -> bool:
-    """Return whether the taps along a row are written out; each then skips the outputs whose input is padding.
-    Otherwise they are a loop."""
+    """Return whether to unroll the taps along a row; each then skips the outputs whose input is padding."""
     return taps <= MOST_TAPS and taps * step * tile.rows * tile.vectors <= MOST_WRITTEN
 
 
@@ -46,12 +45,12 @@ class MatmulSchedule(CpuSchedule):
 
     tile: Tile
     left_bytes: int
-    """Size of the left operand, of one matrix of a batch, in bytes."""
+    """Bytes of the left operand, or of one matrix of a batch."""
     batch_axes: int = 0
     unroll: int = 1
-    """Number of steps of the sum that are written out."""
+    """Number of unrolled steps of the sum."""
     scattered: tuple[int, ...] = ()
-    """Sizes of the blocks of the output that hold the columns of a row, where columns are scattered over an image."""
+    """Block sizes of the output that contain the columns of a row, if columns are scattered over an image."""
     exact: bool = False
     """Whether the sums are of integers, whose order does not matter."""
 
@@ -97,7 +96,7 @@ class MatmulSchedule(CpuSchedule):
 def _schedule_open_rows(
     k: KernelBlocks, plan: MatmulSchedule, batch: list[Var], row: Var, column: Var, tile: Tile
 ) -> None:
-    """The product for any number of rows of which there are at least those of a tile: the last tile begins earlier, and
+    """Schedule a product for any number of rows of at least one tile: the last tile overlaps the previous one, and
     repeats some rows."""
     s = k.schedule
     panels = -(-s.extent(column) // tile.columns)
@@ -120,10 +119,10 @@ def _schedule_open_rows(
 
 
 def _chunks(k: KernelBlocks, tile: Tile, tiles: int) -> int:
-    """In how many chunks the sum is made, so that one chunk of a panel and of the left operand stay in the second-level
-    cache.
+    """Return the number of chunks of the sum, such that one chunk of a panel and of the left operand fit the
+    second-level cache.
 
-    One when a panel fits as it is beside the one that is being prefetched.
+    It is 1 if a panel fits together with the one that is being prefetched.
     """
     depth = k.schedule.extent(k.schedule.axes(k.acc)[1][0])
     chunks = k.options.decide_one(
@@ -140,10 +139,10 @@ def _chunks(k: KernelBlocks, tile: Tile, tiles: int) -> int:
 
 
 def _in_chunks(k: KernelBlocks, plan: MatmulSchedule, panel: Var, row: Var, chunks: int) -> None:
-    """The sums of all rows under one panel in memory; each chunk of them is added, one register tile after the other.
+    """Keep the sums of all rows under one panel in memory, and add chunks to them, one register tile after another.
 
         for panel (parallel): for chunk: for tile of rows: { part[rows x vectors] = 0; for k of chunk: part += A * B;
-        acc[tile] += part }
+                                                             acc[tile] += part }
                               for tile of rows: out = epilogue(acc[tile])
     """
     s, acc, tile, unroll = k.schedule, k.acc, plan.tile, plan.unroll
@@ -172,22 +171,22 @@ def _in_chunks(k: KernelBlocks, plan: MatmulSchedule, panel: Var, row: Var, chun
 
 
 def _large_weights(k: KernelBlocks, product: Operation) -> str | None:
-    """The packed constant operand of `product`, where it does not stay in the second-level cache."""
+    """Return the packed constant operand of `product` if it exceeds the second-level cache, else None."""
     given = {b.name for b in k.schedule.func.params}
     packed = (t for t in product.inputs if isinstance(t.op, ComputeOp) and t.op.prepack is not None and t.name in given)
     return next((t.name for t in packed if math.prod(t.extents) * t.dtype.itemsize > k.machine.l2_bytes // 2), None)
 
 
 def prefetch_panels(k: KernelBlocks, product: Operation, panels: Var, depth: Var) -> None:
-    """Ask for the next panel of weights that do not stay in the second-level cache while this one is used."""
+    """Prefetch the next panel of weights while this one is used, if they exceed the second-level cache."""
     weights = _large_weights(k, product)
     if weights is not None and k.schedule.extent(panels) > 1 and k.options.decide_one("prefetch", 1, lambda: [(0,)]):
         k.schedule.prefetch_next(weights, panels, depth)
 
 
 def _gather_blocks(s: Schedule, rows: list[Var], column: Var, sizes: tuple[int, ...]) -> tuple[list[Var], Var]:
-    """Columns of the product that stand as blocks of `sizes` in the image: the axes of blocks, and one axis inside
-    them."""
+    """Split image rows into blocks of `sizes`, which hold the columns of the product; return the axes of blocks, and
+    one axis inside."""
     parts = [s.split(v, [None, size]) for v, size in zip(rows[1:], sizes, strict=True)]
     blocks, inside = [p[0] for p in parts], [p[1] for p in parts]
     s.reorder(rows[0], *blocks, *inside, column)
@@ -195,7 +194,7 @@ def _gather_blocks(s: Schedule, rows: list[Var], column: Var, sizes: tuple[int, 
 
 
 def _pack_inside(s: Schedule, packed: list[str], batch: list[Var], k: KernelBlocks) -> None:
-    """An operand that is no constant is packed at run time, once for each matrix of the batch."""
+    """Pack an operand that is not constant at run time, once for each matrix of the batch."""
     for name in packed:
         if batch:
             s.compute_at(name, batch[-1])
@@ -213,21 +212,20 @@ class ConvSchedule(CpuSchedule):
 
     tile: Tile
     channels_last: tuple[int, ...]
-    """The axes of the output that are the batch, the spatial dimensions in order, and the channels."""
+    """The axes of batch, spatial dimensions and channels in the output."""
     left_bytes: int
     """Size of the input, in bytes."""
     groups: int = 1
     channels: int = 0
     """Number of output channels of all groups."""
     unroll: int = 1
-    """Number of steps of the sum that are written out."""
+    """Number of unrolled steps of the sum."""
     shared: bool = False
-    """Whether the taps along a row are the innermost axis of the sum, written out to share their inputs in
-    registers."""
+    """Whether the taps along a row are the innermost axis of the sum, unrolled to share their inputs in registers."""
     exact: bool = False
     """Whether the sums are of integers, whose order does not matter."""
     padded: Tensor | None = None
-    """The copy of the input with its padding, where there is one."""
+    """The padded copy of the input, if there is one."""
 
     def apply(self, k: KernelBlocks) -> None:
         s, tile = k.schedule, self.tile
@@ -269,7 +267,7 @@ class ConvSchedule(CpuSchedule):
 def accumulate(
     k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: int, shared: bool = False, exact: bool = False
 ) -> Var:
-    """The accumulators: in registers, computed at `at`, the reduction outside and the tile unrolled inside.
+    """Schedule the accumulators: in registers, computed at `at`, the reduction outside and the tile unrolled inside.
 
     Returns the innermost loop that is not unrolled.
     """
@@ -281,7 +279,7 @@ def accumulate(
     spatial = [v for v in inside if around.index(v) > around.index(at)]
     columns: list[Var] = []
     if tile.columns > 1:  # one column has no loop
-        # more vectors than the tile has where a panel crosses groups
+        # more vectors than in the tile if a panel crosses groups
         columns = s.split(spatial.pop(), [None, tile.lanes])
     if shared:
         *taps, depth, step = reduce
@@ -301,8 +299,8 @@ def accumulate(
 def _in_pieces(k: KernelBlocks, loops: list[Var], step: int, cut: bool) -> list[Var]:
     """A long sum is made of pieces, each summed up apart: less is lost to rounding, for one addition a piece.
 
-    The last loop over taps gives the pieces where the depth is too short for it, or the channels one each; the taps may
-    be split if `cut` is set.
+    The last loop over taps gives the pieces if the depth is too short, or the channels one each; the taps may be split
+    if `cut` is set.
     """
     s, length = k.schedule, k.machine.core.product_piece
     *taps, depth = loops
@@ -320,7 +318,7 @@ def _in_pieces(k: KernelBlocks, loops: list[Var], step: int, cut: bool) -> list[
     *outer, tap = taps
     trips, channels = s.extent(tap), s.extent(depth)
     ways = {d: tap for d in range(1, trips + 1) if trips % d == 0 and (cut or d in (1, trips))}
-    if cut and not outer:  # the channels outside of the taps
+    if cut and not outer:  # the channels outside the taps
         ways.setdefault(channels, depth)
     pieces = min(ways, key=lambda d: abs(math.log(trips * channels * step / d / length)))
     if pieces == 1:
@@ -337,12 +335,12 @@ def _in_pieces(k: KernelBlocks, loops: list[Var], step: int, cut: bool) -> list[
 def _share(
     k: KernelBlocks, left: int, outer: list[Var], row: Var, even: bool, windows: bool = False, by_panel: bool = False
 ) -> Var | None:
-    """Loops over panels outside and rows inside, or blocks of rows outermost: these when the left operand would not
-    stay in the second-level cache from one panel to the next, or when there are too few panels to share out.
+    """Order and parallelize the loops over panels and rows.
 
-    Where all tiles are `even`, as large as each other, both loops are shared out as one, in pieces small enough that no
-    thread waits long for another; an edge would have to be looked for in each piece. With `by_panel`, a panel is one
-    piece. Returns the loop whose next trip has the next panel, if there is one.
+    Panels are outside and rows inside. Blocks of rows are outermost if the left operand exceeds the second-level cache,
+    or if there are too few panels for the threads. If all tiles are `even`, both loops are fused and parallelized in
+    pieces small enough to balance threads; otherwise each piece would have to test for an edge. With `by_panel`, a
+    panel is one piece. Returns the loop whose next iteration has the next panel, if there is one.
     """
     s, cache = k.schedule, k.machine.l2_bytes // 2
     trips = math.prod(s.extent(v) for v in outer)
@@ -381,6 +379,6 @@ def _parallel(k: KernelBlocks, loop: Var) -> None:
 
 
 def _block_count(extent: int, wanted: int) -> int:
-    """A divisor of `extent` that is at least `wanted` and not far above it, else the largest one below."""
+    """Return a divisor of `extent` that is at least `wanted` and not far above it, else the largest one below."""
     found = divisors(extent, 8 * wanted)
     return next((d for d in found if d >= wanted), found[-1])

@@ -4,14 +4,13 @@
                                                                               for kh: for kw: acc += …
                                                                               out = epilogue(acc) }
 
-Going down one vector of channels at a time, the rows of a window are in the first-level cache when the next row of
-outputs reads them again, and the weights of a small window stay in registers from the first output to the last. The
-loops over rows and tiles are cut where a window begins and ends to reach over the edge (`partition_loops`): no tap is
-tested.
+One vector of channels is processed at a time, from the top row to the bottom. The rows of a window then stay in the
+first-level cache for the next row of outputs. The weights of a small window stay in registers. The loops over rows and
+tiles are split where windows cross the edge (`partition_loops`), so no tap is tested.
 
-That cache finds a line by its address within a page. Where the pixels of one vector of channels are a power of two
-apart, or many times one, the rows of its windows crowd into few places and drive each other out. Then a column of tiles
-is gone down with all channels, which lie beside each other and fill every place:
+The set of a cache line is determined by its address within a page. If the pixel distance is a multiple of a large power
+of two, the rows of a vector of channels share few sets and evict each other. Then a column of tiles is processed with
+all channels, which are contiguous and use all sets:
 
     for image, tile of outputs (parallel): for row: for vector of channels: { … }
 """
@@ -37,9 +36,9 @@ _MOST_UNROLLED: Final = 64
 _MOST_OUTPUTS: Final = 10
 _MOST_OF_A_ROW: Final = 128
 _TYPICAL_ROW: Final = 32
-"""Outputs of a row whose length is open, for estimates."""
+"""Assumed number of outputs in a row of symbolic length, for estimates."""
 _FEW_TAPS: Final = 9
-"""Of a window whose weights fit into registers, or take no room in the cache that counts."""
+"""Largest number of taps of a window whose weights fit into registers, or take negligible space in the cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,12 +47,12 @@ class WindowSchedule(CpuSchedule):
     ow, c]`."""
 
     channels_last: tuple[int, ...]
-    """The axes of the output that are the batch, the spatial dimensions in order, and the channels."""
+    """The axes of batch, spatial dimensions and channels in the output."""
     taps: int
     stride: int
     """Distance of neighbouring outputs of a row, in inputs."""
     padded: Tensor | None = None
-    """The copy of the input with its padding, where there is one."""
+    """The padded copy of the input, if there is one."""
 
     def apply(self, k: KernelBlocks) -> None:
         s, machine = k.schedule, k.machine
@@ -74,7 +73,7 @@ class WindowSchedule(CpuSchedule):
 
 
 def outputs_together(width: int, taps: int, stride: int, options: KernelOptions) -> int:
-    """Return the number of neighbouring outputs that are computed together, at most the width of a row of known
+    """Return the number of neighbouring outputs that are computed together, at most the width of a row of static
     length."""
     most = 4 if _keeps_weights(taps, stride) else options.machine.window_outputs
     return options.height or most if isinstance(width, OpenSize) else min(most, width)
@@ -86,13 +85,13 @@ def crowds(pixel: int, window: Sequence[int], stride: int, machine: Machine) -> 
 
 
 def _keeps_weights(taps: int, stride: int) -> bool:
-    """Return whether all weights of a window stay in registers beside four outputs."""
+    """Return whether all weights of a window stay in registers together with four outputs."""
     return taps <= _FEW_TAPS and stride == 1
 
 
 def _schedule_open(k: KernelBlocks, plan: WindowSchedule, images: list[Var], ow: Var, channel: Var, lanes: int) -> None:
-    """Over an image of open size: down the rows of a band for one vector of channels, or, where pixels crowd the cache,
-    in a copy of the band with its padding."""
+    """Schedule an image of dynamic size: the rows of a band for one vector of channels, or, if pixels crowd the cache,
+    in a padded copy of the band."""
     s, outputs = k.schedule, outputs_together(k.schedule.extent(ow), plan.taps, plan.stride, k.options)
     padded = plan.padded
     block, lane = s.split(channel, [None, lanes], overlap=True)
@@ -109,7 +108,7 @@ def _schedule_open(k: KernelBlocks, plan: WindowSchedule, images: list[Var], ow:
 
 
 def _reduce_in_registers(k: KernelBlocks, at: Var, inner: Var, lane: Var, outputs: int, lanes: int) -> None:
-    """The accumulators of one tile of outputs."""
+    """Compute the accumulators of one tile of outputs in registers."""
     s, acc = k.schedule, k.acc
     s.set_scope(acc, "local")
     s.compute_at(acc, at)
@@ -139,10 +138,9 @@ def _outputs(k: KernelBlocks, plan: WindowSchedule, width: int, channels: int) -
     """Return the number of neighbouring outputs computed together, and whether all their channels are, because one
     vector of channels crowds the cache.
 
-    `crowd` is how many lines the rows of windows under one vector of channels want in each place of the first-level
-    cache that they reach, over how many it holds. All channels are of use where what a tile touches of them stays
-    there, its weights too, and those of a window of more than 3x3 mostly do not. Otherwise four or seven outputs hide
-    the latency of the adds; they shall divide the row.
+    `crowd` is the number of lines that the windows of one vector of channels need in each set of the first-level cache,
+    over its ways. Processing all channels helps if the data and weights of a tile fit this cache; windows larger than
+    3x3 mostly do not. Otherwise four or seven outputs, preferably a divisor of the row, hide the latency of additions.
     """
     most = k.machine.window_outputs
     taps = plan.taps
@@ -151,7 +149,7 @@ def _outputs(k: KernelBlocks, plan: WindowSchedule, width: int, channels: int) -
     crowd = _crowd(pixel, _touched(k, plan.stride, width), k.machine)
     if crowd > 1:
         wide = row_divisor(width, most)
-        # a wider window reads too much beside four outputs
+        # a wider window needs too many registers for four outputs
         several = [wide, row_divisor(width, 4)] if k.schedule.extent(_taps(k)[-1]) <= 4 else [wide]
         fitting = next(
             (r for r in several if (_touched(k, plan.stride, r) + weights) * pixel <= k.machine.l1_bytes), None
@@ -182,12 +180,12 @@ def _crowd(pixel: int, touched: int, machine: Machine) -> float:
 
 
 def _taps(k: KernelBlocks) -> list[Var]:
-    """The loops over the window, along a row last."""
+    """Return the loops over the window, the one along a row last."""
     return k.schedule.axes(k.acc)[1]
 
 
 def _unroll_taps(k: KernelBlocks, reduce: list[Var], outputs: int) -> None:
-    """Write out the taps, along the last dimension first, while the code stays short."""
+    """Unroll the taps, along the last dimension first, while the code stays short."""
     s, size = k.schedule, outputs
     most = k.options.decide_one("unroll_taps", _MOST_UNROLLED, lambda: [(0,), (256,)])
     for v in reversed(reduce):
@@ -198,8 +196,8 @@ def _unroll_taps(k: KernelBlocks, reduce: list[Var], outputs: int) -> None:
 
 
 def _pieces(s: Schedule, batch: Var, block: Var, rows: list[Var], machine: Machine) -> list[Var]:
-    """Return the loops that threads share: images and vectors of channels, or bands of rows where these cannot keep all
-    cores busy."""
+    """Return the loops to parallelize: images and vectors of channels, or bands of rows if these cannot keep all cores
+    busy."""
     trips, cores = s.extent(batch) * s.extent(block), machine.cores
     if -(-trips // cores) * cores <= machine.core.uneven_share * trips or not rows:
         return [batch, block]

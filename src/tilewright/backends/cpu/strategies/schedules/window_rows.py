@@ -1,12 +1,12 @@
-"""Pools of images whose width is contiguous, in two steps: down the windows, and along their rows.
+"""Pools of images whose width is contiguous, in two steps: along the columns of windows, then along their rows.
 
     for image, channel (parallel): for band of rows: {
         for row: for vector of x: { down = reduce over kh of data; rows[row, x] = down }
         for row: for vector of outputs: { acc = reduce over kw of rows[row, x * stride + kw]; out = epilogue(acc) } }
 
-The rows in between have their padding beside them, so nothing is tested along them. A band is short enough for the
-first-level cache, and long enough that its rows are read well after they were written: a load of what several stores
-have just written waits until they have reached the cache.
+The intermediate rows include their padding, so nothing is tested along them. A band is short enough for the first-level
+cache, and long enough that its rows are read well after they were written. A load of data that several recent stores
+wrote stalls until they have reached the cache.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class WindowRowsSchedule(CpuSchedule):
 
 
 def _vectors(k: KernelBlocks, loop: Var, lanes: int) -> Var:
-    """A row as vectors, the last of which may begin inside the one before; the loop over them."""
+    """Split a row into vectors, the last of which may overlap the previous one; return the loop over them."""
     s = k.schedule
     block, lane = s.split(loop, [None, min(lanes, 1 << (s.extent(loop).bit_length() - 1))], overlap=True)
     s.vectorize(lane)
@@ -64,7 +64,7 @@ def _vectors(k: KernelBlocks, loop: Var, lanes: int) -> Var:
 
 
 def _inside(k: KernelBlocks, name: str, at: Var) -> None:
-    """A reduction in a register."""
+    """Compute a reduction in a register."""
     s = k.schedule
     spatial, reduce = s.axes(name)
     around = s.loops(name)
@@ -78,7 +78,7 @@ def _inside(k: KernelBlocks, name: str, at: Var) -> None:
 
 
 def _band(k: KernelBlocks, down: Tensor, rows: int) -> int:
-    """The rows of one band: a divisor of all of them whose values fill a quarter of the first-level cache at most."""
+    """Return the rows of a band: a divisor of all rows whose values fill at most a quarter of the first-level cache."""
     row = down.extents[-1] * down.dtype.itemsize
     most = max(1, k.machine.l1_bytes // 4 // row)
     best = max(divisors(rows, most), default=1)

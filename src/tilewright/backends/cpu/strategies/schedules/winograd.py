@@ -1,13 +1,12 @@
-"""Convolutions by Winograd's algorithm: blocks of rows of tiles, so that what stands between the stages stays in the
-cache.
+"""Convolutions by Winograd's algorithm, in blocks of rows of tiles, so that intermediate values stay in the cache.
 
     for image, block of rows (parallel):
         for row: for vector of channels: { columns = …; for tile: spectrum[all points] = … }
         for point: product = spectrum @ U                       the register tiles of a matrix product
         for row: for tile: for vector of channels: { partial = …; out = epilogue(…) }
 
-Volumes have groups of output slices around the blocks, and in each stage a loop over the slices of the group; their
-products are sums over the taps along the depth.
+Volumes add a loop over groups of output slices around the blocks, and in each stage a loop over the slices of the
+group; their products are sums over the taps along the depth.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ each other."""
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WinogradSchedule(CpuSchedule):
-    """Schedule of a convolution by Winograd's algorithm: `out[n, y, x, o]` or, of a volume, `out[n, d, y, x, o]` from
+    """Schedule of a convolution by Winograd's algorithm: `out[n, y, x, o]` or, for a volume, `out[n, d, y, x, o]` from
     `partial`, the anchor.
 
     The other stages are `columns`, `spectrum`, `sums` and `product`. A tile has `m` outputs a side; there are `blocks`
-    blocks of `rows` rows of tiles and, of a volume, `groups` groups of output slices. `shared` says that the sums have
+    blocks of `rows` rows of tiles and, for a volume, `groups` groups of output slices. `shared` marks sums that have
     their unrolled steps as an axis.
     """
 
@@ -84,7 +83,7 @@ def _named(loops: list[Var]) -> dict[str, Var]:
 
 
 def _outputs(k: KernelBlocks, at: Var) -> None:
-    """The products of one tile and one vector of channels, transformed downwards."""
+    """Schedule the column transform of the products of one tile and one vector of channels."""
     s, name = k.schedule, k.acc
     loops = _named(s.compute_at(name, at))
     s.reorder(loops["j"], loops["p"])
@@ -93,7 +92,7 @@ def _outputs(k: KernelBlocks, at: Var) -> None:
 
 
 def _products(k: KernelBlocks, plan: WinogradSchedule, at: Var) -> Var:
-    """One matrix product for each point, and for each slice of a volume."""
+    """Schedule one matrix product for each point, and for each slice of a volume."""
     s, name, tile = k.schedule, k.name(plan.product), plan.tile
     loops = _named(s.compute_at(name, at))
     outer, inner = s.split(loops["tile"], [None, tile.rows])
@@ -110,7 +109,7 @@ def _products(k: KernelBlocks, plan: WinogradSchedule, at: Var) -> Var:
 
 
 def _inputs(k: KernelBlocks, plan: WinogradSchedule, at: Var) -> list[Var]:
-    """The transform of the input: a row of tiles and one vector of channels at a time; the loops over these."""
+    """Schedule the transform of the input: a row of tiles and one vector of channels at a time; return these loops."""
     s = k.schedule
     lanes = min(k.machine.lanes(), plan.tile.lanes)
     spectrum = k.name(plan.spectrum)
