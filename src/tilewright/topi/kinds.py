@@ -1,4 +1,4 @@
-"""What definitions declare and a back end decides by: kinds of kernels, and the work of loops.
+"""Kinds of kernels and the work of loops: definitions declare them, and a back end maps them to schedules and threads.
 
 A kernel has a kind by `te.compute(…, schedule=kind)`, which a back end maps to a schedule. Computations with equal
 kinds share one kernel: kinds compared by identity have a kernel each. Loops that are written out (`loops.py`) have the
