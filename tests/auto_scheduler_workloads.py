@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
+from tilewright.backends.machine import Machine
 from tilewright.search import auto_scheduler
 from tilewright.search.measure import Built, Candidate, Image, Measured, MeasureErrorNo
 from tilewright.te.tensor import Tensor
 from tilewright.tir.parser import parse
-from tilewright.topi.machine import Machine
 
 MACHINE = Machine(vector_bits=256, vector_registers=16, cores=2)
 

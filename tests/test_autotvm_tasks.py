@@ -13,6 +13,8 @@ import pytest
 import tilewright as tvm
 from small_models import mlp
 from tilewright import relay, te
+from tilewright.backends.decisions import BY_MODEL, Decisions
+from tilewright.backends.kernel_options import KernelOptions
 from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError, OptionError
 from tilewright.compiler.cache import Cache
@@ -21,7 +23,6 @@ from tilewright.search.autotvm.measure import TaskCandidate
 from tilewright.search.autotvm.task.entities import OtherOptionEntity
 from tilewright.search.autotvm.task.kernels import KernelTask
 from tilewright.search.autotvm.task.space import ConfigEntity
-from tilewright.topi.decisions import BY_MODEL, Decisions, decide, decide_one, use
 
 CONV = """fn (%p0: Tensor[(1, 14, 15, 16), float32], %p1: Tensor[(3, 3, 16, 40), float32], %p2: Tensor[(1, 1, 1, 40), float32], Primitive=1) {
   %0 = nn.conv2d(%p0, %p1, padding=[1, 1, 1, 1], channels=40, kernel_size=[3, 3], data_layout="NHWC", kernel_layout="HWIO");
@@ -124,18 +125,16 @@ def test_answers_that_are_none_are_refused() -> None:
 
 
 def test_decisions_by_name() -> None:
-    with use(Decisions({"a": 2, "c_2": 7, "b": 9})) as d:
-        assert decide(("a", "b"), (1, 1), lambda: [(1, 2), (2, 9)]) == (2, 9)
-        assert decide_one("c", BY_MODEL, lambda: [(7,)]) == BY_MODEL
-        assert decide_one("c", BY_MODEL, lambda: [(7,)]) == 7
-    assert d is not None
-    assert (d.refused, d.unused) == ([], [])
-    with use(Decisions({"a": 3, "z": 1})) as d:
-        assert decide_one("a", 1, lambda: [(2,)]) == 1
-    assert d is not None
-    assert (d.refused, d.unused) == (["a"], ["z"])
+    options = KernelOptions(decisions=Decisions({"a": 2, "c_2": 7, "b": 9}))
+    assert options.decide(("a", "b"), (1, 1), lambda: [(1, 2), (2, 9)]) == (2, 9)
+    assert options.decide_one("c", BY_MODEL, lambda: [(7,)]) == BY_MODEL
+    assert options.decide_one("c", BY_MODEL, lambda: [(7,)]) == 7
+    assert (options.decisions.refused, options.decisions.unused) == ([], [])
+    options = KernelOptions(decisions=Decisions({"a": 3, "z": 1}))
+    assert options.decide_one("a", 1, lambda: [(2,)]) == 1
+    assert (options.decisions.refused, options.decisions.unused) == (["a"], ["z"])
     refuse: Any = lambda: 1 / 0  # noqa: E731
-    assert decide_one("a", 1, refuse) == 1  # nobody looks at the options
+    assert KernelOptions().decide_one("a", 1, refuse) == 1  # nobody looks at the options
 
 
 def network() -> tuple[Any, dict[str, Any]]:

@@ -15,12 +15,13 @@ from tilewright.backends.base import Backend, Strategies, Strategy
 from tilewright.backends.cpu.c.backend import C
 from tilewright.backends.cpu.llvm.backend import LLVM
 from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule
+from tilewright.backends.kernel_options import KernelOptions
+from tilewright.backends.machine import Machine
 from tilewright.backends.registry import GROUP, backend_names, find_backend
 from tilewright.backends.target import Target
 from tilewright.base.errors import TargetError
 from tilewright.relay.op.elementwise import Exp
 from tilewright.relay.op.registry import Op
-from tilewright.topi.machine import Machine
 
 MODULE = '''
 from tilewright.backends.cpu.llvm.backend import LlvmBackend
@@ -91,32 +92,32 @@ def test_a_back_end_that_cannot_be_used(tmp_path: Path, value: str, said: str) -
     assert "TargetError" in done.stderr and said in done.stderr
 
 
-def doubled(op: Op, x: te.Tensor) -> te.Tensor:
+def doubled(op: Op, options: KernelOptions, x: te.Tensor) -> te.Tensor:
     return te.compute(x.shape, lambda *i: x(*i) * 2, name="doubled")
 
 
 def test_the_last_strategy_that_accepts_is_chosen() -> None:
     strategies, x = Strategies(), te.placeholder((4, 8), name="x")
-    op = Exp()
-    assert strategies.find(op, x) is None and strategies.compute(op, x).op.name == "exp"
+    op, options = Exp(), KernelOptions()
+    assert strategies.find(op, options, x) is None and strategies.compute(op, options, x).op.name == "exp"
     strategies.register(Exp, Strategy("doubled", doubled))
-    strategies.register(Exp, Strategy("for_vectors", doubled, accepts=lambda op, x: x.ndim == 1))
-    found = strategies.find(op, x)
-    assert found is not None and found.name == "doubled" and strategies.compute(op, x).op.name == "doubled"
-    vector = strategies.find(op, te.placeholder((4,)))
+    strategies.register(Exp, Strategy("for_vectors", doubled, accepts=lambda op, options, x: x.ndim == 1))
+    found = strategies.find(op, options, x)
+    assert found is not None and found.name == "doubled" and strategies.compute(op, options, x).op.name == "doubled"
+    vector = strategies.find(op, options, te.placeholder((4,)))
     assert vector is not None and vector.name == "for_vectors"
 
 
 def test_a_strategy_of_a_base_class_is_inherited() -> None:
     strategies = Strategies()
     strategies.register(Exp.__mro__[1], Strategy("general", doubled))
-    found = strategies.find(Exp(), te.placeholder((4,)))
+    found = strategies.find(Exp(), KernelOptions(), te.placeholder((4,)))
     assert found is not None and found.name == "general"
 
 
 def test_the_schedule_of_a_strategy_is_attached_to_its_result() -> None:
     schedule, x = CpuSchedule(flops=32), te.placeholder((4, 8), name="x")
-    made = Strategy("doubled", doubled, lambda op, x: schedule).apply(Exp(), x)
+    made = Strategy("doubled", doubled, lambda op, options, x: schedule).apply(Exp(), KernelOptions(), x)
     assert made.op.schedule is schedule and made.op.outputs == (made,) and made.op.inputs == (x,)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from small_models import mlp, onnxruntime_answers, whole
 from tilewright.backends.cpu.machine import Microarchitecture
-from tilewright.topi.machine import Core
+from tilewright.backends.machine import Core
 
 pytestmark = pytest.mark.slow
 

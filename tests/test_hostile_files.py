@@ -352,10 +352,10 @@ def test_a_task_that_is_a_path_does_not_name_a_file_elsewhere(tmp_path: Path) ->
     file.write_text(json.dumps(row) + "\n")
     split_workload(file)
     assert (tmp_path / "in" / "r.000.x_.._.._.._evil.json").is_file()
-    with pytest.raises(ModelError, match="has no times"):
+    with pytest.raises(ModelError, match="its result has neither an error nor times"):
         row["result"][0] = []
         decode(json.dumps(row), "a line")
-    with pytest.raises(ModelError, match="the input is not"):
+    with pytest.raises(ModelError, match="its input is not"):
         auto_scheduler.measure_record.load_record_from_string(steps_row(TILED, target=" "))
 
 

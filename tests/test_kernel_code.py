@@ -54,7 +54,7 @@ def test_table_of_several_plans_shares_kernels() -> None:
 
 @pytest.mark.parametrize("workers", [1, 4])
 def test_artifacts_are_the_same_bytes_for_any_number_of_workers(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_code, "_processors", lambda: 8)
+    monkeypatch.setattr(kernel_code, "usable_cores", lambda: 8)
     monkeypatch.setattr(kernel_code, "WORKERS", 0)
     alone = artifact()
     monkeypatch.setattr(kernel_code, "WORKERS", workers)
@@ -68,7 +68,7 @@ def test_errors_of_a_worker_reach_the_caller(monkeypatch: pytest.MonkeyPatch) ->
     def refuse(text: str, target: Target, *, level: int) -> bytes:
         raise InternalError("invalid LLVM text was generated")
 
-    monkeypatch.setattr(kernel_code, "_processors", lambda: 8)
+    monkeypatch.setattr(kernel_code, "usable_cores", lambda: 8)
     monkeypatch.setattr(llvm_compile, "compile_text", refuse)
     with pytest.raises(InternalError, match="invalid LLVM text"):
         artifact()
@@ -78,7 +78,7 @@ def test_texts_are_compiled_where_no_thread_starts(monkeypatch: pytest.MonkeyPat
     def refuse(*_: object) -> None:
         raise RuntimeError("cannot schedule new futures after interpreter shutdown")
 
-    monkeypatch.setattr(kernel_code, "_processors", lambda: 8)
+    monkeypatch.setattr(kernel_code, "usable_cores", lambda: 8)
     monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
     assert artifact().objects
 

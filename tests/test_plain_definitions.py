@@ -11,11 +11,13 @@ import pytest
 import tilewright as tvm
 from tilewright import relay, te
 from tilewright.backends.base import Strategies, Strategy
+from tilewright.backends.kernel_options import KernelOptions
 from tilewright.backends.registry import find_backend
 from tilewright.compiler.cache import Cache
 from tilewright.relay.op.nn import Attention, Dense
 from tilewright.relay.op.nn_conv import Conv2d
 from tilewright.relay.qnn.products import QnnConv2d
+from tilewright.topi.kinds import ChannelBlocks
 
 RNG = np.random.default_rng(3)
 
@@ -62,6 +64,19 @@ CASES: dict[str, tuple[Any, Sequence[Any]]] = {
         nn("nn.conv2d")(out_dtype="int32"), [array(1, 4, 9, 8, dtype="uint8"), array(6, 4, 3, 3, dtype="int8")]
     ),
     "conv3d": (nn("nn.conv3d")(padding=(1, 0, 1)), [array(1, 2, 5, 6, 7), array(3, 2, 3, 3, 3)]),
+    "conv1d_transpose": (nn("nn.conv1d_transpose")(strides=(2,), groups=2), [array(1, 4, 9), array(4, 3, 5)]),
+    "conv2d_transpose": (
+        nn("nn.conv2d_transpose")(strides=(2, 2), padding=(1, 1), output_padding=(1, 0)),
+        [array(1, 4, 5, 6), array(4, 3, 3, 3)],
+    ),
+    "conv2d_transpose_nhwc": (
+        nn("nn.conv2d_transpose")(strides=(2, 2), data_layout="NHWC", kernel_layout="HWOI"),
+        [array(1, 5, 6, 4), array(2, 2, 3, 4)],
+    ),
+    "conv2d_blocked": (
+        nn("nn.conv2d")(padding=(1, 1), data_layout="NCHW4c", kernel_layout="OIHW4i4o"),
+        [array(1, 2, 9, 8, 4), array(2, 2, 3, 3, 4, 4)],
+    ),
     "max_pool": (nn("nn.max_pool2d")(pool_size=(3, 3), strides=(2, 2), padding=(1, 1)), [array(1, 4, 9, 8)]),
     "max_pool_nhwc": (nn("nn.max_pool2d")(pool_size=(3, 3), ceil_mode=True, layout="NHWC"), [array(1, 9, 8, 4)]),
     "avg_pool": (nn("nn.avg_pool2d")(pool_size=(3, 3), strides=(2, 2), padding=(1, 1)), [array(1, 4, 9, 8)]),
@@ -91,15 +106,13 @@ def test_plain_definitions_compute_what_the_reference_does(name: str, target: st
 def test_processors_choose_a_strategy_by_the_class_of_the_operator() -> None:
     strategies = find_backend("llvm").strategies
     data, weight = te.placeholder((1, 4, 8, 8)), te.placeholder((4, 4, 3, 3))
-    found = strategies.find(Conv2d(), data, weight)
-    assert found is not None and found.options is not None and found.compute(
-        Conv2d(), data, weight, options=found.options()
-    ).extents == (1, 4, 6, 6)
-    blocked = strategies.find(
-        Conv2d(data_layout="NCHW4c", kernel_layout="OIHW"), te.placeholder((1, 1, 8, 8, 4)), weight
-    )
-    assert blocked is not None and blocked.name == "blocks of channels"
-    assert strategies.find(relay.op.get("nn.relu")(), data) is None
+    options = KernelOptions()
+    found = strategies.find(Conv2d(), options, data, weight)
+    assert found is not None and found.compute(Conv2d(), options, data, weight).extents == (1, 4, 6, 6)
+    blocked, chunks = Conv2d(data_layout="NCHW4c", kernel_layout="OIHW"), te.placeholder((1, 1, 8, 8, 4))
+    assert strategies.find(blocked, options, chunks, weight) is None
+    assert isinstance(strategies.compute(blocked, options, chunks, weight).op.inputs[0].op.schedule, ChannelBlocks)
+    assert strategies.find(relay.op.get("nn.relu")(), options, data) is None
 
 
 def test_a_strategy_is_not_inherited_by_operators_that_compute_something_else() -> None:
@@ -108,8 +121,9 @@ def test_a_strategy_is_not_inherited_by_operators_that_compute_something_else() 
             return te.compute((1,), lambda i: data(0, 0) / 2.0, name="halved")
 
     strategies = Strategies()
-    strategies.register(Dense, Strategy("of products", lambda op, data, weight: data))
+    strategies.register(Dense, Strategy("of products", lambda op, options, data, weight: data))
     inputs = te.placeholder((2, 3)), te.placeholder((4, 3))
-    assert strategies.compute(Dense(), *inputs) is inputs[0]
-    assert strategies.compute(object.__new__(Halved), *inputs).op.name == "halved"
-    assert strategies.find(QnnConv2d.__new__(QnnConv2d), *inputs) is None
+    options = KernelOptions()
+    assert strategies.compute(Dense(), options, *inputs) is inputs[0]
+    assert strategies.compute(object.__new__(Halved), options, *inputs).op.name == "halved"
+    assert strategies.find(QnnConv2d.__new__(QnnConv2d), options, *inputs) is None

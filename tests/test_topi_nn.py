@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tilewright import topi
-from tilewright.backends.cpu.strategies.winograd_choice import matrices
 from tilewright.relay.op import nn as N
+from tilewright.topi.winograd import matrices
 from topi_cases import Array, Case, case, real, whole
 from topi_native import check
 

@@ -9,6 +9,8 @@ import pytest
 
 from tilewright import relay
 from tilewright.backends.cpu.strategies.tiles import Tile, conv_tile, register_tile
+from tilewright.backends.kernel_options import KernelOptions
+from tilewright.backends.machine import Machine
 from tilewright.backends.target import Target
 from tilewright.compiler.build import build_module
 from tilewright.compiler.kernel import lower
@@ -16,7 +18,6 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Constant, Function, var
 from tilewright.relay.interpreter import evaluate
 from tilewright.tir.stmt import For, walk_stmt
-from tilewright.topi.machine import Machine
 
 pytestmark = pytest.mark.slow
 
@@ -27,21 +28,21 @@ WIDE = Machine(vector_bits=512, vector_registers=32)
     ("columns", "lanes"), [(1, 1), (2, 2), (3, 4), (4, 4), (9, 16), (16, 16), (24, 16), (1000, 16)]
 )
 def test_few_columns_get_narrow_vectors(columns: int, lanes: int) -> None:
-    assert register_tile(64, columns, 24, WIDE).lanes == lanes
+    assert register_tile(64, columns, 24, KernelOptions(WIDE)).lanes == lanes
 
 
 @pytest.mark.parametrize("columns", [1, 3, 8, 24, 64, 1000])
 @pytest.mark.parametrize("machine", [Machine(), WIDE], ids=["128 bits", "512 bits"])
 def test_a_tile_fits_the_registers(columns: int, machine: Machine) -> None:
     for rows in (1, 7, 56, 4096):
-        tile = register_tile(rows, columns, 96, machine)
+        tile = register_tile(rows, columns, 96, KernelOptions(machine))
         assert 1 <= tile.rows <= rows
         assert tile.rows * tile.vectors + tile.vectors < machine.vector_registers
 
 
 @pytest.mark.parametrize("rows", [1, 7, 196, 3136])
 def test_a_tile_has_no_more_accumulators_than_asked_for(rows: int) -> None:
-    tile = register_tile(rows, 256, 64, WIDE, most_sums=16)
+    tile = register_tile(rows, 256, 64, KernelOptions(WIDE), most_sums=16)
     assert tile.rows * tile.vectors <= 16
 
 
@@ -54,13 +55,13 @@ NARROW = Machine(vector_bits=256, vector_registers=16)
 def test_taps_share_inputs_where_there_are_registers_for_them(
     width: int, channels: int, stride: int, taps: int
 ) -> None:
-    tile, shared = conv_tile(width, channels, 9 * channels, WIDE, stride, taps)
+    tile, shared = conv_tile(width, channels, 9 * channels, KernelOptions(WIDE), stride, taps)
     assert shared
     assert tile.rows * tile.vectors + tile.vectors + tile.rows + taps - 1 < 32
-    tile, shared = conv_tile(width, channels, 9 * channels, NARROW, stride, taps)
+    tile, shared = conv_tile(width, channels, 9 * channels, KernelOptions(NARROW), stride, taps)
     assert not shared
     assert tile.rows * tile.vectors >= 8
-    assert not conv_tile(width, channels, 9 * channels, WIDE, stride, 1)[1]
+    assert not conv_tile(width, channels, 9 * channels, KernelOptions(WIDE), stride, 1)[1]
 
 
 @pytest.mark.parametrize("kernel", [(3, 3), (1, 5), (7, 1), (5, 4)])
@@ -128,7 +129,8 @@ def test_channels_that_crowd_the_first_level_cache_are_gone_down_together(
 
 
 def test_columns_that_half_vectors_fill_get_them_where_units_take_no_more_at_once() -> None:
-    whole, halves = Machine(512, 32, 32 << 10, 1 << 20), Machine(512, 32, 32 << 10, 1 << 20, pipe_bits=256)
+    whole = KernelOptions(Machine(512, 32, 32 << 10, 1 << 20))
+    halves = KernelOptions(Machine(512, 32, 32 << 10, 1 << 20, pipe_bits=256))
     assert register_tile(3136, 24, 144, whole) == Tile(7, 2, 16)
     assert register_tile(3136, 24, 144, halves) == Tile(4, 3, 8)  # 24 columns, not 32
     assert register_tile(3136, 32, 144, halves) == register_tile(3136, 32, 144, whole)  # nothing to fill

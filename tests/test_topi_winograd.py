@@ -14,16 +14,12 @@ import te_numpy
 from codegen_native import on_every_target
 from tilewright import relay, te
 from tilewright.backends.cpu.strategies.winograd import convolution
-from tilewright.backends.cpu.strategies.winograd_choice import (
-    Cut,
-    VolumeCut,
-    cut,
-    matrices,
-    volume_cut,
-    winograd_setting,
-)
+from tilewright.backends.cpu.strategies.winograd_choice import Cut, VolumeCut, cut, volume_cut
 from tilewright.backends.cpu.strategies.winograd_volume import volume_convolution
+from tilewright.backends.kernel_options import KernelOptions, winograd_setting
+from tilewright.backends.machine import Machine
 from tilewright.base.errors import OptionError
+from tilewright.base.types import DataType
 from tilewright.compat.target import Target
 from tilewright.compiler.build import build_module
 from tilewright.compiler.kernel import lower
@@ -33,12 +29,13 @@ from tilewright.ir.transform import PassContext
 from tilewright.relay import nn
 from tilewright.relay.expr import Function, const, var
 from tilewright.relay.interpreter import evaluate
-from tilewright.topi.machine import Machine, use
+from tilewright.topi.winograd import matrices
 
 pytestmark = pytest.mark.slow
 
 Array = np.ndarray[Any, Any]
 WIDE = Machine(vector_bits=512, vector_registers=32, l1_bytes=48 << 10, l2_bytes=1 << 20)
+FLOAT32 = DataType("float32")
 LIMITS = {"2x2": 1e-6, "4x4": 5e-6}
 
 
@@ -64,8 +61,7 @@ def test_what_the_expressions_mean(m: int, block: int) -> None:
     numbers = np.random.default_rng(m)
     data, weight = te.placeholder((2, 9, 8, 5)), te.placeholder((7, 5, 3, 3), constant=True)
     x, w = numbers.standard_normal((2, 9, 8, 5), np.float32), numbers.standard_normal((7, 5, 3, 3), np.float32)
-    with use(WIDE):
-        out = convolution(data, weight, (0, 1, 2, 3), Cut(2, 9, 8, 5, 7, (2, 1, 1, 0), m, block))
+    out = convolution(data, weight, (0, 1, 2, 3), Cut(2, 9, 8, 5, 7, (2, 1, 1, 0), m, block), KernelOptions(WIDE))
     found = te_numpy.evaluate(out, {data: x, weight: w})
     image = var("x", shape=(2, 5, 9, 8))
     wanted = nn.conv2d(image, const(w), padding=(2, 1, 1, 0), kernel_size=(3, 3), channels=7)
@@ -95,8 +91,8 @@ def test_what_the_expressions_of_groups_mean(groups: int, parts: int) -> None:
     x, w = numbers.standard_normal((1, 9, 8, 16), np.float32), numbers.standard_normal(
         (32, 16 // groups, 3, 3), np.float32
     )
-    with use(WIDE):
-        out = convolution(data, weight, (0, 1, 2, 3), Cut(1, 9, 8, 16, 32, (1, 1, 1, 1), 4, 1, groups, parts))
+    z = Cut(1, 9, 8, 16, 32, (1, 1, 1, 1), 4, 1, groups, parts)
+    out = convolution(data, weight, (0, 1, 2, 3), z, KernelOptions(WIDE))
     found = te_numpy.evaluate(out, {data: x, weight: w})
     image = var("x", shape=(1, 16, 9, 8))
     wanted = nn.conv2d(
@@ -118,9 +114,8 @@ def test_what_the_expressions_of_volumes_mean(m: int, span: int, taps: int) -> N
     back = taps - 1 - front
     data, weight = te.placeholder((2, 4, 9, 8, 5)), te.placeholder((7, 5, taps, 3, 3), constant=True)
     x, w = numbers.standard_normal((2, 4, 9, 8, 5), np.float32), numbers.standard_normal((7, 5, taps, 3, 3), np.float32)
-    with use(WIDE):
-        z = Cut(2, 9, 8, 5, 7, (2, 1, 1, 0), m, 1)
-        out = volume_convolution(data, weight, (0, 1, 2, 3, 4), VolumeCut(z, 4, taps, front, back, span))
+    v = VolumeCut(Cut(2, 9, 8, 5, 7, (2, 1, 1, 0), m, 1), 4, taps, front, back, span)
+    out = volume_convolution(data, weight, (0, 1, 2, 3, 4), v, KernelOptions(WIDE))
     found = te_numpy.evaluate(out, {data: x, weight: w})
     padding = (front, 2, 1, back, 1, 0)
     image = var("x", shape=(2, 5, 4, 9, 8))
@@ -230,6 +225,11 @@ def test_a_large_layer() -> None:
             assert np.linalg.norm(found - wanted) <= limit * np.linalg.norm(wanted)
 
 
+def current_options() -> KernelOptions:
+    """The options of a kernel in the current pass context, on a machine with wide vectors."""
+    return KernelOptions(WIDE, winograd_tiles=winograd_setting())
+
+
 def chosen(
     size: int, depth: int, channels: int, padding: int = 1, tiles: str = "auto", level: int = 3, **options: Any
 ) -> int | None:
@@ -237,9 +237,10 @@ def chosen(
     dtype = options.pop("dtype", "float32")
     data = te.placeholder((1, size, size, depth), dtype)
     weight = te.placeholder((channels, depth, 3, 3), dtype, constant=options.pop("constant", True))
-    given = {"ksize": (3, 3), "strides": (1, 1), "dilation": (1, 1), "out_dtype": dtype, **options}
-    with use(WIDE), PassContext(opt_level=level, config={"relay.backend.winograd": tiles}):
-        found = cut(data, weight, depth, channels, padding=(padding,) * 4, wanted=winograd_setting(), **given)
+    out_dtype = DataType(options.pop("out_dtype", dtype))
+    given = {"ksize": (3, 3), "strides": (1, 1), "dilation": (1, 1), "out_dtype": out_dtype, **options}
+    with PassContext(opt_level=level, config={"relay.backend.winograd": tiles}):
+        found = cut(data, weight, depth, channels, padding=(padding,) * 4, options=current_options(), **given)
     return None if found is None else found.m
 
 
@@ -269,10 +270,10 @@ def chosen_volume(
     """The tile of a volume's slices and how many of these are made together, on a machine with wide vectors."""
     data = te.placeholder((1, slices, size, size, channels), "float32")
     weight = te.placeholder((channels, channels, taps, 3, 3), "float32", constant=True)
-    given = {"ksize": (taps, 3, 3), "strides": (1, 1, 1), "dilation": (1, 1, 1), "out_dtype": "float32", **options}
-    with use(WIDE), PassContext(opt_level=3, config={"relay.backend.winograd": tiles}):
+    given = {"ksize": (taps, 3, 3), "strides": (1, 1, 1), "dilation": (1, 1, 1), "out_dtype": FLOAT32, **options}
+    with PassContext(opt_level=3, config={"relay.backend.winograd": tiles}):
         sides = (pad, 1, 1, pad, 1, 1)
-        found = volume_cut(data, weight, channels, channels, padding=sides, wanted=winograd_setting(), **given)
+        found = volume_cut(data, weight, channels, channels, padding=sides, options=current_options(), **given)
     return None if found is None else (found.image.m, found.span)
 
 
@@ -301,10 +302,10 @@ def test_where_it_does_not_apply(options: dict[str, Any]) -> None:
 
 
 def test_a_block_stays_in_the_cache_when_the_weights_do() -> None:
-    with use(WIDE), PassContext(opt_level=3):
+    with PassContext(opt_level=3):
         for size, c in ((56, 64), (28, 128)):
             data, weight = te.placeholder((1, size, size, c)), te.placeholder((c, c, 3, 3), constant=True)
-            found = cut(data, weight, c, c, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), "float32", wanted=winograd_setting())
+            found = cut(data, weight, c, c, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), FLOAT32, current_options())
             assert found is not None
             assert 8 * found.points**2 * found.block * found.tiles * c <= WIDE.l2_bytes
 
@@ -314,9 +315,8 @@ def test_a_block_stays_in_the_cache_when_the_weights_do() -> None:
 def test_a_block_makes_only_its_own_rows(batch: int, size: int, depth: int, tiles: str) -> None:
     """Also where the register tiles of the products overrun the block."""
     data, weight = te.placeholder((batch, size, size, depth)), te.placeholder((3, 3, depth, 64), constant=True)
-    with use(WIDE), PassContext(config={"relay.backend.winograd": tiles}):
-        wanted = winograd_setting()
-        found = cut(data, weight, depth, 64, (3, 3), (1, 1), (0,) * 4, (1, 1), "float32", wanted=wanted)
+    with PassContext(config={"relay.backend.winograd": tiles}):
+        found = cut(data, weight, depth, 64, (3, 3), (1, 1), (0,) * 4, (1, 1), FLOAT32, current_options())
         x = var("x", shape=(batch, size, size, depth))
         w = var("weight", shape=(3, 3, depth, 64))
         y = nn.conv2d(x, w, channels=64, kernel_size=(3, 3), data_layout="NHWC", kernel_layout="HWIO")

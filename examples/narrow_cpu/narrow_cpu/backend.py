@@ -18,9 +18,9 @@ from tilewright.base.errors import TargetError
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.llvm.debug_info import Source
+    from tilewright.backends.machine import Machine
     from tilewright.runtime.scratch import Scratch
     from tilewright.tir.stmt import PrimFunc
-    from tilewright.topi.machine import Machine
 
 SCRATCHPAD = 64 << 10
 """Bytes of the scratchpad where the target does not say otherwise."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from tilewright import te
 from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
+from tilewright.backends.kernel_options import KernelOptions
 from tilewright.relay.op.nn_conv import Conv2d
 from tilewright.scalar.expr import PrimExpr, Var
-from tilewright.topi import machine
 
 TILE = 4
 """Outputs of a row that are computed together, at most."""
@@ -23,7 +23,7 @@ ROW_BYTES = 4
 """Bytes of a float32."""
 
 
-def accepts(op: Conv2d, data: te.Tensor, weight: te.Tensor) -> bool:
+def accepts(op: Conv2d, options: KernelOptions, data: te.Tensor, weight: te.Tensor) -> bool:
     """Tell whether a convolution is one of float32 in NHWC, of one group or depthwise, whose rows for one output row
     fit in the scratchpad.
     """
@@ -35,22 +35,22 @@ def accepts(op: Conv2d, data: te.Tensor, weight: te.Tensor) -> bool:
         str(t.dtype) for t in (data, weight)
     } == {"float32"} and op.out_dtype in ("", "float32") and op.out_layout in ("", "NHWC")
     depthwise = op.groups == data.extents[-1] == weight.extents[-1]
-    return floats and (op.groups == 1 or depthwise) and band_rows(op, data, weight) > 0
+    return floats and (op.groups == 1 or depthwise) and band_rows(op, options, data, weight) > 0
 
 
-def band_rows(op: Conv2d, data: te.Tensor, weight: te.Tensor) -> int:
+def band_rows(op: Conv2d, options: KernelOptions, data: te.Tensor, weight: te.Tensor) -> int:
     """Return the output rows for which half of the scratchpad holds all inputs; 0 where it cannot hold those of one
     row.
     """
     (_, _, width, channels), (top, left, bottom, right) = data.extents, op.padding
     row = (width + left + right) * channels * ROW_BYTES
     span = (weight.extents[0] - 1) * op.dilation[0] + 1
-    rows = (machine.current().l1_bytes // 2 // row - span) // op.strides[0] + 1
+    rows = (options.machine.l1_bytes // 2 // row - span) // op.strides[0] + 1
     height = (data.extents[1] + top + bottom - span) // op.strides[0] + 1
     return next((d for d in range(min(rows, height), 0, -1) if height % d == 0), 0)
 
 
-def conv2d(op: Conv2d, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
+def conv2d(op: Conv2d, options: KernelOptions, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
     """Return the convolution of `data` (n, h, w, c) with `weight` (kh, kw, depth, o) as a tensor (n, y, x, o)."""
     (n, height, width, channels), (kh, kw, depth, outputs) = data.extents, weight.extents
     (top, left, bottom, right), (sy, sx), (dy, dx) = op.padding, op.strides, op.dilation
@@ -72,7 +72,7 @@ def conv2d(op: Conv2d, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
         )
 
     flops = 2 * n * math.prod(size) * outputs * kh * kw * depth
-    schedule = BandSchedule(flops=flops, scratchpad=scratchpad, rows=band_rows(op, data, weight))
+    schedule = BandSchedule(flops=flops, scratchpad=scratchpad, rows=band_rows(op, options, data, weight))
     acc = te.compute((n, *size, outputs), term, name="acc", schedule=schedule)
     return te.compute((n, *size, outputs), acc, name="conv2d")
 
@@ -105,4 +105,4 @@ class BandSchedule(CpuSchedule):
         if lanes > 1:
             for v in (column, lane):
                 s.vectorize(v)
-        parallel_over(s, [n, band], k.multiply_time)
+        parallel_over(s, [n, band], k.multiply_time, k.machine)

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from tilewright.backends.cpu.link import Linker
     from tilewright.backends.cpu.llvm.debug_info import Source
     from tilewright.backends.host_code import HostCode
+    from tilewright.backends.kernel_options import KernelOptions
+    from tilewright.backends.machine import Machine
     from tilewright.backends.target import Target
     from tilewright.runtime.scratch import Scratch
     from tilewright.te.tensor import KernelSchedule
     from tilewright.tir.stmt import PrimFunc
     from tilewright.tir.transform.pipeline import LoopPass
-    from tilewright.topi.machine import Machine
 
 TEXT, NUMBER, LIST = "text", "number", "list"
 """The types of the options of a target; a list is separated by commas."""
@@ -34,7 +35,7 @@ OPTIONS: Final[Mapping[str, str]] = {
 """The options that every target accepts, with their types."""
 
 
-def _always(op: Any, *inputs: Any) -> bool:
+def _always(op: Any, options: KernelOptions, *inputs: Any) -> bool:
     return True
 
 
@@ -42,28 +43,26 @@ def _always(op: Any, *inputs: Any) -> bool:
 class Strategy:
     """One way to compute an operator on the machines of a back end.
 
-    `compute(op, *inputs)` returns the tensor expressions of the operator `op`, as `Op.compute` does. `schedule(op,
-    *inputs)` returns the schedule of the kernel around the computation of the first result; without it, the
-    computations have their own schedules. `accepts(op, *inputs)` tells whether the strategy applies to these types and
-    attributes. `options()` returns the compilation options that the computation depends on, in addition to the operator
-    and its tensors; it is passed as the keyword `options`.
+    `compute(op, options, *inputs)` returns the tensor expressions of the operator `op`, as `Op.compute` does.
+    `schedule(op, options, *inputs)` returns the schedule of the kernel around the computation of the first result;
+    without it, the computations have their schedules themselves. `accepts(op, options, *inputs)` tells whether the
+    strategy applies to these types and attributes. `options` are the machine and the choices for the kernel.
     """
 
     name: str
     compute: Callable[..., Any]
     schedule: Callable[..., KernelSchedule] | None = None
     accepts: Callable[..., bool] = _always
-    options: Callable[[], object] | None = None
 
-    def apply(self, op: Any, *inputs: Any) -> Any:
+    def apply(self, op: Any, options: KernelOptions, *inputs: Any) -> Any:
         """Return the tensors of `op`, with the schedule attached to the computation of the first."""
         from tilewright.te.tensor import Tensor
 
-        made = self.compute(op, *inputs) if self.options is None else self.compute(op, *inputs, options=self.options())
+        made = self.compute(op, options, *inputs)
         if self.schedule is None:
             return made
         first = made[0] if isinstance(made, tuple) else made
-        anchor = replace(first.op, schedule=self.schedule(op, *inputs), tensors=[])
+        anchor = replace(first.op, schedule=self.schedule(op, options, *inputs), tensors=[])
         anchor.tensors.extend(Tensor(anchor, t.index, t.shape, t.dtype) for t in first.op.tensors)
         return tuple(anchor.tensors) if isinstance(made, tuple) else anchor.tensors[first.index]
 
@@ -78,23 +77,23 @@ class Strategies:
         """Add a strategy for the operators of a class and of the classes derived from it."""
         self.table.setdefault(operator, []).append(strategy)
 
-    def find(self, op: Any, *inputs: Any) -> Strategy | None:
+    def find(self, op: Any, options: KernelOptions, *inputs: Any) -> Strategy | None:
         """Return the strategy for an operator with these inputs; None if `Op.compute` applies."""
         for kind in type(op).__mro__:
             for strategy in reversed(self.table.get(kind, ())):
-                if strategy.accepts(op, *inputs):
+                if strategy.accepts(op, options, *inputs):
                     return strategy
             if "compute" in vars(kind):  # strategies of base classes compute another operator
                 return None
         return None
 
-    def compute(self, op: Any, *inputs: Any) -> Any:
+    def compute(self, op: Any, options: KernelOptions, *inputs: Any) -> Any:
         """Return the tensor expressions of an operator: those of its strategy, or of `Op.compute`.
 
         Raises `NoNativeKernel`, as `Op.compute` does.
         """
-        strategy = self.find(op, *inputs)
-        return op.compute(*inputs) if strategy is None else strategy.apply(op, *inputs)
+        strategy = self.find(op, options, *inputs)
+        return op.compute(*inputs) if strategy is None else strategy.apply(op, options, *inputs)
 
 
 class Device(Protocol):

@@ -32,7 +32,7 @@ from tilewright.runtime.host import host_arch, host_features, host_triple
 
 if TYPE_CHECKING:
     from tilewright.backends.base import Backend
-    from tilewright.topi.machine import Machine
+    from tilewright.backends.machine import Machine
 
 _CURRENT: contextvars.ContextVar[tuple[Target, ...]] = contextvars.ContextVar("target", default=())
 
@@ -201,17 +201,17 @@ class Target:
 
     def __enter__(self) -> Self:
         """Make this the current target, and its machine the current one for `topi`."""
-        from tilewright.topi import machine
+        from tilewright.backends import kernel_options
 
         _CURRENT.set((*_CURRENT.get(), self))
-        machine.enter(self.machine)
+        kernel_options.enter(kernel_options.KernelOptions(self.machine))
         return self
 
     def __exit__(self, *_: object) -> None:
-        from tilewright.topi import machine
+        from tilewright.backends import kernel_options
 
         _CURRENT.set(_CURRENT.get()[:-1])
-        machine.leave()
+        kernel_options.leave()
 
     @staticmethod
     def current(allow_none: bool = True) -> Target | None:

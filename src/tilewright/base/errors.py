@@ -247,10 +247,6 @@ class NoNativeKernel(TVMError):
     code = "TW1303"
 
 
-NoNativeCompute = NoNativeKernel
-"""A former name of `NoNativeKernel`."""
-
-
 class InternalError(TVMError):
     """A fault of the compiler itself. The message describes how to reproduce it."""
 

@@ -35,17 +35,21 @@ def format_named(name: str) -> Format | None:
     return next((f for f in (ONNX, TFLITE, PYTORCH, RELAY, *installed_frontends()) if f.name.lower() == name), None)
 
 
-def _frontend(name: str, path: str, recognizes: Callable[[Look], bool]) -> Format:
-    """Return a built-in format. Its frontend has `survey`, `read` and `contents` in one module, imported at the first
+class _BuiltIn(Format):
+    """A format of this package. Its frontend has `survey`, `read` and `contents` in one module, imported at the first
     use."""
 
-    def lazy(part: str) -> Callable[[Any, Any], Any]:
-        def use(model: Any, shapes: Any) -> Any:
-            return getattr(importlib.import_module(f"tilewright.relay.frontend.{path}"), part)(model, shapes)
+    def __init__(self, name: str, path: str, recognizes: Callable[[Look], bool]) -> None:
+        for field, value in (("name", name), ("recognizes", recognizes), ("package", "")):
+            object.__setattr__(self, field, value)
+        object.__setattr__(self, "_module", f"tilewright.relay.frontend.{path}")
 
-        return use
-
-    return Format(name, recognizes, lazy("survey"), lazy("read"), lazy("contents"))
+    def __getattr__(self, part: str) -> Any:
+        if part not in ("survey", "read", "contents"):
+            raise AttributeError(part)
+        found = getattr(importlib.import_module(self._module), part)
+        object.__setattr__(self, part, found)
+        return found
 
 
 def _read_relay(model: Any, shapes: Shapes | None) -> tuple[Any, dict[str, Any]]:
@@ -82,9 +86,9 @@ def _is_onnx(look: Look) -> bool:
     return look.suffix == ".onnx" or look.package == "onnx" or (not look.suffix and look.head[:1] == b"\x08")
 
 
-ONNX: Final = _frontend("ONNX", "onnx.signature", _is_onnx)
-TFLITE: Final = _frontend("TFLite", "tflite.signature", _is_tflite)
-PYTORCH: Final = _frontend("PyTorch", "pytorch.model", _is_torch)
+ONNX: Final = _BuiltIn("ONNX", "onnx.signature", _is_onnx)
+TFLITE: Final = _BuiltIn("TFLite", "tflite.signature", _is_tflite)
+PYTORCH: Final = _BuiltIn("PyTorch", "pytorch.model", _is_torch)
 RELAY: Final = Format("Relay", lambda look: look.suffix == ".relay", _survey_relay, _read_relay, _relay_contents)
 """Text, recognised by the extension `.relay` only. It is read as a module, because it may have functions other than
 `main`."""

@@ -11,9 +11,13 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import __version__
+from tilewright.backends import kernel_options
 from tilewright.backends.cpu.c.compile import compile_c, find_compilers, named_compiler, sanitizer_of
 from tilewright.backends.cpu.link import Linker
 from tilewright.backends.cpu.llvm.compile import compile_import
+from tilewright.backends.cpu.shared_loops import share_loops
+from tilewright.backends.kernel_options import KernelOptions
+from tilewright.backends.machine import Machine
 from tilewright.backends.target import Target
 from tilewright.base.errors import ArtifactError, CompileError, InternalError, OptionError, TargetError
 from tilewright.base.memory_faults import Site
@@ -38,7 +42,6 @@ from tilewright.tir.transform.partition_loops import partition_loops
 from tilewright.tir.transform.pipeline import lower_checked
 from tilewright.tir.transform.simplify import simplify
 from tilewright.tir.transform.tighten_loop_bounds import tighten_loop_bounds
-from tilewright.topi import machine as machines
 
 
 def lower(
@@ -51,8 +54,9 @@ def lower(
     Schedules of `topi` follow the target of the enclosing `with Target(…):`, or this machine. `simple_mode` skips the
     passes that lengthen the text: narrowing of loop bounds by conditions, and splitting of loops at conditions.
     """
-    with room_for(_levels(inputs)), machines.use((Target.current() or Target("llvm")).machine):
-        funcs = [_without_blocks(f) for f in _functions(inputs, args, name, binds)]
+    options = KernelOptions((Target.current() or Target("llvm")).machine)
+    with room_for(_levels(inputs)), kernel_options.use(options):
+        funcs = [_without_blocks(f, options.machine) for f in _functions(inputs, args, name, binds)]
         if not simple_mode:
             funcs = [partition_loops(tighten_loop_bounds(f)) for f in funcs]
     return IRModule({f.name: f for f in funcs})
@@ -87,8 +91,8 @@ def _levels(inputs: Any) -> int:
 def _built(
     inputs: Schedule | PrimFunc | IRModule, args: Sequence[Any] | None, chosen: Target, name: str, binds: Any
 ) -> FunctionModule:
-    with machines.use(chosen.machine):
-        signed = [with_numbers(_without_blocks(f)) for f in _functions(inputs, args, name, binds)]
+    with kernel_options.use(KernelOptions(chosen.machine)) as options:
+        signed = [with_numbers(_without_blocks(f, options.machine)) for f in _functions(inputs, args, name, binds)]
     for f, _ in signed:
         refuse_gpu_threads(f)
     lowered, functions = [f for f, _ in signed], {f.name: params for f, params in signed}
@@ -218,9 +222,10 @@ def _functions(inputs: Any, args: Sequence[Any] | None, name: str, binds: Any) -
     return [f if f.name == n else replace(f, name=n) for n, f in inputs.items()]
 
 
-def _without_blocks(func: PrimFunc) -> PrimFunc:
+def _without_blocks(func: PrimFunc, machine: Machine) -> PrimFunc:
     has_blocks = any(isinstance(s, Block) for s in walk_stmt(func.body))
-    return simplify(lower_blocks(func) if has_blocks else func)
+    shared = share_loops(func, machine)
+    return simplify(lower_blocks(shared) if has_blocks else shared)
 
 
 def with_numbers(func: PrimFunc) -> tuple[PrimFunc, tuple[Parameter | Scalar, ...]]:

@@ -13,8 +13,13 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.backends.cpu.strategies.schedules import open_rows
+from tilewright.backends import kernel_options
+from tilewright.backends.cpu.shared_loops import share_loops
 from tilewright.backends.cpu.strategies.schedules.arrange import arrange, heights
+from tilewright.backends.cpu.strategies.schedules.open_rows import Heights
+from tilewright.backends.decisions import Decisions
+from tilewright.backends.kernel_options import KernelOptions, winograd_setting
+from tilewright.backends.machine import Machine
 from tilewright.backends.registry import find_backend
 from tilewright.backends.target import Target
 from tilewright.base.errors import InternalError, Origin
@@ -27,6 +32,7 @@ from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGe
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.strategy import OpImplementation, Seconds, registered_implementation, result_of, workload_of
 from tilewright.relay.visitor import post_order
+from tilewright.scalar.arith.open_sizes import granted
 from tilewright.scalar.expr import Buffer, const
 from tilewright.scalar.expr import Var as Symbol
 from tilewright.te.create import computations, create_prim_func
@@ -39,10 +45,6 @@ from tilewright.tir.transform.convert_ssa import convert_ssa
 from tilewright.tir.transform.instrument_memory import Checks
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import lower_checked
-from tilewright.topi import decisions
-from tilewright.topi import machine as machines
-from tilewright.topi.decisions import Decisions
-from tilewright.topi.machine import Machine
 
 Array = np.ndarray[Any, Any]
 
@@ -103,10 +105,12 @@ def lower(
 
     Raises `NoNativeKernel` from `Op.compute` when an operator has no tensor expression.
     """
-    with machines.use(machine), decisions.use(None if symbols else decided):
+    options = _options(machine, None if symbols else decided)
+    with kernel_options.use(options):
         inputs = [_placeholder(p, c) for p, c in zip(function.params, constants, strict=True)]
         made = _Computed(
-            function, inputs, constants, storage, _Programs(target or Target.current() or Target("llvm"), seconds))
+            function, inputs, constants, storage, _Programs(target or Target.current() or Target("llvm"), seconds),
+            options)
         func = made.func(name, symbols)
         chosen = heights(made.args, made.outputs) if symbols and made.schedule is None else ()
         if made.schedule is not None:
@@ -116,7 +120,7 @@ def lower(
             scheduled, blocks = func, _by_height(made, func, chosen)
         else:
             known = None if found is None or symbols else found(func, made.args, made.outputs)
-            scheduled = arrange(func, made.args, made.outputs) if known is None else known
+            scheduled = arrange(func, made.args, made.outputs, options) if known is None else known
             blocks = lower_blocks(scheduled)
         func, sites = lower_checked(
             blocks, checks, first_site, find_backend(machine.backend).loop_passes
@@ -135,20 +139,30 @@ class Parts:
     outputs: list[Tensor]
     arguments: tuple[Argument, ...]
     func: PrimFunc
+    options: KernelOptions
 
     def scheduled(self) -> PrimFunc:
         """Return the program with its own schedule applied."""
-        return arrange(self.func, self.args, self.outputs)
+        return arrange(self.func, self.args, self.outputs, self.options)
 
 
-def parts_of(function: Function, constants: Sequence[bool]) -> Parts:
-    """Return the computations of a primitive function for the current machine; packed constants are among its inputs.
-    Raises `NoNativeKernel`, as `lower` does."""
-    inputs = [_placeholder(p, c) for p, c in zip(function.params, constants, strict=True)]
-    made = _Computed(
-        function, inputs, constants, (), _Programs(Target.current() or Target("llvm"), lambda workload: None))
+def parts_of(function: Function, constants: Sequence[bool], target: Target) -> Parts:
+    """Return the computations of a primitive function for a target; packed constants are among its inputs.
+
+    Raises `NoNativeKernel`, as `lower` does.
+    """
+    options = _options(target.machine)
+    with kernel_options.use(options):
+        inputs = [_placeholder(p, c) for p, c in zip(function.params, constants, strict=True)]
+        made = _Computed(function, inputs, constants, (), _Programs(target, lambda workload: None), options)
     where = {t: k for k, t in enumerate(inputs)}
-    return Parts(made.args, made.outputs, tuple(_argument(t, where) for t in made.args), made.func("main", ()))
+    arguments = tuple(_argument(t, where) for t in made.args)
+    return Parts(made.args, made.outputs, arguments, made.func("main", ()), options)
+
+
+def _options(machine: Machine, decisions: Decisions | None = None) -> KernelOptions:
+    """Return the options of a kernel, those of the current pass context among them."""
+    return KernelOptions(machine, decisions or Decisions(), winograd_tiles=winograd_setting())
 
 
 def _placeholder(p: Var, constant: bool) -> Tensor:
@@ -189,13 +203,13 @@ class _Computed:
 
     def __init__(
         self, function: Function, inputs: Sequence[Tensor], constants: Sequence[bool], storage: Sequence[Shape | None],
-        programs: _Programs,
+        programs: _Programs, options: KernelOptions,
     ) -> None:
-        self.function, self.inputs, self.constants, self.storage, self.programs = (
-            function, inputs, constants, storage, programs
+        self.function, self.inputs, self.constants, self.storage, self.programs, self.options = (
+            function, inputs, constants, storage, programs, options
         )
         self.origins: dict[Operation, Origin] = {}
-        self.outputs = _tensors(function, inputs, self.origins, programs)
+        self.outputs = _tensors(function, inputs, self.origins, programs, options)
         self.schedule = programs.schedule(self.outputs)
         known = {
             t for t,
@@ -212,12 +226,13 @@ class _Computed:
         }
         binds = dict(zip((*self.args, *self.outputs), params, strict=True)) if params else None
         origin = self.function.span or _origin(self.function)
-        func = create_prim_func(self.args, self.outputs, name, origin, self.origins, binds, storage=larger)
+        made = create_prim_func(self.args, self.outputs, name, origin, self.origins, binds, storage=larger)
+        func = share_loops(made, self.options.machine)
         return replace(func, attrs={**func.attrs, NUMBERS: tuple(symbols)}) if symbols else func
 
-    def again(self) -> _Computed:
+    def again(self, options: KernelOptions) -> _Computed:
         """Return the same computations made anew, for tiles of another height."""
-        return _Computed(self.function, self.inputs, self.constants, self.storage, self.programs)
+        return _Computed(self.function, self.inputs, self.constants, self.storage, self.programs, options)
 
     def scheduled(self, func: PrimFunc, schedule: TeSchedule) -> PrimFunc:
         """Return the loops with a te schedule applied. Raises `ScheduleError`."""
@@ -228,13 +243,14 @@ class _Computed:
         return made
 
 
-def _by_height(made: _Computed, func: PrimFunc, chosen: open_rows.Heights) -> PrimFunc:
+def _by_height(made: _Computed, func: PrimFunc, chosen: Heights) -> PrimFunc:
     """Return a kernel with code for several tile heights, which selects one by its sizes."""
     body: Stmt | None = None
     for height, condition in reversed(chosen):
-        with open_rows.at_height(height):
-            one = made.again()
-            blocks = lower_blocks(arrange(one.func(func.name, func.attrs[NUMBERS], func.params), one.args, one.outputs))
+        with granted(), kernel_options.use(replace(made.options, height=height)) as options:
+            one = made.again(options)
+            same = one.func(func.name, func.attrs[NUMBERS], func.params)
+            blocks = lower_blocks(arrange(same, one.args, one.outputs, options))
         body = blocks.body if body is None else IfThenElse(condition, blocks.body, body)
     assert body is not None
     return convert_ssa(blocks.with_body(body))
@@ -254,11 +270,12 @@ def _origin(function: Function) -> Origin | None:
 
 
 def _tensors(
-    function: Function, inputs: Sequence[Tensor], origins: dict[Operation, Origin], programs: _Programs
+    function: Function, inputs: Sequence[Tensor], origins: dict[Operation, Origin], programs: _Programs,
+    options: KernelOptions,
 ) -> list[Tensor]:
     """Return the results of a primitive function as tensor expressions, and fill in `origins`."""
     values: dict[Expr, Any] = dict(zip(function.params, inputs, strict=True))
-    strategies = find_backend(machines.current().backend).strategies
+    strategies = find_backend(options.machine.backend).strategies
     for e in post_order(function.body):
         match e:
             case Var():
@@ -272,7 +289,7 @@ def _tensors(
             case Call():
                 args = [values[a] for a in e.args]
                 made = programs.computed(e, args)
-                values[e] = strategies.compute(e.op, *args) if made is None else made
+                values[e] = strategies.compute(e.op, options, *args) if made is None else made
                 if e.span is not None:
                     _mark(values[e], e.span, origins)
             case _:

@@ -11,7 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tilewright.backends import kernel_options
+from tilewright.backends.cpu.shared_loops import share_loops
 from tilewright.backends.hooks import hook_of
+from tilewright.backends.kernel_options import KernelOptions
 from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError
 from tilewright.base.memory_faults import Site
@@ -26,7 +29,6 @@ from tilewright.tir.transform.instrument_memory import Checks
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import lower_checked
 from tilewright.tir.transform.simplify import simplify
-from tilewright.topi import machine as machines
 
 
 def take_hooked(
@@ -44,7 +46,7 @@ def take_hooked(
         hook = hook_of(kind, "RelayToTIR")
         if hook is None:
             continue
-        with machines.use(target.machine):
+        with kernel_options.use(KernelOptions(target.machine)):
             made: Any = hook(IRModule(functions))
         if not isinstance(made, IRModule):
             raise CompileError(
@@ -93,8 +95,9 @@ def host_kernel(
 
     `storage[k]` is the shape of the larger array in whose first corner buffer `k` lies, if any.
     """
-    with machines.use(target.machine):
-        flat = simplify(lower_blocks(func) if any(isinstance(s, Block) for s in walk_stmt(func.body)) else func)
+    with kernel_options.use(KernelOptions(target.machine)) as options:
+        shared = share_loops(func, options.machine)
+        flat = simplify(lower_blocks(shared) if any(isinstance(s, Block) for s in walk_stmt(func.body)) else shared)
         return lower_checked(
             replace(_in_corners(flat, storage), name=name), checks, first_site, target.backend.loop_passes)
 

@@ -7,12 +7,12 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
+from tilewright.backends.decisions import Decisions
 from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError
 from tilewright.compiler import kernel, tuning_advisor
 from tilewright.compiler.kernel import Kernel
 from tilewright.relay.expr import Function
-from tilewright.topi.decisions import Decisions
 
 log: Final = logging.getLogger(__name__)
 

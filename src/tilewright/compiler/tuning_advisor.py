@@ -38,7 +38,7 @@ class Advisor(ABC):
     def decisions(
         self, function: Function, constants: Sequence[bool], target: Target
     ) -> Mapping[str, int | str] | None:
-        """Return the decisions for a fused function (`topi/decisions.py`); None: those of the analytical model.
+        """Return the decisions for a fused function (`backends/decisions.py`); None: the analytical model's.
 
         Argument k is known at compile time if `constants[k]` is true.
         """

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tilewright.backends.machine import Machine
 from tilewright.search.features import Statement, traffic
-from tilewright.topi.machine import Machine
 
 _LOOP: Final = 1.5
 _LINE_CYCLES: Final = (2.0, 5.0, 12.0)

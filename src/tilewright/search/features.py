@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.backends.machine import Machine
 from tilewright.base.graphs import reachable
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
@@ -33,7 +34,6 @@ from tilewright.tir.stmt import (
     bodies,
     walk_stmt,
 )
-from tilewright.topi.machine import Machine
 
 Array = np.ndarray[Any, Any]
 LINE: Final = 64

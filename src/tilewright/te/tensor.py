@@ -76,7 +76,13 @@ class Operation:
         return ()
 
 
-class KernelSchedule:
+class KernelKind:
+    """The kind of the kernel around one computation, such as a reduction; a back end maps it to a schedule."""
+
+    __slots__ = ()
+
+
+class KernelSchedule(KernelKind):
     """The schedule of a kernel around one computation; back ends define a frozen dataclass for each kind of
     computation."""
 
@@ -241,17 +247,17 @@ class PlaceholderOp(Operation):
 class ComputeOp(Operation):
     """`body[k]` at every point of `axis`.
 
-    `schedule` is the schedule of the kernel around this computation; None for the default. `prepack` is the same
-    computation on numpy arrays, one for each input; with it, the stage runs at compile time if all its inputs are
-    constants. It may return a view. With `inline=False`, the values are stored, and not recomputed by their readers.
-    `attrs` are the caller's attributes.
+    `schedule` is the schedule of the kernel around this computation, or its kind; None for the default. `prepack` is
+    the same computation on numpy arrays, one for each input; with it, the stage runs at compile time if all its inputs
+    are constants. It may return a view. With `inline=False`, the values are stored, and not recomputed by their
+    readers. `attrs` are the caller's attributes.
     """
 
     name: str
     axis: tuple[IterVar, ...]
     body: tuple[PrimExpr, ...]
     reduce_axis: tuple[IterVar, ...]
-    schedule: KernelSchedule | None = None
+    schedule: KernelKind | None = None
     prepack: Prepack | None = None
     attrs: dict[str, Any] = field(default_factory=dict)
     inline: bool = True
@@ -294,20 +300,20 @@ def placeholder(
 @overload
 def compute(
     shape: Sequence[Any], fcompute: Callable[..., Value], name: str = "compute", tag: str = "", *,
-    schedule: KernelSchedule | None = None,
+    schedule: KernelKind | None = None,
     prepack: Prepack | None = None, attrs: dict[str, Any] | None = None, axis_names: Sequence[str] | None = None,
     inline: bool = True,
 ) -> Tensor: ...
 @overload
 def compute(
     shape: Sequence[Any], fcompute: Callable[..., Sequence[Value]], name: str = "compute", tag: str = "", *,
-    schedule: KernelSchedule | None = None,
+    schedule: KernelKind | None = None,
     prepack: Prepack | None = None, attrs: dict[str, Any] | None = None, axis_names: Sequence[str] | None = None,
     inline: bool = True,
 ) -> tuple[Tensor, ...]: ...
 def compute(
     shape: Sequence[Any], fcompute: Callable[..., Value | Sequence[Value]], name: str = "compute", tag: str = "", *,
-    schedule: KernelSchedule | None = None, prepack: Prepack | None = None, attrs: dict[str, Any] | None = None,
+    schedule: KernelKind | None = None, prepack: Prepack | None = None, attrs: dict[str, Any] | None = None,
     axis_names: Sequence[str] | None = None, inline: bool = True,
 ) -> Tensor | tuple[Tensor, ...]:
     """Return the tensor of `shape` whose element at `(i, j, …)` is `fcompute(i, j, …)`.

@@ -18,7 +18,7 @@ Every `with` block is a list of statements that is closed at its end. A statemen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -123,12 +123,13 @@ class IRBuilder:
     @contextmanager
     def for_range(
         self, begin: Value, end: Value, name: str = "i", dtype: str | None = None, kind: str = "serial", grain: int = 1,
+        annotations: Mapping[str, Any] | None = None,
     ) -> Iterator[PrimExpr]:
         """A loop over `[begin, end)`: `serial`, `parallel`, `vectorize` or `unroll`.
 
         The variable is int64, cast to `dtype` if given.
 
-        The threads of a parallel loop take `grain` trips at a time.
+        The threads of a parallel loop take `grain` trips at a time. `annotations` are notes for passes.
         """
         if kind not in _KINDS:
             raise CompileError(f"a loop cannot be '{kind}'; use serial, parallel, vectorize or unroll", code="TW0608")
@@ -136,7 +137,8 @@ class IRBuilder:
         low, high = cast(INT64, as_expr(begin)), cast(INT64, as_expr(end))
         self._open.append([])
         yield var if dtype is None else cast(dtype, var)
-        self.emit(For(var, low, sub(high, low), _KINDS[kind], self._close(), {} if grain == 1 else {"grain": grain}))
+        notes = {**(annotations or {}), **({} if grain == 1 else {"grain": grain})}
+        self.emit(For(var, low, sub(high, low), _KINDS[kind], self._close(), notes))
 
     @contextmanager
     def if_scope(self, cond: Value) -> Iterator[None]:

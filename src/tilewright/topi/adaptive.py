@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright import te
-from tilewright.backends.cpu.strategies.schedules.reduce import ReduceSchedule
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import PrimExpr, Value, Var
 from tilewright.topi.elementwise import greatest
+from tilewright.topi.kinds import Reduction
 
 
 def adaptive_pool(data: te.Tensor, spatial: Sequence[int], output: Sequence[int], mean: bool) -> te.Tensor:
@@ -36,7 +36,7 @@ def adaptive_pool(data: te.Tensor, spatial: Sequence[int], output: Sequence[int]
         nothing = E.const(0, data.dtype) if mean else te.min_value(data.dtype)
         return (te.sum if mean else greatest)(E.if_then_else(inside, data(*where), nothing), axis=taps)
 
-    pooled = te.compute(shape, element, name="adaptive_sum" if mean else "adaptive_max", schedule=ReduceSchedule())
+    pooled = te.compute(shape, element, name="adaptive_sum" if mean else "adaptive_max", schedule=Reduction())
     if not mean:
         return te.compute(shape, pooled, name="adaptive_pool")
 

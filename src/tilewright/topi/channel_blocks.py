@@ -11,15 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import te
-from tilewright.backends.cpu.strategies.schedules.channel_blocks import ChannelBlocksSchedule
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType
-from tilewright.scalar.expr import PrimExpr, Var, all_of, cast, const, if_then_else
+from tilewright.scalar.expr import PrimExpr, Var, cast, const, if_then_else
 from tilewright.tir.data_layout import BijectiveLayout, bijective_layout, layout
-from tilewright.tir.stmt import IterVar
+from tilewright.topi.kinds import ChannelBlocks, Reduction
 from tilewright.topi.layouts import SPATIAL
+from tilewright.topi.windows import Ints, Window
 
-Ints = Sequence[int]
+Finish = Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr]
+"""From the value of a window and its place to the result."""
 
 
 def plain_data(name: str, spatial: int) -> BijectiveLayout:
@@ -45,47 +46,18 @@ def is_blocked(*names: str) -> bool:
     return any(layout(n).blocked for n in names if n)
 
 
-class _Window:
-    """The taps of a window, and the positions that they read."""
-
-    def __init__(self, sizes: Sequence[int], ksize: Ints, strides: Ints, padding: Ints, dilation: Ints) -> None:
-        n = len(ksize)
-        self.sizes, self.strides, self.dilation, self.before = sizes, strides, dilation, padding[:n]
-        reach = [(k - 1) * d + 1 for k, d in zip(ksize, dilation, strict=True)]
-        self.out = [(size + padding[k] + padding[n + k] - reach[k]) // strides[k] + 1 for k, size in enumerate(sizes)]
-        self.last = [(o - 1) * strides[k] + reach[k] - 1 - padding[k] for k, o in enumerate(self.out)]
-        self.taps: list[IterVar] = [
-            te.reduce_axis((0, size), name) for size, name in zip(ksize, ("kd", "kh", "kw")[3 - n :], strict=True)
-        ]
-
-    def at(self, point: Sequence[PrimExpr]) -> tuple[list[PrimExpr], PrimExpr]:
-        """Return the position that each tap reads, and the condition that it is not padding."""
-        where: list[PrimExpr] = []
-        inside: PrimExpr = all_of()
-        for k, (o, tap) in enumerate(zip(point, self.taps, strict=True)):
-            i = o * self.strides[k] + tap.var * self.dilation[k] - self.before[k]
-            if self.before[k]:
-                inside = all_of(inside, i >= 0)
-            if self.last[k] >= self.sizes[k]:
-                inside = all_of(inside, i < self.sizes[k])
-            where.append(i)
-        return where, inside
-
-
 def conv(
     data: te.Tensor, weight: te.Tensor, strides: Ints, padding: Ints, dilation: Ints, groups: int, data_layout: str,
-    kernel_layout: str, out_layout: str, out_dtype: DataType, name: str = "conv_blocks", scheduled: bool = True,
+    kernel_layout: str, out_layout: str, out_dtype: DataType, name: str = "conv_blocks",
 ) -> te.Tensor:
-    """Return the convolution of tensors in any layouts, such as NCHW8c, OIHW8i8o and NCHW8c, summed in `out_dtype`;
-    16-bit floats are summed in float32.
-
-    Without `scheduled`, it is the plain definition, for any back end.
-    """
+    """A convolution of tensors in any layouts, such as NCHW8c, OIHW8i8o and NCHW8c, summed in `out_dtype`, half floats
+    in float32."""
     rank = len(strides)
     d, w, o = plain_data(data_layout, rank), plain_kernel(kernel_layout, rank), plain_data(out_layout, rank)
     batch, _, *sizes = d.forward_shape(data.extents)
     channels, depth, *ksize = w.forward_shape(weight.extents)
-    window = _Window(sizes, ksize, strides, padding, dilation)
+    window = Window(sizes, ksize, strides, padding, dilation)
+    taps = window.taps()
     per_group = channels // groups
     block = math.gcd(depth, max(1, d.src.factor_of("C")))
     chunk, lane = te.reduce_axis((0, depth // block), "chunk"), te.reduce_axis((0, block), "lane")
@@ -94,50 +66,50 @@ def conv(
 
     def element(*i: Var) -> PrimExpr:
         n, c, *point = o.forward_index(i)
-        where, inside = window.at(point)
+        where, inside = window.under(point, taps)
         own = chunk.var * block + lane.var if block > 1 else chunk.var
         group = c if per_group == 1 else c // per_group
         channel = own if groups == 1 else group if depth == 1 else group * depth + own
         x = cast(acc, data(*d.backward_index([n, channel, *where])))
-        k = cast(acc, weight(*w.backward_index([c, own, *(t.var for t in window.taps)])))
-        return te.sum(if_then_else(inside, x, const(0, acc)) * k, axis=[chunk, *window.taps, lane])
+        k = cast(acc, weight(*w.backward_index([c, own, *(t.var for t in taps)])))
+        return te.sum(if_then_else(inside, x, const(0, acc)) * k, axis=[chunk, *taps, lane])
 
     shape = o.backward_shape([batch, channels, *window.out])
-    return _scheduled(
+    return _finished(
         shape, element, o, math.prod(shape) * depth * math.prod(ksize), lambda total, _: cast(out_dtype, total), name,
-        scheduled
+        is_blocked(data_layout, kernel_layout, out_layout)
     )
 
 
 def pool(
     data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, data_layout: str,
-    reduce: Callable[..., PrimExpr], identity: PrimExpr,
-    finish: Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr] | None, name: str, scheduled: bool = True,
+    reduce: Callable[..., PrimExpr], identity: PrimExpr, finish: Finish | None, name: str,
 ) -> te.Tensor:
     """Apply `reduce` to each window, with padding as `identity`; `finish(value, position)` computes the result from it.
     """
     way = plain_data(data_layout, len(ksize))
     batch, channels, *sizes = way.forward_shape(data.extents)
-    window = _Window(sizes, ksize, strides, padding, dilation)
+    window = Window(sizes, ksize, strides, padding, dilation)
+    taps = window.taps()
 
     def element(*i: Var) -> PrimExpr:
         n, c, *point = way.forward_index(i)
-        where, inside = window.at(point)
-        return reduce(if_then_else(inside, data(*way.backward_index([n, c, *where])), identity), axis=window.taps)
+        where, inside = window.under(point, taps)
+        return reduce(if_then_else(inside, data(*way.backward_index([n, c, *where])), identity), axis=taps)
 
     shape = way.backward_shape([batch, channels, *window.out])
-    return _scheduled(shape, element, way, math.prod(shape) * math.prod(ksize), finish, name, scheduled)
-
-
-def _scheduled(
-    shape: Sequence[Any], element: Callable[..., PrimExpr], out: BijectiveLayout, flops: int,
-    finish: Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr] | None, name: str, scheduled: bool,
-) -> te.Tensor:
-    """Return the result computed from the scheduled sums."""
-    row = out.src.index_of(out.dst[-1])
-    total = te.compute(
-        shape, element, name=name, schedule=ChannelBlocksSchedule(flops=2 * flops, row=row) if scheduled else None
+    return _finished(
+        shape, element, way, math.prod(shape) * math.prod(ksize), finish, name, is_blocked(data_layout)
     )
+
+
+def _finished(
+    shape: Sequence[Any], element: Callable[..., PrimExpr], out: BijectiveLayout, steps: int, finish: Finish | None,
+    name: str, blocked: bool,
+) -> te.Tensor:
+    """The sums, and the result of them."""
+    kind = ChannelBlocks(out.src.index_of(out.dst[-1]), 2 * steps) if blocked else Reduction()
+    total = te.compute(shape, element, name=name, schedule=kind)
 
     def result(*i: Var) -> PrimExpr:
         return total(*i) if finish is None else finish(total(*i), out.forward_index(i)[2:])

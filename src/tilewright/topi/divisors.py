@@ -10,11 +10,11 @@ from tilewright.scalar import expr as E
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.broadcast import broadcast_to
 from tilewright.topi.elementwise import absolute
+from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, loops
 
 __all__ = ["greatest_divisor"]
 
-_NS = 50.0
 STEPS = 92
 """Maximum number of divisions for two 64-bit numbers, reached for consecutive Fibonacci numbers (Lamé, 1844)."""
 
@@ -27,7 +27,7 @@ def greatest_divisor(x: te.Tensor, y: te.Tensor, shape: Sequence[int]) -> te.Ten
     def body(b: Loops, first: BufferVar, second: BufferVar, out: BufferVar) -> None:
         if not total:
             return
-        with b.shared(total, total * _NS, "element") as at:
+        with b.shared(total, total, Step.DIVISOR, "element") as at:
             divisor, rest = (
                 b.variable("divisor", x.dtype, absolute(first[at])),
                 b.variable("rest", x.dtype, absolute(second[at])),
@@ -38,4 +38,4 @@ def greatest_divisor(x: te.Tensor, y: te.Tensor, shape: Sequence[int]) -> te.Ten
                 rest[0] = left
             out[at] = absolute(divisor[0])
 
-    return loops("gcd", inputs, (tuple(shape), x.dtype), body)
+    return loops("gcd", inputs, [(tuple(shape), x.dtype)], body)[0]

@@ -18,6 +18,7 @@ from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import PrimExpr
 from tilewright.tir.ir_builder import BufferVar
+from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, loops
 
 ROTATIONS: Final = ((14, 16), (52, 57), (23, 40), (5, 37), (25, 33), (46, 12), (58, 22), (32, 32))
@@ -25,7 +26,6 @@ PARITY: Final = 0x1BD11BDAA9FC1A22
 ROUNDS: Final = 20
 FULL: Final = (1 << 64) - 1
 STATE: Final = 10
-_NS = 8.0
 
 
 def _word(value: int) -> PrimExpr:
@@ -91,7 +91,7 @@ def threefry_generate(gen: te.Tensor, out_shape: Sequence[int]) -> tuple[te.Tens
             with b.else_scope():
                 path = [I.bitwise_or(state[4], state[8]), I.bitwise_or(state[5], state[9])]
                 _stored(b, at, [*state[:4], *path, zero, zero, *_next_place(state)])
-        with b.shared(count // 4, count * _NS, "block") as block:
+        with b.shared(count // 4, count, Step.RANDOM, "block") as block:
             words = _hash(b, [at[k] for k in range(4)], [at[k + 4] + E.cast("uint64", block) for k in range(4)])
             for k, w in enumerate(words):
                 out[block * 4 + k] = w
@@ -138,7 +138,7 @@ def uniform(
             out[k] = unit(bits[k], out_dtype) * (most[0] - least[0]) + least[0]
 
     state, words = threefry_generate(gen, (-(-count // 4) * 4,))
-    return state, loops("uniform", [words, _flat(low), _flat(high)], (out_shape, out_dtype), body)
+    return state, loops("uniform", [words, _flat(low), _flat(high)], [(out_shape, out_dtype)], body)[0]
 
 
 def _flat(x: te.Tensor) -> te.Tensor:
@@ -161,7 +161,7 @@ def normal(
                 out[pair * 2 + 1] = radius * I.sin(angle) + middle[0]
 
     state, words = threefry_generate(gen, (-(-count // 4) * 4,))
-    return state, loops("normal", [words, _flat(mean), _flat(scale)], (out_shape, out_dtype), body)
+    return state, loops("normal", [words, _flat(mean), _flat(scale)], [(out_shape, out_dtype)], body)[0]
 
 
 def multinomial(gen: te.Tensor, probs: te.Tensor, num_samples: int) -> tuple[Any, ...]:
@@ -184,6 +184,6 @@ def multinomial(gen: te.Tensor, probs: te.Tensor, num_samples: int) -> tuple[Any
                 out[row * num_samples + sample] = found[0]
 
     state, words = threefry_generate(gen, (-(-rows * num_samples // 4) * 4,))
-    return state, loops("multinomial", [words, probs], (shape, "int32"), body)
+    return state, loops("multinomial", [words, probs], [(shape, "int32")], body)[0]
 
 

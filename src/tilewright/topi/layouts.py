@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
+from operator import itemgetter
+from typing import Any
 
 from tilewright.base.errors import ShapeError
+from tilewright.tir.data_layout import layout
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
@@ -37,3 +41,15 @@ def channels_first(spatial: int) -> str:
 
 def channels_last(spatial: int) -> str:
     return "N" + SPATIAL[spatial] + "C"
+
+
+def axes_of_layout(name: str) -> tuple[int, ...]:
+    """Return the axes of a layout that are the batch, the spatial dimensions in order, and the channels: `NCHW` -> (0,
+    2, 3, 1)."""
+    known = layout(name)
+    return tuple(known.index_of(c) for c in "NDHWC" if c in known)
+
+
+def placed(place: Sequence[int], values: Sequence[Any]) -> list[Any]:
+    """Return `values`, such as sizes or indices, each at the axis that `place` gives."""
+    return [value for _, value in sorted(zip(place, values, strict=True), key=itemgetter(0))]

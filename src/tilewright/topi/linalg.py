@@ -20,13 +20,13 @@ from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar
+from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, Output, loops
 
 __all__ = [
     "cholesky", "eigh", "geqrf", "householder_product", "lu", "matrix_exp", "permutation", "solve_triangular", "svd",
 ]
 
-_NS = 1.0
 FLOAT64: Final = DataType("float64")
 SWEEPS: Final = 40
 """Maximum number of sweeps. Jacobi's methods converge quadratically; matrices of thousands of rows take about ten
@@ -108,7 +108,7 @@ def _stacked(
     def build(b: Loops, *buffers: BufferVar) -> None:
         if empty:
             return
-        with b.shared(batch, batch * work * _NS, "item") as item:
+        with b.shared(batch, batch * work, Step.MOVE, "item") as item:
             body(b, item, *buffers)
 
     return loops(name, inputs, outputs, build)

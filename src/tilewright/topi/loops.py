@@ -1,7 +1,7 @@
 """Computations with explicit loops: sorts, scans, scatters, box suppression.
 
-Each is one `te.extern`: its loops are written with the IR builder, access tensors by flat index, and run independent
-pieces of work on several threads.
+Each is one `te.extern`: its loops are written with the IR builder, access tensors by flat index, and declare their
+independent pieces of work, which a back end may run on several threads.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
-from typing import Any, overload
+from typing import Any
 
 from tilewright import te
 from tilewright.base.types import DataType
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar, IRBuilder
-from tilewright.topi import machine as machines
+from tilewright.topi.kinds import WORK, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +54,9 @@ class Loops(IRBuilder):
         return cell
 
     @contextmanager
-    def shared(self, trips: int, nanoseconds: float, name: str = "row") -> Iterator[PrimExpr]:
-        """Loop over `trips` independent pieces with `nanoseconds` of work in total, on several threads if that pays."""
-        core = machines.current().core
-        parallel = trips > 1 and nanoseconds > core.thread_ns
-        with self.for_range(
-            0, trips, name, kind="parallel" if parallel else "serial",
-            grain=max(1, trips // core.pieces) if parallel else 1
-        ) as i:
+    def shared(self, trips: int, steps: float, step: Step, name: str = "row") -> Iterator[PrimExpr]:
+        """Loop over `trips` independent pieces with `steps` steps of one kind in total."""
+        with self.for_range(0, trips, name, annotations={WORK: (step, steps, trips)}) as i:
             yield i
 
 
@@ -73,24 +68,14 @@ Output = tuple[Sequence[Any], str | DataType]
 """The shape and the dtype of a result."""
 
 
-@overload
-def loops(name: str, inputs: Sequence[te.Tensor], outputs: Output, body: Body) -> te.Tensor: ...
-@overload
-def loops(name: str, inputs: Sequence[te.Tensor], outputs: list[Output], body: Body) -> tuple[te.Tensor, ...]: ...
-def loops(
-    name: str, inputs: Sequence[te.Tensor], outputs: Output | list[Output], body: Body
-) -> te.Tensor | tuple[te.Tensor, ...]:
-    """Return the tensors that `body` computes from `inputs`: a tensor for a single output, a tuple for a list of
-    outputs."""
+def loops(name: str, inputs: Sequence[te.Tensor], outputs: Sequence[Output], body: Body) -> tuple[te.Tensor, ...]:
+    """Return the tensors that `body` computes from `inputs`, one for each of `outputs`."""
 
     def build(ins: list[E.Buffer], outs: list[E.Buffer]) -> Any:
         builder = Loops()
         body(builder, *map(builder.buffer_ptr, ins), *map(builder.buffer_ptr, outs))
         return builder.get()
 
-    if isinstance(outputs, tuple):
-        made: te.Tensor = te.extern(tuple(outputs[0]), inputs, build, name, outputs[1])
-        return made
     return tuple(te.extern([tuple(s) for s, _ in outputs], inputs, build, name, [d for _, d in outputs]))
 
 

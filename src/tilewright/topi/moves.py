@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright import te
-from tilewright.backends.cpu.strategies.products import matmul as product_of
 from tilewright.base.errors import ShapeError
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import PrimExpr, Value, Var
+from tilewright.topi import definitions
 from tilewright.topi import transform as of
+from tilewright.topi.algorithms import fastest
 from tilewright.topi.shapes import (
     Shape,
     axis_of,
@@ -259,7 +260,7 @@ def matmul(a: te.Tensor, b: te.Tensor, transp_a: bool = False, transp_b: bool = 
             f"{text(x)} and {text(y)} cannot be multiplied; two matrices are needed, the second with as many rows as "
             "the first has columns"
         )
-    return product_of(a, b, transp_a, transp_b, a.dtype)
+    return fastest(definitions.matmul)(a, b, transp_a, transp_b, a.dtype)
 
 
 @tagged("matmul")
@@ -278,7 +279,7 @@ def tensordot(a: te.Tensor, b: te.Tensor, axes: int | Sequence[Any]) -> te.Tenso
     depth = product(dims(a)[d] for d in left)
     x = of.reshape(of.transpose(a, [*rows, *left]), (product(dims(a)[d] for d in rows), depth))
     y = of.reshape(of.transpose(b, [*right, *columns]), (depth, product(dims(b)[d] for d in columns)))
-    return of.reshape(product_of(x, y, False, False, a.dtype), shape, "tensordot")
+    return of.reshape(fastest(definitions.matmul)(x, y, False, False, a.dtype), shape, "tensordot")
 
 
 @tagged(INJECTIVE)

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 
 from tilewright import te
-from tilewright.backends.cpu.strategies.schedules.rows import RowsSchedule
 from tilewright.scalar.expr import PrimExpr, Value, Var, add, all_of, cast, const, div, if_then_else, maximum, mul
 from tilewright.scalar.intrinsics import exp, log, rsqrt, sqrt
 from tilewright.scalar.intrinsics import pow as power
 from tilewright.tir.stmt import IterVar
+from tilewright.topi.kinds import RowReductions
 
 
 class _Rows:
@@ -34,7 +34,7 @@ class _Rows:
 
         return te.compute(
             [self.x.shape[d] for d in self.kept], body, name=name,
-            schedule=RowsSchedule(axes=tuple(self.axes)) if self.scheduled else None,
+            schedule=RowReductions(tuple(self.axes)) if self.scheduled else None,
             axis_names=[f"i{d}" for d in self.kept],
         )
 

@@ -8,11 +8,11 @@ from math import prod
 from typing import Any
 
 from tilewright import te
-from tilewright.backends.cpu.strategies.schedules.reduce import ReduceSchedule
 from tilewright.base.types import OpenSize
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import PrimExpr
 from tilewright.tir.ir_builder import BufferVar
+from tilewright.topi.kinds import Reduction
 from tilewright.topi.loops import Loops, loops
 from tilewright.topi.tag import COMM_REDUCE
 
@@ -39,7 +39,7 @@ def outside(indices: te.Tensor, sizes: Sequence[int], negative: bool = True) -> 
     if not over:
         return te.compute((), wrong, name="outside")
     found = te.compute(
-        (), lambda: te.max(wrong(), axis=over), name="outside", tag=COMM_REDUCE, schedule=ReduceSchedule()
+        (), lambda: te.max(wrong(), axis=over), name="outside", tag=COMM_REDUCE, schedule=Reduction()
     )
     return te.compute((), found, name="outside_out", tag=COMM_REDUCE)
 
@@ -52,7 +52,7 @@ def _by_a_loop(indices: te.Tensor, sizes: Sequence[int], negative: bool) -> te.T
         with b.for_range(0, count, "k") as k:
             out[()] = E.maximum(out[()], _wrong(x[k], _size(sizes, E.floormod(k, len(sizes))), negative))
 
-    return loops("outside", [indices], ((), "int32"), body)
+    return loops("outside", [indices], [((), "int32")], body)[0]
 
 
 def _size(sizes: Sequence[int], place: PrimExpr) -> PrimExpr:

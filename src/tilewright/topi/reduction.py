@@ -6,17 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import te
-from tilewright.backends.cpu.strategies.schedules.reduce import ReduceSchedule
 from tilewright.base.errors import ShapeError
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import PrimExpr, Var
 from tilewright.tir.stmt import IterVar
+from tilewright.topi.kinds import Reduction
 from tilewright.topi.shapes import axes_of, broadcast_shapes, text
 from tilewright.topi.tag import COMM_REDUCE, COMM_REDUCE_IDX
 from tilewright.topi.transform import dims
 
 Axis = int | Sequence[int] | None
-Reduction = Callable[..., te.Tensor]
 
 
 def _window(x: te.Tensor, axes: Sequence[int], keepdims: bool) -> tuple[
@@ -49,7 +48,7 @@ def reduce(
     shape, over, place = _window(x, axes, keepdims)
     each = term or (lambda e: e)
     total = te.compute(
-        shape, lambda *i: combine(each(x(*place(i))), axis=over), name=name, tag=COMM_REDUCE, schedule=ReduceSchedule()
+        shape, lambda *i: combine(each(x(*place(i))), axis=over), name=name, tag=COMM_REDUCE, schedule=Reduction()
     )
     return te.compute(shape, total, name=f"{name}_out", tag=COMM_REDUCE)
 
@@ -85,12 +84,12 @@ def arg_reduce(
         return best((position, x(*place(i))), axis=over)
 
     found = te.compute(
-        shape, body, name=f"{name}_pair", tag=COMM_REDUCE_IDX, schedule=ReduceSchedule() if scheduled else None
+        shape, body, name=f"{name}_pair", tag=COMM_REDUCE_IDX, schedule=Reduction() if scheduled else None
     )
     return te.compute(shape, found[0], name=name, tag=COMM_REDUCE_IDX, axis_names=[f"i{d}" for d in range(len(shape))])
 
 
-def _function(name: str, combine: Callable[..., PrimExpr], doc: str) -> Reduction:
+def _function(name: str, combine: Callable[..., PrimExpr], doc: str) -> Callable[..., te.Tensor]:
     def apply(data: te.Tensor, axis: Axis = None, keepdims: bool = False) -> te.Tensor:
         return reduce(data, axes_of(axis, data.ndim), keepdims, combine, name)
 

@@ -10,11 +10,10 @@ from tilewright import te
 from tilewright.base.types import DataType
 from tilewright.scalar import expr as E
 from tilewright.tir.ir_builder import BufferVar
+from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, Rows, loops
 
 __all__ = ["cumprod", "cumsum", "extremes"]
-
-_NS = 1.0
 
 
 def scan(
@@ -27,7 +26,7 @@ def scan(
     rows = Rows.of(shape, (axis or 0) % max(1, len(shape))) if shape else Rows(1, 1, 1)
 
     def body(b: Loops, x: BufferVar, out: BufferVar) -> None:
-        with b.shared(rows.outer, rows.outer * rows.length * rows.inner * _NS, "row") as row:
+        with b.shared(rows.outer, rows.outer * rows.length * rows.inner, Step.MOVE) as row:
             if rows.inner == 1:
                 total = b.variable("total", dtype, identity)
                 with b.for_range(0, rows.length, "k") as k:
@@ -44,7 +43,7 @@ def scan(
                 here = start + k * rows.inner + i
                 out[here] = combine(out[here - rows.inner], E.cast(dtype, x[here - rows.inner if exclusive else here]))
 
-    return loops(name, [data], (shape, dtype), body)
+    return loops(name, [data], [(shape, dtype)], body)[0]
 
 
 def cumsum(
@@ -68,7 +67,7 @@ def extremes(data: te.Tensor, axis: int, is_greatest: bool, name: str) -> tuple[
     def body(b: Loops, x: BufferVar, values: BufferVar, places: BufferVar) -> None:
         if not rows.count * rows.length:
             return
-        with b.shared(rows.count, rows.count * rows.length * _NS, "row") as row:
+        with b.shared(rows.count, rows.count * rows.length, Step.MOVE) as row:
             best, place = b.variable("best", data.dtype, x[rows.at(row, 0)]), b.variable("place", "int64", 0)
             with b.for_range(0, rows.length, "k") as k:
                 here = b.let("here", x[rows.at(row, k)])

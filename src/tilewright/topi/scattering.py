@@ -11,11 +11,10 @@ from tilewright.scalar import expr as E
 from tilewright.scalar.expr import PrimExpr
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.elementwise import greater_of, lesser_of
+from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, Rows, from_end, held, loops
 
 __all__ = ["invert_permutation", "scatter_elements", "scatter_nd", "sparse_reshape", "sparse_to_dense"]
-
-_NS = 1.0
 
 
 def _product(old: PrimExpr, new: PrimExpr) -> PrimExpr:
@@ -45,7 +44,7 @@ def scatter_elements(
     def body(b: Loops, x: BufferVar, at: BufferVar, new: BufferVar, out: BufferVar) -> None:
         rows = whole.outer if alike else 1
         size, trips = prod(shape) // max(1, rows), prod(counts) // max(1, rows)
-        with b.shared(rows, rows * (size + trips) * _NS) as row:
+        with b.shared(rows, rows * (size + trips), Step.MOVE) as row:
             with b.for_range(0, size, "k") as k:
                 out[row * size + k] = x[row * size + k]
             with b.for_range(0, trips, "update") as k:
@@ -54,7 +53,7 @@ def scatter_elements(
                 to = b.let("to", _position(flat, counts, shape, where, index))
                 out[to] = combine(out[to], new[flat])
 
-    return loops("scatter_elements", [data, indices, updates], (shape, data.dtype), body)
+    return loops("scatter_elements", [data, indices, updates], [(shape, data.dtype)], body)[0]
 
 
 def _position(flat: PrimExpr, counts: tuple[int, ...], shape: tuple[int, ...], axis: int, index: PrimExpr) -> PrimExpr:
@@ -86,7 +85,7 @@ def scatter_nd(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, mode: st
             with b.for_range(0, width, "k") as k:
                 out[start + k] = combine(out[start + k], new[p * width + k])
 
-    return loops("scatter_nd", [data, indices, updates], (shape, data.dtype), body)
+    return loops("scatter_nd", [data, indices, updates], [(shape, data.dtype)], body)[0]
 
 
 def sparse_to_dense(
@@ -109,7 +108,7 @@ def sparse_to_dense(
                 to = to * size + held(coordinate, size)
             out[to] = value[p if values.ndim else ()]
 
-    return loops("sparse_to_dense", [indices, values, default], (shape, values.dtype), body)
+    return loops("sparse_to_dense", [indices, values, default], [(shape, values.dtype)], body)[0]
 
 
 def sparse_reshape(indices: te.Tensor, prev_shape: te.Tensor, new_shape: te.Tensor) -> tuple[te.Tensor, ...]:
@@ -151,4 +150,4 @@ def invert_permutation(data: te.Tensor) -> te.Tensor:
         with b.for_range(0, data.extents[0], "k") as k:
             out[held(x[k], data.extents[0])] = E.cast(data.dtype, k)
 
-    return loops("invert_permutation", [data], (data.extents, data.dtype), body)
+    return loops("invert_permutation", [data], [(data.extents, data.dtype)], body)[0]

@@ -17,6 +17,7 @@ from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import PrimExpr, Value, Var
 from tilewright.tir.ir_builder import BufferVar
+from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, Rows, before, loops
 
 __all__ = ["argsort", "searchsorted", "sort", "topk", "unique"]
@@ -24,8 +25,6 @@ __all__ = ["argsort", "searchsorted", "sort", "topk", "unique"]
 _RUN = 16
 _MOST_INSERTED = 32
 """Largest number of elements selected by insertion, which reads each of the others once."""
-_NS = 2.0
-"""Nanoseconds per element and pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +153,8 @@ def _sorted(
         if not source.count * count:
             return
         few = count <= _MOST_INSERTED and count * 4 <= source.length
-        time = source.count * source.length * _NS * (1 if few else max(1, log2(source.length)))
-        with b.shared(source.count, time) as row:
+        steps = source.count * source.length * (1 if few else max(1, log2(source.length)))
+        with b.shared(source.count, steps, Step.COMPARE) as row:
             sorter = Sorter(
                 b, lambda k: x[source.at(row, k)], source.length, source.length, data.dtype, ascending,
                 any(kind for kind, _ in results)
@@ -225,7 +224,7 @@ def searchsorted(sorted_sequence: te.Tensor, values: te.Tensor, right: bool = Fa
     steps = n.bit_length()
 
     def body(b: Loops, rows: BufferVar, wanted: BufferVar, out: BufferVar) -> None:
-        with b.shared(total, total * steps * _NS, "value") as v:
+        with b.shared(total, total * steps, Step.COMPARE, "value") as v:
             x = b.let("x", wanted[v])
             start = b.let("start", E.const(0, "int64") if one else E.floordiv(v, width) * n)
             low, high = b.variable("low", "int64", 0), b.variable("high", "int64", n)
@@ -239,7 +238,7 @@ def searchsorted(sorted_sequence: te.Tensor, values: te.Tensor, right: bool = Fa
                     high[0] = middle
             out[v] = E.cast(dtype, low[0])
 
-    return loops("searchsorted", [sorted_sequence, values], (values.extents, dtype), body)
+    return loops("searchsorted", [sorted_sequence, values], [(values.extents, dtype)], body)[0]
 
 
 def unique(data: te.Tensor, is_sorted: bool = True, return_counts: bool = False) -> tuple[te.Tensor, ...]:

@@ -21,11 +21,11 @@ from tilewright.scalar.expr import PrimExpr
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi import special_tables as tables
 from tilewright.topi.broadcast import broadcast_to
+from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, loops
 
 __all__ = ["apply", "evaluate"]
 
-_NS = 200.0
 FLOAT64: Final = DataType("float64")
 INFINITY: Final = float("inf")
 NAN: Final = float("nan")
@@ -108,11 +108,11 @@ def apply(name: str, formula: Formula, shape: Sequence[int], *inputs: te.Tensor)
     def body(b: Loops, *buffers: BufferVar) -> None:
         if not total:
             return
-        with b.shared(total, total * _NS, "element") as at:
+        with b.shared(total, total, Step.FUNCTION, "element") as at:
             given = [b.let("x", E.cast(FLOAT64, x[at])) for x in buffers[:-1]]
             buffers[-1][at] = E.cast(dtype, _wide(formula(Elements(b), *given)))
 
-    return loops(name, whole, (tuple(shape), dtype), body)
+    return loops(name, whole, [(tuple(shape), dtype)], body)[0]
 
 
 def chebyshev(m: Any, table: Sequence[float], x: Any, low: float, high: float) -> Any:

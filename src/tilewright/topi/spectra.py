@@ -16,20 +16,19 @@ from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import PrimExpr
 from tilewright.tir.ir_builder import BufferVar
+from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, loops
 
 __all__ = ["dft", "stft"]
-
-_NS = 1.0
 
 
 def is_power_of_two(n: int) -> bool:
     return n > 0 and n & (n - 1) == 0
 
 
-def work(n: int) -> float:
-    """Return the nanoseconds of one transform of `n` elements."""
-    return _NS * n * (n.bit_length() * 4 if is_power_of_two(n) else n)
+def steps_of(n: int) -> int:
+    """Return the number of steps of one transform of `n` elements."""
+    return n * (n.bit_length() * 4 if is_power_of_two(n) else n)
 
 
 def _roots(b: Loops, n: int, of: DataType, sign: int) -> tuple[BufferVar, BufferVar]:
@@ -109,7 +108,7 @@ def dft(re_data: te.Tensor, im_data: te.Tensor, inverse: bool = False) -> tuple[
 
     def body(b: Loops, real: BufferVar, imaginary: BufferVar, out_real: BufferVar, out_imaginary: BufferVar) -> None:
         roots = _roots(b, n, dtype, 1 if inverse else -1)
-        with b.shared(rows, rows * work(n)) as row:
+        with b.shared(rows, rows * steps_of(n), Step.MOVE) as row:
             parts = b.allocate(dtype, n, "real"), b.allocate(dtype, n, "imaginary")
             with b.for_range(0, n, "k") as k:
                 parts[0][k] = real[row * n + k]
@@ -137,7 +136,7 @@ def stft(
 
     def body(b: Loops, x: BufferVar, weights: BufferVar, out: BufferVar) -> None:
         roots = _roots(b, n_fft, dtype, -1)
-        with b.shared(signals * frames, signals * frames * work(n_fft), "piece") as piece:
+        with b.shared(signals * frames, signals * frames * steps_of(n_fft), Step.MOVE, "piece") as piece:
             signal, frame = b.let("signal", E.floordiv(piece, frames)), b.let("frame", E.floormod(piece, frames))
             parts = b.allocate(dtype, n_fft, "real"), b.allocate(dtype, n_fft, "imaginary")
             with b.for_range(0, n_fft, "k") as k:
@@ -152,4 +151,4 @@ def stft(
                 for d, part in enumerate(found):
                     out[signal, k, frame, d] = part[k] * E.const(scale, dtype)
 
-    return loops("stft", [data, window], (output_shape, dtype), body)
+    return loops("stft", [data, window], [(output_shape, dtype)], body)[0]

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tilewright import te
 from tilewright.base.errors import ShapeError
+from tilewright.base.types import OpenSize
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.simplify import simplify
-from tilewright.scalar.expr import PrimExpr
+from tilewright.scalar.expr import PrimExpr, all_of, as_expr, maximum, minimum
+from tilewright.tir.stmt import IterVar
 from tilewright.topi.shapes import Shape, text
 
 Ints = Sequence[int]
@@ -89,3 +92,64 @@ def reaching(shape: Shape, counts: Ints, window: Ints, strides: Ints, dilation: 
         reach = (count - 1) * strides[k] + (window[k] - 1) * dilation[k] + 1
         after.append(max(padding[n + k], reach - size - padding[k]))
     return (*padding[:n], *after)
+
+
+class Window:
+    """A window that slides over the spatial dimensions `sizes` of data; `padding` is all before, then all after."""
+
+    tested = True
+    """Whether a tap may fall into the padding."""
+
+    def __init__(self, sizes: Ints, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints) -> None:
+        n = len(ksize)
+        self.sizes, self.ksize = list(sizes), list(ksize)
+        self.strides, self.dilation = list(strides), list(dilation)
+        self.before, self.after = list(padding[:n]), list(padding[n:])
+        self.out = [
+            (i + b + a - (k - 1) * d - 1) // s + 1
+            for i, b, a, k, d, s in zip(self.sizes, self.before, self.after, ksize, dilation, strides, strict=True)
+        ]
+        """Number of places of the window along each dimension."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a size is symbolic."""
+        return any(isinstance(size, OpenSize) for size in self.sizes)
+
+    def taps(self) -> list[IterVar]:
+        """New reduction axes over the taps."""
+        names = ("kd", "kh", "kw")[3 - len(self.ksize) :]
+        return [te.reduce_axis((0, k), name) for k, name in zip(self.ksize, names, strict=True)]
+
+    def under(
+        self, point: Sequence[PrimExpr], taps: Sequence[IterVar | PrimExpr]
+    ) -> tuple[list[PrimExpr], PrimExpr]:
+        """The indices of the element under a tap of the window at `point`, and the condition that it is not padding."""
+        where: list[PrimExpr] = []
+        inside: PrimExpr = all_of()
+        for k, (o, tap) in enumerate(zip(point, taps, strict=True)):
+            i = o * self.strides[k] + (tap.var if isinstance(tap, IterVar) else tap) * self.dilation[k] - self.before[k]
+            where.append(i)
+            if not self.tested:
+                continue
+            last = (self.out[k] - 1) * self.strides[k] + (self.ksize[k] - 1) * self.dilation[k] - self.before[k]
+            if self.before[k]:
+                inside = all_of(inside, i >= 0)
+            if self.after[k] and (self.is_open or last >= self.sizes[k]):
+                inside = all_of(inside, i < self.sizes[k])
+        return where, inside
+
+    def covered(self, d: int, o: PrimExpr, before: int, after: int) -> PrimExpr:
+        """The number of taps along dimension `d` of the window at `o` that are on the data or on the parts `before` and
+        `after` of its padding; at least 1."""
+        first, step, size = -self.before[d], self.dilation[d], self.ksize[d]
+        low, high = -before, self.sizes[d] + after
+        if first >= low and (
+            self.after[d] <= after
+            or (not self.is_open and (self.out[d] - 1) * self.strides[d] + first + (size - 1) * step < high)
+        ):
+            return as_expr(size)
+        start = o * self.strides[d] - self.before[d]
+        skipped = maximum(low - start + step - 1, 0) // step
+        reach = minimum((high - start + step - 1) // step, size)
+        return maximum(reach - skipped, 1)

@@ -13,16 +13,39 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilewright import te
-from tilewright.backends.cpu.strategies.schedules.arrange import arrange, check_one_anchor
+from tilewright.base.errors import ScheduleError
 from tilewright.te.schedule import Schedule
+from tilewright.te.tensor import ComputeOp, Operation
+from tilewright.topi.algorithms import arrange
 from tilewright.topi.schedule_names import NAMES
 
 
 def schedule_anchor(outs: te.Tensor | Sequence[te.Tensor]) -> Schedule:
     """Return the schedule for the anchor of the computation; for elementwise computations, vectors over all axes."""
     ops = list(dict.fromkeys(t.op for t in ([outs] if isinstance(outs, te.Tensor) else outs)))
-    check_one_anchor(ops)
+    _check_one_anchor(ops)
     return Schedule(ops, arrange)
+
+
+def _check_one_anchor(outputs: Sequence[Operation]) -> None:
+    """Raises `ScheduleError` when the computations behind `outputs` have anchors that no one schedule arranges
+    together."""
+    anchors: dict[object, ComputeOp] = {}
+    stack, seen = list(outputs), set(outputs)
+    while stack:
+        op = stack.pop()
+        if isinstance(op, ComputeOp) and op.schedule is not None:
+            anchors.setdefault(op.schedule, op)
+        for t in op.inputs:
+            if t.op not in seen:
+                seen.add(t.op)
+                stack.append(t.op)
+    if len(anchors) > 1:
+        names = " and ".join(f"'{op.name}'" for op in reversed(anchors.values()))
+        raise ScheduleError(
+            f"{names} each have a schedule of their own, and one kernel follows one; build a function for each of "
+            "them, or take topi.generic.schedule_default, which makes plain loops of all"
+        )
 
 
 schedule_extern = schedule_anchor

@@ -7,13 +7,15 @@ machine.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tilewright.backends.cpu import processors
+from tilewright.backends.machine import GENERIC, Core, Machine
 from tilewright.base.limits import usable_cores
 from tilewright.runtime.host import host_cache_sizes
-from tilewright.topi.machine import GENERIC, Core, Machine
+from tilewright.topi.kinds import Step
 
 if TYPE_CHECKING:
     from tilewright.backends.target import Target
@@ -72,7 +74,13 @@ TABLE: Final = (
     Microarchitecture(
         "wasm", (), "WebAssembly has no registers; 16 are assumed. Other numbers are those of x86, not measured."),
 )
-"""The table; the row of a family precedes those of its processors."""
+"""The rows of families first among those of their family."""
+STEP_NS: Final[Mapping[Step, float]] = {
+    Step.MOVE: 1.0, Step.COMPARE: 2.0, Step.RANDOM: 8.0, Step.OVERLAP: 20.0, Step.SAMPLE: 40.0, Step.DIVISOR: 50.0,
+    Step.PROPOSAL: 100.0, Step.FUNCTION: 200.0,
+}
+"""Nanoseconds of one step of a loop that is written out, estimated for a core of 4 GHz and not measured one by one.
+They only decide whether a loop runs on several threads."""
 
 
 def microarchitecture(family: str, cpu: str) -> Microarchitecture:

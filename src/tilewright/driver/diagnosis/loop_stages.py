@@ -33,8 +33,6 @@ from tilewright.tir import interpreter
 from tilewright.tir.stmt import For, PrimFunc, Stmt, bodies
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import LoopPass
-from tilewright.topi import decisions
-from tilewright.topi import machine as machines
 
 COMPUTE, PREPACK, SCHEDULE, LOWER, CODEGEN = "compute", "prepack", "schedule", "lower_blocks", "codegen"
 LOWERING: Final = "lowering"
@@ -70,12 +68,12 @@ def _first_wrong_stage(case: Case, settings: Settings, trail: Trail) -> LoopStag
     constant = [isinstance(a, Constant) for a in call.args]
     given = dict(zip(case.main.params, case.values, strict=True))
     values = [a.value if isinstance(a, Constant) else given[a] for a in call.args]  # type: ignore[index]
-    with settings.context(), machines.use(target.machine), decisions.use(None):
+    with settings.context():
         for name, known in ((COMPUTE, [False] * len(constant)), (PREPACK, constant)):
             trail.at("loops", stage=name)
             parts: Parts | None = None
             try:
-                parts = parts_of(call.op, known)
+                parts = parts_of(call.op, known, target)
                 verdict = _wrong(parts.func, parts, values, wanted, tolerance)
             except TooLarge:
                 raise

@@ -180,7 +180,7 @@ class Conv(Convolution):
         return bijective_layout(channels_first(n), out_layout).forward(narrowed(result, dtype))
 
     def compute(self, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
-        return channel_blocks.conv(data, weight, *self.window(data, weight), scheduled=False)
+        return channel_blocks.conv(data, weight, *self.window(data, weight))
 
     def window(self, data: te.Tensor, weight: te.Tensor) -> tuple[Ints, Ints, Ints, int, str, str, str, DataType]:
         """Return strides, padding, dilation, groups, the three layouts, and the dtype of the result."""
@@ -308,12 +308,11 @@ class ConvTranspose(Convolution):
         return narrowed(total[_at(2, *inside)], dtype).transpose(out_order)
 
     def compute(self, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
-        data_order, kernel_order, out_order = self.axes()
+        axes = data_order, kernel_order, _ = self.axes()
         sizes = self._sizes(ordered(data.extents, data_order)[2:], ordered(weight.extents, kernel_order)[2:])
         dtype = product_dtype(data.dtype, weight.dtype, self.out_dtype)
         return topi_transpose.conv_transpose(
-            data, weight, self.strides, self.padding[: self.rank], self.dilation, self.groups, sizes, data_order,
-            kernel_order, out_order, dtype
+            data, weight, self.strides, self.padding[: self.rank], self.dilation, self.groups, sizes, *axes, dtype
         )
 
 

@@ -82,7 +82,7 @@ class NllLoss(Op):
             if self.reduction != "none":
                 out[()] = total[0] / weight[0] if self.reduction == "mean" else total[0]
 
-        return loops("nll_loss", [predictions, targets, weights], (shape, dtype), body)
+        return loops("nll_loss", [predictions, targets, weights], [(shape, dtype)], body)[0]
 
 
 class CrossEntropyOf(Op):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -155,13 +155,6 @@ class Pool(Spatial):
             seen.append(x[index])
         return seen
 
-    def pooled(self, data: te.Tensor, scheduled: bool) -> te.Tensor:
-        """The pool as tensor expressions: the plain definition, or if `scheduled`, the form scheduled for a processor.
-        """
-        raise NotImplementedError
-
-    def compute(self, data: te.Tensor) -> te.Tensor:
-        return self.pooled(data, False)
 
 
 class MaxPool(Pool):
@@ -175,10 +168,13 @@ class MaxPool(Pool):
             np.maximum(result, seen, out=result)
         return self._placed(result)
 
-    def pooled(self, data: te.Tensor, scheduled: bool) -> te.Tensor:
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return self.pooled(data, topi.max_pool)
+
+    def pooled(self, data: te.Tensor, pool: Callable[..., te.Tensor]) -> te.Tensor:
+        """Return the pool as tensor expressions, where `pool` computes what `topi.pool.max_pool` defines."""
         sizes = self._shape(TensorType(data.extents))[2:]
-        found = topi.max_pool(data, self.pool_size, self.strides, self._reaching(sizes), self.dilation, self.layout,
-                              scheduled)
+        found = pool(data, self.pool_size, self.strides, self._reaching(sizes), self.dilation, self.layout)
         return topi_moves.layout_transform(found, self.layout, self.out_layout) if self.out_layout else found
 
 
@@ -205,12 +201,15 @@ class AvgPool(Pool):
         mean = total / counts if DataType(data.dtype).is_float else np.trunc(total / counts)
         return self._placed(mean.astype(data.dtype))
 
-    def pooled(self, data: te.Tensor, scheduled: bool) -> te.Tensor:
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return self.pooled(data, topi.avg_pool)
+
+    def pooled(self, data: te.Tensor, pool: Callable[..., te.Tensor]) -> te.Tensor:
+        """Return the pool as tensor expressions, where `pool` computes what `topi.pool.avg_pool` defines."""
         sizes = self._shape(TensorType(data.extents))[2:]
         narrow = data.dtype.is_integer and data.dtype.bits < 32  # a sum of bytes exceeds a byte
-        found = topi.avg_pool(cast(data, "int32") if narrow else data, self.pool_size, self.strides,
-                              self._reaching(sizes), self.dilation, self.layout, self.count_include_pad, self.padding,
-                              scheduled)
+        found = pool(cast(data, "int32") if narrow else data, self.pool_size, self.strides, self._reaching(sizes),
+                     self.dilation, self.layout, self.count_include_pad, self.padding)
         found = cast(found, data.dtype) if narrow else found
         return topi_moves.layout_transform(found, self.layout, self.out_layout) if self.out_layout else found
 

@@ -24,6 +24,7 @@ from typing import Any
 
 from tilewright import te
 from tilewright.backends.generic_func import GenericFunc
+from tilewright.backends.kernel_options import current
 from tilewright.backends.registry import find_backend
 from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError
@@ -36,7 +37,6 @@ from tilewright.te.schedule import Schedule
 from tilewright.te.specialized import SpecializedCondition
 from tilewright.te.tensor import ComputeOp, producers_first
 from tilewright.topi import generic as topi_generic
-from tilewright.topi import machine
 from tilewright.topi import x86 as topi_x86
 
 Compute = Callable[[Any, list[te.Tensor], Type], Any]
@@ -129,8 +129,9 @@ def _of_the_compiler(attrs: Any, inputs: Sequence[te.Tensor], out_type: Type, ta
 
 def built_in_compute(attrs: Any, inputs: Sequence[te.Tensor], out_type: Type) -> list[te.Tensor]:
     """The output tensors of an operator, from the current back end's strategy or the plain definition."""
-    strategies = find_backend(machine.current().backend).strategies
-    made = strategies.compute(attrs, *((tuple(inputs),) if attrs.variadic else inputs))
+    options = current()
+    strategies = find_backend(options.machine.backend).strategies
+    made = strategies.compute(attrs, options, *((tuple(inputs),) if attrs.variadic else inputs))
     return [made] if isinstance(made, te.Tensor) else list(made)
 
 

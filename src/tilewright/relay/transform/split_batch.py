@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from tilewright.backends.kernel_options import current
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import TensorType, TupleType, Type, tensors_of
 from tilewright.ir.module import IRModule
@@ -26,7 +27,6 @@ from tilewright.relay.op.nn_conv import Conv2d
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.visitor import operands, post_order, with_operands
 from tilewright.scalar.arith.divisors import divisors
-from tilewright.topi import machine as machines
 
 PARTS: Final = "Parts"
 _THIRD_LEVEL: Final = 16 << 20
@@ -71,7 +71,7 @@ class SplitBatch(Pass):
         batch = 1 if PARTS in function.attrs else images_of(function)
         if batch < 2:
             return function
-        images = self.images or best_part(function, batch, self.second_level or machines.current().l2_bytes)
+        images = self.images or best_part(function, batch, self.second_level or current().machine.l2_bytes)
         if images >= batch or batch % images:
             return function
         apart = batch_of(function)

@@ -21,7 +21,6 @@ from tilewright.search.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.search.auto_scheduler.search_task import HardwareParams, SearchTask, check_host
 from tilewright.te.create import computations
 from tilewright.te.tensor import ComputeOp, Tensor, TensorElem
-from tilewright.topi import machine as machines
 
 
 def extract_tasks(
@@ -41,9 +40,8 @@ def extract_tasks(
     with PassContext(opt_level, config=PassContext.current().config):  # the algorithm of a kernel depends on it, too
         for f in fused_functions(bind_params(module, params) if params else module, chosen):
             try:
-                with machines.use(chosen.machine):
-                    parts = parts_of(f.function, f.constants)
-                    own = parts.scheduled()
+                parts = parts_of(f.function, f.constants, chosen)
+                own = parts.scheduled()
                 dag = ComputeDAG(detached(parts.args, parts.outputs))
             except (NoNativeKernel, CompileError):
                 continue  # no native kernel, or one whose loops the search does not support

@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tilewright.backends.machine import Machine
 from tilewright.search.auto_scheduler import access
 from tilewright.search.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Reduce
-from tilewright.topi.machine import Machine
 
 INLINE, NEST, TILE, CACHE_WRITE, ROWS, RFACTOR = "inline", "nest", "tile", "cache write", "rows", "rfactor"
 MAX_PLANS: Final = 16

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tilewright.backends.machine import Machine
 from tilewright.backends.target import Target
 from tilewright.base.errors import OptionError, TargetError
 from tilewright.base.forks import lazy_attribute
@@ -20,7 +21,6 @@ from tilewright.search.auto_scheduler.workload_registry import (
 from tilewright.search.task import TuningTask
 from tilewright.te.schedule import Schedule
 from tilewright.te.tensor import Tensor
-from tilewright.topi.machine import Machine
 
 if TYPE_CHECKING:
     from tilewright.search.auto_scheduler.measure_record import RecordedState

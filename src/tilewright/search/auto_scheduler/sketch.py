@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, TypeAlias
 
+from tilewright.backends.machine import Machine
 from tilewright.base.errors import ScheduleError
 from tilewright.base.forks import lazy_attribute
 from tilewright.base.graphs import reachable
@@ -28,7 +29,6 @@ from tilewright.search.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.search.auto_scheduler.loop_state import Iterator, StageState, State
 from tilewright.search.auto_scheduler.rules import CACHE_WRITE, INLINE, NEST, RFACTOR, ROWS, TILE, Plan
 from tilewright.te.tensor import ComputeOp, Operation
-from tilewright.topi.machine import Machine
 
 ROOT: Final = "root"
 INSIDE: Final = "inline"

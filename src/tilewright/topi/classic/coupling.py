@@ -6,11 +6,10 @@ from tilewright import te
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.tir.ir_builder import BufferVar
+from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, loops
 
 __all__ = ["pairwise_coupling", "rounds"]
-
-_NS = 2.0
 
 
 def rounds(classes: int) -> int:
@@ -28,7 +27,7 @@ def pairwise_coupling(pairs: te.Tensor, classes: int) -> te.Tensor:
     rows, k, dtype = pairs.extents[0], classes, pairs.dtype
 
     def body(b: Loops, r: BufferVar, p: BufferVar) -> None:
-        with b.shared(rows, rows * k * k * 20 * _NS) as row:
+        with b.shared(rows, rows * k * k * 20, Step.COMPARE) as row:
             q, qp = b.allocate(dtype, k * k, "q"), b.allocate(dtype, k, "qp")
             _matrix(b, r, row * (k * (k - 1) // 2), q, k)
             with b.for_range(0, k, "t") as t:
@@ -37,7 +36,7 @@ def pairwise_coupling(pairs: te.Tensor, classes: int) -> te.Tensor:
             with b.for_range(0, rounds(k), "round"), b.if_scope(E.compare(E.EQ, going[0], 1)):
                 _improve(b, q, qp, p, row * k, k, going)
 
-    return loops("pairwise_coupling", [pairs], ((rows, k), dtype), body)
+    return loops("pairwise_coupling", [pairs], [((rows, k), dtype)], body)[0]
 
 
 def _matrix(b: Loops, r: BufferVar, first: E.PrimExpr, q: BufferVar, k: int) -> None:

@@ -151,7 +151,7 @@ def index_texts(texts: te.Tensor, letters: te.Tensor, table: Sequence[te.Tensor]
 
         _Reader(b, x, letter, rest[:-1], case).read(0, word, lambda: None)
 
-    return loops("index_texts", [texts, letters, *table], (shape, "int64"), body)
+    return loops("index_texts", [texts, letters, *table], [(shape, "int64")], body)[0]
 
 
 def count_words(
@@ -172,7 +172,7 @@ def count_words(
 
         _Reader(b, x, letter, rest[:-1], case).read(shortest, word, lambda: None)
 
-    return loops("count_words", [texts, letters, *table], ((*shape, width), "float32"), body)
+    return loops("count_words", [texts, letters, *table], [((*shape, width), "float32")], body)[0]
 
 
 def _count(b: Loops, out: BufferVar, at: PrimExpr) -> None:
@@ -272,4 +272,4 @@ def count_grams(
         grams = _Grams(b, rest[5:-1], words, lengths, skips, out, width)
         _Reader(b, x, letter, rest[:5], case).read(shortest, grams.word, grams.end)
 
-    return loops("count_grams", [texts, letters, *table, *tree], ((*shape, width), "float32"), body)
+    return loops("count_grams", [texts, letters, *table, *tree], [((*shape, width), "float32")], body)[0]

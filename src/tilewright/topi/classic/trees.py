@@ -16,6 +16,7 @@ from tilewright.scalar import expr as E
 from tilewright.scalar.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.elementwise import greater_of, lesser_of
+from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, loops
 
 __all__ = ["AGGREGATES", "tree_ensemble"]
@@ -28,7 +29,6 @@ AGGREGATES: Final[dict[str, tuple[Any, float]]] = {
 _LANES: Final = 8
 _GROUPS: Final = 8
 """Number of groups of eight rows that descend one tree before the next tree."""
-_NS: Final = 1.0
 
 
 class _Forest:
@@ -104,14 +104,14 @@ def tree_ensemble(
     def body(b: Loops, x: BufferVar, *rest: BufferVar) -> None:
         forest = _Forest(b, rest[:-1], (width, trees, entries, n_targets), aggregate, missing, rest[-1])
         groups, left = divmod(rows, _LANES) if rows >= _LANES * _GROUPS else (0, rows)
-        with b.shared(-(-groups // _GROUPS), rows * trees * length * _NS, "block") as block:
+        with b.shared(-(-groups // _GROUPS), rows * trees * length, Step.MOVE, "block") as block:
             begin = b.let("begin", block * _GROUPS)
             end = b.let("end", E.minimum(begin + _GROUPS, groups))
             with b.for_range(begin * _LANES, end * _LANES, "row") as row:
                 forest.clear(row)
             with b.for_range(0, trees, "tree") as tree, b.for_range(begin, end, "group") as group:
                 forest.walk(x, [group * _LANES + k for k in range(_LANES)], [tree] * _LANES)
-        with b.shared(left, left * trees * length * _NS, "rest") as k:
+        with b.shared(left, left * trees * length, Step.MOVE, "rest") as k:
             row = b.let("row", groups * _LANES + k)
             forest.clear(row)
             together = trees // _LANES
@@ -121,4 +121,4 @@ def tree_ensemble(
                 forest.walk(x, [row], [tree])
 
     tables = [features, thresholds, children, roots, depths, targets, weights]
-    return loops("tree_ensemble", [data, *tables], ((rows, n_targets), weights.dtype), body)
+    return loops("tree_ensemble", [data, *tables], [((rows, n_targets), weights.dtype)], body)[0]

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import te
-from tilewright.backends.cpu.strategies.schedules.reduce import ReduceSchedule
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType
 from tilewright.scalar.expr import GE as GREATER_EQUAL
 from tilewright.scalar.expr import PrimExpr, Var, add, all_of, cast, compare, const, if_then_else, mul, sub
 from tilewright.scalar.intrinsics import bitwise_and, bitwise_not, bitwise_xor, shift_left, shift_right
+from tilewright.topi.kinds import Reduction
 from tilewright.topi.shapes import axis_of, text
 from tilewright.topi.tag import tagged
 from tilewright.topi.transform import dims
@@ -80,7 +80,7 @@ def _planes(x: PrimExpr, w: PrimExpr, shift: PrimExpr, unipolar: bool, dtype: Da
 
 
 def _stored(shape: Sequence[Any], element: Callable[..., PrimExpr], name: str) -> te.Tensor:
-    total = te.compute(shape, element, name=f"{name}_sum", schedule=ReduceSchedule())
+    total = te.compute(shape, element, name=f"{name}_sum", schedule=Reduction())
     return te.compute(total.shape, total, name=name)
 
 
@@ -207,7 +207,7 @@ def binary_dense(data: te.Tensor, weight: te.Tensor) -> te.Tensor:
     different = te.compute(
         (data.shape[0], weight.shape[0]),
         lambda n, o: te.sum(cast("int32", bits_set(bitwise_xor(data(n, k), weight(o, k)))), axis=k), name="different",
-        schedule=ReduceSchedule(),
+        schedule=Reduction(),
     )
     return te.compute(
         different.shape,

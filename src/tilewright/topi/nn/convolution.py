@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te
-from tilewright.backends.cpu.strategies import conv as of
-from tilewright.backends.cpu.strategies.winograd_choice import winograd_setting
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType, TensorType
+from tilewright.topi import channel_blocks
+from tilewright.topi.algorithms import fastest
 from tilewright.topi.layouts import kernel_axes
 from tilewright.topi.shapes import require_rank, text
 from tilewright.topi.tag import tagged
@@ -41,8 +41,8 @@ def convolution(
     for k, letter in enumerate(c for c in "DHW" if c in data_layout):
         window_count(data.extents[data_layout.index(letter)], sides[k], sides[n + k], kernel[k], every[k], apart[k], k)
     dtype = DataType(out_dtype or data.dtype)
-    return of.conv(
-        data, weight, every, sides, apart, groups, data_layout, kernel_layout, data_layout, dtype, winograd_setting()
+    return fastest(channel_blocks.conv)(
+        data, weight, every, sides, apart, groups, data_layout, kernel_layout, data_layout, dtype
     )
 
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te
-from tilewright.backends.cpu.strategies.schedules.reduce import ReduceSchedule
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType
 from tilewright.scalar.expr import PrimExpr, Var, add, all_of, cast, const, floordiv, if_then_else, mul, sub
 from tilewright.scalar.intrinsics import floor
+from tilewright.topi.kinds import Reduction
+from tilewright.topi.layouts import placed
 from tilewright.topi.shapes import text
 from tilewright.topi.tag import tagged
 from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension, window_count
@@ -52,10 +53,7 @@ def _deformable(
         )
 
     def at(tensor: te.Tensor, *i: Any) -> PrimExpr:
-        where: list[Any] = [None] * 4
-        for d, v in zip(place, i, strict=True):
-            where[d] = v
-        return tensor(*where)
+        return tensor(*placed(place, i))
 
     def moved(n: Var, c: Var, ky: Var, kx: Var, y: Var, x: Var) -> PrimExpr:
         first = (floordiv(c, channels // deformable_groups) * (taps[0] * taps[1]) + ky * taps[1] + kx) * 2
@@ -69,16 +67,12 @@ def _deformable(
 
     def element(*i: Var) -> PrimExpr:
         n, f, y, x = (i[d] for d in place)
-        where: list[Any] = [None] * 4
-        for d, v in zip(order, (f, rc, ry, rx), strict=True):
-            where[d] = v
         channel = floordiv(f, out_channels // groups) * depth + rc.var
-        return te.sum(cast(dtype, seen(n, channel, ry, rx, y, x)) * cast(dtype, kernel(*where)), axis=[rc, ry, rx])
+        weight = kernel(*placed(order, (f, rc, ry, rx)))
+        return te.sum(cast(dtype, seen(n, channel, ry, rx, y, x)) * cast(dtype, weight), axis=[rc, ry, rx])
 
-    shape = [0] * 4
-    for d, size in zip(place, (batch, out_channels, *out), strict=True):
-        shape[d] = size
-    total = te.compute(shape, element, name="deformable_sum", schedule=ReduceSchedule())
+    shape = placed(place, (batch, out_channels, *out))
+    total = te.compute(shape, element, name="deformable_sum", schedule=Reduction())
     return te.compute(shape, total, name="deformable_conv2d")
 
 

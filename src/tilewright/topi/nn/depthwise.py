@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te
-from tilewright.backends.cpu.strategies import conv as of
-from tilewright.backends.cpu.strategies.schedules.reduce import ReduceSchedule
 from tilewright.base.types import DataType
 from tilewright.scalar.expr import EQ, PrimExpr, Var, all_of, cast, compare, const, floordiv, floormod, if_then_else
+from tilewright.topi import channel_blocks
+from tilewright.topi.algorithms import fastest
+from tilewright.topi.kinds import Reduction
 from tilewright.topi.tag import tagged
 from tilewright.topi.transform import reshape
 from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension
@@ -21,8 +22,9 @@ def _depthwise(
     apart = per_dimension(dilation, 2, "dilation")
     sides = padding_of(padding, [(k - 1) * d + 1 for k, d in zip(kernel, apart, strict=True)])
     strides = per_dimension(stride, 2, "stride")
-    return of.depthwise(
-        data, weight, strides, sides, apart, layout, kernel_layout, layout, DataType(out_dtype or data.dtype)
+    dtype, channels = DataType(out_dtype or data.dtype), data.extents[layout.index("C")]
+    return fastest(channel_blocks.conv)(
+        data, weight, strides, sides, apart, channels, layout, kernel_layout, layout, dtype
     )
 
 
@@ -78,7 +80,7 @@ def depthwise_conv2d_backward_input_nhwc(
         term = Out_grad(n, row, column, c * multiplier + m.var) * Filter(ky, kx, c, m)
         return te.sum(if_then_else(all_of(above, beside), term, const(0, Filter.dtype)), axis=[ky, kx, m])
 
-    total = te.compute(tuple(ishape), element, name="backward_input", schedule=ReduceSchedule())
+    total = te.compute(tuple(ishape), element, name="backward_input", schedule=Reduction())
     return te.compute(total.shape, total, name="input_gradient")
 
 
@@ -97,7 +99,7 @@ def depthwise_conv2d_backward_weight_nhwc(
         term = Out_grad(n, oy, ox, c * multiplier + m) * Input(n, y, x, c)
         return te.sum(if_then_else(inside, term, cast(Input.dtype, 0)), axis=[n, oy, ox])
 
-    total = te.compute(tuple(fshape), element, name="backward_weight", schedule=ReduceSchedule())
+    total = te.compute(tuple(fshape), element, name="backward_weight", schedule=Reduction())
     return te.compute(total.shape, total, name="weight_gradient")
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te
-from tilewright.backends.cpu.strategies.schedules.reduce import ReduceSchedule
 from tilewright.base.errors import ShapeError
 from tilewright.scalar.expr import PrimExpr, Var, all_of, const, div, floordiv, floormod, if_then_else
 from tilewright.topi.elementwise import absolute
+from tilewright.topi.kinds import Reduction
 from tilewright.topi.shapes import axis_of, differ, text
 from tilewright.topi.tag import INJECTIVE, tagged
 from tilewright.topi.transform import dims
@@ -57,7 +57,7 @@ def correlation_nchw(
         other = at(data2, n, y + (floordiv(q, size) - radius) * stride2, x + (floormod(q, size) - radius) * stride2)
         return te.sum(one * other if is_multiply else absolute(one - other), axis=[c, ky, kx])
 
-    total = te.compute((batch, size * size, *out), element, name="correlation_sum", schedule=ReduceSchedule())
+    total = te.compute((batch, size * size, *out), element, name="correlation_sum", schedule=Reduction())
     count = kernel_size * kernel_size * channels
     return te.compute(total.shape, lambda *i: div(total(*i), const(count, total.dtype)), name="correlation")
 

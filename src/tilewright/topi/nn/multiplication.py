@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te
-from tilewright.backends.cpu.strategies import products as of
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType
 from tilewright.scalar.expr import cast, floordiv, floormod
+from tilewright.topi import definitions as of
+from tilewright.topi.algorithms import fastest
 from tilewright.topi.nn.convolution import require_plain_layout
 from tilewright.topi.shapes import broadcast_shapes, differ, text
 from tilewright.topi.tag import tagged
@@ -38,7 +39,7 @@ def dense(
     """Return data (…, in) times the transpose of weight (units, in), plus bias (units,). Raises `ShapeError`."""
     require_plain_layout(auto_scheduler_rewritten_layout, meta_schedule_original_shape)
     _require_product(data, weight, dims(data)[-1], dims(weight)[-1])
-    return _with_bias(of.dense(data, weight, DataType(out_dtype or data.dtype)), bias)
+    return _with_bias(fastest(of.dense)(data, weight, DataType(out_dtype or data.dtype)), bias)
 
 
 @tagged("dense_pack")
@@ -51,7 +52,7 @@ def dense_pack(
     plain = te.compute(
         (panels * width, depth), lambda n, k: weight(floordiv(n, width), k, floormod(n, width)), name="weight"
     )
-    return _with_bias(of.dense(data, plain, DataType(out_dtype or data.dtype)), bias)
+    return _with_bias(fastest(of.dense)(data, plain, DataType(out_dtype or data.dtype)), bias)
 
 
 @tagged("matmul")
@@ -69,7 +70,7 @@ def matmul(
         tensor_a, tensor_b, dims(tensor_a)[0 if transpose_a else -1], dims(tensor_b)[1 if transpose_b else 0]
     )
     return _with_bias(
-        of.matmul(tensor_a, tensor_b, transpose_a, transpose_b, DataType(out_dtype or tensor_a.dtype)), bias
+        fastest(of.matmul)(tensor_a, tensor_b, transpose_a, transpose_b, DataType(out_dtype or tensor_a.dtype)), bias
     )
 
 
@@ -90,7 +91,7 @@ def batch_matmul(
     result = (*broadcast_shapes(a[:1], b[:1]), a[2 if transpose_a else 1], b[1 if transpose_b else 2])
     if oshape is not None and tuple(oshape) != result:
         raise ShapeError(f"the result is to have the shape {text(tuple(oshape))}, and the matrices make {text(result)}")
-    return of.batch_matmul(tensor_a, tensor_b, transpose_a, transpose_b, DataType(out_dtype or tensor_a.dtype))
+    return fastest(of.batch_matmul)(tensor_a, tensor_b, transpose_a, transpose_b, DataType(out_dtype or tensor_a.dtype))
 
 
 __all__ = ["batch_matmul", "dense", "dense_pack", "matmul"]

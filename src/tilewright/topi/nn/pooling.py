@@ -8,8 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te
-from tilewright.backends.cpu.strategies.conv import channels_last
-from tilewright.backends.cpu.strategies.schedules.reduce import ReduceSchedule
 from tilewright.base.errors import ShapeError
 from tilewright.scalar.expr import (
     EQ,
@@ -27,7 +25,9 @@ from tilewright.scalar.expr import (
 )
 from tilewright.topi import pool as of
 from tilewright.topi.adaptive import adaptive_pool as to_size
-from tilewright.topi.layouts import data_axes
+from tilewright.topi.algorithms import fastest
+from tilewright.topi.kinds import Reduction
+from tilewright.topi.layouts import axes_of_layout, data_axes
 from tilewright.topi.reduction import arg_reduce
 from tilewright.topi.tag import tagged
 from tilewright.topi.windows import Ints, padding_of, per_dimension, pooled_size, reaching
@@ -47,15 +47,15 @@ def _pool(
         per_dimension(v, rank, what) for v, what in ((kernel, "kernel"), (stride, "stride"), (dilation, "dilation"))
     )
     sides = padding_of(padding, window)
-    sizes = [data.extents[d] for d in channels_last(layout)[1:-1]]
+    sizes = [data.extents[d] for d in axes_of_layout(layout)[1:-1]]
     counts = [
         pooled_size(n, window[k], every[k], apart[k], sides[k], sides[rank + k], ceil_mode, k) for k,
         n in enumerate(sizes)
     ]
     whole = reaching(tuple(sizes), counts, window, every, apart, sides)
     if _is_mean(pool_type):
-        return of.avg_pool(data, window, every, whole, apart, layout, count_include_pad, sides)
-    return of.max_pool(data, window, every, whole, apart, layout)
+        return fastest(of.avg_pool)(data, window, every, whole, apart, layout, count_include_pad, sides)
+    return fastest(of.max_pool)(data, window, every, whole, apart, layout)
 
 
 @tagged("pool_max")
@@ -87,13 +87,13 @@ def pool3d(
 
 def _to_size(data: te.Tensor, output_size: Any, pool_type: str, layout: str, rank: int) -> te.Tensor:
     sizes = per_dimension(output_size, rank, "output_size")
-    return to_size(data, channels_last(layout)[1:-1], sizes, _is_mean(pool_type))
+    return to_size(data, axes_of_layout(layout)[1:-1], sizes, _is_mean(pool_type))
 
 
 @tagged("adaptive_pool")
 def global_pool(data: te.Tensor, pool_type: str, layout: str = "NCHW") -> te.Tensor:
     """Return the maximum or mean of each image."""
-    return _to_size(data, 1, pool_type, layout, len(channels_last(layout)) - 2)
+    return _to_size(data, 1, pool_type, layout, len(axes_of_layout(layout)) - 2)
 
 
 @tagged("adaptive_pool")
@@ -156,7 +156,7 @@ def pool_grad(
             axis=taps
         )
 
-    total = te.compute(data.shape, element, name="pool_grad_sum", schedule=ReduceSchedule())
+    total = te.compute(data.shape, element, name="pool_grad_sum", schedule=Reduction())
     return te.compute(data.shape, total, name="pool_grad")
 
 

@@ -47,7 +47,7 @@ def _rows_of_products(
                 out[place] = out[place] + weight * a[m * depth + k]
 
     shape = (columns, rows) if sparse_rows else (rows, columns)
-    return loops("sparse_dense", [x, values, indices, indptr], (shape, x.dtype), body)
+    return loops("sparse_dense", [x, values, indices, indptr], [(shape, x.dtype)], body)[0]
 
 
 @tagged("sparse_dense_sp_rhs")
@@ -141,7 +141,7 @@ def sparse_add(
                 out[place] = out[place] + values[j]
 
     inputs = [dense_data, sparse_data, sparse_indices, sparse_indptr]
-    return loops("sparse_add", inputs, ((rows, columns), dense_data.dtype), body)
+    return loops("sparse_add", inputs, [((rows, columns), dense_data.dtype)], body)[0]
 
 
 @tagged("sparse_conv2d")

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright import te
-from tilewright.backends.cpu.strategies.winograd import chosen
-from tilewright.backends.cpu.strategies.winograd_choice import TAPS, Row, matrices
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType
 from tilewright.scalar.expr import PrimExpr, Value, Var, add, all_of, cast, const, floordiv, floormod, if_then_else, mul
+from tilewright.topi.layouts import placed
 from tilewright.topi.nn.convolution import require_plain_layout
 from tilewright.topi.shapes import text
 from tilewright.topi.tag import tagged
 from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension
+from tilewright.topi.winograd import TAPS, Row, chosen, matrices
 
 _TILE = 4
 
@@ -107,9 +107,7 @@ class _Tiles:
         x = mul(floormod(p, self.columns), self.m) + (j - self.left)
         row = floordiv(p, self.columns)
         y = mul(floormod(row, self.rows), self.m) + (i - self.top)
-        where: list[Any] = [None] * 4
-        for d, v in zip(self.place, (floordiv(row, self.rows), y, x, c), strict=True):
-            where[d] = v
+        where = placed(self.place, (floordiv(row, self.rows), y, x, c))
         inside = all_of(y >= 0, y < self.height, x >= 0, x < self.width)
         return if_then_else(inside, self.data(*where), const(0, self.data.dtype))
 

@@ -10,6 +10,7 @@ from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import PrimExpr, Var
 from tilewright.tir.ir_builder import BufferVar
+from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, loops
 
 
@@ -62,7 +63,7 @@ def multibox_transform_loc(
     dtype, first = loc_pred.dtype, 0 if keep_background else 1
 
     def body(b: Loops, prob: BufferVar, delta: BufferVar, box: BufferVar, out: BufferVar, count: BufferVar) -> None:
-        with b.shared(batch, batch * n * (classes + 20.0), "image") as i:
+        with b.shared(batch, batch * n * (classes + 20), Step.MOVE, "image") as i:
             found = b.variable("found", "int64", 0)
             with b.for_range(0, n, "j") as j:
                 best, score = b.variable("best", "int64", -1), b.variable("score", cls_prob.dtype, -1.0)

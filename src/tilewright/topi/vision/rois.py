@@ -13,6 +13,7 @@ from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.elementwise import greater_of
+from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, held, loops
 from tilewright.topi.sorting import sorted_places
 from tilewright.topi.vision.suppression import Kept
@@ -77,7 +78,7 @@ def roi_align(
         total[0] = total[0] + value if mode == "avg" else greater_of(total[0], value)
 
     def body(b: Loops, x: BufferVar, roi: BufferVar, out: BufferVar) -> None:
-        with b.shared(n * m.channels, n * m.channels * rows * columns * 40.0, "region") as region:
+        with b.shared(n * m.channels, n * m.channels * rows * columns, Step.SAMPLE, "region") as region:
             r, c = b.let("r", E.floordiv(region, m.channels)), b.let("c", E.floormod(region, m.channels))
             where = b.let("image", held(roi[r, 0], data.extents[0]))
             top, left, cell_h, cell_w = corners(b, roi, r)
@@ -97,7 +98,7 @@ def roi_align(
                 samples = E.cast(data.dtype, E.maximum(grid_h * grid_w, 1))
                 out[m.at(r, c, row, column)] = total[0] / samples if mode == "avg" else total[0]
 
-    return loops("roi_align", [data, rois], (m.shape(n, pooled_size), data.dtype), body)
+    return loops("roi_align", [data, rois], [(m.shape(n, pooled_size), data.dtype)], body)[0]
 
 
 def roi_pool(
@@ -117,7 +118,7 @@ def roi_pool(
         return b.let("low", E.minimum(E.maximum(low, 0), size)), b.let("high", E.minimum(E.maximum(high, 0), size))
 
     def body(b: Loops, x: BufferVar, roi: BufferVar, out: BufferVar) -> None:
-        with b.shared(n * m.channels, n * m.channels * rows * columns * 40.0, "region") as region:
+        with b.shared(n * m.channels, n * m.channels * rows * columns, Step.SAMPLE, "region") as region:
             r, c = b.let("r", E.floordiv(region, m.channels)), b.let("c", E.floormod(region, m.channels))
             image = b.let("image", held(roi[r, 0], data.extents[0]))
             left, top, right, bottom = (
@@ -135,7 +136,7 @@ def roi_pool(
                     most[0] = greater_of(most[0], x[m.at(image, c, y, z)])
                 out[m.at(r, c, row, column)] = most[0]
 
-    return loops("roi_pool", [data, rois], (m.shape(n, pooled_size), data.dtype), body)
+    return loops("roi_pool", [data, rois], [(m.shape(n, pooled_size), data.dtype)], body)[0]
 
 
 def rounded(x: PrimExpr) -> PrimExpr:
@@ -193,7 +194,7 @@ def proposal(
                 )
 
     def body(b: Loops, prob: BufferVar, deltas: BufferVar, info: BufferVar, out: BufferVar) -> None:
-        with b.shared(batch, batch * n * 100.0, "image") as i:
+        with b.shared(batch, batch * n, Step.PROPOSAL, "image") as i:
             boxes, scores = b.allocate(dtype, n * 4, "boxes"), b.allocate(dtype, n, "scores")
             predict(b, i, prob, deltas, info, boxes, scores)
             order = sorted_places(b, lambda k: scores[k], n, n, dtype)
@@ -209,7 +210,7 @@ def proposal(
                 for d in range(4):
                     out[to, d + 1] = kept.sides[d][place]
 
-    return loops("proposal", [cls_prob, bbox_pred, im_info], ((batch * rpn_post_nms_top_n, 5), dtype), body)
+    return loops("proposal", [cls_prob, bbox_pred, im_info], [((batch * rpn_post_nms_top_n, 5), dtype)], body)[0]
 
 
 def _moved(b: Loops, box: Sequence[PrimExpr], delta: Sequence[PrimExpr], iou_loss: bool) -> list[PrimExpr]:

@@ -14,10 +14,9 @@ from tilewright.base.types import DataType
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar
+from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, Output, held, loops
 from tilewright.topi.sorting import sorted_places
-
-_NS = 20.0
 
 
 class Kept:
@@ -82,7 +81,7 @@ def get_valid_counts(
     batch, n, width = data.extents
 
     def body(b: Loops, x: BufferVar, count: BufferVar, boxes: BufferVar, places: BufferVar) -> None:
-        with b.shared(batch, batch * n * width * 2.0, "image") as i:
+        with b.shared(batch, batch * n * width, Step.COMPARE, "image") as i:
             found = b.variable("found", "int64", 0)
             with b.for_range(0, n, "j") as j:
                 valid = x[i, j, score_index] > E.const(score_threshold, data.dtype)
@@ -120,7 +119,7 @@ def non_max_suppression(
     batch, n, width = data.extents
 
     def body(b: Loops, x: BufferVar, counts: BufferVar, where: BufferVar, *outs: BufferVar) -> None:
-        with b.shared(batch, batch * n * _NS, "image") as i:
+        with b.shared(batch, batch * n, Step.OVERLAP, "image") as i:
             valid = b.let("valid", held(counts[i], n + 1))
             number = b.variable("number", "int64", 0)
             kept = Kept(b, n, data.dtype)
@@ -196,7 +195,7 @@ def all_class_non_max_suppression(
 
     def select(b: Loops, box: BufferVar, score: BufferVar, chosen: BufferVar, counts: BufferVar) -> None:
         """Select the boxes of each image and class, in the first pass."""
-        with b.shared(batch * classes, batch * classes * n * _NS, "row") as row:
+        with b.shared(batch * classes, batch * classes * n, Step.OVERLAP, "row") as row:
             candidates = b.allocate("int32", max(1, n), "candidates")
             valid = b.variable("valid", "int64", 0)
             with b.for_range(0, n, "j") as j, b.if_scope(score[row * n + j] > E.const(score_threshold, scores.dtype)):

@@ -10,10 +10,10 @@ from tilewright.backends.cpu.machine import machine_of
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.llvm.debug_info import Source
+    from tilewright.backends.machine import Machine
     from tilewright.backends.target import Target
     from tilewright.runtime.scratch import Scratch
     from tilewright.tir.stmt import PrimFunc
-    from tilewright.topi.machine import Machine
 
 
 class LlvmBackend(CpuBackend):

@@ -13,19 +13,21 @@ maxima and sums are float32.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from tilewright import te
-from tilewright.backends.cpu.strategies.dots import Along, dot_of
+from tilewright.backends.cpu.strategies.dots import Along, Dot, dot_of
 from tilewright.backends.cpu.strategies.products import rows_tile, unroll
 from tilewright.backends.cpu.strategies.schedules import open_rows
 from tilewright.backends.cpu.strategies.schedules.attention import AttentionSchedule
 from tilewright.backends.cpu.strategies.tiles import Tile, register_tile
-from tilewright.base.types import OpenSize
+from tilewright.backends.kernel_options import KernelOptions
+from tilewright.backends.machine import Machine
+from tilewright.base.types import DataType, OpenSize
 from tilewright.scalar.expr import PrimExpr, Var, add, as_expr, cast, const, floordiv, floormod, if_then_else, mul
 from tilewright.scalar.intrinsics import dot2, exp
-from tilewright.topi import machine
 
 _FEW_KEYS: Final = -1
 _MOST_VECTORS: Final = 4
@@ -44,7 +46,8 @@ class Heads:
 
 
 def attention(
-    query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor | None, heads: Heads, scale: float, causal: bool
+    query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor | None, heads: Heads, scale: float,
+    causal: bool, options: KernelOptions,
 ) -> te.Tensor:
     """Return softmax of scaled products of `query` [b, t, …] and `key` [b, s, …], times `value` [b, s, …], as [b, t,
     heads*width].
@@ -52,95 +55,69 @@ def attention(
     `mask` [b or 1, heads or 1, s, t or 1] is added to the scaled products; with `causal`, query t attends to keys up to
     index t + (number of keys - number of queries).
     """
-    batch, queries = query.extents[:2]
-    keys, cpu = key.extents[1], machine.current()
-    dot = dot_of(query.dtype, value.dtype, "float32", heads.size)
+    (batch, queries, _), keys = query.extents, key.extents[1]
+    dot = dot_of(query.dtype, value.dtype, "float32", heads.size, options)
     dtype = dot.accumulator(query.dtype if query.dtype.bits > 16 else "float32")
-    blocks, block = _blocks(queries, keys, cpu)
+    blocks, block = _blocks(queries, keys, options)
     padded = blocks * block
     deep, steps = heads.size // dot.width, -(-keys // dot.width)
-    first = rows_tile(keys, block, deep)
-    if isinstance(keys, OpenSize) and open_rows.current() == _FEW_KEYS:
+    first = rows_tile(keys, block, deep, options)
+    if isinstance(keys, OpenSize) and options.height == _FEW_KEYS:
         first = replace(first, rows=1)
-    second = _second_tile(register_tile(block, heads.width, int(steps), cpu), block)
-    at_query, at_key, at_value = heads.starts
-
-    def turn(b: Var, h: Var, d: Var, t: Var) -> PrimExpr:
-        x = dot.element(lambda e: query(b, t, add(add(mul(h, heads.size), e), at_query)), d)
-        return if_then_else(t < queries, x, dot.zero(query.dtype)) if padded != queries else x
-
-    turned = te.compute(
-        (batch, heads.count, deep, padded), turn, name="turned", inline=False, axis_names=("b", "h", "d", "t")
-    )
-    d = te.reduce_axis((0, deep), "d")
-
-    def product(b: Var, h: Var, s: Var, t: Var) -> PrimExpr:
-        return te.sum(
-            dot.product(
-                lambda e: key(b, s, add(add(mul(h, heads.size), e), at_key)), d.var, turned(b, h, d.var, t), dtype
-            ), axis=d
-        )
-
-    products = te.compute((batch, heads.count, keys, padded), product, name="products", axis_names=("b", "h", "s", "t"))
-
+    second = _second_tile(register_tile(block, heads.width, int(steps), options), block)
+    turned = _turned(query, heads, dot, padded)
+    products = _products(key, turned, heads, dot, dtype)
     scores = _scores(products, mask, scale, causal, queries, keys)
-    r = te.reduce_axis((0, keys), "r")
-    most = te.compute(
-        (batch, heads.count, padded), lambda b, h, t: te.max(scores(b, h, r.var, t), axis=r), name="most",
-        axis_names=("b", "h", "t")
-    )
-
-    def along_keys(at: Along, s: PrimExpr) -> PrimExpr:
-        """Return the values of one step of the sum over keys, zero beyond the last key."""
-        zero = const(0, value.dtype)
-        return dot.element((lambda e: if_then_else(as_expr(e) < keys, at(e), zero)) if keys % dot.width else at, s)
-
-    def power(b: Var, h: Var, s: Var, t: Var) -> PrimExpr:
-        return along_keys(lambda e: cast(value.dtype, exp(scores(b, h, e, t) - most(b, h, t))), s)
-
-    powers = te.compute(
-        (batch, heads.count, steps, padded), power, name="powers", inline=False, axis_names=("b", "h", "s", "t")
-    )
-    q = te.reduce_axis((0, steps), "q")
-    total = te.compute(
-        (batch, heads.count, padded), lambda b, h, t: te.sum(dot.sum(powers(b, h, q.var, t), dtype), axis=q),
-        name="total", axis_names=("b", "h", "t")
-    )
-    inverse = te.compute(
-        total.shape, lambda b, h, t: const(1, dtype) / total(b, h, t), name="inverse", inline=False,
-        axis_names=("b", "h", "t")
-    )
-    packed = None if dot.width == 1 else te.compute(
-        (batch, heads.count, steps, heads.width),
-        lambda b, h, s, c: along_keys(lambda e: value(b, e, add(add(mul(h, heads.width), c), at_value)), s),
-        name="packed", inline=False, axis_names=("b", "h", "s", "c"),
-    )
-    s = te.reduce_axis((0, steps), "s")
-
-    def weighted(b: Var, t: Var, c: Var) -> PrimExpr:
-        h = floordiv(c, heads.width)
-        if packed is None:
-            return te.sum(cast(dtype, powers(b, h, s.var, t)) * cast(dtype, value(b, s.var, add(c, at_value))), axis=s)
-        return te.sum(
-            dot2(powers(b, h, s.var, t), packed(b, h, s.var, floormod(c, heads.width)), const(0, dtype), dtype=dtype),
-            axis=s
-        )
-
+    most, powers, total, inverse = _softmax(scores, dot, dtype, value.dtype)
+    packed = None if dot.width == 1 else _packed(value, heads, dot)
     schedule = AttentionSchedule(
         turned=turned, products=products, scores=scores, most=most, powers=powers, total=total, inverse=inverse,
         packed=packed, heads=heads.count, blocks=blocks, block=block, first=first, second=second,
-        depth_unroll=unroll(deep), keys_unroll=1 if isinstance(steps, OpenSize) else unroll(steps),
-        heights=_heights(queries, keys, cpu),
+        depth_unroll=unroll(deep, options),
+        keys_unroll=1 if isinstance(steps, OpenSize) else unroll(steps, options),
+        heights=_heights(queries, keys, options.machine),
         flops=2 * batch * heads.count * queries * keys * (heads.size + heads.width),
     )
     context = te.compute(
-        (batch, padded if isinstance(queries, OpenSize) else queries, heads.count * heads.width), weighted,
-        name="context", axis_names=("b", "t", "c"), schedule=schedule,
+        (batch, padded if isinstance(queries, OpenSize) else queries, heads.count * heads.width),
+        _weighted(powers, value, packed, heads, dtype), name="context", axis_names=("b", "t", "c"), schedule=schedule,
     )
     return te.compute(
         (batch, queries, heads.count * heads.width),
         lambda b, t, c: cast(query.dtype, context(b, t, c) * inverse(b, floordiv(c, heads.width), t)), name="attention",
         axis_names=("b", "t", "c"),
+    )
+
+
+def _turned(query: te.Tensor, heads: Heads, dot: Dot, padded: int) -> te.Tensor:
+    """Return the queries [b, h, d, t] as steps of the sum over d, with `padded` t, zero beyond the last query."""
+    batch, queries, _ = query.extents
+
+    def turn(b: Var, h: Var, d: Var, t: Var) -> PrimExpr:
+        x = dot.element(lambda e: query(b, t, add(add(mul(h, heads.size), e), heads.starts[0])), d)
+        return if_then_else(t < queries, x, dot.zero(query.dtype)) if padded != queries else x
+
+    return te.compute(
+        (batch, heads.count, heads.size // dot.width, padded), turn, name="turned", inline=False,
+        axis_names=("b", "h", "d", "t")
+    )
+
+
+def _products(key: te.Tensor, turned: te.Tensor, heads: Heads, dot: Dot, dtype: DataType) -> te.Tensor:
+    """Return the products [b, h, s, t] of keys and queries, summed in `dtype`."""
+    batch, count, deep, padded = turned.extents
+    d = te.reduce_axis((0, deep), "d")
+
+    def product(b: Var, h: Var, s: Var, t: Var) -> PrimExpr:
+        return te.sum(
+            dot.product(
+                lambda e: key(b, s, add(add(mul(h, heads.size), e), heads.starts[1])), d.var, turned(b, h, d.var, t),
+                dtype
+            ), axis=d
+        )
+
+    return te.compute(
+        (batch, count, key.extents[1], padded), product, name="products", axis_names=("b", "h", "s", "t")
     )
 
 
@@ -161,26 +138,87 @@ def _scores(
     return te.compute(products.shape, score, name="scores", inline=False, axis_names=("b", "h", "s", "t"))
 
 
-def _blocks(queries: int, keys: int, cpu: machine.Machine) -> tuple[int, int]:
+def _along_keys(dot: Dot, at: Along, s: PrimExpr, keys: int, dtype: DataType) -> PrimExpr:
+    """Return the values of step `s` of the sum over keys, zero beyond the last key."""
+    zero = const(0, dtype)
+    return dot.element((lambda e: if_then_else(as_expr(e) < keys, at(e), zero)) if keys % dot.width else at, s)
+
+
+def _softmax(
+    scores: te.Tensor, dot: Dot, dtype: DataType, out_dtype: DataType
+) -> tuple[te.Tensor, te.Tensor, te.Tensor, te.Tensor]:
+    """Return the maximum [b, h, t] over the keys, exp(scores - maximum) [b, h, s, t] of `out_dtype` as steps of the sum
+    over keys, these sums of `dtype`, and their inverses."""
+    batch, heads, keys, padded = scores.extents
+    steps, row = -(-keys // dot.width), ("b", "h", "t")
+    r, q = te.reduce_axis((0, keys), "r"), te.reduce_axis((0, steps), "q")
+    most = te.compute(
+        (batch, heads, padded), lambda b, h, t: te.max(scores(b, h, r.var, t), axis=r), name="most", axis_names=row
+    )
+
+    def power(b: Var, h: Var, s: Var, t: Var) -> PrimExpr:
+        return _along_keys(dot, lambda e: cast(out_dtype, exp(scores(b, h, e, t) - most(b, h, t))), s, keys, out_dtype)
+
+    powers = te.compute(
+        (batch, heads, steps, padded), power, name="powers", inline=False, axis_names=("b", "h", "s", "t")
+    )
+    total = te.compute(
+        most.shape, lambda b, h, t: te.sum(dot.sum(powers(b, h, q.var, t), dtype), axis=q), name="total", axis_names=row
+    )
+    inverse = te.compute(
+        most.shape, lambda b, h, t: const(1, dtype) / total(b, h, t), name="inverse", inline=False, axis_names=row
+    )
+    return most, powers, total, inverse
+
+
+def _packed(value: te.Tensor, heads: Heads, dot: Dot) -> te.Tensor:
+    """Return the values [b, h, s, c] as steps of the sum over keys."""
+    batch, keys, _ = value.extents
+    return te.compute(
+        (batch, heads.count, -(-keys // dot.width), heads.width),
+        lambda b, h, s, c: _along_keys(
+            dot, lambda e: value(b, e, add(add(mul(h, heads.width), c), heads.starts[2])), s, keys, value.dtype
+        ), name="packed", inline=False, axis_names=("b", "h", "s", "c"),
+    )
+
+
+def _weighted(
+    powers: te.Tensor, value: te.Tensor, packed: te.Tensor | None, heads: Heads, dtype: DataType
+) -> Callable[[Var, Var, Var], PrimExpr]:
+    """Return the element [b, t, c] of the product of powers and values, a sum over keys."""
+    s = te.reduce_axis((0, powers.extents[2]), "s")
+
+    def weighted(b: Var, t: Var, c: Var) -> PrimExpr:
+        h = floordiv(c, heads.width)
+        power = powers(b, h, s.var, t)
+        if packed is None:
+            return te.sum(cast(dtype, power) * cast(dtype, value(b, s.var, add(c, heads.starts[2]))), axis=s)
+        return te.sum(
+            dot2(power, packed(b, h, s.var, floormod(c, heads.width)), const(0, dtype), dtype=dtype), axis=s
+        )
+
+    return weighted
+
+
+def _blocks(queries: int, keys: int, options: KernelOptions) -> tuple[int, int]:
     """Return the number of blocks and the queries per block, in whole vectors, whose scores fit the second-level cache.
     """
-    lanes = cpu.lanes("float32")
+    lanes = options.machine.lanes("float32")
     if isinstance(queries, OpenSize) or isinstance(keys, OpenSize):
-        block = lanes * (1 if (height := open_rows.current()) == _FEW_KEYS else height or _MOST_VECTORS)
+        block = lanes * (1 if options.height == _FEW_KEYS else options.height or _MOST_VECTORS)
         return -(-queries // block), block
     vectors = -(-queries // lanes)
-    blocks = -(-vectors // max(1, cpu.l2_bytes // 4 // (4 * keys * lanes)))
+    blocks = -(-vectors // max(1, options.machine.l2_bytes // 4 // (4 * keys * lanes)))
     each = -(-vectors // blocks)
     return -(-vectors // each), each * lanes
 
 
-def _heights(queries: int, keys: int, cpu: machine.Machine) -> open_rows.Heights:
+def _heights(queries: int, keys: int, machine: Machine) -> open_rows.Heights:
     """Return the heights for symbolic sizes, as vectors of queries in a block, with the minimum number of blocks; one
     vector for few keys."""
     if not isinstance(queries, OpenSize) and not isinstance(keys, OpenSize):
         return ()
-    lanes = cpu.lanes("float32")
-    vectors = -(-queries // lanes)
+    vectors = -(-queries // machine.lanes("float32"))
     blocks = open_rows.balanced(vectors, _MOST_VECTORS) or ((_MOST_VECTORS, const(1, "bool")),)
     return (
         (_FEW_KEYS, open_rows.fewer_than(keys, open_rows.MOST_OPEN_ROWS)), *blocks
@@ -190,5 +228,3 @@ def _heights(queries: int, keys: int, cpu: machine.Machine) -> open_rows.Heights
 def _second_tile(tile: Tile, block: int) -> Tile:
     """Return the tile with a number of rows that divides the block."""
     return Tile(next(r for r in range(tile.rows, 0, -1) if block % r == 0), tile.vectors, tile.lanes)
-
-

@@ -27,6 +27,7 @@ from tilewright.backends.cpu.strategies.schedules.tile import ConvSchedule, writ
 from tilewright.backends.cpu.strategies.schedules.window import WindowSchedule, crowds, outputs_together
 from tilewright.backends.cpu.strategies.winograd_choice import cut, volume_cut
 from tilewright.backends.cpu.strategies.winograd_volume import volume_convolution
+from tilewright.backends.kernel_options import KernelOptions
 from tilewright.base.types import INT32, DataType, OpenSize
 from tilewright.scalar.expr import (
     PrimExpr,
@@ -42,20 +43,12 @@ from tilewright.scalar.expr import (
     mul,
 )
 from tilewright.scalar.intrinsics import dot4, reinterpret
-from tilewright.tir.data_layout import layout
 from tilewright.tir.stmt import IterVar
-from tilewright.topi.machine import current
+from tilewright.topi.layouts import axes_of_layout, placed
+from tilewright.topi.windows import Ints, Window
 
 _MOST_SHARED: Final = 32
-"""Largest number of taps along a row that are unrolled to share their inputs in registers."""
-Ints = Sequence[int]
-Element = Callable[[te.Tensor, Sequence[Any]], PrimExpr]
-
-
-def channels_last(name: str) -> tuple[int, ...]:
-    """Return the axes of batch, spatial dimensions and channels in a data layout: `NCHW` -> (0, 2, 3, 1)."""
-    known = layout(name)
-    return tuple(known.index_of(c) for c in "NDHWC" if c in known)
+"""Taps along a row that are written out to share their inputs in registers."""
 
 
 def kernel_order(layout: str) -> tuple[int, ...]:
@@ -66,106 +59,76 @@ def kernel_order(layout: str) -> tuple[int, ...]:
 
 def conv(
     data: te.Tensor, weight: te.Tensor, strides: Ints, padding: Ints, dilation: Ints, groups: int, data_layout: str,
-    kernel_layout: str, out_layout: str, out_dtype: str | DataType, winograd_tiles: str = "auto",
+    kernel_layout: str, out_layout: str, out_dtype: DataType, options: KernelOptions,
 ) -> te.Tensor:
-    """Return a convolution by the fastest algorithm for the current machine.
+    """Return a convolution by the fastest algorithm for the machine of `options`.
 
     `padding` is before… then after…, one for each spatial dimension; layouts are such as NHWC and HWIO.
-    `winograd_tiles` selects the tiles of Winograd's algorithm if it applies: "off", "2x2", "4x4", or "auto" for the
-    cost model's choice.
     """
-    place, kernel = channels_last(data_layout), kernel_order(kernel_layout)
+    place, kernel = axes_of_layout(data_layout), kernel_order(kernel_layout)
     shape, wshape = data.extents, weight.extents
     channels, ksize = wshape[kernel[0]], [wshape[d] for d in kernel[2:]]
     depth = wshape[kernel[1]]
     if groups == shape[place[-1]] and depth == 1 and groups > 1:
-        return depthwise(data, weight, strides, padding, dilation, data_layout, kernel_layout, out_layout, out_dtype)
-    if dot_of(data.dtype, weight.dtype, out_dtype, FOURS.width) is FOURS and along_rows(
+        return depthwise(
+            data, weight, strides, padding, dilation, data_layout, kernel_layout, out_layout, out_dtype, options
+        )
+    if dot_of(data.dtype, weight.dtype, out_dtype, FOURS.width, options) is FOURS and along_rows(
         data_layout, depth, ksize, padding, dilation, groups
     ):
         words = Geometry(data, place, (ksize[0], ksize[1] // FOURS.width), strides, padding, (dilation[0], FOURS.width))
         words.out[-1] = (words.sizes[-1] - ksize[1]) // strides[1] + 1
         return _direct(
-            words, weight, kernel, 1, channels, FOURS.width * depth, ROWS[data_layout], channels_last(out_layout),
-            DataType(out_dtype)
+            words, weight, kernel, 1, channels, FOURS.width * depth, ROWS[data_layout], axes_of_layout(out_layout),
+            out_dtype, options
         )
-    if planes.applies(data, weight, depth, data_layout, ksize, dilation, groups):
+    if planes.applies(data, weight, depth, data_layout, ksize, dilation, groups, options):
         return planes.convolution(
-            data, weight, kernel, strides, padding, dilation, channels_last(out_layout), out_dtype
+            data, weight, kernel, strides, padding, dilation, axes_of_layout(out_layout), out_dtype, options
         )
     plain = all(k == 1 for k in ksize) and all(s == 1 for s in strides) and not any(padding) and groups == 1
     if plain and data_layout == out_layout and place[-1] == len(shape) - 1:
-        return _pointwise(data, weight, kernel, out_dtype)
-    dot = dot_of(data.dtype, weight.dtype, out_dtype, depth, contiguous=place[-1] == len(shape) - 1)
+        return _pointwise(data, weight, kernel, out_dtype, options)
+    dot = dot_of(data.dtype, weight.dtype, out_dtype, depth, options, contiguous=place[-1] == len(shape) - 1)
     is_open = any(isinstance(shape[d], OpenSize) for d in place[1:-1])
     if not is_open and dot is not FOURS and data_layout == out_layout == "NHWC":
         found = cut(
-            data, weight, groups * depth, channels, ksize, strides, padding, dilation, out_dtype, groups, winograd_tiles
+            data, weight, groups * depth, channels, ksize, strides, padding, dilation, out_dtype, options, groups
         )
         if found is not None:
-            return winograd.convolution(data, weight, kernel, found)
+            return winograd.convolution(data, weight, kernel, found, options)
     if not is_open and groups == 1 and data.dtype == DataType("float32") and data_layout == out_layout == "NDHWC":
-        volume = volume_cut(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype, winograd_tiles)
+        volume = volume_cut(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype, options)
         if volume is not None:
-            return volume_convolution(data, weight, kernel, volume)
+            return volume_convolution(data, weight, kernel, volume, options)
     geometry = Geometry(data, place, ksize, strides, padding, dilation)
     if is_open and all(
         k == 1 for k in ksize
     ) and groups == 1 and not any(padding) and data_layout == out_layout and place[-1] == len(shape) - 1:
-        return _pointwise(_every(geometry), weight, kernel, out_dtype)
+        return _pointwise(_every(geometry), weight, kernel, out_dtype, options)
     return _direct(
-        geometry, weight, kernel, groups, channels // groups, depth, dot, channels_last(out_layout), DataType(out_dtype)
+        geometry, weight, kernel, groups, channels // groups, depth, dot, axes_of_layout(out_layout), out_dtype, options
     )
 
 
-class Geometry:
-    """The sliding window of a convolution or pooling over one tensor.
-
-    `tested` marks taps that may fall into the padding.
-    """
-
-    tested = True
+class Geometry(Window):
+    """The sliding window of a convolution or pool over one tensor, whose axes `place` are batch, spatial dimensions and
+    channels."""
 
     def __init__(
         self, data: te.Tensor, place: tuple[int, ...], ksize: Ints, strides: Ints, padding: Ints, dilation: Ints
     ) -> None:
-        n = len(ksize)
-        self.data, self.place, self.ksize = data, place, list(ksize)
-        self.strides, self.dilation = list(strides), list(dilation)
-        self.before, self.after = list(padding[:n]), list(padding[n:])
-        self.sizes = [data.extents[d] for d in place[1:-1]]
-        self.batch = data.extents[place[0]]
-        self.out = [
-            (i + b + a - (k - 1) * d - 1) // s + 1
-            for i, b, a, k, d, s in zip(self.sizes, self.before, self.after, ksize, dilation, strides, strict=True)
-        ]
+        super().__init__([data.extents[d] for d in place[1:-1]], ksize, strides, padding, dilation)
+        self.data, self.place, self.batch = data, place, data.extents[place[0]]
         self.wide = self.out
         """Number of computed outputs: whole tiles of them along a row."""
 
     def at(
-        self, n: Value, point: Sequence[PrimExpr], taps: Sequence[IterVar | PrimExpr], channel: Value,
-        element: Element = lambda x, where: x(*where)
+        self, n: Value, point: Sequence[PrimExpr], taps: Sequence[IterVar | PrimExpr], channel: Value
     ) -> tuple[PrimExpr, PrimExpr]:
-        """Return the input element under a tap (read by `element`), and the condition that it is not padding."""
-        where: list[Any] = [None] * len(self.place)
-        where[self.place[0]], where[self.place[-1]] = n, channel
-        inside: PrimExpr = all_of()
-        for k, (o, tap) in enumerate(zip(point, taps, strict=True)):
-            i = o * self.strides[k] + (tap.var if isinstance(tap, IterVar) else tap) * self.dilation[k] - self.before[k]
-            where[self.place[1 + k]] = i
-            if not self.tested:
-                continue
-            last = (self.out[k] - 1) * self.strides[k] + (self.ksize[k] - 1) * self.dilation[k] - self.before[k]
-            if self.before[k]:
-                inside = all_of(inside, i >= 0)
-            if self.after[k] and (self.is_open or last >= self.sizes[k]):
-                inside = all_of(inside, i < self.sizes[k])
-        return element(self.data, where), inside
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the image has a symbolic side."""
-        return any(isinstance(size, OpenSize) for size in self.sizes)
+        """The input element under a tap, and the condition that it is not padding."""
+        place, inside = self.under(point, taps)
+        return self.data(*placed(self.place, (n, *place, channel))), inside
 
     def spread(self, outputs: int, outside: PrimExpr) -> Geometry:
         """Return the same window over a copy of the image that includes the padding, with the value `outside`: no tap
@@ -205,23 +168,19 @@ class Geometry:
             return ()
         return balanced_pixels(self.out[-1], most) if self.tested else widths(self.out[-1], most)
 
-    def taps(self) -> list[IterVar]:
-        names = "kd", "kh", "kw"
-        return [te.reduce_axis((0, k), names[3 - len(self.ksize) + d]) for d, k in enumerate(self.ksize)]
-
 
 def _direct(
     g: Geometry, weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, depth: int, dot: Dot,
-    out_place: tuple[int, ...], out_dtype: DataType,
+    out_place: tuple[int, ...], out_dtype: DataType, options: KernelOptions,
 ) -> te.Tensor:
     deep, dtype = depth // dot.width, dot.accumulator(out_dtype)
     steps = deep * math.prod(g.ksize)
     many = g.ksize[-1] > _MOST_SHARED
     # the next output's words along a row begin at other elements
     taps_of_row = 1 if many or dot in ROWS.values() else g.ksize[-1]
-    step = unroll(deep)
+    step = unroll(deep, options)
     tile, shared = open_rows.tile_along(
-        g.out[-1], channels, steps, g.strides[-1], taps_of_row, together=taps_of_row > 1 and step == deep
+        g.out[-1], channels, steps, g.strides[-1], taps_of_row, options, together=taps_of_row > 1 and step == deep
     )
     if g.is_open or (not shared and any((*g.before, *g.after)) and not writes_out_taps(g.ksize[-1], step, tile)):
         g = g.spread(tile.rows, const(0, g.data.dtype))
@@ -262,13 +221,6 @@ def _direct(
     return te.compute(placed(out_place, (g.batch, *g.out, groups * channels)), result, name="conv_out")
 
 
-def placed(place: tuple[int, ...], sizes: Sequence[int]) -> list[int]:
-    shape = [0] * len(sizes)
-    for d, size in zip(place, sizes, strict=True):
-        shape[d] = size
-    return shape
-
-
 def axis_names(spatial: int, *last: str) -> list[str]:
     return ["n", *("od", "oh", "ow")[3 - spatial :], *last]
 
@@ -292,12 +244,9 @@ def _pack(
         *steps, column = rest
         *outer, ic, last = steps if shared else (*steps[:-2], steps[-1], steps[-2])
         c = panel * columns + column
-        where: list[Any] = [None] * len(kernel)
 
         def at(*inside: Value) -> PrimExpr:
-            for d, v in zip(kernel, (group * channels + c, *inside), strict=True):
-                where[d] = v
-            return weight(*where)
+            return weight(*placed(kernel, (group * channels + c, *inside)))
 
         if dot in ROWS.values():
             word = dot.element(lambda k: at(ic, *outer, mul(last, dot.width) + k), const(0, "int64"))
@@ -309,20 +258,22 @@ def _pack(
     return te.compute(shape, element, name="packed", prepack=on_arrays)
 
 
-def _pointwise(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], out_dtype: str) -> te.Tensor:
+def _pointwise(
+    data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], out_dtype: DataType, options: KernelOptions
+) -> te.Tensor:
     """Return a 1x1 convolution of channels-last data, as a product of all its pixels with the weights."""
     wshape = weight.extents
     columns, depth = wshape[kernel[0]], wshape[kernel[1]]
 
     def element(n: PrimExpr, k: PrimExpr) -> PrimExpr:
-        where: list[Any] = [0] * len(kernel)
-        where[kernel[0]], where[kernel[1]] = n, k
-        return weight(*where)
+        return weight(*placed(kernel, (n, k, *(0,) * (len(kernel) - 2))))
 
     def matrix(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return w.transpose(kernel).reshape(columns, depth)
 
-    return matmul_rows(data, weight, element, matrix, columns, depth, out_dtype, name="conv", heights=balanced_pixels)
+    return matmul_rows(
+        data, weight, element, matrix, columns, depth, out_dtype, options, name="conv", heights=balanced_pixels
+    )
 
 
 def _every(g: Geometry) -> te.Tensor:
@@ -338,32 +289,28 @@ def _every(g: Geometry) -> te.Tensor:
 
 def depthwise(
     data: te.Tensor, weight: te.Tensor, strides: Ints, padding: Ints, dilation: Ints, data_layout: str,
-    kernel_layout: str, out_layout: str, out_dtype: str,
+    kernel_layout: str, out_layout: str, out_dtype: DataType, options: KernelOptions,
 ) -> te.Tensor:
     """Return a depthwise convolution; `weight` has one input channel and `multiplier` outputs for each."""
-    place, kernel, out_place = channels_last(data_layout), kernel_order(kernel_layout), channels_last(out_layout)
+    place, kernel, out_place = axes_of_layout(data_layout), kernel_order(kernel_layout), axes_of_layout(out_layout)
     wshape, inputs = weight.extents, data.extents[place[-1]]
     ksize = [wshape[d] for d in kernel[2:]]
     channels = wshape[kernel[0]]
     multiplier = channels // inputs
-    g = windows_of(Geometry(data, place, ksize, strides, padding, dilation), const(0, data.dtype))
+    g = windows_of(Geometry(data, place, ksize, strides, padding, dilation), const(0, data.dtype), options)
     taps = g.taps()
 
     def on_arrays(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return np.ascontiguousarray(w.transpose(*kernel[2:], kernel[0], kernel[1]).reshape(*ksize, channels))
 
     def element(*i: Value) -> PrimExpr:
-        where: list[Any] = [0] * len(kernel)
-        for d, v in zip(kernel[2:], i[:-1], strict=True):
-            where[d] = v
-        where[kernel[0]] = i[-1]
-        return weight(*where)
+        return weight(*placed(kernel, (i[-1], 0, *i[:-1])))
 
-    if ksize[0] > 1 and strides[-1] == 1 and not current().scalar and dot_of(
-        data.dtype, weight.dtype, out_dtype, FOURS.width
+    if ksize[0] > 1 and strides[-1] == 1 and not options.machine.scalar and dot_of(
+        data.dtype, weight.dtype, out_dtype, FOURS.width, options
     ) is FOURS:
         return window(
-            g, channels, _words_down(g, element, on_arrays, channels, multiplier), out_place, name="depthwise"
+            g, channels, _words_down(g, element, on_arrays, channels, multiplier), out_place, options, name="depthwise"
         )
     packed = te.compute((*ksize, channels), element, name="packed", prepack=on_arrays)
 
@@ -373,7 +320,7 @@ def depthwise(
         w = packed(*(t.var for t in taps), c)
         return te.sum(if_then_else(inside, cast(out_dtype, x) * cast(out_dtype, w), cast(out_dtype, 0)), axis=taps)
 
-    return window(g, channels, term, out_place, name="depthwise")
+    return window(g, channels, term, out_place, options, name="depthwise")
 
 
 def _words_down(
@@ -419,18 +366,19 @@ def _words_down(
     return term
 
 
-def windows_of(g: Geometry, outside: PrimExpr) -> Geometry:
+def windows_of(g: Geometry, outside: PrimExpr, options: KernelOptions) -> Geometry:
     """Return the geometry for `window`: for a dynamic image whose channels crowd the cache, a padded copy with the
     value `outside`."""
-    together = outputs_together(g.out[-1], math.prod(g.ksize), g.strides[-1])
+    together = outputs_together(g.out[-1], math.prod(g.ksize), g.strides[-1], options)
     channels = g.data.extents[g.place[-1]]
     return g.spread(together, outside) if g.is_open and crowds(
-        channels * g.data.dtype.itemsize, g.ksize, g.strides[-1]
+        channels * g.data.dtype.itemsize, g.ksize, g.strides[-1], options.machine
     ) else g
 
 
 def window(
-    g: Geometry, channels: int, term: Any, out_place: tuple[int, ...], name: str, finish: Any = None
+    g: Geometry, channels: int, term: Any, out_place: tuple[int, ...], options: KernelOptions, name: str,
+    finish: Any = None,
 ) -> te.Tensor:
     """Return a reduction over the taps of a window, channel by channel; `finish(acc, point)` computes its result."""
     taps, stride = math.prod(g.ksize), g.strides[-1]
@@ -438,7 +386,7 @@ def window(
         (g.batch, *g.wide, channels), term, name=name, axis_names=axis_names(len(g.out), "c"),
         schedule=WindowSchedule(
             flops=2 * g.batch * math.prod(g.out) * channels * taps, channels_last=out_place, stride=stride, taps=taps,
-            padded=g.padded, heights=g.heights(outputs_together(g.out[-1], taps, stride)),
+            padded=g.padded, heights=g.heights(outputs_together(g.out[-1], taps, stride, options)),
         ),
     )
 

@@ -16,11 +16,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.backends.kernel_options import KernelOptions
 from tilewright.base.types import INT32, DataType
 from tilewright.scalar.expr import Broadcast, PrimExpr, Ramp, Value, as_expr, cast, const, mul
 from tilewright.scalar.intrinsics import bitwise_and, bitwise_or, dot2, dot4, pair, reinterpret, shift_left
 from tilewright.te.tensor import TensorElem
-from tilewright.topi import machine
 
 Array = np.ndarray[Any, Any]
 Along = Callable[[Value], PrimExpr]
@@ -168,10 +168,12 @@ def along_rows(
     )
 
 
-def dot_of(left: DataType, right: DataType, out: str | DataType, depth: int, contiguous: bool = True) -> Dot:
+def dot_of(
+    left: DataType, right: DataType, out: str | DataType, depth: int, options: KernelOptions, contiguous: bool = True
+) -> Dot:
     """Return the kind of steps for a product of these dtypes and depth; `contiguous` describes the depth of the left
     operand."""
-    if left == right == DataType("bfloat16") and depth % PAIRS.width == 0 and not machine.current().scalar:
+    if left == right == DataType("bfloat16") and depth % PAIRS.width == 0 and not options.machine.scalar:
         return PAIRS
     if left == "uint8" and right == "int8" and DataType(out) is INT32 and depth % FOURS.width == 0 and contiguous:
         return FOURS

@@ -21,8 +21,10 @@ from tilewright.backends.cpu.strategies.dots import PAIRS, dot_of
 from tilewright.backends.cpu.strategies.products import unroll
 from tilewright.backends.cpu.strategies.schedules.tile import ConvSchedule
 from tilewright.backends.cpu.strategies.tiles import Tile, conv_tile
+from tilewright.backends.kernel_options import KernelOptions
+from tilewright.base.types import DataType
 from tilewright.scalar.expr import PrimExpr, Value, Var, all_of, as_expr, cast, const, floordiv, floormod, if_then_else
-from tilewright.topi import machine
+from tilewright.topi.layouts import placed
 
 Array = np.ndarray[Any, Any]
 Ints = Sequence[int]
@@ -34,17 +36,18 @@ def multiplies_neighbours(layout: str, ksize: Ints, dilation: Ints, groups: int)
 
 
 def applies(
-    data: te.Tensor, weight: te.Tensor, depth: int, layout: str, ksize: Ints, dilation: Ints, groups: int
+    data: te.Tensor, weight: te.Tensor, depth: int, layout: str, ksize: Ints, dilation: Ints, groups: int,
+    options: KernelOptions,
 ) -> bool:
     """Return whether `convolution` applies: a product of pairs exists for the dtypes, and the depth is odd."""
     return dot_of(
-        data.dtype, weight.dtype, "float32", PAIRS.width
+        data.dtype, weight.dtype, "float32", PAIRS.width, options
     ) is PAIRS and depth % 2 == 1 and multiplies_neighbours(layout, ksize, dilation, groups)
 
 
 def convolution(
     data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], strides: Ints, padding: Ints, dilation: Ints,
-    out_place: tuple[int, ...], out_dtype: str
+    out_place: tuple[int, ...], out_dtype: DataType, options: KernelOptions
 ) -> te.Tensor:
     """Return the convolution of `data` NCHW; the axes `kernel` of the weights are O, I, H, W, the result's `out_place`
     N, H, W, C."""
@@ -57,7 +60,7 @@ def convolution(
         (padded.extents[3] - 2 * pairs) // strides[1] + 1
     ]
     steps = ksize[0] * depth * pairs
-    tile, _ = conv_tile(out[1], channels, steps, machine.current(), strides[1], 1)
+    tile, _ = conv_tile(out[1], channels, steps, options, strides[1], 1)
     panels = -(-channels // tile.columns)
     packed = _packed(weight, kernel, panels, tile)
     kh, c, p = (te.reduce_axis((0, size), name) for size, name in ((ksize[0], "kh"), (depth, "ic"), (pairs, "p")))
@@ -73,19 +76,16 @@ def convolution(
     acc = te.compute(
         (batch, *out, 1, panels * tile.columns), term, name="conv", axis_names=("n", "oh", "ow", "g", "oc"),
         schedule=ConvSchedule(
-            tile=tile, unroll=unroll(pairs), flops=flops, padded=padded, left_bytes=2 * math.prod(padded.extents),
-            channels_last=out_place
+            tile=tile, unroll=unroll(pairs, options), flops=flops, padded=padded, channels_last=out_place,
+            left_bytes=2 * math.prod(padded.extents),
         ),
     )
-    shape = [0] * 4
-    for d, size in zip(out_place, (batch, *out, channels), strict=True):
-        shape[d] = size
 
     def result(*i: Var) -> PrimExpr:
         n, oh, ow, oc = (i[d] for d in out_place)
         return cast(out_dtype, acc(n, oh, ow, 0, oc))
 
-    return te.compute(shape, result, name="conv_out")
+    return te.compute(placed(out_place, (batch, *out, channels)), result, name="conv_out")
 
 
 def _padded(data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints) -> te.Tensor:
@@ -123,10 +123,8 @@ def _packed(weight: te.Tensor, kernel: tuple[int, ...], panels: int, tile: Tile)
         oc = panel * tile.columns + column
 
         def at(kw: Value) -> PrimExpr:
-            where: list[Any] = [None] * 4
-            for d, v in zip(kernel, (oc, c, kh, kw), strict=True):
-                where[d] = v
-            return if_then_else(all_of(oc < channels, as_expr(kw) < width), weight(*where), const(0, weight.dtype))
+            w = weight(*placed(kernel, (oc, c, kh, kw)))
+            return if_then_else(all_of(oc < channels, as_expr(kw) < width), w, const(0, weight.dtype))
 
         return PAIRS.element(at, p)
 

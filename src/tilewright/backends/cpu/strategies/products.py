@@ -13,21 +13,22 @@ from tilewright.backends.cpu.strategies.dots import Dot, dot_of
 from tilewright.backends.cpu.strategies.schedules.open_rows import MOST_OPEN_ROWS, OPEN_ROWS, Heights, balanced
 from tilewright.backends.cpu.strategies.schedules.tile import MatmulSchedule
 from tilewright.backends.cpu.strategies.tiles import Tile, register_tile
-from tilewright.base.types import OpenSize
+from tilewright.backends.kernel_options import KernelOptions
+from tilewright.base.types import DataType, OpenSize
 from tilewright.scalar.expr import PrimExpr, Var, add, as_expr, cast, floordiv, floormod, if_then_else, mul
-from tilewright.topi import machine
-from tilewright.topi.decisions import decide_one
 
 Array = np.ndarray[Any, Any]
 
 
-def dense(data: te.Tensor, weight: te.Tensor, out_dtype: str) -> te.Tensor:
+def dense(data: te.Tensor, weight: te.Tensor, out_dtype: DataType, options: KernelOptions) -> te.Tensor:
     """Return `data[…, k]` times the transpose of `weight[n, k]`."""
     columns, depth = weight.extents
-    return matmul_rows(data, weight, weight, lambda w: w, columns, depth, out_dtype, name="dense")
+    return matmul_rows(data, weight, weight, lambda w: w, columns, depth, out_dtype, options, name="dense")
 
 
-def matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: bool, out_dtype: str) -> te.Tensor:
+def matmul(
+    a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: bool, out_dtype: DataType, options: KernelOptions
+) -> te.Tensor:
     """Return the product of two matrices, each transposed on request."""
     shape = b.extents
     columns, depth = shape if transpose_b else shape[::-1]
@@ -36,14 +37,14 @@ def matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: bool, out
         a = turned
     return matmul_rows(
         a, b, lambda n, k: b(n, k) if transpose_b else b(k, n), lambda w: w if transpose_b else w.T, columns, depth,
-        out_dtype, name="matmul", contiguous=not transpose_a,
+        out_dtype, options, name="matmul", contiguous=not transpose_a,
     )
 
 
 def matmul_rows(
     data: te.Tensor, weight: te.Tensor, element: Callable[[PrimExpr, PrimExpr], PrimExpr],
-    matrix: Callable[[Array], Array], columns: int,
-    depth: int, out_dtype: str, name: str, contiguous: bool = True, heights: Callable[[int, int], Heights] = balanced,
+    matrix: Callable[[Array], Array], columns: int, depth: int, out_dtype: DataType, options: KernelOptions, name: str,
+    contiguous: bool = True, heights: Callable[[int, int], Heights] = balanced,
 ) -> te.Tensor:
     """Return `out[r…, n] = sum over k of data[r…, k] * element(n, k)`; `matrix` returns the same `[n, k]` for the array
     of the weight.
@@ -52,7 +53,9 @@ def matmul_rows(
     symbolic number of rows.
     """
     lead = data.extents[:-1]
-    acc = row_products(data, weight, element, matrix, columns, depth, out_dtype, name, contiguous, heights=heights)
+    acc = row_products(
+        data, weight, element, matrix, columns, depth, out_dtype, options, name, contiguous, heights=heights
+    )
     return te.compute(
         (*lead, columns), lambda *i: cast(out_dtype, acc(flatten(i[:-1], lead), i[-1])), name=f"{name}_out"
     )
@@ -60,18 +63,17 @@ def matmul_rows(
 
 def row_products(
     data: te.Tensor, weight: te.Tensor, element: Callable[[PrimExpr, PrimExpr], PrimExpr],
-    matrix: Callable[[Array], Array], columns: int,
-    depth: int, out_dtype: str, name: str, contiguous: bool = True, scattered: tuple[int, ...] = (),
-    heights: Callable[[int, int], Heights] = balanced,
+    matrix: Callable[[Array], Array], columns: int, depth: int, out_dtype: DataType, options: KernelOptions, name: str,
+    contiguous: bool = True, scattered: tuple[int, ...] = (), heights: Callable[[int, int], Heights] = balanced,
 ) -> te.Tensor:
     """Return the accumulators `acc[row, n]` of `matmul_rows`, float32 for bfloat16; `scattered` are the block sizes of
     results whose columns form blocks of an image."""
     lead = data.extents[:-1]
     rows = math.prod(lead)
-    most = 4 if scattered and columns < 4 * machine.current().lanes() else 16
-    dot = dot_of(data.dtype, weight.dtype, out_dtype, depth, contiguous)
+    most = 4 if scattered and columns < 4 * options.machine.lanes() else 16
+    dot = dot_of(data.dtype, weight.dtype, out_dtype, depth, options, contiguous)
     steps, dtype = depth // dot.width, dot.accumulator(out_dtype)
-    tile = rows_tile(rows, columns, steps, most, dot.most_sums)
+    tile = rows_tile(rows, columns, steps, options, most, dot.most_sums)
     packed = _pack(weight, element, matrix, columns, steps, tile, dot)
     k = te.reduce_axis((0, steps), "k")
 
@@ -85,22 +87,26 @@ def row_products(
         schedule=MatmulSchedule(
             tile=tile, heights=heights(rows, tile.rows), flops=2 * rows * columns * steps,
             left_bytes=rows * depth * data.dtype.itemsize,
-            right_bytes=columns * depth * data.dtype.itemsize, unroll=unroll(steps), scattered=scattered,
+            right_bytes=columns * depth * data.dtype.itemsize, unroll=unroll(steps, options), scattered=scattered,
             exact=dtype.is_integer,
         ),
     )
 
 
-def rows_tile(rows: int, columns: int, depth: int, most_rows: int = 16, most_sums: int = 32) -> Tile:
+def rows_tile(
+    rows: int, columns: int, depth: int, options: KernelOptions, most_rows: int = 16, most_sums: int = 32
+) -> Tile:
     """Return the tile for a product; for a symbolic number of rows, a tile for many rows with a limited height."""
     if isinstance(rows, OpenSize):
         return register_tile(
-            OPEN_ROWS, columns, depth, machine.current(), most_rows=min(most_rows, MOST_OPEN_ROWS), most_sums=most_sums
+            OPEN_ROWS, columns, depth, options, most_rows=min(most_rows, MOST_OPEN_ROWS), most_sums=most_sums
         )
-    return register_tile(rows, columns, depth, machine.current(), most_rows=most_rows, most_sums=most_sums)
+    return register_tile(rows, columns, depth, options, most_rows=most_rows, most_sums=most_sums)
 
 
-def batch_matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: bool, out_dtype: str) -> te.Tensor:
+def batch_matmul(
+    a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: bool, out_dtype: DataType, options: KernelOptions
+) -> te.Tensor:
     """Return the product of each pair of matrices of two 3-d tensors; a batch of one is broadcast."""
     ash, bsh = a.extents, b.extents
     batch = min(
@@ -108,9 +114,9 @@ def batch_matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: boo
     ) if type(ash[0]) is type(bsh[0]) is int and 0 in (ash[0], bsh[0]) else max(ash[0], bsh[0])
     rows, depth = (ash[2], ash[1]) if transpose_a else ash[1:]
     columns = bsh[1] if transpose_b else bsh[2]
-    dot = dot_of(a.dtype, b.dtype, out_dtype, depth, contiguous=not transpose_a)
+    dot = dot_of(a.dtype, b.dtype, out_dtype, depth, options, contiguous=not transpose_a)
     steps, dtype = depth // dot.width, dot.accumulator(out_dtype)
-    tile = register_tile(rows, columns, steps, machine.current(), most_sums=dot.most_sums)
+    tile = register_tile(rows, columns, steps, options, most_sums=dot.most_sums)
     panels = -(-columns // tile.columns)
 
     def element(g: Var, p: Var, k: Var, column: Var) -> PrimExpr:
@@ -135,7 +141,7 @@ def batch_matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: boo
         (batch, rows, panels * tile.columns), term, name="batch_matmul", axis_names=("b", "m", "n"),
         schedule=MatmulSchedule(
             tile=tile, batch_axes=1, flops=2 * batch * rows * columns * steps,
-            left_bytes=rows * depth * a.dtype.itemsize, unroll=unroll(steps), exact=dtype.is_integer,
+            left_bytes=rows * depth * a.dtype.itemsize, unroll=unroll(steps, options), exact=dtype.is_integer,
         ),
     )
     return te.compute((batch, rows, columns), lambda *i: cast(out_dtype, acc(*i)), name="batch_matmul_out")
@@ -158,11 +164,10 @@ def flatten(indices: tuple[PrimExpr, ...], shape: tuple[int, ...]) -> PrimExpr:
     return position
 
 
-def unroll(depth: int, name: str = "tile_k") -> int:
+def unroll(depth: int, options: KernelOptions) -> int:
     """Return the number of unrolled steps of a sum, a divisor of `depth`."""
-    return decide_one(
-        name, next(u for u in (4, 2, 1) if depth % u == 0), lambda: [(u,) for u in (1, 2, 4, 8) if depth % u == 0]
-    )
+    best = next(u for u in (4, 2, 1) if depth % u == 0)
+    return options.decide_one("tile_k", best, lambda: [(u,) for u in (1, 2, 4, 8) if depth % u == 0])
 
 
 def _pack(

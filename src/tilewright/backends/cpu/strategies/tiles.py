@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tilewright.topi.decisions import decide
-from tilewright.topi.machine import Machine
+from tilewright.backends.kernel_options import KernelOptions
+from tilewright.backends.machine import Machine
 
 _MOST_VECTORS_OF_A_ROW = 8
 
@@ -35,8 +35,8 @@ class Tile:
 
 
 def register_tile(
-    rows: int, columns: int, depth: int, machine: Machine, *, most_rows: int = 16, most_sums: int = 32, stride: int = 0,
-    taps: int = 1, names: tuple[str, str] = ("tile_y", "tile_x"),
+    rows: int, columns: int, depth: int, options: KernelOptions, *, most_rows: int = 16, most_sums: int = 32,
+    stride: int = 0, taps: int = 1, names: tuple[str, str] = ("tile_y", "tile_x"),
 ) -> Tile:
     """Return the cheapest tile for a product of `rows x depth` by `depth x columns`, by the model above.
 
@@ -44,8 +44,9 @@ def register_tile(
     neighbouring outputs in inputs. The tile has at most `most_sums` accumulators. Columns that do not fill a vector get
     a narrower one. `names` are the decisions for rows and columns.
     """
+    machine = options.machine
     best = _best(rows, columns, depth, machine, most_rows, most_sums, stride, taps)[1]
-    height, width = decide(
+    height, width = options.decide(
         names, (best.rows, best.columns),
         lambda: [(t.rows, t.columns) for t in _tiles(rows, columns, machine, most_rows, most_sums, stride, taps)],
     )
@@ -53,7 +54,7 @@ def register_tile(
 
 
 def conv_tile(
-    rows: int, columns: int, depth: int, machine: Machine, stride: int, taps: int, most_rows: int = 16,
+    rows: int, columns: int, depth: int, options: KernelOptions, stride: int, taps: int, most_rows: int = 16,
     together: bool = False
 ) -> tuple[Tile, bool]:
     """Return the tile of a convolution along a row, and whether its taps are unrolled to share their inputs in
@@ -62,15 +63,16 @@ def conv_tile(
     They are not unrolled if few registers would make tiles so small that the products wait for loads. Taps that are
     `together` in one block of code always share their inputs.
     """
+    machine = options.machine
     best, best_shared = _best_along(rows, columns, depth, machine, stride, taps, most_rows, together)
 
-    def options() -> Iterator[tuple[int, int, int]]:
+    def others() -> Iterator[tuple[int, int, int]]:
         for shared in (True,) if together else (False,) if taps == 1 else (False, True):
             for t in _tiles(rows, columns, machine, most_rows, 32, stride if shared else 0, taps if shared else 1):
                 yield int(shared), t.rows, t.columns
 
-    chosen, height, width = decide(
-        ("unroll_kw", "tile_ow", "tile_oc"), (int(best_shared), best.rows, best.columns), options
+    chosen, height, width = options.decide(
+        ("unroll_kw", "tile_ow", "tile_oc"), (int(best_shared), best.rows, best.columns), others
     )
     return _tile_of(int(height), int(width), columns, machine), bool(chosen)
 

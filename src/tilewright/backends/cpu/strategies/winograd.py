@@ -29,7 +29,8 @@ from tilewright import te
 from tilewright.backends.cpu.strategies.products import unroll
 from tilewright.backends.cpu.strategies.schedules.winograd import WinogradSchedule
 from tilewright.backends.cpu.strategies.tiles import Tile, register_tile
-from tilewright.backends.cpu.strategies.winograd_choice import TAPS, Cut, Row, matrices
+from tilewright.backends.cpu.strategies.winograd_choice import Cut
+from tilewright.backends.kernel_options import KernelOptions
 from tilewright.scalar.expr import (
     EQ,
     PrimExpr,
@@ -47,18 +48,20 @@ from tilewright.scalar.expr import (
     sub,
 )
 from tilewright.scalar.intrinsics import fma
-from tilewright.topi import machine
+from tilewright.topi.layouts import placed
+from tilewright.topi.winograd import TAPS, Row, chosen, matrices
 
 Array = np.ndarray[Any, Any]
 _STRIP: Final = 2048
 
 
-def convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], z: Cut) -> te.Tensor:
+def convolution(
+    data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], z: Cut, options: KernelOptions
+) -> te.Tensor:
     """Return the convolution of `data` NHWC with constant weights, whose axes `kernel` are O, I, H, W, as a tensor
     NHWC."""
     tile = register_tile(
-        z.block * z.tiles, z.part_channels, z.part_depth, machine.current(),
-        names=("winograd_tile_y", "winograd_tile_x")
+        z.block * z.tiles, z.part_channels, z.part_depth, options, names=("winograd_tile_y", "winograd_tile_x")
     )
     if z.parts > 1 and z.part_channels % tile.columns:
         tile = Tile(tile.rows, 1, tile.lanes)
@@ -90,7 +93,8 @@ def convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], z: 
 
     schedule = WinogradSchedule(
         columns=columns, spectrum=spectrum, sums=acc, product=product, m=z.m, rows=z.block, blocks=blocks, tile=tile,
-        unroll=unroll(z.part_depth), flops=2 * z.points**2 * z.batch * blocks * inside * z.part_depth * z.channels,
+        unroll=unroll(z.part_depth, options),
+        flops=2 * z.points**2 * z.batch * blocks * inside * z.part_depth * z.channels,
     )
     partial = te.compute(
         (z.batch, z.rows, z.tiles, z.m, z.points, width), downwards, name="partial", schedule=schedule, inline=False,
@@ -171,10 +175,7 @@ def _pack(weight: te.Tensor, kernel: tuple[int, ...], z: Cut, tile: Tile) -> te.
         o = panel * tile.columns + column
 
         def at(r: int, s: int) -> PrimExpr:
-            where: list[Any] = [None] * len(kernel)
-            for d, v in zip(kernel, (o, floormod(k, depth), r, s), strict=True):
-                where[d] = v
-            return weight(*where)
+            return weight(*placed(kernel, (o, floormod(k, depth), r, s)))
 
         value = transformed_weight(z, xi, at)
         own = compare(EQ, floordiv(k, depth), floordiv(floormod(o, z.part_channels), channels))
@@ -207,14 +208,6 @@ def transformed_weights(w: Array, m: int, panels: int, columns: int) -> Array:
         strip = slice(start, start + _STRIP)
         result[:, strip] = both @ flat[:, strip]
     return result.reshape(len(both), panels, depth, columns)
-
-
-def chosen(index: PrimExpr, values: Sequence[PrimExpr]) -> PrimExpr:
-    """Return `values[index]`, resolved when the loop over `index` is unrolled."""
-    result = values[-1]
-    for k in range(len(values) - 2, -1, -1):
-        result = if_then_else(compare(EQ, index, k), values[k], result)
-    return result
 
 
 def by_parity(row: Row, terms: Sequence[PrimExpr]) -> PrimExpr:

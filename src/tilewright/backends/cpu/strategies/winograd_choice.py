@@ -1,4 +1,4 @@
-"""Winograd's algorithm for 3x3 convolutions of images and of the slices of volumes: its matrices, and its selection.
+"""Winograd's algorithm for 3x3 convolutions of images and of the slices of volumes: where it is worth it.
 
 F(m x m, 3x3) needs (m + 2)^2 products for m^2 outputs instead of 9 m^2. It adds transforms, and weights that grow by (m
 + 2)^2 / 9 and are read from memory. The costs of both algorithms are estimated in cycles.
@@ -8,72 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from functools import lru_cache
 from typing import Final
 
 from tilewright import te
 from tilewright.backends.cpu.strategies.dots import ONE, Dot, dot_of
 from tilewright.backends.cpu.strategies.tiles import product_cycles
+from tilewright.backends.kernel_options import KernelOptions
+from tilewright.backends.machine import Machine
 from tilewright.base.types import DataType
-from tilewright.ir.transform import PassContext
 from tilewright.te.tensor import PlaceholderOp
-from tilewright.topi import machine as machines
-from tilewright.topi.decisions import decide
-from tilewright.topi.machine import Machine
+from tilewright.topi.winograd import TAPS
 
-Row = tuple[Fraction, ...]
-TAPS: Final = 3
 _SIZES: Final = (2, 4)
-_FEW_POINTS: Final = (Fraction(0), Fraction(1), Fraction(-1))
-_POINTS: Final = (Fraction(0), Fraction(3, 4), Fraction(-3, 4), Fraction(3, 2), Fraction(-3, 2))
-"""Points at which the polynomials of tiles are evaluated, besides infinity. All points cost the same. Those with powers
-near 1 have the smallest rounding errors (half of those of 1 and 2), and their matrices are exact in float32."""
 _FACTORS: Final = ("float32", "bfloat16")
 """Types of factors. Products are float32, and for bfloat16 the direct algorithm takes half as many steps."""
 _FEWEST_CHANNELS: Final = 4
-_LEVEL: Final = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Matrices:
-    """`y = At ((G w Gt) * (Bt d B)) A` for a tile `y` of `len(At)` outputs a side."""
-
-    inputs: tuple[Row, ...]
-    weights: tuple[Row, ...]
-    outputs: tuple[Row, ...]
-
-
-@lru_cache
-def matrices(m: int) -> Matrices:
-    """Return Bt, G and At of F(m, 3)."""
-    points = (_POINTS if m + TAPS - 2 > len(_FEW_POINTS) else _FEW_POINTS)[: m + TAPS - 2]
-    size = len(points) + 1
-
-    def row(coefficients: Sequence[Fraction]) -> Row:
-        return (*coefficients, *[Fraction(0)] * (size - len(coefficients)))
-
-    inputs, weights = [], []
-    for p in points:
-        others = [q for q in points if q != p]
-        scale = Fraction(1)
-        for q in others:
-            scale *= p - q
-        inputs.append(row(_product_of_roots(others)))
-        weights.append(tuple(p**k / scale for k in range(TAPS)))
-    inputs.append(row(_product_of_roots(points)))
-    weights.append((Fraction(0),) * (TAPS - 1) + (Fraction(1),))
-    outputs = tuple((*(p**k for p in points), Fraction(k == m - 1)) for k in range(m))
-    return Matrices(tuple(inputs), tuple(weights), outputs)
-
-
-def _product_of_roots(roots: Sequence[Fraction]) -> list[Fraction]:
-    """Return the coefficients of the product of `x - r`, lowest power first."""
-    coefficients = [Fraction(1)]
-    for r in roots:
-        shifted = [Fraction(0), *coefficients]
-        coefficients = [a - r * b for a, b in zip(shifted, [*coefficients, Fraction(0)], strict=True)]
-    return coefficients
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,16 +155,16 @@ def _inside(size: int, before: int, after: int, taps: int = TAPS) -> float:
 
 def cut(
     data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int],
-    padding: Sequence[int], dilation: Sequence[int], out_dtype: str, groups: int = 1, wanted: str = "auto",
+    padding: Sequence[int], dilation: Sequence[int], out_dtype: DataType, options: KernelOptions, groups: int = 1,
 ) -> Cut | None:
     """Return the cut of this convolution of `data` NHWC for Winograd's algorithm; None if the direct algorithm is
     faster."""
-    setting = _setting(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype, wanted)
+    setting = _setting(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype, options)
     if setting == "off":
         return None
     n, height, width, _ = data.extents
     top, left, bottom, right = padding
-    machine = machines.current()
+    machine = options.machine
     parts = _parts(groups, depth // groups, channels // groups, machine)
     whole = Cut(n, height, width, depth, channels, (top, left, bottom, right), _SIZES[0], 1, groups, parts)
     if min(whole.out) < 2 * max(_SIZES) - 1 or not parts:
@@ -225,16 +174,18 @@ def cut(
         return best[int(setting[0])]
     small, large = (best[m] for m in _SIZES)
     found = large if large.cycles(machine) < machine.core.larger_tile_gain * small.cycles(machine) else small
-    direct = whole.direct_cycles(machine, dot=dot_of(data.dtype, weight.dtype, out_dtype, depth // groups))
-    return _decided(whole, found if found.cycles(machine) < machine.core.winograd_gain * direct else None)
+    direct = whole.direct_cycles(machine, dot=dot_of(data.dtype, weight.dtype, out_dtype, depth // groups, options))
+    return _decided(whole, found if found.cycles(machine) < machine.core.winograd_gain * direct else None, options)
 
 
-def _decided(whole: Cut, found: Cut | None) -> Cut | None:
+def _decided(whole: Cut, found: Cut | None, options: KernelOptions) -> Cut | None:
     """Return the choice of the cost model, or a decision that overrides it: the algorithm, and the rows of tiles in a
     block."""
     default = ("direct", 0) if found is None else (f"winograd_{found.m}x{found.m}", found.block)
     ways = {(f"winograd_{m}x{m}", c.block): c for m in _SIZES for c in _blocks(whole, m)}
-    chosen = decide(("algorithm", "winograd_rows"), default, lambda: [("direct", 0), *ways], selects="algorithm")
+    chosen = options.decide(
+        ("algorithm", "winograd_rows"), default, lambda: [("direct", 0), *ways], selects="algorithm"
+    )
     return ways.get((str(chosen[0]), int(chosen[1])))
 
 
@@ -250,20 +201,20 @@ def _parts(groups: int, depth: int, channels: int, machine: Machine) -> int:
 
 def volume_cut(
     data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int],
-    padding: Sequence[int], dilation: Sequence[int], out_dtype: str, wanted: str = "auto",
+    padding: Sequence[int], dilation: Sequence[int], out_dtype: DataType, options: KernelOptions,
 ) -> VolumeCut | None:
     """Return the cut for `data` NDHWC, with any number of taps in depth."""
     n, slices, height, width, _ = data.extents
     (taps, *plane), (front, top, left, back, bottom, right) = ksize, padding
     sides = (top, left, bottom, right)
-    setting = _setting(data, weight, depth, channels, plane, strides, sides, dilation, out_dtype, wanted)
+    setting = _setting(data, weight, depth, channels, plane, strides, sides, dilation, out_dtype, options)
     whole = Cut(n, height, width, depth, channels, sides, _SIZES[0])
     if (
         setting == "off" or max(front, back) >= taps or min(whole.out) < 2 * max(_SIZES) - 1
         or slices + front + back < taps
     ):
         return None
-    machine = machines.current()
+    machine = options.machine
     groups = slices + front + back - taps + 1
     ways = [
         VolumeCut(b, slices, taps, front, back, span)
@@ -277,26 +228,19 @@ def volume_cut(
     )
 
 
-def winograd_setting() -> str:
-    """Return the tiles that the current pass context selects; "auto" below optimization level 3 is "off"."""
-    context = PassContext.current()
-    setting: str = context.get("relay.backend.winograd")
-    return "off" if setting == "auto" and context.opt_level < _LEVEL else setting
-
-
 def _setting(
     data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int],
-    padding: Sequence[int], dilation: Sequence[int], out_dtype: str, wanted: str,
+    padding: Sequence[int], dilation: Sequence[int], out_dtype: DataType, options: KernelOptions,
 ) -> str:
-    """Return `wanted`, or "off" if the algorithm does not apply."""
+    """Return the tiles that `options` ask for, or "off" where the algorithm does not apply."""
     known = isinstance(weight.op, PlaceholderOp) and weight.op.constant
     plain = list(ksize) == [TAPS, TAPS] and all(
         v == 1 for v in (*strides, *dilation)
     ) and all(p < TAPS for p in padding)
-    floats = data.dtype == weight.dtype and str(data.dtype) in _FACTORS and DataType(out_dtype) == DataType("float32")
+    floats = data.dtype == weight.dtype and str(data.dtype) in _FACTORS and out_dtype == DataType("float32")
     if not (known and plain and floats) or min(depth, channels) < _FEWEST_CHANNELS:
         return "off"
-    return wanted
+    return options.winograd_tiles
 
 
 def _blocks(c: Cut, m: int) -> Iterator[Cut]:

@@ -27,26 +27,29 @@ from tilewright.backends.cpu.strategies.schedules.winograd import WinogradSchedu
 from tilewright.backends.cpu.strategies.tiles import Tile, register_tile
 from tilewright.backends.cpu.strategies.winograd import (
     by_pairs,
-    chosen,
     transformed_rows,
     transformed_tiles,
     transformed_weight,
     transformed_weights,
 )
-from tilewright.backends.cpu.strategies.winograd_choice import TAPS, VolumeCut, matrices
+from tilewright.backends.cpu.strategies.winograd_choice import VolumeCut
+from tilewright.backends.kernel_options import KernelOptions
 from tilewright.scalar.expr import PrimExpr, Value, Var, add, all_of, const, floordiv, floormod, if_then_else, mul
-from tilewright.topi import machine
+from tilewright.topi.layouts import placed
+from tilewright.topi.winograd import TAPS, chosen, matrices
 
 Array = np.ndarray[Any, Any]
 _SLABS: Final = ("n", "g", "e")
 
 
-def volume_convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], v: VolumeCut) -> te.Tensor:
+def volume_convolution(
+    data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], v: VolumeCut, options: KernelOptions
+) -> te.Tensor:
     """Return the convolution of `data` NDHWC with constant weights, whose axes `kernel` are O, I, D, H, W, as a tensor
     NDHWC."""
     z = v.image
     blocks, inside = z.rows // z.block, z.block * z.tiles
-    tile = register_tile(inside, z.channels, v.taps * z.depth, machine.current())
+    tile = register_tile(inside, z.channels, v.taps * z.depth, options)
     lead = z.batch, v.groups, v.span + v.taps - 1
 
     def slab(outer: Sequence[Var]) -> tuple[Sequence[Value], PrimExpr]:
@@ -57,7 +60,7 @@ def volume_convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ..
     spectrum = transformed_tiles(columns, z, lead, _SLABS)
     packed = _pack(weight, kernel, v, tile)
     width = -(-z.channels // tile.columns) * tile.columns
-    step = unroll(z.depth)
+    step = unroll(z.depth, options)
     taps = te.reduce_axis((0, v.taps), "kd")
     outer, inner = te.reduce_axis((0, z.depth // step), "k"), te.reduce_axis((0, step), "k_in")
 
@@ -122,10 +125,7 @@ def _pack(weight: te.Tensor, kernel: tuple[int, ...], v: VolumeCut, tile: Tile) 
         o = panel * tile.columns + column
 
         def at(r: int, s: int) -> PrimExpr:
-            where: list[Any] = [None] * len(kernel)
-            for d, index in zip(kernel, (o, k, tap, r, s), strict=True):
-                where[d] = index
-            return weight(*where)
+            return weight(*placed(kernel, (o, k, tap, r, s)))
 
         return if_then_else(o < z.channels, transformed_weight(z, xi, at), const(0, "float32"))
 

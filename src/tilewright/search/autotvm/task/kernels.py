@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.backends.decisions import Choice, Decisions, Value
 from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError, OptionError
 from tilewright.base.forks import lazy_attribute
@@ -29,7 +30,6 @@ from tilewright.search.autotvm.task.entities import Entity, OtherOptionEntity, S
 from tilewright.search.autotvm.task.space import Axis, Branch, ConfigEntity, ConfigSpace
 from tilewright.search.autotvm.task.task import Task
 from tilewright.tir.stmt import PrimFunc
-from tilewright.topi.decisions import Choice, Decisions, Value
 
 PREFIX: Final = "fused."
 LEVEL: Final = 3

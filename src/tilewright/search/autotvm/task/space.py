@@ -317,7 +317,7 @@ class ConfigEntity(ConfigSpace):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """The answers as decisions of kernels (`topi/decisions.py`)."""
+        """The answers as decisions of kernels (`backends/decisions.py`)."""
         return {n: e.size[-1] if isinstance(e, SplitEntity) else e.value for n, e in self.entity_map.items()}
 
     def to_json_dict(self) -> dict[str, Any]:

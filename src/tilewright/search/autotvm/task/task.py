@@ -21,6 +21,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from tilewright.backends import kernel_options
+from tilewright.backends.kernel_options import KernelOptions
 from tilewright.backends.target import Target
 from tilewright.base.errors import OptionError
 from tilewright.base.forks import lazy_attribute
@@ -32,7 +34,6 @@ from tilewright.search.task import TuningTask
 from tilewright.te.resolve import schedule_func
 from tilewright.te.tensor import Tensor, placeholder
 from tilewright.tir.stmt import PrimFunc
-from tilewright.topi import machine as machines
 
 TEMPLATES: Final[dict[str, Callable[..., Any]]] = {}
 """The templates by name."""
@@ -126,7 +127,7 @@ class Task(TuningTask):
 
     def lower(self, config: ConfigSpace) -> PrimFunc:
         """Return the loops of a configuration."""
-        with machines.use(self.machine):
+        with kernel_options.use(KernelOptions(self.machine)):
             schedule, tensors = self.instantiate(config)
             return schedule_func(schedule, tensors, "main")
 

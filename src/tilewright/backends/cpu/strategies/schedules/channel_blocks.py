@@ -47,4 +47,4 @@ class ChannelBlocksSchedule(CpuSchedule):
             s.unroll(v)
         for v in columns:
             s.vectorize(v)
-        parallel_over(s, outer, 2 * k.multiply_time)
+        parallel_over(s, outer, 2 * k.multiply_time, k.machine)

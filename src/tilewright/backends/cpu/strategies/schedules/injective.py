@@ -10,12 +10,12 @@ import itertools
 import math
 
 from tilewright.backends.cpu.strategies.schedules.kernel import parallel_over
+from tilewright.backends.machine import Machine
 from tilewright.scalar.arith.open_sizes import typical
 from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, number_of
 from tilewright.scalar.walk import walk
 from tilewright.tir.schedule import Schedule
 from tilewright.tir.stmt import Block, Store, expressions, walk_stmt
-from tilewright.topi.machine import Machine
 from tilewright.topi.shapes import same
 
 _VECTORS = 4
@@ -48,7 +48,7 @@ def schedule_injective(s: Schedule, output: str, machine: Machine) -> None:
         s.unroll(vector)
         s.vectorize(lane)
         outer = [around] if outer == [loop] else outer
-    parallel_over(s, outer, elements * 4 / machine.lanes("float32"))
+    parallel_over(s, outer, elements * 4 / machine.lanes("float32"), machine)
 
 
 def _buffers(block: Block) -> list[Buffer]:

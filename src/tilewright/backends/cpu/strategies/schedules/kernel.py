@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.backends.cpu.strategies.schedules.open_rows import Heights
+from tilewright.backends.kernel_options import KernelOptions
+from tilewright.backends.machine import Machine
 from tilewright.base.types import OpenSize
 from tilewright.scalar.arith.open_sizes import typical
 from tilewright.scalar.expr import Var
 from tilewright.te.tensor import ComputeOp, KernelSchedule, Operation, Tensor
 from tilewright.tir.schedule import Schedule
-from tilewright.topi.machine import Machine, current
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -41,6 +42,7 @@ class KernelBlocks:
     names: dict[Operation, str]
     output: str
     plan: CpuSchedule
+    options: KernelOptions
 
     @property
     def acc(self) -> str:
@@ -63,7 +65,7 @@ class KernelBlocks:
 
     @property
     def machine(self) -> Machine:
-        return current()
+        return self.options.machine
 
     @property
     def packed(self) -> list[str]:
@@ -75,12 +77,12 @@ class KernelBlocks:
         return self.names[t.op]
 
 
-def parallel_over(s: Schedule, loops: Sequence[Var], nanoseconds: float) -> None:
+def parallel_over(s: Schedule, loops: Sequence[Var], nanoseconds: float, machine: Machine) -> None:
     """Parallelize a nest's outermost loops if there is enough work: the fewest loops with enough iterations."""
+    core = machine.core
     if any(isinstance(s.extent(v), OpenSize) for v in loops):
-        _parallel_over_open(s, loops, nanoseconds)
+        _parallel_over_open(s, loops, nanoseconds, core.thread_ns)
         return
-    core = current().core
     if nanoseconds < core.thread_ns:
         return
     chosen: list[Var] = []
@@ -94,14 +96,14 @@ def parallel_over(s: Schedule, loops: Sequence[Var], nanoseconds: float) -> None
         s.parallel(s.fuse(*chosen), grain=max(1, trips // core.pieces))
 
 
-def _parallel_over_open(s: Schedule, loops: Sequence[Var], nanoseconds: float) -> None:
+def _parallel_over_open(s: Schedule, loops: Sequence[Var], nanoseconds: float, thread_ns: float) -> None:
     """Parallelize loops down to the first one of symbolic extent, in chunks worth a thread, of a power of two of
     iterations."""
     last = next(k for k, v in enumerate(loops) if isinstance(s.extent(v), OpenSize))
     chosen = loops[: last + 1]
     trips = math.prod(typical(s.extent(v)) for v in chosen)
     each = nanoseconds / max(trips, 1)
-    s.parallel(s.fuse(*chosen), grain=1 << max(0, math.ceil(math.log2(current().core.thread_ns / max(each, 1.0)))))
+    s.parallel(s.fuse(*chosen), grain=1 << max(0, math.ceil(math.log2(thread_ns / max(each, 1.0)))))
 
 
 def row_divisor(width: int, most: int) -> int:

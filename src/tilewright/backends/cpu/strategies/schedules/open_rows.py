@@ -11,40 +11,19 @@ else the last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import replace
 from typing import Final, TypeAlias
 
 from tilewright.backends.cpu.strategies.tiles import Tile, conv_tile
+from tilewright.backends.kernel_options import KernelOptions
 from tilewright.base.types import OpenSize
-from tilewright.scalar.arith.open_sizes import granted
 from tilewright.scalar.expr import LE, LT, PrimExpr, add, any_of, as_expr, compare, floordiv, sub
-from tilewright.topi import machine
 
 MOST_OPEN_ROWS: Final = 8
 OPEN_ROWS: Final = 840
 """The number of rows for which tiles are chosen; all heights divide it."""
 
 Heights: TypeAlias = tuple[tuple[int, PrimExpr], ...]
-_HEIGHT: Final[ContextVar[int]] = ContextVar("height", default=0)
-
-
-@contextmanager
-def at_height(height: int) -> Iterator[None]:
-    """Inside the block, compute and schedule kernels for tiles of that height."""
-    token = _HEIGHT.set(height)
-    try:
-        with granted():
-            yield
-    finally:
-        _HEIGHT.reset(token)
-
-
-def current() -> int:
-    """Return the height of the enclosing `at_height`, or 0."""
-    return _HEIGHT.get()
 
 
 def balanced(rows: int, most: int) -> Heights:
@@ -87,14 +66,14 @@ def _needed(rows: int, most: int) -> PrimExpr:
 
 
 def tile_along(
-    outputs: int, channels: int, steps: int, stride: int, taps: int, together: bool = False
+    outputs: int, channels: int, steps: int, stride: int, taps: int, options: KernelOptions, together: bool = False
 ) -> tuple[Tile, bool]:
-    """Return the tile of a convolution along a row of `outputs`, and whether its taps share inputs. For a symbolic
-    number of outputs, it has the current height."""
+    """The tile of a convolution along a row of `outputs`, of the height of `options` where their number is symbolic,
+    and whether its taps share inputs."""
     if not isinstance(outputs, OpenSize):
-        return conv_tile(outputs, channels, steps, machine.current(), stride, taps, together=together)
-    tile, shared = conv_tile(OPEN_ROWS, channels, steps, machine.current(), stride, taps, MOST_OPEN_ROWS, together)
-    return replace(tile, rows=current() or tile.rows), shared
+        return conv_tile(outputs, channels, steps, options, stride, taps, together=together)
+    tile, shared = conv_tile(OPEN_ROWS, channels, steps, options, stride, taps, MOST_OPEN_ROWS, together)
+    return replace(tile, rows=options.height or tile.rows), shared
 
 
 def fewer_than(rows: int, number: int) -> PrimExpr:

@@ -40,7 +40,7 @@ class ReduceSchedule(CpuSchedule):
             if not several:
                 _in_pieces(k, acc)
             if axes:
-                parallel_over(s, axes, work)
+                parallel_over(s, axes, work, k.machine)
             return
         width = min(lanes * _VECTORS, 1 << (s.extent(last).bit_length() - 1))
         vectors = max(1, width // lanes)
@@ -57,7 +57,8 @@ class ReduceSchedule(CpuSchedule):
             s.vectorize(l_in)
             _in_pieces(k, acc)
         s.vectorize(lane)
-        parallel_over(s, [*[v for v in axes if v is not last], block] if axes[-1] is last else [block], work)
+        shared = [*[v for v in axes if v is not last], block] if axes[-1] is last else [block]
+        parallel_over(s, shared, work, k.machine)
 
 
 def _in_pieces(k: KernelBlocks, acc: str) -> None:

@@ -19,7 +19,6 @@ from typing import Final
 from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
 from tilewright.scalar.arith.open_sizes import typical
 from tilewright.scalar.expr import Var
-from tilewright.topi.decisions import decide
 
 _VECTORS: Final = (1, 2, 4, 8)
 """Numbers of vectors that may be computed together."""
@@ -50,7 +49,7 @@ def _contiguous(k: KernelBlocks, rows: list[Var], columns: list[Var], stages: li
     row = s.fuse(*rows) if rows else None
     column = s.fuse(*columns)
     sums, vectors = map(
-        int, decide(("vectors_of_sums", "vectors"), (4, 1), lambda: itertools.product(_VECTORS, _VECTORS))
+        int, k.options.decide(("vectors_of_sums", "vectors"), (4, 1), lambda: itertools.product(_VECTORS, _VECTORS))
     )
     if row is None:
         row, column = s.split(column, [1, None])
@@ -65,7 +64,7 @@ def _contiguous(k: KernelBlocks, rows: list[Var], columns: list[Var], stages: li
         last = s.fuse(*inside) if len(inside) > 1 else inside[0]
         _vectorize(k, last, lanes * (sums if s.block(name).init is not None else vectors))
     _vectorize(k, column, lanes * vectors)
-    parallel_over(s, [row], work)
+    parallel_over(s, [row], work, k.machine)
 
 
 def _vectorize(k: KernelBlocks, loop: Var, lanes: int) -> None:
@@ -102,4 +101,4 @@ def _in_lanes(k: KernelBlocks, axes: list[Var], reduced: list[int], stages: list
         if spatial and s.extent(spatial[-1]) == lanes and len(axes) - 1 not in reduced:
             s.reorder(*[v for v in around[around.index(block) + 1 :] if v is not spatial[-1]], spatial[-1])
             s.vectorize(spatial[-1])
-    parallel_over(s, outer or [block], work)
+    parallel_over(s, outer or [block], work, k.machine)

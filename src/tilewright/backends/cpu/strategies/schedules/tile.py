@@ -11,16 +11,15 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tilewright.backends.cpu.strategies.schedules import open_images, open_rows
+from tilewright.backends.cpu.strategies.schedules import open_images
 from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks
 from tilewright.backends.cpu.strategies.tiles import Tile
+from tilewright.backends.decisions import BY_MODEL
 from tilewright.base.types import OpenSize
 from tilewright.scalar.arith.divisors import divisors
 from tilewright.scalar.expr import Var
 from tilewright.te.tensor import ComputeOp, Operation, Tensor
 from tilewright.tir.schedule import Schedule
-from tilewright.topi import machine as machines
-from tilewright.topi.decisions import BY_MODEL, decide_one
 
 MOST_TAPS: Final = 12
 """Largest number of unrolled taps along a row, each with its own set of outputs at the edges of the image."""
@@ -64,7 +63,7 @@ class MatmulSchedule(CpuSchedule):
         if not rows:  # a vector is one row
             (*rows, column) = s.split(column, [1, None])
         row = s.fuse(*rows)
-        if height := open_rows.current():
+        if height := k.options.height:
             _schedule_open_rows(k, self, batch, row, column, replace(tile, rows=height))
             return
         even = s.extent(row) % tile.rows == 0 and s.extent(column) % tile.columns == 0
@@ -126,7 +125,7 @@ def _chunks(k: KernelBlocks, tile: Tile, tiles: int) -> int:
     It is 1 if a panel fits together with the one that is being prefetched.
     """
     depth = k.schedule.extent(k.schedule.axes(k.acc)[1][0])
-    chunks = decide_one(
+    chunks = k.options.decide_one(
         "chunks", BY_MODEL,
         lambda: [(n,) for n in _CHUNK_COUNTS if depth % (n * 8) == 0 and depth >= _SHORTEST_CHUNK * max(n, 2)],
         selects=True
@@ -181,7 +180,7 @@ def _large_weights(k: KernelBlocks, product: Operation) -> str | None:
 def prefetch_panels(k: KernelBlocks, product: Operation, panels: Var, depth: Var) -> None:
     """Prefetch the next panel of weights while this one is used, if they exceed the second-level cache."""
     weights = _large_weights(k, product)
-    if weights is not None and k.schedule.extent(panels) > 1 and decide_one("prefetch", 1, lambda: [(0,)]):
+    if weights is not None and k.schedule.extent(panels) > 1 and k.options.decide_one("prefetch", 1, lambda: [(0,)]):
         k.schedule.prefetch_next(weights, panels, depth)
 
 
@@ -287,7 +286,7 @@ def accumulate(
     else:
         *taps, whole = reduce
         depth, step = s.split(whole, [None, depth_unroll])
-    outer = [*taps, depth] if exact else _in_pieces(s, [*taps, depth], s.extent(step), shared)
+    outer = [*taps, depth] if exact else _in_pieces(k, [*taps, depth], s.extent(step), shared)
     s.reorder(*outer, step, *spatial, *columns)
     along = [v for v in taps[-1:] if not shared and writes_out_taps(s.extent(v), depth_unroll, tile)]
     for v in (step, *spatial, *columns[:1], *along):
@@ -297,17 +296,16 @@ def accumulate(
     return outer[-1]
 
 
-def _in_pieces(s: Schedule, loops: list[Var], step: int, cut: bool) -> list[Var]:
-    """Split a long sum into pieces that are summed separately, which reduces rounding errors for one addition per
-    piece.
+def _in_pieces(k: KernelBlocks, loops: list[Var], step: int, cut: bool) -> list[Var]:
+    """A long sum is made of pieces, each summed up apart: less is lost to rounding, for one addition a piece.
 
     The last loop over taps gives the pieces if the depth is too short, or the channels one each; the taps may be split
     if `cut` is set.
     """
+    s, length = k.schedule, k.machine.core.product_piece
     *taps, depth = loops
     if isinstance(s.extent(depth), OpenSize):
         return loops
-    length = machines.current().core.product_piece
     pieces = max(1, round(s.extent(depth) * step / length))
     while s.extent(depth) % pieces:
         pieces -= 1
@@ -347,7 +345,7 @@ def _share(
     s, cache = k.schedule, k.machine.l2_bytes // 2
     trips = math.prod(s.extent(v) for v in outer)
     worth = k.is_shared
-    wanted = decide_one("blocks", BY_MODEL, lambda: [(n,) for n in _BLOCKS])
+    wanted = k.options.decide_one("blocks", BY_MODEL, lambda: [(n,) for n in _BLOCKS])
     if wanted == BY_MODEL:
         in_blocks = (left > cache and trips > 1) or (worth and trips < _ENOUGH and s.extent(row) >= 2)
         wanted = max(_ENOUGH, -(-left // cache)) if in_blocks else 0
@@ -356,28 +354,28 @@ def _share(
         if worth and trips > 1:
             together = even and not windows and not by_panel and s.loops(k.output).index(row) == len(outer)
             panels = s.fuse(*outer, *([row] if together else []))
-            _parallel(s, panels)
+            _parallel(k, panels)
             return None if together else panels
         return panels
     blocks = _block_count(s.extent(row), wanted)
     if blocks == 1:
         if worth and s.loops(k.output).index(row) == len(outer):
-            _parallel(s, s.fuse(*outer, row))
+            _parallel(k, s.fuse(*outer, row))
             return None
         return outer[-1]
     block, _ = s.split(row, [blocks, None])
     s.reorder(block, *outer)
     if worth and even:
         panels = s.fuse(block, *outer)
-        _parallel(s, panels)
+        _parallel(k, panels)
         return panels
     if worth:
-        _parallel(s, block)
+        _parallel(k, block)
     return outer[-1]
 
 
-def _parallel(s: Schedule, loop: Var) -> None:
-    s.parallel(loop, grain=max(1, s.extent(loop) // machines.current().core.tile_pieces))
+def _parallel(k: KernelBlocks, loop: Var) -> None:
+    k.schedule.parallel(loop, grain=max(1, k.schedule.extent(loop) // k.machine.core.tile_pieces))
 
 
 def _block_count(extent: int, wanted: int) -> int:

@@ -23,15 +23,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tilewright.backends.cpu.strategies.schedules import open_images, open_rows
+from tilewright.backends.cpu.strategies.schedules import open_images
 from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over, row_divisor
+from tilewright.backends.kernel_options import KernelOptions
+from tilewright.backends.machine import Machine
 from tilewright.base.types import OpenSize
 from tilewright.scalar.expr import Var
 from tilewright.te.tensor import Tensor
 from tilewright.tir.schedule import Schedule
-from tilewright.topi import machine as machines
-from tilewright.topi.decisions import decide, decide_one
-from tilewright.topi.machine import Machine
 
 _MOST_UNROLLED: Final = 64
 _MOST_OUTPUTS: Final = 10
@@ -70,20 +69,19 @@ class WindowSchedule(CpuSchedule):
         nest = [outer, *rows, block] if crowded else [block, *rows, outer]
         s.reorder(batch, *nest, inner, lane)
         _reduce_in_registers(k, nest[-1], inner, lane, outputs, lanes)
-        parallel_over(s, _pieces(s, batch, nest[0], rows, machine), 2 * k.multiply_time)
+        parallel_over(s, _pieces(s, batch, nest[0], rows, machine), 2 * k.multiply_time, machine)
 
 
-def outputs_together(width: int, taps: int, stride: int) -> int:
+def outputs_together(width: int, taps: int, stride: int, options: KernelOptions) -> int:
     """Return the number of neighbouring outputs that are computed together, at most the width of a row of static
     length."""
-    most = 4 if _keeps_weights(taps, stride) else machines.current().window_outputs
-    return open_rows.current() or most if isinstance(width, OpenSize) else min(most, width)
+    most = 4 if _keeps_weights(taps, stride) else options.machine.window_outputs
+    return options.height or most if isinstance(width, OpenSize) else min(most, width)
 
 
-def crowds(pixel: int, window: Sequence[int], stride: int) -> bool:
+def crowds(pixel: int, window: Sequence[int], stride: int, machine: Machine) -> bool:
     """Return whether pixels of `pixel` bytes compete for the same cache lines, for rows of symbolic length."""
-    machine, outputs = machines.current(), _TYPICAL_ROW
-    return _crowd(pixel, _reached(window, stride, outputs), machine) > 1
+    return _crowd(pixel, _reached(window, stride, _TYPICAL_ROW), machine) > 1
 
 
 def _keeps_weights(taps: int, stride: int) -> bool:
@@ -94,7 +92,7 @@ def _keeps_weights(taps: int, stride: int) -> bool:
 def _schedule_open(k: KernelBlocks, plan: WindowSchedule, images: list[Var], ow: Var, channel: Var, lanes: int) -> None:
     """Schedule an image of dynamic size: the rows of a band for one vector of channels, or, if pixels crowd the cache,
     in a padded copy of the band."""
-    s, outputs = k.schedule, outputs_together(k.schedule.extent(ow), plan.taps, plan.stride)
+    s, outputs = k.schedule, outputs_together(k.schedule.extent(ow), plan.taps, plan.stride, k.options)
     padded = plan.padded
     block, lane = s.split(channel, [None, lanes], overlap=True)
     band, row = open_images.bands(s, images)
@@ -106,7 +104,7 @@ def _schedule_open(k: KernelBlocks, plan: WindowSchedule, images: list[Var], ow:
         copied = s.compute_at(k.name(padded), piece)
         if lanes > 1:
             s.vectorize(copied[-1])
-    parallel_over(s, [piece], 2 * k.multiply_time)
+    parallel_over(s, [piece], 2 * k.multiply_time, k.machine)
 
 
 def _reduce_in_registers(k: KernelBlocks, at: Var, inner: Var, lane: Var, outputs: int, lanes: int) -> None:
@@ -119,7 +117,7 @@ def _reduce_in_registers(k: KernelBlocks, at: Var, inner: Var, lane: Var, output
     tile = [v for v in spatial if around.index(v) > around.index(at)]
     s.reorder(*reduce, *tile)
     columns = [tile.pop()] if lanes > 1 else []
-    _unroll_taps(s, reduce, outputs)
+    _unroll_taps(k, reduce, outputs)
     for v in (*tile, inner):
         s.unroll(v)
     for v in (*columns, lane):
@@ -129,7 +127,7 @@ def _reduce_in_registers(k: KernelBlocks, at: Var, inner: Var, lane: Var, output
 def _decided(k: KernelBlocks, plan: WindowSchedule, width: int, channels: int) -> tuple[int, bool]:
     """Return the result of `_outputs`, or a decision that overrides it."""
     outputs, crowded = _outputs(k, plan, width, channels)
-    tile, inside = decide(
+    tile, inside = k.options.decide(
         ("tile_ow", "channels_inside"), (outputs, int(crowded)),
         lambda: itertools.product(range(1, min(width, _MOST_OUTPUTS) + 1), (0, 1)),
     )
@@ -186,10 +184,10 @@ def _taps(k: KernelBlocks) -> list[Var]:
     return k.schedule.axes(k.acc)[1]
 
 
-def _unroll_taps(s: Schedule, reduce: list[Var], outputs: int) -> None:
+def _unroll_taps(k: KernelBlocks, reduce: list[Var], outputs: int) -> None:
     """Unroll the taps, along the last dimension first, while the code stays short."""
-    size = outputs
-    most = decide_one("unroll_taps", _MOST_UNROLLED, lambda: [(0,), (256,)])
+    s, size = k.schedule, outputs
+    most = k.options.decide_one("unroll_taps", _MOST_UNROLLED, lambda: [(0,), (256,)])
     for v in reversed(reduce):
         size *= s.extent(v)
         if size > (max(most, _MOST_OF_A_ROW) if v is reduce[-1] else most):

@@ -19,7 +19,6 @@ from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, Ker
 from tilewright.scalar.arith.divisors import divisors
 from tilewright.scalar.expr import Var
 from tilewright.te.tensor import Tensor
-from tilewright.topi.decisions import decide_one
 
 _MOST_TAPS: Final = 16
 
@@ -53,7 +52,7 @@ class WindowRowsSchedule(CpuSchedule):
         s.set_scope(down, "local")
         s.compute_at(down, block)
         _inside(k, down, block)
-        parallel_over(s, outer, 2 * k.multiply_time)
+        parallel_over(s, outer, 2 * k.multiply_time, k.machine)
 
 
 def _vectors(k: KernelBlocks, loop: Var, lanes: int) -> Var:
@@ -83,4 +82,4 @@ def _band(k: KernelBlocks, down: Tensor, rows: int) -> int:
     row = down.extents[-1] * down.dtype.itemsize
     most = max(1, k.machine.l1_bytes // 4 // row)
     best = max(divisors(rows, most), default=1)
-    return decide_one("band", best, lambda: [(d,) for d in divisors(rows)])
+    return k.options.decide_one("band", best, lambda: [(d,) for d in divisors(rows)])

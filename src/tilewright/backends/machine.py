@@ -1,14 +1,7 @@
-"""The processor model for computations and schedules, independent of targets.
-
-A build and `with Target(…):` set the machine. The default machine has 128-bit vectors, so that `topi` can be used
-alone.
-"""
+"""The processor model for strategies and schedules, independent of targets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,8 +49,6 @@ class Core:
     """Cycles per byte of an image evicted from the second-level cache; `streamed_byte_cycles` for the longer runs of a
     volume."""
     streamed_byte_cycles: float = 0.05
-    l3_share: float = 0.2
-    """Cost of a byte from the third-level cache, relative to a byte from memory."""
     crowding: float = 2.0
     """Ratio of the lines needed in one cache set to its associativity above which another loop order is always chosen.
     """
@@ -91,10 +82,6 @@ class Core:
     """Fraction of the direct time below which Winograd's algorithm is chosen; `larger_tile_gain` for tiles of 4x4
     instead of 2x2, which round more."""
     larger_tile_gain: float = 0.85
-    weight_rows: int = 64
-    """Number of rows whose products with a weight take as long as loading the weight from memory."""
-    batch_gain: float = 0.5
-    """Fraction of the memory stalls below which a batch is computed in parts."""
 
     thread_ns: float = 5_000.0
     """Nanoseconds of work from which a second thread pays."""
@@ -148,31 +135,4 @@ class Machine:
         return 4 if self.vector_registers < 32 else 7
 
 
-_PLAIN: Final = Machine()
-_CURRENT: Final[ContextVar[tuple[Machine, ...]]] = ContextVar("machine", default=())
-
-
-def current() -> Machine:
-    """Return the innermost entered machine; by default, the default machine."""
-    entered = _CURRENT.get()
-    return entered[-1] if entered else _PLAIN
-
-
-def enter(machine: Machine) -> None:
-    """Make `machine` the current one until `leave`."""
-    _CURRENT.set((*_CURRENT.get(), machine))
-
-
-def leave() -> None:
-    """Restore the machine before the last `enter`."""
-    _CURRENT.set(_CURRENT.get()[:-1])
-
-
-@contextmanager
-def use(machine: Machine) -> Iterator[None]:
-    """Make `machine` the current one inside the `with` block."""
-    enter(machine)
-    try:
-        yield
-    finally:
-        leave()
+GENERIC_MACHINE: Final = Machine()

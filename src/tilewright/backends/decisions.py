@@ -1,18 +1,16 @@
 """Decisions of a kernel: every choice that schedules make by the cost model, with the valid alternatives.
 
-    rows, columns = decide(("tile_y", "tile_x"), (6, 32), lambda: [(r, c) for …])
+    rows, columns = options.decide(("tile_y", "tile_x"), (6, 32), lambda: [(r, c) for …])
 
-Without a decider, the answer is that of the cost model, and the alternatives are not listed. Inside
-`use(Decisions({…}))`, the kernel follows the given decisions if they are among the options. A tuner lists the choices
+Without decisions, the answer is that of the cost model, and the alternatives are not listed. With `Decisions({…})` in
+its `KernelOptions`, the kernel follows the given decisions if they are among the options. A tuner lists the choices
 (`noting`), tries alternatives, and a build applies the best. A choice is over one name or several, of which not all
 combinations must exist.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -75,29 +73,3 @@ class Decisions:
     def unused(self) -> list[str]:
         """Return the given names that no choice has asked for."""
         return [n for n in self.given if n not in self.taken]
-
-
-_CURRENT: Final[ContextVar[Decisions | None]] = ContextVar("decisions", default=None)
-
-
-@contextmanager
-def use(decisions: Decisions | None) -> Iterator[Decisions | None]:
-    """Answer the choices of the kernel that is built inside the `with` block; None leaves all to the cost model."""
-    token = _CURRENT.set(decisions)
-    try:
-        yield decisions
-    finally:
-        _CURRENT.reset(token)
-
-
-def decide(names: tuple[str, ...], default: Option, options: Options, selects: str = "") -> Option:
-    """Return a value for each name: `default`, the cost model's choice, unless the decisions select another of the
-    `options`."""
-    current = _CURRENT.get()
-    return default if current is None else current.decide(names, default, options, selects)
-
-
-def decide_one(name: str, default: int, options: Options, selects: bool = False) -> int:
-    """Decide a choice over one number."""
-    (value,) = decide((name,), (default,), options, name if selects else "")
-    return int(value)
