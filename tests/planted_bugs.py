@@ -19,6 +19,7 @@ import numpy as np
 
 from tilewright import relay
 from tilewright.backends.base import Strategies
+from tilewright.backends.kernel_options import KernelOptions
 from tilewright.backends.cpu.llvm import codegen, values
 from tilewright.compiler import kernel
 from tilewright.relay.expr import Call, Constant, Expr, Function
@@ -284,8 +285,10 @@ def a_pass_never_ends() -> None:
 def _computes(operator: str, wrong: Callable[..., Any]) -> None:
     kind, old = get(operator), Strategies.compute
 
-    def compute(self: Strategies, op: Any, *args: Any) -> Any:
-        return wrong(lambda o, *a: old(self, o, *a), op, *args) if isinstance(op, kind) else old(self, op, *args)
+    def compute(self: Strategies, op: Any, options: KernelOptions, *args: Any) -> Any:
+        if not isinstance(op, kind):
+            return old(self, op, options, *args)
+        return wrong(lambda o, *a: old(self, o, options, *a), op, *args)
 
     patch(Strategies, "compute", compute)
 
