@@ -19,8 +19,8 @@ import numpy as np
 
 from tilewright import relay
 from tilewright.backends.base import Strategies
-from tilewright.backends.kernel_options import KernelOptions
 from tilewright.backends.cpu.llvm import codegen, values
+from tilewright.backends.kernel_options import KernelOptions
 from tilewright.compiler import kernel
 from tilewright.relay.expr import Call, Constant, Expr, Function
 from tilewright.relay.op.registry import get
