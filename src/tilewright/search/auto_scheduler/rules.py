@@ -96,7 +96,7 @@ def tile_reader(dag: ComputeDAG, op: Operation, inlined: set[Operation]) -> Oper
 
 
 def packable(op: ComputeOp) -> list[Operation]:
-    """Return the operands to copy block by block: inputs read in lanes and reused along another axis."""
+    """Return the operands to copy block by block: inputs contiguous along the last axis, and reused along another."""
     if not op.axis:
         return []
     last, found = op.axis[-1].var, dict[Operation, None]()
