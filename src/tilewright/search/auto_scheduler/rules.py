@@ -30,7 +30,10 @@ _FEW: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A role. `reader` is the computation in whose tile a sum is computed, `packed` the operand that is copied."""
+    """The role of a computation in a sketch: `kind` is the rule that applies to it.
+
+    `reader` is the computation in whose tile a sum is computed, `packed` the operand that is copied.
+    """
 
     kind: str
     reader: Operation | None = None
