@@ -92,10 +92,11 @@ def _reads(
         return
 
     def below(x: PrimExpr) -> tuple[PrimExpr, ...]:
-        return (*first.indices, *x.args[1:]) if isinstance(x, Call) and (first := _addressed(x)) else x.operands()
+        first = _addressed(x) if isinstance(x, Call) else None
+        return x.operands() if first is None else (*first.indices, *x.args[1:])
 
     for x in reachable([e], below):
-        if isinstance(x, Call) and (first := _addressed(x)):
+        if isinstance(x, Call) and (first := _addressed(x)) is not None:
             yield from _box(first, x.args[1], x.args[2:], loops, guards, block, at)
         elif isinstance(x, Load):
             yield Access(x.buffer, x.indices, False, loops, guards, block, at)

@@ -10,8 +10,8 @@ from tilewright.scalar import expr as E
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.broadcast import broadcast_to
 from tilewright.topi.elementwise import absolute
-from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, loops
+from tilewright.topi.work import Step
 
 __all__ = ["greatest_divisor"]
 

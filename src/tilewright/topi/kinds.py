@@ -1,15 +1,12 @@
-"""Kinds of kernels and the work of loops: definitions declare them, and a back end maps them to schedules and threads.
+"""Kinds of kernels: definitions declare them, and a back end maps them to schedules.
 
 A kernel has a kind by `te.compute(…, schedule=kind)`, which a back end maps to a schedule. Computations with equal
-kinds share one kernel: kinds compared by identity have a kernel each. Loops that are written out (`loops.py`) have the
-annotation `WORK`.
+kinds share one kernel: kinds compared by identity have a kernel each.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Final
 
 from tilewright.te.tensor import KernelKind
 
@@ -35,29 +32,3 @@ class ChannelBlocks(KernelKind):
 
     row: int
     flops: int
-
-
-WORK: Final = "work"
-"""The annotation of a loop whose trips may run on several threads: the kind of its steps, their number, and the number
-of trips."""
-
-
-class Step(StrEnum):
-    """Kinds of steps of loops that are written out, by how long they take."""
-
-    MOVE = "move"
-    """An element is read, combined, and written."""
-    COMPARE = "compare"
-    """An element is compared and moved, in one pass of a sort."""
-    RANDOM = "random"
-    """A random word is made."""
-    OVERLAP = "overlap"
-    """A box is compared with others."""
-    SAMPLE = "sample"
-    """A cell of a region is sampled."""
-    DIVISOR = "divisor"
-    """A greatest common divisor is found."""
-    PROPOSAL = "proposal"
-    """A box is predicted, sorted, and compared with others."""
-    FUNCTION = "function"
-    """A special function is evaluated."""

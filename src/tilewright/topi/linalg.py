@@ -20,8 +20,8 @@ from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar
-from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, Output, loops
+from tilewright.topi.work import Step
 
 __all__ = [
     "cholesky", "eigh", "geqrf", "householder_product", "lu", "matrix_exp", "permutation", "solve_triangular", "svd",

@@ -17,7 +17,7 @@ from tilewright.base.types import DataType
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar, IRBuilder
-from tilewright.topi.kinds import WORK, Step
+from tilewright.topi.work import WORK, Step
 
 
 @dataclass(frozen=True, slots=True)

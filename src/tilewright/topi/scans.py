@@ -10,8 +10,8 @@ from tilewright import te
 from tilewright.base.types import DataType
 from tilewright.scalar import expr as E
 from tilewright.tir.ir_builder import BufferVar
-from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, Rows, loops
+from tilewright.topi.work import Step
 
 __all__ = ["cumprod", "cumsum", "extremes"]
 

@@ -11,8 +11,8 @@ from tilewright.scalar import expr as E
 from tilewright.scalar.expr import PrimExpr
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.elementwise import greater_of, lesser_of
-from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, Rows, from_end, held, loops
+from tilewright.topi.work import Step
 
 __all__ = ["invert_permutation", "scatter_elements", "scatter_nd", "sparse_reshape", "sparse_to_dense"]
 

@@ -17,8 +17,8 @@ from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import PrimExpr, Value, Var
 from tilewright.tir.ir_builder import BufferVar
-from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, Rows, before, loops
+from tilewright.topi.work import Step
 
 __all__ = ["argsort", "searchsorted", "sort", "topk", "unique"]
 

@@ -21,8 +21,8 @@ from tilewright.scalar.expr import PrimExpr
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi import special_tables as tables
 from tilewright.topi.broadcast import broadcast_to
-from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, loops
+from tilewright.topi.work import Step
 
 __all__ = ["apply", "evaluate"]
 

@@ -15,7 +15,7 @@ from tilewright.backends.cpu import processors
 from tilewright.backends.machine import GENERIC, Core, Machine
 from tilewright.base.limits import usable_cores
 from tilewright.runtime.host import host_cache_sizes
-from tilewright.topi.kinds import Step
+from tilewright.topi.work import Step
 
 if TYPE_CHECKING:
     from tilewright.backends.target import Target

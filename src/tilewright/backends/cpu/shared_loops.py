@@ -1,4 +1,4 @@
-"""Threads for loops that declare their work (`topi/kinds.py`)."""
+"""Threads for loops that declare their work (`topi/work.py`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from tilewright.backends.cpu.machine import STEP_NS
 from tilewright.backends.machine import Machine
 from tilewright.tir.stmt import PARALLEL, SERIAL, For, PrimFunc, Stmt, map_bodies, walk_stmt
-from tilewright.topi.kinds import WORK
+from tilewright.topi.work import WORK
 
 
 def share_loops(func: PrimFunc, machine: Machine) -> PrimFunc:

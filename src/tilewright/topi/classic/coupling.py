@@ -6,8 +6,8 @@ from tilewright import te
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.tir.ir_builder import BufferVar
-from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, loops
+from tilewright.topi.work import Step
 
 __all__ = ["pairwise_coupling", "rounds"]
 

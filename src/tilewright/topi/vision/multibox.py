@@ -10,8 +10,8 @@ from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import PrimExpr, Var
 from tilewright.tir.ir_builder import BufferVar
-from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, loops
+from tilewright.topi.work import Step
 
 
 def half_sizes(sizes: Sequence[float], ratios: Sequence[float], height: int, width: int) -> list[tuple[float, float]]:

@@ -13,10 +13,10 @@ from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.elementwise import greater_of
-from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, held, loops
 from tilewright.topi.sorting import sorted_places
 from tilewright.topi.vision.suppression import Kept
+from tilewright.topi.work import Step
 
 
 class _Map:

@@ -14,9 +14,9 @@ from tilewright.base.types import DataType
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar
-from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, Output, held, loops
 from tilewright.topi.sorting import sorted_places
+from tilewright.topi.work import Step
 
 
 class Kept:
