@@ -186,7 +186,7 @@ def test_targets_that_no_accelerator_fits(target: str, kind: type[Exception], sa
 def test_open_sizes_and_accelerators_do_not_go_together() -> None:
     with pytest.raises(
         OptionError,
-        match="programs for accelerators have known sizes; give numbers in shapes, or leave npu out of the target "
+        match="programs for accelerators need known sizes; give numbers in shapes, or remove npu from the target "
         "'npu, llvm'"
     ):
         tvm.compile("model.onnx", {"x": ("n", 3)}, target="npu, llvm")

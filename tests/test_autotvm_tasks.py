@@ -162,7 +162,7 @@ def test_tasks_of_a_network(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_sizes_that_a_run_tells_are_refused() -> None:
     x = relay.var("x", shape=(4,), dtype="bool")
-    with pytest.raises(CompileError, match="only known while it runs"):
+    with pytest.raises(CompileError, match="only known at run time"):
         autotvm.task.extract_from_program(relay.Function([x], relay.argwhere(x)), {}, "llvm")
 
 

@@ -225,7 +225,7 @@ def test_a_schedule_as_c_and_back(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match=r"matmul\.c: generated C could not be compiled"):
         tvm.runtime.load_module(path)
     path.write_text("int x;")
-    with pytest.raises(ArtifactError, match="C text without the comment at its end that says what its functions take"):
+    with pytest.raises(ArtifactError, match="the C text lacks the comment at its end that declares its functions"):
         tvm.runtime.load_module(path)
     library = module.export_library(tmp_path / "matmul.so")
     tvm.runtime.load_module(library)["matmul"](x, y, found)

@@ -73,7 +73,7 @@ def test_one_c_file_of_a_model_is_not_checked(tmp_path: Path) -> None:
     model = tvm.compile(pool("MaxPool", [1, 2, 4, 4], kernel_shape=[3, 3]), config=CONFIG)
     with pytest.raises(
         CompileError,
-        match=r"'pools' cannot be one C file: its accesses to memory are to be checked \(tir\.instrument_…\)"
+        match=r"'pools' cannot be one C file: its memory accesses are checked \(tir\.instrument_…\)"
     ):
         model.save(tmp_path / "pools.c")
 

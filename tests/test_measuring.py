@@ -75,7 +75,7 @@ def test_each_planted_candidate_is_recorded_as_its_kind_and_measuring_goes_on(
     texts = {c.kind: m.error for c, m in zip(candidates, results, strict=True)}
     assert "SIGSEGV" in texts["segfault"] and "SIGABRT" in texts["abort"] and "status 3" in texts["exit"]
     assert "1 of 64 elements of B are wrong; at [63]" in texts["one element left out"]
-    assert "wrote beside one of its arrays" in texts["wrote beside"]
+    assert "wrote outside of one of its arrays" in texts["wrote outside"]
     assert "wrote into A, which it only reads" in texts["wrote input"]
     assert "float32 A[65]" in texts["other arguments"]
     assert texts["exception"] == "ValueError: the factors do not divide the extent"
@@ -133,7 +133,7 @@ class Packed(Planted):
         ("other constants", MeasureErrorNo.WRONG_ANSWER, "elements of B are wrong"),
         (
             "no such parameter", MeasureErrorNo.RUNTIME_DEVICE,
-            "'X', float32.4, 16., is given a value and is no parameter of scaled"
+            "'X', float32.4, 16., has a value, but is not a parameter of scaled"
         ),
     ],
 )
@@ -294,7 +294,7 @@ def test_guards_see_what_is_written_beside_an_array() -> None:
 
 
 def test_open_sizes_cannot_be_measured() -> None:
-    with pytest.raises(InputError, match="arrays of dynamic shape, and only functions of static shapes are measured"):
+    with pytest.raises(InputError, match="arrays of dynamic shape, but only functions of static shapes are measured"):
         arrays_of("f", [Parameter("x", ("n",), DataType("float32"), False)])
 
 
@@ -320,7 +320,7 @@ def test_a_trial_is_of_functions_and_prepared(tmp_path: Path) -> None:
     tvm.relay.build(
         tvm.IRModule.from_expr(tvm.relay.Function([x], tvm.relay.nn.relu(x))), "llvm"
     ).export_library(tmp_path / "m.tar")
-    with pytest.raises(InputError, match="a trial takes a library of functions, and this is a model"):
+    with pytest.raises(InputError, match="a trial takes a library of functions, not a model"):
         load_library((tmp_path / "m.tar").read_bytes())
     with pytest.raises(InputError, match="the workload of this trial was not prepared"):
         trial({"key": "nobody"}, [])

@@ -82,7 +82,7 @@ MESSAGES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "an unknown size": (lambda: OPEN.size, CompileError, r"the size of .* is not known: dimension n is symbolic"),
     "another type without a copy": (
         lambda: np.asarray(nd.array([1.0]), "int8", copy=False), ValueError,
-        "array cannot be seen as int8 without a copy"
+        "array cannot be viewed as int8 without a copy"
     ),
     "an untyped variable": (
         lambda: var("y").checked_type, CompileError, "the type of this Var is not known; annotate its variables"

@@ -210,7 +210,7 @@ def test_wrong_kinds_of_inputs() -> None:
         compiled(A)
     with pytest.raises(InputError, match=r"takes a list of arrays; it was given a NoneType"):
         compiled(None)
-    with pytest.raises(InputError, match="out= needs tensors alone"):
+    with pytest.raises(InputError, match="out= supports only tensors"):
         compiled([A], out=[A])
 
 

@@ -81,7 +81,7 @@ def test_bytes_and_protos_and_chosen_outputs() -> None:
     ),
     ({"x": batch()[0]}, r"input 'x' has 1 dimensions, \[16\], and the model takes 2: \['n', 16\]"),
     ({"x": batch()[:, :5]}, r"input 'x' has 5 as dimension 1, \[2, 5\], and the model takes \['n', 16\]"),
-    ([batch()], "input_feed is a mapping of names to arrays, and this is a list"),
+    ([batch()], "input_feed must be a mapping of names to arrays, not a list"),
     ({"x": batch(), "w0": batch()}, "'w0' is not an input of the model"),
 ])
 def test_inputs_that_do_not_fit_are_refused_before_anything_is_compiled(feed: Any, message: str) -> None:
@@ -122,7 +122,7 @@ def test_free_dimensions_are_fixed_by_options() -> None:
     with pytest.raises(InputError, match=r"has 2 as dimension 0, \[2, 16\], and the model takes \[4, 16\]"):
         session.run(None, {"x": batch()})
     options.add_free_dimension_override_by_name("m", 4)
-    with pytest.raises(OptionError, match="no input has the free dimension 'm'; there are: n"):
+    with pytest.raises(OptionError, match="no input has the free dimension 'm'; the free dimensions are: n"):
         ours.InferenceSession(models.mlp(batch="n"), options)
     marked = models.mlp(batch="n")
     marked.graph.input[0].type.tensor_type.shape.dim[0].ClearField("dim_param")
@@ -139,7 +139,7 @@ def _file_for_an_optimized_model() -> None:
 REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: ours.InferenceSession(models.mlp(), providers=["CUDAExecutionProvider"]), TargetError,
-        "none of the providers CUDAExecutionProvider is here"
+        "none of the providers CUDAExecutionProvider is available"
     ),
     (_file_for_an_optimized_model, OptionError, "optimized_model_filepath is not supported: .*session.model.save"),
     (
@@ -158,7 +158,7 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
         lambda: ours.SessionOptions().get_session_config_entry("k"), OptionError,
         "there is no session configuration entry 'k'"
     ),
-    (lambda: ours.OrtValue.ortvalue_from_numpy(batch(), "cuda"), TargetError, "there is no device 'cuda'"),
+    (lambda: ours.OrtValue.ortvalue_from_numpy(batch(), "cuda"), TargetError, "device 'cuda' cannot hold values"),
     (
         lambda: ours.OrtValue.ortvalue_from_numpy(batch()).update_inplace(batch(3)), InputError,
         r"float32\[2, 16\], and float32\[3, 16\] cannot be written"
