@@ -277,7 +277,7 @@ def test_contexts_of_templates() -> None:
                 assert autotvm.DispatchContext.current.query(task.target, task.workload).index == 0
     assert s is not None
     assert isinstance(autotvm.DispatchContext.current, autotvm.FallbackContext)
-    with pytest.raises(OptionError, match="the answers of ApplyConfig are fixed"):
+    with pytest.raises(OptionError, match="the configurations of ApplyConfig are fixed"):
         autotvm.ApplyConfig(chosen).update(task.target, task.workload, chosen)
     with pytest.raises(OptionError, match="records are files, or pairs of inputs and results"):
         autotvm.apply_history_best(3)

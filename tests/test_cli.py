@@ -82,9 +82,9 @@ def test_pass_config_takes_the_type_that_the_switch_declares() -> None:
     number = next(s.name for s in SETTINGS.values() if s.type is int)
     switch = next(s.name for s in SETTINGS.values() if s.type is bool)
     assert options.pass_config([f"{number}=8", f"{switch}=off"]) == {number: 8, switch: False}
-    with pytest.raises(OptionError, match=f"--pass-config: {number} is int, and 'many' is not one"):
+    with pytest.raises(OptionError, match=f"--pass-config: {number} takes int, not 'many'"):
         options.pass_config([f"{number}=many"])
-    with pytest.raises(OptionError, match=f"--pass-config: {switch} is bool, and 'perhaps' is not one"):
+    with pytest.raises(OptionError, match=f"--pass-config: {switch} takes bool, not 'perhaps'"):
         options.pass_config([f"{switch}=perhaps"])
     with pytest.raises(OptionError, match=f"--pass-config: '{switch}' has no value; write {switch}=VALUE"):
         options.pass_config([switch])

@@ -480,7 +480,7 @@ def test_deep_graphs_lower_without_recursion() -> None:
 @pytest.mark.parametrize(("text", "message"), [
     (
         LIST + "def @main(%l: List[int32]) { match (%l) { Cons(%h, _) => %h, Nil => 0, } }",
-        r"input 'l' of @main is List\[int32\], and a compiled program takes tensors of known sizes; take its tensors "
+        r"input 'l' of @main is List\[int32\], but a compiled program takes tensors of known sizes; take its tensors "
         r"as inputs and build it in @main, or evaluate"
     ),
     (LIST + "def @main(%l: List[int32]) { %l }", r"input 'l' of @main is List\[int32\]"),

@@ -146,12 +146,12 @@ def test_what_a_driver_says_against_it_is_told(driver: Driver) -> None:
     ):
         driver.module(b"nonsense")
     lib, _ = program(driver, kind="fail")
-    with pytest.raises(RunError, match="takes 1 inputs and 1 outputs, and was given 3 arrays"):
+    with pytest.raises(RunError, match="takes 1 inputs and 1 outputs, but was given 3 arrays"):
         lib.executable(X, Y)
     broken = driver.module(b"g fail global 1")["g"]
     a = tvm.nd.array(X)
     with pytest.raises(
-        RunError, match="the driver of 'example-driver' cannot go on in 'g': it is broken after 1 calls"
+        RunError, match="the driver of 'example-driver' reports an error in 'g': it is broken after 1 calls"
     ):
         broken(a, a)
     with pytest.raises(KeyError, match="the module 'example-driver' has no function 'h'"):

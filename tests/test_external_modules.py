@@ -184,7 +184,7 @@ def test_targets_without_a_code_generator_are_refused() -> None:
     remove_global_func("relay.ext.alpha")
     with pytest.raises(
         CompileError,
-        match=r"@tvmgen_default_alpha_main_0 is for 'alpha', which has no code generator.*those there are: .*beta"
+        match=r"@tvmgen_default_alpha_main_0 is for 'alpha', which has no code generator.*registered are: .*beta"
     ):
         relay.build(mod, target="llvm")
     register_func("relay.ext.alpha", lambda f: f)

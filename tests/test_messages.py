@@ -128,7 +128,7 @@ MESSAGES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "two results apart": (
         sum_two_results_apart, ScheduleError, "has several results; its loop 'k_0' cannot be summed up apart"
     ),
-    "no ELF": (lambda: _machine_of(b"MZ" + bytes(64)), InternalError, "no 64-bit little-endian ELF"),
+    "no ELF": (lambda: _machine_of(b"MZ" + bytes(64)), InternalError, "not 64-bit little-endian ELF"),
     "another entry": (
         lambda: build(Function((x,), relay.nn.relu(x)), "llvm")["main"], InputError,
         "a compiled model has no entry 'main'; it has 'default'",

@@ -117,7 +117,7 @@ def test_a_board_says_what_is_wrong(library: Path, tmp_path: Path) -> None:
 def test_what_a_project_refuses(library: Path, tmp_path: Path) -> None:
     project = micro.generate_project_from_mlf(HOST, tmp_path / "made", library)
     project.build()
-    for inputs, message in (([], "takes 1 inputs .x., and 0 were given"), ({}, "'x' is not given"), (
+    for inputs, message in (([], "takes 1 inputs .x., but 0 were given"), ({}, "'x' is not given"), (
         {"y": IMAGE}, "has no input 'y'; it has x"
     ), ([IMAGE[:1]], r"is uint8\[2, 6, 7, 5\], and uint8\[1, 6, 7, 5\]"),
                             ([IMAGE.astype(np.int8)], "and int8")):
@@ -129,11 +129,11 @@ def test_what_a_project_refuses(library: Path, tmp_path: Path) -> None:
         project.run([IMAGE], {"timeout": "soon"})
     with pytest.raises(
         TargetError,
-        match=r"needs the program 'no-such-cc', which is not here; on Debian: apt-get install gcc, .* --project-option "
-        r"compiler=PROGRAM"
+        match=r"needs the program 'no-such-cc', which is not installed; on Debian: apt-get install gcc, .* "
+        r"--project-option compiler=PROGRAM"
     ):
         project.build({"compiler": "no-such-cc"})
-    with pytest.raises(OptionError, match="not of a FactoryModule, which holds machine code"):
+    with pytest.raises(OptionError, match="not a FactoryModule, which holds machine code"):
         built: Any = tilewright.relay.build(tilewright.IRModule.from_expr(of_integers()), "llvm")
         micro.generate_project(HOST, built, tmp_path / "other")
     with pytest.raises(ArtifactError, match="already exists; choose another folder, or overwrite this project with -f"):

@@ -65,10 +65,10 @@ def _mlp(**options: Any) -> backend.TilewrightRep:
     (lambda: backend.prepare(
         models.graph([helper.make_node("Add", ["a", "b"], ["c"])], {"a": (2,), "b": (2,)}, {"c": (2,)}, {})
     ).run([X]),
-     InputError, r"the model takes 2 inputs \(a, b\), and 1 were given"),
+     InputError, r"the model takes 2 inputs \(a, b\), but 1 were given"),
     (
         lambda: backend.run_node(helper.make_node("Add", ["a", "b"], ["c"]), [X]), InputError,
-        r"Add takes 2 inputs \(a, b\), and 1 were given"
+        r"Add takes 2 inputs \(a, b\), but 1 were given"
     ),
     (
         lambda: backend.run_node(helper.make_node("Relu", ["a"], ["c"]), [None]), InputError,

@@ -90,7 +90,7 @@ def test_shapes_given_when_compiling() -> None:
     )
     assert [t.name for t in compiled.inputs] == ["s.0", "s.1"]
     np.testing.assert_array_equal(compiled([A, B]), B)
-    with pytest.raises(InputError, match=r"input 's' has the shapes \(\(1, 2\),\), and the model was compiled for"):
+    with pytest.raises(InputError, match=r"input 's' has the shapes \(\(1, 2\),\), but the model was compiled for"):
         compiled([A])
     assert "@main" in compiled.dump("relay")
 

@@ -231,7 +231,7 @@ def test_multiples_of_a_number(tmp_path: Path) -> None:
     ):
         loaded(real(1, 3, 12, 8))
     told = (
-        "dimension 2 of input 'x' is 72, and the program was compiled for (h_by_8 * 8) from 8 to 64; compile it with a "
+        "dimension 2 of input 'x' is 72, but the program was compiled for (h_by_8 * 8) from 8 to 64; compile it with a "
         "wider range of '(h_by_8 * 8)'"
     )
     with pytest.raises(InputError, match=re.escape(told)):

@@ -233,7 +233,7 @@ def test_one_program_for_any_batch_and_length_of_an_encoder() -> None:
     assert [str(s) for s in program.artifact.manifest.symbols] == ["b from 1", "t from 1 to 40"]
     with pytest.raises(
         InputError,
-        match="dimension 1 of input 'ids' is 41, and the program was compiled for t from 1 to 40; compile it with a "
+        match="dimension 1 of input 'ids' is 41, but the program was compiled for t from 1 to 40; compile it with a "
         "wider range of 't'"
     ):
         program(np.zeros((1, 41), np.int64))
@@ -305,7 +305,7 @@ def test_a_model_that_has_no_such_program_is_compiled_for_each_shape_and_says_so
     (("n", "m"), "dimension 1 of input 'x' is 20 in the model, but 'm' is given; give 20"),
     (("1-64", 20), "dimension 0 of input 'x' is '1-64'; write a number, a name"),
     (("9..2", 20), "dimension 0 of input 'x' is '9..2', an empty range; write the smaller number first"),
-    (("n", 20, 1), r"input 'x' has 2 dimensions \(batch, 20\), and 3 are given"),
+    (("n", 20, 1), r"input 'x' has 2 dimensions \(batch, 20\), but 3 are given"),
 ])
 def test_shapes_that_do_not_fit_the_model_are_refused(shape: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
@@ -417,7 +417,7 @@ def test_windows_whose_results_stand_in_another_layout_are_refused() -> None:
         function, _ = opened(example, 2)
         with pytest.raises(
             OpenSizeError,
-            match="has an open height or width, and stores its result in another layout than it is computed in"
+            match="has a dynamic height or width, but stores its result in another layout than it is computed in"
         ):
             build_open(lambda f=function: f, {}, Target("llvm"), "m", BuildReport(), Cache(None))  # type: ignore[misc]
 

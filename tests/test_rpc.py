@@ -185,7 +185,7 @@ def test_a_server_that_does_not_know_the_secret_is_refused() -> None:
 
 
 def test_secrets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(RPCError, match="has 5 characters and needs 16"):
+    with pytest.raises(RPCError, match="has 5 characters, but needs at least 16"):
         shared_secret("short")
     monkeypatch.delenv("TILEWRIGHT_RPC_SECRET")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))

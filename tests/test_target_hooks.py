@@ -171,7 +171,7 @@ def test_hooks_have_the_names_of_the_field() -> None:
         register_target_kind("wide", {"RelayToTir": loops})
     with pytest.raises(
         OptionError,
-        match="the target 'wide' has TIRToRuntime and nothing that makes loop programs; give it RelayToTIR, too"
+        match="the target 'wide' has TIRToRuntime but no hook that makes loop programs; give it RelayToTIR, too"
     ):
         register_target_kind("wide", {"TIRToRuntime": loops})
     register_target_kind("wide", {"RelayToTIR": loops})
@@ -238,7 +238,7 @@ def test_constants_that_nobody_takes_are_told() -> None:
     register_func("relay.ext.wide.constant_updater", lambda f, symbol: {"factor": np.float32(2)})
     with pytest.raises(
         ArtifactError,
-        match=r"the module 'deaf' has constants for 'tvmgen_default_wide_main_.', and no function "
+        match=r"the module 'deaf' has constants for 'tvmgen_default_wide_main_.', but no function "
         r"'__init_tvmgen_default_wide_main_.'"
     ):
         _ = relay.build(partitioned(SUM, "add"), "llvm").executable

@@ -178,7 +178,7 @@ def run_command(
         str, typer.Option(help=f"The device: {', '.join(DEVICES)}; only cpu and micro are supported.")
     ] = "cpu",
     fill_mode: Annotated[
-        tensors.Fill, typer.Option(help="Contents of inputs that no file gives.")
+        tensors.Fill, typer.Option(help="Values of inputs that are not in a file.")
     ] = tensors.Fill.RANDOM,
     inputs: Annotated[
         Path | None,
