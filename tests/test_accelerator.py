@@ -186,7 +186,7 @@ def test_targets_that_no_accelerator_fits(target: str, kind: type[Exception], sa
 def test_open_sizes_and_accelerators_do_not_go_together() -> None:
     with pytest.raises(
         OptionError,
-        match="programs for accelerators have known sizes; give numbers in shapes, or leave npu out of the target "
+        match="programs for accelerators need known sizes; give numbers in shapes, or remove npu from the target "
         "'npu, llvm'"
     ):
         tvm.compile("model.onnx", {"x": ("n", 3)}, target="npu, llvm")
@@ -257,7 +257,7 @@ def test_a_stride_that_no_field_has_room_for() -> None:
     x = relay.var("x", shape=(1, 30, 30, 4), dtype="int8")
     says = refusal("conv2d", relay.Function([x], layers.conv(x, 8, stride=17)))
     assert (
-        says.rule == "sh is 17, and conv has room for 0 to 15" and says.edit == "bring sh of the operator into 0 to 15"
+        says.rule == "sh is 17, but conv takes 0 to 15" and says.edit == "change sh of the operator to 0 to 15"
     )
 
 
@@ -291,14 +291,14 @@ def test_one_place_for_each_tile_where_two_do_not_fit() -> None:
 def test_images_in_another_layout() -> None:
     x = relay.var("x", shape=(1, 4, 9, 9), dtype="int8")
     says = refusal("max_pool2d", relay.Function([x], relay.nn.max_pool2d(x, pool_size=(2, 2), layout="NCHW")))
-    assert says.rule == "images are NHWC, and this operator has NCHW" and "UnifyLayout" in says.edit
+    assert says.rule == "images must be NHWC, but this operator has NCHW" and "UnifyLayout" in says.edit
 
 
 def test_open_sizes_are_refused() -> None:
     x = relay.var("x", shape=(relay.Any(), 9, 9, 4), dtype="int8")
     says = refusal("max_pool2d", relay.Function([x], relay.nn.max_pool2d(x, pool_size=(2, 2), layout="NHWC")))
     assert says.rule.startswith(
-        "all sizes are known, and this is Tensor[("
+        "all sizes must be known, but this is Tensor[("
     ) and "give the network's inputs sizes" in says.edit
 
 
@@ -308,9 +308,9 @@ def test_groups_and_windows_over_the_edge() -> None:
         "max_pool2d",
         relay.Function([x], relay.nn.max_pool2d(x, pool_size=(2, 2), strides=(2, 2), layout="NHWC", ceil_mode=True))
     )
-    assert "pools have windows without gaps" in says.rule and "ceil_mode=False" in says.edit
+    assert "windows of pools must have no gaps" in says.rule and "ceil_mode=False" in says.edit
     says = refusal("pad", relay.Function([x], relay.nn.pad(x, [[0, 0], [1, 1], [0, 0], [0, 2]], 0.0)))
-    assert says.rule == "padding is of height and width"
+    assert says.rule == "only height and width can be padded"
 
 
 def test_other_roundings_are_refused_with_what_to_do() -> None:
@@ -360,21 +360,21 @@ def declare(**changes: Any) -> Any:
 
 @pytest.mark.parametrize(("make", "said"), [
     (lambda: declare(opcode=3), "has the opcode 0x3; opcodes are 0x10 to 0xff"),
-    (lambda: declare(x="n h*+k c"), r"'h\*\+k' is no dimension; it is a size, or a sum of axes"),
+    (lambda: declare(x="n h*+k c"), r"'h\*\+k' is not a dimension; write a size, or a sum of axes"),
     (lambda: declare(x="n h*q+k c"), "multiplies an axis by q, which is not one of its fields"),
     (lambda: declare(y="n h*2 c"), "writes y; each of its dimensions must be an axis or a size, not 'n h"),
-    (lambda: declare(dtypes={"x": "int8"}), "gives dtypes of x, and its operands are x, y"),
+    (lambda: declare(dtypes={"x": "int8"}), "gives dtypes of x, but its operands are x, y"),
     (lambda: declare(blocks={"q": 4}), "has blocks along q, which is not one of its axes"),
-    (lambda: Memory("m", 100, align=16), "align is a power of two that divides the size"),
+    (lambda: Memory("m", 100, align=16), "align must be a power of two that divides the size"),
     (lambda: Memory("m", 0), "the memory m has size=0; it must be above zero"),
     (
         lambda: Accelerator("a-b", **SMALL),
-        "an accelerator's name is of letters, digits and underscores, and this one is 'a-b'"
+        "an accelerator's name must consist of letters, digits and underscores, not 'a-b'"
     ),
     (lambda: declare()(x=np.zeros((1, 4, 2), "int8"), y=np.zeros((1, 4, 2), "int8"), s=1), "was called without k"),
     (
         lambda: declare()(x=np.zeros((1, 4, 2), "int8"), y=np.zeros((1, 4, 2), "int8"), s=1, k=1, z=1),
-        "was called with z, which it has not"
+        "was called with z, which it does not have"
     ),
     (
         lambda: declare()(x=np.zeros((1, 4, 3), "int8"), y=np.zeros((1, 4, 2), "int8"), s=1, k=1),
@@ -386,9 +386,9 @@ def declare(**changes: Any) -> Any:
     ),
     (
         lambda: declare()(x=np.zeros((1, 4, 2), "int8"), y=np.zeros((1, 4, 2), "int8"), s=1, k=2),
-        "would read x up to 5, and it ends at 4"
+        "would read x up to 5, but it ends at 4"
     ),
-    (lambda: declare(fields={"s": 2}), "no operand and no field says how far k goes"),
+    (lambda: declare(fields={"s": 2}), "no operand or field determines the extent of k"),
     (
         lambda: Operand(0, (2, 3), "int8").part(0, 1, 1).reshape(3),
         r"a whole tensor of \(2, 3\) cannot be reshaped to \(3,\) here"
@@ -411,7 +411,7 @@ def test_two_instructions_have_two_opcodes_and_two_operators_two_names() -> None
 
     given: dict[str, Any] = {"x": "n", "y": "n", "dtypes": {"x": "int8", "y": "int8"}, "cycles": lambda **_: 1}
     small.instruction(0x10, **given)(one)
-    with pytest.raises(OptionError, match="the instruction two has the opcode 0x10, and one has it or its name"):
+    with pytest.raises(OptionError, match="the instruction two has the opcode 0x10, but one has this opcode or name"):
         small.instruction(0x10, **given)(two)
     small.operator(forms.reshape())(one)
     with pytest.raises(OptionError, match="small has an operator one already"):
@@ -420,9 +420,9 @@ def test_two_instructions_have_two_opcodes_and_two_operators_two_names() -> None
 
 def test_what_does_not_fit_is_refused_by_the_instruction() -> None:
     made = declare(blocks={"c": 4})
-    with pytest.raises(Refused, match="c of meaning is a multiple of 4, and here it is 2"):
+    with pytest.raises(Refused, match="c of meaning must be a multiple of 4, but is 2"):
         made(x=np.zeros((1, 4, 2), "int8"), y=np.zeros((1, 4, 2), "int8"), s=1, k=1)
-    with pytest.raises(Refused, match="x of meaning is int16, and it is to be int8"):
+    with pytest.raises(Refused, match="x of meaning is int16, but must be int8"):
         declare()(x=np.zeros((1, 4, 2), "int16"), y=np.zeros((1, 4, 2), "int8"), s=1, k=1)
 
 
@@ -573,12 +573,12 @@ def test_an_accelerator_that_scales_in_real_numbers() -> None:
     assert not conformance(real_scaling(1.001))
     fixed = replace(real_scaling(), numerics="tflite")
     fixed.operators = real_scaling().operators
-    assert "sums are scaled in float32, halves to the even number, and these are rounded" in str(
+    assert "sums must be scaled in float32, halves to the even number, but these are rounded" in str(
         conformance(fixed, samples=1)
     )
     other = replace(npu, numerics="onnx")
     other.operators = {"dense": npu.operators["dense"]}
-    assert "sums are scaled in fixed point, and these are rounded TOEVEN in float32" in str(
+    assert "sums must be scaled in fixed point, but these are rounded TOEVEN in float32" in str(
         conformance(other, samples=1)
     )
 
@@ -591,11 +591,11 @@ def test_both_files_are_short() -> None:
 
 
 def test_the_page_of_an_accelerator() -> None:
-    text = page(npu, {"conv2d": {"sh is 17, and conv has room for 0 to 15": 2}})
+    text = page(npu, {"conv2d": {"sh is 17, but conv takes 0 to 15": 2}})
     for line in (
         "# npu, version 1", "| sram | 262,144 | 16 | | |", "### 0x10 conv",
         "| x | `n h*sh+kh*dh w*sw+kw*dw ci` | int8 or uint8 |", "| in_zero | 14 to 22 | -256 | 255 |",
-                 "### depthwise_conv2d", "- refused: sh is 17, and conv has room for 0 to 15"):
+                 "### depthwise_conv2d", "- refused: sh is 17, but conv takes 0 to 15"):
         assert line in text.splitlines(), line
     assert "Whole blocks only: ci of 32, co of 32." in page(half32)
 
@@ -617,7 +617,7 @@ def test_commands_of_the_module(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert main(["nup"]) == 1
     said = capsys.readouterr().err
     assert said.startswith(
-        "Error: 'nup' is no accelerator; those there are: "
+        "Error: 'nup' is not an accelerator; the accelerators are: "
     ) and {"dnnl", "half32", "npu"} <= set(said.split("are: ")[1].split("; or")[0].split(", "))
     assert main([str(tmp_path / "none.py:a")]) == 1
     assert "there is no file" in capsys.readouterr().err

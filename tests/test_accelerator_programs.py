@@ -62,24 +62,24 @@ def test_a_program_by_hand() -> None:
 @pytest.mark.parametrize(("commands", "said"), [
     (
         (GOOD[0], replace(GOOD[1], wait=0), GOOD[2]),
-        "begins at cycle 0, and the other queue works on its memory until cycle 33"
+        "begins at cycle 0, but the other queue uses its memory until cycle 33"
     ),
     (
         (GOOD[0], GOOD[1], replace(GOOD[2], wait=0)),
-        "begins at cycle 33, and the other queue works on its memory until cycle 34"
+        "begins at cycle 33, but the other queue uses its memory until cycle 34"
     ),
     (
         (GOOD[0], replace(GOOD[1], wait=2), GOOD[2]),
-        "waits for 2 commands of the other queue, of which 1 stand before it, so it never begins"
+        "waits for 2 commands of the other queue, of which only 1 precede it, so it never begins"
     ),
-    ((GOOD[0], Command(copied(32, 16), 0, 1), GOOD[2]), "reads memory that nothing wrote"),
+    ((GOOD[0], Command(copied(32, 16), 0, 1), GOOD[2]), "reads memory that was never written"),
     ((Command(moved(near=(256 << 10) - 8), 0, 0),), "reaches byte 262152 of sram, which has 262144"),
     ((Command(moved(near=8), 0, 0),), "uses byte 8 of sram, but addresses must be multiples of 16"),
     ((Command(moved(far=60), 0, 0),), "reaches bytes 60 to 76 of dram, where the program has 64"),
-    ((Command(moved(), 1, 0),), "is of layer 1, and the program has 1"),
+    ((Command(moved(), 1, 0),), "is of layer 1, but the program has 1"),
     (
         (GOOD[0], Command(copied(0, 16, dtype="uint8"), 0, 1), GOOD[2]),
-        r"copy gave int8\[1, 1, 1, 16\], and its command says uint8"
+        r"copy gave int8\[1, 1, 1, 16\], but its command declares uint8"
     ),
 ])
 def test_what_a_machine_would_get_wrong_without_a_word(commands: tuple[Command, ...], said: str) -> None:
@@ -95,7 +95,7 @@ def test_commands_say_the_same_as_bytes() -> None:
     around = Move(LOAD, 2, 32, 128, -7, (3, 4), (-8, 2), (1, 0), (0, 5))
     commands = [Command(full, 3, 9), Command(around, 65535, 1 << 31), *GOOD]
     assert list(decode(b"".join(map(encode, commands)), npu)) == commands
-    with pytest.raises(ArtifactError, match="has the opcode 0x77 at byte 0, which npu has not"):
+    with pytest.raises(ArtifactError, match="has the opcode 0x77 at byte 0, which npu does not have"):
         list(decode(struct.pack("<BxHI", 0x77, 0, 0), npu))
     with pytest.raises(ArtifactError, match="ends in the middle of a command"):
         list(decode(encode(commands[0])[:-1], npu))
@@ -106,15 +106,15 @@ def test_a_program_is_read_by_the_declaration_that_made_it() -> None:
     assert load(blob, npu) == program(*GOOD)
     rest = blob[16:]
     for wrong, said in (
-        (b"GONE" + blob[4:], "begins with b'TWAS', and these bytes do not"),
-        (blob[:4] + b"\2\0" + blob[6:], "is of format 2, and this reads 1"),
-        (blob[:-1] + b"\0\1", "is damaged: its checksum does not fit"),
-        (blob[:8] + b"\0\0\0\0" + blob[12:], "and the one here is declared as version 1"),
+        (b"GONE" + blob[4:], "begins with b'TWAS', but these bytes do not"),
+        (blob[:4] + b"\2\0" + blob[6:], "has format 2, but this version reads 1"),
+        (blob[:-1] + b"\0\1", "is damaged: its checksum does not match"),
+        (blob[:8] + b"\0\0\0\0" + blob[12:], "but the one here is declared as version 1"),
         (blob[:12] + struct.pack("<I", zlib.crc32(rest[:-2])) + rest[:-2], "ends in the middle of a part"),
     ):
         with pytest.raises(ArtifactError, match=said):
             load(wrong, npu)
-    with pytest.raises(ArtifactError, match="is one for npu"):
+    with pytest.raises(ArtifactError, match="is for npu"):
         load(blob, half32)
     for changed, said in (
         ({"far_bytes": 1 << 40}, "needs 1099511627776 bytes of dram, which has 268435456"),
@@ -150,7 +150,7 @@ def test_arrays_that_a_program_does_not_take() -> None:
 
     module = module_of(npu)(program(*GOOD))
     out = tvm.nd.array(np.zeros((1, 1, 1, 16), "int8"))
-    with pytest.raises(RunError, match=r"f takes int8\[1, 1, 1, 16\], and was given int8\[16\]"):
+    with pytest.raises(RunError, match=r"f takes int8\[1, 1, 1, 16\], but was given int8\[16\]"):
         module["f"](tvm.nd.array(np.zeros(16, "int8")), out)
     assert module.get_function("other") is None
 

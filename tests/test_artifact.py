@@ -276,7 +276,7 @@ def test_damaged_manifest(text: str) -> None:
 def test_manifest_with_unknown_steps(affine: Artifact) -> None:
     content = json.loads(affine.manifest.to_json())
     for step in (["jump", 3], ["call", "k", "", "register:0"], ["copy", "input:x", "output:0", 4]):
-        with pytest.raises(ArtifactError, match=r"the manifest has a (step|place) that is not known"):
+        with pytest.raises(ArtifactError, match=r"the manifest has an unknown (step|place)"):
             Manifest.from_json(json.dumps({**content, "steps": [step]}), "m.so")
 
 

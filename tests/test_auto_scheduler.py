@@ -86,7 +86,7 @@ def test_registering() -> None:
         _ = auto_scheduler.SearchTask(func="named_for_a_test", args=(3,), target="llvm").compute_dag
     with pytest.raises(OptionError, match="'smal_matmul' is not registered; did you mean 'small_matmul'"):
         auto_scheduler.make_workload_key("smal_matmul", ())
-    with pytest.raises(OptionError, match="is no key of a workload"):
+    with pytest.raises(OptionError, match="is not a workload key"):
         auto_scheduler.workload_registry.workload_key_to_tensors("nothing")
     with pytest.raises(OptionError, match="cannot be an argument of a workload"):
         auto_scheduler.make_workload_key("small_matmul", (object(),))
@@ -115,7 +115,7 @@ def test_what_is_no_workload() -> None:
         auto_scheduler.ComputeDAG([1])  # type: ignore[list-item]
     with pytest.raises(OptionError, match="a SearchTask takes"):
         auto_scheduler.SearchTask(target="llvm")
-    with pytest.raises(TargetError, match="leave target_host out"):
+    with pytest.raises(TargetError, match="omit target_host"):
         auto_scheduler.SearchTask(func=small_matmul, args=(2, 2, 2), target="llvm", target_host="llvm -mcpu=x86-64-v3")
     x = te.placeholder((te.var("n"),), name="x")
     with pytest.raises(CompileError, match="symbolic shape"):
@@ -180,9 +180,9 @@ def test_a_schedule_is_finished_again_after_further_steps() -> None:
 def test_what_a_state_refuses() -> None:
     s = small().compute_dag.init_state.copy()
     for wrong, message in (
-        (lambda: s.split(9, 0, [2]), "9 is no stage of this state; the stages are A, B, C"),
-        (lambda: s.split(2, 5, [2]), "5 is no loop of 'C', which has 3"),
-        (lambda: s.fuse(2, [0, 2]), "takes loops that follow each other"),
+        (lambda: s.split(9, 0, [2]), "9 is not a stage of this state; the stages are A, B, C"),
+        (lambda: s.split(2, 5, [2]), "5 is not a loop of 'C', which has 3"),
+        (lambda: s.fuse(2, [0, 2]), "takes adjacent loops"),
         (lambda: s.reorder(2, [0]), "takes all of its 3 loops"),
         (lambda: s.rfactor(2, 0, 0), "is not a reduction loop"),
     ):
@@ -224,12 +224,12 @@ def test_steps_that_are_none(steps: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize(("steps", "message"), [
-    ([["AN", 2, 0, 5]], "bound to blockIdx.x, and schedules of a GPU do not run on a CPU"),
+    ([["AN", 2, 0, 5]], "bound to blockIdx.x, but schedules of a GPU do not run on a CPU"),
     ([["AN", 2, 0, 11]], "annotation 11 of a loop cannot be replayed"),
     ([["CHR", 0, "shared", [2]]], "memory of a GPU"),
-    ([["SP", 7, 0, 4, [2], 1]], "7 is no stage of this state; the stages are A, B, C"),
-    ([["SP", 2, 6, 4, [2], 1]], "6 is no loop of 'C', which has 3: i, j, k"),
-    ([["FSP", 2, 0, 0, 1]], "follows step 0, which is no split"),
+    ([["SP", 7, 0, 4, [2], 1]], "7 is not a stage of this state; the stages are A, B, C"),
+    ([["SP", 2, 6, 4, [2], 1]], "6 is not a loop of 'C', which has 3: i, j, k"),
+    ([["FSP", 2, 0, 0, 1]], "follows step 0, which is not a split"),
 ])
 def test_steps_that_do_not_fit(steps: Any, message: str) -> None:
     inp, _ = load_record_from_string(record(steps))
@@ -265,7 +265,7 @@ def test_a_file_that_was_cut_short(tmp_path: Path, caplog: pytest.LogCaptureFixt
     file = tmp_path / "log.json"
     file.write_text(f"# a comment\n{record(TILED)}\n{record(TILED)[:40]}")
     assert len(list(auto_scheduler.load_records(file))) == 1
-    assert "log.json:3: the last record was cut short" in caplog.text
+    assert "log.json:3: the last record is truncated" in caplog.text
     file.write_text(f"{record(TILED)[:40]}\n{record(TILED)}\n")
     with pytest.raises(ModelError, match=r"log.json:1: not a tuning record"):
         list(auto_scheduler.load_records(file))
@@ -298,7 +298,7 @@ def test_no_best_record(tmp_path: Path) -> None:
 def test_options_of_tuning() -> None:
     with pytest.raises(ValueError, match="Invalid builder: 'locale'"):
         auto_scheduler.TuningOptions(builder="locale")
-    with pytest.raises(OptionError, match="they are at least 0 and 1"):
+    with pytest.raises(OptionError, match="they must be at least 0 and 1"):
         auto_scheduler.TuningOptions(num_measures_per_round=0)
     with pytest.raises(OptionError, match="eight numbers"):
         auto_scheduler.HardwareParams.from_json([1])

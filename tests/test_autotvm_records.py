@@ -162,7 +162,7 @@ def test_lines_are_those_of_the_field() -> None:
     assert (result.cost, result.error_no) == (1.0, 0)
     assert record.decode("# comment") is None
     assert record.measure_str_key(inp) != record.measure_str_key(inp, include_config=False)
-    with pytest.raises(OptionError, match="a pickle runs what is in it"):
+    with pytest.raises(OptionError, match="loading a pickle can run code"):
         record.encode(inp, result, "pickle")
     with pytest.raises(ModelError, match="not a tuning record"):
         record.decode("{}")

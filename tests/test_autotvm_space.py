@@ -72,12 +72,12 @@ def test_orders_and_marks() -> None:
     ("define", "message"),
     [
         (lambda s: s.define_split("a", 8, policy="all"), "no policy 'all' of define_split"),
-        (lambda s: s.define_split("a", 8, filter=lambda e: False), "nothing is left to choose from for axis"),
+        (lambda s: s.define_split("a", 8, filter=lambda e: False), "no value is left for axis"),
         (lambda s: s.define_reorder("a", [s.axis(2)], "some"), "no policy 'some' of define_reorder"),
         (lambda s: s.define_annotate("a", [s.axis(2)], "bind_gpu"), "threads of a GPU"),
-        (lambda s: s.define_knob("a", []), "nothing is left to choose from for the knob"),
+        (lambda s: s.define_knob("a", []), "no value is left for the knob"),
         (lambda s: s.axis("x"), "an axis of a template is a length"),
-        (lambda s: s.axis(te.compute((te.var("n"),), lambda i: i + 1, name="b").op.axis[0]), "has an open size, n"),
+        (lambda s: s.axis(te.compute((te.var("n"),), lambda i: i + 1, name="b").op.axis[0]), "has a dynamic size, n"),
     ],
 )
 def test_what_cannot_be_defined(define: object, message: str) -> None:
@@ -140,7 +140,7 @@ def test_configurations_survive_json() -> None:
     assert again.to_json_dict() == said
     assert again["s"] == entities["s"]
     assert again.decisions["s"] == 4
-    with pytest.raises(OptionError, match="this is no configuration of a record"):
+    with pytest.raises(OptionError, match="this is not the configuration of a record"):
         ConfigEntity.from_json_dict({"index": 1, "entity": [["s", "xx", 1]]})
 
 

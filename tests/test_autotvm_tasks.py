@@ -162,7 +162,7 @@ def test_tasks_of_a_network(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_sizes_that_a_run_tells_are_refused() -> None:
     x = relay.var("x", shape=(4,), dtype="bool")
-    with pytest.raises(CompileError, match="only known while it runs"):
+    with pytest.raises(CompileError, match="only known at run time"):
         autotvm.task.extract_from_program(relay.Function([x], relay.argwhere(x)), {}, "llvm")
 
 
@@ -277,7 +277,7 @@ def test_contexts_of_templates() -> None:
                 assert autotvm.DispatchContext.current.query(task.target, task.workload).index == 0
     assert s is not None
     assert isinstance(autotvm.DispatchContext.current, autotvm.FallbackContext)
-    with pytest.raises(OptionError, match="the answers of ApplyConfig are fixed"):
+    with pytest.raises(OptionError, match="the configurations of ApplyConfig are fixed"):
         autotvm.ApplyConfig(chosen).update(task.target, task.workload, chosen)
     with pytest.raises(OptionError, match="records are files, or pairs of inputs and results"):
         autotvm.apply_history_best(3)

@@ -108,10 +108,10 @@ def test_a_wrong_name_is_told() -> None:
         (lambda t: XGBTuner(t, optimizer="ga"), "there is no optimizer 'ga'"),
         (lambda t: XGBTuner(t, plan_size=0), "plan_size=0"),
         (lambda t: GATuner(t, pop_size=1), "pop_size=1 must be at least 2"),
-        (lambda t: DropletTuner(t, [99]), r"start_position=\[99\] is no point of a space of"),
+        (lambda t: DropletTuner(t, [99]), r"start_position=\[99\] is not a point of a space of"),
         (lambda t: RandomTuner(t).tune(-1, paper()[1]), "n_trial=-1 must not be negative"),
         (lambda t: RandomTuner(t).tune(1, paper()[1], si_prefix="X"), "no prefix 'X'"),
-        (lambda t: RandomTuner(t).load_history([]), "RandomTuner learns nothing from other tasks"),
+        (lambda t: RandomTuner(t).load_history([]), "RandomTuner cannot learn from other tasks"),
         (lambda t: autotvm.measure_option("locl", "local"), "there is no builder 'locl'; did you mean 'local'"),
         (
             lambda t: autotvm.measure_option("local", 3),  # type: ignore[arg-type]

@@ -154,7 +154,7 @@ def test_builds_that_cannot_be() -> None:
     with pytest.raises(CompileError, match=r"args= belongs to a te schedule; a IRModule has its parameters already"):
         tvm.build(tvm.lower(s, args), args)
     with pytest.raises(
-        CompileError, match=r"a te schedule, a PrimFunc or an IRModule of them can be built, and this is a str"
+        CompileError, match=r"a te schedule, a PrimFunc or an IRModule of them can be built, not a str"
     ):
         tvm.build("main")  # type: ignore[arg-type]
     with pytest.raises(
@@ -181,8 +181,8 @@ def test_builds_that_cannot_be() -> None:
     b = te.compute((n * 2,), lambda i: a[i], name="B")
     with pytest.raises(
         CompileError,
-        match=r"size 'n' of 'default_function' is no dimension by itself, so no call would tell it; make it an "
-        r"argument: args=\[n, …\]"
+        match=r"size 'n' of 'default_function' is not a dimension of an argument, so a call does not determine it; "
+        r"make it an argument: args=\[n, …\]"
     ):
         tvm.build(te.create_schedule(b.op), [a, b])
     doubled = tvm.build(te.create_schedule(b.op), [n, a, b])

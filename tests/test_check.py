@@ -76,10 +76,10 @@ def test_operators_that_wait_for_values() -> None:
     made = helper.make_graph(nodes, "g", infos, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
     report = tilewright.check(helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)]))
     decides = (
-        "values that a run computes decide the sizes of its results; what follows is compiled when they are known, for "
-        "each that comes"
+        "computed values determine the sizes of its results; later operators are compiled at run time, for "
+        "each new size"
     )
-    follows = "its inputs have sizes that only a run tells; it is compiled when they are known, for each that comes"
+    follows = "the sizes of its inputs are only known at run time; it is compiled then, for each new size"
     assert report.ok and report.staged == (
         Operator("ReduceSum", "", 1, "staged", decides, ("sum",)),
         Operator("Relu", "", 1, "staged", follows, ("Relu_1",))

@@ -67,7 +67,7 @@ def test_input_shapes(text: str, shapes: dict[str, tuple[int, ...]]) -> None:
     [
         ("x", "--input-shapes: cannot read 'x'; write for example \"x:[1,3,224,224] y:[1,10]\""),
         ("x:[1] y=3", "--input-shapes: cannot read 'y=3'"),
-        ("x:[1,-3]", "--input-shapes: '-3' in the shape of 'x' is not a size; sizes are whole numbers, none negative"),
+        ("x:[1,-3]", "--input-shapes: '-3' in the shape of 'x' is not a size; sizes are whole numbers from 0"),
         ("x:[1,?]", "--input-shapes: '?' in the shape of 'x' is not a size"),
         ("x:[1] x:[2]", "--input-shapes: 'x' is given twice"),
     ],
@@ -82,9 +82,9 @@ def test_pass_config_takes_the_type_that_the_switch_declares() -> None:
     number = next(s.name for s in SETTINGS.values() if s.type is int)
     switch = next(s.name for s in SETTINGS.values() if s.type is bool)
     assert options.pass_config([f"{number}=8", f"{switch}=off"]) == {number: 8, switch: False}
-    with pytest.raises(OptionError, match=f"--pass-config: {number} is int, and 'many' is not one"):
+    with pytest.raises(OptionError, match=f"--pass-config: {number} takes int, not 'many'"):
         options.pass_config([f"{number}=many"])
-    with pytest.raises(OptionError, match=f"--pass-config: {switch} is bool, and 'perhaps' is not one"):
+    with pytest.raises(OptionError, match=f"--pass-config: {switch} takes bool, not 'perhaps'"):
         options.pass_config([f"{switch}=perhaps"])
     with pytest.raises(OptionError, match=f"--pass-config: '{switch}' has no value; write {switch}=VALUE"):
         options.pass_config([switch])
@@ -131,7 +131,7 @@ def test_an_array_that_belongs_to_no_input_is_named() -> None:
 
 def test_an_input_of_open_size_cannot_be_filled() -> None:
     with pytest.raises(
-        OptionError, match=r"input 'x' has the open shape \[batch, 3\]; say which with --input-shapes \"x:"
+        OptionError, match=r"input 'x' has the dynamic shape \[batch, 3\]; give its sizes with --input-shapes \"x:"
     ):
         tensors.feed([info("x", ("batch", 3), "float32")], {}, tensors.Fill.RANDOM)
 
@@ -166,7 +166,7 @@ def test_only_archives_of_arrays_are_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds one array without a name; it must be written with np\.savez"):
         files.read_arrays(tmp_path / "one.npy")
     with pytest.raises(
-        InputError, match=r"cannot read arrays from '.*object\.npz': .*it holds Python objects, which are never read"
+        InputError, match=r"cannot read arrays from '.*object\.npz': .*it holds Python objects, which are not loaded"
     ):
         files.read_arrays(tmp_path / "object.npz")
 

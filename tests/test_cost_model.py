@@ -120,7 +120,7 @@ def test_pairs_say_what_is_sure() -> None:
     assert not same.is_faster
     assert compared(base.tolist(), (1.2 * base).tolist()).is_slower
     assert str(faster).startswith("0.9")
-    with pytest.raises(InputError, match="no pairs"):
+    with pytest.raises(InputError, match="not pairs"):
         compared([1.0], [])
 
 

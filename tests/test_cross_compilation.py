@@ -171,7 +171,7 @@ def test_what_is_not_one_function_of_c(tmp_path: Path) -> None:
     model = tilewright.compile(cnn("n"), shapes={"x": ("1..4", 3, 16, 16)})
     with pytest.raises(
         ArtifactError,
-        match=r"as .a a model is one function of C, and this program has parts that are none .*; save it as .tar"
+        match=r"a .a file holds a model as one C function, and this program has dynamic shapes, .*; save it as .tar"
     ):
         model.save(tmp_path / "m.a")
 

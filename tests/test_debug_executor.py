@@ -128,7 +128,7 @@ def test_single_steps_are_timed(tmp_path: Path) -> None:
     assert [len(t) for t in times] == [3] * len(m.nodes)
     assert times[0] == [0.0] * 3 and all(x > 0 for t in times[1:] for x in t)
     assert len(m.run_individual_node(1, number=2, repeat=4).results) == 4
-    with pytest.raises(InputError, match="node 0 is the input 'x', and takes no time; steps are the nodes from 1 to 4"):
+    with pytest.raises(InputError, match=r"node 0 is the input 'x', which takes no time; steps are .* from 1 to 4"):
         m.run_individual_node(0)
     with pytest.raises(InputError, match="there is no node 9; they are numbered from 0 to 4"):
         m.debug_get_output(9)

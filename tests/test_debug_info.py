@@ -108,7 +108,7 @@ def test_models_and_artifacts(kind: str, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_an_unknown_text_is_refused() -> None:
-    with pytest.raises(OptionError, match=r"'tir.debug_info' is one of , off, tir, relay, model, and was given 'c'"):
+    with pytest.raises(OptionError, match=r"'tir.debug_info' takes one of , off, tir, relay, model, not 'c'"):
         shifted("c")
 
 

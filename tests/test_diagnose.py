@@ -127,7 +127,7 @@ def test_what_is_not_written_right_ends_with_2(
 def test_inputs_that_do_not_fit(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.savez(tmp_path / "in.npz", x=np.zeros((2, 2), "float64"))
     assert main(["diagnose", str(model), "-i", str(tmp_path / "in.npz")]) == 1
-    assert "input 'x' is float32[2, 2], and was given float64[2, 2]" in capsys.readouterr().err
+    assert "input 'x' is float32[2, 2], but was given float64[2, 2]" in capsys.readouterr().err
 
 
 def test_a_reference_that_is_not_installed(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

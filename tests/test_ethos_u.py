@@ -192,7 +192,7 @@ def test_what_cannot_go_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     mod["main"] = mod["main"].with_attr("numerics", "onnx")
     with pytest.raises(
         CompileError,
-        match=r'rounds as "onnx", and Ethos-U rounds as "tflite"; bring the network into that form with '
+        match=r'rounds as "onnx", but Ethos-U rounds as "tflite"; convert the network with '
         r'relay\.qnn\.transform\.Unify\("NHWC", "int8", "tflite"\)'
     ):
         relay.build(mod, "llvm")
@@ -200,13 +200,13 @@ def test_what_cannot_go_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     (part,) = parts(transform.InferType()(partition_for_ethosu(with_rounding(clash))))
     with pytest.raises(
         CompileError,
-        match=r"one layer gives a tensor the scale \(0\.75, 3\), and ADD reads it as \(0\.5, 1\); requantize between "
+        match=r"one layer gives a tensor the scale \(0\.75, 3\), but ADD reads it as \(0\.5, 1\); requantize between "
         r"them"
     ):
         tflite_bytes(part)
     x = image()
     with pytest.raises(
-        CompileError, match=r"Ethos-U was given abs, which is no row of its table; partition with partition_for_ethosu"
+        CompileError, match=r"Ethos-U was given abs, which is not in its table; partition with partition_for_ethosu"
     ):
         tflite_bytes(transform.InferType()(IRModule.from_expr(relay.Function([x], relay.abs(x))))["main"])
 

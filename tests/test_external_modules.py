@@ -162,7 +162,7 @@ def test_a_file_with_modules_of_an_unknown_kind_is_refused(tmp_path: Path) -> No
         "tilewright.base.errors.ArtifactError as e:\n    print(e)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "it has a module of the kind 'meaning', and nothing here reads one; import what registers it" in said
+    assert "it has a module of the kind 'meaning', which nothing here can load; import the code that" in said
 
 
 def test_what_cannot_be_saved_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def test_targets_without_a_code_generator_are_refused() -> None:
     remove_global_func("relay.ext.alpha")
     with pytest.raises(
         CompileError,
-        match=r"@tvmgen_default_alpha_main_0 is for 'alpha', which has no code generator.*those there are: .*beta"
+        match=r"@tvmgen_default_alpha_main_0 is for 'alpha', which has no code generator.*registered are: .*beta"
     ):
         relay.build(mod, target="llvm")
     register_func("relay.ext.alpha", lambda f: f)
@@ -203,7 +203,7 @@ def test_a_module_without_the_function_is_refused() -> None:
     lib = relay.build(partitioned(HEAD, {"nn.bias_add": "alpha"}), target="llvm")
     with pytest.raises(
         ArtifactError,
-        match="calls 'tvmgen_default_alpha_main_0', and no module of it has that function: the module 'meaning'"
+        match="calls 'tvmgen_default_alpha_main_0', but none of its modules has that function: the module 'meaning'"
     ):
         _ = lib.executable
 
@@ -280,7 +280,7 @@ def test_results_that_cannot_be_handed_over_are_refused() -> None:
     mod["main"] = relay.Function([y], relay.TupleGetItem(relay.Call(mod.get_global_var("f"), [y]), 1))
     with pytest.raises(
         CompileError,
-        match=r"the function @f, for 'alpha', gives .*; it gives a tensor of known shape, or a tuple of them"
+        match=r"the function @f, for 'alpha', returns .*; it must return a tensor of known shape, or a tuple of them"
     ):
         relay.build(mod, target="llvm")
 
@@ -292,7 +292,7 @@ def test_kinds_of_modules() -> None:
     class Other(ModuleNode):
         type_key = "meaning"
 
-    with pytest.raises(OptionError, match="Nameless has the type_key ''; it is a name"):
+    with pytest.raises(OptionError, match="Nameless has the type_key ''; files contain it"):
         register_module(Nameless)
     with pytest.raises(OptionError, match="register_module takes a subclass of ModuleNode"):
         register_module(int)  # type: ignore[type-var]

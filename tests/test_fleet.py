@@ -65,8 +65,8 @@ def device() -> Iterator[str]:
     ({"worker_tag": "board"}, "--worker-tag chooses workers of a cluster"),
     ({"tracker": "a:9190"}, "give both HOST:PORT of the tracker and --rpc-key"),
     ({"rpc_key": "board"}, "give both"),
-    ({"tracker": "a", "rpc_key": "board"}, "'a' is no address of a tracker; write HOST:PORT"),
-    ({"ssh_config": Path("c")}, "--ssh-config is read for a board"),
+    ({"tracker": "a", "rpc_key": "board"}, "'a' is not the address of a tracker; write HOST:PORT"),
+    ({"ssh_config": Path("c")}, "--ssh-config is for a board"),
 ])
 def test_options_that_do_not_go_together(options: dict[str, object], why: str) -> None:
     with pytest.raises(OptionError, match=why):
@@ -76,7 +76,7 @@ def test_options_that_do_not_go_together(options: dict[str, object], why: str) -
 def test_threads_of_devices_are_their_own() -> None:
     place = MeasuringOptions(tracker="127.0.0.1:1", rpc_key="board")
     assert place.is_elsewhere and not MeasuringOptions().is_elsewhere
-    with pytest.raises(OptionError, match="where its server is started"):
+    with pytest.raises(OptionError, match="set on its server"):
         place.runner(threads=2)
 
 

@@ -82,18 +82,18 @@ def test_members_of_tars_are_plain_and_there_once(
     members: tuple[tuple[tarfile.TarInfo, bytes], ...], tmp_path: Path
 ) -> None:
     path = tar(tmp_path / "m.tar", *members)
-    with pytest.raises(ModelError, match=r"is no plain file|points outside of the archive|is there twice"):
+    with pytest.raises(ModelError, match=r"is not a plain file|points outside of the archive|occurs twice"):
         TVMCModel(model_path=path)
-    with pytest.raises(ArtifactError, match=r"is no plain file|points outside of the archive|is there twice"):
+    with pytest.raises(ArtifactError, match=r"is not a plain file|points outside of the archive|occurs twice"):
         TVMCPackage(path)
-    with pytest.raises(ArtifactError, match=r"is no plain file|points outside of the archive|is there twice"):
+    with pytest.raises(ArtifactError, match=r"is not a plain file|points outside of the archive|occurs twice"):
         micro.read_model_library(path)
 
 
 def test_a_saved_model_that_is_compressed_is_not_unpacked(tmp_path: Path) -> None:
     path = tar(tmp_path / "m.tar", named("model.json", bytes(64 << 20)), mode="w:gz")
     assert path.stat().st_size < 1 << 20
-    with pytest.raises(ModelError, match=r"not what TVMCModel.save wrote"):
+    with pytest.raises(ModelError, match=r"not a file that TVMCModel.save wrote"):
         TVMCModel(model_path=path)
 
 
@@ -104,7 +104,7 @@ def test_a_member_that_says_more_than_the_archive_has(tmp_path: Path) -> None:
     data[148:156] = b" " * 8
     data[148:156] = b"%06o\0 " % sum(data[:512])
     path.write_bytes(data)
-    with pytest.raises(ModelError, match=r"has 8589934591 bytes, and the archive has|not what TVMCModel.save wrote"):
+    with pytest.raises(ModelError, match=r"has 8589934591 bytes, but the archive|not a file that TVMCModel.save wrote"):
         TVMCModel(model_path=path)
 
 
@@ -126,10 +126,10 @@ def npy(header: str, data: bytes = b"", version: int = 1) -> bytes:
 @pytest.mark.parametrize(("data", "why"), [
     (
         npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776,), }"),
-        "does not have the 4398046511104 bytes"
+        "does not contain exactly 4398046511104 bytes"
     ),
-    (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", bytes(8)), "does not have the 4 bytes"),
-    (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }"), "does not have"),
+    (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", bytes(8)), "does not contain exactly 4 bytes"),
+    (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }"), "does not contain"),
     (npy("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", b"\x80\x04N."), "holds Python objects"),
     (npy("{'descr': __import__('os').mkdir('x'), 'fortran_order': False, 'shape': (1,), }"), "cannot read"),
     (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", bytes(4), 3), "has version"),
@@ -204,18 +204,18 @@ def test_json_that_is_nested_deep_is_refused(door: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("change", "why"), [
-    ({"sources": ["a\0b"]}, "'sources' has to be a list of texts"),
-    ({"sources": [3]}, "'sources' has to be a list of texts"), ({"sources": [".."]}, "is not the name of a file"),
+    ({"sources": ["a\0b"]}, "'sources' must be a list of texts"),
+    ({"sources": [3]}, "'sources' must be a list of texts"), ({"sources": [".."]}, "is not the name of a file"),
     ({"sources": [""]}, "is not the name of a file"), ({"sources": ["/etc/passwd"]}, "is not the name of a file"),
     ({"sources": ["template.json"]}, "is not the name of a file"),
-    ({"sources": ["project.json"]}, "is not the name of a file"), ({"sources": ["link.c"]}, "is no plain file"),
-    ({"sources": ["gone.c"]}, "is no plain file"),
-    ({"sources": ["bytes.c"]}, "is no text"), ({"build": ["rm -rf /"]}, "'build' has to be a list of commands"),
-    ({"build": [[1]]}, "'build' has to be a list of commands"),
-    ({"run": [["x"]]}, "'run' has to be a list of texts"), ({"flash": [None]}, "'flash' has to be a list of commands"),
+    ({"sources": ["project.json"]}, "is not the name of a file"), ({"sources": ["link.c"]}, "is not a plain file"),
+    ({"sources": ["gone.c"]}, "is not a plain file"),
+    ({"sources": ["bytes.c"]}, "is not text"), ({"build": ["rm -rf /"]}, "'build' must be a list of commands"),
+    ({"build": [[1]]}, "'build' must be a list of commands"),
+    ({"run": [["x"]]}, "'run' must be a list of texts"), ({"flash": [None]}, "'flash' must be a list of commands"),
     (
         {"options": {"a": {"help": "", "when": "build", "default": "x", "choices": {"x": [1]}}}},
-        "an option is not written right"
+        "an option is invalid"
     ),
 ])
 def test_templates_name_their_own_files_and_plain_commands(

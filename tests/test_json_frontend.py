@@ -167,7 +167,7 @@ def test_a_frontend_that_cannot_be_imported_is_named(tmp_path: Path, monkeypatch
     try:
         with pytest.raises(TargetError, match=r"the frontend 'json' cannot be imported from no_such_package:FORMAT"):
             format_of(saved(tmp_path, network()))
-        with pytest.raises(ModelError, match=r"nodes of the format 'none', and no installed package reads it"):
+        with pytest.raises(ModelError, match=r"nodes of the format 'none', which no installed package reads"):
             plugins.load_frontend("none")
     finally:
         plugins.installed_frontends.cache_clear()

@@ -84,7 +84,7 @@ def test_without_a_library_nothing_runs() -> None:
     lib = built(partition_for("bnns", network()))
     with pytest.raises(
         RunError,
-        match=r"'tvmgen_default_bnns_main_0' calls functions of bnns, and nothing here runs them: register "
+        match=r"'tvmgen_default_bnns_main_0' calls functions of bnns, which are not available: register "
         r"'runtime\.library\.bnns', or, for answers without the library, use .*stand_in\('bnns'\)"
     ):
         lib.executable(X)
@@ -121,7 +121,7 @@ def test_calls_travel_with_the_program(suffix: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(again.executable(X), lib.executable(X))
     assert sources(again) == sources(lib)
     for blob in (b"", b"{}\n", b'{"library": 1'):
-        with pytest.raises(ArtifactError, match="these are no calls of a library"):
+        with pytest.raises(ArtifactError, match="these are not calls of a library"):
             LibraryModule.load_from_binary(blob)
 
 

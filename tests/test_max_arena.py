@@ -110,10 +110,10 @@ def test_a_refusal_names_the_peak_and_what_lives_there() -> None:
         config={"relay.backend.max_arena": 64}
     ), pytest.raises(CompileError, match="the limit is 64"):
         relay.build(relay.frontend.from_onnx(cnn())[0], "llvm")
-    with pytest.raises(CompileError, match=r"relay.backend.max_arena is -1; give the bytes"):
+    with pytest.raises(CompileError, match=r"relay.backend.max_arena is -1; give the limit in bytes"):
         tvm.compile(cnn(), max_arena=-1)
     with pytest.warns(
-        OpenSizeWarning, match="has open sizes, and what it takes for its values is only known when it is called"
+        OpenSizeWarning, match="has dynamic shapes, so the memory for its values is only known at run time"
     ):
         open_model = tvm.compile(mlp(batch="n"), {"x": ("n", 16)}, max_arena=4096)
     open_model(np.zeros((2, 16), np.float32))  # each combination of sizes is held to the limit
@@ -132,5 +132,5 @@ def test_numbers_of_bytes() -> None:
     ] == [300, 256 << 10, 1 << 20, 2 << 20, 1 << 30, 64 << 10]
     assert options.max_arena("") == []
     for text in ("", "0", "-1", "1.5M", "many"):
-        with pytest.raises(OptionError, match=r"--max-arena: '.*' is no number of bytes; write 300000, 256K or 1M"):
+        with pytest.raises(OptionError, match=r"--max-arena: '.*' is not a number of bytes; write 300000, 256K or 1M"):
             options.byte_count("--max-arena", text)

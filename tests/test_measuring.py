@@ -74,8 +74,8 @@ def test_each_planted_candidate_is_recorded_as_its_kind_and_measuring_goes_on(
     assert all(len(m.costs) == 2 and min(m.costs) > 0 if m.ok else m.error for m in results)
     texts = {c.kind: m.error for c, m in zip(candidates, results, strict=True)}
     assert "SIGSEGV" in texts["segfault"] and "SIGABRT" in texts["abort"] and "status 3" in texts["exit"]
-    assert "1 of 64 elements of B are wrong; at [63]" in texts["one element left out"]
-    assert "wrote beside one of its arrays" in texts["wrote beside"]
+    assert "1 of 64 elements of B are wrong; element [63]" in texts["one element left out"]
+    assert "wrote outside of one of its arrays" in texts["wrote outside"]
     assert "wrote into A, which it only reads" in texts["wrote input"]
     assert "float32 A[65]" in texts["other arguments"]
     assert texts["exception"] == "ValueError: the factors do not divide the extent"
@@ -133,7 +133,7 @@ class Packed(Planted):
         ("other constants", MeasureErrorNo.WRONG_ANSWER, "elements of B are wrong"),
         (
             "no such parameter", MeasureErrorNo.RUNTIME_DEVICE,
-            "'X', float32.4, 16., is given a value and is no parameter of scaled"
+            "'X', float32.4, 16., has a value, but is not a parameter of scaled"
         ),
     ],
 )
@@ -267,7 +267,7 @@ def test_random_data_is_the_same_everywhere_and_differences_are_found(dtype: str
     assert x.dtype == DataType(dtype).numpy() and x.tobytes() == y.tobytes() and difference(x, y, "x") == ""
     assert random_array(p, 1, 5, {}).tobytes() != x.tobytes() != random_array(p, 0, 6, {}).tobytes()
     y[3, 4] = not y[3, 4] if dtype == "bool" else y[3, 4] // 2 + 7
-    assert "1 of 72 elements of x are wrong; at [3, 4]" in difference(y, x, "x")
+    assert "1 of 72 elements of x are wrong; element [3, 4]" in difference(y, x, "x")
     if dtype != "bool":
         ranged = random_array(p, 0, 5, {"x": (2, 4)}).astype(np.float64)
         assert ranged.min() >= 2 and ranged.max() <= 4
@@ -294,7 +294,7 @@ def test_guards_see_what_is_written_beside_an_array() -> None:
 
 
 def test_open_sizes_cannot_be_measured() -> None:
-    with pytest.raises(InputError, match="arrays of dynamic shape, and only functions of static shapes are measured"):
+    with pytest.raises(InputError, match="arrays of dynamic shape, but only functions of static shapes are measured"):
         arrays_of("f", [Parameter("x", ("n",), DataType("float32"), False)])
 
 
@@ -320,7 +320,7 @@ def test_a_trial_is_of_functions_and_prepared(tmp_path: Path) -> None:
     tvm.relay.build(
         tvm.IRModule.from_expr(tvm.relay.Function([x], tvm.relay.nn.relu(x))), "llvm"
     ).export_library(tmp_path / "m.tar")
-    with pytest.raises(InputError, match="a trial takes a library of functions, and this is a model"):
+    with pytest.raises(InputError, match="a trial takes a library of functions, not a model"):
         load_library((tmp_path / "m.tar").read_bytes())
     with pytest.raises(InputError, match="the workload of this trial was not prepared"):
         trial({"key": "nobody"}, [])
@@ -376,12 +376,12 @@ def test_what_is_no_record_is_refused_with_its_place(tmp_path: Path, line: str) 
 
 
 def test_records_need_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="in a folder that exists"):
+    with pytest.raises(OptionError, match="in an existing folder"):
         Records(tmp_path / "nowhere" / "r.json")
 
 
 def test_a_record_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="a record is one line, and this one has several"):
+    with pytest.raises(OptionError, match="a record is one line, but this one has several"):
         LineFile(tmp_path / "r.json").append("a\nb")
 
 

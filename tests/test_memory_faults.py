@@ -256,5 +256,5 @@ def test_the_fault_is_an_error_of_the_field() -> None:
 def test_sites_travel_as_json() -> None:
     site = Site(READ, "f", "a", "float32", (4, "n"), ("i",), "Gather 'x'", 3, "out[i] = a[i, i]", 9, 7)
     assert Site.from_json(site.to_json()) == site
-    with pytest.raises(ValueError, match="no site of a check"):
+    with pytest.raises(ValueError, match="not the site of a check"):
         Site.from_json(["read"])

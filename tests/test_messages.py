@@ -82,7 +82,7 @@ MESSAGES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "an unknown size": (lambda: OPEN.size, CompileError, r"the size of .* is not known: dimension n is symbolic"),
     "another type without a copy": (
         lambda: np.asarray(nd.array([1.0]), "int8", copy=False), ValueError,
-        "array cannot be seen as int8 without a copy"
+        "array cannot be viewed as int8 without a copy"
     ),
     "an untyped variable": (
         lambda: var("y").checked_type, CompileError, "the type of this Var is not known; annotate its variables"
@@ -128,7 +128,7 @@ MESSAGES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "two results apart": (
         sum_two_results_apart, ScheduleError, "has several results; its loop 'k_0' cannot be summed up apart"
     ),
-    "no ELF": (lambda: _machine_of(b"MZ" + bytes(64)), InternalError, "no 64-bit little-endian ELF"),
+    "no ELF": (lambda: _machine_of(b"MZ" + bytes(64)), InternalError, "not 64-bit little-endian ELF"),
     "another entry": (
         lambda: build(Function((x,), relay.nn.relu(x)), "llvm")["main"], InputError,
         "a compiled model has no entry 'main'; it has 'default'",

@@ -57,7 +57,7 @@ def test_a_library_of_c_text(library: Path) -> None:
 @needs_compiler
 def test_a_project_of_this_machine(model: tilewright.Model, library: Path, tmp_path: Path) -> None:
     project = micro.generate_project_from_mlf(HOST, tmp_path / "made", library, {"optimization": "1"})
-    with pytest.raises(ArtifactError, match="is not built; say first: tvmc micro build"):
+    with pytest.raises(ArtifactError, match="is not built; first run: tvmc micro build"):
         project.run([IMAGE])
     assert [p.name for p in project.build()] == ["main.elf", "self_test.elf"]
     assert project.test() == "OK\n"
@@ -109,7 +109,7 @@ def test_a_board_says_what_is_wrong(library: Path, tmp_path: Path) -> None:
         project.run([IMAGE])
     main.write_text(text.replace("net_run(", "for (volatile int k = 0;; ++k) {}\n  net_run("))
     project.build()
-    with pytest.raises(RunError, match="was given up after 1 seconds; --project-option timeout=SECONDS"):
+    with pytest.raises(RunError, match="was ended after 1 seconds; --project-option timeout=SECONDS"):
         project.run([IMAGE], {"timeout": "1"})
 
 
@@ -117,26 +117,26 @@ def test_a_board_says_what_is_wrong(library: Path, tmp_path: Path) -> None:
 def test_what_a_project_refuses(library: Path, tmp_path: Path) -> None:
     project = micro.generate_project_from_mlf(HOST, tmp_path / "made", library)
     project.build()
-    for inputs, message in (([], "takes 1 inputs .x., and 0 were given"), ({}, "'x' is not given"), (
+    for inputs, message in (([], "takes 1 inputs .x., but 0 were given"), ({}, "'x' is not given"), (
         {"y": IMAGE}, "has no input 'y'; it has x"
     ), ([IMAGE[:1]], r"is uint8\[2, 6, 7, 5\], and uint8\[1, 6, 7, 5\]"),
                             ([IMAGE.astype(np.int8)], "and int8")):
         with pytest.raises(InputError, match=message):
             project.run(inputs)
-    with pytest.raises(OptionError, match="it is given when a project is built, and then stays"):
+    with pytest.raises(OptionError, match="it is fixed when a project is built"):
         project.run([IMAGE], {"optimization": "3"})
-    with pytest.raises(OptionError, match="'soon' is no number of seconds"):
+    with pytest.raises(OptionError, match="'soon' is not a positive number of seconds"):
         project.run([IMAGE], {"timeout": "soon"})
     with pytest.raises(
         TargetError,
-        match=r"needs the program 'no-such-cc', which is not here; on Debian: apt-get install gcc, .* --project-option "
-        r"compiler=PROGRAM"
+        match=r"needs the program 'no-such-cc', which is not installed; on Debian: apt-get install gcc, .* "
+        r"--project-option compiler=PROGRAM"
     ):
         project.build({"compiler": "no-such-cc"})
     with pytest.raises(OptionError, match="was given a FactoryModule, which holds machine code"):
         built: Any = tilewright.relay.build(tilewright.IRModule.from_expr(of_integers()), "llvm")
         micro.generate_project(HOST, built, tmp_path / "other")
-    with pytest.raises(ArtifactError, match="is there already; choose another folder; -f makes it anew"):
+    with pytest.raises(ArtifactError, match="already exists; choose another folder, or overwrite this project with -f"):
         micro.generate_project_from_mlf(HOST, tmp_path / "made", library)
     assert not micro.generate_project_from_mlf(HOST, tmp_path / "made", library, force=True).is_built
     (tmp_path / "made" / "project.json").write_text("{}")
@@ -162,11 +162,11 @@ def test_a_template_of_ones_own(model: tilewright.Model, library: Path, tmp_path
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"about": 3}, "'about' has to be a str"),
-    ({"options": {"speed": {"help": "x"}}}, "an option is not written right"),
+    ({"about": 3}, "'about' must be a str"),
+    ({"options": {"speed": {"help": "x"}}}, "an option is invalid"),
     ({"options": {"speed": {"help": "x", "when": "later", "default": "1"}}}, "`when` is one of create, build, run"),
     ({"sources": ["../x"]}, "is not the name of a file in the template's folder"),
-    ({"build": [["{speed}"]]}, "'{speed}' in '{speed}' is the name of no value"),
+    ({"build": [["{speed}"]]}, "'{speed}' in '{speed}' is not the name of a value"),
 ])
 def test_templates_that_are_not_written_right(
     change: dict[str, object], message: str, library: Path, tmp_path: Path
@@ -179,7 +179,7 @@ def test_templates_that_are_not_written_right(
 
 def test_libraries_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "x.tar").write_bytes(b"nothing")
-    with pytest.raises(ArtifactError, match="no Model Library"):
+    with pytest.raises(ArtifactError, match="not a Model Library"):
         micro.read_model_library(tmp_path / "x.tar")
 
 

@@ -276,7 +276,7 @@ def test_messages() -> None:
     ):
         options.mixed_precision("bfloat16", "int32")
     with pytest.raises(
-        OptionError, match=r"'relay\.ToMixedPrecision\.type' is one of , float16, bfloat16, and was given 'tf32'"
+        OptionError, match=r"'relay\.ToMixedPrecision\.type' takes one of , float16, bfloat16, not 'tf32'"
     ):
         tilewright.compile("absent.onnx", mixed_precision="tf32")
 

@@ -379,7 +379,7 @@ def test_things_that_are_no_models(tmp_path: Path) -> None:
         tilewright.compile(tmp_path / "none.onnx")
     with pytest.raises(ModelError, match=r"is a folder; give the .onnx file itself"):
         tilewright.compile(tmp_path)
-    with pytest.raises(ModelError, match=r"a model is a path, bytes or an onnx.ModelProto, and this is a int"):
+    with pytest.raises(ModelError, match=r"a model is given as path, bytes or an onnx.ModelProto, not as int"):
         tilewright.compile(3)
 
 
@@ -391,7 +391,7 @@ def test_things_that_are_no_models(tmp_path: Path) -> None:
         ({"target": "llvm -mpcu=skylake"}, TargetError, "'-mpcu' is not an option of a target: did you mean 'mcpu'?"),
         ({"opt_level": 9}, OptionError, "opt_level is 9; it must be an integer from 0 to 4"),
         ({"config": {"relay.FuseOps.max_dept": 3}}, OptionError, "did you mean 'relay.FuseOps.max_depth'?"),
-        ({"config": {"relay.FuseOps.max_depth": "3"}}, OptionError, "is int, and was given '3' (str)"),
+        ({"config": {"relay.FuseOps.max_depth": "3"}}, OptionError, "takes int, not '3' (str)"),
         ({"disabled_pass": ["FuseOp"]}, OptionError, "there is no pass 'FuseOp'; did you mean 'FuseOps'?"),
         ({"threads": -1}, OptionError, "-1 is not a number of threads; use 1 to"),
         ({"threads": 0}, OptionError, "0 is not a number of threads; use 1 to"),
@@ -428,7 +428,7 @@ def test_inputs_that_do_not_fit_open_sizes() -> None:
     model = tilewright.compile(cnn("batch"))
     x = np.zeros((1, 3, 16, 16), np.float32)
     with pytest.raises(
-        InputError, match=r"input 'x' has the shape \(1, 3, 16, 17\), and the model takes \(batch, 3, 16, 16\)"
+        InputError, match=r"input 'x' has the shape \(1, 3, 16, 17\), but the model takes \(batch, 3, 16, 16\)"
     ):
         model(np.zeros((1, 3, 16, 17), np.float32))
     with pytest.raises(InputError, match="the model has no input 'z'; its inputs are x"):

@@ -165,7 +165,7 @@ def test_what_cannot_be_exported_says_so(opaque: tvm.runtime.FactoryModule, tmp_
     with pytest.raises(ArtifactError, match="was loaded from a library, which has no object files left"):
         export_model_library_format(load_module(tmp_path / "m.so"), tmp_path / "m.tar")  # type: ignore[arg-type]
     with pytest.raises(
-        ArtifactError, match="'off-loaded' has parts that are not native code, and stands beside other models"
+        ArtifactError, match="'off-loaded' has parts that are not native code, so it cannot be exported with other"
     ):
         export_model_library_format([lib, opaque], tmp_path / "m.tar")
     assert not (tmp_path / "m.tar").exists()

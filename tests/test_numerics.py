@@ -59,7 +59,7 @@ def test_an_engine_of_torch_is_kept_where_torch_is_asked_for() -> None:
 def test_runtimes_that_are_not_known_are_refused(name: str) -> None:
     with pytest.raises(
         OptionError,
-        match="configuration option 'relay.qnn.numerics' is one of , tflite, onnx, torch, .*fast, and was given "
+        match="configuration option 'relay.qnn.numerics' takes one of , tflite, onnx, torch, .*fast, not "
         f"'{name}'"
     ):
         tilewright.compile(requantized(), numerics=name)

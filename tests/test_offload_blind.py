@@ -64,7 +64,7 @@ def test_a_bias_along_rows_is_refused_and_not_an_error() -> None:
     assert not relay.analysis.explain_offload(quantized_conv(3), "npu", tables=tables).left
     report = relay.analysis.explain_offload(quantized_conv(1), "npu", tables=tables)
     record = next(r for r in report.left if r.operator == "qnn.conv2d")
-    assert "a bias is one number for each output channel, along axis 3, and this is along axis 1" in record.why
+    assert "a bias must have one number for each output channel, along axis 3, but this is along axis 1" in record.why
     assert record.edit is not None and "add it along axis 3" in record.edit.text
 
 

@@ -60,19 +60,19 @@ def _mlp(**options: Any) -> backend.TilewrightRep:
         lambda: _mlp(fast=True), OptionError,
         "prepare has no option 'fast'; its options are those of tilewright.compile: shapes, "
     ),
-    (lambda: _mlp().run([X], fast=True), OptionError, "run takes inputs only, and was given fast"),
+    (lambda: _mlp().run([X], fast=True), OptionError, "run takes inputs only, but was given fast"),
     (lambda: _mlp().run({"z": X}), InputError, "the model has no input 'z'"),
     (lambda: backend.prepare(
         models.graph([helper.make_node("Add", ["a", "b"], ["c"])], {"a": (2,), "b": (2,)}, {"c": (2,)}, {})
     ).run([X]),
-     InputError, r"the model takes 2 inputs \(a, b\), and 1 were given"),
+     InputError, r"the model takes 2 inputs \(a, b\), but 1 were given"),
     (
         lambda: backend.run_node(helper.make_node("Add", ["a", "b"], ["c"]), [X]), InputError,
-        r"Add takes 2 inputs \(a, b\), and 1 were given"
+        r"Add takes 2 inputs \(a, b\), but 1 were given"
     ),
     (
         lambda: backend.run_node(helper.make_node("Relu", ["a"], ["c"]), [None]), InputError,
-        "input 'a' is None, which does not say its type"
+        "input 'a' is None, so its type is unknown"
     ),
 ])
 def test_what_is_refused(act: Any, kind: type[Exception], message: str) -> None:

@@ -88,7 +88,7 @@ def test_missing_files_folders_and_other_things(tmp_path: Path) -> None:
     refused(tmp_path / "none.onnx", "there is no file", "current folder")
     (tmp_path / "found.onnx").write_bytes(b"x")
     refused(tmp_path, "is a folder", r"found\.onnx")
-    refused(42, "a model is a path, bytes or an onnx.ModelProto", "int")
+    refused(42, "a model is given as path, bytes or an onnx.ModelProto", "int")
 
 
 def test_external_data_beside_the_model(tmp_path: Path) -> None:

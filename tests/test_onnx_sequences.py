@@ -90,7 +90,7 @@ def test_shapes_given_when_compiling() -> None:
     )
     assert [t.name for t in compiled.inputs] == ["s.0", "s.1"]
     np.testing.assert_array_equal(compiled([A, B]), B)
-    with pytest.raises(InputError, match=r"input 's' has the shapes \(\(1, 2\),\), and the model was compiled for"):
+    with pytest.raises(InputError, match=r"input 's' has the shapes \(\(1, 2\),\), but the model was compiled for"):
         compiled([A])
     assert "@main" in compiled.dump("relay")
 
@@ -210,7 +210,7 @@ def test_wrong_kinds_of_inputs() -> None:
         compiled(A)
     with pytest.raises(InputError, match=r"takes a list of arrays; it was given a NoneType"):
         compiled(None)
-    with pytest.raises(InputError, match="out= needs tensors alone"):
+    with pytest.raises(InputError, match="out= supports only tensors"):
         compiled([A], out=[A])
 
 

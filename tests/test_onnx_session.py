@@ -77,11 +77,11 @@ def test_bytes_and_protos_and_chosen_outputs() -> None:
     ({"z": batch(), "x": batch()}, "'z' is not an input of the model; the model takes x"),
     (
         {"x": batch().astype(np.float64)},
-        r"input 'x' has the element type float64, and the model takes float32; convert it with .astype\('float32'\)"
+        r"input 'x' has the element type float64, but the model takes float32; convert it with .astype\('float32'\)"
     ),
-    ({"x": batch()[0]}, r"input 'x' has 1 dimensions, \[16\], and the model takes 2: \['n', 16\]"),
-    ({"x": batch()[:, :5]}, r"input 'x' has 5 as dimension 1, \[2, 5\], and the model takes \['n', 16\]"),
-    ([batch()], "input_feed is a mapping of names to arrays, and this is a list"),
+    ({"x": batch()[0]}, r"input 'x' has 1 dimensions, \[16\], but the model takes 2: \['n', 16\]"),
+    ({"x": batch()[:, :5]}, r"input 'x' has size 5 in dimension 1 of \[2, 5\], but the model takes \['n', 16\]"),
+    ([batch()], "input_feed must be a mapping of names to arrays, not a list"),
     ({"x": batch(), "w0": batch()}, "'w0' is not an input of the model"),
 ])
 def test_inputs_that_do_not_fit_are_refused_before_anything_is_compiled(feed: Any, message: str) -> None:
@@ -97,7 +97,7 @@ def test_one_number_in_an_array_is_a_scalar() -> None:
     for scalar in (np.float32(2), np.full(1, 2, np.float32), np.full((1, 1), 2, np.float32)):
         np.testing.assert_array_equal(ours.InferenceSession(model).run(None, {"x": x, "s": scalar})[0], x + 2)
         np.testing.assert_array_equal(tilewright.compile(model)(x, scalar), x + 2)
-    with pytest.raises(InputError, match=r"input 's' has 1 dimensions, \[2\], and the model takes 0: \[\]"):
+    with pytest.raises(InputError, match=r"input 's' has 1 dimensions, \[2\], but the model takes 0: \[\]"):
         ours.InferenceSession(model).run(None, {"x": x, "s": x[:2]})
     with pytest.raises(InputError, match=r"input 's' has shape \[2\], expected float32 s\[\]"):
         tilewright.compile(model)(x, x[:2])
@@ -119,10 +119,10 @@ def test_free_dimensions_are_fixed_by_options() -> None:
     options.add_free_dimension_override_by_name("n", 4)
     session = ours.InferenceSession(models.mlp(batch="n"), options)
     assert session.model.inputs[0].shape == (4, 16)
-    with pytest.raises(InputError, match=r"has 2 as dimension 0, \[2, 16\], and the model takes \[4, 16\]"):
+    with pytest.raises(InputError, match=r"has size 2 in dimension 0 of \[2, 16\], but the model takes \[4, 16\]"):
         session.run(None, {"x": batch()})
     options.add_free_dimension_override_by_name("m", 4)
-    with pytest.raises(OptionError, match="no input has the free dimension 'm'; there are: n"):
+    with pytest.raises(OptionError, match="no input has the free dimension 'm'; the free dimensions are: n"):
         ours.InferenceSession(models.mlp(batch="n"), options)
     marked = models.mlp(batch="n")
     marked.graph.input[0].type.tensor_type.shape.dim[0].ClearField("dim_param")
@@ -139,7 +139,7 @@ def _file_for_an_optimized_model() -> None:
 REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: ours.InferenceSession(models.mlp(), providers=["CUDAExecutionProvider"]), TargetError,
-        "none of the providers CUDAExecutionProvider is here"
+        "none of the providers CUDAExecutionProvider is available"
     ),
     (_file_for_an_optimized_model, OptionError, "optimized_model_filepath is not supported: .*session.model.save"),
     (
@@ -158,10 +158,10 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
         lambda: ours.SessionOptions().get_session_config_entry("k"), OptionError,
         "there is no session configuration entry 'k'"
     ),
-    (lambda: ours.OrtValue.ortvalue_from_numpy(batch(), "cuda"), TargetError, "there is no device 'cuda'"),
+    (lambda: ours.OrtValue.ortvalue_from_numpy(batch(), "cuda"), TargetError, "device 'cuda' cannot hold values"),
     (
         lambda: ours.OrtValue.ortvalue_from_numpy(batch()).update_inplace(batch(3)), InputError,
-        r"float32\[2, 16\], and float32\[3, 16\] cannot be written"
+        r"float32\[2, 16\]; float32\[3, 16\] cannot replace it"
     ),
     (lambda: ours.InferenceSession(models.mlp()).end_profiling(), OptionError, "nothing was profiled"),
     (lambda: ours.InferenceSession(models.mlp()).io_binding().run(), InputError, "no output is bound"),

@@ -231,7 +231,7 @@ def test_multiples_of_a_number(tmp_path: Path) -> None:
     ):
         loaded(real(1, 3, 12, 8))
     told = (
-        "dimension 2 of input 'x' is 72, and the program was compiled for (h_by_8 * 8) from 8 to 64; compile it with a "
+        "dimension 2 of input 'x' is 72, but the program was compiled for (h_by_8 * 8) from 8 to 64; compile it with a "
         "wider range of '(h_by_8 * 8)'"
     )
     with pytest.raises(InputError, match=re.escape(told)):
@@ -248,7 +248,7 @@ def test_where_multiples_are_needed_the_warning_says_what_does_not_fit() -> None
 
 
 @pytest.mark.parametrize(("shape", "message"), [
-    ((1, 3, "h=9..15:8", 8), "dimension 'h' is asked for from 9 to 15 in multiples of 8, of which there is none"),
+    ((1, 3, "h=9..15:8", 8), "dimension 'h' is given as multiples of 8 from 9 to 15, but there are none"),
     ((1, 3, "h:8", "h:16"), "dimension 'h' is given in multiples of two numbers; dimension 3 of input 'x' has 'h:16'"),
     ((1, 3, "h:0", 8), "dimension 2 of input 'x' is 'h:0'; write a number, a name"),
 ])

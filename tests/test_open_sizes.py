@@ -233,7 +233,7 @@ def test_one_program_for_any_batch_and_length_of_an_encoder() -> None:
     assert [str(s) for s in program.artifact.manifest.symbols] == ["b from 1", "t from 1 to 40"]
     with pytest.raises(
         InputError,
-        match="dimension 1 of input 'ids' is 41, and the program was compiled for t from 1 to 40; compile it with a "
+        match="dimension 1 of input 'ids' is 41, but the program was compiled for t from 1 to 40; compile it with a "
         "wider range of 't'"
     ):
         program(np.zeros((1, 41), np.int64))
@@ -293,7 +293,7 @@ def test_a_model_that_has_no_such_program_is_compiled_for_each_shape_and_says_so
     of = model([node("NonZero", ["x"], "places"), node("Cast", ["places"], "y", to=FLOAT)], {"x": ["n", 3]}, {})
     with pytest.warns(
         OpenSizeWarning,
-        match="'model' is compiled for each combination of its sizes: some sizes are in the values of its inputs"
+        match="'model' is compiled for each combination of its sizes: some sizes depend on the values of its inputs"
     ):
         program = tilewright.compile(of, shapes={"x": ("n", 3)})
     assert program(np.eye(4, 3, dtype=np.float32)).shape == (2, 3)
@@ -301,11 +301,11 @@ def test_a_model_that_has_no_such_program_is_compiled_for_each_shape_and_says_so
 
 
 @pytest.mark.parametrize(("shape", "message"), [
-    (("1..64", 21), "dimension 1 of input 'x' is 20 in the model, and 21 is asked for; give 20"),
-    (("n", "m"), "dimension 1 of input 'x' is 20 in the model, and 'm' is asked for; give 20"),
+    (("1..64", 21), "dimension 1 of input 'x' is 20 in the model, but 21 is given; give 20"),
+    (("n", "m"), "dimension 1 of input 'x' is 20 in the model, but 'm' is given; give 20"),
     (("1-64", 20), "dimension 0 of input 'x' is '1-64'; write a number, a name"),
-    (("9..2", 20), "dimension 0 of input 'x' is '9..2', a range without numbers; write the smaller number first"),
-    (("n", 20, 1), r"input 'x' has 2 dimensions \(batch, 20\), and 3 are given"),
+    (("9..2", 20), "dimension 0 of input 'x' is '9..2', an empty range; write the smaller number first"),
+    (("n", 20, 1), r"input 'x' has 2 dimensions \(batch, 20\), but 3 are given"),
 ])
 def test_shapes_that_do_not_fit_the_model_are_refused(shape: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
@@ -326,7 +326,7 @@ def test_contradictory_names_and_ranges_are_refused() -> None:
         program(real(2, 3), real(3, 3))
     with pytest.raises(
         InputError,
-        match="dimension 'length' is asked for from 50 to 60, and the model takes 50 to 40; give another range"
+        match="dimension 'length' is given as 50 to 60, but the model takes 50 to 40; give another range"
     ):
         tilewright.compile(encoder(), shapes={"ids": ("b", "length=50..60")})
 
@@ -337,7 +337,7 @@ def test_open_shapes_on_the_command_line() -> None:
     assert input_shapes("x:[1..64,3,h,w=32..] y:[2]") == {"x": ("1..64", 3, "h", "w=32.."), "y": (2,)}
     with pytest.raises(
         OptionError,
-        match=r"'1-4' in the shape of 'x' is not a size; sizes are whole numbers, none negative, or open: n, 1..64, "
+        match=r"'1-4' in the shape of 'x' is not a size; sizes are whole numbers from 0, or dynamic: n, 1..64, "
         r"n=1..64"
     ):
         input_shapes("x:[1-4]")
@@ -417,7 +417,7 @@ def test_windows_whose_results_stand_in_another_layout_are_refused() -> None:
         function, _ = opened(example, 2)
         with pytest.raises(
             OpenSizeError,
-            match="has an open height or width, and stores its result in another layout than it is computed in"
+            match="has a dynamic height or width, but stores its result in another layout than it is computed in"
         ):
             build_open(lambda f=function: f, {}, Target("llvm"), "m", BuildReport(), Cache(None))  # type: ignore[misc]
 
@@ -428,5 +428,5 @@ def test_an_operator_that_was_not_tried_with_open_sizes_is_refused(monkeypatch: 
     with pytest.raises(OpenSizeError, match=r"argsort has no form for symbolic sizes"):
         build_open(lambda: function, {}, Target("llvm"), "m", BuildReport(), Cache(None))
     monkeypatch.setattr(type(example.op), "takes_open_sizes", True)
-    with pytest.raises(OpenSizeError, match="depends on the sizes in ways that are decided while compiling"):
+    with pytest.raises(OpenSizeError, match="depends on the sizes at compile time"):
         build_open(lambda: function, {}, Target("llvm"), "m", BuildReport(), Cache(None))

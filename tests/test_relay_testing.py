@@ -126,7 +126,7 @@ def test_answers_are_compared() -> None:
     tvm.testing.assert_allclose(tvm.nd.array([1.0, 2.0]), np.asarray([1.0, 2.0]))
     with pytest.raises(AssertionError, match="Mismatched elements: 1 / 2"):
         tvm.testing.assert_allclose([1.0, 2.0], [1.0, 2.1], rtol=1e-3)
-    with pytest.raises(AssertionError, match=r"the shapes differ: \(2,\), and \(1, 2\) is wanted"):
+    with pytest.raises(AssertionError, match=r"the shapes differ: \(2,\), expected \(1, 2\)"):
         tvm.testing.assert_allclose([1.0, 2.0], [[1.0, 2.0]])
     assert tvm.testing.device_enabled("llvm -mcpu=core-avx2") and not tvm.testing.device_enabled("cuda")
     assert tvm.testing.enabled_targets() == [("llvm", tvm.cpu(0))]

@@ -113,7 +113,7 @@ def test_a_session_has_files_modules_and_times(library: Path) -> None:
         for name in ("../escape", "/etc/passwd", "..", ""):
             with pytest.raises(WorkerRaised, match="is not a valid file name in a session"):
                 remote.upload(b"x", name)
-        with pytest.raises(InputError, match="bytes are uploaded under a name"):
+        with pytest.raises(InputError, match="uploaded bytes need a name"):
             remote.upload(b"x")
         f = remote.load_module("add.so")
         with pytest.raises(InputError, match="the module has no function 'sub'; it has add"):
@@ -185,7 +185,7 @@ def test_a_server_that_does_not_know_the_secret_is_refused() -> None:
 
 
 def test_secrets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(RPCError, match="has 5 characters and needs 16"):
+    with pytest.raises(RPCError, match="has 5 characters, but needs at least 16"):
         shared_secret("short")
     monkeypatch.delenv("TILEWRIGHT_RPC_SECRET")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -216,10 +216,10 @@ def test_one_session_at_a_time() -> None:
         ):
             rpc.connect("127.0.0.1", server.port, patience=0.1)
         rpc.connect("127.0.0.1", server.port).close()
-        with pytest.raises(RPCError, match="this server has the key '', and 'board' was asked for"):
+        with pytest.raises(RPCError, match="this server has the key '', but 'board' was requested"):
             rpc.connect("127.0.0.1", server.port, key="board")
         with rpc.connect_tracker("127.0.0.1", server.port) as wrong, pytest.raises(
-            RPCError, match="this is a server of sessions, and 'client' was asked for"
+            RPCError, match="a server accepts the role 'session', not 'client'"
         ):
             wrong.summary()
 
@@ -321,7 +321,7 @@ def test_the_proxy_refuses_strangers() -> None:
         with pytest.raises(RPCError, match="the secrets differ"):
             rpc.connect("127.0.0.1", proxy.port, key="hidden", secret="another secret of the tests")
         with rpc.connect_tracker(*address) as wrong, pytest.raises(
-            RPCError, match="a proxy joins servers and clients, and 'client' was asked for"
+            RPCError, match="a proxy accepts the roles 'server' and 'session', not 'client'"
         ):
             wrong.summary()
     finally:
@@ -421,7 +421,7 @@ def test_silent_connections_keep_nobody_out(kind: str, monkeypatch: pytest.Monke
         for _ in range(300):
             silent.append(socket.create_connection(("127.0.0.1", listening.port), 10))
             if len(silent) % 50 == 0:  # a client that knows the secret is still answered
-                with pytest.raises(RPCError, match=r"was asked for|serves servers and clients"):
+                with pytest.raises(RPCError, match=r"accepts the role|serves servers and clients"):
                     dial("127.0.0.1", listening.port, shared_secret(None), {"role": "nobody"}).answer(10)
         until(lambda: threading.active_count() <= before + 4)
         # the newest may still show that they know it

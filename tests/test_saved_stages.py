@@ -158,7 +158,7 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
 def test_what_else_reads_artifacts_says_where_it_is_read(tmp_path: Path) -> None:
     path = saved(tmp_path)
     with pytest.raises(
-        ArtifactError, match=r"a program in stages, which is no single artifact; read it with tilewright\.load"
+        ArtifactError, match=r"a program in stages, not a single artifact; load it with tilewright\.load"
     ):
         runtime.load(path)
 
@@ -168,7 +168,7 @@ def test_programs_in_stages_are_no_libraries(tmp_path: Path) -> None:
     compiled(floats(4))
     with pytest.raises(
         ArtifactError,
-        match=r"m\.so: a program in stages, which goes on growing while it runs, is saved as \.tar, not as '\.so'"
+        match=r"m\.so: a program in stages, which can grow at run time, is saved as \.tar, not as '\.so'"
     ):
         compiled.save(tmp_path / "m.so")
 

@@ -60,7 +60,7 @@ def test_guards_of_dynamic_sizes_solve_for_the_symbols() -> None:
     assert not guards.hold([np.zeros((9, 3)), np.zeros((9, 2))])
     assert not guards.hold([np.zeros((4, 3)), np.zeros((5, 2))])
     with pytest.raises(
-        InputError, match=r"dimension 0 of input 'x' is 9, and the program was compiled for n from 1 to 8"
+        InputError, match=r"dimension 0 of input 'x' is 9, but the program was compiled for n from 1 to 8"
     ):
         guards.sizes([(9, 3), (9, 2)])
 

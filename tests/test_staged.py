@@ -570,7 +570,7 @@ def test_a_stage_that_cannot_be_converted_names_its_node() -> None:
     np.testing.assert_allclose(compiled(floats(2, 3), np.array([1])), np.exp(floats(2, 3)).sum(1), rtol=1e-6)
 
 
-@pytest.mark.parametrize(("size", "why"), [(-3, "negative size"), (10**12, "larger than any memory")])
+@pytest.mark.parametrize(("size", "why"), [(-3, "negative size"), (10**12, "more memory than the limit of 512 GB")])
 def test_sizes_that_no_memory_has_are_refused(size: int, why: str) -> None:
     compiled = tilewright.compile(
         model([node("ConstantOfShape", ["n"], "c"), node("ReduceSum", ["c"])], {"n": (1,)}, kinds={"n": INT64})
@@ -583,7 +583,7 @@ def test_sizes_that_no_memory_has_are_refused(size: int, why: str) -> None:
 def test_a_model_in_stages_is_not_one_program() -> None:
     compiled = tilewright.compile(positive_rows())
     compiled(rows(2))
-    with pytest.raises(InputError, match="sizes that are only known while it runs"):
+    with pytest.raises(InputError, match="some sizes of the model are only known at run time"):
         _ = compiled.artifact
 
 

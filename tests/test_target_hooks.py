@@ -133,12 +133,13 @@ def test_hooks_that_do_something_else_are_told() -> None:
     cases: list[tuple[Any, str]] = [
         (
             lambda m: 1,
-            r"RelayToTIR of 'wide', at .*test_target_hooks.py:\d+, returned a int; it returns an IRModule of loop "
+            r"RelayToTIR of 'wide', at .*test_target_hooks.py:\d+, returned a int; it must return an IRModule of loop "
             r"programs"
         ),
         (
             lambda m: tvm.IRModule(),
-            "RelayToTIR of 'wide' made no loop program 'tvmgen_default_wide_main_.'; it makes one for each function"
+            "RelayToTIR of 'wide' made no loop program 'tvmgen_default_wide_main_.'; it must make one of the "
+            "same name for each function"
         ),
         (lambda m: tvm.IRModule(
             {
@@ -146,10 +147,10 @@ def test_hooks_that_do_something_else_are_told() -> None:
                 _ in m.items()
             }
         ),
-         r"the loop program 'tvmgen_default_wide_main_.' that RelayToTIR of 'wide' made takes .*; inputs and outputs "
-         r"are float32\[4, 6\], float32\[4, 6\], float32\[4, 6\]"),
+         r"the loop program 'tvmgen_default_wide_main_.' that RelayToTIR of 'wide' made takes .*; the inputs and "
+         r"outputs are float32\[4, 6\], float32\[4, 6\], float32\[4, 6\]"),
         (lambda m: tvm.IRModule({**dict(loops(m).items()), "more": next(iter(dict(loops(m).items()).values()))}),
-         "RelayToTIR of 'wide' made more, which nothing calls on the host; give the target TIRToRuntime"),
+         "RelayToTIR of 'wide' made more, which the host does not call; give the target TIRToRuntime"),
     ]
     for hook, message in cases:
         register_target_kind("wide", {"RelayToTIR": hook}, override=True)
@@ -157,7 +158,7 @@ def test_hooks_that_do_something_else_are_told() -> None:
             relay.build(mod, "llvm")
     register_target_kind("wide", {"RelayToTIR": loops, "TIRToRuntime": lambda m, t: 1}, override=True)
     with pytest.raises(
-        CompileError, match=r"TIRToRuntime of 'wide', at .*, returned a int; it returns a tvm.runtime.ModuleNode"
+        CompileError, match=r"TIRToRuntime of 'wide', at .*, returned a int; it must return a tvm.runtime.ModuleNode"
     ):
         relay.build(mod, "llvm")
 
@@ -170,7 +171,7 @@ def test_hooks_have_the_names_of_the_field() -> None:
         register_target_kind("wide", {"RelayToTir": loops})
     with pytest.raises(
         OptionError,
-        match="the target 'wide' has TIRToRuntime and nothing that makes loop programs; give it RelayToTIR, too"
+        match="the target 'wide' has TIRToRuntime but no hook that makes loop programs; give it RelayToTIR, too"
     ):
         register_target_kind("wide", {"TIRToRuntime": loops})
     register_target_kind("wide", {"RelayToTIR": loops})
@@ -237,12 +238,12 @@ def test_constants_that_nobody_takes_are_told() -> None:
     register_func("relay.ext.wide.constant_updater", lambda f, symbol: {"factor": np.float32(2)})
     with pytest.raises(
         ArtifactError,
-        match=r"the module 'deaf' has constants for 'tvmgen_default_wide_main_.', and no function "
+        match=r"the module 'deaf' has constants for 'tvmgen_default_wide_main_.', but no function "
         r"'__init_tvmgen_default_wide_main_.'"
     ):
         _ = relay.build(partitioned(SUM, "add"), "llvm").executable
     register_func("relay.ext.wide.constant_updater", lambda f, symbol: [1], override=True)
     with pytest.raises(
-        CompileError, match=r"the constant updater of 'wide', at .*, returned list; it returns arrays by name"
+        CompileError, match=r"the constant updater of 'wide', at .*, returned list; it must return arrays by name"
     ):
         relay.build(partitioned(SUM, "add"), "llvm")

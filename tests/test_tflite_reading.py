@@ -101,7 +101,7 @@ def test_what_is_no_model_is_called_so(data: bytes, message: str) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="there is no file"):
         from_tflite(tmp_path / "m.tflite")
-    with pytest.raises(ModelError, match=r"a model is a path, bytes or a tflite\.Model, and this is a int"):
+    with pytest.raises(ModelError, match=r"a model is given as path, bytes or a tflite\.Model, not as int"):
         from_tflite(3)
 
 

@@ -87,7 +87,7 @@ def test_a_file_that_is_no_lock_keeps_its_contents(tmp_path: Path) -> None:
     os.link(mine, tmp_path / "linked")
     large.write_text("contents" * 100)
     for name in ("linked", "large"):
-        with pytest.raises(OptionError, match="is no lock: it is not a small file with one name"):
+        with pytest.raises(OptionError, match="is not a lock file: it must be a small regular file with one name"):
             TimingLock(str(tmp_path / name)).acquire(0)
     assert mine.read_text() == "mine" and large.read_text() == "contents" * 100
 

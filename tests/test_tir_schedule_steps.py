@@ -166,7 +166,7 @@ REFUSED: dict[str, tuple[str, Callable[[tir.Schedule], object], str]] = {
         "pair", lambda s: (s.storage_align("B", 0, 0, 16, 1), s.transform_layout("B", 0, "lambda i, j: (j, i)")),
         "storage_align after the layout"
     ),
-    "no note": ("pair", lambda s: s.unannotate("B", "note"), "block 'B' has no note 'note'; its notes are none"),
+    "not a note": ("pair", lambda s: s.unannotate("B", "note"), "block 'B' has not a note 'note'; its notes are none"),
     "rows of a parameter": (
         "pair", lambda s: s.storage_align("C", 0, 0, 16, 0), "'C' of 2 dimensions cannot be aligned along axis 0 by 16"
     ),

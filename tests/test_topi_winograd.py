@@ -346,6 +346,6 @@ def test_the_direct_way_is_taken_otherwise(kind: str, expected: bool) -> None:
 def test_the_setting_has_few_values() -> None:
     with pytest.raises(
         OptionError,
-        match=r"configuration option 'relay\.backend\.winograd' is one of auto, off, 2x2, 4x4, and was given '3x3'"
+        match=r"configuration option 'relay\.backend\.winograd' takes one of auto, off, 2x2, 4x4, not '3x3'"
     ):
         PassContext(config={"relay.backend.winograd": "3x3"})

@@ -394,7 +394,7 @@ def test_a_graph_whose_sizes_are_values_is_refused() -> None:
     part = torch.compile(lambda x, start: torch.narrow(x, 1, start, 0), backend=compile_graph, dynamic=False)
     with pytest.raises(
         Exception,
-        match=r"torch cannot trace the graph before it knows its values \(.*\); keep this part out of it with "
+        match=r"torch cannot trace the graph without its values \(.*\); exclude this part with "
         r"torch.compiler.disable"
     ):
         part(torch.ones(2, 5), torch.tensor(3))

@@ -118,7 +118,7 @@ def test_models_that_cannot_be_read(tmp_path: Path) -> None:
         tvmc.TVMCModel()
     with tarfile.open(tmp_path / "other.tar", "w"):
         pass
-    with pytest.raises(ModelError, match=r"not what TVMCModel\.save wrote"):
+    with pytest.raises(ModelError, match=r"not a file that TVMCModel\.save wrote"):
         tvmc.TVMCModel(model_path=tmp_path / "other.tar")
     (tmp_path / "x.onnx").write_bytes(b"")
     with pytest.raises(OptionError, match="there is no format 'caffe'; choose from onnx, tflite"):
@@ -323,7 +323,7 @@ def test_stand_ins_are_named_as_such(network: Path, tmp_path: Path) -> None:
     kernels = json.loads(package.graph)["nodes"][1]["attrs"]["kernels"].split(",")
     assert [k.partition("_bnns_")[2] for k in kernels if "bnns" in k] == [
         "conv2d_bias_relu_stand_in", "conv2d_stand_in", "global_avg_pool2d_stand_in", "dense_bias_stand_in"]
-    assert "4 calls are of stand-ins" in package.notes[0]
+    assert "4 calls use stand-ins" in package.notes[0]
     np.testing.assert_allclose(
         tvmc.run(package, inputs={"x": IMAGE}).outputs["output_0"], onnxruntime_answers(network, {"x": IMAGE})[0],
         rtol=1e-4, atol=1e-5
@@ -436,5 +436,5 @@ def test_kernels_of_a_file_that_changed_are_not_looked_for(network: Path, tmp_pa
     program = tvm.load(tvm.compile(network).save(tmp_path / "a.so"))
     with (tmp_path / "a.so").open("ab") as file:
         file.write(b"more")
-    with pytest.raises(ArtifactError, match="is hidden in the code, and cannot be timed separately"):
+    with pytest.raises(ArtifactError, match="is not visible in the code, so it cannot be timed separately"):
         program.profile(IMAGE)

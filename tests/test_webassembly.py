@@ -148,7 +148,7 @@ def test_python_reads_the_manifest_and_does_not_run_it(tmp_path: Path) -> None:
     assert path.with_name("tilewright.mjs").read_bytes() == webassembly.LOADER.read_bytes()
     with pytest.raises(
         ArtifactError,
-        match=r"as a WebAssembly module, which Python does not run; load it in Node.js or a browser with tilewright.mjs"
+        match=r"is a WebAssembly module, which Python cannot run; load it in Node.js or a browser with tilewright.mjs"
     ):
         load(path)
     path.write_bytes(path.read_bytes()[:-1])
@@ -172,7 +172,7 @@ def test_what_webassembly_is_not_for(tmp_path: Path, monkeypatch: pytest.MonkeyP
     )
     with pytest.raises(
         CompileError,
-        match=r"has control flow .* written for Linux of 64 bits, and the target is wasm32-unknown-unknown"
+        match=r"has control flow .* only supported on 64-bit Linux, but the target is wasm32-unknown-unknown"
     ):
         tilewright.compile(tilewright.relay.Function((x,), flow), target=WASM)
     monkeypatch.setattr(link_wasm, "find_wasm_linkers", list)

@@ -31,7 +31,7 @@ def register_target_kind(kind: str, hooks: Mapping[str, Callable[..., Any]], ove
                 f"a target has no hook '{name}'{nearest(name, HOOKS)}; there are {', '.join(HOOKS)}", code="TW0213")
     if "TIRToRuntime" in hooks and "RelayToTIR" not in hooks and hook_of(kind, "RelayToTIR") is None:
         raise OptionError(
-            f"the target '{kind}' has TIRToRuntime and nothing that makes loop programs; give it RelayToTIR, too",
+            f"the target '{kind}' has TIRToRuntime but no hook that makes loop programs; give it RelayToTIR, too",
             code="TW0911")
     for name, function in hooks.items():
         register_func(f"relay.ext.{kind}.{HOOKS[name]}", function, override=override)

@@ -27,7 +27,8 @@ def to_bytes(array: Array) -> bytes:
     wrong = next((type(v).__name__ for v in array.flat if not isinstance(v, str)), None)
     if wrong is not None:
         raise CompileError(
-            f"a constant holds objects of type {wrong}, which have no text; keep such values out of the module",
+            f"a constant holds objects of type {wrong}, which cannot be written as text; remove such values from the "
+            "module",
             code="TW0407")
     return json.dumps(
         array.reshape(-1).tolist(), ensure_ascii=False, separators=(",", ":")
@@ -40,7 +41,7 @@ def from_bytes(raw: bytes, dtype: DataType, shape: Sequence[int]) -> Array:
         return np.frombuffer(raw, dtype.numpy()).reshape(tuple(shape))
     values = read_json(raw.decode("utf-8", "surrogatepass"))
     if not isinstance(values, list) or len(values) != math.prod(shape) or not all(isinstance(v, str) for v in values):
-        raise ValueError(f"these are not {math.prod(shape)} strings")
+        raise ValueError(f"the data do not contain {math.prod(shape)} strings")
     return of_strings(values, shape)
 
 

@@ -41,7 +41,7 @@ def _arrays(archive: zipfile.ZipFile) -> dict[str, Array]:
     for entry in entries:
         name = entry.filename.removesuffix(".npy")
         if name in found:
-            raise ValueError(f"the array '{name}' is there twice")
+            raise ValueError(f"the array '{name}' occurs twice")
         with archive.open(entry) as stream:
             try:
                 found[name] = _array(stream, entry.file_size)
@@ -53,25 +53,25 @@ def _arrays(archive: zipfile.ZipFile) -> dict[str, Array]:
 def _array(stream: IO[bytes], size: int) -> Array:
     version = np.lib.format.read_magic(stream)
     if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"it has version {version} of numpy's format, and 1.0 and 2.0 are read")
+        raise ValueError(f"it has version {version} of numpy's format; supported are 1.0 and 2.0")
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     try:
         shape, is_fortran, dtype = read(stream)
     except (tokenize.TokenError, SyntaxError, RecursionError, TypeError) as error:  # of numpy's parser
         raise ValueError("its header is damaged") from error
     if dtype.hasobject:
-        raise ValueError("it holds Python objects, which are never read")
+        raise ValueError("it holds Python objects, which are not loaded")
     nbytes = math.prod(shape) * dtype.itemsize
     if any(d < 0 for d in shape) or stream.tell() + nbytes != size:
         raise ValueError(
-            f"it has shape {shape} and type {dtype}, and the file does not have the {nbytes} bytes of that")
+            f"it has shape {shape} and type {dtype}, but the file does not contain exactly {nbytes} bytes of data")
     flat = np.empty(math.prod(shape), dtype)
     view = flat.view(np.uint8)
     done = 0
     while done < nbytes:
         chunk = stream.read(min(nbytes - done, 1 << 24))
         if not chunk:
-            raise ValueError("it is cut off")
+            raise ValueError("it is truncated")
         view[done : done + len(chunk)] = np.frombuffer(chunk, np.uint8)
         done += len(chunk)
     return flat.reshape(shape[::-1]).T if is_fortran else flat.reshape(shape)

@@ -62,7 +62,7 @@ def register_func(
 
 def _register(name: str, function: Callable[..., Any], override: bool) -> Callable[..., Any]:
     if not callable(function):
-        raise OptionError(f"a function is registered as '{name}', and this is {function!r}", code="TW0215")
+        raise OptionError(f"only a function can be registered as '{name}', not {function!r}", code="TW0215")
     if name in FUNCTIONS and not override:
         raise OptionError(
             f"the function '{name}' is registered already, at {FUNCTIONS[name].where}; give override=True to replace it", code="TW0212"  # noqa: E501

@@ -45,10 +45,11 @@ def refused_size(shape: Sequence[Any], itemsize: int) -> str:
     for d in shape:
         if isinstance(d, int):
             if d < 0:
-                return f"a value of the shape {tuple(shape)} is asked for, which has a negative size"
+                return f"a tensor of shape {tuple(shape)} has a negative size"
             total *= d or 1
     return (
-        f"a value of the shape {tuple(shape)} is asked for, which is larger than any memory" if total > MOST_BYTES
+        f"a tensor of shape {tuple(shape)} needs more memory than the limit of "
+        f"{shown_bytes(MOST_BYTES)}" if total > MOST_BYTES
         else ""
     )
 

@@ -49,6 +49,6 @@ def _level(text: str) -> int:
         return logging.INFO if int(text) <= 0 else logging.DEBUG
     if text.upper() not in LEVELS:
         raise OptionError(
-            f"there is no level '{text}' of "
-            f"logging{nearest(text.upper(), LEVELS) or '; the levels are ' + ', '.join(LEVELS)}", code="TW0210")
+            "there is no logging level "
+            f"'{text}'{nearest(text.upper(), LEVELS) or '; the levels are ' + ', '.join(LEVELS)}", code="TW0210")
     return int(getattr(logging, text.upper()))

@@ -73,7 +73,7 @@ class Site:
                     kind, kernel, buffer, dtype, sizes, tuple(map(str, loops)), origin, line, text, column, width, other
                 )
             case _:
-                raise ValueError(f"{str(fields)[:80]!r} is no site of a check")
+                raise ValueError(f"{str(fields)[:80]!r} is not the site of a check")
 
     def fault(self, values: Sequence[int], node: str = "") -> MemoryFault:
         """Return the error for a report with these values. `node` is the node of the model that ran, if the caller
@@ -110,5 +110,5 @@ _ADVICE: Final = {
     READ: "correct the index or the ends of the loop, or read under a condition: if_then_else(0 <= i < n, data[i], 0)",
     WRITE: "correct the index or the ends of the loop, or make the buffer larger",
     UNINITIALIZED: "store to the element before it is read, or begin with a loop that fills the buffer",
-    OVERLAP: "give each array memory of its own; functions are compiled for arguments that share none",
+    OVERLAP: "give each array its own memory; functions are compiled for arguments that do not overlap",
 }

@@ -93,7 +93,7 @@ def file_bytes(model: Any, other: str = "") -> tuple[str, bytes]:
         return "", bytes(model)
     if not isinstance(model, (str, os.PathLike)):
         forms = f"path, bytes or {other}" if other else "path or bytes"
-        raise ModelError(f"a model is a {forms}, and this is a {type(model).__name__}", code="TW0102")
+        raise ModelError(f"a model is given as {forms}, not as {type(model).__name__}", code="TW0102")
     path = Path(model)
     try:
         return str(path), path.read_bytes()

@@ -132,7 +132,7 @@ class NDArray:
         if dtype is None or np.dtype(dtype) == self._array.dtype:
             return self._array.copy() if copy else self._array
         if copy is False:
-            raise ValueError(f"a {self.dtype} array cannot be seen as {np.dtype(dtype)} without a copy")
+            raise ValueError(f"a {self.dtype} array cannot be viewed as {np.dtype(dtype)} without a copy")
         return self._array.astype(dtype)
 
     def copyfrom(self, source: Any) -> NDArray:
@@ -140,7 +140,7 @@ class NDArray:
         copied into bfloat16 as raw bits."""
         values = as_numpy(source)
         if values.shape != self._array.shape:
-            lanes = f", whose {self.lanes} lanes are a last axis" if self.lanes > 1 else ""
+            lanes = f", whose {self.lanes} lanes form the last axis" if self.lanes > 1 else ""
             raise InputError(
                 f"an array of shape {values.shape} cannot be copied into one of shape {self.shape} and dtype "
                 f"{self.dtype}{lanes}", code="TW0704")

@@ -42,7 +42,7 @@ def _written(a: np.ndarray[Any, Any]) -> bytes:
     little = a.astype(a.dtype.newbyteorder("<")) if a.dtype.byteorder == ">" else a
     if a.dtype == object:
         raise CompileError(
-            "strings have no place in the binary form of parameters; keep them as constants in the module",
+            "the binary form of parameters cannot hold strings; keep them as constants in the module",
             code="TW0407")
     dtype, raw = DataType(str(a.dtype.newbyteorder("="))), little.tobytes()
     head = _HEAD.pack(ARRAY_MAGIC, 0, 1, 0, a.ndim, dtype.type_code, dtype.bits, dtype.lanes)
@@ -56,7 +56,8 @@ def load_param_dict(param_bytes: bytes | bytearray | memoryview) -> dict[str, ND
     magic, _ = reader.numbers("<QQ")
     if magic != LIST_MAGIC:
         raise ModelError(
-            "these bytes are no parameters: they do not begin with the number of TVM's lists of arrays", code="TW0116")
+            "these bytes are not parameters: they do not begin with the magic number of TVM's lists of "
+            "arrays", code="TW0116")
     (count,) = reader.numbers("<Q")
     names = []
     for _ in range(reader.bounded(count, 8, "names")):
@@ -65,7 +66,7 @@ def load_param_dict(param_bytes: bytes | bytearray | memoryview) -> dict[str, ND
     (arrays,) = reader.numbers("<Q")
     if arrays != count or len(set(names)) != count:
         raise ModelError(
-            f"these parameters are damaged: {len(set(names))} different names, and {arrays} arrays", code="TW0116")
+            f"these parameters are damaged: {len(set(names))} different names, but {arrays} arrays", code="TW0116")
     return {name: array(reader.array()) for name in names}
 
 
@@ -96,8 +97,8 @@ class _Reader:
         bytes."""
         if count * least > len(self.raw) - self.at:
             raise ModelError(
-                f"these parameters are damaged at byte {self.at}: {count} {what} are announced, and "
-                f"{len(self.raw) - self.at} bytes are there", code="TW0116")
+                f"these parameters are damaged at byte {self.at}: {count} {what} are declared, but only "
+                f"{len(self.raw) - self.at} bytes remain", code="TW0116")
         return count
 
     def text(self, length: int) -> str:
@@ -105,7 +106,7 @@ class _Reader:
             return self.taken(length).decode()
         except UnicodeDecodeError as error:
             raise ModelError(
-                f"these parameters are damaged at byte {self.at}: a name is no text: {error}", code="TW0116"
+                f"these parameters are damaged at byte {self.at}: a name is not valid UTF-8: {error}", code="TW0116"
             ) from None
 
     def array(self) -> np.ndarray[Any, Any]:

@@ -141,8 +141,9 @@ def load_frontend(name: str) -> None:
     not installed."""
     value = _CONVERTING.get(name) or installed(FRONTENDS).get(name)
     if value is None:
-        raise ModelError(f"the program has nodes of the format '{name}', and no installed package reads it; install "
-                         "its frontend", code="TW0102")
+        raise ModelError(
+            f"the program has nodes of the format '{name}', which no installed package reads; install its "
+            "frontend", code="TW0102")
     import_plugin("frontend", name, value)
 
 

@@ -129,10 +129,10 @@ def checked(config: Mapping[str, Any]) -> dict[str, Any]:
         wanted = declared.type
         if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
             raise OptionError(
-                f"configuration option '{name}' is {wanted.__name__}, and was given {value!r} ({type(value).__name__})",
+                f"configuration option '{name}' takes {wanted.__name__}, not {value!r} ({type(value).__name__})",
                 code="TW0207")
         if declared.choices and value not in declared.choices:
             raise OptionError(
-                f"configuration option '{name}' is one of {', '.join(map(str, declared.choices))}, and was given "
+                f"configuration option '{name}' takes one of {', '.join(map(str, declared.choices))}, not "
                 f"{value!r}", code="TW0207")
     return dict(config)

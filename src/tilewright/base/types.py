@@ -105,8 +105,8 @@ class DataType(str):
         match = _NAME.fullmatch(text)
         if match is None and text.startswith("custom["):
             raise CompileError(
-                f"'{text}' is a custom data type, and there are none here; compute in float32, int8 or another type of "
-                "the machine", code="TW0302")
+                f"'{text}' is a custom data type, which is not supported; use float32, int8 or another built-in "
+                "type", code="TW0302")
         if match is None:
             raise CompileError(
                 f"'{text}' is not a data type; write for example float32, int8, bfloat16 or float32x4", code="TW0302")
@@ -140,7 +140,7 @@ class DataType(str):
         codes."""
         if type_code not in list(DataTypeCode):
             wrong = (
-                f"type code {type_code} is a custom data type, and there are none here"
+                f"type code {type_code} is a custom data type, which is not supported"
                 if type_code >= FIRST_CUSTOM_CODE else f"there is no type code {type_code}"
             )
             raise CompileError(
@@ -351,7 +351,7 @@ class FuncType(Type):
         raised."""
         if type_constraints:
             raise CompileError(
-                f"types are not constrained here, and {type_constraints!r} are given; leave type_constraints out",
+                f"type constraints are not supported, but {type_constraints!r} was given; omit type_constraints",
                 code="TW0215")
         self.arg_types = tuple(arg_types)
         self.ret_type = ret_type

@@ -50,7 +50,7 @@ class TilewrightRep(OnnxBackendRep):
         """
         if kwargs:
             raise OptionError(
-                f"run takes inputs only, and was given {', '.join(kwargs)}; say how to compile in prepare()",
+                f"run takes inputs only, but was given {', '.join(kwargs)}; give options of the compiler to prepare()",
                 code="TW0214")
         found = self.model(self._by_name(inputs))
         return self._outputs(*(found if isinstance(found, tuple) else (found,)))
@@ -68,7 +68,7 @@ class TilewrightRep(OnnxBackendRep):
         names = self._inputs if len(given) == len(self._inputs) else needed
         if len(given) != len(names):
             raise InputError(
-                f"the model takes {len(needed)} inputs ({', '.join(needed) or 'none'}), and {len(given)} were given",
+                f"the model takes {len(needed)} inputs ({', '.join(needed) or 'none'}), but {len(given)} were given",
                 code="TW0701")
         return {n: v for n, v in zip(names, given, strict=True) if n not in self._stored}
 
@@ -113,7 +113,7 @@ class TilewrightBackend(OnnxBackend):
         given = dict(inputs) if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=False))
         if list(given) != names and set(given) != set(names):
             raise InputError(
-                f"{node.op_type} takes {len(names)} inputs ({', '.join(names)}), and {len(given)} were given",
+                f"{node.op_type} takes {len(names)} inputs ({', '.join(names)}), but {len(given)} were given",
                 code="TW0701")
         graph = helper.make_graph(
             [node], node.op_type, [_value_info(n, given[n]) for n in names],
@@ -150,7 +150,7 @@ def _type_of(value: Any, name: str) -> TypeProto:
             helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(value[0].dtype), None))
     if value is None:
         raise InputError(
-            f"input '{name}' is None, which does not say its type; run a model that declares it instead", code="TW0701")
+            f"input '{name}' is None, so its type is unknown; run a model that declares it instead", code="TW0701")
     x = np.asarray(value)
     return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
 

@@ -74,7 +74,8 @@ def where(name: str) -> str:
             *FUNCTIONS, *OPS, *PASSES, *settings.SETTINGS, *(k for _, k in OP_ATTRIBUTES),
             *(f"{o}/{k}" for o, k in OP_ATTRIBUTES)
         ]
-        raise OptionError(f"nothing is called '{name}'{nearest(name, known)}", code="TW0213")
+        raise OptionError(
+            f"there is no function, operator, pass or option '{name}'{nearest(name, known)}", code="TW0213")
     return "\n".join(dict.fromkeys(places))
 
 

@@ -15,7 +15,7 @@ def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float =
     """Raise `AssertionError`, which shows the largest differences, unless the shapes are equal and |actual - desired|
     <= atol + rtol * |desired|."""
     found, wanted = np.asanyarray(actual), np.asanyarray(desired)
-    assert found.shape == wanted.shape, f"the shapes differ: {found.shape}, and {wanted.shape} is wanted"
+    assert found.shape == wanted.shape, f"the shapes differ: {found.shape}, expected {wanted.shape}"
     np.testing.assert_allclose(found, wanted, rtol=rtol, atol=atol, verbose=True)
 
 

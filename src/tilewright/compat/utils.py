@@ -41,8 +41,7 @@ def estimate_peak_fma_flops(target: str | Target, dev: Device, dtype: str = "flo
     found = peaks(threads_of_call()).operations
     if dtype not in found:
         raise OptionError(
-            f"this machine has no instructions that make '{dtype}' faster than others; there are figures for "
-            f"{', '.join(found)}",
+            f"this machine has no special instructions for '{dtype}'; peaks are available for {', '.join(found)}",
             code="TW0210")
     return found[dtype]
 
@@ -59,5 +58,6 @@ def _check_local(target: str | Target, remote: Any) -> None:
     arch = Target(target).mtriple.split("-")[0]
     if remote is not None or arch not in ("", host_arch()):
         raise OptionError(
-            f"peaks are measured on this machine ({host_arch()}), with a target of its own; run this there",
+            f"peaks are measured on the target machine, but this machine is {host_arch()}; run this on the target "
+            "machine",
             code="TW0505")

@@ -110,6 +110,6 @@ def _target(target: str | Mapping[str, Any] | Target | None, host: str | Target 
     assert chosen is not None
     if host is not None and Target(host) != chosen:
         raise OptionError(
-            f"target_host is '{Target(host)}', and code for '{chosen}' runs on that target itself; leave target_host "
-            "out", code="TW0505")
+            f"target_host is '{Target(host)}', but code for '{chosen}' runs on that target itself; omit "
+            "target_host", code="TW0505")
     return chosen

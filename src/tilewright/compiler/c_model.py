@@ -41,13 +41,13 @@ def c_model(make: Callable[[], IRModule], target: Target, name: str) -> CModel:
 def _refusal(taken: OffLoaded) -> str:
     """Return the reason why a module cannot be one C file; empty if it can."""
     if taken.modules:
-        return "other compilers made parts of it; leave the accelerator out of the target"
+        return "other compilers compiled parts of it; remove the accelerator from the target"
     if needs_control(taken.module["main"]):
         return "it has control flow (branches, loops, closures); save it as .so or .tar, whose C interface is the same"
     if Checks.current() is not None:
         return (
-            "its accesses to memory are to be checked (tir.instrument_…), and in such a file nobody reads the reports; "
-            "build for the target 'c' and save it as .so")
+            "its memory accesses are checked (tir.instrument_…), but one C file cannot report faults; build for the "
+            "target 'c' and save it as .so")
     return ""
 
 

@@ -144,9 +144,10 @@ def _waits_for_sizes(e: Expr, sized: Collection[Expr]) -> bool:
 
 def _why_staged(call: Call) -> str:
     if any(has_unknown_sizes(a) for a in call.args):
-        return "its inputs have sizes that only a run tells; it is compiled when they are known, for each that comes"
-    return ("values that a run computes decide the sizes of its results; what follows is compiled when they are known, "
-            "for each that comes")
+        return "the sizes of its inputs are only known at run time; it is compiled then, for each new size"
+    return (
+        "computed values determine the sizes of its results; later operators are compiled at run time, for each new "
+        "size")
 
 
 def has_kernel(op: Op) -> bool:

@@ -11,7 +11,7 @@ from tilewright.relay.expr import Function, Var
 
 _TAKEN = {
     TensorType: "give its dimensions sizes",
-    TupleType: "give its fields as inputs of their own",
+    TupleType: "give its fields as separate inputs",
     FuncType: "make it a function of the module, and call that by its name",
     RefType: "take the value as an input, and make the reference in @main",
     TypeCall: "take its tensors as inputs and build it in @main, or evaluate the program with "
@@ -45,7 +45,7 @@ def input_error(p: Var, kind: Type) -> CompileError:
     """Return the error for a parameter `p` of `main` whose type cannot be an input."""
     advice = _TAKEN.get(type(kind), "give it a plain type")
     return CompileError(
-        f"input '{p.name_hint}' of @main is {kind!r}, and a compiled program takes tensors of known sizes; {advice}",
+        f"input '{p.name_hint}' of @main is {kind!r}, but a compiled program takes tensors of known sizes; {advice}",
         p.span, code="TW0403")
 
 

@@ -100,7 +100,7 @@ def _arranged(function: Function, args: tuple[Any, ...], named: Mapping[str, Any
     if missing or len(args) > len(function.params):
         given = len(args) + len(named)
         raise InputError(
-            f"{given} arguments were given, and there are {len(function.params)}"
+            f"{given} arguments were given, but the function takes {len(function.params)}"
             + (f"; missing: {', '.join(missing)}" if missing else ""), code="TW0701")
     return [_number(p, v) for p, v in zip(function.params, [*args, *(named[n] for n in left)], strict=True)]
 

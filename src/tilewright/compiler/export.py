@@ -76,8 +76,8 @@ def _check_form(artifact: Artifact, path: Path) -> None:
         manifest.functions or not manifest.is_native or manifest.symbols
     ):
         raise ArtifactError(
-            f"{path}: as {path.suffix} a model is one function of C, and this program has parts that are none (open "
-            "sizes, other compilers, single functions); save it as .tar", code="TW0802")
+            f"{path}: a {path.suffix} file holds a model as one C function, and this program has dynamic shapes, parts "
+            "of other compilers, or single functions; save it as .tar", code="TW0802")
 
 
 @compiler_hooks.link_for_debuggers.provide

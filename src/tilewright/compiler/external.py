@@ -63,7 +63,7 @@ def _partitioned(accelerator: Accelerator, mod: IRModule) -> IRModule:
     if not isinstance(made, IRModule):
         raise CompileError(
             f"the accelerator {accelerator.name} made a {type(made).__name__} of a network; partition_for(mod, params) "
-            "returns a module", code="TW0911")
+            "must return a module", code="TW0911")
     return made
 
 
@@ -164,7 +164,7 @@ def _constants(function: Function, symbol: str) -> dict[str, NDArray] | None:
         isinstance(k, str) and hasattr(v, "__array__") for k, v in found.items()
     ):
         raise CompileError(
-            f"the constant updater of '{compiler}', at {hook.where}, returned {type(found).__name__}; it returns "
+            f"the constant updater of '{compiler}', at {hook.where}, returned {type(found).__name__}; it must return "
             "arrays by name", function.span, code="TW0911")
     return {k: array(v) for k, v in found.items()}
 
@@ -183,8 +183,8 @@ def _results(name: str, function: Function) -> tuple[TensorType, ...]:
     types = found.fields if isinstance(found, TupleType) and len(found.fields) > 1 else (found,)
     if not all(isinstance(t, TensorType) and t.is_static for t in types):
         raise CompileError(
-            f"the function @{name}, for '{function.attrs['Compiler']}', gives {found!r}; it gives a tensor of known "
-            "shape, or a tuple of them", function.span, code="TW0904")
+            f"the function @{name}, for '{function.attrs['Compiler']}', returns {found!r}; it must return a tensor of "
+            "known shape, or a tuple of them", function.span, code="TW0904")
     return types  # type: ignore[return-value]
 
 
@@ -199,13 +199,13 @@ def _generated(name: str, function: Function) -> ModuleNode:
         known = ", ".join(
             sorted(n.removeprefix(_GENERATOR) for n in FUNCTIONS if n.startswith(_GENERATOR) and n.count(".") == 2))
         raise CompileError(
-            f"the function @{name} is for '{compiler}', which has no code generator; register one, a function of a "
-            "relay function that returns a "
-            f"module: @tvm.register_func('{_GENERATOR}{compiler}'); those there are: {known or 'none'}", function.span,
+            f"the function @{name} is for '{compiler}', which has no code generator; register a function that takes a "
+            f"Relay function and returns a module: @tvm.register_func('{_GENERATOR}{compiler}'); registered are: "
+            f"{known or 'none'}", function.span,
             code="TW0910")
     made: Any = generator(function)
     if not isinstance(made, ModuleNode):
         raise CompileError(
             f"the code generator of '{compiler}', at {generator.where}, returned a {type(made).__name__} for @{name}; "
-            "it returns a tvm.runtime.ModuleNode", function.span, code="TW0911")
+            "it must return a tvm.runtime.ModuleNode", function.span, code="TW0911")
     return made

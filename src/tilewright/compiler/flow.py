@@ -110,7 +110,7 @@ class _Module:
             function = self.mod[name]
             if not isinstance(function, Function):
                 raise CompileError(
-                    f"@{name} is a {type(function).__name__}, and compiled control flow calls relay functions only",
+                    f"@{name} is a {type(function).__name__}, but compiled control flow calls Relay functions only",
                     code="TW0403")
             made = flow.FlowFunction(name)
             found = self._numbers[name] = self.add(made)
@@ -452,8 +452,8 @@ class _Function:
         for p in params:
             if not p.tensor_type.is_static:
                 raise CompileError(
-                    f"'{p.name_hint}' of @{self.made.name} has the type {p.tensor_type!r}, and code is made for known "
-                    "sizes; annotate it with a size", p.span, code="TW0303")
+                    f"'{p.name_hint}' of @{self.made.name} has the type {p.tensor_type!r}, but code is compiled for "
+                    "known sizes; annotate it with a size", p.span, code="TW0303")
         leaves: list[Expr] = []
         made: list[flow.Reg] = []
         for e in results:
@@ -468,8 +468,8 @@ class _Function:
             return tuple(self._outputs(TupleGetItem(e, k), leaves, made) for k in range(len(kind.fields)))
         if isinstance(kind, TensorType) and not kind.is_static:
             raise CompileError(
-                f"a value of @{self.made.name} has the type {kind!r}, and code is made for known sizes; annotate its "
-                "variables with sizes", e.span, code="TW0303")
+                f"a value of @{self.made.name} has the type {kind!r}, but code is compiled for known sizes; annotate "
+                "its variables with sizes", e.span, code="TW0303")
         leaves.append(e)
         made.append(self._register())
         return made[-1]

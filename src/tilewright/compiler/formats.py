@@ -69,7 +69,7 @@ def _survey_relay(model: Any, shapes: Shapes) -> tuple[Signature, list[str]]:
 
 
 def _relay_contents(model: Any, shapes: Shapes | None) -> Contents:
-    raise ModelError(f"{model}: it is Relay, which is compiled as it is; check models of other formats", code="TW0102")
+    raise ModelError(f"{model}: it is Relay, which needs no check; check models of other formats", code="TW0102")
 
 
 def _is_torch(look: Look) -> bool:

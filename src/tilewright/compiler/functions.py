@@ -73,8 +73,8 @@ def build(
     chosen = Target(target) if target is not None else Target.current(allow_none=True) or Target("llvm")
     if target_host is not None and Target(target_host) != chosen:
         raise TargetError(
-            f"target_host is '{Target(target_host)}', and code for '{chosen}' runs on that target itself; leave "
-            "target_host out", code="TW0505")
+            f"target_host is '{Target(target_host)}', but code for '{chosen}' runs on that target itself; omit "
+            "target_host", code="TW0505")
     with room_for(_levels(inputs)):
         return _built(inputs, args, chosen, name, binds)
 
@@ -137,7 +137,7 @@ def load_c(path: Path) -> FunctionModule:
     found = _NOTE.search(text)
     if found is None:
         raise ArtifactError(
-            f"{path}: C text without the comment at its end that says what its functions take; write it with "
+            f"{path}: the C text lacks the comment at its end that declares its functions; write it with "
             f"export_library('{path.name}')", code="TW0803")
     manifest = Manifest.from_json(found[1], str(path))
     target = Target(manifest.target)
@@ -210,7 +210,7 @@ def _functions(inputs: Any, args: Sequence[Any] | None, name: str, binds: Any) -
         return [inputs]
     if not isinstance(inputs, IRModule):
         raise CompileError(
-            f"a te schedule, a PrimFunc or an IRModule of them can be built, and this is a {type(inputs).__name__}",
+            f"a te schedule, a PrimFunc or an IRModule of them can be built, not a {type(inputs).__name__}",
             code="TW0610")
     wrong = next((n for n, f in inputs.items() if not isinstance(f, PrimFunc)), None)
     if wrong is not None:
@@ -243,8 +243,8 @@ def with_numbers(func: PrimFunc) -> tuple[PrimFunc, tuple[Parameter | Scalar, ..
     for v in found:
         if v not in alone:
             raise CompileError(
-                f"size '{v.name}' of '{func.name}' is no dimension by itself, so no call would tell it; make it an "
-                f"argument: args=[{v.name}, …]", code="TW0610")
+                f"size '{v.name}' of '{func.name}' is not a dimension of an argument, so a call does not determine it; "
+                f"make it an argument: args=[{v.name}, …]", code="TW0610")
     named = _named([*scalars, *found])
     written = stored_buffers(func.body)
     params: list[Parameter | Scalar] = [_parameter(b, b in written, named) for b in func.params]

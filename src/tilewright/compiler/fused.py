@@ -34,8 +34,8 @@ def fused_functions(mod: IRModule, target: Target) -> list[Fused]:
         mod = off_loaded(mod, target).module
         if needs_stages(mod["main"]):
             raise CompileError(
-                "some sizes of the program are only known while it runs, and kernels are tuned for known ones; give "
-                "its inputs known shapes", code="TW0303")
+                "some sizes of the program are only known at run time, but kernels are tuned for known sizes; give its "
+                "inputs known shapes", code="TW0303")
         steps = [s for f in front_half(mod, target.processor).functions for s in plan_memory(f).steps]
         found: dict[str, Fused] = {}
         for step in steps:

@@ -30,16 +30,16 @@ def planned(main: Function, name: str, symbols: Sequence[Any] = ()) -> MemoryPla
     limit = PassContext.current().get("relay.backend.max_arena")
     if limit < 0:
         raise CompileError(
-            f"relay.backend.max_arena is {limit}; give the bytes that values between kernels may take, or 0 for as "
-            "many as they need", code="TW0209"
+            f"relay.backend.max_arena is {limit}; give the limit in bytes of the values between kernels, or 0 for no "
+            "limit", code="TW0209"
         )
     plan = plan_memory(main, limit or None)
     if not limit:
         return plan
     if symbols:
         raise CompileError(
-            f"'{name}' has open sizes, and what it takes for its values is only known when it is called; give numbers "
-            "in shapes=, or leave the limit of the arena out", code="TW0421"
+            f"'{name}' has dynamic shapes, so the memory for its values is only known at run time; give numbers in "
+            "shapes=, or omit the limit of the arena", code="TW0421"
         )
     if plan.workspace_bytes > limit:
         tightest = plan_memory(main, _peak(plan)[1])
@@ -62,7 +62,7 @@ def _too_large(plan: MemoryPlan, limit: int, name: str) -> str:
     )
     more = f"; and {len(alive) - _NAMED} more" if len(alive) > _NAMED else ""
     gaps = (
-        f", {plan.workspace_bytes - peak} of them gaps that no order of placing closed" if plan.workspace_bytes > peak
+        f", {plan.workspace_bytes - peak} of them gaps between values" if plan.workspace_bytes > peak
         else ""
     )
     wide = any(
@@ -105,8 +105,9 @@ def check_memory(plan: MemoryPlan, target: Target, name: str) -> None:
     values = [(_nbytes(v.known_type()), f"input '{v.name_hint}'", v.known_type()) for v in plan.inputs]
     size, what, kind = max((*values, *_made(plan)), key=lambda v: v[0])
     raise CompileError(
-        f"'{name}' needs {shown_bytes(needed)} of memory, and there are {shown_bytes(there)}; what is largest is "
-        f"{what}, {kind!r}, {shown_bytes(size)}: give smaller shapes, or correct the sizes in the model", code="TW0710")
+        f"'{name}' needs {shown_bytes(needed)} of memory, but only {shown_bytes(there)} are available; the largest "
+        f"value is {what}, {kind!r}, {shown_bytes(size)}: give smaller shapes, or correct the sizes in the "
+        "model", code="TW0710")
 
 
 def _made(plan: MemoryPlan) -> list[tuple[int, str, Type | None]]:
@@ -125,7 +126,7 @@ def _check_made(plan: MemoryPlan, target: Target, name: str) -> None:
     allowed = PassContext.current().get("relay.backend.max_memory")
     if allowed < 0:
         raise CompileError(
-            f"relay.backend.max_memory is {allowed}; give the bytes that the values of a program may take, or 0 for a "
+            f"relay.backend.max_memory is {allowed}; give the limit in bytes of the values of a program, or 0 for a "
             "quarter of the memory of the machine", code="TW0209"
         )
     made = plan.workspace_bytes + sum(t.nbytes for t in plan.outputs)
@@ -148,9 +149,9 @@ def check_scratch(scratch: Scratch, target: Target) -> None:
     checked."""
     if scratch.heap > (there := machine_bytes()) and target.mtriple.split("-")[0] in ("", host_arch()):
         raise CompileError(
-            f"{scratch.kernel} needs {shown_bytes(scratch.heap)} of memory for each thread between its stages, and "
-            f"there are {shown_bytes(there)}: "
-            "give smaller shapes, or correct the sizes, the padding and the windows in the model", code="TW0710")
+            f"{scratch.kernel} needs {shown_bytes(scratch.heap)} of memory for each thread between its stages, but "
+            f"only {shown_bytes(there)} are available: give smaller shapes, or correct the sizes, the padding and the "
+            "windows in the model", code="TW0710")
 
 
 def _nbytes(t: Type | None) -> int:

@@ -95,8 +95,8 @@ def compile(
     chosen = Target(target)
     if chosen.accelerators and has_open(shapes or {}):
         raise OptionError(
-            "programs for accelerators have known sizes; give numbers in shapes, or leave "
-            f"{chosen.accelerators[0].name} out of the target '{chosen}'", code="TW0204")
+            "programs for accelerators need known sizes; give numbers in shapes, or remove "
+            f"{chosen.accelerators[0].name} from the target '{chosen}'", code="TW0204")
     kept, report = cache or Cache.default(), BuildReport()
     if not isinstance(model, (str, bytes, os.PathLike)) and format_of(model) is PYTORCH:
         model, shapes = PYTORCH.read(model, shapes)[0], None  # a module of torch has no bytes as identity
@@ -332,7 +332,7 @@ class Model:
             self._stages = tree
         if out is not None and (lists or self._has_groups):
             raise InputError(
-                "the model takes or gives sequences or optionals, and out= needs tensors alone; leave it out",
+                "the model takes or returns sequences or optionals, but out= supports only tensors; omit it",
                 code="TW0705")
         return grouped(results, lists) if lists else results
 
@@ -348,7 +348,8 @@ class Model:
         for n, shape in groups.items():
             if n in self._shapes and given_shape(self._shapes[n]) != shape:
                 raise InputError(
-                    f"input '{n}' has the shapes {shape}, and the model was compiled for {given_shape(self._shapes[n])}", code="TW0704"  # noqa: E501
+                    f"input '{n}' has the shapes {shape}, but the model was compiled for "
+                    f"{given_shape(self._shapes[n])}", code="TW0704"
                 )
         return self._tree(groups), flat(values)
 
@@ -368,8 +369,8 @@ class Model:
             return self.artifact.save(path, linker)
         if self._has_groups:
             raise InputError(
-                "the model takes sequences or optionals and is compiled in stages, and such a program is not saved; "
-                "give it tensors", code="TW0807")
+                "the model takes sequences or optionals, so it is compiled in stages and cannot be saved; use "
+                "tensors", code="TW0807")
         from tilewright.compiler.saved_stages import Way, save_stages
 
         decided = bool(tree.root.asked) and not tree.root.open
@@ -433,7 +434,7 @@ class Model:
         )
         if "c" not in chosen.processor.backend.stages:
             raise OptionError(
-                "C files are written for a target of the kind c, such as 'c' or 'c -vector-width=128', and this is "
+                "C files are written for a target of the kind c, such as 'c' or 'c -vector-width=128', not for "
                 f"'{chosen}'", code="TW0204")
         one = self._single is not None or (
             self._stages is not None and not self._has_groups and not self._stages.root.asked

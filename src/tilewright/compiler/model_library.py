@@ -121,7 +121,8 @@ def artifact_members(content: Mapping[str, bytes], path: Path) -> bytes:
     manifests = [name for name in content if name.startswith("executor-config/aot/") and name.endswith(".json")]
     if len(manifests) != 1:
         raise ArtifactError(
-            f"{path}: {len(manifests)} programs are in this model library; one can be run", code="TW0809")
+            f"{path}: this model library has {len(manifests)} programs; only a library of one can be "
+            "run", code="TW0809")
     text = content[manifests[0]]
     objects = {name.rpartition("/")[2]: data for name, data in content.items() if name.startswith("codegen/host/lib/")}
     external = sorted(
@@ -150,7 +151,8 @@ def _files_of(lib: FactoryModule, is_one_of_several: bool, path: Path) -> tuple[
             code="TW0807")
     if is_one_of_several and not artifact.manifest.is_native:
         raise ArtifactError(
-            f"{path}: '{name}' has parts that are not native code, and stands beside other models; export it on its own", code="TW0807"  # noqa: E501
+            f"{path}: '{name}' has parts that are not native code, so it cannot be exported with other models; export "
+            "it separately", code="TW0807"
         )
     manifest, images, _ = artifact_parts(artifact)
     with tempfile.TemporaryFile() as constants:

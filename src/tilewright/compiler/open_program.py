@@ -87,7 +87,7 @@ def _named(symbols: Sequence[Var]) -> dict[Var, Var]:
     """Rename the sizes so that their names are valid in texts of sizes."""
     if len(symbols) > len(_SAMPLES[0]):
         raise OpenSizeError(
-            f"there are {len(symbols)} open sizes ({', '.join(v.name for v in symbols)}), and a program takes "
+            f"it has {len(symbols)} symbolic dimensions ({', '.join(v.name for v in symbols)}), and the limit is "
             f"{len(_SAMPLES[0])}")
     renamed: dict[Var, Var] = {}
     for v in symbols:
@@ -106,8 +106,8 @@ def _symbol(old: Var, new: Var, wanted: Range, limits: Sequence[Limit | None]) -
         most = high if most is None else most if high is None else min(most, high)
     if most is not None and most < least:
         raise InputError(
-            f"dimension '{old.name}' is asked for from {wanted[0]} to {wanted[1]}, and the model takes {least} to "
-            f"{most}; give another range", code="TW0709")
+            f"dimension '{old.name}' is given as {wanted[0]} to {wanted[1]}, but the model takes {least} to {most}; "
+            "give another range", code="TW0709")
     return Symbol(new.name, least, most)
 
 
@@ -120,7 +120,8 @@ def _numbers(limits: Sequence[Limit | None]) -> list[tuple[int, int]]:
         if most is not None and most < second:
             fitting = [p for p in (*free, *_SAMPLES[0]) if p <= most]
             if len(fitting) < _FEWEST:
-                raise OpenSizeError(f"one of its sizes is at most {most}, which is too few to stand for all")
+                raise OpenSizeError(
+                    f"one of its sizes is at most {most}, which is too small a range to represent all sizes")
             found.append((fitting[len(fitting) // 2], fitting[-1]))
             free = [p for p in free if p not in found[-1]]
             continue
@@ -192,7 +193,7 @@ def _made(
             sampled = with_samples(
                 main, {old: IntImm(INT64, 1) if old is batch else new for old, new in renamed.items()})
             if needs_stages(sampled):
-                raise OpenSizeError("some sizes are in the values of its inputs")
+                raise OpenSizeError("some sizes depend on the values of its inputs")
             check_operators(sampled)
             with report.phase("graph"):
                 optimized = optimize(IRModule({"main": sampled}), target)["main"]
@@ -208,7 +209,7 @@ def _made(
         except CompileError as error:
             raise OpenSizeError(error.message, error.origin) from error
         except TypeError as error:  # raised by Python for a symbolic size in the place of a number
-            raise OpenSizeError(f"a number is needed while compiling in the place of a size ({error})") from error
+            raise OpenSizeError(f"compilation needs a number instead of a symbolic size ({error})") from error
     return made, found.limits
 
 
@@ -220,14 +221,12 @@ def _compare(a: Unfinished, b: Unfinished) -> None:
             kernel.stages["lowered"], theirs_made[symbol].stages["lowered"], exact=True
         ):
             raise OpenSizeError(
-                f"the kernel of {symbol.partition('_')[2].partition('_')[2]} depends on the sizes in ways that are "
-                "decided while compiling")
+                f"the kernel of {symbol.partition('_')[2].partition('_')[2]} depends on the sizes at compile time")
     # only compiled code has these two
     plan = replace(a.manifest, scratch=b.manifest.scratch, sites=b.manifest.sites)
     if len(ours_made) != len(theirs_made) or plan != b.manifest:
         raise OpenSizeError(
-            "the order of the kernels, or the plan of memory, depends on the sizes in ways that are decided while "
-            "compiling")
+            "the order of the kernels, or the plan of memory, depends on the sizes at compile time")
     ours, theirs = ([v for values in made.sources() for v in values] for made in (a, b))
     if len(ours) != len(theirs) or not all(map(_same, ours, theirs)):
         raise OpenSizeError("a constant depends on the sizes")

@@ -51,7 +51,7 @@ class OpenShapes:
             symbol, step = self.symbol(name)
             if most is not None and -(-least // step) > most // step:
                 raise InputError(
-                    f"dimension '{name}' is asked for from {least} to {most} in multiples of {step}, of which there is "
+                    f"dimension '{name}' is given as multiples of {step} from {least} to {most}, but there are "
                     "none", code="TW0305")
             found[symbol] = -(-least // step), None if most is None else most // step
         return found
@@ -73,7 +73,7 @@ def open_shapes(
         given = tuple(shapes[name])
         if len(given) != len(own):
             raise InputError(
-                f"input '{name}' has {len(own)} dimensions ({', '.join(map(str, own))}), and {len(given)} are given: "
+                f"input '{name}' has {len(own)} dimensions ({', '.join(map(str, own))}), but {len(given)} are given: "
                 f"{given}", code="TW0305")
         found.dims[name] = tuple(
             _dimension(found, name, k, d, o) for k, (d, o) in enumerate(zip(given, own, strict=True)))
@@ -86,7 +86,7 @@ def _dimension(found: OpenShapes, name: str, axis: int, given: Any, own: int | s
         found, where, given, f"{name}_{axis}" if own in _NAMELESS else own)
     if isinstance(own, int):
         if own != made:
-            raise InputError(f"{where} is {own} in the model, and {given!r} is asked for; give {own}", code="TW0305")
+            raise InputError(f"{where} is {own} in the model, but {given!r} is given; give {own}", code="TW0305")
     elif own not in _NAMELESS and found.names.setdefault(own, made) != made:
         raise InputError(
             f"dimension '{own}' of the model is given as {found.names[own]!r} and as {made!r}; the shapes of the "
@@ -98,16 +98,16 @@ def _named(found: OpenShapes, where: str, text: str, own: int | str) -> int | st
     match = _DIMENSION.fullmatch(text.strip())
     if match is None or not text.strip():
         raise InputError(
-            f"{where} is {text!r}; write a number, a name (\"n\"), a range (\"1..64\") or both (\"n=1..64\"), with "
-            "\":32\" behind it for multiples of 32", code="TW0305")
+            f"{where} is {text!r}; write a number, a name (\"n\"), a range (\"1..64\") or both (\"n=1..64\"), followed "
+            "by \":32\" for multiples of 32", code="TW0305")
     if isinstance(own, int):
-        raise InputError(f"{where} is {own} in the model, and {text!r} is asked for; give {own}", code="TW0305")
+        raise InputError(f"{where} is {own} in the model, but {text!r} is given; give {own}", code="TW0305")
     name = match["name"] or own
     if match["least"] is not None:
         limits = int(match["least"]), int(match["most"]) if match["most"] else None
         if limits[1] is not None and limits[1] < limits[0]:
             raise InputError(
-                f"{where} is {text!r}, a range without numbers; write the smaller number first", code="TW0305")
+                f"{where} is {text!r}, an empty range; write the smaller number first", code="TW0305")
         if found.ranges.setdefault(name, limits) != limits:
             raise InputError(f"dimension '{name}' has two ranges; {where} has {text!r}", code="TW0305")
     if match["step"] is not None and found.steps.setdefault(name, int(match["step"])) != int(match["step"]):

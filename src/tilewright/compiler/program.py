@@ -190,8 +190,8 @@ def build_flow(
     """
     if not target.has_threads:
         raise CompileError(
-            f"'{name}' has control flow (branches, loops, closures), whose native code is written for Linux of 64 "
-            f"bits, and the target is {target.mtriple}; compile it for such a target, or evaluate it with "
+            f"'{name}' has control flow (branches, loops, closures), which is only supported on 64-bit Linux, but the "
+            f"target is {target.mtriple}; compile it for such a target, or evaluate it with "
             "relay.create_executor('debug')",
             code="TW0403")
     _refuse_objects([(p.name_hint, p.checked_type) for b in (main, *blocks) for p in b.params])
@@ -252,8 +252,8 @@ def _refuse_objects(values: Sequence[tuple[str, Type | None]]) -> None:
     for name, kind in values:
         if any(t.dtype.is_object for t in tensors_of(kind)):
             raise CompileError(
-                f"'{name}' is of type {kind!r}, and a program with control flow does not go back to Python, where "
-                "alone there are such values; keep strings out of the branches, or evaluate the program with "
+                f"'{name}' is of type {kind!r}, which only Python steps support, and a program with control flow has "
+                "no Python steps; keep strings out of the branches, or evaluate the program with "
                 "relay.create_executor('debug')",
                 code="TW0403")
 

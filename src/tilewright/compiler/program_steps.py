@@ -127,9 +127,8 @@ class StepMaker:
         title = title_of(function)
         if not self.in_python:
             raise CompileError(
-                f"{title} ({origin or 'no origin'}) has no native kernel, and stands in a program with control flow, "
-                "which does not go back to Python; replace it, or evaluate the program with "
-                "relay.create_executor('debug')",
+                f"{title} ({origin or 'no origin'}) has no native kernel, but a program with control flow cannot run "
+                "Python steps; replace it, or evaluate the program with relay.create_executor('debug')",
                 code="TW0403")
         constants = [loc.place is MemorySpace.CONSTANT and loc.type.dtype.is_object for loc in s.inputs]
         kept = [self._known[loc.index] if c else None for loc, c in zip(s.inputs, constants, strict=True)]

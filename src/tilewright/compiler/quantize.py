@@ -80,8 +80,8 @@ def _read(data: Any) -> Any:
         return data
     if not isinstance(data, Iterable):
         raise InputError(
-            "calibration data are a dictionary of arrays, an iterable of them, an array or the path of a .npz, and a "
-            f"{type(data).__name__} was given", code="TW1002")
+            "calibration data are a dictionary of arrays, an iterable of them, an array or the path of a .npz, not a "
+            f"{type(data).__name__}", code="TW1002")
     return list(data)
 
 
@@ -97,7 +97,8 @@ def _sizes(
         found = first.get(name) if isinstance(first, Mapping) else first if len(signature) == 1 else None
         if found is None:
             raise InputError(
-                f"input '{name}' has open sizes, and the data have none of that name; give shapes={{'{name}': (1, …)}}",
+                f"input '{name}' has dynamic dimensions, but the data have no array of that name; give "
+                f"shapes={{'{name}': (1, …)}}",
                 code="TW1002")
         whole = tuple(np.shape(found))
         shapes[name] = (1, *whole[1:]) if isinstance(data, Mapping) or hasattr(data, "shape") else whole

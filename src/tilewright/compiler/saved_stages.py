@@ -74,7 +74,7 @@ def save_stages(tree: Stages, way: Way, main: Function | None, path: Path) -> Pa
     """
     if path.suffix != ".tar":
         raise ArtifactError(
-            f"{path}: a program in stages, which goes on growing while it runs, is saved as .tar, not as "
+            f"{path}: a program in stages, which can grow at run time, is saved as .tar, not as "
             f"'{path.suffix}'", code="TW0802")
     try:
         with tempfile.TemporaryDirectory(prefix="tilewright-stages-") as folder:
@@ -164,7 +164,7 @@ class SavedStages(Stages):
         results, lists = self.run(self.arrays(args, kwargs), out)
         if out is not None and lists:
             raise InputError(
-                "the program gives sequences or optionals, and out= needs tensors alone; leave it out", code="TW0705")
+                "the program returns sequences or optionals, but out= supports only tensors; omit it", code="TW0705")
         return grouped(results, lists) if lists else results
 
 
@@ -203,8 +203,8 @@ class _Reader:
         said = read_json(text)
         if said["format"] != FORMAT:
             raise ArtifactError(
-                f"{self.path}: a program in stages of the form '{said['format']}', and '{FORMAT}' is read; compile the "
-                "model again", code="TW0806")
+                f"{self.path}: a program in stages of the format '{said['format']}', but this version reads "
+                f"'{FORMAT}'; compile the model again", code="TW0806")
         for name, wanted in said["sums"].items():
             if hashlib.sha256(self._bytes(name)).hexdigest() != wanted:
                 raise _damaged(self.path)

@@ -132,9 +132,10 @@ def _resolved(
 def _refuse(rest: Function) -> NoReturn:
     stuck = next((e for e in post_order(rest.body) if isinstance(e, Call) and pending(e)), None)
     if stuck is None:
-        raise InternalError("a program in stages does not get on, and nothing in it waits for a value")
+        raise InternalError("a program in stages makes no progress, and no part of it waits for a value")
     raise CompileError(
-        "it waits for a value that no run makes; evaluate the program with relay.create_executor('debug')", stuck.span,
+        "it waits for a value that is never computed; evaluate the program with "
+        "relay.create_executor('debug')", stuck.span,
         code="TW0403")
 
 

@@ -387,8 +387,8 @@ class Stages:
         if self.open and not self.root.edges:
             return f"the model has symbolic dimensions ({self.described()}); call it once, or compile it with shapes="
         return (
-            "the model has sizes that are only known while it runs, so it is no single program but stages, compiled as "
-            "calls need them; make the values that decide its shapes constants of the model to have one program"
+            "some sizes of the model are only known at run time, so it is compiled in stages as calls need them; make "
+            "the values that determine its shapes constants of the model to have one program"
         )
 
     def described(self) -> str:
@@ -413,7 +413,7 @@ class Stages:
         shape = tuple(value.shape) if hasattr(value, "shape") else np.shape(value)
         if len(shape) != len(dims) or any(isinstance(w, int) and w != d for w, d in zip(dims, shape, strict=True)):
             raise InputError(
-                f"input '{name}' has the shape {shape}, and the model takes ({', '.join(map(str, dims))})",
+                f"input '{name}' has the shape {shape}, but the model takes ({', '.join(map(str, dims))})",
                 code="TW0704")
         return readable(TensorInfo(name, shape, dtype), dtype.numpy(), value)
 

@@ -50,8 +50,8 @@ def take_hooked(
             made: Any = hook(IRModule(functions))
         if not isinstance(made, IRModule):
             raise CompileError(
-                f"RelayToTIR of '{kind}', at {hook.where}, returned a {type(made).__name__}; it returns an IRModule of "
-                "loop programs", code="TW0911")
+                f"RelayToTIR of '{kind}', at {hook.where}, returned a {type(made).__name__}; it must return an "
+                "IRModule of loop programs", code="TW0911")
         for symbol, function in functions.items():
             _check(kind, symbol, function, results[symbol], dict(made.items()).get(symbol))
         finish = hook_of(kind, "TIRToRuntime")
@@ -59,14 +59,14 @@ def take_hooked(
             more = [n for n, _ in made.items() if n not in functions]
             if more:
                 raise CompileError(
-                    f"RelayToTIR of '{kind}' made {', '.join(more)}, which nothing calls on the host; give the target "
-                    "TIRToRuntime, or leave them out", code="TW0911")
+                    f"RelayToTIR of '{kind}' made {', '.join(more)}, which the host does not call; give the target "
+                    "TIRToRuntime, or omit these functions", code="TW0911")
             kernels |= {s: made[s] for s in functions}
             continue
         module = finish(made, target)
         if not isinstance(module, ModuleNode):
             raise CompileError(
-                f"TIRToRuntime of '{kind}', at {finish.where}, returned a {type(module).__name__}; it returns a "
+                f"TIRToRuntime of '{kind}', at {finish.where}, returned a {type(module).__name__}; it must return a "
                 "tvm.runtime.ModuleNode", code="TW0911")
         modules.append(module)
     return kernels, modules
@@ -77,14 +77,15 @@ def _check(kind: str, symbol: str, function: Function, results: Sequence[TensorT
     wanted = [(tuple(t.shape), t.dtype) for t in (*(p.tensor_type for p in function.params), *results)]
     if not isinstance(found, PrimFunc):
         raise CompileError(
-            f"RelayToTIR of '{kind}' made no loop program '{symbol}'; it makes one for each function, of the same name",
+            f"RelayToTIR of '{kind}' made no loop program '{symbol}'; it must make one of the same name for each "
+            "function",
             function.span, code="TW0911")
     given = [(tuple(p.shape), p.dtype) for p in found.params]
     if given != wanted:
         listed = ", ".join(f"{dtype}[{', '.join(map(str, shape))}]" for shape, dtype in wanted)
         raise CompileError(
             f"the loop program '{symbol}' that RelayToTIR of '{kind}' made takes {', '.join(map(str, found.params))}; "
-            f"inputs and outputs are {listed}", function.span, code="TW0911")
+            f"the inputs and outputs are {listed}", function.span, code="TW0911")
 
 
 def host_kernel(

@@ -100,7 +100,7 @@ class _Program:
                 raise
             reason = str(error).partition("\n")[0]
             raise ModelError(
-                f"torch cannot trace the graph before it knows its values ({reason}); keep this part out of it with "
+                f"torch cannot trace the graph without its values ({reason}); exclude this part with "
                 "torch.compiler.disable",
                 code="TW0118") from error
         try:

@@ -38,6 +38,6 @@ def _described(node: Any) -> tuple[str, tuple[int, ...], str]:
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or not all(isinstance(d, int) for d in value.shape):
         raise ModelError(
-            "its result is no tensor of a known shape, and torch would have to hand it on",
+            "its result is not a tensor of known shape, so torch cannot pass it on",
             Origin(node.name, str(node.target)), code="TW0118")
     return node.name, tuple(value.shape), str(value.dtype).removeprefix("torch.")

@@ -31,8 +31,8 @@ def read_settings(
     chosen = Target(target)
     if chosen.accelerators:
         raise OptionError(
-            f"--target: '{target}' has accelerators, and diagnose looks into what the processor computes; leave "
-            f"'{chosen.accelerators[0].name}' out",
+            f"--target: '{target}' has accelerators, but diagnose examines only the processor; remove "
+            f"'{chosen.accelerators[0].name}'",
             code="TW0204")
     return Settings(
         str(chosen), opt_level, dict(checked(dict(config))), tuple(disabled),
@@ -66,11 +66,11 @@ def read_case(model: Path, shapes: Mapping[str, Any], given: Mapping[str, Array]
         array = fed[info.name]
         if tuple(array.shape) != tuple(info.shape) or array.dtype != info.dtype.numpy():
             raise InputError(
-                f"input '{info.name}' is {info.dtype}[{', '.join(map(str, info.shape))}], and was given "
+                f"input '{info.name}' is {info.dtype}[{', '.join(map(str, info.shape))}], but was given "
                 f"{array.dtype}[{', '.join(map(str, array.shape))}]",
                 code="TW0704")
         if array.dtype == object:
-            raise InputError(f"input '{info.name}' has strings, and diagnose compares only numbers", code="TW0703")
+            raise InputError(f"input '{info.name}' has strings, but diagnose compares only numbers", code="TW0703")
     return Case(module, tuple(np.asarray(fed[i.name], order="C") for i in infos))
 
 

@@ -55,7 +55,7 @@ CrossCompiler = Annotated[
     str, typer.Option(metavar="PROGRAM", help="The compiler that links the library, such as aarch64-linux-gnu-gcc.")
 ]
 CrossOptions = Annotated[
-    str, typer.Option(metavar="TEXT", help="Options of the cross compiler, as one text: '-O2 -shared'.")
+    str, typer.Option(metavar="TEXT", help="Options of the cross compiler, as one string: '-O2 -shared'.")
 ]
 MaxArena = Annotated[
     str,
@@ -146,7 +146,7 @@ def run_command(
         Path | None, typer.Option("-o", "--outputs", help="A .npz file for the outputs by name.")
     ] = None,
     fill_mode: Annotated[
-        tensors.Fill, typer.Option(help="Contents of inputs that no file gives.")
+        tensors.Fill, typer.Option(help="Values of inputs that are not in a file.")
     ] = tensors.Fill.RANDOM,
     print_top: Annotated[
         int | None, typer.Option(min=1, help="Show the N largest elements of each output.", metavar="N")
@@ -198,7 +198,7 @@ def profile_command(
         Path | None, typer.Option("-i", "--inputs", exists=True, dir_okay=False, help="A .npz of inputs by name.")
     ] = None,
     fill_mode: Annotated[
-        tensors.Fill, typer.Option(help="Contents of inputs that no file gives.")
+        tensors.Fill, typer.Option(help="Values of inputs that are not in a file.")
     ] = tensors.Fill.RANDOM,
     repeat: Annotated[int, typer.Option(min=1, help="Number of runs; the faster half counts.")] = 50,
     form: Annotated[profiles.Form, typer.Option("--format", help="Format of the report.")] = profiles.Form.TABLE,

@@ -36,13 +36,13 @@ class MeasuringOptions:
                 f"{' and '.join(chosen)} are different places to measure; give one of them", code="TW0204")
         if self.worker_tag and not self.cluster:
             raise OptionError(
-                "--worker-tag chooses workers of a cluster; give its scheduler by --cluster tcp://HOST:PORT",
+                "--worker-tag chooses workers of a cluster; also give its scheduler, --cluster tcp://HOST:PORT",
                 code="TW0204")
         if bool(self.tracker) != bool(self.rpc_key):
             raise OptionError(
                 "a tracker needs a key of devices; give both HOST:PORT of the tracker and --rpc-key", code="TW0204")
         if self.ssh_config and not self.ssh:
-            raise OptionError("--ssh-config is read for a board; give it by --ssh user@host", code="TW0204")
+            raise OptionError("--ssh-config is for a board; also give the board, --ssh user@host", code="TW0204")
         if self.tracker:
             address(self.tracker)
 
@@ -107,7 +107,7 @@ class MeasuringOptions:
 
             if threads is not None:
                 raise OptionError(
-                    "how many threads a session uses is said where its server is started: python -m "
+                    "the number of threads of a session is set on its server: python -m "
                     "tilewright.compat.exec.rpc_server --threads", code="TW0204")
             return RPCRunner(self.rpc_key, *address(self.tracker), **timing)
         if self.ssh:
@@ -123,5 +123,6 @@ def address(text: str) -> tuple[str, int]:
     """Parse `HOST:PORT`. Raises `OptionError` for any other text."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise OptionError(f"'{text}' is no address of a tracker; write HOST:PORT, like 127.0.0.1:9190", code="TW0202")
+        raise OptionError(
+            f"'{text}' is not the address of a tracker; write HOST:PORT, like 127.0.0.1:9190", code="TW0202")
     return host.strip("[]"), int(port)

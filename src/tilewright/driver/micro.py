@@ -50,8 +50,8 @@ def named(pairs: Sequence[str] | None) -> dict[str, str]:
 def _template(name: str, folder: Path | None) -> TemplateProject:
     if (name == _OWN) is not (folder is not None):
         raise OptionError(
-            f"--template-dir: give the folder of your template together with the word {_OWN}; the templates that are "
-            f"here are {', '.join(shipped_templates())}",
+            f"--template-dir is for your own template; give it together with the word {_OWN}. Included templates: "
+            f"{', '.join(shipped_templates())}",
             code="TW0204")
     return TemplateProject.from_directory(folder or get_microtvm_template_projects(name))
 
@@ -61,7 +61,7 @@ def _project(folder: Path, name: str) -> GeneratedProject:
     made = GeneratedProject.from_directory(folder)
     if name not in ("", _OWN, made.template.name):
         raise OptionError(
-            f"the project '{folder}' is of the template {made.template.name}, not of {name}; leave the name out",
+            f"the project '{folder}' has the template {made.template.name}, not {name}; omit the name",
             code="TW0204")
     return made
 

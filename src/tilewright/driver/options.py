@@ -54,8 +54,8 @@ def input_shapes(text: str, below_one_is_open: bool = False) -> dict[str, tuple[
         wrong = next((size for size in sizes if not _SIZE.fullmatch(size)), None)
         if wrong is not None:
             raise OptionError(
-                f"--input-shapes: '{wrong}' in the shape of '{name}' is not a size; sizes are whole numbers, none "
-                "negative, or open: n, 1..64, n=1..64, n=32..1280:32",
+                f"--input-shapes: '{wrong}' in the shape of '{name}' is not a size; sizes are whole numbers from 0, or "
+                "dynamic: n, 1..64, n=1..64, n=32..1280:32",
                 code="TW0202")
         if name in shapes:
             raise OptionError(f"--input-shapes: '{name}' is given twice", code="TW0202")
@@ -80,7 +80,7 @@ def _value(name: str, word: str, kind: type) -> Any:
         read: Callable[[str], Any] = (lambda w: _WORDS[w.lower()]) if kind is bool else kind
         return read(word)
     except (ValueError, KeyError):
-        raise OptionError(f"--pass-config: {name} is {kind.__name__}, and '{word}' is not one", code="TW0202") from None
+        raise OptionError(f"--pass-config: {name} takes {kind.__name__}, not '{word}'", code="TW0202") from None
 
 
 def flag(option: str, word: Any) -> bool:
@@ -108,7 +108,7 @@ def byte_count(option: str, text: str) -> int:
     """Return `"256K"`, `"1M"` or `"300000"` in bytes; K is 1024."""
     match = _BYTES.fullmatch(text.strip())
     if match is None or not int(match[1]):
-        raise OptionError(f"{option}: '{text}' is no number of bytes; write 300000, 256K or 1M", code="TW0202")
+        raise OptionError(f"{option}: '{text}' is not a number of bytes; write 300000, 256K or 1M", code="TW0202")
     return int(match[1]) << _UNITS[match[2].lower()]
 
 
@@ -129,8 +129,8 @@ def linker(compiler: str, words: str) -> Linker | None:
     """Return the linker of `--cross-compiler` and its options; None, which lets the compiler choose, without them."""
     if words and not compiler:
         raise OptionError(
-            "--cross-compiler-options are those of the program after --cross-compiler; name it, for example "
-            "--cross-compiler aarch64-linux-gnu-gcc",
+            "--cross-compiler-options needs --cross-compiler; name the compiler, for example --cross-compiler "
+            "aarch64-linux-gnu-gcc",
             code="TW0204")
     from tilewright.backends.cpu.link import user_linker
 

@@ -66,7 +66,7 @@ def _written(report: Report, memory: MemoryReport | None, form: Form, aggregate:
         return report.table(aggregate=aggregate) + (f"\n{memory}\n" if memory is not None else "")
     if form is Form.CSV:
         if memory is not None:
-            raise OptionError("--memory is no table of steps; write it as --format table or json", code="TW0204")
+            raise OptionError("--memory cannot be written in this format; use --format table or json", code="TW0204")
         return report.csv()
     content = json.loads(report.json())
     return json.dumps({**content, "memory": memory.as_dict()} if memory is not None else content) + "\n"

@@ -32,12 +32,12 @@ def tune_by_replay(mod: IRModule, output: Path, given: Path, wanted: str | Mappi
     target = Target(wanted)
     if target.accelerators:
         raise TargetError(
-            f"kernels of the processor are tuned, and '{wanted}' has accelerators before it; give the processor alone",
+            f"only kernels of the processor are tuned, but '{wanted}' has accelerators; give only the processor",
             code="TW1114")
     tasks = tasks_of(mod, None, target)
     if not tasks:
         raise OptionError(
-            "the network has no kernel that leaves anything to choose; there is nothing to tune", code="TW1112")
+            "the network has no tunable kernel; there is nothing to tune", code="TW1112")
     outcome = choose(tasks, Records(given))
     typer.echo(_described(outcome))
     outcome.write(Records(output))

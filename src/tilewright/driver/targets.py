@@ -74,7 +74,7 @@ def read_target(text: str, options: Sequence[TargetOption] = ()) -> Target:
             raise _absent(o, text)
         at = names.index(part)
         if any(word.lstrip("-").partition("=")[0] == name for word in shlex.split(pieces[at])[1:]):
-            raise OptionError(f"{o}: the target '{pieces[at]}' says {name} already; say it once", code="TW0204")
+            raise OptionError(f"{o}: the target '{pieces[at]}' already has {name}; give it once", code="TW0204")
         pieces[at] += f" -{name}={shlex.quote(o.value)}"
     return Target(", ".join(pieces))
 
@@ -85,10 +85,10 @@ def _absent(option: TargetOption, text: str) -> OptionError:
     part, _ = option.split(known)
     if part:
         return OptionError(
-            f"{option}: the target '{text}' has no {part}; name it in --target, or leave the option out", code="TW0204")
+            f"{option}: the target '{text}' has no {part}; name it in --target, or omit the option", code="TW0204")
     near = nearest(option.words.partition("-")[0], known)
     return OptionError(
-        f"{option}: there is no target that is called so{near}; write --target-<part>-<option>, where a part is one of "
+        f"{option}: there is no target of that name{near}; write --target-<part>-<option>, where a part is one of "
         f"{', '.join(known)}",
         code="TW0204")
 

@@ -38,13 +38,13 @@ def filled(info: Any, fill: Fill, random: np.random.Generator) -> NDArray[Any]:
     if not all(isinstance(size, int) for size in info.shape):
         shape = ", ".join(map(str, info.shape))
         raise OptionError(
-            f"input '{info.name}' has the open shape [{shape}]; say which with --input-shapes \"{info.name}:[…]\", or "
-            "give it with --inputs",
+            f"input '{info.name}' has the dynamic shape [{shape}]; give its sizes with --input-shapes "
+            f"\"{info.name}:[…]\", or its values with --inputs",
             code="TW0113")
     if (needed := info.nbytes) > (there := machine_bytes()):
         raise InputError(
-            f"input '{info.name}' has {shown_bytes(needed)}, and there are {shown_bytes(there)} of memory; say which "
-            f"size with --input-shapes \"{info.name}:[…]\"",
+            f"input '{info.name}' needs {shown_bytes(needed)}, but only {shown_bytes(there)} of memory are available; "
+            f"give its sizes with --input-shapes \"{info.name}:[…]\"",
             code="TW0710")
     dtype = np.dtype(getattr(info.dtype, "numpy", lambda: info.dtype)())
     if dtype.kind == "O":

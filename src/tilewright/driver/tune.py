@@ -95,7 +95,8 @@ def tune_command(
 
         if place.is_elsewhere:
             raise OptionError(
-                "--replay measures nothing, and --cluster, --tracker and --ssh say where to measure; give one of them",
+                "--replay measures nothing, so it cannot be combined with --cluster, --tracker or --ssh; give one of "
+                "them",
                 code="TW0204")
         tune_by_replay(network(model, shapes), output, replay, target)
         return
@@ -115,12 +116,12 @@ def measurable(wanted: str | Mapping[str, Any] | Processor, place: MeasuringOpti
     target, here = Processor(wanted), Processor("llvm")
     if target.accelerators:
         raise TargetError(
-            f"kernels of the processor are tuned, and '{wanted}' has accelerators before it; give the processor alone",
+            f"only kernels of the processor are tuned, but '{wanted}' has accelerators; give only the processor",
             code="TW1114")
     if not place.is_elsewhere and (target.family != here.family or not target.features <= here.features):
         raise TargetError(
-            f"code for '{wanted}' does not run here, and tuning is measuring; measure where it does (--cluster, "
-            "--tracker, --ssh), or replay records (--replay)", code="TW1114")
+            f"code for '{wanted}' does not run on this machine, so it cannot be measured here; measure elsewhere "
+            "(--cluster, --tracker, --ssh), or replay records (--replay)", code="TW1114")
     return target
 
 
@@ -134,8 +135,8 @@ def network(model: Path, shapes: Mapping[str, tuple[Any, ...]] | None) -> IRModu
         shape = given.get(name, dims)
         if not all(isinstance(size, int) for size in shape):
             raise OptionError(
-                f"{model.name}: input '{name}' has the open shape [{', '.join(map(str, shape))}], and kernels are "
-                f"measured at known sizes; say which with --input-shapes \"{name}:[…]\"", code="TW0113")
+                f"{model.name}: input '{name}' has the dynamic shape [{', '.join(map(str, shape))}], but kernels are "
+                f"measured at known sizes; give them with --input-shapes \"{name}:[…]\"", code="TW0113")
     return form.read(model, given)[0]
 
 
@@ -193,7 +194,8 @@ class _Session:
             try:
                 self.tuning.run(seconds, trials, show)
             except KeyboardInterrupt:
-                console.print("interrupted: what was found so far is proven and kept; Ctrl-C again ends at once")
+                console.print(
+                    "interrupted: the results so far are verified and kept; press Ctrl-C again to end at once")
                 return True
             finally:
                 failed = sum(s.failed for s in self.tuning.states)

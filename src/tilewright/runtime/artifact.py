@@ -122,13 +122,13 @@ def load(path: str | os.PathLike[str]) -> Artifact:
         elif start[:8] == webassembly.MAGIC:
             manifest = webassembly.read_manifest(file.read_bytes(), str(file))
             raise ArtifactError(
-                f"{file}: '{manifest.name}' as a WebAssembly module, which Python does not run; load it in Node.js or "
-                f"a browser with {webassembly.LOADER.name} in the same folder",
+                f"{file}: '{manifest.name}' is a WebAssembly module, which Python cannot run; load it in Node.js or a "
+                f"browser with {webassembly.LOADER.name} in the same folder",
                 code="TW0805")
         elif start[257:262] == b"ustar":
             if _is_staged(start):
                 raise ArtifactError(
-                    f"{file}: a program in stages, which is no single artifact; read it with tilewright.load",
+                    f"{file}: a program in stages, not a single artifact; load it with tilewright.load",
                     code="TW0809")
             return load_tar(file)
         else:

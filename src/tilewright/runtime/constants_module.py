@@ -42,7 +42,7 @@ class ConstantsModule(ModuleNode):
         take = module.get_function(f"{INITIALIZER}{symbol}")
         if take is None:
             raise ArtifactError(
-                f"the module '{module.type_key}' has constants for '{symbol}', and no function '{INITIALIZER}{symbol}' "
+                f"the module '{module.type_key}' has constants for '{symbol}', but no function '{INITIALIZER}{symbol}' "
                 "that takes them",
                 code="TW0808")
         take(*found.values())

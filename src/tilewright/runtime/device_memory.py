@@ -31,13 +31,14 @@ class DeviceMemory:
     def __post_init__(self) -> None:
         if not all(isinstance(n, int) and n >= 0 for n in self.shape):
             raise OptionError(
-                f"a tensor of the shape {self.shape} has no size in memory; each dimension is a number, 0 or more",
+                f"a tensor of shape {self.shape} has no size in memory; each dimension must be a number from 0",
                 code="TW0209")
         if self.dtype.is_object or self.dtype.code in ("void", "handle"):
             raise OptionError(
-                f"a tensor of {self.dtype} has no memory on a device; convert it to numbers first", code="TW0209")
+                f"a tensor of {self.dtype} cannot be placed in device memory; convert it to numbers "
+                "first", code="TW0209")
         if self.alignment < 1 or self.alignment & (self.alignment - 1):
-            raise OptionError(f"an alignment of {self.alignment} bytes is no power of two", code="TW0209")
+            raise OptionError(f"an alignment of {self.alignment} bytes is not a power of two", code="TW0209")
 
     @property
     def nbytes(self) -> int:

@@ -87,16 +87,18 @@ class Driver:
             ) from error
         except AttributeError as error:
             raise TargetError(
-                f"{path} is no driver: it has no function tw_driver; {HEADER} says what one exports", code="TW0916"
+                f"{path} is not a driver: it has no function tw_driver; {HEADER} declares the functions to "
+                "export", code="TW0916"
             ) from error
         entry.restype = ctypes.POINTER(_Table)
         table = entry()
         if not table:
-            raise TargetError(f"tw_driver of {path} returned null; it returns its table of functions", code="TW0916")
+            raise TargetError(
+                f"tw_driver of {path} returned null; it must return its table of functions", code="TW0916")
         found = table.contents
         if found.version != VERSION:
             raise TargetError(
-                f"the driver {path} is for version {found.version} of the interface, and this is version {VERSION}; "
+                f"the driver {path} is for version {found.version} of the interface, but this is version {VERSION}; "
                 f"build it with {HEADER}",
                 code="TW0916")
         self.kind = (found.kind or b"").decode("utf-8", "replace")
@@ -107,7 +109,7 @@ class Driver:
         missing = [name for name in _REQUIRED if name not in self.functions]
         partial = [name for name in _OF_DEVICES if name not in self.functions]
         if missing or (partial and len(partial) < len(_OF_DEVICES)):
-            why = "" if missing else "; those of a device's memory are all there, or none"
+            why = "" if missing else "; the functions of device memory must be given together"
             raise TargetError(f"the driver {path} has no function {', '.join(missing or partial)}{why}", code="TW0916")
         self.lock = new_lock()
         self.type: type[CModule] = type(
@@ -155,7 +157,7 @@ class CModule(ModuleNode):
         data = ctypes.create_string_buffer(room)
         if int(save(self._handle, data, room)) != room:
             raise ArtifactError(
-                f"the driver of '{self.type_key}' says that a module takes {room} bytes, and then another number",
+                f"the driver of '{self.type_key}' first reports {room} bytes for a module, then another number",
                 code="TW0917")
         return data.raw
 
@@ -171,7 +173,7 @@ class CModule(ModuleNode):
         scope = (memory.scope or b"").decode()
         if scope != HOST_SCOPE and not self.driver.has_memory:
             raise TargetError(
-                f"the driver of '{self.type_key}' asks for memory in '{scope}', and has no functions for it: "
+                f"the driver of '{self.type_key}' asks for memory in '{scope}', but lacks the functions for it: "
                 f"{', '.join(_OF_DEVICES)}",
                 code="TW0916")
         return scope, int(memory.alignment)
@@ -189,7 +191,7 @@ class _Call:
         if len(arrays) != len(self.asked):
             raise RunError(
                 f"'{self.name}' of the driver of '{driver.kind}' takes {function.inputs} inputs and {function.outputs} "
-                f"outputs, and was given {len(arrays)} arrays",
+                f"outputs, but was given {len(arrays)} arrays",
                 code="TW0917")
         message = ctypes.create_string_buffer(_MESSAGE)
         with driver.lock if driver.one_at_a_time else contextlib.nullcontext(), contextlib.ExitStack() as held:
@@ -199,7 +201,7 @@ class _Call:
                 p.copy_in()
             if driver.functions["call"](self.module._handle, ctypes.byref(function), tensors, message):
                 raise RunError(
-                    f"the driver of '{driver.kind}' cannot go on in '{self.name}': {_said(message)}", code="TW0917")
+                    f"the driver of '{driver.kind}' reports an error in '{self.name}': {_said(message)}", code="TW0917")
             for p in placed[function.inputs :]:
                 p.copy_out()
 
@@ -230,8 +232,8 @@ class _Placed:
         place = self.driver.functions["allocate"](self.handle, scope, self.memory.allocated, self.memory.alignment)
         if not place:
             raise RunError(
-                f"the driver of '{self.driver.kind}' has no {self.memory.allocated} bytes of '{self.memory.scope}'; "
-                "give it a smaller part of the network",
+                f"the driver of '{self.driver.kind}' cannot allocate {self.memory.allocated} bytes of "
+                f"'{self.memory.scope}'; give it a smaller part of the network",
                 code="TW0917")
         held.callback(self.driver.functions["release"], self.handle, scope, place)
         return int(place)
@@ -289,4 +291,4 @@ def _address(x: np.ndarray[Any, Any]) -> int:
 
 
 def _said(message: Any) -> str:
-    return message.value.decode("utf-8", "replace") or "it does not say why"
+    return message.value.decode("utf-8", "replace") or "it gives no reason"

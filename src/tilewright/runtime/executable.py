@@ -355,8 +355,8 @@ class Executable:
         manifest = self.manifest
         needed = manifest.workspace_bytes + sum(t.nbytes for t in manifest.outputs)
         return RunError(
-            f"'{manifest.name}' needs {shown_bytes(needed)} of memory for its values and outputs, and there is less; "
-            "give it smaller inputs, or end other programs",
+            f"'{manifest.name}' needs {shown_bytes(needed)} of memory for its values and outputs, and less is "
+            "available; use smaller inputs, or close other programs",
             code="TW0710")
 
     def _run(self, inputs: Sequence[Array], outputs: Any, places: Sequence[int], fresh: bool = False) -> None:
@@ -469,7 +469,7 @@ class Executable:
 def failure(manifest: Manifest, status: int) -> RunError | InternalError:
     """Return the error for a status other than 0."""
     if status == NO_MEMORY:
-        return RunError(f"'{manifest.name}' needs more memory than there is", code="TW0710")
+        return RunError(f"'{manifest.name}' needs more memory than is available", code="TW0710")
     if status == NO_SCRATCH:
         return manifest.scratch.lacking(manifest.name)
     if status == NO_STACK:

@@ -81,10 +81,10 @@ class Guards:
                     told = symbol if found[1] == 1 else Symbol(str(size), symbol.least * found[1], most)
                     place = f"dimension {axis} of input '{t.name}' is {number * found[1]}"
                     return InputError(
-                        f"{place}, and the program was compiled for {told}; compile it with a wider range of '{size}'",
+                        f"{place}, but the program was compiled for {told}; compile it with a wider range of '{size}'",
                         code="TW0709")
         return InputError(
-            f"the size {symbol.name} is {number}, and the program was compiled for {symbol}; compile it with a wider "
+            f"the size {symbol.name} is {number}, but the program was compiled for {symbol}; compile it with a wider "
             "range", code="TW0709")
 
     def __str__(self) -> str:
@@ -98,7 +98,8 @@ def number(size: Size, known: Mapping[str, int]) -> int:
     found = value(size, known)
     if found is None:
         raise InputError(
-            f"the size {size} is not known from the inputs, which tell {', '.join(known) or 'none'}", code="TW0709")
+            f"the size {size} cannot be derived from the inputs, which determine "
+            f"{', '.join(known) or 'none'}", code="TW0709")
     return found
 
 

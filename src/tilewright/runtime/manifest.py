@@ -249,8 +249,8 @@ class Manifest:
                 names = ", ".join(
                     dict.fromkeys(f"{s.name} ({s.origin})" if s.origin else s.name for s in self.host_steps))
                 raise ArtifactError(
-                    "this program cannot leave the process: these operators have no native kernel and run in Python: "
-                    f"{names}; replace them in the model, or keep the compiled model in memory", code="TW0807")
+                    f"this program cannot be saved: these operators have no native kernel and run in Python: {names}; "
+                    "replace them in the model, or keep the compiled model in memory", code="TW0807")
             steps.append(step)
         content = {
             "format": FORMAT,
@@ -368,7 +368,7 @@ def _scratch(stack: Any, heap: Any, kernel: Any) -> Scratch:
 def _call(fields: Any) -> ExternalStep:
     step = step_from_json(fields)
     if not isinstance(step, ExternalStep):
-        raise ValueError(f"{fields!r} is no call of a module")
+        raise ValueError(f"{fields!r} is not a call of a module")
     return step
 
 

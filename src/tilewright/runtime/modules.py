@@ -41,8 +41,8 @@ class ModuleNode:
         """Return the function of that name, or None. It is called with the input arrays (`NDArray`s), then the output
         arrays."""
         raise OptionError(
-            f"{type(self).__name__} has no get_function(name); it returns a function that takes inputs and outputs, or "
-            "None for names of others",
+            f"{type(self).__name__} has no get_function(name); it must return a function of inputs and outputs, or "
+            "None for other names",
             code="TW0808")
 
     def initialize(self, module: ModuleNode, symbol: str) -> None:
@@ -80,11 +80,12 @@ def register_module(cls: M) -> M:
     Raises `OptionError` for a class without a `type_key`, and for the `type_key` of another class.
     """
     if not (isinstance(cls, type) and issubclass(cls, ModuleNode)):
-        raise OptionError(f"register_module takes a subclass of ModuleNode, and was given {cls!r}", code="TW0808")
+        raise OptionError(f"register_module takes a subclass of ModuleNode, not {cls!r}", code="TW0808")
     key = cls.type_key
     if not key or not key.replace("_", "").replace("-", "").isalnum():
         raise OptionError(
-            f"{cls.__name__} has the type_key {key!r}; it is a name of letters, digits, '-' and '_', which files carry",
+            f"{cls.__name__} has the type_key {key!r}; files contain it, so it must consist of letters, digits, '-' "
+            "and '_'",
             code="TW0808")
     known = FUNCTIONS.get(_LOADER + key)
     owner = getattr(getattr(known, "__wrapped__", None), "__self__", None)
@@ -108,14 +109,15 @@ def _loaded(key: str, blob: bytes, where: object) -> ModuleNode:
     if loader is None:
         known = [n.removeprefix(_LOADER) for n in FUNCTIONS if n.startswith(_LOADER)]
         raise ArtifactError(
-            f"{where}: it has a module of the kind '{key}', and nothing here reads one{nearest(key, known)}; import "
-            "what registers it (the accelerator's file, or tilewright.runtime.register_module) before loading, or "
-            f"install the package with an entry point of that name; known are: {', '.join(known) or 'none'}",
+            f"{where}: it has a module of the kind '{key}', which nothing here can load{nearest(key, known)}; import "
+            "the code that registers it (the accelerator's file, or tilewright.runtime.register_module) before "
+            "loading, or install the package with an entry point of that name; known are: "
+            f"{', '.join(known) or 'none'}",
             code="TW0808")
     found = loader(blob)
     if not isinstance(found, ModuleNode):
         raise ArtifactError(
-            f"{where}: the loader of '{key}', at {loader.where}, returned a {type(found).__name__}; it returns a "
+            f"{where}: the loader of '{key}', at {loader.where}, returned a {type(found).__name__}; it must return a "
             "ModuleNode",
             code="TW0808")
     return found
@@ -128,8 +130,8 @@ def saved_modules(modules: Sequence[ModuleNode]) -> list[bytes]:
         blob = module.save_to_binary()
         if not isinstance(blob, (bytes, bytearray, memoryview)):
             raise ArtifactError(
-                f"{_named(module)} cannot be saved: its save_to_binary returned a {type(blob).__name__}; it returns "
-                "bytes",
+                f"{_named(module)} cannot be saved: its save_to_binary returned a {type(blob).__name__}; it must "
+                "return bytes",
                 code="TW0808")
         if _LOADER + module.type_key not in FUNCTIONS:
             raise ArtifactError(
@@ -148,7 +150,8 @@ def function_of(modules: Sequence[ModuleNode], symbol: str) -> Callable[..., Any
                 other.initialize(module, symbol)
             return found
     kinds = ", ".join(map(_named, modules)) or "it has no modules"
-    raise ArtifactError(f"the program calls '{symbol}', and no module of it has that function: {kinds}", code="TW0808")
+    raise ArtifactError(
+        f"the program calls '{symbol}', but none of its modules has that function: {kinds}", code="TW0808")
 
 
 def _named(module: ModuleNode | type[ModuleNode]) -> str:

@@ -54,7 +54,7 @@ class Note:
         operators, operations, dtype, reads, constants, outputs = fields
         numbers = (operations, reads, constants)
         if not all(isinstance(n, int) and n >= 0 for n in numbers):
-            raise ValueError(f"{fields!r} is no note of a step")
+            raise ValueError(f"{fields!r} is not a note of a step")
         return Note(
             tuple(map(str, operators)), operations, DataType(str(dtype)), reads, constants,
             tuple(map(value_from_json, outputs)))

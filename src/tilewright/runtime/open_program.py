@@ -95,7 +95,8 @@ class OpenExecutable(Executable):
             return self._for(given).benchmark(*given, **options)
         if self.last is None:
             raise InputError(
-                f"the program takes open sizes ({self._signature()}); call it once, or give the inputs to time it with",
+                f"the program has dynamic shapes ({self._signature()}); call it once, or give the inputs to time it "
+                "with",
                 code="TW0708")
         return self.last.benchmark(**options)
 

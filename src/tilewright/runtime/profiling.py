@@ -82,7 +82,7 @@ def number_of(metric: Metric) -> float:
             return metric.percent
         case Ratio():
             return metric.ratio
-    raise InputError(f"'{metric}' is a text, and has no number", code="TW0717")
+    raise InputError(f"'{metric}' is text, not a number", code="TW0717")
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,8 @@ class Report:
                 rows, {d: _from_json(row) for d, row in content["device_metrics"].items()},
                 _from_json(content.get("configuration", {})))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(f"this is no report: {error!r}; give what Report.json() returned", code="TW0716") from None
+            raise InputError(
+                f"this is not a report: {error!r}; give what Report.json() returned", code="TW0716") from None
 
     def __str__(self) -> str:
         return self.table()
@@ -261,7 +262,7 @@ def profile_function(
     for a negative `warmup_iters`.
     """
     if warmup_iters < 0:
-        raise InputError(f"warmup_iters={warmup_iters} is less than none", code="TW0717")
+        raise InputError(f"warmup_iters={warmup_iters} must be at least 0", code="TW0717")
     measured = [*(collectors or ())]
     wrapped = DeviceWrapper(dev)
     for collector in measured:

@@ -230,7 +230,7 @@ def step_from_json(fields: Any) -> NativeStep | ExternalStep:
                 symbol, tuple(map(_place_from_json, places)), origin, tuple(map(_check_from_json, checks)))
         case _:
             raise ArtifactError(
-                f"the manifest has a step that is not known: {str(fields)[:80]}; compile the model again", code="TW0804"
+                f"the manifest has an unknown step: {str(fields)[:80]}; compile the model again", code="TW0804"
             )
 
 
@@ -240,7 +240,7 @@ def _check_from_json(fields: Any) -> Check:
             return Check(_place_from_json(place), number)
         case _:
             raise ArtifactError(
-                f"the manifest has a check that is not known: {str(fields)[:80]}; compile the model again",
+                f"the manifest has an unknown check: {str(fields)[:80]}; compile the model again",
                 code="TW0804")
 
 
@@ -261,7 +261,7 @@ def value_from_json(fields: Any) -> HostValue:
             return HostValue(_place_from_json(place), tuple(map(int, shape)), DataType(dtype), tuple(map(int, strides)))
         case _:
             raise ArtifactError(
-                f"the manifest has a value that is not known: {str(fields)[:80]}; compile the model again",
+                f"the manifest has an unknown value: {str(fields)[:80]}; compile the model again",
                 code="TW0804")
 
 
@@ -274,5 +274,5 @@ def _place_from_json(text: Any) -> Place:
     offset, plus, skip = where.partition("+")
     if kind not in _KINDS or not offset.isdecimal() or (plus and kind != PIECE and not skip.isdecimal()):
         raise ArtifactError(
-            f"the manifest has a place that is not known: {str(text)[:40]}; compile the model again", code="TW0804")
+            f"the manifest has an unknown place: {str(text)[:40]}; compile the model again", code="TW0804")
     return Place(kind, int(offset), int(skip or 0) if skip.isdecimal() or not plus else check_size(skip))

@@ -79,11 +79,12 @@ class Peaks:
                 tuple((int(n), float(r)) for n, r in content["bandwidths"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(
-                f"these are no peaks of a machine: {error!r}; give what Peaks.to_json() returned", code="TW0716"
+                f"these are not peaks of a machine: {error!r}; give what Peaks.to_json() returned", code="TW0716"
             ) from None
         if not found.bandwidths or _FLOAT not in found.operations:
             raise InputError(
-                "peaks of a machine have operations of float32, and bytes a second of at least one size", code="TW0716")
+                "peaks of a machine need the rate of float32 operations, and the bandwidth of at least one "
+                "size", code="TW0716")
         return found
 
 

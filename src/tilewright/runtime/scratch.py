@@ -36,7 +36,7 @@ class Scratch:
 
     def lacking(self, name: str) -> RunError:
         """Return the error for a failed allocation by the C library."""
-        size = f"{shown_bytes(self.heap)} for each thread" if self.heap >= 64 else "as much as its sizes ask for"
+        size = f"{shown_bytes(self.heap)} for each thread" if self.heap >= 64 else "an amount that depends on its sizes"
         return RunError(
             f"there is too little memory for the scratch buffers of '{name}': {self.kernel} needs the most, {size}; "
             "use smaller sizes, or fewer threads", code="TW0710")
@@ -70,9 +70,9 @@ def check_stack(name: str, scratch: Scratch) -> None:
         room = _ROOM.bytes = stack_room()
     if scratch.stack + BESIDE > room:
         raise RunError(
-            f"the stack of this thread has {shown_bytes(room)} for kernels, and '{name}' takes "
-            f"{shown_bytes(scratch.stack + BESIDE)} of it in {scratch.kernel}; "
-            "call it from a thread with a larger stack (threading.stack_size, ulimit -s)", code="TW0711")
+            f"the stack of this thread has {shown_bytes(room)} for kernels, but '{name}' needs "
+            f"{shown_bytes(scratch.stack + BESIDE)} in {scratch.kernel}; call it from a thread with a larger stack "
+            "(threading.stack_size, ulimit -s)", code="TW0711")
 
 
 def stack_room() -> int:

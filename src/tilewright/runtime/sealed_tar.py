@@ -69,15 +69,15 @@ def plain_members(archive: tarfile.TarFile, nbytes: int) -> list[tarfile.TarInfo
         total += info.size
         if info.issparse() or not (info.isfile() or info.isdir()):
             raise tarfile.TarError(
-                f"its member {info.name[:80]!r} is no plain file; archives have no sparse files, links or devices")
+                f"its member {info.name[:80]!r} is not a plain file; sparse files, links and devices are not allowed")
         parts = PurePosixPath(info.name.replace("\\", "/"))
         if parts.is_absolute() or ".." in parts.parts or not info.name.isprintable() or info.name[1:2] == ":":
             raise tarfile.TarError(f"its member {info.name[:80]!r} points outside of the archive")
         if info.isfile() and str(parts) in names:
-            raise tarfile.TarError(f"its member {info.name[:80]!r} is there twice")
+            raise tarfile.TarError(f"its member {info.name[:80]!r} occurs twice")
         names.add(str(parts))
         if total > nbytes:
-            raise tarfile.TarError(f"its member {info.name[:80]!r} has {info.size} bytes, and the archive has {nbytes}")
+            raise tarfile.TarError(f"its member {info.name[:80]!r} has {info.size} bytes, but the archive has {nbytes}")
         found.append(info)
     return found
 

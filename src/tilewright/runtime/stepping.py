@@ -48,8 +48,8 @@ class Subject:
         """Number of times that the steps are repeated. Raises `RunError` if it is dynamic."""
         if not isinstance(self.manifest.parts, int):
             raise RunError(
-                f"the steps of '{self.manifest.name}' cannot be timed separately: how many parts it is computed in is "
-                "known when it is called; time it as a whole", code="TW0714")
+                f"the steps of '{self.manifest.name}' cannot be timed separately: the number of its parts is only "
+                "known at run time; time it as a whole", code="TW0714")
         return self.manifest.parts
 
 
@@ -88,8 +88,8 @@ def kernel_address(code: Code, symbol: str) -> int:
         return code.hidden_address(symbol)
     except KeyError as error:
         raise ArtifactError(
-            f"the kernel '{symbol}' is hidden in the code, and cannot be timed separately; save the program as .so, "
-            "and load that", code="TW0714"
+            f"the kernel '{symbol}' is not visible in the code, so it cannot be timed separately; save the program as "
+            ".so, and load that", code="TW0714"
         ) from error
 
 

@@ -128,8 +128,8 @@ def wait(ask: Callable[[float], tuple[bool, str]], clock: Callable[[], float] = 
             begin, before = clock(), holder
         elif clock() - begin > PATIENCE:
             _LOG.warning(
-                "process %s has held the timing lock for %.0f s, or is stopped; measuring goes on beside it, and may "
-                "be disturbed",
+                "process %s has held the timing lock for %.0f s, or is stopped; measuring continues without the lock, "
+                "and may be disturbed",
                 holder, PATIENCE)
             return False
 
@@ -149,7 +149,7 @@ def _locked(path: str) -> int | None:
             os.fchmod(descriptor, 0o666)
         if not _is_lock(os.fstat(descriptor)):
             os.close(descriptor)
-            raise OSError(f"{path} is no lock: it is not a small file with one name")
+            raise OSError(f"{path} is not a lock file: it must be a small regular file with one name")
     except OSError as error:
         raise OptionError(
             f"the timing lock cannot be opened: {error}; name a file that all users may write, by the variable "

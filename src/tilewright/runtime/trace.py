@@ -72,7 +72,7 @@ def trace_of(profile: Profile, manifest: Manifest) -> Trace:
     """Return the timeline of a profile. Raises `OptionError` if it was made without one."""
     run = profile.timeline
     if run is None:
-        raise OptionError("no run was watched: profile with timeline=True", code="TW0211")
+        raise OptionError("no timeline was recorded: profile with timeline=True", code="TW0211")
     chunks = _chunks(profile, run)
     steps = []
     for k, span in enumerate(run.spans):

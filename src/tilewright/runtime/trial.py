@@ -108,7 +108,7 @@ def _trial(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[byt
     code = _Code.of(message, pieces)
     if [(p.shape, p.dtype) for p in code.params] != [(p.shape, p.dtype) for p in prepared.params]:
         return {
-            "wrong": f"the code takes ({', '.join(map(str, code.params))}), and the default schedule "
+            "wrong": f"the code takes ({', '.join(map(str, code.params))}), but the default schedule "
             f"({', '.join(map(str, prepared.params))})"
         }, []
     given = code.given(prepared.first)
@@ -147,7 +147,7 @@ class _Code:
         for name, value in values.items():
             if not any(p.name == name and p.shape == value.shape and p.dtype == DataType(value.dtype) for p in params):
                 raise InputError(
-                    f"'{name}', {value.dtype}{list(value.shape)}, is given a value and is no parameter of "
+                    f"'{name}', {value.dtype}{list(value.shape)}, has a value, but is not a parameter of "
                     f"{module.entry_func}", code="TW0717")
         return cls(module, params, values)
 
@@ -178,7 +178,7 @@ def load_library(image: bytes) -> FunctionModule:
         path.write_bytes(image)
         module = load_module(path)
         if not isinstance(module, FunctionModule):
-            raise InputError("a trial takes a library of functions, and this is a model", code="TW0717")
+            raise InputError("a trial takes a library of functions, not a model", code="TW0717")
         _ = module.entry_func
         return module
 
@@ -186,7 +186,7 @@ def load_library(image: bytes) -> FunctionModule:
 def _wrong(prepared: _Prepared, given: _Given) -> str:
     """Describe the differences from the results of the default schedule."""
     if any(g.broken for g in given.all):
-        return "the code wrote beside one of its arrays"
+        return "the code wrote outside of one of its arrays"
     for k, (p, g) in enumerate(zip(prepared.params, given.open, strict=True)):
         if not p.written and not _same_bytes(g.array, prepared.first[k]):
             return f"the code wrote into {p.name}, which it only reads"

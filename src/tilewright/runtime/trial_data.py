@@ -49,7 +49,7 @@ def arrays_of(name: str, params: Sequence[Parameter | Scalar]) -> tuple[Paramete
     arrays = tuple(p for p in params if isinstance(p, Parameter))
     if len(arrays) != len(params) or any(not isinstance(d, int) for p in arrays for d in p.shape):
         raise InputError(
-            f"{name} takes numbers or arrays of dynamic shape, and only functions of static shapes are measured; lower "
+            f"{name} takes numbers or arrays of dynamic shape, but only functions of static shapes are measured; lower "
             "it for fixed sizes",
             code="TW0717")
     return arrays
@@ -98,6 +98,6 @@ def difference(found: Array, wanted: Array, name: str) -> str:
         return ""
     at = tuple(map(int, np.argwhere(wrong)[0]))
     return (
-        f"{count} of {found.size} elements of {name} are wrong; at {list(at)} stands {found[at]}, and {wanted[at]} is "
-        f"right (off by {off[at]:.3g})"
+        f"{count} of {found.size} elements of {name} are wrong; element {list(at)} is {found[at]}, expected "
+        f"{wanted[at]} (off by {off[at]:.3g})"
     )

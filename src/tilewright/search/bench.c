@@ -79,7 +79,7 @@ int main(int count, char **given) {
   CALL(context, p);
   FILE *answers = fopen(given[4], "wb");
   for (int k = 0; k < KERNEL_PARAMS; k++) {
-    if (broken(blocks[k], PARAMS[k].bytes)) { puts("wrong the code wrote beside one of its arrays"); return 0; }
+    if (broken(blocks[k], PARAMS[k].bytes)) { puts("wrong the code wrote outside of one of its arrays"); return 0; }
     if (!PARAMS[k].written && memcmp(first[k], p[k], PARAMS[k].bytes) != 0) { printf("wrong the code wrote into parameter %d, which it only reads\n", k); return 0; }
     if (PARAMS[k].written && (!answers || fwrite(p[k], 1, PARAMS[k].bytes, answers) != PARAMS[k].bytes)) fail("cannot write", given[4]);
   }

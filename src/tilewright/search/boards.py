@@ -139,7 +139,7 @@ class SSHRunner(TrialRunner):
         if [
             (tuple(map(int, p.shape)), p.dtype.numpy()) for p in program.params
         ] != [(x.shape, x.dtype) for x in prepared.first]:
-            text = f"the code takes ({', '.join(map(str, program.params))}), and the default schedule other arrays"
+            text = f"the code takes ({', '.join(map(str, program.params))}), but the default schedule has other arrays"
             raise _TrialError(MeasureErrorNo.WRONG_ANSWER, text)
         best: tuple[list[float], float] | None = None
         for attempt in range(ATTEMPTS):
@@ -170,7 +170,7 @@ class SSHRunner(TrialRunner):
         try:
             _, data = self._launch(board, program, 0, 0.0, _PREPARE_SECONDS, True)
         except _TrialError as error:
-            text = f"the default schedule of this workload cannot be run, so no answer can be checked: {error.args[1]}"
+            text = f"the default schedule of this workload cannot be run, so no result can be checked: {error.args[1]}"
             raise _TrialError(MeasureErrorNo.UNKNOWN_ERROR, text) from error
         return _Prepared(key, first, written, _arrays(data, program.params, written))
 
@@ -238,7 +238,7 @@ def _linked(image: Image, written: Sequence[bool] = ()) -> _Program:
         manifest = Manifest.from_json(contents["manifest.json"], "a candidate for a board")
         if ENTRY not in manifest.functions:
             raise OptionError(
-                "candidates for boards are built by LocalBuilder(build_func=tuning.boards.board_build), and this one "
+                "candidates for boards are built by LocalBuilder(build_func=tuning.boards.board_build), but this one "
                 f"has {', '.join(manifest.functions)}", code="TW1110")
         params = arrays_of(ENTRY, manifest.functions[ENTRY])
         constants = {v.name: v.data for v in image.values}

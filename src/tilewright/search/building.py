@@ -108,7 +108,7 @@ def build_image(message: Message, pieces: Sequence[bytes]) -> tuple[Message, lis
         if not isinstance(func, PrimFunc):
             name = type(candidate).__name__
             raise OptionError(
-                f"{name}.lower() gives a {type(func).__name__}, and has to give a PrimFunc", code="TW1110")
+                f"{name}.lower() returns a {type(func).__name__}, but must return a PrimFunc", code="TW1110")
         values = {name: np.ascontiguousarray(value) for name, value in candidate.values().items()}
     except Exception as error:
         return _refused(MeasureErrorNo.INSTANTIATION_ERROR, error, start), []

@@ -54,7 +54,7 @@ def compared(first: Sequence[float], second: Sequence[float], seed: int = 0) -> 
     """Compare two lists of seconds, whose k-th values form a pair. Raises `InputError` without pairs."""
     if not first or len(first) != len(second):
         raise InputError(
-            f"{len(first)} and {len(second)} figures are no pairs; measure both programs equally often, at least once",
+            f"{len(first)} and {len(second)} times are not pairs; measure both programs equally often, at least once",
             code="TW0717")
     a, b = np.asarray(first), np.asarray(second)
     logs = np.log(b) - np.log(a)

@@ -222,7 +222,7 @@ class CostModel:
         installed = importlib.util.find_spec("xgboost") is not None
         if kind == "xgboost" and not installed:
             raise OptionError(
-                "xgboost is not installed; `pip install tilewright[tune]`, or take the cost model 'numpy'",
+                "xgboost is not installed; `pip install tilewright[tune]`, or use the cost model 'numpy'",
                 code="TW1103")
         self.kind = "xgboost" if kind != "numpy" and installed else "numpy"
         self._model: Any = _XGBoost(loss, seed) if self.kind == "xgboost" else BoostedTrees(loss, seed=seed)

@@ -25,7 +25,7 @@ class LineFile:
         self.path = Path(path)
         self._read = 0
         if not self.path.parent.is_dir() or self.path.is_dir():
-            raise OptionError(f"{self.path}: records go into a file, in a folder that exists", code="TW1115")
+            raise OptionError(f"{self.path}: records are written to a file in an existing folder", code="TW1115")
 
     def append(self, line: str) -> None:
         """Append one line, which is on disk when the call returns.
@@ -34,7 +34,7 @@ class LineFile:
         """
         if "\n" in line:
             raise OptionError(
-                f"{self.path}: a record is one line, and this one has several: {line[:80]!r}", code="TW1115")
+                f"{self.path}: a record is one line, but this one has several: {line[:80]!r}", code="TW1115")
         try:
             self._append(line)
         except OSError as error:

@@ -195,7 +195,7 @@ def _build_func(given: str | BuildFunc) -> BuildFunc:
         _, of_script = pickled(given)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise OptionError(
-            f"build_func cannot be given to other processes ({error}); define it at the top of a module",
+            f"build_func cannot be sent to other processes ({error}); define it at the top of a module",
             code="TW1110") from error
     if of_script:
         raise OptionError(
@@ -221,4 +221,4 @@ def _with_reference(built: Built, reference: Built | str | None) -> Built:
     why = reference.error if isinstance(reference, Built) else reference
     return replace(
         built, image=None, error_no=MeasureErrorNo.UNKNOWN_ERROR,
-        error=f"the default schedule of this workload cannot be built, so no answer can be checked: {why}")
+        error=f"the default schedule of this workload cannot be built, so no result can be checked: {why}")

@@ -141,7 +141,7 @@ def lines(file: Any) -> Iterator[tuple[str, str]]:
         if not row.strip() or row.startswith("#"):
             continue
         if k == len(rows) and not _is_json(row):
-            _LOG.warning("%s:%d: the last record was cut short and is left out", name, k)
+            _LOG.warning("%s:%d: the last record is truncated and is ignored", name, k)
             return
         yield row, f"{name}:{k}"
 
@@ -224,7 +224,7 @@ def _autotvm(row: dict[str, Any]) -> Record:
 
 def _ansor(row: dict[str, Any]) -> Record:
     if row["v"] not in _ANSOR_VERSIONS:
-        raise _UnsuitableError(f"its version is {row['v']}, and {', '.join(_ANSOR_VERSIONS)} are read")
+        raise _UnsuitableError(f"its version is {row['v']}; supported are {', '.join(_ANSOR_VERSIONS)}")
     (key, target, hardware, *rest), (_, steps) = row["i"]
     if not isinstance(key, str) or not str(target).strip():
         raise _UnsuitableError("its input is not [[workload key, target, …], [[], steps]]")

@@ -64,7 +64,7 @@ class RPCRunner(TrialRunner):
             thread.start()
         for thread in threads:
             thread.join()
-        run.give_up("no device was there any more")
+        run.give_up("no device was available any more")
         results = run.results()
         warn_of_noise(results)
         return results

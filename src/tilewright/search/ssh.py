@@ -38,7 +38,7 @@ class SSHConnection(Closeable):
                 f"'{destination}' is not an ssh destination; give user@host, or ssh://user@host:port", code="TW1211")
         program = shutil.which("ssh")
         if program is None:
-            raise OptionError("there is no ssh here; install OpenSSH's client", code="TW0507")
+            raise OptionError("ssh is not installed; install OpenSSH's client", code="TW0507")
         self.destination = destination
         self._folder = tempfile.TemporaryDirectory(prefix="tilewright-ssh-")
         options = ["BatchMode=yes", f"ConnectTimeout={_CONNECT_SECONDS:.0f}", "ServerAliveInterval=10"]

@@ -69,7 +69,7 @@ class Trials:
         except WorkerError as error:
             if reference is None:
                 return _kind(error), str(error)
-            text = f"the default schedule of this workload cannot be run, so no answer can be checked: {error}"
+            text = f"the default schedule of this workload cannot be run, so no result can be checked: {error}"
             return MeasureErrorNo.UNKNOWN_ERROR, text
         message = {"key": self._prepared, "options": self.options.to_message(), **_values(image)}
         try:

@@ -147,7 +147,7 @@ def images(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 @npu.operator(forms.add())
 def add2(f: Any) -> Any:
-    f.require(len(f.a.shape) <= 4, f"sums have up to four dimensions, and this has {len(f.a.shape)}", "reshape its operands to four dimensions")
+    f.require(len(f.a.shape) <= 4, f"sums have up to four dimensions, but this has {len(f.a.shape)}", "reshape its operands to four dimensions")
     largest_scale = 2 * max(f.scales[:2])
     (a_by, a_exp), (b_by, b_exp) = (arithmetic.fixed_point(s / largest_scale) for s in f.scales[:2])
     by, exp = arithmetic.fixed_point(largest_scale / ((1 << 20) * f.scales[2]))
@@ -159,11 +159,11 @@ def add2(f: Any) -> Any:
 
 @npu.operator(forms.avg_pool2d())
 def avg_pool2d(f: Any) -> Any:
-    f.require(not any(f.padding), "a mean is of whole windows", "give avg_pool2d padding 0, and pad its data where zeros are to count")
+    f.require(not any(f.padding), "a mean must be of whole windows", "give avg_pool2d padding 0, and pad its data where zeros are to count")
     pool = {"x": f.x, "y": f.y, "kh": f.kernel[0], "kw": f.kernel[1], "sh": f.strides[0], "sw": f.strides[1]}
     if f.scales[0] == f.scales[1] and f.zeros[0] == f.zeros[1]:
         return average(**pool)
-    f.require(f.y.shape[1:3] == (1, 1), "a mean of parts of an image has the scale of its data", "give the pool's result the scale of its data")
+    f.require(f.y.shape[1:3] == (1, 1), "a mean of parts of an image must have the scale of its data", "give the pool's result the scale of its data")
     (by, exp), count = arithmetic.fixed_point(f.scales[0] / f.scales[1]), f.kernel[0] * f.kernel[1]
     shift = min(count.bit_length() - 1, 31 + exp)
     low, high = np.iinfo(f.dtype).min, np.iinfo(f.dtype).max

@@ -122,6 +122,6 @@ def _pad(file: BinaryIO, offset: int) -> int:
 def _machine_of(image: bytes) -> tuple[int, int]:
     """Return `e_machine` and `e_flags` of a 64-bit little-endian ELF object."""
     if not is_elf64(image):
-        raise InternalError("constants go into an object of LLVM where the code is no 64-bit little-endian ELF")
+        raise InternalError("constants go into an object of LLVM where the code is not 64-bit little-endian ELF")
     machine, flags = struct.unpack_from("<H", image, 18)[0], struct.unpack_from("<I", image, 48)[0]
     return machine, flags

@@ -12,7 +12,7 @@ from tilewright.runtime.rpc.proxy import PORT, PORT_END, Proxy
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return the exit status."""
-    options = parse(parser("Join clients to servers that connect to here.", PORT, PORT_END), arguments)
+    options = parse(parser("Connect clients with the servers that wait at this proxy.", PORT, PORT_END), arguments)
     return serve(lambda o: Proxy(o.host, o.port, o.port_end), options, "proxy")
 
 

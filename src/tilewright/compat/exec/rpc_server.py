@@ -13,17 +13,17 @@ from tilewright.runtime.rpc.server import PORT, PORT_END, Server
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return the exit status."""
     made = parser("Let clients that know the secret run programs on this machine.", PORT, PORT_END)
-    made.add_argument("--key", default="", help="what clients ask the tracker or proxy for")
+    made.add_argument("--key", default="", help="the key by which clients ask a tracker or proxy for this server")
     made.add_argument("--tracker", type=parse_address, help="host:port of a tracker to register at")
     made.add_argument(
         "--through-proxy", type=parse_address, metavar="HOST:PORT",
         help="wait for clients at this proxy instead of listening on a port")
-    made.add_argument("--custom-addr", help="the host that the tracker sends clients to, where that is not --host")
+    made.add_argument("--custom-addr", help="the host that the tracker gives to clients; default: --host")
     made.add_argument(
-        "--threads", type=int, help="how many threads a program may use by itself; all cores where not given")
+        "--threads", type=int, help="number of threads of a program; default: all cores")
     made.add_argument(
         "--memory-limit", type=int, metavar="BYTES",
-        help="how much memory a session may use; half of this machine's where not given")
+        help="memory limit of a session; default: half of this machine's")
     options = parse(made, arguments)
     return serve(
         lambda o: Server(

@@ -30,7 +30,7 @@ def parser(what: str, port: int, port_end: int) -> argparse.ArgumentParser:
         "--host", default=LOOPBACK, help="the address to listen on; 0.0.0.0 is all networks of this machine")
     made.add_argument("--port", type=int, default=port, help="the first port to try; 0: any")
     made.add_argument("--port-end", type=int, default=port_end, help="the last port to try")
-    made.add_argument("--silent", action="store_true", help="do not say where it listens")
+    made.add_argument("--silent", action="store_true", help="do not print the address")
     return made
 
 

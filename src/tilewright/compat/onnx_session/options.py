@@ -83,7 +83,7 @@ class SessionOptions:
         """Return a stored entry; raises `OptionError` for others."""
         if key not in self._entries:
             raise OptionError(
-                f"there is no session configuration entry '{key}'; those added are: "
+                f"there is no session configuration entry '{key}'; the entries are: "
                 f"{', '.join(self._entries) or 'none'}",
                 code="TW0214")
         return self._entries[key]
@@ -127,7 +127,7 @@ def compile_options(options: Any) -> dict[str, Any]:
     threads = int(getattr(options, "intra_op_num_threads", 0))
     if threads < 0:
         raise OptionError(
-            f"intra_op_num_threads is {threads}; it is a number of threads, or 0 for all cores", code="TW0214")
+            f"intra_op_num_threads is {threads}; give a number of threads, or 0 for all cores", code="TW0214")
     level = int(getattr(options, "graph_optimization_level", GraphOptimizationLevel.ORT_ENABLE_ALL))
     return {"threads": threads or None, "opt_level": max(0, min(level, _HIGHEST_LEVEL))}
 

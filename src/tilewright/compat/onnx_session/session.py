@@ -174,7 +174,7 @@ class InferenceSession:
         """Return the inputs as arrays; raises `InputError` for inputs that the model does not accept."""
         if not isinstance(feed, Mapping):
             raise InputError(
-                f"input_feed is a mapping of names to arrays, and this is a {type(feed).__name__}; {self._takes()}",
+                f"input_feed must be a mapping of names to arrays, not a {type(feed).__name__}; {self._takes()}",
                 code="TW0701")
         for name in feed:
             if name not in self._elements:
@@ -199,7 +199,7 @@ class InferenceSession:
         )
         if x.dtype != wanted:
             raise InputError(
-                f"input '{name}' has the element type {x.dtype}, and the model takes {wanted}; convert it with "
+                f"input '{name}' has the element type {x.dtype}, but the model takes {wanted}; convert it with "
                 f".astype('{wanted}')",
                 code="TW0703")
         if declared is not None:
@@ -207,13 +207,13 @@ class InferenceSession:
                 return x.reshape(())
             if x.ndim != len(declared):
                 raise InputError(
-                    f"input '{name}' has {x.ndim} dimensions, {list(x.shape)}, and the model takes {len(declared)}: "
+                    f"input '{name}' has {x.ndim} dimensions, {list(x.shape)}, but the model takes {len(declared)}: "
                     f"{list(declared)}",
                     code="TW0704")
             for axis, (size, known) in enumerate(zip(x.shape, declared, strict=True)):
                 if isinstance(known, int) and known > 0 and size != known:
                     raise InputError(
-                        f"input '{name}' has {size} as dimension {axis}, {list(x.shape)}, and the model takes "
+                        f"input '{name}' has size {size} in dimension {axis} of {list(x.shape)}, but the model takes "
                         f"{list(declared)}",
                         code="TW0704")
         return x
@@ -259,7 +259,7 @@ class IOBinding:
     def run(self) -> None:
         """Run the session on the bound inputs. Raises `InputError`."""
         if not self._outputs:
-            raise InputError("no output is bound; call bind_output(name) for those that are wanted", code="TW0708")
+            raise InputError("no output is bound; call bind_output(name) for each output that you need", code="TW0708")
         results = self._session.run(list(self._outputs), self._inputs)
         self._results = []
         for y, bound in zip(results, self._outputs.values(), strict=True):
@@ -286,7 +286,7 @@ def _check_providers(providers: Sequence[Any] | None) -> None:
     names = [p if isinstance(p, str) else p[0] for p in providers or ()]
     if names and _PROVIDER not in names:
         raise TargetError(
-            f"none of the providers {', '.join(names)} is here; code is compiled for the CPU: "
+            f"none of the providers {', '.join(names)} is available; code is compiled for the CPU: "
             f"providers=['{_PROVIDER}']",
             code="TW0506")
     others = [n for n in names if n != _PROVIDER]
@@ -316,7 +316,7 @@ def _overridden(
     unknown = [n for n in (*names, *denotations) if n not in used]
     if unknown:
         raise OptionError(
-            f"no input has the free dimension '{unknown[0]}'; there are: "
+            f"no input has the free dimension '{unknown[0]}'; the free dimensions are: "
             f"{', '.join(sorted(u for u in used if u)) or 'none'}",
             code="TW0214")
     return shapes

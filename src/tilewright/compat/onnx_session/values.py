@@ -154,8 +154,7 @@ class OrtValue:
         """Overwrite the value with `np_arr`, which has the same shape and dtype."""
         if np_arr.shape != self._value.shape or np_arr.dtype != self._value.dtype:
             raise InputError(
-                f"the value is {self._value.dtype}{self.shape()}, and {np_arr.dtype}{list(np_arr.shape)} cannot be "
-                "written over it",
+                f"the value is {self._value.dtype}{self.shape()}; {np_arr.dtype}{list(np_arr.shape)} cannot replace it",
                 code="TW0704")
         np.copyto(self._value, np_arr)
 
@@ -164,4 +163,4 @@ def check_device(name: str) -> None:
     """Raise `TargetError` for a device that is not the CPU."""
     if name.lower() not in ("cpu", "cpu_pinned"):
         raise TargetError(
-            f"there is no device '{name}' to hold values; models run on the CPU: device_type='cpu'", code="TW0506")
+            f"device '{name}' cannot hold values; models run on the CPU: device_type='cpu'", code="TW0506")

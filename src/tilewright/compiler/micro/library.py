@@ -46,15 +46,15 @@ def read_model_library(path: str | os.PathLike[str]) -> ModelLibrary:
         modules = read_json(content["metadata.json"])["modules"]
         if len(modules) != 1:
             raise ArtifactError(
-                f"{path}: there are {len(modules)} models in this library; a project is of one", code="TW0809")
+                f"{path}: this library has {len(modules)} models; a project takes one", code="TW0809")
         ((name, found),) = modules.items()
         memory = found["memory"]["functions"]["main"][0]
         inputs, outputs = (_tensors(memory[k]) for k in ("inputs", "outputs"))
         target = found["target"]
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ArtifactError(
-            f"{path}: no Model Library ({type(error).__name__}: {error}); make one with: tvmc compile MODEL --target c "
-            "-f mlf",
+            f"{path}: not a Model Library ({type(error).__name__}: {error}); make one with: tvmc compile MODEL "
+            "--target c -f mlf",
             code="TW0809"
         ) from None
     word = identifier(str(name))
@@ -63,12 +63,12 @@ def read_model_library(path: str | os.PathLike[str]) -> ModelLibrary:
         raise ArtifactError(
             f"{path}: the model is not C text but code for "
             f"{', '.join(map(str, target)) if isinstance(target, list) else target} (there is no {lacking[0]}); "
-            "projects are of C: tvmc compile MODEL --target c -f mlf",
+            "projects need C: tvmc compile MODEL --target c -f mlf",
             code="TW0809")
     try:
         return ModelLibrary(word, {own: content[p].decode() for p, own in wanted.items()}, inputs, outputs)
     except UnicodeDecodeError as error:
-        raise ArtifactError(f"{path}: a file of the model is no text: {error}", code="TW0804") from None
+        raise ArtifactError(f"{path}: a file of the model is not text: {error}", code="TW0804") from None
 
 
 def _members(path: Path) -> dict[str, bytes]:
@@ -83,7 +83,7 @@ def _members(path: Path) -> dict[str, bytes]:
     except FileNotFoundError:
         raise ArtifactError(f"the Model Library '{path}' does not exist", code="TW0810") from None
     except (tarfile.TarError, OSError, EOFError) as error:
-        raise ArtifactError(f"{path}: no Model Library: {error}", code="TW0809") from None
+        raise ArtifactError(f"{path}: not a Model Library: {error}", code="TW0809") from None
 
 
 def _tensors(described: Mapping[str, Any]) -> tuple[TensorInfo, ...]:

@@ -149,7 +149,7 @@ class GeneratedProject:
         if not isinstance(inputs, Mapping):
             if len(inputs) != len(names):
                 raise InputError(
-                    f"the model takes {len(names)} inputs ({', '.join(names)}), and {len(inputs)} were given",
+                    f"the model takes {len(names)} inputs ({', '.join(names)}), but {len(inputs)} were given",
                     code="TW0701")
             return dict(zip(names, inputs, strict=True))
         if unknown := [n for n in inputs if n not in names]:
@@ -161,7 +161,7 @@ class GeneratedProject:
         data = file.read_bytes() if file.is_file() else b""
         if len(data) != t.nbytes:
             raise RunError(
-                f"'{self.folder}': the program ended well and wrote {len(data)} bytes of '{t.name}', which has "
+                f"'{self.folder}': the program succeeded, but wrote {len(data)} bytes of '{t.name}', which has "
                 f"{t.nbytes}{_said(said)}",
                 code="TW0814")
         return np.frombuffer(data, t.dtype.numpy()).reshape(t.shape).copy()
@@ -169,7 +169,7 @@ class GeneratedProject:
     def _check_built(self) -> None:
         if not self.is_built:
             raise ArtifactError(
-                f"the project '{self.folder}' is not built; say first: tvmc micro build {self.folder}", code="TW0813")
+                f"the project '{self.folder}' is not built; first run: tvmc micro build {self.folder}", code="TW0813")
 
     def _values(
         self, program: str, options: Mapping[str, str] | None = None, files: Sequence[str] = ()
@@ -212,8 +212,8 @@ class GeneratedProject:
                 stdin=subprocess.DEVNULL, timeout=seconds, check=False)
         except subprocess.TimeoutExpired:
             raise RunError(
-                f"'{self.folder}': the program was given up after {seconds:g} seconds; --project-option "
-                "timeout=SECONDS gives it more",
+                f"'{self.folder}': the program was ended after {seconds:g} seconds; --project-option timeout=SECONDS "
+                "raises this limit",
                 code="TW0814"
             ) from None
         except OSError as error:
@@ -266,8 +266,8 @@ def _create(
 ) -> GeneratedProject:
     given = template.checked(options, "create")
     if folder.exists() and not (force and (folder / _STATE).is_file()):
-        more = "; -f makes it anew" if (folder / _STATE).is_file() else ""
-        raise ArtifactError(f"'{folder}' is there already; choose another folder{more}", code="TW0813")
+        more = ", or overwrite this project with -f" if (folder / _STATE).is_file() else ""
+        raise ArtifactError(f"'{folder}' already exists; choose another folder{more}", code="TW0813")
     texts = {
         f"model/{library.name}.c": library.files["source"], f"model/{library.name}.h": library.files["header"],
         "main.c": library.files["main"], "self_test.c": library.files["test"],
@@ -313,12 +313,12 @@ def _source_text(folder: Path, name: str) -> str:
     """Return a file of the template; links are refused, because they may lead to files that its author cannot read."""
     if (folder / name).is_symlink() or not (folder / name).is_file():
         raise ArtifactError(
-            f"{folder / name} among the sources is no plain file; put the file itself into the template's folder",
+            f"{folder / name} among the sources is not a plain file; put the file itself into the template's folder",
             code="TW0813")
     try:
         return (folder / name).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise ArtifactError(f"{folder / name} among the sources is no text: {error}", code="TW0813") from None
+        raise ArtifactError(f"{folder / name} among the sources is not text: {error}", code="TW0813") from None
 
 
 def _bytes(t: TensorInfo, value: Any) -> bytes:
@@ -328,7 +328,7 @@ def _bytes(t: TensorInfo, value: Any) -> bytes:
     array = np.asarray(value)
     if array.shape != tuple(t.shape) or array.dtype != t.dtype.numpy():
         raise InputError(
-            f"the input '{t.name}' is {t.dtype}[{', '.join(map(str, t.shape))}], and "
+            f"the input '{t.name}' is {t.dtype}[{', '.join(map(str, t.shape))}], but "
             f"{array.dtype}[{', '.join(map(str, array.shape))}] was given",
             code="TW0704")
     return array.tobytes()
@@ -340,7 +340,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not seconds > 0:
-        raise OptionError(f"--project-option timeout: '{text}' is no number of seconds above zero", code="TW0202")
+        raise OptionError(f"--project-option timeout: '{text}' is not a positive number of seconds", code="TW0202")
     return seconds
 
 

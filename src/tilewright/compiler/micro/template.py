@@ -70,7 +70,7 @@ class TemplateProject:
             found = read_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise ArtifactError(
-                f"'{folder}' is no template of a project: it has no {DESCRIPTION}", code="TW0813"
+                f"'{folder}' is not a project template: it has no {DESCRIPTION}", code="TW0813"
             ) from None
         except (OSError, ValueError) as error:
             raise ArtifactError(f"{path}: cannot be read: {error}", code="TW0813") from None
@@ -78,14 +78,14 @@ class TemplateProject:
             (k for k, kind in _KEYS.items() if not isinstance(found, dict) or not isinstance(found.get(k), kind)), None)
         if wrong is not None:
             raise ArtifactError(
-                f"{path}: '{wrong}' has to be a {_KEYS[wrong].__name__}; see the templates that come with this "
-                f"package, in {_SHIPPED}",
+                f"{path}: '{wrong}' must be a {_KEYS[wrong].__name__}; see the templates that come with this package, "
+                f"in {_SHIPPED}",
                 code="TW0813")
         for key, is_right in (("sources", _words), ("run", _words), ("build", _commands), ("flash", _commands)):
             if not is_right(found[key]):
                 what = "texts" if is_right is _words else "commands, which are lists of texts"
                 raise ArtifactError(
-                    f"{path}: '{key}' has to be a list of {what}; see the templates that come with this package, in "
+                    f"{path}: '{key}' must be a list of {what}; see the templates that come with this package, in "
                     f"{_SHIPPED}",
                     code="TW0813")
         self.description: dict[str, Any] = found
@@ -97,8 +97,8 @@ class TemplateProject:
                 for name, o in found["options"].items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ArtifactError(
-                f"{path}: an option is not written right ({type(error).__name__}: {error}); it has help, when, default "
-                "and perhaps choices",
+                f"{path}: an option is invalid ({type(error).__name__}: {error}); it has help, when, default and "
+                "perhaps choices",
                 code="TW0813"
             ) from None
         if bad := next(
@@ -106,8 +106,8 @@ class TemplateProject:
             None
         ):
             raise ArtifactError(
-                f"{path}: the option '{bad.name}' is given when '{bad.when}' and is '{bad.default}' without; `when` is "
-                f"one of {', '.join(STEPS)}, `default` one of the choices",
+                f"{path}: the option '{bad.name}' has when='{bad.when}' and default='{bad.default}'; `when` is one of "
+                f"{', '.join(STEPS)}, `default` one of the choices",
                 code="TW0813")
 
     @classmethod
@@ -148,8 +148,8 @@ class TemplateProject:
                     code="TW0203")
             if STEPS.index(option.when) < STEPS.index(step):
                 raise OptionError(
-                    f"--project-option {name}: it is given when a project is "
-                    f"{'created' if option.when == 'create' else 'built'}, and then stays; do that again",
+                    f"--project-option {name}: it is fixed when a project is "
+                    f"{'created' if option.when == 'create' else 'built'}; do that again to change it",
                     code="TW0204")
             if option.choices and str(value) not in option.choices:
                 raise OptionError(
@@ -172,7 +172,7 @@ class TemplateProject:
     def _filled(self, word: str, values: Mapping[str, str]) -> Iterator[str]:
         if unknown := next((n for n in _NAME.findall(word) if n not in values), None):
             raise ArtifactError(
-                f"{self.folder / DESCRIPTION}: '{{{unknown}}}' in '{word}' is the name of no value; there are "
+                f"{self.folder / DESCRIPTION}: '{{{unknown}}}' in '{word}' is not the name of a value; the values are "
                 f"{', '.join(sorted(values))}",
                 code="TW0813")
         alone = _NAME.fullmatch(word)
@@ -189,7 +189,7 @@ class TemplateProject:
             else ""
         )
         return TargetError(
-            f"the template {self.name} needs the program '{program}', which is not here{way}", code="TW0507")
+            f"the template {self.name} needs the program '{program}', which is not installed{way}", code="TW0507")
 
 
 _LISTS: Final = {"files", "exact"}

@@ -66,8 +66,7 @@ class Diagnosis:
         """Return the result in one line."""
         if self.stage == ROUNDING:
             return (
-                "no divergence of any pass or kernel: the results differ by rounding, which operators behind it make "
-                "larger"
+                "no divergence of any pass or kernel: the results differ by rounding, which later operators amplify"
             )
         if not self.found or self.verdict is None:
             return "no divergence"
@@ -104,8 +103,8 @@ def _find(case: Case, bench: Bench, told: Told, thorough: bool) -> Diagnosis:
         verdict = bench.check(case, Way(WHOLE))
     except NoReference as error:
         raise CompileError(
-            f"the interpreter cannot run the model on these inputs, so there is nothing to compare with: {error}; give "
-            "others with --inputs",
+            f"the interpreter cannot run the model on these inputs, so there is no reference: {error}; give other "
+            "inputs with --inputs",
             code="TW0712"
         ) from error
     if verdict is None:
@@ -190,7 +189,7 @@ def _of_kernels(case: Case, bench: Bench, told: Told) -> Diagnosis | None:
 
 def _of_plan(case: Case, verdict: Verdict, bench: Bench, told: Told) -> Diagnosis:
     """Return the diagnosis for a wrong program whose passes and kernels are right by themselves."""
-    told("the program as a whole: its passes and its kernels are right by themselves")
+    told("the program as a whole: each of its passes and kernels is correct by itself")
     return _blamed(_shrunk(case, Way(WHOLE), verdict, bench, told), Way(WHOLE), verdict, PLAN)
 
 

@@ -115,7 +115,7 @@ def _wrong(
 ) -> Verdict | None:
     trips = trips_of(func.body)
     if trips > MOST_TRIPS:
-        raise TooLarge(f"about {trips:.0e} trips of loops, and {MOST_TRIPS:.0e} are interpreted")
+        raise TooLarge(f"about {trips:.0e} iterations of loops; the interpreter's limit is {MOST_TRIPS:.0e}")
     arrays = [
         np.array(values[a.sources[0]] if a.pack is None else a.pack(*(values[k] for k in a.sources)), order="C")
         for a in parts.arguments]

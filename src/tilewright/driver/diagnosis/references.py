@@ -43,12 +43,12 @@ def check_reference(name: str, model: Path) -> None:
     if format_of(model) is not _FORMATS[name]:
         raise OptionError(
             f"--reference: {name} reads models of {_FORMATS[name].name}, and '{model}' is one of "
-            f"{format_of(model).name}; take the interpreter",
+            f"{format_of(model).name}; use the interpreter",
             code="TW0204")
     missing = [p for p in _PACKAGES[name] if importlib.util.find_spec(p) is None]
     if missing:
         raise PackageError(
-            f"--reference {name} needs the package {missing[0]}: pip install {_INSTALL[name]}; or take the interpreter")
+            f"--reference {name} needs the package {missing[0]}: pip install {_INSTALL[name]}; or use the interpreter")
 
 
 def outputs_by(name: str, model: Path, case: Case) -> list[Array]:
@@ -121,7 +121,7 @@ def _by_onnxruntime(model: Path, case: Case) -> tuple[list[Array], dict[str, Arr
         found = session.run([*names, *inner], dict(zip(case.names, case.values, strict=True)))
     except Exception as error:  # the package's own exception class
         raise InputError(
-            f"onnxruntime does not run the model: {error}; take another --reference", code="TW0717"
+            f"onnxruntime does not run the model: {error}; choose another --reference", code="TW0717"
         ) from error
     return (
         flattened(found[: len(names)]),

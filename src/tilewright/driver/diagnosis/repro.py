@@ -84,12 +84,12 @@ def read_expected(folder: Path) -> list[Array]:
 def _script(found: Diagnosis, settings: Settings) -> str:
     way = f"Way({found.way.kind!r}, {found.way.step})" if found.way.step >= 0 else f"Way({found.way.kind!r})"
     what = {
-        "whole": "compiled as a whole", "pass": f"behind the pass {found.name}", "kernel": "as one kernel"
+        "whole": "compiled as a whole", "pass": f"after the pass {found.name}", "kernel": "as one kernel"
     }[found.way.kind]
     plugins = "".join(f"run_plugin({p!r})\n" for p in settings.plugins)
     imports = "from tilewright.base.plugins import run_plugin\n" if settings.plugins else ""
     ends = {
-        CRASH: "\nThis process ends while it runs.", HANG: "\nIt does not end by itself."
+        CRASH: "\nThis process ends while it runs.", HANG: "\nThis process does not end by itself."
     }.get("" if found.verdict is None else found.verdict.kind, "")
     return f'''"""{found.summary()}
 

@@ -64,7 +64,7 @@ def explained(model: Model, name: str, run: bool = True) -> Content:
     if model.artifact.manifest.symbols:
         sizes = ", ".join(s.name for s in model.artifact.manifest.symbols)
         raise OptionError(
-            f"'{name}' has symbolic sizes ({sizes}), and a report needs a program of static shapes; give every size a "
+            f"'{name}' has symbolic sizes ({sizes}), but a report needs a program of static shapes; give every size a "
             "number",
             code="TW0304")
     report, recording = BuildReport(keeps_module=True), Recording()
@@ -75,7 +75,7 @@ def explained(model: Model, name: str, run: bool = True) -> Content:
         try:
             if not runs_here(artifact.manifest):
                 raise ArtifactError(
-                    f"the program is for '{artifact.manifest.target}', which is another machine than this one",
+                    f"the program is for '{artifact.manifest.target}', which is not this machine",
                     code="TW0805")
             measurement, reason = measure(artifact.executable(model.threads), steps), ""
         except (RunError, ArtifactError) as error:

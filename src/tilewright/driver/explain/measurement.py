@@ -52,7 +52,7 @@ def measure(executable: Executable, steps: Sequence[ProgramStep]) -> Measurement
     parts = executable.manifest.parts
     if not isinstance(parts, int):
         raise RunError(
-            f"'{executable.manifest.name}' is computed in as many parts as a call says, and is timed as a whole alone",
+            f"the number of parts of '{executable.manifest.name}' is only known at run time; time it as a whole",
             code="TW0714")
     found = tuple(
         StepMeasure(

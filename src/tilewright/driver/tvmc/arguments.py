@@ -95,7 +95,7 @@ CrossCompiler = Annotated[
 CrossOptions = Annotated[
     str,
     typer.Option(
-        "--cross-compiler-options", metavar="TEXT", help="Options of the cross compiler, as one text: '-O2 -shared'.")
+        "--cross-compiler-options", metavar="TEXT", help="Options of the cross compiler, as one string: '-O2 -shared'.")
 ]
 PassConfig = Annotated[
     list[str] | None,
@@ -140,7 +140,7 @@ GraphLink = Annotated[
     typer.Option(
         "--executor-graph-link-params", metavar="0|1", help="Whether constants are in the library; always true.")
 ]
-AotLink = Annotated[str, typer.Option("--executor-aot-link-params", metavar="0|1", help="The same for aot.")]
+AotLink = Annotated[str, typer.Option("--executor-aot-link-params", metavar="0|1", help="The same for executor aot.")]
 AotInterface = Annotated[
     str, typer.Option("--executor-aot-interface-api", metavar="c|packed", help="The call interface; always c.")
 ]
@@ -164,7 +164,7 @@ CppSystem = Annotated[
         "--runtime-cpp-system-lib", metavar="0|1",
         help="Whether the program is linked instead of loaded: 1 with -f mlf, otherwise 0.")
 ]
-CrtSystem = Annotated[str, typer.Option("--runtime-crt-system-lib", metavar="0|1", help="The same for crt.")]
+CrtSystem = Annotated[str, typer.Option("--runtime-crt-system-lib", metavar="0|1", help="The same for runtime crt.")]
 
 
 def _pools(words: str) -> str:

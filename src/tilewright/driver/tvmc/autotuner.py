@@ -68,7 +68,7 @@ def tune_model(
     chosen = measurable(target, place)
     tuner_named(tuner)  # report an unknown name before slow steps
     if trials < 1:
-        raise OptionError(f"--trials is {trials}, and at least one configuration has to be measured", code="TW1104")
+        raise OptionError(f"--trials is {trials}; it must be at least 1", code="TW1104")
     place.reach()
     records = LineFile(tuning_records or Path(tempfile.mkdtemp(prefix="tvmc-")) / "records.json").path
     if prior_records:
@@ -122,7 +122,7 @@ def tasks_of(model: TVMCModel, target: Target, enable_autoscheduler: bool = Fals
 
         found = [*relay_integration.tasks_of(model.mod, model.params, target)]
     if not found:
-        raise OptionError("no kernel of the model leaves anything open, so there is nothing to tune", code="TW1112")
+        raise OptionError("the model has no tunable kernel; there is nothing to tune", code="TW1112")
     return found
 
 
@@ -139,8 +139,7 @@ def selected(text: str, count: int) -> list[int]:
         first, last = int(match[1]), int(match[2] or match[1])
         if not first <= last < count:
             raise OptionError(
-                f"--tasks: the tasks are 0 to {count - 1}, and '{word}' names none of them, or others; --tasks list "
-                "shows them", code="TW0202")
+                f"--tasks: '{word}' is not within the tasks, 0 to {count - 1}; --tasks list shows them", code="TW0202")
         chosen += range(first, last + 1)
     return list(dict.fromkeys(chosen))
 
@@ -150,8 +149,9 @@ def _begin_with(prior: str | PathLike[str], records: Path, enable_autoscheduler:
     if is_of_auto_scheduler(prior) != enable_autoscheduler:
         other, change = ("auto_scheduler", "add --enable-autoscheduler")
         if enable_autoscheduler:
-            other, change = ("autotvm", "leave --enable-autoscheduler out")
-        raise OptionError(f"--tuning-records: '{prior}' is of {other}; {change}, or give other records", code="TW1101")
+            other, change = ("autotvm", "omit --enable-autoscheduler")
+        raise OptionError(
+            f"--tuning-records: '{prior}' has records of {other}; {change}, or give other records", code="TW1101")
     if not records.exists():
         shutil.copyfile(prior, records)
 

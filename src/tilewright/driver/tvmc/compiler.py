@@ -79,7 +79,7 @@ def compile_model(
     tuned = advised(tuning_records)
     if desired_layout_ops and not desired_layout:
         raise OptionError(
-            "--desired-layout-ops says which operators get the layout of --desired-layout; give that, too",
+            "--desired-layout-ops selects the operators for --desired-layout; give both options",
             code="TW0204")
     if desired_layout:
         tvmc_model = tvmc_model.with_mod(with_layouts(tvmc_model.mod, desired_layout, desired_layout_ops))
@@ -97,8 +97,9 @@ def compile_model(
     written = TVMCPackage(package.path)
     standing = [s for s in kernel_symbols(artifact.manifest.steps) if s.endswith("_stand_in")]
     if standing:
-        written.notes = (f"bnns: {len(standing)} calls are of stand-ins, kernels of this compiler named ..._stand_in: "
-                         "BNNS itself is in systems of Apple's alone",)
+        written.notes = (
+            f"bnns: {len(standing)} calls use stand-ins, kernels of this compiler named ..._stand_in: only Apple's "
+            "systems have BNNS itself",)
     return written
 
 
@@ -126,13 +127,13 @@ class Packaging:
         runtime.check_format(form)
         if linker and form != "so":
             raise OptionError(
-                f"--cross-compiler links a library, and -f {form} has objects that are not linked; leave one of them "
-                "out", code="TW0204")
+                f"--cross-compiler links a library, but -f {form} does not link its objects; omit one of "
+                "them", code="TW0204")
         made = cls(path, form, executor, linker, target, pool)
         if made.is_text and pool is not None:
             raise OptionError(
-                "--workspace-pools: the workspace of a model in C is an array in its text, and the linker says where "
-                "it is; leave the option out", code="TW0204")
+                "--workspace-pools: the workspace of a model in C is an array in its text, and the linker places it; "
+                "omit the option", code="TW0204")
         return made
 
     @property
@@ -172,12 +173,12 @@ class MixedPrecision:
         if self.wanted:
             if self.kind == "float32":
                 raise OptionError(
-                    "--mixed-precision-calculation-type: float32 is what is computed in without --mixed-precision; say "
-                    "float16 or bfloat16", code="TW0204")
+                    "--mixed-precision-calculation-type: float32 is the type without --mixed-precision; give float16 "
+                    "or bfloat16", code="TW0204")
             return options.mixed_precision(self.kind, self.sums)
         if self.operators:
             raise OptionError(
-                "--mixed-precision-ops says which operators --mixed-precision is about; give that, too", code="TW0204")
+                "--mixed-precision-ops selects the operators for --mixed-precision; give both options", code="TW0204")
         return []
 
     def operators_in(self) -> contextlib.AbstractContextManager[None]:
@@ -197,7 +198,7 @@ def _executor(executor: Executor | str | None, output_format: str, use_vm: bool)
     found = Executor(executor) if isinstance(executor, str) else executor
     if output_format == "mlf" and found.kind != "aot":
         raise OptionError(
-            f"--executor {found.kind} cannot be in the Model Library Format, which has programs as C functions; use "
+            f"--executor {found.kind} is not possible in the Model Library Format, whose programs are C functions; use "
             "--executor aot, or -f so",
             code="TW0204")
     return found
@@ -207,7 +208,7 @@ def _target(target: str | Mapping[str, Any] | Target, host: str | None) -> Targe
     chosen = Target(target)
     if host and Target(host).processor != chosen.processor:
         raise OptionError(
-            f"--target-host is '{host}', and code for '{chosen.processor}' runs on that itself; leave it out",
+            f"--target-host is '{host}', but code for '{chosen.processor}' runs on that processor itself; omit it",
             code="TW0204")
     return chosen
 

@@ -26,7 +26,7 @@ Check = Callable[[str, Any], object]
 def _always(wanted: bool, why: str) -> Check:
     def check(option: str, value: Any) -> None:
         if flag(option, value) is not wanted:
-            raise OptionError(f"{option}={value} cannot be: {why}", code="TW0204")
+            raise OptionError(f"{option}={value} is not possible: {why}", code="TW0204")
 
     return check
 
@@ -36,25 +36,25 @@ def _interface(option: str, value: Any) -> None:
         raise OptionError(f"{option}: there is no interface '{value}'; choose from c, packed", code="TW0203")
     if value == "packed":
         raise OptionError(
-            f"{option}=packed cannot be: the entry function is a plain function in C, over pointers; leave the option "
-            "out, or say c",
+            f"{option}=packed is not possible: the entry function is a plain C function with pointers; omit the "
+            "option, or give c",
             code="TW0204")
 
 
 def _alignment(option: str, value: Any) -> None:
     size = int(value) if str(value).isdecimal() else 0
     if size < 1 or size & (size - 1):
-        raise OptionError(f"{option}: '{value}' is no alignment; write a power of two, in bytes", code="TW0202")
+        raise OptionError(f"{option}: '{value}' is not an alignment; write a power of two, in bytes", code="TW0202")
     if size > _ALIGNMENT:
         raise OptionError(
-            f"{option}={value} cannot be: memory is aligned to {_ALIGNMENT} bytes, which is a line of the cache; say "
+            f"{option}={value} is not possible: memory is aligned to {_ALIGNMENT} bytes, which is a cache line; give "
             f"{_ALIGNMENT} or less",
             code="TW0202")
 
 
 _LINKED: Final = _always(
     True,
-    "constants are packed for the kernels that read them, and stay within the library; leave the option out, or say 1")
+    "constants are packed for the kernels that read them, and stay within the library; omit the option, or give 1")
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Executor(_Kind):
         "aot": {
             "link-params": _LINKED,
             "interface-api": _interface,
-            "unpacked-api": _always(True, "kernels take plain pointers; leave the option out, or say 1"),
+            "unpacked-api": _always(True, "kernels take plain pointers; omit the option, or give 1"),
             "workspace-byte-alignment": _alignment,
             "constant-byte-alignment": _alignment,
         },
@@ -143,8 +143,8 @@ class WorkspacePool:
         if self.size is not None and needed > self.size:
             raise OptionError(
                 f"--workspace-pools-size-hint-bytes: the pool '{self.name}' has {self.size} bytes "
-                f"({shown_bytes(self.size)}), and the workspace of the program "
-                f"needs {needed} ({shown_bytes(needed)}); give it more, or give the model smaller inputs", code="TW0204"
+                f"({shown_bytes(self.size)}), but the workspace of the program needs {needed} ({shown_bytes(needed)}); "
+                "enlarge the pool, or give the model smaller inputs", code="TW0204"
             )
 
 
@@ -163,13 +163,13 @@ def workspace_pool(
                     code="TW0203")
     if len(pools) > 1:
         raise OptionError(
-            f"--workspace-pools: {len(pools)} pools are given, and the workspace of a program is one block; give the "
-            "one that it is to be in",
+            f"--workspace-pools: {len(pools)} pools are given, but the workspace of a program is one block; give one "
+            "pool",
             code="TW0204")
     for option, text in hints.items():
         if text:
             raise OptionError(
-                f"--workspace-pools-{option}: it helps to choose between pools, and a program has one; leave it out",
+                f"--workspace-pools-{option} is for choosing between pools, but a program has one; omit the option",
                 code="TW0204")
     for pool, target in _by_pool("--workspace-pools-targets", targets).items():
         if target not in processors:
@@ -181,7 +181,7 @@ def workspace_pool(
         return None
     size = _by_pool("--workspace-pools-size-hint-bytes", sizes).get(pools[0])
     if size is not None and not size.isdecimal():
-        raise OptionError(f"--workspace-pools-size-hint-bytes: '{size}' is no number of bytes", code="TW0202")
+        raise OptionError(f"--workspace-pools-size-hint-bytes: '{size}' is not a number of bytes", code="TW0202")
     return WorkspacePool(pools[0], None if size is None else int(size))
 
 

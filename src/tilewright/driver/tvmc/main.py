@@ -148,8 +148,8 @@ def _only_of(kind: str, word: str, by_kind: dict[str, dict[str, object]]) -> dic
     for other, found in by_kind.items():
         if other != kind and found:
             raise OptionError(
-                f"--{word}-{other}-{next(iter(found))} is of the {word} {other}, and the {word} is {kind}; say "
-                f"--{word} {other}, or leave it out",
+                f"--{word}-{other}-{next(iter(found))} is an option of the {word} {other}, but the {word} is {kind}; "
+                f"give --{word} {other}, or omit the option",
                 code="TW0204")
     return by_kind[kind]
 
@@ -178,7 +178,7 @@ def run_command(
         str, typer.Option(help=f"The device: {', '.join(DEVICES)}; only cpu and micro are supported.")
     ] = "cpu",
     fill_mode: Annotated[
-        tensors.Fill, typer.Option(help="Contents of inputs that no file gives.")
+        tensors.Fill, typer.Option(help="Values of inputs that are not in a file.")
     ] = tensors.Fill.RANDOM,
     inputs: Annotated[
         Path | None,
@@ -213,12 +213,12 @@ def run_command(
     for word, value in (("--project-option", project_option), ("--list-options", list_options)):
         if value and not on_board:
             raise OptionError(
-                f"{word} is for --device micro, which runs the project of a board; leave it out", code="TW0204")
+                f"{word} is for --device micro, which runs the project of a board; omit the option", code="TW0204")
     if list_options:
         typer.echo(GeneratedProject.from_directory(path).template.listed())
         return
     if end_to_end and not print_time:
-        raise OptionError("--end-to-end says what is measured, and nothing is; give --print-time, too", code="TW0204")
+        raise OptionError("--end-to-end changes the times of --print-time; give both options", code="TW0204")
     result = run_module(
         GeneratedProject.from_directory(path) if on_board else TVMCPackage(path), device, rpc_tracker or None,
         rpc_key or None, inputs, str(fill_mode),

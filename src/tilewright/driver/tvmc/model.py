@@ -63,9 +63,8 @@ class TVMCModel:
             assert self.path is not None
             if name := next((n for n, dims in self.shapes.items() if not all(isinstance(d, int) for d in dims)), None):
                 raise OptionError(
-                    f"--input-shapes leaves sizes of '{name}' open, and layouts, operators of mixed precision, "
-                    "off-loading and the Model Library Format need the network "
-                    "with all of its sizes; give numbers", code="TW0204")
+                    f"--input-shapes leaves sizes of '{name}' dynamic, but layouts, operators of mixed precision, "
+                    "off-loading and the Model Library Format need known sizes; give numbers", code="TW0204")
             self._mod, params = (self._format or format_of(self.path)).read(self.path, self.shapes or None)
             self._params.update(params)
         return self._mod
@@ -158,8 +157,8 @@ def _read_saved(path: Path) -> tuple[IRModule, dict[str, Any]]:
         mod = load_json(content[_MODULE].decode())
     except (tarfile.TarError, OSError, EOFError, KeyError, UnicodeDecodeError) as error:
         raise ModelError(
-            f"{path}: not what TVMCModel.save wrote ({_MODULE} and {_PARAMS} in a tar): {error}", code="TW0103"
+            f"{path}: not a file that TVMCModel.save wrote ({_MODULE} and {_PARAMS} in a tar): {error}", code="TW0103"
         ) from None
     if not isinstance(mod, IRModule):
-        raise ModelError(f"{path}: {_MODULE} holds a {type(mod).__name__}, and no module", code="TW0103")
+        raise ModelError(f"{path}: {_MODULE} holds a {type(mod).__name__}, not a module", code="TW0103")
     return mod, dict(load_param_dict(content.get(_PARAMS, save_param_dict({}))))

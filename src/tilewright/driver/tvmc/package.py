@@ -105,8 +105,8 @@ class TVMCPackage:
 
     def _no_package(self, why: str) -> ArtifactError:
         return ArtifactError(
-            f"'{self.package_path}' is no package of tvmc: {why}; make one with: tvmc compile MODEL --target llvm -o "
-            f"{self.package_path.name}",
+            f"'{self.package_path}' is not a package of tvmc: {why}; make one with: tvmc compile MODEL --target llvm "
+            f"-o {self.package_path.name}",
             code="TW0810")
 
     @property

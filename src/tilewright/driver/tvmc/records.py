@@ -20,7 +20,7 @@ def is_of_auto_scheduler(path: File) -> bool:
 
     for record in read(path):
         return bool(record.ansor)
-    raise OptionError(f"--tuning-records: '{path}' has no records; tune first, or leave it out", code="TW1102")
+    raise OptionError(f"--tuning-records: '{path}' has no records; tune first, or omit the option", code="TW1102")
 
 
 def advised(path: File | None) -> AbstractContextManager[Any]:

@@ -22,7 +22,7 @@ DEVICES: Final[Mapping[str, str]] = {
     "cpu": "",
     **dict.fromkeys(
         ("cuda", "cl", "metal", "vulkan", "rocm"),
-        "code is made for processors, and none for graphics cards; compile for llvm and run on cpu"),
+        "GPUs are not supported; compile for llvm and run on cpu"),
     "micro": "",
 }
 """TVM's devices, and the reasons why packages do not run on them."""
@@ -60,8 +60,8 @@ def run_module(
         raise OptionError(f"--device {device}: {DEVICES[device]}", code="TW0204")
     if (device == "micro") is not isinstance(tvmc_package, GeneratedProject):
         raise OptionError(
-            "--device micro runs the project of a board, a folder that tvmc micro create-project made; give that, and "
-            "for a package leave --device out"
+            "--device micro runs the project of a board, a folder made by tvmc micro create-project; give that folder, "
+            "or omit --device to run a package"
             if device == "micro"
             else f"'{tvmc_package.folder}' is the project of a board; add --device micro",  # type: ignore[union-attr]
             code="TW0204")
@@ -74,12 +74,11 @@ def run_module(
     if isinstance(tvmc_package, GeneratedProject):
         if place.tracker:
             raise OptionError(
-                "--rpc-tracker, --rpc-key: a project runs on the board that its template knows; leave them out",
+                "--rpc-tracker, --rpc-key: a project runs on the board of its template; omit these options",
                 code="TW0204")
         if benchmark or profile:
             raise OptionError(
-                "--print-time, --profile: how long a program takes on a board is not measured from here; leave the "
-                "option out",
+                "--print-time, --profile: the time of a program on a board is not measured; omit the option",
                 code="TW0204")
         found = tvmc_package.run(tensors.feed(tvmc_package.inputs, given, tensors.Fill(fill_mode)), options)
         return TVMCResult({f"output_{k}": a for k, a in enumerate(found)})

@@ -39,7 +39,7 @@ def _layouts(text: str) -> list[str]:
     data, _, kernel = text.partition(":")
     if not data.isalnum() or (kernel and not kernel.isalnum()):
         raise OptionError(
-            f"--desired-layout: '{text}' is no layout; write NCHW, or with the kernel's NHWC:HWIO", code="TW0410")
+            f"--desired-layout: '{text}' is not a layout; write NCHW, or with the kernel's NHWC:HWIO", code="TW0410")
     return [data, kernel or "default"]
 
 

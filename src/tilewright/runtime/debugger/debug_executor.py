@@ -100,7 +100,7 @@ class GraphModuleDebug(GraphModule):
         node = self.nodes[self.node_index(index)]
         if node.step < 0:
             raise InputError(
-                f"node {index} is the input '{node.name}', and takes no time; steps are the nodes from "
+                f"node {index} is the input '{node.name}', which takes no time; steps are the nodes from "
                 f"{len(self.module.inputs)} to {len(self.nodes) - 1}",
                 code="TW0707")
         pace = Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)

@@ -101,7 +101,7 @@ class RPCSession(Closeable):
         """Send a file, or bytes under the name `target`."""
         if isinstance(data, (bytes, bytearray)):
             if target is None:
-                raise InputError("bytes are uploaded under a name: target=", code="TW1206")
+                raise InputError("uploaded bytes need a name; give target=", code="TW1206")
             self._do("upload", {"name": target}, [bytes(data)])
         else:
             self._do("upload", {"name": target or Path(data).name}, [Path(data).read_bytes()])

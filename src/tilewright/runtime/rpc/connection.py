@@ -68,8 +68,8 @@ class Connection:
         hello, _ = self.receive(HANDSHAKE_SECONDS)
         if hello.get("tilewright-rpc") != PROTOCOL:
             raise RPCError(
-                f"the other side speaks version {hello.get('tilewright-rpc')} of the protocol, and this is version "
-                f"{PROTOCOL}",
+                f"the other side speaks version {hello.get('tilewright-rpc')} of the protocol, but this side speaks "
+                f"version {PROTOCOL}",
                 code="TW1204")
         theirs, ours = str(hello.get("nonce")), nonce()
         self.send({"nonce": ours, "wanted": wanted, "proof": proof(secret, "client", theirs, ours, wanted)})

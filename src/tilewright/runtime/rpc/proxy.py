@@ -58,7 +58,7 @@ class Proxy:
                 connection, str(wanted["key"]), str(wanted["token"]),
                 seconds(wanted["patience"], "the patience of a session"))
         else:
-            raise RPCError(f"a proxy joins servers and clients, and '{wanted['role']}' was asked for", code="TW1203")
+            raise RPCError(f"a proxy accepts the roles 'server' and 'session', not '{wanted['role']}'", code="TW1203")
 
     def _keep(self, server: _Waiting) -> None:
         """Keep a waiting server until it is taken and its session is over, or it disconnects."""

@@ -31,7 +31,7 @@ def shared_secret(given: str | None = None) -> bytes:
     text = given or os.environ.get(VARIABLE) or _of_user()
     if len(text) < _LEAST:
         raise RPCError(
-            f"the secret has {len(text)} characters and needs {_LEAST}; `python -c 'import secrets; "
+            f"the secret has {len(text)} characters, but needs at least {_LEAST}; `python -c 'import secrets; "
             "print(secrets.token_hex(32))'` makes one",
             code="TW1202")
     return text.encode()

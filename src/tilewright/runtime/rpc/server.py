@@ -80,9 +80,9 @@ class Server(Closeable):
 
     def _handle(self, connection: Connection, wanted: Message) -> None:
         if wanted["role"] != "session":
-            raise RPCError(f"this is a server of sessions, and '{wanted['role']}' was asked for", code="TW1203")
+            raise RPCError(f"a server accepts the role 'session', not '{wanted['role']}'", code="TW1203")
         if wanted["key"] not in ("", self.key):
-            raise RPCError(f"this server has the key '{self.key}', and '{wanted['key']}' was asked for", code="TW1203")
+            raise RPCError(f"this server has the key '{self.key}', but '{wanted['key']}' was requested", code="TW1203")
         patience, length = (
             seconds(wanted["patience"], "the patience of a session"),
             seconds(wanted["seconds"], "the length of a session", 366 * DAY)
@@ -106,14 +106,14 @@ class Server(Closeable):
         while True:
             left = end - time.monotonic()
             if left <= 0:
-                raise RPCError(f"the session's {length:g} s are over", code="TW1205")
+                raise RPCError(f"the session exceeded its limit of {length:g} s", code="TW1205")
             try:
                 message, pieces = connection.receive(min(left, _IDLE_SECONDS))
             except ConnectionError:
                 return
             except TimeoutError as error:
                 raise RPCError(
-                    "the session's time is over" if end - time.monotonic() <= 0
+                    "the session exceeded its time limit" if end - time.monotonic() <= 0
                     else "the client was silent for too long",
                     code="TW1205"
                 ) from error

@@ -59,8 +59,8 @@ def load(message: Message, pieces: Pieces) -> Answer:
     module = load_module(present(message["name"]))
     if not isinstance(module, FunctionModule):
         raise InputError(
-            f"'{message['name']}' is a model; rpc.RemoteModel runs models, and this loads libraries of functions, "
-            "which tvm.build makes",
+            f"'{message['name']}' is a model; run it with rpc.RemoteModel. This call loads libraries of functions, "
+            "made by tvm.build",
             code="TW1206")
     _MODULES.append(module)
     return (

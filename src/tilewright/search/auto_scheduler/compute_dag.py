@@ -53,14 +53,14 @@ class ComputeDAG:
         self.tensors: list[Tensor] = list(tensors)
         if not self.tensors or not all(isinstance(t, Tensor) for t in self.tensors):
             raise CompileError(
-                f"a ComputeDAG is made of tensors (te.placeholder, te.compute), and was given {tensors!r}",
+                f"a ComputeDAG is made of tensors (te.placeholder, te.compute), not of {tensors!r}",
                 code="TW1109")
         self._facts = _facts(self.tensors)
         self.ops = self._facts.ops
         for op in self.ops:
             if not isinstance(op, (ComputeOp, PlaceholderOp)):
                 raise CompileError(
-                    f"'{op.name}' is a {type(op).__name__}; the search schedules te.compute alone", code="TW1109")
+                    f"'{op.name}' is a {type(op).__name__}; the search schedules only te.compute", code="TW1109")
             for t in op.outputs:
                 t.extents  # raises for dynamic sizes  # noqa: B018
         self.flop_ct = sum(map(access.flops, self.ops)) or float(sum(map(access.trips, self.ops)))
@@ -96,7 +96,7 @@ class ComputeDAG:
         if layout_rewrite not in (None, 0, False):
             raise CompileError(
                 "layout_rewrite changes the arguments of a function; constants of networks are packed by relay.build, "
-                "so leave it out here", code="TW1109")
+                "so omit it here", code="TW1109")
         replayed = self.init_state.apply(state.transform_steps)
         replayed.finish()
         return replayed.schedule, list(self.tensors)

@@ -104,8 +104,7 @@ class ApplyHistoryBest(DispatchContext):
     ) -> None:
         if include_compatible:
             raise OptionError(
-                "include_compatible takes records of computations with other sizes; tune these sizes instead, and "
-                "leave it out",
+                "include_compatible (records of other sizes) is not supported; tune these sizes, and omit it",
                 code="TW1108")
         self.best: dict[tuple[str, str], tuple[float, tuple[TransformStep, ...]]] = {}
         """Seconds and steps, by workload key and kind of target."""

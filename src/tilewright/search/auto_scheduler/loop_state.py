@@ -114,7 +114,7 @@ class State:
             if op in self._of:
                 return self._of[op]
         names = ", ".join(s.name for s in self.stages)
-        raise ScheduleError(f"{stage!r} is no stage of this state; the stages are {names}", code="TW1113")
+        raise ScheduleError(f"{stage!r} is not a stage of this state; the stages are {names}", code="TW1113")
 
     # Loops of one stage.
     def split(self, stage: Any, it: Any, lengths: Sequence[int], inner_to_outer: bool = True) -> list[Iterator]:
@@ -143,7 +143,7 @@ class State:
         s, at = self.stages[k], [self._loop(k, it)[1] for it in iters]
         if not at or at != list(range(at[0], at[0] + len(at))):
             raise ScheduleError(
-                f"fuse of '{s.name}' takes loops that follow each other, and was given {at}", code="TW1113")
+                f"fuse of '{s.name}' takes adjacent loops, but was given {at}", code="TW1113")
         olds = s.iters[at[0] : at[-1] + 1]
         fused = s.stage.fuse(*(i.axis for i in olds))
         self._write([fused], s, f"fuse({self._names(olds)})")
@@ -160,7 +160,7 @@ class State:
         s, at = self.stages[k], tuple(self._loop(k, it)[1] for it in order)
         if len(at) != len(s.iters):
             raise ScheduleError(
-                f"reorder of '{s.name}' takes all of its {len(s.iters)} loops, and was given {len(at)}", code="TW1113")
+                f"reorder of '{s.name}' takes all of its {len(s.iters)} loops, but was given {len(at)}", code="TW1113")
         iters = [s.iters[p] for p in at]
         s.stage.reorder(*(i.axis for i in iters))
         s.iters = iters
@@ -189,7 +189,7 @@ class State:
         kind = next((n for n, number in ANNOTATIONS.items() if number == annotation), None)
         if annotation in THREADS:
             raise ScheduleError(
-                f"loop {at} of stage '{s.name}' is bound to {kind}, and schedules of a GPU do not run on a CPU",
+                f"loop {at} of stage '{s.name}' is bound to {kind}, but schedules of a GPU do not run on a CPU",
                 code="TW1113")
         if kind not in _KINDS:
             names = ", ".join(f"{number} {n}" for n, number in ANNOTATIONS.items())
@@ -252,7 +252,7 @@ class State:
         s = self.stages[k]
         if len(s.stage.op.outputs) != 1:
             raise ScheduleError(
-                f"'{s.name}' has {len(s.stage.op.outputs)} results, and cache_read copies one", code="TW1113")
+                f"'{s.name}' has {len(s.stage.op.outputs)} results, but cache_read copies only one", code="TW1113")
         made = self.schedule.cache_read(s.stage.op.outputs[0], _scope(scope), [self.stages[r].stage.op for r in given])
         names = ", ".join(self.stages[r].variable for r in given)
         call = f's.cache_read({s.variable}, "{scope}", [{names}])'
@@ -346,7 +346,7 @@ class State:
                 return k, n
         names = ", ".join(i.name for i in iters)
         raise ScheduleError(
-            f"{it!r} is no loop of '{self.stages[k].name}', which has {len(iters)}: {names}", code="TW1113")
+            f"{it!r} is not a loop of '{self.stages[k].name}', which has {len(iters)}: {names}", code="TW1113")
 
     def _split(
         self, step: TransformStep, at: int, lengths: Sequence[int], inner_to_outer: bool
@@ -354,7 +354,7 @@ class State:
         s = self.stages[step.stage_id]
         if not all(isinstance(n, int) and n > 0 for n in lengths):
             raise ScheduleError(
-                f"split of '{s.name}' takes whole numbers above zero, and was given {list(lengths)}", code="TW1113")
+                f"split of '{s.name}' takes positive whole numbers, but was given {list(lengths)}", code="TW1113")
         old, option = s.iters[at], "factor" if inner_to_outer else "nparts"
         axes, sizes, rest = list[IterVar](), list[int](), old.axis
         for length in reversed(lengths) if inner_to_outer else lengths:
@@ -424,7 +424,7 @@ def _tile_bytes(stage: Stage, target: Stage, axis: IterVar) -> float:
 def _scope(name: str) -> str:
     if name == "shared":
         raise ScheduleError(
-            "scope 'shared' is memory of a GPU, and schedules of a GPU do not run on a CPU", code="TW1113")
+            "scope 'shared' is memory of a GPU, but schedules of a GPU do not run on a CPU", code="TW1113")
     return name
 
 

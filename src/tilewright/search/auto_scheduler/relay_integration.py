@@ -65,7 +65,7 @@ def detached(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]:
     for op in computations(args, outputs):
         if not isinstance(op, ComputeOp):
             raise CompileError(
-                f"'{op.name}' is a {type(op).__name__}; the search schedules te.compute alone", code="TW1109")
+                f"'{op.name}' is a {type(op).__name__}; the search schedules only te.compute", code="TW1109")
 
         def moved(e: PrimExpr) -> PrimExpr | None:  # called after the indices were moved
             return TensorElem(given[e.tensor], e.indices) if isinstance(e, TensorElem) else None

@@ -57,7 +57,7 @@ class HardwareParams:
         """Return the parameters of a record. Raises `OptionError` unless they are eight numbers."""
         if not isinstance(data, list) or len(data) != 8 or not all(isinstance(n, int) for n in data):
             raise OptionError(
-                f"hardware parameters of a record are eight numbers, and these are {data!r}", code="TW1101")
+                f"hardware parameters of a record are eight numbers, not {data!r}", code="TW1101")
         return HardwareParams(*data)
 
 
@@ -186,8 +186,7 @@ def check_host(target: Target, target_host: Any) -> None:
     """Raise `TargetError` if `target_host` is not the target, because its code runs on the target itself."""
     if target_host is not None and str(Target(target_host)) != str(target):
         raise TargetError(
-            f"target_host is '{target_host}', and code for '{target}' runs on that target itself; leave "
-            "target_host out",
+            f"target_host is '{target_host}', but code for '{target}' runs on that target itself; omit target_host",
             code="TW0505")
 
 
@@ -225,4 +224,4 @@ class TuningOptions:
         if self.num_measure_trials < 0 or self.num_measures_per_round < 1:
             raise OptionError(
                 f"num_measure_trials is {self.num_measure_trials} and num_measures_per_round "
-                f"{self.num_measures_per_round}; they are at least 0 and 1", code="TW1104")
+                f"{self.num_measures_per_round}; they must be at least 0 and 1", code="TW1104")

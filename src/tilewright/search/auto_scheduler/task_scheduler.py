@@ -59,7 +59,7 @@ class TaskScheduler:
             raise OptionError(f"there is no strategy '{strategy}'{hint}", code="TW1103")
         if not tasks:
             raise OptionError(
-                "there are no tasks to tune; extract_tasks of a network without a sum gives none, see "
+                "there are no tasks to tune; extract_tasks finds none in a network without sums, see "
                 "include_simple_tasks",
                 code="TW1112")
         if task_weights is not None and len(task_weights) != len(tasks):

@@ -91,7 +91,7 @@ class TransformStep:
 
     def _split(self, steps: Sequence[TransformStep], at: int) -> TransformStep:
         if not 0 <= at < len(steps) or steps[at].code != "SP":
-            raise ScheduleError(f"step {self.as_json()} follows step {at}, which is no split ('SP')", code="TW1113")
+            raise ScheduleError(f"step {self.as_json()} follows step {at}, which is not a split ('SP')", code="TW1113")
         return steps[at]
 
     def __eq__(self, other: object) -> bool:
@@ -124,7 +124,7 @@ def steps_from_json(data: Any) -> tuple[TransformStep, ...]:
     """Return the steps of a record, in order. Raises `ScheduleError` if one is malformed."""
     if not isinstance(data, list):
         raise ScheduleError(
-            f"the steps of a record are a list, and these are a {type(data).__name__}", code="TW1113")
+            f"the steps of a record are a list, not a {type(data).__name__}", code="TW1113")
     return tuple(map(step_from_json, data))
 
 

@@ -98,7 +98,7 @@ def decode(workload_key: str) -> tuple[str, list[Any]]:
         parts = None
     if not isinstance(parts, list) or not parts or not isinstance(parts[0], str):
         raise OptionError(
-            f'{workload_key!r} is no key of a workload; a key is ["name", arguments…], as make_workload_key makes it',
+            f'{workload_key!r} is not a workload key; a key is ["name", arguments…], as make_workload_key makes it',
             code="TW1108")
     return parts[0], parts[1:]
 
@@ -115,7 +115,7 @@ def _plain(value: Any) -> Any:
             number = number_of(value) if isinstance(value, PrimExpr) else None
             if number is None:
                 raise OptionError(
-                    f"{value!r} ({type(value).__name__}) cannot be an argument of a workload; use numbers, texts, "
+                    f"{value!r} ({type(value).__name__}) cannot be an argument of a workload; use numbers, strings, "
                     "sequences and tensors", code="TW1108")
             return number
 

@@ -85,7 +85,7 @@ class NetworkTuning:
         make = tuner_named(tuner)
         if not tasks:
             raise OptionError(
-                "the network has no kernel that leaves anything to choose; there is nothing to tune", code="TW1112")
+                "the network has no tunable kernel; there is nothing to tune", code="TW1112")
         self.option, self.records = option, records
         self.states = [TaskState(t, calls, make(t, seed=seed)) for t, calls in tasks]
         known: dict[Any, list[tuple[MeasureInput, MeasureResult]]] = {}

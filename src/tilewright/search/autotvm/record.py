@@ -89,7 +89,7 @@ def measure_str_key(inp: MeasureInput, include_config: bool = True) -> str:
 def _only_json(protocol: str) -> None:
     if protocol != "json":
         raise OptionError(
-            f"records are written and read as JSON, not as '{protocol}': a pickle runs what is in it", code="TW1115")
+            f"records are written and read as JSON, not as '{protocol}': loading a pickle can run code", code="TW1115")
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
@@ -98,7 +98,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
         prog="autotvm_log_editor", description="Pick the best records of a log, or show them.")
     parser.add_argument("--act", choices=_ACTS, required=True)
     parser.add_argument("--i", dest="source", required=True, help="the log")
-    parser.add_argument("--o", dest="output", help="where to write (pick-best); default: IN.best.json")
+    parser.add_argument("--o", dest="output", help="output file of pick-best; default: IN.best.json")
     given = parser.parse_args(None if arguments is None else list(arguments))
     try:
         if given.act == "read":

@@ -39,7 +39,8 @@ def accelerator_of(name: str) -> Accelerator:
         found = find_accelerator(name)
     if not isinstance(found, Accelerator):
         raise OptionError(
-            f"'{name}' is no accelerator; those there are: {', '.join(accelerator_names())}; or write file.py:name",
+            f"'{name}' is not an accelerator; the accelerators are: {', '.join(accelerator_names())}; or write "
+            "file.py:name",
             code="TW0901")
     return found
 

@@ -73,8 +73,8 @@ def _dimension(word: str, where: str) -> Dimension:
         found = _TERM.fullmatch(part)
         if found is None:
             raise OptionError(
-                f"{where}: '{word}' is no dimension; it is a size, or a sum of axes, each times a number or a field, "
-                "as in h*stride+kh",
+                f"{where}: '{word}' is not a dimension; write a size, or a sum of axes, each times a number or a "
+                "field, as in h*stride+kh",
                 code="TW0903")
         factor = found[2] or "1"
         terms.append(Term(found[1], int(factor) if factor.isdecimal() else factor))
@@ -103,4 +103,4 @@ def extents(
             if known != size:
                 return found, f"{name} is {size} along {d.axis or 'a dimension of known size'}, where {known} is wanted"
     missing = [a for a in axes_of(accesses) if a not in found]
-    return found, f"no operand and no field says how far {missing[0]} goes" if missing else ""
+    return found, f"no operand or field determines the extent of {missing[0]}" if missing else ""

@@ -76,7 +76,8 @@ class Memory:
                     f"the memory {self.name} has {what}={getattr(self, what)}; it must be above zero", code="TW0903")
         if self.latency < 0 or self.align & (self.align - 1) or self.size % self.align:
             raise OptionError(
-                f"the memory {self.name}: align is a power of two that divides the size, and latency is not negative",
+                f"the memory {self.name}: align must be a power of two that divides the size, and latency must not be "
+                "negative",
                 code="TW0903")
 
 
@@ -167,7 +168,7 @@ class Instruction:
                 code="TW0903")
         if set(self.dtypes) != set(self.accesses):
             raise OptionError(
-                f"{where} gives dtypes of {', '.join(self.dtypes)}, and its operands are {', '.join(self.accesses)}",
+                f"{where} gives dtypes of {', '.join(self.dtypes)}, but its operands are {', '.join(self.accesses)}",
                 code="TW0903")
         unknown = [
             t.factor for a in self.accesses.values() for d in a for t in d.terms
@@ -198,22 +199,22 @@ class Instruction:
         if missing or unknown:
             raise OptionError(
                 f"the instruction {self.name} was called "
-                f"{f'without {missing[0]}' if missing else f'with {unknown[0]}, which it has not'}",
+                f"{f'without {missing[0]}' if missing else f'with {unknown[0]}, which it does not have'}",
                 code="TW0903")
         fields = {name: int(given[name]) for name in self.fields}
         for name, value in fields.items():
             low, high = self.limits(name)
             if not low <= value <= high:
                 raise Refused(
-                    f"{name} is {value}, and {self.name} has room for {low} to {high}",
-                    f"bring {name} of the operator into {low} to {high}")
+                    f"{name} is {value}, but {self.name} takes {low} to {high}",
+                    f"change {name} of the operator to {low} to {high}")
         operands = {name: given[name] for name in self.accesses}
         for name, operand in operands.items():
             if str(operand.dtype) not in self.dtypes[name]:
                 wanted = " or ".join(self.dtypes[name])
                 raise Refused(
-                    f"{name} of {self.name} is {operand.dtype}, and it is to be {wanted}",
-                    f"bring the operator to {wanted}")
+                    f"{name} of {self.name} is {operand.dtype}, but must be {wanted}",
+                    f"convert the operator to {wanted}")
         shapes = {name: getattr(o, "padded", o.shape) for name, o in operands.items()}
         extents, wrong = access.extents(self.accesses, shapes, fields)
         if wrong:
@@ -222,8 +223,8 @@ class Instruction:
             if extents[axis] % block:
                 filled = -(-extents[axis] // block) * block
                 raise Refused(
-                    f"{axis} of {self.name} is a multiple of {block}, and here it is {extents[axis]}",
-                    f"fill the operator's {axis} up to {filled}")
+                    f"{axis} of {self.name} must be a multiple of {block}, but is {extents[axis]}",
+                    f"pad the operator's {axis} to {filled}")
         self._check_reach(operands, extents, fields)
         return Emitted(self, operands, fields, extents)
 
@@ -235,7 +236,7 @@ class Instruction:
             for d, size in zip(dimensions, getattr(operand, "padded", operand.shape), strict=True):
                 if d.range(ranges, fields)[1] > size:
                     raise OptionError(
-                        f"the instruction {self.name} would read {name} up to {d.range(ranges, fields)[1]}, and it "
+                        f"the instruction {self.name} would read {name} up to {d.range(ranges, fields)[1]}, but it "
                         f"ends at {size}",
                         code="TW0903")
 
@@ -285,7 +286,7 @@ class Accelerator:
     def __post_init__(self) -> None:
         if not self.name.replace("_", "").isalnum():
             raise OptionError(
-                f"an accelerator's name is of letters, digits and underscores, and this one is {self.name!r}",
+                f"an accelerator's name must consist of letters, digits and underscores, not {self.name!r}",
                 code="TW0903")
 
     def instruction(
@@ -305,7 +306,9 @@ class Accelerator:
             if taken or not FIRST_OPCODE <= opcode <= 0xFF:
                 raise OptionError(
                     f"the instruction {made.name} has the opcode {opcode:#x}"
-                    + (f", and {taken} has it or its name" if taken else "; opcodes are 0x10 to 0xff"), code="TW0903")
+                    + (
+                        f", but {taken} has this opcode or "
+                        "name" if taken else "; opcodes are 0x10 to 0xff"), code="TW0903")
             self.instructions[made.name] = made
             return made
 

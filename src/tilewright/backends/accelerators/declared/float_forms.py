@@ -73,7 +73,7 @@ def _sums(root: Any, product: str, axis: int) -> tuple[Any, np.ndarray[Any, Any]
     )
     if not right_axis or list(along) != [channels]:
         raise Refused(
-            f"a bias is one number for each output channel, and this has the shape {shape}",
+            f"a bias must have one number for each output channel, but this has the shape {shape}",
             "give the product a bias of its output channels: nn.bias_add")
     return found, bias.value.reshape(-1), active
 
@@ -159,8 +159,8 @@ class float_add(Form):
         a, b = (data_of(v, reading) for v in total.args)
         if a.shape != b.shape:
             raise Refused(
-                f"the tensors of a sum have one shape, and these have {a.shape} and {b.shape}",
-                "broadcast the smaller one before: relay.broadcast_to")
+                f"the tensors of a sum must have the same shape, but these have {a.shape} and {b.shape}",
+                "broadcast the smaller one first: relay.broadcast_to")
         return Match(root, reading, a=a, b=b, relu=active, dtype=a.dtype)
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:

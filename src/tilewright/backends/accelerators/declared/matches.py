@@ -85,7 +85,7 @@ def tensor_of(e: Expr) -> Operand | Array:
         return e.value
     if not all(isinstance(n, int) for n in e.tensor_type.shape):
         raise Refused(
-            f"all sizes are known, and this is {e.tensor_type!r}",
+            f"all sizes must be known, but this is {e.tensor_type!r}",
             "give the network's inputs sizes: shapes={'x': (1, 3, 224, 224)}")
     return Operand(e, tuple(int(n) for n in e.tensor_type.shape), str(e.tensor_type.dtype))
 
@@ -95,7 +95,7 @@ def data_of(e: Expr, reading: Reading) -> Operand:
     found = reading.tensor(e)
     if not isinstance(found, Operand):
         raise Refused(
-            "the data are computed while the network runs, and here they are a constant",
+            "the data must be computed at run time, but they are a constant",
             "fold constants before the network is partitioned")
     return found
 
@@ -113,7 +113,7 @@ def number(e: Any) -> float:
     value = getattr(e, "value", None)
     if not isinstance(value, np.ndarray) or value.size != 1:
         raise Refused(
-            "scales and zero points of data are one number", "quantize the data by one scale for the whole tensor")
+            "scales and zero points of data must be one number", "quantize the data by one scale for the whole tensor")
     return float(value.reshape(()))
 
 
@@ -131,10 +131,11 @@ def padded_data(e: Any, layout: str, reading: Reading) -> tuple[Operand, Expr]:
         return data_of(e, reading), e
     value = e.args[1] if len(e.args) > 1 else None
     if e.op.pad_mode != "constant":
-        raise Refused("padding is by a constant", 'give nn.pad pad_mode="constant"')
+        raise Refused("padding must be by a constant", 'give nn.pad pad_mode="constant"')
     widths = [(int(a), int(b)) for a, b in e.op.pad_width]
     if any(min(w) < 0 for w in widths) or any(any(w) for w, c in zip(widths, layout, strict=True) if c not in "HW"):
-        raise Refused("padding is of height and width", "pad batch and channels before the operator, or not at all")
+        raise Refused(
+            "only height and width can be padded", "pad batch and channels before the operator, or not at all")
     fill = number(value) if value is not None else 0.0
     return data_of(e.args[0], reading).pad([a for a, _ in widths], [b for _, b in widths], fill), e.args[0]
 
@@ -179,12 +180,12 @@ def scaling_of(requantize: Any, channels: int, reading: Reading, real: bool) -> 
     ):
         wanted, numerics = ("float32, halves to the even number", "onnx") if real else ("fixed point", "tflite")
         raise Refused(
-            f"sums are scaled in {wanted}, and these are rounded {rounding} in {kind}",
+            f"sums must be scaled in {wanted}, but these are rounded {rounding} in {kind}",
             f'give the network the numerics "{numerics}"')
     _, s, zero, to, out_zero = settled.args
     if any(getattr(p, "value", None) is None for p in (s, zero, to, out_zero)) or zero.value.any():
         raise Refused(
-            "scales are constants, and sums have the zero point 0",
+            "scales must be constants, and sums must have the zero point 0",
             "bind the parameters before the network is partitioned")
     offset = int(number(out_zero))
     if real:
@@ -199,7 +200,7 @@ def require_layout(found: str, reading: Reading) -> None:
     wanted = reading.accelerator.layout
     if found != wanted:
         raise Refused(
-            f"images are {wanted}, and this operator has {found}",
+            f"images must be {wanted}, but this operator has {found}",
             f'run relay.qnn.transform.UnifyLayout("{wanted}"), or relay.transform.ConvertLayout')
 
 
@@ -209,7 +210,7 @@ def pool_geometry(op: Any, reading: Reading) -> tuple[tuple[int, int], tuple[int
     require_layout(op.layout, reading)
     if tuple(op.dilation) != (1, 1) or op.ceil_mode:
         raise Refused(
-            "pools have windows without gaps, inside of the padding",
+            "windows of pools must have no gaps, and must be inside of the padded image",
             "give the pool dilation 1, and ceil_mode=False with the padding that it needs")
     p = tuple(int(n) for n in op.padding)
     sides = (*p, *p) if len(p) == 2 else p * 4 if len(p) == 1 else p

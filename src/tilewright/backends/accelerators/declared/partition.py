@@ -44,8 +44,8 @@ def _check(accelerator: Accelerator, operator: Operator) -> Callable[[Expr], boo
                 choose(accelerator, e)
             if same is not None and not _stays_there(accelerator, same.source):
                 raise Refused(
-                    "what moves nothing stays with what it reads, and that is the CPU's",
-                    "bring what it reads to the accelerator, or leave it: it costs nothing")
+                    "an operator that moves no data stays with its input, which is on the CPU",
+                    "move its input to the accelerator, or leave it: it costs nothing")
         except Refused as refused:
             return Refusal(refused.rule, refused.edit)
         return True

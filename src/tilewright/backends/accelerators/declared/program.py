@@ -81,13 +81,14 @@ def load(blob: bytes, accelerator: Accelerator) -> Program:
     """Return the program that `save` encoded. Raises `ArtifactError` for other, damaged or incompatible bytes."""
     what = f"a program for {accelerator.name}"
     if len(blob) < _HEAD.size or blob[:4] != MAGIC:
-        raise ArtifactError(f"{what} begins with {MAGIC!r}, and these bytes do not", code="TW0918")
+        raise ArtifactError(f"{what} begins with {MAGIC!r}, but these bytes do not", code="TW0918")
     _, form, version, fingerprint, checksum = _HEAD.unpack_from(blob)
     rest = blob[_HEAD.size :]
     if form != FORMAT:
-        raise ArtifactError(f"{what} is of format {form}, and this reads {FORMAT}; compile it again", code="TW0918")
+        raise ArtifactError(
+            f"{what} has format {form}, but this version reads {FORMAT}; compile it again", code="TW0918")
     if zlib.crc32(rest) != checksum:
-        raise ArtifactError(f"{what} is damaged: its checksum does not fit; compile it again", code="TW0918")
+        raise ArtifactError(f"{what} is damaged: its checksum does not match; compile it again", code="TW0918")
     said, constants, commands = _parts(rest, what)
     try:
         header: dict[str, Any] = read_json(said)
@@ -103,10 +104,10 @@ def load(blob: bytes, accelerator: Accelerator) -> Program:
             f"{what} has a header that cannot be read: {error!r}; compile it again", code="TW0918"
         ) from error
     if owner != accelerator.name:
-        raise ArtifactError(f"{what} is one for {owner}", code="TW0918")
+        raise ArtifactError(f"{what} is for {owner}", code="TW0918")
     if (version, fingerprint) != (accelerator.version, accelerator.fingerprint):
         raise ArtifactError(
-            f"{what} is for version {version} ({fingerprint:08x}), and the one here is declared as version "
+            f"{what} is for version {version} ({fingerprint:08x}), but the one here is declared as version "
             f"{accelerator.version} ({accelerator.fingerprint:08x}); compile it again", code="TW0918")
     if not len(constants) <= far_bytes <= accelerator.far.size or not all(
         p.dtype in DTYPES and min(p.shape, default=0) >= 0 for p in (*inputs, *outputs)

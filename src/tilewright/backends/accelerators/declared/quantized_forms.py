@@ -50,7 +50,7 @@ def _sums(root: Any, product: str, reading: Reading, real: bool) -> tuple[Any, d
     channels = found.op.data_layout.index("C") if "data_layout" in found.op.attributes() else rank - 1
     if axis % rank != channels:
         raise Refused(
-            f"a bias is one number for each output channel, along axis {channels}, and this is along axis "
+            f"a bias must have one number for each output channel, along axis {channels}, but this is along axis "
             f"{axis % rank}",
             f"add it along axis {channels}")
     bias = requantize.args[0].args[1].value
@@ -98,21 +98,22 @@ class conv2d(Form):
         if any(op.padding):
             if any(x.before) or any(x.after):
                 raise Refused(
-                    "a convolution has padding of its own, or nn.pad before it",
-                    "bring both into nn.pad: relay.qnn.transform.NormalizeQnn()")
+                    "a convolution must not have both its own padding and nn.pad before it",
+                    "merge both into nn.pad: relay.qnn.transform.NormalizeQnn()")
             x = x.pad(*sides_of(op.data_layout, *map(int, op.padding)), found["in_zero"])
         ordered = conv.args[1].value.transpose(op.axes()[1]).transpose(2, 3, 1, 0)
         kh, kw, depth, channels = ordered.shape
         if self.depthwise:
             if op.groups != channels or depth != 1 or channels != x.shape[op.data_layout.index("C")]:
                 raise Refused(
-                    f"a convolution in groups is depthwise, one channel in each, and this has {channels} channels in "
-                    f"{op.groups} groups",
+                    f"a grouped convolution must be depthwise, with one channel in each group, but this has {channels} "
+                    f"channels in {op.groups} groups",
                     "split it into convolutions of one group each")
             ordered = ordered[:, :, 0]
         elif op.groups != 1:
             raise Refused(
-                f"a convolution has one group, and this has {op.groups}", "split it into convolutions of one group each"
+                "a convolution must have one group, but this has "
+                f"{op.groups}", "split it into convolutions of one group each"
             )
         macs = math.prod(root.tensor_type.shape) * kh * kw * depth
         return Match(
@@ -159,8 +160,8 @@ class add(Form):
         a, b = (data_of(v, reading) for v in total.args[:2])
         if a.shape != b.shape:
             raise Refused(
-                f"the tensors of a sum have one shape, and these have {a.shape} and {b.shape}",
-                "broadcast the smaller one before: relay.broadcast_to")
+                f"the tensors of a sum must have the same shape, but these have {a.shape} and {b.shape}",
+                "broadcast the smaller one first: relay.broadcast_to")
         scales, zeros = ([number(p) for p in total.args[k::2]] for k in (2, 3))
         return Match(
             root, reading, a=a, b=b, scales=tuple(scales), zeros=tuple(map(int, zeros)), low=low, high=high,
@@ -264,7 +265,7 @@ class pad(Form):
 
     def read(self, root: Expr, reading: Reading) -> Match:
         if len(root.tensor_type.shape) != 4:
-            raise Refused("what is padded are images, of four dimensions", "pad before the tensor is reshaped")
+            raise Refused("only images, of four dimensions, can be padded", "pad before the tensor is reshaped")
         x, _ = padded_data(root, reading.accelerator.layout, reading)
         return Match(root, reading, x=x, dtype=x.dtype)
 

@@ -94,8 +94,8 @@ def _compute(command: Command, near: Array) -> None:
     found = c.instruction.meaning(*(_at(near, c.tiles[n]) for n in c.instruction.inputs), **c.fields)
     if found.shape != y.shape or found.dtype != np.dtype(y.dtype):
         raise SimulatorError(
-            f"{c.instruction.name} gave {found.dtype}{list(found.shape)}, and its command says "
-            f"{y.dtype}{list(y.shape)}: its meaning and its operands do not fit: {command.text()}")
+            f"{c.instruction.name} gave {found.dtype}{list(found.shape)}, but its command declares "
+            f"{y.dtype}{list(y.shape)}: its meaning and its operands do not match: {command.text()}")
     _at(near, y)[...] = found
 
 
@@ -134,18 +134,19 @@ class _Clock:
     def _times(self, command: Command, queue: int) -> tuple[int, int]:
         if command.layer >= len(self.report.layers):
             raise SimulatorError(
-                f"this command is of layer {command.layer}, and the program has {len(self.report.layers)}: "
+                f"this command is of layer {command.layer}, but the program has {len(self.report.layers)}: "
                 f"{command.text()}")
         other = self.ends[1 - queue]
         if command.wait > len(other):
             raise SimulatorError(
-                f"this command waits for {command.wait} commands of the other queue, of which {len(other)} stand "
-                f"before it, so it never begins: {command.text()}")
+                f"this command waits for {command.wait} commands of the other queue, of which only {len(other)} "
+                f"precede it, so it never begins: {command.text()}")
         begin = max(self.ends[queue][-1] if self.ends[queue] else 0, other[command.wait - 1] if command.wait else 0)
         what = command.what
         took = self.accelerator.transfer_cycles(what.moved) if isinstance(what, Move) else what.cycles
         if took <= 0:
-            raise SimulatorError(f"this command takes {took} cycles, and each takes one or more: {command.text()}")
+            raise SimulatorError(
+                f"this command takes {took} cycles, but each command takes one or more: {command.text()}")
         return begin, begin + took
 
     def _touch(self, command: Command, queue: int, address: int, size: int, writes: bool, begin: int, end: int) -> None:
@@ -164,13 +165,13 @@ class _Clock:
         busy = max(int(self.written[other, part].max()), int(self.read[other, part].max()) if writes else 0)
         if busy > begin:
             raise SimulatorError(
-                f"this command begins at cycle {begin}, and the other queue works on its memory until cycle {busy}: "
+                f"this command begins at cycle {begin}, but the other queue uses its memory until cycle {busy}: "
                 f"{command.text()}")
         if writes:
             self.written[queue, part] = end
             return
         if int(self.written[:, part].max(0).min()) < 0:
-            raise SimulatorError(f"this command reads memory that nothing wrote: {command.text()}")
+            raise SimulatorError(f"this command reads memory that was never written: {command.text()}")
         self.read[queue, part] = end
 
     def _count(self, layer: LayerCycles, what: Move | Compute, took: int) -> None:
@@ -206,6 +207,6 @@ def check_inputs(program: Program, inputs: Sequence[Array]) -> None:
     for place, value in zip(program.inputs, inputs, strict=True):
         if tuple(value.shape) != place.shape or str(value.dtype) != place.dtype:
             raise RunError(
-                f"{program.symbol} takes {place.dtype}{list(place.shape)}, and was given "
+                f"{program.symbol} takes {place.dtype}{list(place.shape)}, but was given "
                 f"{value.dtype}{list(value.shape)}",
                 code="TW0913")

@@ -142,7 +142,7 @@ def encode(command: Command) -> bytes:
         head = _HEAD.pack(opcode, command.layer, command.wait)
         return head + (_move(what) if isinstance(what, Move) else _compute(what))
     except struct.error as error:
-        raise InternalError(f"a command has no room for what it says: {command.text()}: {error}") from error
+        raise InternalError(f"a command cannot encode its values: {command.text()}: {error}") from error
 
 
 def _move(m: Move) -> bytes:
@@ -180,7 +180,8 @@ def decode(stream: bytes, accelerator: Accelerator) -> Iterator[Command]:
                 what, at = _read_compute(known[opcode], stream, begin)
             else:
                 raise ArtifactError(
-                    f"the command stream has the opcode {opcode:#x} at byte {at}, which {accelerator.name} has not",
+                    f"the command stream has the opcode {opcode:#x} at byte {at}, which {accelerator.name} does not "
+                    "have",
                     code="TW0918")
         except (struct.error, IndexError) as error:
             raise ArtifactError(

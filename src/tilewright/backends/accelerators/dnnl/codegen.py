@@ -76,7 +76,7 @@ class _Reader:
         function = call.op
         if not isinstance(function, Function) or "Composite" not in function.attrs:
             raise CompileError(
-                "a function for oneDNN calls what is in no row of its pattern table; partition the module with "
+                "a function for oneDNN calls an operator that is not in its pattern table; partition the module with "
                 "partition_for_dnnl",
                 call.span, code="TW0904")
         for p, a in zip(function.params, call.args, strict=True):
@@ -110,7 +110,7 @@ class _Reader:
         found = Matcher(e).match(activation.pattern, e)
         if found is None:
             raise CompileError(
-                f"a function {name} for oneDNN is no {kind}; partition the module with partition_for_dnnl", e.span,
+                f"a function {name} for oneDNN is not a {kind}; partition the module with partition_for_dnnl", e.span,
                 code="TW0904")
         steps.append(lambda o: o.post.append(["eltwise", activation.algorithm, activation.alpha, activation.beta]))
         inner: Expr = found[x][0]
@@ -124,7 +124,7 @@ class _Reader:
         other = next((a for a in e.args if a is not inner), None)
         if other is None or name not in ("add", "nn.bias_add"):
             raise CompileError(
-                f"{name} follows another operator in a function for oneDNN, and no row of its pattern table says so",
+                f"{name} follows another operator in a function for oneDNN, which no row of its pattern table allows",
                 e.span, code="TW0904")
         return lambda o: self._added(o, e, other)
 
@@ -175,7 +175,7 @@ class _Reader:
         build = _ANCHORS.get(name)
         if build is None:
             raise CompileError(
-                f"{name} is in no row of oneDNN's pattern table; partition the module with partition_for_dnnl", e.span,
+                f"{name} is not in oneDNN's pattern table; partition the module with partition_for_dnnl", e.span,
                 code="TW0904")
         if name == "concatenate":
             joined = e.args[0]

@@ -93,13 +93,13 @@ class Library:
         self.version = f"{found.major}.{found.minor}.{found.patch}"
         if found.major != 3:
             raise TargetError(
-                f"{path} is oneDNN {self.version}, and its interface is called as version 3 has it; {INSTALL}",
+                f"{path} is oneDNN {self.version}, but its interface must be that of version 3; {INSTALL}",
                 code="TW0912")
         self.runtime = _RUNTIMES.get(found.cpu_runtime, str(found.cpu_runtime))
         if found.cpu_runtime not in _CALLABLE:
             raise TargetError(
-                f"{path} is oneDNN {self.version} for {self.runtime}, which shares no plain memory with its caller; "
-                f"{INSTALL}",
+                f"{path} is oneDNN {self.version} for {self.runtime}, which does not share plain memory with its "
+                f"caller; {INSTALL}",
                 code="TW0912")
         self.code.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
         self.code.dnnl_primitive_desc_query_md.restype = ctypes.c_void_p
@@ -132,7 +132,7 @@ class Library:
         found = self.code.dnnl_primitive_desc_query_md(
             ctypes.c_void_p(primitive_desc), ctypes.c_int(what), ctypes.c_int(0))
         if not found:
-            raise InternalError(f"oneDNN {self.version} says nothing of argument {what} of a primitive")
+            raise InternalError(f"oneDNN {self.version} does not describe argument {what} of a primitive")
         return int(found)
 
 
@@ -224,7 +224,7 @@ def find() -> str:
     named = os.environ.get(VARIABLE, "")
     if named:
         if not Path(named).is_file():
-            raise TargetError(f"{VARIABLE} is '{named}', and there is no such file; {INSTALL}", code="TW0912")
+            raise TargetError(f"{VARIABLE} is '{named}', which does not exist; {INSTALL}", code="TW0912")
         return named
     for root in (sys.prefix, site.getuserbase(), sys.base_prefix):
         if (Path(root) / "lib" / FILE).is_file():

@@ -99,7 +99,7 @@ class Program:
         """Return the program that `to_bytes` encoded; raises `ArtifactError` for other data."""
         if len(blob) < _HEAD.size or blob[:8] != _MAGIC:
             raise ArtifactError(
-                "these bytes are no program for oneDNN of this version; compile the model again", code="TW0918")
+                "these bytes are not a program for oneDNN of this version; compile the model again", code="TW0918")
         end = _HEAD.size + _HEAD.unpack_from(blob)[1]
         try:
             content = read_json(blob[_HEAD.size : end])
@@ -133,7 +133,7 @@ class Program:
     def _take_constants(self, data: memoryview) -> None:
         constants = [v for v in self.values if v.kind == CONSTANT]
         if len(data) != sum(v.nbytes for v in constants):
-            raise ArtifactError("a program for oneDNN is cut short; compile the model again", code="TW0918")
+            raise ArtifactError("a program for oneDNN is truncated; compile the model again", code="TW0918")
         begin = 0
         for v in constants:
             v.data = aligned_empty(v.shape, "float32")

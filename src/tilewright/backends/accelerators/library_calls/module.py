@@ -68,9 +68,9 @@ class LibraryModule(ModuleNode):
         runner = get_global_func(f"runtime.library.{self.library}", allow_missing=True)
         if runner is None:
             raise RunError(
-                f"'{self.symbol}' calls functions of {self.library}, and nothing here runs them: register "
-                f"'runtime.library.{self.library}', or, for answers "
-                f"without the library, use tilewright.backends.accelerators.library_calls.stand_in('{self.library}')",
+                f"'{self.symbol}' calls functions of {self.library}, which are not available: register "
+                f"'runtime.library.{self.library}', or, for answers without the library, use "
+                f"tilewright.backends.accelerators.library_calls.stand_in('{self.library}')",
                 code="TW0913")
         runner(self, *arrays)
 
@@ -104,4 +104,4 @@ class LibraryModule(ModuleNode):
                 at += count * np.dtype(dtype).itemsize
             return cls(head["library"], head["symbol"], tensors, steps, constants, head["workspace"])
         except (ValueError, KeyError, TypeError) as error:
-            raise ArtifactError(f"these are no calls of a library: {error}", code="TW0918") from error
+            raise ArtifactError(f"these are not calls of a library: {error}", code="TW0918") from error

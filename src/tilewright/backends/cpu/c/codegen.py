@@ -294,8 +294,8 @@ class _Function:
         elif self.file.alone:
             if not isinstance(size, int):
                 raise CompileError(
-                    f"'{self.func.name}' takes memory of a size that is known when it runs, and a model that is one C "
-                    "file has none; give all inputs known shapes", code="TW0510")
+                    f"'{self.func.name}' needs memory of a size that is only known at run time, which one C file "
+                    "cannot allocate; give all inputs known shapes", code="TW0510")
             self.line(f"{kind} *restrict {name} = ({kind} *)(void *)(scratch + {self.in_use});")
             self.in_use += -(-size * b.dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
             self.most_in_use = max(self.most_in_use, self.in_use)

@@ -94,8 +94,8 @@ def named_compiler(command: str) -> Compiler:
     path = shutil.which(words[0]) if words else None
     if path is None:
         raise TargetError(
-            f"there is no C compiler '{command}' here; name one that is installed, like gcc or clang, or leave cc= out "
-            "for the first that is found", code="TW0507")
+            f"the C compiler '{command}' is not installed; name an installed one, such as gcc or clang, or omit cc= "
+            "for the first one found", code="TW0507")
     return Compiler(command, (path, *words[1:]))
 
 

@@ -49,8 +49,8 @@ class Writer:
             return name, PRIMARY
         if e.dtype.lanes != 1:
             raise CompileError(
-                f"the C back end writes scalars, and '{e}' is {e.dtype}; write a loop over its elements, or build for "
-                "'llvm'", code="TW0510")
+                f"the C back end supports only scalars, but '{e}' is {e.dtype}; write a loop over its elements, or "
+                "build for 'llvm'", code="TW0510")
         return _RULES[type(e)](self, e)
 
     def subscript(self, index: PrimExpr) -> str:
@@ -293,7 +293,7 @@ def _reinterpret(w: Writer, e: E.Call) -> Text:
         return w.call("word", f"{w.buffer(value.buffer)} + {w.subscript(value.indices[0].base)}")
     if source.lanes != 1:
         raise CompileError(
-            f"the C back end does not read the bits of {source} as {to}; read them one by one, or build for 'llvm'",
+            f"the C back end cannot reinterpret {source} as {to}; convert the elements one by one, or build for 'llvm'",
             code="TW0510")
     text = w.text(value, UNARY)
     if c_type(source) == c_type(to):

@@ -60,18 +60,18 @@ def _refuse(manifest: Manifest) -> None:
     where = f"'{manifest.name}' cannot be one C file: "
     if manifest.symbols:
         raise CompileError(
-            f"{where}its sizes {', '.join(s.name for s in manifest.symbols)} are open; give all inputs known shapes",
+            f"{where}its sizes {', '.join(s.name for s in manifest.symbols)} are dynamic; give all inputs known shapes",
             code="TW0511")
     for step in manifest.steps:
         if not isinstance(step, (KernelCall, Copy)):
             named = getattr(step, "name", "") or getattr(step, "symbol", "")
             raise CompileError(
                 f"{where}'{named}' ({step.origin or 'no origin'}) was compiled by another compiler; replace the "
-                "operator, or leave the accelerator out of the target", code="TW0511")
+                "operator, or remove the accelerator from the target", code="TW0511")
     for t in (*manifest.inputs, *manifest.outputs):
         if t.dtype.is_object or t.dtype == "string":
             raise CompileError(
-                f"{where}'{t.name}' is of type {t.dtype}, which C has no arrays of; give the model numbers",
+                f"{where}'{t.name}' is of type {t.dtype}, which C arrays cannot hold; use tensors of numbers",
                 code="TW0511")
         c_type(t.dtype)
 

@@ -53,7 +53,7 @@ class DispatchContext(Advisor):
 
     def update(self, target: Target | None, workload: Workload, cfg: Any) -> None:
         """Use `cfg` for a workload. Raises `OptionError` in a context whose answers are fixed."""
-        raise OptionError(f"the answers of {type(self).__name__} are fixed; use ApplyHistoryBest", code="TW1106")
+        raise OptionError(f"the configurations of {type(self).__name__} are fixed; use ApplyHistoryBest", code="TW1106")
 
     def decisions(
         self, function: Function, constants: Sequence[bool], target: Target
@@ -170,14 +170,15 @@ class ApplyHistoryBest(DispatchContext):
             items = list(records)
         except TypeError:
             raise OptionError(
-                f"records are files, or pairs of inputs and results, and not a {type(records).__name__}",
+                f"records are files, or pairs of inputs and results, not a {type(records).__name__}",
                 code="TW1101") from None
         for item in items:
             if isinstance(item, (str, os.PathLike)) or hasattr(item, "read"):
                 found = list(store.read(item))
                 if not found:
                     raise OptionError(
-                        f"{getattr(item, 'name', item)} has no records; tune first, or leave it out", code="TW1102")
+                        f"{getattr(item, 'name', item)} has no records; tune first, or omit these "
+                        "records", code="TW1102")
                 yield from self._counted(_known(r) for r in found if not r.ansor)
                 self._schedule([r for r in found if r.ansor])
             else:

@@ -39,15 +39,16 @@ class VirtualAxis:
             extent = getattr(var.extent, "value", None)
             if extent is None:
                 raise OptionError(
-                    f"axis '{var.var.name}' has an open size, {var.extent}, and a template splits axes of known sizes",
+                    f"axis '{var.var.name}' has a dynamic size, {var.extent}, but a template splits axes of known "
+                    "sizes",
                     code="TW1106")
             self.name, self.length = name or var.var.name, int(extent)
         elif isinstance(var, int):
             self.length = var
         else:
             raise OptionError(
-                "an axis of a template is a length, an axis of a stage or a virtual axis, "
-                f"and not a {type(var).__name__}", code="TW1106")
+                "an axis of a template is a length, an axis of a stage or a virtual axis, not a "
+                f"{type(var).__name__}", code="TW1106")
 
     def __repr__(self) -> str:
         return f"VirtualAxis({self.name}, {self.length})"
@@ -257,7 +258,7 @@ def annotate(axes: Sequence[Any], policy: str, options: Mapping[str, Any]) -> Tr
     count = len(axes)
     if policy == "bind_gpu":
         raise OptionError(
-            "policy 'bind_gpu' binds axes to threads of a GPU, and code is made for CPUs here; use 'try_unroll_vec'",
+            "policy 'bind_gpu' binds axes to threads of a GPU, but only CPUs are supported; use 'try_unroll_vec'",
             code="TW1106")
     if policy == "locate_cache":
         places = itertools.product(range(count), repeat=int(options["num_anchor"]))
@@ -293,6 +294,6 @@ def _found(entities: Iterable[Entity], outputs: int, what: str) -> Transform:
     found = tuple(entities)
     if not found:
         raise OptionError(
-            f"nothing is left to choose from for {what}: the filter, the candidates or max_factor leave no answer",
+            f"no value is left for {what}: the filter, the candidates or max_factor exclude all",
             code="TW1106")
     return Transform(found, outputs)

@@ -67,8 +67,8 @@ class KernelTask(Task):
         super().__init__(name, args, target)
         if len(self.args) != 2 or not all(isinstance(a, str) for a in self.args):
             raise OptionError(
-                f"a task '{name}' has two arguments, the text of a function and the flags of its constants, "
-                f"and was given {len(self.args)}", code="TW1105")
+                f"a task '{name}' has two arguments, the text of a function and the flags of its constants, but was "
+                f"given {len(self.args)}", code="TW1105")
 
     @staticmethod
     def of(function: Function, constants: Sequence[bool], target: Target) -> KernelTask:

@@ -163,8 +163,8 @@ class ConfigSpace:
             return None
         if self.range_length > _MAX_FILTERED:
             raise OptionError(
-                f"the space has {self.range_length} configurations, more than multi_filter looks through "
-                f"({_MAX_FILTERED}); define fewer answers", code="TW1106")
+                f"the space has {self.range_length} configurations, more than multi_filter can check "
+                f"({_MAX_FILTERED}); define fewer values", code="TW1106")
         kept = [i for i in range(self.range_length) if all(keep(self._entity(i)) for keep in self._filters)]
         if not kept:
             raise OptionError("the filters of multi_filter leave no configuration", code="TW1106")
@@ -333,7 +333,7 @@ class ConfigEntity(ConfigSpace):
             return ConfigEntity(int(json_dict["index"]), json_dict.get("code_hash"), found)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise OptionError(
-                f"this is no configuration of a record: {str(json_dict)[:200]} ({type(error).__name__}: {error})",
+                f"this is not the configuration of a record: {str(json_dict)[:200]} ({type(error).__name__}: {error})",
                 code="TW1106") from error
 
     def get_flatten_feature(self) -> Array:

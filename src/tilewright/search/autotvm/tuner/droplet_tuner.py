@@ -28,7 +28,7 @@ class DropletTuner(RandomTuner):
             if len(start_position) != len(dims) or not all(
                 0 <= k < n for k, n in zip(start_position, dims, strict=True)):
                 raise OptionError(
-                    f"start_position={list(start_position)} is no point of a space of {' x '.join(map(str, dims))} "
+                    f"start_position={list(start_position)} is not a point of a space of {' x '.join(map(str, dims))} "
                     "answers",
                     code="TW1104")
             start = (0, *start_position)

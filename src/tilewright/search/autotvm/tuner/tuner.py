@@ -99,7 +99,7 @@ class Tuner(TaskSearch[MeasureInput]):
 
         Only tuners with a cost model learn, from at least `min_seed_records` records of tasks of this name.
         """
-        raise OptionError(f"{type(self).__name__} learns nothing from other tasks; use XGBTuner", code="TW1103")
+        raise OptionError(f"{type(self).__name__} cannot learn from other tasks; use XGBTuner", code="TW1103")
 
     def resume(self, data_set: History) -> int:
         """Take the records of this task: they are not proposed again, and the best counts. Return their number."""

@@ -30,8 +30,7 @@ def command_stream_module(function: Function) -> LibraryModule:
     rounding = str(function.attrs.get(NUMERICS) or _ROUNDING)
     if not rounding.startswith(_ROUNDING):
         raise CompileError(
-            f'@{symbol} rounds as "{rounding}", and Ethos-U rounds as "{_ROUNDING}"; bring the network into that form '
-            'with '
+            f'@{symbol} rounds as "{rounding}", but Ethos-U rounds as "{_ROUNDING}"; convert the network with '
             f'relay.qnn.transform.Unify("NHWC", "int8", "{_ROUNDING}") before partition_for_ethosu', function.span,
             code="TW0905")
     stream = compile_model(tflite_bytes(function), config, symbol)

@@ -149,7 +149,7 @@ def _layers(function: Function) -> dict[Expr, Layer]:
             if reader is None:
                 what = row or getattr(e.op, "name", type(e.op).__name__)
                 raise CompileError(
-                    f"Ethos-U was given {what}, which is no row of its table; partition with partition_for_ethosu(mod, "
+                    f"Ethos-U was given {what}, which is not in its table; partition with partition_for_ethosu(mod, "
                     "params)",
                     e.span, code="TW0904")
             found[e] = reader(e.op.body, dict(zip(e.op.params, e.args, strict=True)))
@@ -166,7 +166,7 @@ def _scales(layers: Mapping[Expr, Layer]) -> dict[Expr, Scale]:
             known = found.get(source, scale)
             if scale is not None and known != scale:
                 raise CompileError(
-                    f"one layer gives a tensor the scale {known}, and {layer.kind} reads it as {scale}; requantize "
+                    f"one layer gives a tensor the scale {known}, but {layer.kind} reads it as {scale}; requantize "
                     "between them",
                     e.span, code="TW0904")
             if known is not None:

@@ -32,7 +32,7 @@ def check_axes(k: KernelBlocks, images: list[Var], channels: int, channel: Var) 
         a is not b for a, b in zip(wanted, found, strict=True)
     ):
         raise ScheduleError(
-            f"'{k.anchor.name}' has an open height or width, and stores its result in another layout than it is "
+            f"'{k.anchor.name}' has a dynamic height or width, but stores its result in another layout than it is "
             "computed in"
         )
 
