@@ -92,8 +92,9 @@ def _reads(
         return
 
     def below(x: PrimExpr) -> tuple[PrimExpr, ...]:
-        first = _addressed(x) if isinstance(x, Call) else None
-        return x.operands() if first is None else (*first.indices, *x.args[1:])
+        if isinstance(x, Call) and (first := _addressed(x)) is not None:
+            return (*first.indices, *x.args[1:])
+        return x.operands()
 
     for x in reachable([e], below):
         if isinstance(x, Call) and (first := _addressed(x)) is not None:
