@@ -148,7 +148,7 @@ export_model_library_format(relay.build(mod, "llvm -mtriple=aarch64-linux-gnu", 
 def built(folder: Path, seed: str) -> dict[str, bytes]:
     """All forms of a model, made by a process of its own without a cache."""
     folder.mkdir(parents=True)
-    paths = os.pathsep.join(map(str, (ROOT / "src", ROOT / "tests", ROOT)))
+    paths = os.pathsep.join(map(str, (ROOT / "src", ROOT / "tests", ROOT / "benchmarks", ROOT)))
     environment = {**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": seed, "TILEWRIGHT_CACHE_DIR": "off"}
     extra = ["windows"] if has_zig() else []
     done = subprocess.run(
