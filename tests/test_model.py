@@ -353,7 +353,7 @@ def test_an_archive_of_pytorch_needs_torch(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(
         ModelError,
-        match=r"net\.pt2: an archive as PyTorch writes them, and reading it needs the package torch: pip install torch"
+        match=r"net\.pt2 is a PyTorch archive, and reading it needs the package torch; install it: pip install torch"
     ):
         tilewright.compile(tmp_path / "net.pt2")
 
@@ -375,11 +375,11 @@ def test_all_unknown_operators_are_listed_with_their_nodes() -> None:
 
 
 def test_things_that_are_no_models(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"there is no file '.*none.onnx'; check the path"):
+    with pytest.raises(ModelError, match=r"file '.*none.onnx' does not exist; check the path"):
         tilewright.compile(tmp_path / "none.onnx")
     with pytest.raises(ModelError, match=r"is a folder; give the .onnx file itself"):
         tilewright.compile(tmp_path)
-    with pytest.raises(ModelError, match=r"a model is a path, bytes or an onnx.ModelProto, and this is a int"):
+    with pytest.raises(ModelError, match=r"the model is a int; give a path, bytes or an onnx.ModelProto"):
         tilewright.compile(3)
 
 
