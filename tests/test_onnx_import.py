@@ -91,11 +91,11 @@ def test_a_whole_number_serves_as_a_number() -> None:
     assert_structural_equal(*scaled)
     refused(
         ModelError, leaky("2"), "LeakyRelu 'act'",
-        "attribute 'alpha' is a text, but must be a number; correct it in the program that exports the model"
+        "attribute 'alpha' is a string, but must be a number; correct it in the program that exports the model"
     )
     refused(
         ModelError, model([node("Softmax", ["x"], axis=0.0)], {"x": (3,)}),
-        "attribute 'axis' is a number, and must be a whole number"
+        "attribute 'axis' is a number, but must be an integer"
     )
 
 
@@ -423,7 +423,7 @@ def test_graphs_that_contradict_themselves() -> None:
     )
     refused(ModelError, model([node("Neg", ["x"], ["z"])], {"x": (2,)}), "'y', used by the outputs")
     twice = [node("Neg", ["x"], name="a"), node("Exp", ["x"], name="b")]
-    refused(ModelError, model(twice, {"x": (2,)}), "'y' .*is made twice, by Neg 'a' and by Exp 'b'")
+    refused(ModelError, model(twice, {"x": (2,)}), "'y' .*is computed twice, by Neg 'a' and by Exp 'b'")
     proto = model([node("Add", ["x", "w"])], {"x": (2,)}, weights={"w": np.ones(2, np.float32)})
     proto.graph.initializer.add().CopyFrom(proto.graph.initializer[0])
     refused(ModelError, proto, "two initializers have the same name")
@@ -498,7 +498,7 @@ _REGIONS = {"v": np.ones((1, 1, 4, 4), np.float32), "r": np.ones((1, 4), np.floa
     ),
     ([node("Slice", ["x", "i", "z"])], {"i": np.array([0]), "z": np.array([0, 1])}, ["must have the same length"]),
     ([node("Split", ["x", "i"], ["y", "z"])], {"i": np.array([3, 4])}, [r"\(3, 4\) do not add up to 2"]),
-    ([node("Pad", ["x", "i"])], {"i": np.array([1])}, ["pads has 1 numbers, and 4 are needed"]),
+    ([node("Pad", ["x", "i"])], {"i": np.array([1])}, ["pads has 1 numbers; 4 are needed"]),
     ([node("Pad", ["x", "i"], mode="mirror")], {"i": np.array([1, 1, 1, 1])}, ["mode is 'mirror'"]),
     ([node("Gelu", ["x"], approximate="fast")], {}, ["approximate is 'fast'"]),
     ([node("Resize", ["x"])], {}, ["neither scales nor sizes"]),
@@ -549,7 +549,7 @@ _REGIONS = {"v": np.ones((1, 1, 4, 4), np.float32), "r": np.ones((1, 4), np.floa
     ([node("Constant", [])], {}, ["it has no attribute with a value; give one"]),
     ([node("Cast", ["x"], to=TensorProto.COMPLEX64)], {}, ["COMPLEX64", "not supported"]),
     ([node("Range", ["i", "i", "z"])], {"i": np.array(1), "z": np.array(0)}, ["delta is 0"]),
-    ([node("Unsqueeze", ["x", "i"])], {"i": np.array([0, 0])}, ["names a dimension twice"]),
+    ([node("Unsqueeze", ["x", "i"])], {"i": np.array([0, 0])}, ["name a dimension twice"]),
     ([node("CumSum", ["x", "i"])], {"i": np.array([0, 1])}, ["'axis' must be one number"]),
     (
         [node("ReverseSequence", ["x", "i"])], {"i": np.array([1, 3, 2])},

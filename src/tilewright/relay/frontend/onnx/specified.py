@@ -24,7 +24,7 @@ from tilewright.relay.frontend.onnx.registry import domain_of
 _HIGHEST_VERSION: Final = (1 << 31) - 1
 """Greatest opset version that `onnx.defs` accepts."""
 _KINDS: Final[dict[int, str]] = {
-    AttributeProto.FLOAT: "a number", AttributeProto.INT: "an integer", AttributeProto.STRING: "a text",
+    AttributeProto.FLOAT: "a number", AttributeProto.INT: "an integer", AttributeProto.STRING: "a string",
     AttributeProto.TENSOR: "a tensor",
     AttributeProto.GRAPH: "a graph", AttributeProto.FLOATS: "a list of numbers",
     AttributeProto.INTS: "a list of integers",
