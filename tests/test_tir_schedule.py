@@ -286,7 +286,7 @@ MESSAGES: dict[str, tuple[Callable[[], object], str]] = {
     "no trace": (lambda: tir.Trace.from_json({}), "a trace is a list of steps, and this is a dict"),
     "no program": (
         lambda: tir.Schedule("f"),  # type: ignore[arg-type]
-        "a schedule takes a PrimFunc or an IRModule of them, and was given a str"
+        "a schedule takes a PrimFunc or an IRModule of them, but was given a str"
     ),
     "no blocks": (
         lambda: tir.Schedule(conv2d()),

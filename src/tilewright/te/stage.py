@@ -273,8 +273,8 @@ class Stage:
         sizes = self.layout.shape(extents)
         if self.layout.inverse(extents) is None:
             raise ScheduleError(
-                f"the layout '{self.layout}' of '{self.op.name}' cannot be turned around: cut axes by factors of their "
-                "sizes into digits, each used once")
+                f"the layout '{self.layout}' of '{self.op.name}' cannot be inverted: split axes by factors of their "
+                "sizes, and use each part once")
         made = [IterVar(Var(n), _extent(size)) for n, size in zip(self.layout.names, sizes, strict=True)]
         self.roots = (*made, *self.op.reduce_axis)
         self.leaf_iter_vars = list(self.roots)

@@ -74,7 +74,7 @@ class AttributeReader(TypeReader):
 
     def _negative(self) -> Any:
         if self.kind not in ("number", "word") or (self.kind == "word" and self.token.text not in _WORDS):
-            raise self.fail(f"a number is expected after '-', and this is {shown(self.token)}")
+            raise self.fail(f"a number is expected after '-', not {shown(self.token)}")
         return -self.attribute()
 
     def _list(self, close: str) -> tuple[Any, ...]:
