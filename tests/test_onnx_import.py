@@ -489,7 +489,7 @@ _REGIONS = {"v": np.ones((1, 1, 4, 4), np.float32), "r": np.ones((1, 4), np.floa
 
 
 @pytest.mark.parametrize(("nodes", "weights", "words"), [
-    ([node("Gather", ["x", "i"], axis=5)], {"i": np.array([0])}, ["axis 5 is outside", r"\[-2, 1\]"]),
+    ([node("Gather", ["x", "i"], axis=5)], {"i": np.array([0])}, ["axis 5 is out of range", r"\[-2, 1\]"]),
     ([node("Gather", ["x", "i"])], {"i": np.array([7])}, ["an index is outside dimension 0"]),
     ([node("Squeeze", ["x", "i"])], {"i": np.array([0])}, ["is not 1 and cannot be squeezed"]),
     (
