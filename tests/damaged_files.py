@@ -40,7 +40,7 @@ MEMORY, SECONDS, LONGEST = 1 << 30, 10, 240
 ever."""
 LARGEST_INPUT = 1 << 24
 BAD = ("crash", "traceback", "silent", "hang", "memory", "vague", "executed")
-VAGUE = ("cannot be made sense of", "more memory than is available")
+VAGUE = ("bug of the importer", "more memory than is available", "a size in it is wrong")
 """What is said where nothing better was known: whatever ends there should have been refused by name."""
 EXECUTED = "was-executed"
 """A hostile file makes a folder of this name in the current one, where its code is run."""

@@ -276,22 +276,26 @@ def refused(build: Callable[[relay.Expr], relay.Expr], *shape: int, dtype: str =
 
 
 @pytest.mark.parametrize(("rule", "build", "shape", "dtype"), [
-    ("tensors are float32, and this one is float16", relay.nn.relu, (2, 3), "float16"),
-    ("sizes are known while compiling", relay.nn.relu, (relay.Any(), 3), "float32"),
-    ("tensors have elements, and at most 6 dimensions", relay.nn.relu, (0, 3), "float32"),
-    ("data is a plain order", lambda x: relay.nn.max_pool2d(x, layout="NCHW8c"), (1, 2, 4, 4, 8), "float32"),
+    ("a tensor is float16; it must be float32", relay.nn.relu, (2, 3), "float16"),
+    ("all sizes must be known at compile time", relay.nn.relu, (relay.Any(), 3), "float32"),
+    ("a tensor must have at least one element, and at most 6 dimensions", relay.nn.relu, (0, 3), "float32"),
+    ("the data layout must have only", lambda x: relay.nn.max_pool2d(x, layout="NCHW8c"), (1, 2, 4, 4, 8), "float32"),
     (
-        "means that count the padding",
+        "average pooling with count_include_pad does not support ceil_mode",
         lambda x: relay.nn.avg_pool2d(x, (3, 3), (2, 2), padding=(1, 1), ceil_mode=True, count_include_pad=True),
         (1, 2, 6, 6), "float32"
     ),
     (
-        "one operand has the shape of the result", lambda x: relay.subtract(relay.const(np.ones(3, np.float32)), x),
+        "one operand must have the shape of the result",
+        lambda x: relay.subtract(relay.const(np.ones(3, np.float32)), x),
         (2, 3), "float32"
     ),
-    ("the last axis is normalized", lambda x: relay.nn.layer_norm(x, const(2), const(2), axis=1), (3, 2, 4), "float32"),
     (
-        "a layer norm has scale and shift", lambda x: relay.nn.layer_norm(x, const(4), const(4), scale=False),
+        "only the last axis can be normalized", lambda x: relay.nn.layer_norm(x, const(2), const(2), axis=1),
+        (3, 2, 4), "float32"
+    ),
+    (
+        "a layer norm must have scale and shift", lambda x: relay.nn.layer_norm(x, const(4), const(4), scale=False),
         (3, 2, 4), "float32"
     ),
     (

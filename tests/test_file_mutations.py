@@ -129,16 +129,16 @@ POOLED = {"StrideW": 1, "StrideH": 1, "FilterWidth": 3, "FilterHeight": 3}
 
 
 @pytest.mark.parametrize(("source", "message"), [
-    (one("SOFTMAX", X, T("y", (1, 4)), "SoftmaxOptions", {"Beta": 1.0}), "has no scale, and the operator needs one"),
+    (one("SOFTMAX", X, T("y", (1, 4)), "SoftmaxOptions", {"Beta": 1.0}), "has no scale, but the operator needs one"),
     (
         one("LOGISTIC", T("x", (1, 4), "int8", None, 0.1, 1000), T("y", (1, 4), "int8", None, 0.1)),
-        "tensor 'x' has scales or zero points that are no such"
+        "tensor 'x' has scales or zero points that are not valid"
     ),
     (
         model(
             [T("a", (), "int32", 0), T("x", ()), T("y", ()), T("z", ())],
             [Op("SPLIT", [0, 1], [2, 3], "SplitOptions", {"NumSplits": 2})], [1], [2, 3]
-        ), "its input is one number, which has no parts"
+        ), "its input is a scalar, which cannot be split"
     ),
     (model([
         T("x", (2, 4)), T("w", ()), T("r", (5, 5), value=np.zeros((5, 5))), T("b", (5,), value=np.zeros(5)),
@@ -148,25 +148,25 @@ POOLED = {"StrideW": 1, "StrideH": 1, "FilterWidth": 3, "FilterHeight": 3}
            "tensor 'w', a matrix of weights, has 0 dimensions"),
     (
         one("LOGISTIC", X, T("y", (1, 4), "float32", None, 0.1)),
-        "its result is said to be of float32, and what is quantized gives integers"
+        "its result has the type float32, but a quantized result must be integers"
     ),
     (
         one("LEAKY_RELU", X, X, "LeakyReluOptions", {"Alpha": 1e38}),
-        r"a step of 1e\+38 is to be counted in steps of 1, which no fixed-point number does"
+        r"a scale of 1e\+38 cannot be converted to the scale 1 in fixed point"
     ),
     (
         model(
             [T("a", (2,), "int32", [2, 3]), T("b", (2,), "int32", [2, 4]), T("y", (2,), "int32")],
             [Op("BROADCAST_ARGS", [0, 1], [2])], [], [2]
-        ), "have no shape in common"
+        ), "cannot be broadcast together"
     ),
     (
         one("HARD_SWISH", X, T("y", (1, 4), "int8", None, 1e-9)),
-        "is less than 1/128 of that of its input, 0.1.*, and the kernels need more"
+        "must be at least 1/128 of that of its input, 0.1"
     ),
     (
         one("TANH", T("x", (1, 4), "int16", None, 1e30), T("y", (1, 4), "int16", None, 1 / 32768)),
-        "its numbers in the kernels' steps need more than 32 bits"
+        "too large for the kernel's 32-bit arithmetic"
     ),
     (model([T("c", (1,), "bool"), T("x", (2,)), T("y", (2,))], [
         Op("IF", [0, 1], [2], "IfOptions", {"ThenSubgraphIndex": 1, "ElseSubgraphIndex": 2})
@@ -183,7 +183,7 @@ POOLED = {"StrideW": 1, "StrideH": 1, "FilterWidth": 3, "FilterHeight": 3}
            "1 of its 5 inputs are missing"),
     (
         one("TILE", T("x", (2,)), T("y", (4,)), more=(T("n", (1,), "float32", [2.0]),)),
-        "tensor 'n' must be whole numbers, and is float32"
+        "tensor 'n' must be integers, but is float32"
     ),
 ])
 def test_senseless_models(source: bytes, message: str) -> None:
@@ -241,22 +241,22 @@ RUNS = b'ops.aten.save([], "was-executed")'
     ({"m__in__data__dot__pkl": MEMO}, r"would call os\.mkdir"),
     (
         {"m__in__models__in__model__dot__json": b"{}", "m__in__data__in__w__dot__pt": LEGACY},
-        "would be read as a pickle of the oldest form"
+        "would be read as a legacy pickle"
     ),
     (
         {
             "m__in__config__dot__json": b'{"config": {"w": {"path_name": "weight_0", "use_pickle": true}}}',
             "m__in__weight_0": LEGACY
-        }, "holds weights alone"
+        }, "contains only weights"
     ),
-    ({"m__in__models__in__model__dot__json": b"[" * 100_000}, "model.json is damaged: it is no JSON"),
+    ({"m__in__models__in__model__dot__json": b"[" * 100_000}, "model.json is damaged: it is not valid JSON"),
     (
         {"m__in__models__in__model__dot__json": b'{"expr_str": "9**9**9"}'},
-        "has the size '9\\*\\*9\\*\\*9', which is no arithmetic"
+        "has the size '9\\*\\*9\\*\\*9', which is not valid arithmetic"
     ),
     *((
         {"m__in__code__in__x__dot__py": STATE % body},
-        r"has a __setstate__ that does more than pack weights, and runs when the file is read"
+        r"has a __setstate__ that does more than pack weights, and would run when the file is read"
     ) for body in (
         (RUNS, b"self.w = x"), (b"_0 = (self).keep(x)", RUNS), (b"_0 = (self).keep(x)", b"_0 = (self).keep(x)"),
         (b"while True:\n      pass", b"self.w = x"),
@@ -265,9 +265,9 @@ RUNS = b'ops.aten.save([], "was-executed")'
     )),
     (
         {"m__in__code__in__x__dot__py": CODE % b'forward(self, x=ops.aten.save([], "was-executed"))'},
-        "calls something in a default value"
+        "has a call in a default value"
     ),
-    ({"m__in__code__in__x__dot__py": b"(" * 5000 + b")" * 5000}, "is no TorchScript"),
+    ({"m__in__code__in__x__dot__py": b"(" * 5000 + b")" * 5000}, "is not valid TorchScript"),
     (
         {"m__in__data__in__aotinductor__in__x__dot__txt": b""},
         "is machine code; export the program without compiling it"
@@ -286,8 +286,8 @@ def test_archives_that_would_run_something(
 @pytest.mark.parametrize(("wrap", "message"), [
     (lambda data: b"before" + data, "there are bytes before or after the archive"),
     (lambda data: data + b"behind", "there are bytes before or after the archive"),
-    (lambda data: LEGACY, r"is a pickle, as torch\.save wrote them before version 1\.6; reading one runs code from it"),
-    (lambda data: data[:40], "is no archive that torch.jit.save or torch.export.save wrote"),
+    (lambda data: LEGACY, r"is a pickle, the format of torch\.save before version 1\.6"),
+    (lambda data: data[:40], "is not an archive of torch.jit.save or torch.export.save"),
 ])
 def test_what_stands_around_an_archive(wrap: object, message: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
@@ -316,7 +316,7 @@ def test_a_module_without_a_program(tmp_path: Path) -> None:
         warnings.simplefilter("ignore")
         torch.jit.script(torch.nn.ModuleList([torch.nn.ReLU()])).save(str(tmp_path / "m.pt"))
     with pytest.raises(
-        ModelError, match=r"the module has no program \(.*forward.*\); save a module that has a forward method"
+        ModelError, match=r"the module has no code \(.*forward.*\); save a module that has a forward method"
     ):
         tilewright.compile(tmp_path / "m.pt", shapes={"x": (1, 2)})
 

@@ -55,9 +55,9 @@ INT64, TEXT = TensorProto.INT64, TensorProto.STRING
     ),
     (
         one("LpPool", [IMAGE], kernel_shape=[2, 2], p=0),
-        r"p is 0; the norm of LpPool and GlobalLpPool must be 1 or more"
+        r"p \(the order of the norm\) is 0; it must be 1 or more"
     ),
-    (one("GlobalLpPool", [IMAGE], p=-1), r"p is -1; the norm of LpPool and GlobalLpPool must be 1 or more"),
+    (one("GlobalLpPool", [IMAGE], p=-1), r"p \(the order of the norm\) is -1; it must be 1 or more"),
     (
         one("DeformConv", [IMAGE, [4, 4, 3, 3], [1, 18, 3, 4]]),
         r"offset has the shape \(1, 18, 3, 4\); with its X, W and attributes it must be \(1, 18, 3, 3\)"
@@ -89,7 +89,7 @@ INT64, TEXT = TensorProto.INT64, TensorProto.STRING
     ),
     (
         one("TensorScatter", [[3, 4, 5], [3, 5], [3]], 24, kinds={2: INT64}),
-        "past_cache has 3 dimensions and update 2; they must have as many as each other"
+        "past_cache has 3 dimensions and update 2; both must have the same number"
     ),
     (
         one("TensorScatter", [[3, 4, 5], [3, 1, 5], [2]], 24, kinds={2: INT64}),
@@ -98,26 +98,26 @@ INT64, TEXT = TensorProto.INT64, TensorProto.STRING
     (one(
         "Resize", [[1, 1, 4, 4], None, None, [4]], known={3: [1, 1, 0, 3]}, kinds={3: INT64}, mode="cubic", antialias=1
     ),
-     r"antialias=1 takes \(1, 1, 4, 4\) to \(1, 1, 0, 3\); each size must be 1 or more"),
+     r"antialias=1 cannot resize \(1, 1, 4, 4\) to \(1, 1, 0, 3\); each size must be 1 or more"),
     (one(
         "Resize", [[1, 1, 0, 4], None, None, [4]], known={3: [1, 1, 2, 3]}, kinds={3: INT64}, mode="linear",
         keep_aspect_ratio_policy="not_larger"
     ),
-     r"keep_aspect_ratio_policy is 'not_larger', and X has the shape \(1, 1, 0, 4\); each size must be 1 or more"),
-    (one("Mod", [[4], [4]], fmod=3), "attribute 'fmod' is 3, and must be 0 or 1"),
-    (one("ReduceMax", [[4, 2]], 16, keepdims=-2), "attribute 'keepdims' is -2, and must be 0 or 1"),
+     r"keep_aspect_ratio_policy is 'not_larger', but X has the shape \(1, 1, 0, 4\); each size must be 1 or more"),
+    (one("Mod", [[4], [4]], fmod=3), "attribute 'fmod' is 3, but must be 0 or 1"),
+    (one("ReduceMax", [[4, 2]], 16, keepdims=-2), "attribute 'keepdims' is -2, but must be 0 or 1"),
     (
         one("Attention", [[1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, 4]], 23, is_causal=-1),
-        "attribute 'is_causal' is -1, and must be 0 or 1"
+        "attribute 'is_causal' is -1, but must be 0 or 1"
     ),
     (
         one("LayerNormalization", [[3, 4], [4]], axis=2),
-        r"attribute 'axis' is 2, and input 'x0' has 2 dimensions, Tensor\[\(3, 4\), float32\]"
+        r"attribute 'axis' is 2, but input 'x0' has 2 dimensions, Tensor\[\(3, 4\), float32\]"
     ),
-    (one("RMSNormalization", [[3, 4], [4]], 23, axis=-3), "attribute 'axis' is -3, and input 'x0' has 2 dimensions"),
+    (one("RMSNormalization", [[3, 4], [4]], 23, axis=-3), "attribute 'axis' is -3, but input 'x0' has 2 dimensions"),
     (
         one("Tile", [[3, 4], [3]], known={1: [1, 1, 1]}, kinds={1: INT64}),
-        "input 'repeats' has 3 numbers, and its data 2 dimensions; give one for each"
+        "input 'repeats' has 3 numbers, but its data has 2 dimensions; give one for each"
     ),
     (
         one(
@@ -144,26 +144,26 @@ SAME = Graph([T("a", (2,)), T("b", (2,))], [Op("EXP", [0], [1])], [0], [1])
 
 
 @pytest.mark.parametrize(("source", "message"), [
-    (loop(Graph(GOING.tensors, [], [0], []), SAME), "WHILE.*its condition has 0 results, and must have one"),
+    (loop(Graph(GOING.tensors, [], [0], []), SAME), "WHILE.*its condition has 0 results, but must have one"),
     (
         loop(GOING, Graph(SAME.tensors, SAME.operators, [0], [])),
-        "WHILE.*its body has 0 results, and must have 1, one for each input"
+        "WHILE.*its body has 0 results, but must have 1, one for each input"
     ),
     (model(
         [T("c", (2,), "bool"), T("x", (2,)), T("y", (2,))],
         [Op("IF", [0, 1], [2], "IfOptions", {"ThenSubgraphIndex": 1, "ElseSubgraphIndex": 1})], [0, 1], [2], SAME
     ),
-     r"IF.*its condition has the shape \(2,\), and must be one truth value"),
+     r"IF.*its condition has the shape \(2,\), but must be one Boolean"),
     (model(
         [T("x", (2, 2)), T("p", (2, 2), "float32", np.ones((2, 2), np.float32)), T("y", (4, 4))],
         [Op("PAD", [0, 1], [2], "PadOptions")], [0], [2]
     ),
-     "PAD.*its paddings are of type float32, and must be whole numbers"),
+     "PAD.*its paddings are of type float32, but must be integers"),
     (model(
         [T("x", ()), T("k", (), "int32", np.array(1, np.int32)), T("v", (1,)), T("i", (1,), "int32")],
         [Op("TOPK_V2", [0, 1], [2, 3], "TopKV2Options")], [0], [2, 3]
     ),
-     "TOPK_V2.*the greatest elements of one number are asked for; its input must have 1 dimension or more"),
+     "TOPK_V2.*its input is a scalar; it must have at least 1 dimension"),
 ])
 def test_tflite(source: bytes, message: str) -> None:
     with pytest.raises(ModelError, match=message):

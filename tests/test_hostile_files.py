@@ -390,7 +390,7 @@ def test_external_data_that_is_replaced_while_it_is_opened_is_not_read(
         return opened(path, flags, *more, **kwargs)
 
     monkeypatch.setattr(os, "open", replaced)
-    with pytest.raises(ModelError, match=r"which was replaced while it was opened|cannot be opened"):
+    with pytest.raises(ModelError, match=r"which was replaced while it was being opened|cannot be opened"):
         reading._opened(file, file, "tensor 'w'")
 
 

@@ -134,7 +134,7 @@ def test_a_node_waits_for_a_value_that_the_network_computes(installed: None, tmp
     ),
     (
         network(nodes=[{"op": "relu", "name": "n", "inputs": ["q"], "outputs": ["y"]}]), ModelError,
-        "'q', wanted by relu 'n'"
+        "'q', used by relu 'n'"
     ),
     (network(
         nodes=[{"op": "split", "name": "n", "inputs": ["x"], "outputs": ["y"], "attributes": {"parts": 2}}]

@@ -301,7 +301,7 @@ def test_sparse_convolutions_that_are_not_made() -> None:
     ):
         transform.Conv2dToSparse(["w"], [[(1, 2, 2)]])
     with pytest.raises(
-        ShapeError, match=r"layout NCHW with a kernel of \(3, 3\) is not made: NHWC has 1 and 3, NCHW has 1"
+        ShapeError, match=r"layout NCHW with a kernel of \(3, 3\) is not supported; use 1 or 3 with NHWC, 1 with NCHW"
     ):
         relay.op.get("nn.sparse_conv2d")("NCHW", 3).infer(
             TensorType((1, 8, 3, 3)), TensorType((1,)), TensorType((1,), "int32"), TensorType((3,), "int32")

@@ -73,7 +73,7 @@ def test_a_pool_of_another_size_is_told_by_its_size() -> None:
         relay.var("x", shape=(1, 9, 9, 4), dtype="int8"), pool_size=(5, 5), strides=(3, 3), layout="NHWC"
     )
     record = relay.analysis.explain_offload(blind.module(pool), "ethos-n")[0]
-    assert "pool_size of nn.max_pool2d is (5, 5); it is (2, 2), (3, 3) or (1, 1) there" in record.why
+    assert "pool_size of nn.max_pool2d is (5, 5); it must be (2, 2), (3, 3) or (1, 1)" in record.why
     assert record.edit is not None and record.edit.text == "make pool_size (3, 3); make strides (2, 2)"
     assert not relay.analysis.explain_offload(record.apply(), "ethos-n").left
 
@@ -87,9 +87,9 @@ def softmax(scale: float, zero: int, axis: int) -> tvm.IRModule:
 
 
 @pytest.mark.parametrize(("scale", "zero", "axis", "told"), [
-    (1 / 256, -128, 0, "axis of qnn.softmax is 0; it is the last there"),
-    (1 / 128, -128, 1, "softmax gives a scale of 0.0078125 from -128; it is 1/256 from -128 there"),
-    (1 / 256, 0, -1, "softmax gives a scale of 0.00390625 from 0; it is 1/256 from -128 there"),
+    (1 / 256, -128, 0, "axis of qnn.softmax is 0; it must be the last"),
+    (1 / 128, -128, 1, "softmax gives a scale of 0.0078125 from -128; it must be 1/256 from -128"),
+    (1 / 256, 0, -1, "softmax gives a scale of 0.00390625 from 0; it must be 1/256 from -128"),
 ])  # fmt: skip
 def test_softmax_of_cmsis_nn(scale: float, zero: int, axis: int, told: str) -> None:
     record = relay.analysis.explain_offload(softmax(scale, zero, axis), "cmsis-nn")[0]
@@ -108,7 +108,7 @@ def test_softmax_of_ethos_u_is_over_the_last_axis() -> None:
     ]
     tables = {"ethos-u": table_of("ethos-u")}
     last, other = (relay.analysis.explain_offload(m, "ethos-u", tables=tables) for m in mods)
-    assert not last.left and "axis of qnn.softmax is 1; it is the last there" in other[0].why
+    assert not last.left and "axis of qnn.softmax is 1; it must be the last" in other[0].why
     assert not relay.analysis.explain_offload(other[0].apply(), "ethos-u", tables=tables).left
 
 
@@ -126,7 +126,7 @@ def test_a_weight_around_another_zero_point_keeps_its_meaning() -> None:
     x, zeros = block.image(), relay.const(np.arange(8, dtype="int32"))
     mod = blind.module(block.conv(x, weight_zero=zeros))
     record = relay.analysis.explain_offload(mod, "cmsis-nn")[0]
-    assert re.search(r"the zero point of the weight of qnn.conv2d is \[0 1 2 3 4 5 6 7\]; it is 0 there", record.why)
+    assert re.search(r"the zero point of the weight of qnn.conv2d is \[0 1 2 3 4 5 6 7\]; it must be 0", record.why)
     edited = record.apply()
     assert not relay.analysis.explain_offload(edited, "cmsis-nn").left
     data = np.random.default_rng(1).integers(-128, 128, (1, 8, 8, 4)).astype("int8")

@@ -59,7 +59,7 @@ def conditional(**branches: GraphProto) -> ModelProto:
 BROKEN = {
     "a tensor that nothing makes": (
         model(node("Relu", "nowhere")),
-        "uses 1 tensors that nothing makes: 'nowhere', wanted by Relu 'the_Relu'.*export the model again"
+        "uses 1 tensors that no node computes: 'nowhere', used by Relu 'the_Relu'.*export the model again"
     ),
     "a circle": (
         model(node("Add", "x b", "a"), node("Relu", "a", "b"), node("Neg", "b")),
@@ -67,19 +67,19 @@ BROKEN = {
     ),
     "two of a name": (
         model(node("Relu", "x"), node("Neg", "x")),
-        "the tensor 'y' of the graph 'small' is made twice, by Relu 'the_Relu' and by Neg 'the_Neg'"
+        "the tensor 'y' of the graph 'small' is computed twice, by Relu 'the_Relu' and by Neg 'the_Neg'"
     ),
-    "an output that nothing makes": (model(node("Relu", "x", "z")), "'y', wanted by the outputs of the graph"),
+    "an output that nothing makes": (model(node("Relu", "x", "z")), "'y', used by the outputs of the graph"),
     "a missing attribute": (model(node("Cast", "x")), "Cast 'the_Cast': attribute 'to' is missing"),
     "an attribute that is none": (
         model(node("Relu", "x", slope=1.0)), "Relu 'the_Relu': attribute 'slope' is not one of Relu at opset 17"
     ),
     "an attribute of another kind": (
         untyped(),
-        "Softmax 'the_Softmax': attribute 'axis' is a number, and must be a whole number; correct it where the model "
-        "is made"
+        "Softmax 'the_Softmax': attribute 'axis' is a number, but must be an integer; correct it in the program "
+        "that exports the model"
     ),
-    "too many inputs": (model(node("Relu", "x x")), "Relu 'the_Relu': 2 inputs are given; Relu takes at most 1"),
+    "too many inputs": (model(node("Relu", "x x")), "Relu 'the_Relu': 2 inputs are given, but Relu takes at most 1"),
     "too few inputs": (model(node("Add", "x")), "Add 'the_Add': input 'b' is missing"),
     "too many outputs": (
         model(helper.make_node("Relu", ["x"], ["y", "z"], name="r")),
@@ -91,11 +91,11 @@ BROKEN = {
     ),
     "data that are too few": (
         with_weight([2, 3], 5),
-        r"tensor 'w' has shape \(2, 3\) and type float32, 24 bytes, and 20 bytes of data; the file is damaged"
+        r"tensor 'w' has shape \(2, 3\) and type float32, 24 bytes, but 20 bytes of data; the file is damaged"
     ),
     "two inputs of a name": (
         changed(model(node("Relu", "x")), lambda m: m.graph.input.append(m.graph.input[0])),
-        "the graph 'small' has several inputs called 'x'; give each a name"
+        "the graph 'small' has several inputs called 'x'; give each a unique name"
     ),
     "a negative size": (
         with_weight([-2, 3], 6), r"tensor 'w' has a negative dimension: \(-2, 3\); the file is damaged"
@@ -110,7 +110,7 @@ BROKEN = {
     ),
     "an opset to come": (
         changed(model(node("Relu", "x")), lambda m: setattr(m.opset_import[0], "version", 900)),
-        "is written in opset 900, and opsets 1 to"
+        "is written in opset 900, but only opsets 1 to"
     ),
     "no other branch": (conditional(then_branch=branch("n")), "If 'the_If': attribute 'else_branch' is missing"),
     "branches that give other numbers of values": (
@@ -118,11 +118,11 @@ BROKEN = {
     ),
     "a window of no size": (
         model(node("MaxPool", "x", kernel_shape=[0])),
-        r"MaxPool 'the_MaxPool': attribute 'kernel_shape' is \(0,\); each of its numbers must be 1 or more"
+        r"MaxPool 'the_MaxPool': attribute 'kernel_shape' is \(0,\); each number must be 1 or more"
     ),
     "a tensor for a graph": (
         conditional(then_branch=branch("n"), else_branch=helper.make_tensor("t", TensorProto.FLOAT, [1], [1.0])),
-        "If 'the_If': attribute 'else_branch' is a tensor, and must be a graph"
+        "If 'the_If': attribute 'else_branch' is a tensor, but must be a graph"
     ),
 }
 
@@ -142,7 +142,7 @@ def test_what_is_wrong_is_said(what: str) -> None:
 def test_inputs_of_other_ranks_are_explained(op: str) -> None:
     with pytest.raises(
         CompileError,
-        match=rf"{op} 'the_{op}': input 'X' has 2 dimensions, Tensor\[\(2, 3\), float32\], and {op} takes one of 3; "
+        match=rf"{op} 'the_{op}': input 'X' has 2 dimensions, Tensor\[\(2, 3\), float32\], but {op} takes 3; "
         r"reshape it"
     ):
         tilewright.compile(model(node(op, "x x x", hidden_size=3)))

@@ -143,14 +143,14 @@ def test_what_it_meant_then(case: Case, wanted: Array) -> None:
 
 
 @pytest.mark.parametrize(("case", "words"), [
-    (Case("ImageScaler", (X,), {"bias": [1.0]}), "bias has 1 numbers, and its input 3 channels"),
+    (Case("ImageScaler", (X,), {"bias": [1.0]}), "bias has 1 numbers, but its input has 3 channels"),
     (
         Case("Crop", (X,), {"border": [1]}),
         r"border has 1 numbers and scale 0; border must have 4 \(left, top, right, bottom\)"
     ),
     (
         Case("Crop", (X,), {"border": [1, 1, 1, 1], "scale": [9, 9]}),
-        "rows 1 to 10 and columns 1 to 10 are not inside of an image of 4 by 5"
+        "rows 1 to 10 and columns 1 to 10 are outside an image of 4 by 5"
     ),
 ])
 def test_refusals(case: Case, words: str) -> None:

@@ -85,10 +85,10 @@ def test_a_truncated_file(tmp_path: Path, kept: float) -> None:
 
 
 def test_missing_files_folders_and_other_things(tmp_path: Path) -> None:
-    refused(tmp_path / "none.onnx", "there is no file", "current folder")
+    refused(tmp_path / "none.onnx", "none.onnx' does not exist", "current folder")
     (tmp_path / "found.onnx").write_bytes(b"x")
     refused(tmp_path, "is a folder", r"found\.onnx")
-    refused(42, "a model is given as path, bytes or an onnx.ModelProto", "int")
+    refused(42, "give a path, bytes or an onnx.ModelProto", "int")
 
 
 def test_external_data_beside_the_model(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_external_data_beside_the_model(tmp_path: Path) -> None:
     module, _ = from_onnx(file)
     x = np.ones((2, 64), np.float32)
     np.testing.assert_array_equal(evaluate(module["main"], x), x @ WEIGHT)
-    refused(file.read_bytes(), "stored in the file 'w.bin'", "give the path of the model")
+    refused(file.read_bytes(), "stored in the separate file 'w.bin'", "give the path of the model")
 
 
 def _absolute(folder: Path) -> str:
@@ -121,9 +121,9 @@ def test_external_data_never_leaves_the_folder(tmp_path: Path, location: Callabl
 
 @pytest.mark.parametrize(("offset", "length", "word"), [
     (8, WEIGHT.nbytes, "the file has .* bytes; it is truncated"),
-    (0, 16, "its entry in 'w.bin' is 16 bytes"),
-    (-4, WEIGHT.nbytes, "'-4', which is not a number of bytes"),
-    ("many", WEIGHT.nbytes, "'many', which is not a number"),
+    (0, 16, "its entry in 'w.bin' has 16 bytes"),
+    (-4, WEIGHT.nbytes, "'-4', which is not a valid number of bytes"),
+    ("many", WEIGHT.nbytes, "'many', which is not a valid number"),
 ])
 def test_external_data_of_the_wrong_size(tmp_path: Path, offset: int | str, length: int, word: str) -> None:
     (tmp_path / "w.bin").write_bytes(WEIGHT.tobytes())
@@ -135,7 +135,7 @@ def test_external_data_of_the_wrong_size(tmp_path: Path, offset: int | str, leng
 def test_external_data_that_is_not_there(tmp_path: Path) -> None:
     file = tmp_path / "m.onnx"
     file.write_bytes(model(external("gone.bin")).SerializeToString())
-    refused(file, "'gone.bin', and there is no such file", "copy it beside the model")
+    refused(file, "'gone.bin', but ", "copy it there")
 
 
 def test_shapes_larger_than_the_data_allocate_nothing(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_shapes_larger_than_the_data_allocate_nothing(tmp_path: Path) -> None:
     file.write_bytes(model(huge).SerializeToString())
     refused(file, "tensor 'w'", "8192 bytes of data", "export the model again")
     few = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=(64, 48), float_data=[1.0, 2.0])
-    refused(model(few), "3072 values, and 2 values of data")
+    refused(model(few), "3072 values, but 2 values of data")
     refused(
         model(TensorProto(name="w", data_type=TensorProto.FLOAT, dims=(-64, 48), raw_data=b"")), "negative dimension"
     )

@@ -204,18 +204,18 @@ def test_what_is_refused() -> None:
     conv = [helper.make_node("Conv", ["x", "w"], ["y"])]
     _refused(
         [*conv, gradient(["x"], "y", ["d"], zs=["w"])], {"x": x, "w": w}, "d",
-        "the derivative of 'nn.conv2d' is not known"
+        "the derivative of 'nn.conv2d' is not supported"
     )
     tanh = [helper.make_node("Tanh", ["x"], ["y"])]
     _refused(
         [*tanh, gradient(["x"], "y", ["d"])], {"x": x}, "d",
-        r"'y' is float32 of the shape \(1, 1, 3, 3\), and one real number has derivatives"
+        r"'y' is float32 of shape \(1, 1, 3, 3\); only a single real number can be differentiated"
     )
     _refused(
         [*tanh, gradient(["x"], "y", ["d"], given=["x", "x"])], {"x": x}, "d",
-        "2 values are given, and xs and zs name 1 tensors"
+        "2 values are given, but xs and zs name 1 tensors"
     )
-    _refused([*tanh, gradient(["x"], "z", ["d"])], {"x": x}, "d", "uses 1 tensors that nothing makes: 'z'")
+    _refused([*tanh, gradient(["x"], "z", ["d"])], {"x": x}, "d", "uses 1 tensors that no node computes: 'z'")
     whole = model([helper.make_node("F", ["x"], ["d"], domain="own")], {"x": np.array(1, np.float32)}, ["d"])
     whole.opset_import.add(domain="own", version=1)
     whole.functions.append(
@@ -223,6 +223,6 @@ def test_what_is_refused() -> None:
     )
     with pytest.raises(
         ModelError,
-        match="it is inside a function, and only tensors of a graph have derivatives; inline the functions"
+        match="it is inside a function, where derivatives are not supported; inline the functions"
     ):
         tvm.compile(whole)

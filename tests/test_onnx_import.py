@@ -91,18 +91,18 @@ def test_a_whole_number_serves_as_a_number() -> None:
     assert_structural_equal(*scaled)
     refused(
         ModelError, leaky("2"), "LeakyRelu 'act'",
-        "attribute 'alpha' is a text, and must be a number; correct it where the model is made"
+        "attribute 'alpha' is a string, but must be a number; correct it in the program that exports the model"
     )
     refused(
         ModelError, model([node("Softmax", ["x"], axis=0.0)], {"x": (3,)}),
-        "attribute 'axis' is a number, and must be a whole number"
+        "attribute 'axis' is a number, but must be an integer"
     )
 
 
 def test_missing_and_surplus_inputs_and_attributes() -> None:
     refused(ModelError, model([node("Add", ["x"], name="sum")], {"x": (2,)}), "Add 'sum'", "input 'b' is missing")
     refused(ModelError, model([node("Add", ["", "x"])], {"x": (2,)}), "Add 'Add_0'", "input 'a' is missing")
-    refused(ModelError, model([node("Relu", ["x", "x"])], {"x": (2,)}), "2 inputs are given; Relu takes at most 1: x")
+    refused(ModelError, model([node("Relu", ["x", "x"])], {"x": (2,)}), "2 inputs are given, but Relu takes at most 1")
     refused(
         ModelError, model([node("Concat", ["x", "x"])], {"x": (2,)}), "Concat 'Concat_0'", "attribute 'axis' is missing"
     )
@@ -418,12 +418,12 @@ def test_graphs_that_contradict_themselves() -> None:
     cycle = [node("Add", ["x", "b"], ["a"], name="first"), node("Neg", ["a"], ["b"], name="second"), node("Neg", ["b"])]
     refused(ModelError, model(cycle, {"x": (2,)}), "cycle", "Add 'first'", "Neg 'second'")
     refused(
-        ModelError, model([node("Add", ["p", "q"], name="n")], {"x": (2,)}), "2 tensors that nothing makes",
-        "'p', wanted by Add 'n'", "'q'"
+        ModelError, model([node("Add", ["p", "q"], name="n")], {"x": (2,)}), "2 tensors that no node computes",
+        "'p', used by Add 'n'", "'q'"
     )
-    refused(ModelError, model([node("Neg", ["x"], ["z"])], {"x": (2,)}), "'y', wanted by the outputs")
+    refused(ModelError, model([node("Neg", ["x"], ["z"])], {"x": (2,)}), "'y', used by the outputs")
     twice = [node("Neg", ["x"], name="a"), node("Exp", ["x"], name="b")]
-    refused(ModelError, model(twice, {"x": (2,)}), "'y' .*is made twice, by Neg 'a' and by Exp 'b'")
+    refused(ModelError, model(twice, {"x": (2,)}), "'y' .*is computed twice, by Neg 'a' and by Exp 'b'")
     proto = model([node("Add", ["x", "w"])], {"x": (2,)}, weights={"w": np.ones(2, np.float32)})
     proto.graph.initializer.add().CopyFrom(proto.graph.initializer[0])
     refused(ModelError, proto, "two initializers have the same name")
@@ -489,16 +489,16 @@ _REGIONS = {"v": np.ones((1, 1, 4, 4), np.float32), "r": np.ones((1, 4), np.floa
 
 
 @pytest.mark.parametrize(("nodes", "weights", "words"), [
-    ([node("Gather", ["x", "i"], axis=5)], {"i": np.array([0])}, ["axis 5 is outside", r"\[-2, 1\]"]),
+    ([node("Gather", ["x", "i"], axis=5)], {"i": np.array([0])}, ["axis 5 is out of range", r"\[-2, 1\]"]),
     ([node("Gather", ["x", "i"])], {"i": np.array([7])}, ["an index is outside dimension 0"]),
     ([node("Squeeze", ["x", "i"])], {"i": np.array([0])}, ["is not 1 and cannot be squeezed"]),
     (
         [node("Slice", ["x", "i", "i", "i", "z"])], {"i": np.array([0]), "z": np.array([0])},
         ["step of dimension 0 is 0"]
     ),
-    ([node("Slice", ["x", "i", "z"])], {"i": np.array([0]), "z": np.array([0, 1])}, ["must be of one length"]),
+    ([node("Slice", ["x", "i", "z"])], {"i": np.array([0]), "z": np.array([0, 1])}, ["must have the same length"]),
     ([node("Split", ["x", "i"], ["y", "z"])], {"i": np.array([3, 4])}, [r"\(3, 4\) do not add up to 2"]),
-    ([node("Pad", ["x", "i"])], {"i": np.array([1])}, ["pads has 1 numbers, and 4 are needed"]),
+    ([node("Pad", ["x", "i"])], {"i": np.array([1])}, ["pads has 1 numbers; 4 are needed"]),
     ([node("Pad", ["x", "i"], mode="mirror")], {"i": np.array([1, 1, 1, 1])}, ["mode is 'mirror'"]),
     ([node("Gelu", ["x"], approximate="fast")], {}, ["approximate is 'fast'"]),
     ([node("Resize", ["x"])], {}, ["neither scales nor sizes"]),
@@ -522,7 +522,7 @@ _REGIONS = {"v": np.ones((1, 1, 4, 4), np.float32), "r": np.ones((1, 4), np.floa
     ([node("GridSample", ["x", "x"])], {}, ["data of 2 dimensions cannot be sampled"]),
     (
         [node("DFT", ["v", "", "a"])], {"a": np.array(1), "v": np.ones((2, 1), np.float32)},
-        ["axis is 1, which holds the real and imaginary parts"]
+        ["axis is 1, which has the real and imaginary parts"]
     ),
     (
         [node("DFT", ["v", "n"], onesided=1, inverse=1)], {"n": np.array(9), "v": np.ones((1, 3, 2), np.float32)},
@@ -530,7 +530,7 @@ _REGIONS = {"v": np.ones((1, 1, 4, 4), np.float32), "r": np.ones((1, 4), np.floa
     ),
     (
         [node("DFT", ["v", "", "a"], onesided=1, inverse=1)], {"a": np.array(0), "v": np.ones((1, 3, 2), np.float32)},
-        ["it transforms 0 numbers along axis 0; give a dft_length"]
+        ["it transforms 0 numbers along axis 0; give at least 1, or set dft_length"]
     ),
     ([node("ConvTranspose", ["v", "w"], strides=[2, 2])], {
         "v": np.ones((1, 1, 3, 3, 3), np.float32), "w": np.ones((1, 2, 3, 3), np.float32)
@@ -546,27 +546,27 @@ _REGIONS = {"v": np.ones((1, 1, 4, 4), np.float32), "r": np.ones((1, 4), np.floa
     ),
     ([node("STFT", ["x", "s"])], {"s": np.array(2)}, ["neither window nor frame_length is given"]),
     ([node("LpNormalization", ["x"], p=3)], {}, ["p is 3"]),
-    ([node("Constant", [])], {}, ["it has no value"]),
+    ([node("Constant", [])], {}, ["it has no attribute with a value; give one"]),
     ([node("Cast", ["x"], to=TensorProto.COMPLEX64)], {}, ["COMPLEX64", "not supported"]),
     ([node("Range", ["i", "i", "z"])], {"i": np.array(1), "z": np.array(0)}, ["delta is 0"]),
-    ([node("Unsqueeze", ["x", "i"])], {"i": np.array([0, 0])}, ["names a dimension twice"]),
+    ([node("Unsqueeze", ["x", "i"])], {"i": np.array([0, 0])}, ["name a dimension twice"]),
     ([node("CumSum", ["x", "i"])], {"i": np.array([0, 1])}, ["'axis' must be one number"]),
     (
         [node("ReverseSequence", ["x", "i"])], {"i": np.array([1, 3, 2])},
-        ["the sequences have 2 elements, and sequence_lens has 3"]
+        ["sequence_lens has 3, but the sequences have 2 elements"]
     ),
     (
         [node("ReverseSequence", ["x", "i"])], {"i": np.array([1, 1, -1])},
-        ["the sequences have 2 elements, and sequence_lens has -1"]
+        ["sequence_lens has -1, but the sequences have 2 elements"]
     ),
     (
         [node("NegativeLogLikelihoodLoss", ["v", "i"])],
         {"v": np.ones((2, 3, 4), np.float32), "i": np.zeros((2, 5), int)},
-        ["there must be a target for each place, and so all dimensions but the second"]
+        ["targets must have the dimensions of the scores except the second"]
     ),
     (
         [node("SoftmaxCrossEntropyLoss", ["x", "i"])], {"i": np.zeros((2, 1), int)},
-        ["there must be a target for each place"]
+        ["targets must have the dimensions of the scores"]
     ),
     ([node("NonMaxSuppression", ["v", "s", "i", "o"])],
      {

@@ -152,8 +152,8 @@ def test_shapes_that_change_for_long_are_refused() -> None:
     m = model([node("Loop", ["M", "", "x"], ["last"], body=growing())], {"x": X}, {"last": FLOAT}, M=70)
     with pytest.raises(
         ModelError,
-        match=r"Loop 'Loop_0': it has 70 turns and values whose types change in them, which are copied out up to 64 "
-        r"turns"
+        match=r"Loop 'Loop_0': it has 70 iterations and values of changing types; such loops are unrolled up to 64 "
+        r"iterations"
     ):
         tvm.compile(m)
 
@@ -162,14 +162,14 @@ def test_shapes_that_change_in_a_while_are_refused() -> None:
     m = model([node("Loop", ["", "", "x"], ["last"], body=growing())], {"x": X}, {"last": FLOAT})
     with pytest.raises(
         ModelError,
-        match="it has more than 64 turns and values whose types change in them, which are copied out up to 64 turns"
+        match="it has more than 64 iterations and values of changing types; such loops are unrolled up to 64 iterations"
     ):
         tvm.compile(m)
 
 
 def test_gathering_without_a_count_is_refused() -> None:
     m = model([node("Loop", ["", "", "x"], ["last", "all"], body=body())], {"x": X}, {"last": FLOAT, "all": FLOAT}, w=W)
-    with pytest.raises(ModelError, match="it has no trip count, and gives sequences or what each turn adds"):
+    with pytest.raises(ModelError, match="it has no trip count, so that the sizes of its results are unknown"):
         tvm.compile(m)
 
 

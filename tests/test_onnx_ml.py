@@ -127,9 +127,9 @@ def test_set_membership() -> None:
 
 
 @pytest.mark.parametrize(("changed", "words"), [
-    ({"membership_values": None}, "1 of its nodes ask for membership of a set, and membership_values has 0 sets"),
-    ({"nodes_featureids": [0, 2]}, "a tree asks for features 0 to 2, and its input has 2"),
-    ({"nodes_falsenodeids": [1, 0], "nodes_falseleafs": [0, 0]}, "the nodes of a tree go round in a circle"),
+    ({"membership_values": None}, "1 of its nodes test membership in a set, but membership_values has 0 sets"),
+    ({"nodes_featureids": [0, 2]}, "its trees use features 0 to 2, but its input has 2 features"),
+    ({"nodes_falsenodeids": [1, 0], "nodes_falseleafs": [0, 0]}, "the nodes of a tree form a cycle"),
     ({"aggregate_function": 4}, "aggregate_function 4"),
     (
         {"nodes_falsenodeids": [-2, 2]},

@@ -103,9 +103,9 @@ def renamed() -> bytes:
     (absurd("Flatten", axis=-(1 << 63)), "Flatten 'odd'"),
     (
         absurd("Softmax", axis=[1, 2]),
-        "Softmax 'odd': attribute 'axis' is a list of whole numbers, and must be a whole number"
+        "Softmax 'odd': attribute 'axis' is a list of integers, but must be an integer"
     ),
-    (renamed(), r"has the name b'.xff.xfe.xfd.xfc' in it, which is no text in UTF-8; the file is damaged"),
+    (renamed(), r"contains the name b'.xff.xfe.xfd.xfc', which is not valid UTF-8; the file is damaged"),
 ])
 def test_hostile_models(source: onnx.ModelProto | bytes, message: str) -> None:
     with pytest.raises(Exception, match=message) as caught:

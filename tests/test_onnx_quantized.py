@@ -74,7 +74,7 @@ def test_defaults_are_unsigned_bytes_without_a_zero_point() -> None:
     ),
     ({}, {"s": np.ones((2, 3), np.float32), "z": np.zeros((2, 3), np.uint8)}, "the scale has 2 dimensions"),
     ({}, {"s": np.float32(1), "z": np.int64(0)}, "the quantized type int64 is not supported"),
-    ({"axis": 5}, {"s": np.ones(3, np.float32), "z": np.zeros(3, np.uint8)}, "axis 5 is outside its input"),
+    ({"axis": 5}, {"s": np.ones(3, np.float32), "z": np.zeros(3, np.uint8)}, "axis 5 is out of range for its input"),
 ])
 def test_what_is_refused(attributes: dict[str, Any], weights: dict[str, Array], words: str) -> None:
     refused(

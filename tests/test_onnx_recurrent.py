@@ -156,8 +156,8 @@ def test_many_steps_keep_their_memory() -> None:
 
 REFUSED = [
     ({"direction": "sideways"}, "attribute 'direction' is 'sideways'; it is forward, reverse or bidirectional"),
-    ({"direction": "bidirectional"}, "R has weights for 1 directions, and attribute 'direction' is 'bidirectional'"),
-    ({"activations": ["Tanh"]}, "attribute 'activations' has 1 functions, and 2 are needed"),
+    ({"direction": "bidirectional"}, "R has weights for 1 directions, but attribute 'direction' is 'bidirectional'"),
+    ({"activations": ["Tanh"]}, "attribute 'activations' has 1 functions; 2 are needed"),
     (
         {"activations": ["Tanh", "Cosh"]},
         "attribute 'activations' has 'Cosh'; the functions are affine, elu, hardsigmoid"

@@ -156,7 +156,7 @@ def test_map_over_two_sequences_and_a_tensor() -> None:
     same(xy, [A + B[:1], B + C[:2]])
     with pytest.raises(
         ModelError,
-        match="additional input 0 has 1 tensors, and input_sequence 2; sequences that are mapped have one length"
+        match="additional input 0 has 1 tensors, but input_sequence has 2; all must have the same length"
     ):
         tvm.compile(built)([A, B], [B], z)
 
@@ -167,13 +167,13 @@ REFUSED = [
         node("SequenceInsert", ["s", "c", "far"], ["y"]), [A],
         r"position 5 is not in \[-1, 1\]; the sequence has 1 tensors"
     ),
-    (node("ConcatFromSequence", ["s"], ["y"], axis=0), [], "its sequence is empty, and there is nothing to join"),
-    (node("SequenceLength", ["c"], ["y"]), [A], "its input must be a sequence, and it is a tensor"),
+    (node("ConcatFromSequence", ["s"], ["y"], axis=0), [], "its sequence is empty; give at least one tensor to join"),
+    (node("SequenceLength", ["c"], ["y"]), [A], "its input must be a sequence, but it is a tensor"),
     (
         node("SplitToSequence", ["c", "sizes"], ["y"]), [A],
         r"the parts \[1, 1\] do not add up to the 3 slices of axis 0"
     ),
-    (node("SplitToSequence", ["c", "none"], ["y"]), [A], "input 'split' is 0, and parts have at least one slice"),
+    (node("SplitToSequence", ["c", "none"], ["y"]), [A], "input 'split' is 0; it must be 1 or more"),
 ]
 
 
@@ -185,7 +185,7 @@ def test_refused(made: Any, given: list[Any], message: str) -> None:
 
 
 def test_what_is_not_there_cannot_be_taken() -> None:
-    with pytest.raises(ModelError, match="its optional is empty; ask OptionalHasElement before"):
+    with pytest.raises(ModelError, match="its optional is empty; test it with OptionalHasElement first"):
         tvm.compile(
             model([node("OptionalGetElement", ["s"], ["y"])], [sequence("s", optional=True)], [sequence("y")])
         )(None)
@@ -195,8 +195,8 @@ def test_more_parts_than_a_program_may_have_are_refused() -> None:
     split = node("SplitToSequence", ["x", "two"], ["y"])
     with pytest.raises(
         ModelError,
-        match=rf"axis 0 has {1 << 30} slices, and a sequence of {1 << 29} parts is more than {MOST_WRITTEN_OUT}, what "
-        r"a program may have"
+        match=rf"axis 0 has {1 << 30} slices; splitting it into {1 << 29} parts exceeds the limit of "
+        rf"{MOST_WRITTEN_OUT}"
     ):
         from_onnx(model([split], [tensor("x", shape=(1 << 30,))], [sequence("y")], two=2))
     assert len(from_onnx(model([split], [tensor("x", shape=(9,))], [sequence("y")], two=2))[0]["main"].body.fields) == 5
@@ -218,7 +218,7 @@ def test_importing_needs_the_length() -> None:
     built = model([node("Identity", ["s"], ["y"])], [sequence("s")], [sequence("y")])
     with pytest.raises(
         ModelError,
-        match=r"input 's' is a sequence of tensors, and how many tensors are in it must be known while compiling; give "
+        match=r"input 's' is a sequence of tensors, and the number of its tensors must be known at compile time; give "
         r"its shape"
     ):
         from_onnx(built)
@@ -226,7 +226,7 @@ def test_importing_needs_the_length() -> None:
     for wrong in ((2, 3), 4, [(1, -2)], None):
         with pytest.raises(
             ModelError,
-            match=r"is not a list with the shape of each tensor, and input 's' is a sequence of tensors; write for "
+            match=r"is not a list with the shape of each tensor, but input 's' is a sequence of tensors; write for "
             r"example shape={'s': \["
         ):
             from_onnx(built, {"s": wrong})
@@ -242,6 +242,6 @@ def test_sequences_of_maps_are_no_inputs() -> None:
     )
     with pytest.raises(
         ModelError,
-        match="input 's' is a sequence of a map, and inputs are tensors, sequences of tensors and optionals of those"
+        match="input 's' is a sequence of a map; an input must be a tensor, a sequence of tensors, or an optional"
     ):
         tvm.compile(built)

@@ -186,7 +186,7 @@ def test_conversions_are_functions_of_their_own() -> None:
     x = relay.var("x", shape=(1, 4, 12, 12))
     middle = relay.nn.conv2d(relay.sigmoid(relay.nn.conv2d(x, weight(4, 4, 1, 1))), weight(4, 4, 1, 1))
     with all_layers(partition_conversions="fully_integral"), pytest.raises(
-        CompileError, match="is computed in float between quantized values; leave it out of the network"
+        CompileError, match="is computed in float between quantized values; remove it from the network"
     ):
         quantize(IRModule.from_expr(relay.Function([x], middle)))
 
@@ -196,21 +196,21 @@ def test_conversions_are_functions_of_their_own() -> None:
     [
         (
             {"calibrate_mode": "kl_divergance"},
-            "calibrate_mode is 'kl_divergance'; what there is: global_scale, kl_divergence, percentile; did you mean "
-            "'kl_divergence'"
+            "calibrate_mode is 'kl_divergance'; it must be one of global_scale, kl_divergence, percentile; "
+            "did you mean 'kl_divergence'"
         ),
-        ({"weight_scale": "power3"}, "weight_scale is 'power3'; what there is: power2, max"),
+        ({"weight_scale": "power3"}, "weight_scale is 'power3'; it must be one of power2, max"),
         (
             {"nbit_input": 16},
             "nbit_input is 16; it must be an integer from 2 to 8, because kernels multiply 8-bit numbers"
         ),
-        ({"dtype_activation": "int16"}, "dtype_activation is 'int16'; what there is: int32"),
-        ({"global_scale": 0}, "global_scale is 0; it is the largest magnitude of a value, above zero"),
+        ({"dtype_activation": "int16"}, "dtype_activation is 'int16'; it must be one of int32"),
+        ({"global_scale": 0}, "global_scale is 0; it must be above zero, the largest magnitude of a value"),
         (
             {"calibrate_chunk_by": 0},
-            "calibrate_chunk_by is 0; it is how many values are calibrated at a time, or -1 for all"
+            "calibrate_chunk_by is 0; it must be the number of values to calibrate at a time, or -1 for all"
         ),
-        ({"global_skale": 1}, "there is no option 'global_skale'; did you mean 'global_scale'"),
+        ({"global_skale": 1}, "qconfig has no option 'global_skale'; did you mean 'global_scale'"),
     ],
 )
 def test_options_that_mean_nothing(options: dict[str, Any], message: str) -> None:
@@ -319,7 +319,7 @@ def test_layers_are_named_after_the_model_and_skipped_by_name() -> None:
     assert len(names) == len(set(names)) >= 3
     found = tvm.quantize(cnn().SerializeToString(), images, skip=[names[0]])
     assert [e.quantized for e in found.report.layers] == [False] + [True] * (len(names) - 1)
-    with pytest.raises(OptionError, match=f"skip: there is no layer '{names[0]}x'; did you mean '{names[0]}'"):
+    with pytest.raises(OptionError, match=f"skip: the network has no layer '{names[0]}x'; did you mean '{names[0]}'"):
         tvm.quantize(cnn().SerializeToString(), images, skip=[names[0] + "x"])
 
 
@@ -374,12 +374,12 @@ def test_data_come_as_arrays_mappings_and_batches() -> None:
         ),
         (
             {"a": np.zeros((2, 7), np.float32), "b": np.zeros((2, 8), np.float32)},
-            r"calibration data for 'a' are float32\[2, 7\], and the network takes Tensor\[\(2, 8\), float32\]"
+            r"calibration data for 'a' are float32\[2, 7\], but the network takes Tensor\[\(2, 8\), float32\]"
         ),
         ({"a": np.zeros((2, 8)), "b": np.zeros((2, 8), np.float32)}, r"calibration data for 'a' are float64\[2, 8\]"),
         (
             {"a": np.zeros((4, 8), np.float32), "b": np.zeros((2, 8), np.float32)},
-            "calibration data have different numbers of samples: 1, 2; give as many of each input"
+            "calibration data have different numbers of samples: 1, 2; give the same number for each input"
         ),
     ],
 )
@@ -392,20 +392,20 @@ def test_networks_and_options_that_cannot_be() -> None:
     x = relay.var("x", shape=(2, 8))
     with pytest.raises(
         CompileError,
-        match="there is nothing to quantize: the network has no convolution in two dimensions and no product"
+        match="there is nothing to quantize: the network has no 2-D convolution or matrix product"
     ):
         post_training(IRModule.from_expr(relay.Function([x], relay.exp(x))), dataset=np.zeros((2, 8), np.float32))
     with pytest.raises(
-        OptionError, match="post-training quantization finds ranges in data; give inputs of the network"
+        OptionError, match="post-training quantization needs calibration data; give inputs of the network"
     ):
         post_training(two_inputs())
     with pytest.raises(OptionError, match="calibration is 'min'; it must be one of minmax, percentile, kl, mse"):
         PostTraining(calibration="min")
-    with pytest.raises(OptionError, match="percentile is 0; it is the part of all values that is kept"):
+    with pytest.raises(OptionError, match="percentile is 0; it must be above 0 and at most 1"):
         PostTraining(percentile=0)
-    with pytest.raises(OptionError, match="max_error is -1; it is a relative error"):
+    with pytest.raises(OptionError, match="max_error is -1; it must be a relative error"):
         PostTraining(max_error=-1)
-    with pytest.raises(OptionError, match="measured is 0; errors are measured on at least one sample"):
+    with pytest.raises(OptionError, match="measured is 0; it must be at least 1 sample"):
         PostTraining(measured=0)
     with pytest.raises(OptionError, match="there is no option 'callibration'; did you mean 'calibration'"):
         tvm.quantize(mlp(), np.zeros((2, 16), np.float32), callibration="kl")

@@ -122,7 +122,7 @@ def test_a_value_that_is_always_zero_has_a_scale() -> None:
 
 
 def test_what_is_no_number_and_no_data_at_all_are_refused() -> None:
-    with pytest.raises(InputError, match="infinite or no number for the calibration data"):
+    with pytest.raises(InputError, match="infinite or NaN for the calibration data"):
         Distribution().add(np.asarray([1, np.nan], np.float32))
     with pytest.raises(InputError, match="the calibration data are empty; give at least one input"):
         Distribution().most()

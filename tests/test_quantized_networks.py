@@ -312,9 +312,9 @@ FIELD = """
     (lambda: Unify(numerics="tensorrt"), 'numerics="tensorrt" is not supported; it must be one of tflite, onnx'),
     (
         lambda: Unify(layout="NCHW4c")(imported("ds_cnn")["torch"]),
-        "the layout of a quantized network is NCHW or NHWC, not NCHW4c"
+        "layout NCHW4c is not supported for a quantized network; it must be NCHW or NHWC"
     ),
-    (lambda: relay.qnn.transform.UnifyType("int16"), "quantized data are of int8 or uint8, not int16"),
+    (lambda: relay.qnn.transform.UnifyType("int16"), "dtype int16 is not supported for quantized data"),
     (lambda: relay.qnn.transform.SettleNumerics()(
         tvm.IRModule.from_expr(relay.Function([], relay.const(1), attrs={"numerics": "mine"}))
     ),

@@ -112,13 +112,13 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
         shaping.Squeeze(1), (t(2, 3),),
         "dimension 1 of (2, 3) is 3 and cannot be squeezed; only dimensions of size 1 can"
     ),
-    (shaping.BatchFlatten(), (t(),), "a scalar has no batch to keep; expand_dims first"),
+    (shaping.BatchFlatten(), (t(),), "a scalar has no batch dimension; apply expand_dims first"),
     (transform.Transpose((0, 0)), (t(2, 3),), "axes (0, 0) must name each of the 2 dimensions once"),
     (transform.Concatenate(), (t(2),), "concatenate takes one tuple of tensors, and was given Tensor[(2), float32]"),
-    (transform.Concatenate(), (both(),), "concatenate of nothing has no type; give it one tensor or more"),
+    (transform.Concatenate(), (both(),), "concatenate got an empty tuple; give at least one tensor"),
     (
         transform.Concatenate(1), (both(t(2, 3), t(3, 3)),),
-        "(2, 3) and (3, 3) cannot be joined along axis 1: they differ elsewhere"
+        "(2, 3) and (3, 3) cannot be joined along axis 1: they differ along another axis"
     ),
     (transform.Stack(), (both(t(2, 3), t(3, 3)),), "(2, 3) and (3, 3) cannot be stacked: all shapes must be equal"),
     (transform.Split(2), (t(5),), "a dimension of 5 cannot be split into 2 equal parts; give the indices to cut at"),
@@ -142,7 +142,7 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     (nn.Pad(((-1, 1),)), (t(2), t()), "pad_width ((-1, 1),) is negative; use strided_slice to cut elements off"),
     (
         nn.Pad(((2, 0),), "reflect"), (t(2), t()),
-        "a dimension of 2 can be reflected by at most 1 elements, and 2 are asked for"
+        "a dimension of 2 can be reflected by at most 1 elements, but pad_width has 2"
     ),
     (DepthToSpace(2), (t(1, 6, 2, 2),), "the channels (6) must be a multiple of 4"),
     (DepthToSpace(2, mode="X"), (t(1, 4, 2, 2),), "mode 'X' is not supported; it must be DCR or CRD"),
@@ -179,7 +179,7 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
         create.OneHot(3), (t(2, dtype=I32), t(1), t()),
         "on_value and off_value must be scalars, and they have the shapes (1,) and ()"
     ),
-    (create.Trilu(), (t(2), t(dtype=I32)), "a triangle needs a matrix, and the data have the shape (2,)"),
+    (create.Trilu(), (t(2), t(dtype=I32)), "the data must be matrices, but they have the shape (2,)"),
     (create.Trilu(), (t(2, 2), t()), "k must be one integer, and it is float32"),
     (indexing.Take(0), (t(2), t(2)), "indices must be integers, and they are float32; cast them first"),
     (
@@ -188,20 +188,20 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     ),
     (
         indexing.Take(0, 1), (t(2, 3), t(2, dtype=I32)),
-        "the first 1 dimensions of (2, 3) and (2,) must be equal and before axis 0"
+        "the first 1 dimensions of (2, 3) and (2,) must be equal, and must precede axis 0"
     ),
     (indexing.Gather(0), (t(2, 3), t(2, dtype=I32)), "indices (2,) must have as many dimensions as the data (2, 3)"),
     (
         indexing.GatherNd(), (t(2), t(2, 4, dtype=I32)),
-        "points of 2 coordinates after 0 batch dimensions do not lie in (2,)"
+        "indices of 2 coordinates after 0 batch dimensions exceed the rank of data (2,)"
     ),
     (
         indexing.GatherNd(), (t(2), t(N, dtype=I32)),
-        "the first dimension of indices (n,) is the number of coordinates and must be known"
+        "the first dimension of indices (n,) is the number of coordinates, and must be known at compile time"
     ),
     (
         indexing.ScatterElements(), (t(2, 2), t(2, 2, dtype=I32), t(2, 1)),
-        "indices (2, 2) and updates (2, 1) must have one shape, of 2 dimensions"
+        "indices (2, 2) and updates (2, 1) must have equal shapes, of 2 dimensions"
     ),
     (
         indexing.ScatterElements(0, "sub"), (t(2), t(2, dtype=I32), t(2)),
@@ -217,18 +217,18 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     ),
     (
         sorting.SearchSorted(), (t(3, 4), t(2, 5)),
-        "sorted_sequence (3, 4) must be one row, or have the dimensions of values (2, 5) but for the last one"
+        "sorted_sequence (3, 4) must be a vector, or have the dimensions of values (2, 5) except the last"
     ),
-    (sorting.SearchSorted(), (t(), t()), "sorted_sequence must be a row of elements, and it is a scalar"),
-    (sorting.Unique(), (t(2, 3),), "data must be one row, and it has the shape (2, 3); reshape it first"),
+    (sorting.SearchSorted(), (t(), t()), "sorted_sequence must have at least one dimension, but it is a scalar"),
+    (sorting.Unique(), (t(2, 3),), "data must be a vector, but it has the shape (2, 3); reshape it first"),
     (vision.GetValidCounts(), (t(2, 3, 1),), "data (2, 3, 1) must have at least 2 values for each box"),
     (
         vision.NonMaxSuppression(), (t(2, 3, 6), t(3, dtype=I32), t(2, 3, dtype=I32)),
-        "valid_count must be one integer for each of the 2 images, and it is Tensor[(3), int32]"
+        "valid_count must have one integer for each of the 2 images, but it is Tensor[(3), int32]"
     ),
     (
         vision.NonMaxSuppression(), (t(2, 3, 6), t(2, dtype=I32), t(2, 4, dtype=I32)),
-        "indices must be one integer for each box (2, 3), and they are Tensor[(2, 4), int32]"
+        "indices must have one integer for each box (2, 3), but they are Tensor[(2, 4), int32]"
     ),
     (
         vision.AllClassNonMaxSuppression(), (t(1, 5, 3), t(1, 2, 5)),
@@ -261,12 +261,12 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     (vision_maps.YoloReorg(2), (t(1, 6, 4, 4),), "the channels (6) must be a multiple of 4"),
     (
         image_sampling.GridSample(), (IMAGE, t(1, 3, 4, 4)),
-        "data (1, 3, 8, 8) must have 4 or 5 dimensions, and the grid (1, 3, 4, 4) as many, with 2 or 3 coordinates as "
-        "its second"
+        "data (1, 3, 8, 8) must have 4 or 5 dimensions; the grid (1, 3, 4, 4) must have the same rank and "
+        "batch size, and a second dimension of 2 or 3"
     ),
     (
         image_sampling.GridSample("cubic"), (IMAGE, t(1, 2, 4, 4)),
-        "method 'cubic' is not known for 2 dimensions; it is nearest or bilinear or bicubic"
+        "method 'cubic' is not supported for 2 dimensions; it must be nearest or bilinear or bicubic"
     ),
     (
         image_sampling.GridSample(padding_mode="wrap"), (IMAGE, t(1, 2, 4, 4)),
@@ -274,11 +274,11 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     ),
     (
         image_sampling.GridSample(layout="NHWC"), (IMAGE, t(1, 2, 4, 4)),
-        "layout 'NHWC' is not known; for 2 dimensions it is NCHW"
+        "layout 'NHWC' is not supported; for 2 dimensions it must be NCHW"
     ),
     (
         image_sampling.AffineGrid((4, 5)), (t(1, 3, 4),),
-        "the matrices (3, 4) must be (2, 3) for a target of 2 dimensions, (3, 4) for 3, and the target is (4, 5)"
+        "the matrices (3, 4) must be (2, 3) for a target of 2 dimensions, or (3, 4) for 3; the target is (4, 5)"
     ),
     (
         image_sampling.CropAndResize((2, 2)), (IMAGE, t(3, 4), t(2, dtype=I32)),
@@ -299,12 +299,12 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     ),
     (
         random.ThreefryGenerate((8,)), (t(10),),
-        "a generator's state is Tensor[(10), uint64], and Tensor[(10), float32] was given; make one with "
+        "a generator's state must be Tensor[(10), uint64], but got Tensor[(10), float32]; make one with "
         "relay.random.threefry_key(seed)"
     ),
     (
         random.ThreefryGenerate((5,)), (t(10, dtype="uint64"),),
-        "random words come four at a time, and a shape of (5,) is not a multiple of 4 of them"
+        "the number of random words must be a multiple of 4, but the shape is (5,)"
     ),
     (
         random.Uniform((5,), "int8"), (t(10, dtype="uint64"), t(), t()),
@@ -316,7 +316,7 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     ),
     (
         random.Multinomial(), (t(10, dtype="uint64"), t()),
-        "probs must be rows of floating-point shares, and they are float32"
+        "probs must be rows of floating-point probabilities, but they are float32"
     ),
     (
         einsum.Einsum("ij,jk->ik"), (both(t(2, 3), t(4, 5)),),
@@ -332,7 +332,7 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
         "equation 'ij,jk->iil' must name each dimension of the result once, and one that an operand has"
     ),
     (einsum.Einsum("i"), (t(2),), "a tuple of tensors was expected, and Tensor[(2), float32] was given"),
-    (signal.Dft(), (t(4), t(5)), "the parts must be rows of one shape, and they are (4,) and (5,)"),
+    (signal.Dft(), (t(4), t(5)), "the parts must be rows of equal shape, but they are (4,) and (5,)"),
     (
         signal.Dft(), (t(4, dtype=I32), t(4, dtype=I32)),
         "a Fourier transform takes floating-point numbers, and these are int32; cast them first"
@@ -345,19 +345,19 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     ),
     (
         scattering.SparseToDense((3, 4)), (t(2, 3, dtype=I32), t(2), t()),
-        "sparse_indices (2, 3) must be points of 2 coordinates, one for each dimension of (3, 4)"
+        "sparse_indices (2, 3) must have 2 columns, one for each dimension of (3, 4)"
     ),
     (
         scattering.SparseToDense((3, 4)), (t(2, 2, dtype=I32), t(3), t()),
-        "sparse_values (3,) must be one value or 2, and default_value () one"
+        "sparse_values (3,) must have one value or 2, and default_value () one"
     ),
     (
         scattering.SparseReshape(), (t(2, 3, dtype=I32), t(2, dtype=I32), t(2, dtype=I32)),
-        "sparse_indices (2, 3) must be points with a coordinate for each dimension of prev_shape (2,)"
+        "sparse_indices (2, 3) must have a column for each dimension of prev_shape (2,)"
     ),
     (
         scattering.InvertPermutation(), (t(2, 2, dtype=I32),),
-        "a permutation is one row of indices, and this has the shape (2, 2)"
+        "a permutation must be a vector of indices, but it has the shape (2, 2)"
     ),
     (scattering.InvertPermutation(), (t(2),), "indices must be integers, and they are float32; cast them first"),
     (
@@ -366,7 +366,7 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     ),
     (
         nn.NllLoss(), (t(2, 4), t(2, dtype=I32), t(3)),
-        "weights must be one for each of the 4 classes, and they have the shape (3,)"
+        "weights must have one element for each of the 4 classes, but their shape is (3,)"
     ),
     (nn.NllLoss(), (t(2, 4), t(2), t(4)), "targets must be integers, and they are float32; cast them first"),
     (
@@ -380,7 +380,7 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     (nn.Conv2d(groups=3), (IMAGE, t(8, 1, 3, 3)), "the 8 output channels cannot be divided among 3 groups"),
     (nn.Conv2d(), (t(3, 8, 8), t(8, 3, 3, 3)), "data must have 4 dimensions, and it has 3: (3, 8, 8)"),
     (nn.Conv2d(), (IMAGE, t(8, 3, 3)), "weight must have 4 dimensions, and it has 3: (8, 3, 3)"),
-    (nn.Conv2d(channels=4), (IMAGE, t(8, 3, 3, 3)), "channels is 4, and the weight makes 8"),
+    (nn.Conv2d(channels=4), (IMAGE, t(8, 3, 3, 3)), "channels is 4, but the weight has 8 output channels"),
     (
         nn.Conv2d(kernel_size=(5,)), (IMAGE, t(8, 3, 3, 3)),
         "kernel_size is (5, 5), and the weight (8, 3, 3, 3) (OIHW) has (3, 3)"
@@ -404,15 +404,15 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     ),
     (
         nn.Conv2d(data_layout="NCHW4c", kernel_layout="OIHW"), (t(1, 1, 5, 5, 4), t(6, 4, 3, 3)),
-        "the 6 output channels are not made of blocks of 4, as the layout NCHW4c has them"
+        "the 6 output channels cannot be divided into the blocks of 4 that the layout NCHW4c has"
     ),
     (
         nn.DepthwiseConv2dNCHWc(data_layout="NCHW4c", groups=4, kernel_layout="OIHW4i4o"),
         (t(1, 1, 5, 5, 4), t(1, 1, 3, 3, 4, 4)),
-        "a depthwise kernel has one input channel for each output, and this one (OIHW4i4o) has 4"
+        "a depthwise kernel has one input channel for each output, but this one (OIHW4i4o) has 4"
     ),
-    (nn.MaxPool2d(layout="NCHW", out_layout="NCHW4c"), (t(1, 6, 5, 5),), "the 6 channels are not made of blocks of 4, "
-    "as the layout NCHW4c has them"),    (nn.Conv2d(kernel_layout="HW"), (IMAGE, t(8, 3, 3, 3)),
+    (nn.MaxPool2d(layout="NCHW", out_layout="NCHW4c"), (t(1, 6, 5, 5),), "the 6 channels cannot be divided into the "
+    "blocks of 4 that the layout NCHW4c has"),    (nn.Conv2d(kernel_layout="HW"), (IMAGE, t(8, 3, 3, 3)),
     "kernel layout 'HW' is not known here; it must be an order of the letters O, I, H, W, for example OIHW"),
     (
         nn.Conv2d(), (t(1, 3, 8, 8, dtype="int8"), t(8, 3, 3, 3, dtype="uint8")),
@@ -425,7 +425,7 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     ),
     (
         nn.Conv2dTranspose(padding=(9,)), (IMAGE, t(3, 8, 3, 3)),
-        "the padding (9, 9, 9, 9) leaves nothing of the result: its spatial shape is (-8, -8)"
+        "the padding (9, 9, 9, 9) makes the result empty: its spatial shape is (-8, -8)"
     ),
     (
         nn.Dense(), (t(2, 3), t(4, 5)),
@@ -461,11 +461,12 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     (nn.Attention(2, 4, 4), (t(5, 8), t(1, 5, 8), t(1, 5, 8)), "query must have 3 dimensions, and it has 2: (5, 8)"),
     (
         nn.Attention(2, 4, 4, starts=(0, 8, 0)), (t(1, 5, 8),) * 3,
-        "the 2 heads of key are its columns 8 to 16, and (1, 5, 8) has 8"
+        "the 2 heads of key are its columns 8 to 16, but (1, 5, 8) has only 8"
     ),
     (
         nn.Attention(2, 4, 4), (t(1, 5, 8), t(1, 6, 8), t(1, 5, 8)),
-        "query (1, 5, 8), key (1, 6, 8) and value (1, 5, 8) must have one batch, key and value one number of keys"
+        "query (1, 5, 8), key (1, 6, 8) and value (1, 5, 8) must have equal batch sizes, and key and value "
+        "equal numbers of keys"
     ),
     (
         nn.Attention(2, 4, 4), (t(1, 5, 8), t(1, 6, 8), t(1, 6, 8), t(1, 2, 5, 6)),
@@ -489,7 +490,7 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     ),
     (
         nn.Upsampling(2, 2), (t(1, 3, N, 8),),
-        "data of the symbolic size (n, 8) cannot be resized; give the model's inputs fixed sizes"
+        "data of the symbolic sizes (n, 8) cannot be resized; give the model's inputs fixed sizes"
     ),
 ]
 

@@ -192,5 +192,5 @@ def test_topi_functions_build() -> None:
 
 
 def test_points_of_a_grid_are_floats() -> None:
-    with pytest.raises(ShapeError, match="the grid is of int32, and must be of a floating-point type"):
+    with pytest.raises(ShapeError, match="the grid is int32; it must have a floating-point type"):
         relay.image.grid_sample(relay.var("x", shape=(1, 1, 3, 3)), relay.var("g", shape=(1, 2, 4, 4), dtype="int32"))

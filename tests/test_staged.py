@@ -613,5 +613,5 @@ def test_nothing_is_said_of_host_steps() -> None:
 
 
 def test_models_that_contradict_themselves_are_refused_at_import() -> None:
-    with pytest.raises(ModelError, match="uses 1 tensors that nothing makes"):
+    with pytest.raises(ModelError, match="uses 1 tensors that no node computes"):
         tilewright.compile(model([node("ReduceSum", ["x", "nothing"])], {"x": (2,)}))

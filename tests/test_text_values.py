@@ -238,19 +238,19 @@ def _tokenizer(attributes: dict[str, Any], shape: tuple[int, ...]) -> bytes:
 
 
 @pytest.mark.parametrize(("attributes", "shape", "message"), [
-    ({"mincharnum": 2}, (2,), "mincharnum is 2; it must be at least 1, and 1 where tokens are single characters"),
+    ({"mincharnum": 2}, (2,), "mincharnum is 2; it must be at least 1, and exactly 1 if tokens are single characters"),
     (
         {"mincharnum": 1, "separators": [","], "tokenexp": "a"}, (2,),
-        "one of the attributes separators and tokenexp may be given, and here are both"
+        "separators and tokenexp are both given; give only one"
     ),
     (
         {"mincharnum": 1, "tokenexp": "a"}, (1, 2, 1),
-        "its input must be a vector or a matrix of strings, and it has 3 dimensions"
+        "its input must be a vector or a matrix of strings, but it has 3 dimensions"
     ),
     ({"mincharnum": 1, "tokenexp": "(a"}, (2,), r"the pattern '\(a' is not a regular expression"),
     (
         {"mincharnum": 1, "tokenexp": r"\ba+"}, (2,),
-        "matches positions, which is not supported; describe the characters of a token"
+        "matches positions, which is not supported; write one that matches the characters of a token"
     ),
 ])
 def test_tokenizers_that_are_refused(attributes: dict[str, Any], shape: tuple[int, ...], message: str) -> None:

@@ -239,7 +239,7 @@ def test_an_entry_is_chosen_by_its_signature() -> None:
 
 @pytest.mark.parametrize(("key", "message"), [
     ("other", "the model has no signature 'other'; its signatures are: negate, odd"),
-    ("odd", "the signature 'odd' has 'of', which its graph neither takes nor gives"),
+    ("odd", "the signature 'odd' has 'of', which is neither an input nor an output of its graph"),
 ])
 def test_signatures_that_are_not_there(key: str, message: str) -> None:
     data = with_entries(Entry("negate", 0, {"of": 0}, {"made": 1}), Entry("odd", 1, {"of": 1}, {"made": 2}))
@@ -279,7 +279,7 @@ REFUSED = [
     (
         lambda: model(
             [T("x", (4,)), T("y", (3,))], [Op("RESHAPE", [0], [1], "ReshapeOptions", {"NewShape": [3]})], [0], [1]
-        ), "4 elements do not fit into the shape \\(3,\\)"
+        ), "4 elements do not fit the shape \\(3,\\)"
     ),
     (
         lambda: model([T("x", (4,)), T("y", (4,))], [Op("ADD", [0], [1], "AddOptions")], [0], [1]),
@@ -287,7 +287,7 @@ REFUSED = [
     ),
     (
         lambda: model([T("x", (4,)), T("y", (4,))], [Op("ADD", [0, 0, 0], [1], "AddOptions")], [0], [1]),
-        "3 inputs are given; ADD takes at most 2: a, b"
+        "3 inputs are given, but ADD takes at most 2: a, b"
     ),
     (lambda: model([T("x", (4,)), T("y", (4,))], [Op("RELU", [1], [1])], [0], [1]), "used before it is computed"),
     (
@@ -296,7 +296,7 @@ REFUSED = [
     ),
     (lambda: model([T("x", (1, 5, 5, 3)), T("w", (4, 3, 3, 2), value=np.zeros((4, 3, 3, 2))), T("y", (1, 5, 5, 4))],
                    [Op("CONV_2D", [0, 1], [2], "Conv2DOptions", {"StrideW": 1, "StrideH": 1})], [0], [2]),
-                   "3 channels, and its filters take 2"),
+                   "3 channels, which is not a multiple of 2"),
     (lambda: model(
         [T("x", (1, 5, 5, 3)), T("w", (4, 3, 3, 3), value=np.zeros((4, 3, 3, 3))), T("y", (1, 5, 5, 4))],
         [Op("CONV_2D", [0, 1], [2], "Conv2DOptions")], [0], [2]
@@ -317,7 +317,7 @@ REFUSED = [
         [T("x", (2, 3)), T("u", (1, 1), value=[[1]]), T("b", (1,), "int32", [0]), T("y", (2, 3))],
         [Op("DYNAMIC_UPDATE_SLICE", [0, 1, 2], [3])], [0], [3]
     ),
-     "its input has 2 dimensions, its update 2, and where that begins 1 numbers"),
+     "its input has 2 dimensions, its update 2, and the start index 1 numbers"),
     (
         lambda: model(
             [T("x", (4,)), T("y", (4,))], [Op("ADD", [0, 0], [1], "AddOptions", {"FusedActivationFunction": 5})], [0],
@@ -327,7 +327,7 @@ REFUSED = [
     (
         lambda: model(
             [T("x", (), "int8", None, 0.1), T("y", (), "int8", None, 0.1)], [Op("L2_NORMALIZATION", [0], [1])], [0], [1]
-        ), "its input is one number, and vectors are what"
+        ), "its input is a scalar, but only vectors"
     ),
     (
         lambda: model(
@@ -337,24 +337,24 @@ REFUSED = [
     ),
     (
         lambda: integer_lstm(cells=0.0005),
-        "the state of its cells is int16 of scale 0.000500.*and must be int16 of a power of two from 2\\^-15 to 2\\^-9"
+        "the state of its cells is int16 of scale 0.0005.*but must be int16 with a power of two from 2\\^-15 to 2\\^-9"
     ),
-    (lambda: integer_lstm(behind=4), "it has 4 intermediate tensors, and 5 are needed"),
-    (lambda: integer_lstm(odd=3), "its input 12 has the shape \\(4,\\), and must have \\(5,\\)"),
-    (lambda: integer_lstm(flat=True), "its input 8 has the shape \\(5,\\), and must be a matrix"),
-    (lambda: integer_lstm(rows=3), "the state of its cells has the shape \\(3, 5\\), and must have \\(2, 5\\)"),
+    (lambda: integer_lstm(behind=4), "it has 4 intermediate tensors, but 5 are needed"),
+    (lambda: integer_lstm(odd=3), "its input 12 has the shape \\(4,\\), but must have \\(5,\\)"),
+    (lambda: integer_lstm(flat=True), "its input 8 has the shape \\(5,\\), but must be a matrix"),
+    (lambda: integer_lstm(rows=3), "the state of its cells has the shape \\(3, 5\\), but must have \\(2, 5\\)"),
     (lambda: integer_lstm(peepholes=True, clip=float("nan")), "a clipping limit of its states is NaN"),
     (
         lambda: integer_svdf("int8"),
-        "its state is int16 and its weights over time are int8; with int8 data both must be int16"
+        "its state is int16 and its time weights are int8; with int8 data both must be int16"
     ),
     (
         lambda: basic_lstm("uint8", zero_point=127),
-        "the zero point of its input is 127, and the basic kernel takes 128 alone"
+        "the zero point of its input is 127, but the basic kernel takes only 128"
     ),
     (
         lambda: basic_lstm("int8", 0),
-        "its input is int8 and its state int16; the basic kernel is of float32, or of uint8 with a state of int16"
+        "its input is int8 and its state int16; the basic kernel takes float32, or uint8 with a state of int16"
     ),
 ]
 
@@ -369,7 +369,7 @@ def test_what_is_refused_names_the_operator_and_says_why(make: Any, message: str
 @pytest.mark.parametrize("given, message", [
     ({"shape_dict": {"q": (1,)}}, "the model has no input 'q'; its inputs are: a, b"),
     ({"shape_dict": {"a": (1, 2, 3)}}, "has 3 dimensions, and input 'a' of the model has 2"),
-    ({"dtype_dict": {"a": "float32"}}, "input 'a' of the model is int8, and dtype_dict says float32"),
+    ({"dtype_dict": {"a": "float32"}}, "input 'a' of the model is int8, but dtype_dict has float32"),
 ])
 def test_what_is_said_of_inputs_must_fit_them(given: Any, message: str) -> None:
     with pytest.raises(ModelError, match=message):

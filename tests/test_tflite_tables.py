@@ -49,10 +49,10 @@ def _rows_missing() -> bytes:
 
 @pytest.mark.parametrize(("make", "message"), [
     (_never_filled, "HASHTABLE_FIND.*its table is never filled"),
-    (_no_handle, "HASHTABLE_FIND.*its first input is no handle of a table"),
+    (_no_handle, "HASHTABLE_FIND.*its first input is not a table handle"),
     (
         _rows_missing,
-        r"HASHTABLE_LOOKUP.*its keys have the shape \(3,\) and its rows \(2, 2\), and there must be one row for each "
+        r"HASHTABLE_LOOKUP.*its keys have the shape \(3,\) and its rows \(2, 2\), but there must be one row for each "
         r"key"
     ),
     (
@@ -107,6 +107,6 @@ def test_texts_go_through_a_loop() -> None:
 def test_a_loop_over_texts_of_many_turns_is_refused() -> None:
     with pytest.raises(
         ModelError,
-        match=r"WHILE.*its turns are copied out \(texts have no place in a compiled loop\), and there are more than 64"
+        match=r"WHILE.*it must be unrolled \(a compiled loop cannot contain strings\), but has more than 64"
     ):
         tvm.compile(_loop())(np.asarray(0, np.int32), np.asarray(65, np.int32), texts("a"), texts("b"))

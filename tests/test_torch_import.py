@@ -145,7 +145,7 @@ def test_dropout_of_a_model_in_training_is_refused() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         module = torch.jit.trace(torch.nn.Dropout(0.5).train(), torch.ones(3), check_trace=False)
-    with pytest.raises(ModelError, match="dropout of a model in training"):
+    with pytest.raises(ModelError, match="dropout in training mode"):
         relay.frontend.from_pytorch(module, [("x", (3,))])
 
 
@@ -185,30 +185,30 @@ def test_a_pickle_inside_of_a_stored_tensor_is_looked_into(tmp_path: Path) -> No
 
 
 def test_an_entry_that_points_outside_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"'\.\./m/data\.pkl' points outside of the archive"):
+    with pytest.raises(ModelError, match=r"'\.\./m/data\.pkl' points outside the archive"):
         tilewright.compile(archive(tmp_path / "m.pt", **{"..__m__data.pkl": b""}))
 
 
 def test_an_archive_that_unpacks_to_much_more_than_it_is_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="unpacks to 33554432 bytes from"):
+    with pytest.raises(ModelError, match=r"unpacks from \d+ to 33554432 bytes"):
         tilewright.compile(archive(tmp_path / "m.pt", m__data__0=bytes(32 << 20)))
 
 
 def test_a_size_that_is_code_is_refused(tmp_path: Path) -> None:
     text = b'{"x": {"as_expr": {"expr_str": "__import__(\'os\').mkdir(\'x\')"}}}'
-    with pytest.raises(ModelError, match="which is no arithmetic"):
+    with pytest.raises(ModelError, match="which is not valid arithmetic"):
         tilewright.compile(archive(tmp_path / "m.pt2", **{"m__models__model.json": text}))
 
 
 def test_a_file_of_weights_alone_says_so(tmp_path: Path) -> None:
     torch.save(network().state_dict(), tmp_path / "m.pth")
-    with pytest.raises(ModelError, match="holds weights alone, without the program"):
+    with pytest.raises(ModelError, match="contains only weights, without the program"):
         tilewright.compile(tmp_path / "m.pth")
 
 
 def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     (tmp_path / "m.pt").write_bytes(b"PK\x03\x04 and nothing more")
-    with pytest.raises(ModelError, match=r"is no archive that torch\.jit\.save or torch\.export\.save wrote"):
+    with pytest.raises(ModelError, match=r"is not an archive of torch\.jit\.save or torch\.export\.save"):
         tilewright.compile(tmp_path / "m.pt")
 
 

@@ -206,7 +206,7 @@ def test_what_is_refused() -> None:
     refused: list[tuple[Callable[[], relay.Expr], str]] = [
         (
             lambda: relay.linalg.cholesky(whole),
-            "linear algebra takes float32 and float64, and data is int32; cast it first",
+            "data is int32; linear algebra takes only float32 and float64: cast it first",
         ),
         (lambda: relay.linalg.lu(row), "data must be matrices, and it has the shape"),
         (lambda: relay.linalg.eigh(wide), "data must be square matrices, and it has the shape"),

@@ -194,7 +194,7 @@ def test_segments_by_indices_are_refused() -> None:
         def refuse(self, why: str) -> None:
             raise ModelError(why, code="TW0107")
 
-    with pytest.raises(ModelError, match="argument 'lengths' or 'offsets' must say where segments end"):
+    with pytest.raises(ModelError, match="neither 'lengths' nor 'offsets' is given"):
         segment_reduce(var("x", shape=(3,)), "sum", Refusing())  # type: ignore[arg-type]
 
 

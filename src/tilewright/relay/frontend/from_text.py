@@ -23,7 +23,7 @@ def from_text(text: str, shapes: Mapping[str, Sequence[Any]] | None = None, name
     module = parse(text, name)
     main = dict(module.items()).get("main")
     if not isinstance(main, Function):
-        raise ModelError(f"{name}: a module without a function @main; call the one that is compiled so", code="TW0103")
+        raise ModelError(f"{name} has no function @main; rename the function to compile", code="TW0103")
     params = {p.name_hint: p for p in main.params}
     for given in shapes or {}:
         if given not in params:
@@ -41,6 +41,6 @@ def _of_shape(p: Var, shape: Sequence[Any], name: str) -> Var:
     fits = len(shape) == len(old.shape) and all(a == b for a, b in zip(old.shape, shape, strict=True)
                                                 if isinstance(a, int))
     if not fits:
-        raise InputError(f"input '{p.name_hint}' of {name} is {old}, and was given the shape "
+        raise InputError(f"input '{p.name_hint}' of {name} is {old}, but was given the shape "
                          f"[{', '.join(map(str, shape))}]", code="TW0704")
     return Var(p.name_hint, TensorType(tuple(shape), old.dtype))

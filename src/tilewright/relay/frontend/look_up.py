@@ -16,9 +16,9 @@ Array = np.ndarray[Any, Any]
 def looked_up(x: Expr, keys: Array, values: Array, default: Any, node: Refusing) -> Expr:
     """The value at the key equal to each element of `x`: for equal keys the last value, for a missing key `default`."""
     if len(keys) != len(values):
-        node.refuse(f"{len(keys)} keys and {len(values)} values are given; there must be one value for each key")
+        node.refuse(f"{len(keys)} keys and {len(values)} values are given; give one value for each key")
     if (dtype_of(x) == "string") != (keys.dtype == object):
-        node.refuse(f"its keys are {'strings' if keys.dtype == object else 'numbers'}, and its input is {dtype_of(x)}")
+        node.refuse(f"its keys are {'strings' if keys.dtype == object else 'numbers'}, but its input is {dtype_of(x)}")
     whole = np.empty(len(values) + 1, values.dtype)
     whole[:-1], whole[-1] = values, default
     return op.take(Constant(whole), _places(x, keys), axis=0, mode="clip")

@@ -53,7 +53,8 @@ def axis_of(axis: int, ndim: int, node: Refusing) -> int:
     """`axis` counted from the front; refuses an axis out of range."""
     most = max(ndim, 1)  # a scalar counts as a vector of one element
     if not -most <= axis < most:
-        node.refuse(f"axis {axis} is outside its input of {ndim} dimensions; it must be in [{-most}, {most - 1}]")
+        node.refuse(f"axis {axis} is out of range for its input of {ndim} dimensions; it must be in [{-most}, "
+                    f"{most - 1}]")
     return axis % ndim if ndim else 0
 
 

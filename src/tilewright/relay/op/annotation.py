@@ -140,8 +140,8 @@ class SimulatedQuantize(Op):
 
     def __post_init__(self) -> None:
         if self.rounding != "round":
-            raise CompileError(f"{self.name}: rounding is {self.rounding!r}; values are rounded to the nearest, which "
-                               "is 'round'", code="TW1004")
+            raise CompileError(f"{self.name}: rounding is {self.rounding!r}; it must be 'round', to the "
+                               "nearest", code="TW1004")
 
     def infer(self, data: Type, dom_scale: Type, clip_min: Type, clip_max: Type) -> TensorType:
         """The type of the data; all inputs are float32, and `dom_scale` broadcasts to the data."""

@@ -129,7 +129,7 @@ class SpaceToBatchNd(Op):
         blocks, m = self.block_shape, len(self.block_shape)
         if t.ndim <= m or len(self.paddings) != m:
             raise ShapeError(f"block_shape {text(blocks)} needs a pair of paddings for each of its dimensions, and "
-                             "data with more dimensions than it")
+                             "data with at least one more dimension")
         padded = [n + sum(p) for n, p in zip(t.shape[1:], self.paddings, strict=False)]
         if any(isinstance(n, int) and n % b for n, b in zip(padded, blocks, strict=True)):
             raise ShapeError(f"blocks of {text(blocks)} do not divide the padded dimensions {text(padded)}")
@@ -169,9 +169,9 @@ class BatchToSpaceNd(Op):
         blocks, m = self.block_shape, len(self.block_shape)
         if t.ndim <= m or len(self.crops) != m:
             raise ShapeError(f"block_shape {text(blocks)} needs a pair of crops for each of its dimensions, and data "
-                             "with more dimensions than it")
+                             "with at least one more dimension")
         if isinstance(t.shape[0], int) and t.shape[0] % math.prod(blocks):
-            raise ShapeError(f"a batch of {t.shape[0]} is not made of blocks of {text(blocks)}")
+            raise ShapeError(f"a batch of {t.shape[0]} cannot be divided into blocks of {text(blocks)}")
         sizes = [n * b - sum(c) for n, b, c in zip(t.shape[1:], blocks, self.crops, strict=False)]
         return TensorType((t.shape[0] // math.prod(blocks), *sizes, *t.shape[1 + m :]), t.dtype)
 
@@ -210,8 +210,8 @@ class MirrorPad(Op):
         most = 0 if self.mode == "SYMMETRIC" else 1
         for n, w in zip(t.shape, self.pad_width, strict=True):
             if isinstance(n, int) and max(w) > n - most:
-                raise ShapeError(f"a dimension of {n} can be mirrored by at most {n - most} elements, and {max(w)} are "
-                                 "asked for")
+                raise ShapeError(f"a dimension of {n} can be mirrored by at most {n - most} elements, but pad_width "
+                                 f"has {max(w)}")
         return TensorType([n + b + a for n, (b, a) in zip(t.shape, self.pad_width, strict=True)], t.dtype)
 
     def reference(self, data: Array) -> Array:

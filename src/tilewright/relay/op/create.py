@@ -264,7 +264,7 @@ class Trilu(Op):
         """The type of the data, of rank 2 or more; `k` is an integer scalar."""
         t, shift = tensors(data, k)
         if t.ndim < 2:
-            raise ShapeError(f"a triangle needs a matrix, and the data have the shape {text(t.shape)}")
+            raise ShapeError(f"the data must be matrices, but they have the shape {text(t.shape)}")
         if product(shift.shape) != 1 or shift.dtype.is_float:
             raise ShapeError(f"k must be one integer, and it is {shift!r}")
         return t

@@ -29,8 +29,8 @@ class SparseFillEmptyRows(Op):
         if (where.ndim != 2 or values.ndim != 1 or shape.ndim != 1 or differ(where.shape[0], values.shape[0])
                 or differ(where.shape[1], shape.shape[0])):
             raise ShapeError(
-                f"sparse_indices {text(where.shape)} must be points, one for each of the values {text(values.shape)}, "
-                f"with a coordinate for each number of dense_shape {text(shape.shape)}")
+                f"sparse_indices {text(where.shape)} must have a row for each of the values {text(values.shape)}, and "
+                f"a column for each dimension of dense_shape {text(shape.shape)}")
         count = UnknownDim()
         return TupleType((TensorType((count, where.shape[1]), where.dtype), TensorType((count,), values.dtype),
                           TensorType((UnknownDim(),), "bool")))

@@ -319,7 +319,7 @@ class Reinterpret(Elementwise):
         (t,) = tensors(data)
         if (t.dtype.itemsize != DataType(self.dtype).itemsize
                 or {t.dtype.bits, DataType(self.dtype).bits} & {2, 4, 6} not in (set(), {t.dtype.bits})):
-            raise ShapeError(f"the bits of {t.dtype} are not those of {self.dtype}: the two have different sizes")
+            raise ShapeError(f"{t.dtype} cannot be reinterpreted as {self.dtype}: the two have different sizes")
         return TensorType(t.shape, self.dtype)
 
     def reference(self, data: Array) -> Array:

@@ -95,8 +95,8 @@ class FixedPointMultiplyPerAxis(Op):
         along = [axis_of(a, t.ndim, "axes") for a in self.axes]
         for n, what in zip(numbers, ("y", "lshift", "rshift"), strict=True):
             if n.ndim != len(along) or any(differ(m, t.shape[a]) for m, a in zip(n.shape, along, strict=True)):
-                raise ShapeError(f"{what} must have the shape of dimensions {text(along)} of {text(t.shape)}, and it "
-                                 f"has {text(n.shape)}")
+                raise ShapeError(f"{what} must have the sizes of dimensions {text(along)} of {text(t.shape)}, but it "
+                                 f"has the shape {text(n.shape)}")
         for n in (t, *numbers):
             if n.dtype != "int32":
                 raise ShapeError(f"int32 tensors were expected, and one is {n.dtype}; cast it first")

@@ -192,7 +192,7 @@ class Enlarged(Spatial):
     def _sizes(self, t: TensorType) -> Shape:
         sizes = self._shape(t)[2:]
         if not all(isinstance(n, int) for n in sizes):
-            raise ShapeError(f"data of the symbolic size {text(sizes)} cannot be resized; give the model's inputs "
+            raise ShapeError(f"data of the symbolic sizes {text(sizes)} cannot be resized; give the model's inputs "
                              "fixed sizes")
         return sizes
 

@@ -56,19 +56,20 @@ class GridSample(Op):
         n = t.ndim - 2
         if (n not in (2, 3) or points.ndim != t.ndim or differ(points.shape[1], n)
                 or differ(points.shape[0], t.shape[0])):
-            raise ShapeError(f"data {text(t.shape)} must have 4 or 5 dimensions, and the grid {text(points.shape)} as "
-                             "many, with 2 or 3 coordinates as its second")
+            raise ShapeError(f"data {text(t.shape)} must have 4 or 5 dimensions; the grid {text(points.shape)} must "
+                             "have the same rank and batch size, and a second dimension of 2 or 3")
         methods = ("nearest", "bilinear", "bicubic")[: 5 - n]
         if self.method not in methods:
-            raise ShapeError(f"method '{self.method}' is not known for {n} dimensions; it is {' or '.join(methods)}")
+            raise ShapeError(f"method '{self.method}' is not supported for {n} dimensions; it must be "
+                             f"{' or '.join(methods)}")
         if self.padding_mode not in ("zeros", "border", "reflection"):
             raise ShapeError(f"padding_mode '{self.padding_mode}' is not supported; it must be zeros, border or "
                              "reflection")
         if self.layout != ("NCHW", "NCDHW")[n - 2]:
-            raise ShapeError(f"layout '{self.layout}' is not known; for {n} dimensions it is "
+            raise ShapeError(f"layout '{self.layout}' is not supported; for {n} dimensions it must be "
                              f"{('NCHW', 'NCDHW')[n - 2]}")
         if not points.dtype.is_float:
-            raise ShapeError(f"the grid is of {points.dtype}, and must be of a floating-point type")
+            raise ShapeError(f"the grid is {points.dtype}; it must have a floating-point type")
         return TensorType((*t.shape[:2], *points.shape[2:]), t.dtype)
 
     def reference(self, data: Array, grid: Array) -> Array:
@@ -130,8 +131,8 @@ class AffineGrid(Op):
         """(batch, n, *target_shape) from (batch, n, n + 1), n being 2 or 3; the dtype of the data."""
         t, n = require_rank(tensors(data)[0], 3, "data"), len(self.target_shape)
         if n not in (2, 3) or any(map(differ, t.shape[1:], (n, n + 1))):
-            raise ShapeError(f"the matrices {text(t.shape[1:])} must be (2, 3) for a target of 2 dimensions, (3, 4) "
-                             f"for 3, and the target is {text(self.target_shape)}")
+            raise ShapeError(f"the matrices {text(t.shape[1:])} must be (2, 3) for a target of 2 dimensions, or (3, 4) "
+                             f"for 3; the target is {text(self.target_shape)}")
         return TensorType((t.shape[0], n, *self.target_shape), t.dtype)
 
     def reference(self, data: Array) -> Array:

@@ -52,8 +52,8 @@ class Take(Op):
             return indices
         axis, batch = axis_of(self.axis, len(shape)), self._batch(len(indices))
         if batch > axis or any(map(differ, shape[:batch], indices[:batch])):
-            raise ShapeError(f"the first {batch} dimensions of {text(shape)} and {text(indices)} must be equal and "
-                             f"before axis {axis}")
+            raise ShapeError(f"the first {batch} dimensions of {text(shape)} and {text(indices)} must be equal, and "
+                             f"must precede axis {axis}")
         return (*shape[:axis], *indices[batch:], *shape[axis + 1 :])
 
     def _batch(self, ndim: int) -> int:
@@ -171,11 +171,11 @@ class GatherNd(Op):
 
     def _shape(self, shape: Shape, indices: Shape) -> Shape:
         if not indices or not isinstance(indices[0], int):
-            raise ShapeError(f"the first dimension of indices {text(indices)} is the number of coordinates and must be "
-                             "known")
+            raise ShapeError(f"the first dimension of indices {text(indices)} is the number of coordinates, and must "
+                             "be known at compile time")
         if self.batch_dims + indices[0] > len(shape):
-            raise ShapeError(f"points of {indices[0]} coordinates after {self.batch_dims} batch dimensions do not lie "
-                             f"in {text(shape)}")
+            raise ShapeError(f"indices of {indices[0]} coordinates after {self.batch_dims} batch dimensions exceed the "
+                             f"rank of data {text(shape)}")
         for size in shape[self.batch_dims : self.batch_dims + indices[0]]:
             _refuse_empty(size, indices)
         return (*indices[1:], *shape[self.batch_dims + indices[0] :])
@@ -227,7 +227,7 @@ class ScatterElements(Op):
         axis_of(self.axis, t.ndim)
         _known_update(self.reduction, "reduction")
         if where.ndim != t.ndim or where.shape != new.shape:
-            raise ShapeError(f"indices {text(where.shape)} and updates {text(new.shape)} must have one shape, of "
+            raise ShapeError(f"indices {text(where.shape)} and updates {text(new.shape)} must have equal shapes, of "
                              f"{t.ndim} dimensions")
         _refuse_empty(t.shape[axis_of(self.axis, t.ndim)], where.shape)
         return t
@@ -259,7 +259,7 @@ class WriteRow(Op):
         if where.ndim:
             raise ShapeError(f"index must be a scalar, and it has the shape {text(where.shape)}")
         if not t.ndim or t.ndim != part.ndim + 1 or any(map(differ, t.shape[1:], part.shape)):
-            raise ShapeError(f"a row of {text(t.shape)} has the other dimensions, and row has the shape "
+            raise ShapeError(f"row must have the dimensions of {text(t.shape)} except the first, but has the shape "
                              f"{text(part.shape)}")
         require_same_dtype((t, part))
         return t

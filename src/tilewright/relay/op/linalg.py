@@ -24,7 +24,7 @@ _COMPLEX: Final = {"float32": "complex64", "float64": "complex128"}
 def _matrices(t: TensorType, *, square: bool = False, name: str = "data") -> tuple[int, ...]:
     """Return the shape of a stack of matrices. Raises `ShapeError` for other tensors."""
     if t.dtype not in _COMPLEX:
-        raise ShapeError(f"linear algebra takes float32 and float64, and {name} is {t.dtype}; cast it first")
+        raise ShapeError(f"{name} is {t.dtype}; linear algebra takes only float32 and float64: cast it first")
     if t.ndim < 2:
         raise ShapeError(f"{name} must be matrices, and it has the shape {text(t.shape)}")
     shape = require_static(t, name)

@@ -85,11 +85,11 @@ class SequenceMask(Op):
         """The type of the data, of rank 2 or more; `valid_length` is a vector over the batch."""
         t, lengths = tensors(data, valid_length)
         if self.axis not in (0, 1) or t.ndim < 2:
-            raise ShapeError(f"axis {self.axis} cannot be the time of a tensor of shape {text(t.shape)}; it is 0 or 1, "
-                             "and the batch is the other of the two")
+            raise ShapeError(f"axis {self.axis} cannot be the time axis of a tensor of shape {text(t.shape)}; it must "
+                             "be 0 or 1, and the batch the other of these")
         if lengths.ndim != 1 or differ(lengths.shape[0], t.shape[1 - self.axis]):
-            raise ShapeError(f"valid_length must be one number for each of the {t.shape[1 - self.axis]} of the batch, "
-                             f"and it has the shape {text(lengths.shape)}")
+            raise ShapeError(f"valid_length must have one number for each of the {t.shape[1 - self.axis]} elements of "
+                             f"the batch, but it has the shape {text(lengths.shape)}")
         return t
 
     def reference(self, data: Array, valid_length: Array) -> Array:
@@ -119,8 +119,8 @@ class ReverseSequence(Op):
         along, batch = axis_of(self.seq_axis, t.ndim, "seq_axis"), axis_of(self.batch_axis, t.ndim, "batch_axis")
         _integers(lengths, "seq_lengths")
         if along == batch or lengths.ndim != 1 or differ(lengths.shape[0], t.shape[batch]):
-            raise ShapeError(f"seq_lengths {text(lengths.shape)} must be one number for each of the {t.shape[batch]} "
-                             f"elements of batch_axis {batch}, which is not seq_axis {along}")
+            raise ShapeError(f"seq_lengths {text(lengths.shape)} must have one number for each of the {t.shape[batch]} "
+                             f"elements of batch_axis {batch}, which must not be seq_axis {along}")
         return t
 
     def reference(self, data: Array, seq_lengths: Array) -> Array:
@@ -156,12 +156,12 @@ class MatrixSetDiag(Op):
         require_same_dtype((t, values))
         if t.ndim < 2 or self.k1 > self.k2:
             raise ShapeError(f"diagonals {self.k1} to {self.k2} cannot be set in a tensor of shape {text(t.shape)}; "
-                             "matrices are needed, and k1 not above k2")
+                             "the tensor must be matrices, and k1 at most k2")
         rows, columns = t.shape[-2:]
         wanted: tuple[Any, ...] = t.shape[:-2] if self.k1 == self.k2 else (*t.shape[:-2], self.k2 - self.k1 + 1)
         if isinstance(rows, int) and isinstance(columns, int):
             if not (-rows < self.k1 and self.k2 < columns):
-                raise ShapeError(f"diagonals {self.k1} to {self.k2} do not all lie in matrices of {rows} rows and "
+                raise ShapeError(f"diagonals {self.k1} to {self.k2} are not all inside matrices of {rows} rows and "
                                  f"{columns} columns")
             wanted = (*wanted, min(rows + min(self.k2, 0), columns - max(self.k1, 0)))
         if values.ndim != len(wanted) + (not isinstance(rows, int)
@@ -210,7 +210,7 @@ class SlidingWindow(Op):
                              f"dimensions from {at} on of {text(t.shape)}")
         for n, w in zip(t.shape[at:], self.window_shape, strict=True):
             if isinstance(n, int) and not 1 <= w <= n:
-                raise ShapeError(f"a window of {w} does not fit into a dimension of {n}")
+                raise ShapeError(f"a window of {w} does not fit in a dimension of {n}")
         places = [(n - w) // s + 1 for n, w, s in zip(t.shape[at:], self.window_shape, self.strides, strict=True)]
         return TensorType((*t.shape[:at], *places, *self.window_shape), t.dtype)
 
@@ -278,11 +278,11 @@ class StridedSet(Op):
         require_same_dtype((t, values))
         if len(self.begin) != len(self.end) or len(self.begin) > t.ndim or len(self._steps()) != len(self.begin):
             raise ShapeError(f"begin {text(self.begin)}, end {text(self.end)} and strides {text(self._steps())} must "
-                             f"be one number each for dimensions of {text(t.shape)}")
+                             f"have the same length, at most the rank of {text(t.shape)}")
         begin, end, steps = self._full(t.ndim)
         part = tuple(n for _, n, _ in slices(t.shape, begin, end, steps, None, "end"))
         if values.ndim != t.ndim or any(map(differ, part, values.shape)):
-            raise ShapeError(f"the part to be set has the shape {text(part)}, and v has {text(values.shape)}")
+            raise ShapeError(f"the replaced slice has the shape {text(part)}, but v has {text(values.shape)}")
         return t
 
     def reference(self, data: Array, v: Array) -> Array:

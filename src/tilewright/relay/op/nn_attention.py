@@ -51,10 +51,10 @@ class Attention(Op):
             last = self.starts[start] + self.heads * size
             if isinstance(t.shape[2], int) and (self.starts[start] < 0 or last > t.shape[2]):
                 raise ShapeError(f"the {self.heads} heads of {name} are its columns {self.starts[start]} to {last}, "
-                                 f"and {text(t.shape)} has {t.shape[2]}")
+                                 f"but {text(t.shape)} has only {t.shape[2]}")
         if differ(q.shape[0], k.shape[0]) or differ(k.shape[0], v.shape[0]) or differ(k.shape[1], v.shape[1]):
-            raise ShapeError(f"query {text(q.shape)}, key {text(k.shape)} and value {text(v.shape)} must have one "
-                             "batch, key and value one number of keys")
+            raise ShapeError(f"query {text(q.shape)}, key {text(k.shape)} and value {text(v.shape)} must have equal "
+                             "batch sizes, and key and value equal numbers of keys")
         if mask is not None:
             (m,) = tensors(mask)
             require_same_dtype((q, m) if m.dtype is not FLOAT32 or q.dtype.bits > 16 else (q,))

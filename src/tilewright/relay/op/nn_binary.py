@@ -20,7 +20,7 @@ def word_of(pack_dtype: str) -> DataType:
     """Return the type of the words. Raises `ShapeError` for other types than unsigned integers of whole bytes."""
     kind = DataType(pack_dtype)
     if kind.code != "uint" or kind.bits < 8:
-        raise ShapeError(f"bits cannot be packed into {kind}; use uint8, uint16, uint32 or uint64")
+        raise ShapeError(f"bits cannot be packed in {kind}; use uint8, uint16, uint32 or uint64")
     return kind
 
 
@@ -57,8 +57,8 @@ class BitPack(Op):
         _require_integers(t)
         axis, kind = axis_of(self.pack_axis, t.ndim, "pack_axis"), word_of(self.pack_type)
         if not 0 <= self.bit_axis <= t.ndim or not 1 <= self.bits <= t.dtype.bits:
-            raise ShapeError(f"{self.bits} planes along axis {self.bit_axis} cannot be made of {t!r}; the axis is 0 to "
-                             f"{t.ndim}, the planes are 1 to {t.dtype.bits}")
+            raise ShapeError(f"{self.bits} planes along axis {self.bit_axis} cannot be made from {t!r}; the axis must "
+                             f"be 0 to {t.ndim}, and bits 1 to {t.dtype.bits}")
         shape = [_words(n, kind, axis) if d == axis else n for d, n in enumerate(t.shape)]
         return TensorType((*shape[: self.bit_axis], self.bits, *shape[self.bit_axis :]), kind)
 
@@ -160,7 +160,7 @@ class BitserialConv2d(Bitserial):
         """Return the equivalent convolution of integers."""
         kernel = self.kernel_layout or {"NCHW": "OIHW", "NHWC": "HWIO"}.get(self.data_layout, "")
         if (self.data_layout, kernel) not in (("NCHW", "OIHW"), ("NHWC", "HWIO")):
-            raise ShapeError(f"layouts {self.data_layout} and {self.kernel_layout} are not made; they are NCHW and "
+            raise ShapeError(f"layouts {self.data_layout} and {self.kernel_layout} are not supported; use NCHW and "
                              "OIHW, or NHWC and HWIO")
         return Conv2d(
             self.strides, self.padding, channels=self.channels, kernel_size=self.kernel_size,

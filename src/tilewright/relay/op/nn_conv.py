@@ -115,13 +115,13 @@ class Convolution(Op):
         way = plain_data(layout, self.rank)
         block = max(1, way.src.factor_of("C"))
         if isinstance(shape[1], int) and shape[1] % block:
-            raise ShapeError(f"the {shape[1]} output channels are not made of blocks of {block}, as the layout "
-                             f"{layout} has them")
+            raise ShapeError(f"the {shape[1]} output channels cannot be divided into the blocks of {block} that the "
+                             f"layout {layout} has")
         return tuple(way.backward_shape(shape))
 
     def _channels(self, found: Any) -> Any:
         if self.channels is not None and differ(self.channels, found):
-            raise ShapeError(f"channels is {self.channels}, and the weight makes {found}")
+            raise ShapeError(f"channels is {self.channels}, but the weight has {found} output channels")
         return found
 
     def relayout(self, perms: Sequence[Perm | None]) -> Relaid | None:
@@ -282,7 +282,7 @@ class ConvTranspose(Convolution):
                                  f"{dilation} of dimension {k}")
         sizes = self._sizes(shape[2:], kernel[2:])
         if any(isinstance(n, int) and n < 1 for n in sizes):
-            raise ShapeError(f"the padding {text(self.padding)} leaves nothing of the result: its spatial shape is "
+            raise ShapeError(f"the padding {text(self.padding)} makes the result empty: its spatial shape is "
                              f"{text(sizes)}")
         return TensorType(self._placed((shape[0], self._channels(kernel[1] * self.groups), *sizes)), dtype)
 

@@ -59,7 +59,7 @@ class DeformableConv2d(Op):
         if not known or self.kernel_layout != known or self.out_layout not in ("", self.data_layout):
             raise ShapeError(
                 f"layouts {self.data_layout}, {self.kernel_layout} and {self.out_layout or self.data_layout} are not "
-                "made; data and result are NCHW with kernels OIHW, or NHWC with HWIO")
+                "supported; use NCHW data and result with OIHW kernels, or NHWC with HWIO")
         return data, kernel
 
     def infer(self, data: Type, offset: Type, weight: Type) -> TensorType:
@@ -74,15 +74,15 @@ class DeformableConv2d(Op):
         wanted = (batch, self.deformable_groups * taps[0] * taps[1] * 2, *out)
         given = tuple(moved.shape[d] for d in data_order)
         if any(map(differ, wanted, given)):
-            raise ShapeError(f"offset {text(moved.shape)} must have the batch {batch}, {wanted[1]} channels and the "
-                             f"spatial shape {text(out)} of the result")
+            raise ShapeError(f"offset {text(moved.shape)} must have the batch size {batch}, {wanted[1]} channels and "
+                             f"the spatial shape {text(out)} of the result")
         if (differ(channels, depth * self.groups) or (isinstance(channels, int) and channels % self.deformable_groups)
                 or (isinstance(out_channels, int) and out_channels % self.groups)):
             raise ShapeError(f"data {text(t.shape)} and weight {text(kernel.shape)} do not fit {self.groups} groups "
                              f"and {self.deformable_groups} deformable groups")
         if (self.channels is not None and differ(self.channels, out_channels)) or (self.kernel_size is not None
                 and any(map(differ, self.kernel_size, taps))):
-            raise ShapeError(f"channels {self.channels} and kernel_size {self.kernel_size} are not those of the weight "
+            raise ShapeError(f"channels {self.channels} and kernel_size {self.kernel_size} do not match the weight "
                              f"{text(kernel.shape)}")
         shape: list[Any] = [0] * 4
         for d, n in zip(data_order, (batch, out_channels, *out), strict=True):

@@ -98,8 +98,8 @@ class FifoBuffer(Op):
         at = axis_of(self.axis, kept.ndim)
         if new.ndim != kept.ndim or any(d != at and differ(n, m)
                                         for d, (n, m) in enumerate(zip(new.shape, kept.shape, strict=True))):
-            raise ShapeError(f"data {text(new.shape)} and the buffer {text(kept.shape)} differ elsewhere than along "
-                             f"axis {at}")
+            raise ShapeError(f"data {text(new.shape)} and the buffer {text(kept.shape)} must have equal shapes except "
+                             f"along axis {at}")
         return kept
 
     def reference(self, data: Array, buffer: Array) -> Array:

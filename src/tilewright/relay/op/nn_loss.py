@@ -44,7 +44,7 @@ class NllLoss(Op):
         if isinstance(classes, int) and classes < 1:
             raise ShapeError(f"predictions {text(t.shape)} have no classes; give one or more")
         if share.ndim != 1 or differ(share.shape[0], classes):
-            raise ShapeError(f"weights must be one for each of the {classes} classes, and they have the shape "
+            raise ShapeError(f"weights must have one element for each of the {classes} classes, but their shape is "
                              f"{text(share.shape)}")
         if not kinds.dtype.is_integer:
             raise ShapeError(f"targets must be integers, and they are {kinds.dtype}; cast them first")
@@ -95,10 +95,10 @@ class CrossEntropyOf(Op):
                      for x, what in zip(tensors(predictions, targets), ("predictions", "targets"), strict=True))
         require_same_dtype((t, wanted))
         if any(map(differ, t.shape, wanted.shape)):
-            raise ShapeError(f"predictions {text(t.shape)} and targets {text(wanted.shape)} must have one shape, "
+            raise ShapeError(f"predictions {text(t.shape)} and targets {text(wanted.shape)} must have equal shapes, "
                              "(batch, classes)")
         if not t.dtype.is_float:
-            raise ShapeError(f"predictions must be of floating point, and they are {t.dtype}; cast them first")
+            raise ShapeError(f"predictions must be floating-point, but they are {t.dtype}; cast them first")
         return TensorType((), t.dtype)
 
     def _mean(self, logarithms: Expr, targets: Expr, span: Origin | None) -> Expr:

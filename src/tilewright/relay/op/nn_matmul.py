@@ -198,11 +198,12 @@ class DensePack(Op):
         require_rank(d, 2, "data")
         require_rank(w, 3, "weight")
         if self.weight_layout not in ("NK", f"NK{w.shape[2]}n"):
-            raise ShapeError(f"weight_layout {self.weight_layout} is not that of a weight {text(w.shape)}; it is "
-                             f"NK{w.shape[2]}n")
+            raise ShapeError(f"weight_layout {self.weight_layout} does not match the weight {text(w.shape)}; it must "
+                             f"be NK{w.shape[2]}n")
         units = w.shape[0] * w.shape[2]
         if differ(d.shape[1], w.shape[1]) or (self.units is not None and differ(self.units, units)):
-            raise ShapeError(f"the weight {text(w.shape)} is (units / x, in, x), and does not fit data {text(d.shape)}"
+            raise ShapeError(f"the weight {text(w.shape)}, which is (units / x, in, x), does not fit data "
+                             f"{text(d.shape)}"
                              + (f" and {self.units} units" if self.units else ""))
         return TensorType((d.shape[0], units), product_dtype(d.dtype, w.dtype, self.out_dtype))
 

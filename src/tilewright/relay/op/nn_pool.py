@@ -49,8 +49,8 @@ class Spatial(Op):
         way = plain_data(name, self.rank)
         found = way.backward_shape(shape)
         if differ(way.forward_shape(found)[1], shape[1]):
-            raise ShapeError(f"the {shape[1]} channels are not made of blocks of {way.src.factor_of('C')}, as the "
-                             f"layout {name} has them")
+            raise ShapeError(f"the {shape[1]} channels cannot be divided into the blocks of {way.src.factor_of('C')} "
+                             f"that the layout {name} has")
         return tuple(found)
 
     def spatial(self) -> tuple[int, ...]:

@@ -36,7 +36,8 @@ class SparseDense(Op):
                 or differ(values.shape[0], indices.shape[0])):
             raise ShapeError(
                 f"values {text(values.shape)}, columns {text(indices.shape)} and row starts {text(starts.shape)} are "
-                "no sparse matrix: values are (count,) or (count, rows, columns) of a block, with one column each")
+                "not a sparse matrix: values must be (count,), or (count, rows, columns) for blocks, and columns "
+                "(count,)")
         rows = (starts.shape[0] - 1) * (values.shape[1] if values.ndim == 3 else 1)
         return TensorType((rows, dense.shape[0]) if self.sparse_lhs else (dense.shape[0], rows), dense.dtype)
 
@@ -70,8 +71,8 @@ class SparseConv2d(Op):
         require_rank(data, 4, "dense_data")
         size = self.kernel_size[0]
         if (self.layout, *self.kernel_size) not in (("NHWC", 1, 1), ("NHWC", 3, 3), ("NCHW", 1, 1)):
-            raise ShapeError(f"layout {self.layout} with a kernel of {text(self.kernel_size)} is not made: NHWC has 1 "
-                             "and 3, NCHW has 1")
+            raise ShapeError(f"layout {self.layout} with a kernel of {text(self.kernel_size)} is not supported; use 1 "
+                             "or 3 with NHWC, 1 with NCHW")
         n, height, width, depth = (data.shape[self.layout.index(c)] for c in "NHWC")
         rows = SparseDense().infer(TensorType((n * height * width, size * size * depth), data.dtype), *matrix).shape[1]
         return TensorType((n, height, width, rows) if self.layout == "NHWC" else (n, rows, height, width), data.dtype)
@@ -126,8 +127,8 @@ class SparseAdd(Op):
         require_same_dtype((dense, values))
         _require_rows(values, indices, starts)
         if differ(starts.shape[0], dense.shape[0] + 1):
-            raise ShapeError(f"row starts {text(starts.shape)} are those of another number of rows than "
-                             f"{text(dense.shape)} has; they are one more than the rows")
+            raise ShapeError(f"row starts {text(starts.shape)} do not match the matrix {text(dense.shape)}; their "
+                             "number must be the rows plus one")
         return dense
 
     def reference(self, dense_data: Array, sparse_data: Array, sparse_indices: Array, sparse_indptr: Array) -> Array:
@@ -143,8 +144,8 @@ def _require_rows(values: TensorType, indices: TensorType, starts: TensorType) -
     if values.ndim != 1 or indices.ndim != 1 or starts.ndim != 1 or differ(values.shape[0], indices.shape[0]) or not (
             indices.dtype.is_integer and starts.dtype.is_integer):
         raise ShapeError(
-            f"values {values!r}, columns {indices!r} and row starts {starts!r} are no sparse matrix of single values: "
-            "all are vectors, with one column for each value, and columns and row starts are integers")
+            f"values {values!r}, columns {indices!r} and row starts {starts!r} are not a sparse matrix without blocks: "
+            "all must be vectors, columns as long as values, and columns and row starts integers")
 
 
 def unpacked(values: Array, indices: Array, starts: Array, columns: int) -> Array:

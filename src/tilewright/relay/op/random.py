@@ -22,7 +22,7 @@ STATE = TensorType((topi.STATE,), "uint64")
 def _state(key: Type) -> TensorType:
     t = tensors(key)[0]
     if t != STATE:
-        raise ShapeError(f"a generator's state is {STATE!r}, and {t!r} was given; make one with "
+        raise ShapeError(f"a generator's state must be {STATE!r}, but got {t!r}; make one with "
                          "relay.random.threefry_key(seed)")
     return t
 
@@ -83,8 +83,8 @@ class ThreefryGenerate(Op):
         """A state, and `out_shape` of uint64."""
         _state(key)
         if prod(self.out_shape) % 4:
-            raise ShapeError(f"random words come four at a time, and a shape of {text(self.out_shape)} is not a "
-                             "multiple of 4 of them")
+            raise ShapeError("the number of random words must be a multiple of 4, but the shape is "
+                             f"{text(self.out_shape)}")
         return TupleType((STATE, TensorType(self.out_shape, "uint64")))
 
     def reference(self, key: Array) -> tuple[Array, Array]:
@@ -189,7 +189,7 @@ class Multinomial(Op):
         _state(key)
         shape: Sequence[Any] = require_static(tensors(probs)[0], "probs")
         if not shape or not shape[-1] or not tensors(probs)[0].dtype.is_float:
-            raise ShapeError(f"probs must be rows of floating-point shares, and they are {probs!r}")
+            raise ShapeError(f"probs must be rows of floating-point probabilities, but they are {probs!r}")
         return TupleType((STATE, TensorType((*shape[:-1], self.num_samples), "int32")))
 
     def reference(self, key: Array, probs: Array) -> tuple[Array, Array]:

@@ -76,7 +76,7 @@ class Registered(Op):
             raise ShapeError(f"its type relation is missing; give one with relay.op.get({self.name!r}).add_type_rel")
         found = self.relation[-1](list(args), self)
         if not isinstance(found, Type):
-            raise ShapeError(f"its type relation gave {found!r}, not a type")
+            raise ShapeError(f"its type relation returned {found!r}; it must return a type")
         return found
 
     def compute(self, *inputs: te.Tensor) -> te.Tensor | tuple[te.Tensor, ...]:

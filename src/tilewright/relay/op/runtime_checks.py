@@ -32,7 +32,7 @@ class Outside(Op):
             raise ShapeError(f"indices must be integers, and they are {t.dtype}; cast them first")
         if len(self.sizes) != 1 and (not t.ndim or t.shape[-1] != len(self.sizes)):
             raise ShapeError(f"sizes {self.sizes} are given for indices {text(t.shape)}; give one, or one for each "
-                             "place along the last dimension")
+                             "element of the last dimension")
         return TensorType((), INT32)
 
     def reference(self, indices: Array) -> Array:
@@ -55,7 +55,7 @@ class RequireZero(Op):
         """The type of the data; `faults` is a scalar of int32."""
         t, count = tensors(data, faults)
         if count.dtype is not INT32 or count.ndim:
-            raise ShapeError(f"faults must be an int32 without dimensions, and it is {count}")
+            raise ShapeError(f"faults must be an int32 scalar, but it is {count}")
         return t
 
     def reference(self, data: Array, faults: Array) -> Array:

@@ -53,11 +53,11 @@ class SparseToDense(Op):
         require_same_dtype((values, filling))
         coordinates = where.shape[1] if where.ndim == 2 else 1
         if where.ndim > 2 or differ(coordinates, len(self.output_shape)):
-            raise ShapeError(f"sparse_indices {text(where.shape)} must be points of {len(self.output_shape)} "
-                             f"coordinates, one for each dimension of {text(self.output_shape)}")
+            raise ShapeError(f"sparse_indices {text(where.shape)} must have {len(self.output_shape)} columns, one for "
+                             f"each dimension of {text(self.output_shape)}")
         points = where.shape[0] if where.ndim else 1
         if values.ndim > 1 or (values.ndim and differ(values.shape[0], points)) or product(filling.shape) != 1:
-            raise ShapeError(f"sparse_values {text(values.shape)} must be one value or {points}, and default_value "
+            raise ShapeError(f"sparse_values {text(values.shape)} must have one value or {points}, and default_value "
                              f"{text(filling.shape)} one")
         return TensorType(self.output_shape, values.dtype)
 
@@ -80,8 +80,8 @@ class SparseReshape(Op):
         where, old, new = tensors(sparse_indices, prev_shape, new_shape)
         _integers(where, old, new)
         if where.ndim != 2 or old.ndim != 1 or new.ndim != 1 or differ(where.shape[1], old.shape[0]):
-            raise ShapeError(f"sparse_indices {text(where.shape)} must be points with a coordinate for each dimension "
-                             f"of prev_shape {text(old.shape)}")
+            raise ShapeError(f"sparse_indices {text(where.shape)} must have a column for each dimension of prev_shape "
+                             f"{text(old.shape)}")
         return TupleType((TensorType((where.shape[0], new.shape[0]), where.dtype), new))
 
     def reference(self, sparse_indices: Array, prev_shape: Array, new_shape: Array) -> tuple[Array, Array]:
@@ -103,7 +103,7 @@ class InvertPermutation(Op):
         (t,) = tensors(data)
         _integers(t)
         if t.ndim != 1:
-            raise ShapeError(f"a permutation is one row of indices, and this has the shape {text(t.shape)}")
+            raise ShapeError(f"a permutation must be a vector of indices, but it has the shape {text(t.shape)}")
         return t
 
     def reference(self, data: Array) -> Array:

@@ -34,7 +34,7 @@ class TruePlaces(Op):
         """The length of the bool vector, int64; a count (1,) of int64."""
         (t,) = tensors(mask)
         if t.ndim != 1 or t.dtype != "bool":
-            raise ShapeError(f"the mask must be a row of bool, and it is {t!r}")
+            raise ShapeError(f"the mask must be a vector of bool, but it is {t!r}")
         return TupleType((TensorType(t.shape, "int64"), TensorType((1,), "int64")))
 
     def reference(self, mask: Array) -> tuple[Array, ...]:
@@ -114,7 +114,7 @@ class UniqueSlices(Op):
         """The data with n slices, first places (n,), a number for each slice, counts (n,); n known at run time."""
         (t,) = tensors(data)
         if not t.ndim:
-            raise ShapeError(f"data must have an axis, and its shape is {text(t.shape)}")
+            raise ShapeError(f"data must have at least one dimension, but its shape is {text(t.shape)}")
         at, count = axis_of(self.axis, t.ndim), UnknownDim()
         row = TensorType((count,), "int64")
         return TupleType((TensorType((*t.shape[:at], count, *t.shape[at + 1 :]), t.dtype), row,

@@ -144,8 +144,8 @@ class ReverseReshape(View):
 
     def shape_of(self, shape: Shape) -> Shape:
         if -4 in self.newshape:
-            raise ShapeError("-4 splits a dimension into the two that follow, which has no meaning from the right; use "
-                             "reshape")
+            raise ShapeError("-4 (which splits a dimension) is not supported in a newshape that is read from the "
+                             "right; use reshape")
         return tuple(Reshape(self.newshape[::-1]).shape_of(tuple(shape)[::-1]))[::-1]
 
 
@@ -210,5 +210,5 @@ class BatchFlatten(View):
 
     def shape_of(self, shape: Shape) -> Shape:
         if not shape:
-            raise ShapeError("a scalar has no batch to keep; expand_dims first")
+            raise ShapeError("a scalar has no batch dimension; apply expand_dims first")
         return (shape[0], product(shape[1:]))

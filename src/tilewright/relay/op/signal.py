@@ -36,7 +36,7 @@ class Dft(Op):
         require_same_dtype((real, imaginary))
         _floats(real)
         if not real.ndim or real.ndim != imaginary.ndim or any(map(differ, real.shape, imaginary.shape)):
-            raise ShapeError(f"the parts must be rows of one shape, and they are {text(real.shape)} and "
+            raise ShapeError(f"the parts must be rows of equal shape, but they are {text(real.shape)} and "
                              f"{text(imaginary.shape)}")
         return TupleType((real, real))
 

@@ -123,10 +123,10 @@ class SearchSorted(Op):
         rows, wanted = tensors(sorted_sequence, values)
         require_same_dtype((rows, wanted))
         if rows.ndim != 1 and (rows.ndim != wanted.ndim or any(map(differ, rows.shape[:-1], wanted.shape[:-1]))):
-            raise ShapeError(f"sorted_sequence {text(rows.shape)} must be one row, or have the dimensions of values "
-                             f"{text(wanted.shape)} but for the last one")
+            raise ShapeError(f"sorted_sequence {text(rows.shape)} must be a vector, or have the dimensions of values "
+                             f"{text(wanted.shape)} except the last")
         if not rows.ndim:
-            raise ShapeError("sorted_sequence must be a row of elements, and it is a scalar")
+            raise ShapeError("sorted_sequence must have at least one dimension, but it is a scalar")
         return TensorType(wanted.shape, self.dtype)
 
     def reference(self, sorted_sequence: Array, values: Array) -> Array:
@@ -164,7 +164,7 @@ class Unique(Op):
         """Vectors of the length of the data: values, first places, number of each element (int32); a count (1,)."""
         (t,) = tensors(data)
         if t.ndim != 1:
-            raise ShapeError(f"data must be one row, and it has the shape {text(t.shape)}; reshape it first")
+            raise ShapeError(f"data must be a vector, but it has the shape {text(t.shape)}; reshape it first")
         whole = TensorType(t.shape, "int32")
         parts = (t, whole, whole, TensorType((1,), "int32"))
         return TupleType((*parts, whole) if self.return_counts else parts)

@@ -146,7 +146,7 @@ def get_valid_implementations(
         found = (strategy or generic_strategy(op.name))(attrs, list(inputs), out_type, target)
     if not isinstance(found, OpStrategy):
         raise CompileError(
-            f"the strategy of {op.name} returned {found!r}; it returns a relay.op.OpStrategy", code="TW0312")
+            f"the strategy of {op.name} returned {found!r}; it must return a relay.op.OpStrategy", code="TW0312")
     return found.valid
 
 

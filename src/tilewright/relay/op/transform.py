@@ -93,7 +93,7 @@ def _fields(data: Any, what: str) -> tuple[TensorType, ...]:
     if not isinstance(data, TupleType):
         raise ShapeError(f"{what} takes one tuple of tensors, and was given {data!r}")
     if not data.fields:
-        raise ShapeError(f"{what} of nothing has no type; give it one tensor or more")
+        raise ShapeError(f"{what} got an empty tuple; give at least one tensor")
     fields = tensors(*data.fields)
     require_same_dtype(fields)
     return fields
@@ -120,7 +120,7 @@ class Concatenate(Op):
             if p.ndim != first.ndim or any(
                     differ(a, b) for d, (a, b) in enumerate(zip(p.shape, first.shape, strict=True)) if d != axis):
                 raise ShapeError(f"{text(first.shape)} and {text(p.shape)} cannot be joined along axis {axis}: they "
-                                 "differ elsewhere")
+                                 "differ along another axis")
         total = sum((p.shape[axis] for p in parts[1:]), first.shape[axis])
         return TensorType((*first.shape[:axis], total, *first.shape[axis + 1 :]), first.dtype)
 
@@ -345,8 +345,8 @@ class Pad(Op):
             if min(w) < 0:
                 raise ShapeError(f"pad_width {self.pad_width} is negative; use strided_slice to cut elements off")
             if self.pad_mode == "reflect" and isinstance(n, int) and max(w) >= n:
-                raise ShapeError(f"a dimension of {n} can be reflected by at most {n - 1} elements, and {max(w)} are "
-                                 "asked for")
+                raise ShapeError(f"a dimension of {n} can be reflected by at most {n - 1} elements, but pad_width has "
+                                 f"{max(w)}")
         return TensorType([n + b + a for n, (b, a) in zip(t.shape, self.pad_width, strict=True)], t.dtype)
 
     def reference(self, data: Array, pad_value: Array) -> Array:

@@ -133,11 +133,11 @@ class NonMaxSuppression(Op):
         t = boxes_of(data, max(self.coord_start + 4, self.score_index + 1, self.id_index + 1))
         counts, where = tensors(valid_count, indices)
         if counts.ndim != 1 or differ(counts.shape[0], t.shape[0]) or not counts.dtype.is_integer:
-            raise ShapeError(f"valid_count must be one integer for each of the {t.shape[0]} images, and it is "
+            raise ShapeError(f"valid_count must have one integer for each of the {t.shape[0]} images, but it is "
                              f"{counts!r}")
         if self.return_indices and (where.ndim != 2 or any(map(differ, where.shape, t.shape))
                                     or not where.dtype.is_integer):
-            raise ShapeError(f"indices must be one integer for each box {text(t.shape[:2])}, and they are {where!r}")
+            raise ShapeError(f"indices must have one integer for each box {text(t.shape[:2])}, but they are {where!r}")
         if self.return_indices:
             return TupleType((TensorType(t.shape[:2], "int32"), TensorType((t.shape[0], 1), "int32")))
         return t

@@ -173,7 +173,7 @@ class Simulated(Op):
     def _checked(self, data: Type, type_code: Type, scale: Type, zero_point: Type) -> TensorType:
         t, code, s, z = tensors(data, type_code, scale, zero_point)
         if t.dtype != "float32" or code.dtype != "int32" or product(code.shape) != 1:
-            raise ShapeError(f"data must be float32 and the type's code one int32, and they are {t!r} and {code!r}")
+            raise ShapeError(f"data must be float32, and the type's code one int32, but they are {t!r} and {code!r}")
         N.require_parameter(s, "the scale", t, self.axis)
         N.require_parameter(z, "the zero point", t, self.axis)
         return t

@@ -46,8 +46,8 @@ def _code(dtype: Any) -> Any:
     if not isinstance(dtype, str):
         return dtype
     if dtype not in SQNN_DTYPE_TO_CODE:
-        raise CompileError(f"qnn: '{dtype}' is not a quantized type; it is one of {', '.join(SQNN_DTYPE_TO_CODE)}, "
-                           "or a scalar of its code", code="TW1004")
+        raise CompileError(f"qnn: '{dtype}' is not a quantized type; it must be one of "
+                           f"{', '.join(SQNN_DTYPE_TO_CODE)}, or a scalar of its code", code="TW1004")
     return const(SQNN_DTYPE_TO_CODE[dtype], "int32")
 
 

@@ -55,7 +55,8 @@ class UnifyLayout(FunctionPass):
 
     def __post_init__(self) -> None:
         if self.layout not in LAYOUTS:
-            raise OptionError(f"the layout of a quantized network is NCHW or NHWC, not {self.layout}", code="TW0410")
+            raise OptionError(f"layout {self.layout} is not supported for a quantized network; it must be NCHW or "
+                              "NHWC", code="TW0410")
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         order = post_order(function.body, inside=False)

@@ -44,7 +44,8 @@ class UnifyType(FunctionPass):
 
     def __post_init__(self) -> None:
         if self.dtype not in BYTES:
-            raise OptionError(f"quantized data are of int8 or uint8, not {self.dtype}", code="TW1004")
+            raise OptionError(f"dtype {self.dtype} is not supported for quantized data; it must be int8 or "
+                              "uint8", code="TW1004")
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         sweep = _Sweep(self.dtype)

@@ -81,7 +81,8 @@ class QConfig:
             given = getattr(self, name)
             if given not in values:
                 near = nearest(given, [v for v in values if isinstance(v, str)]) if isinstance(given, str) else ""
-                raise OptionError(f"qconfig: {name} is {given!r}; what there is: {', '.join(map(str, values))}{near}",
+                raise OptionError(f"qconfig: {name} is {given!r}; it must be one of "
+                                  f"{', '.join(map(str, values))}{near}",
                                   code="TW1001")
         for name in ("nbit_input", "nbit_weight"):
             bits = getattr(self, name)
@@ -89,11 +90,11 @@ class QConfig:
                 raise OptionError(f"qconfig: {name} is {bits!r}; it must be an integer from 2 to 8, because "
                                   "kernels multiply 8-bit numbers", code="TW1001")
         if not self.global_scale > 0:
-            raise OptionError(f"qconfig: global_scale is {self.global_scale!r}; it is the largest magnitude of a "
-                              "value, above zero", code="TW1001")
+            raise OptionError(f"qconfig: global_scale is {self.global_scale!r}; it must be above zero, the largest "
+                              "magnitude of a value", code="TW1001")
         if not isinstance(self.calibrate_chunk_by, int) or self.calibrate_chunk_by == 0 or self.calibrate_chunk_by < -1:
-            raise OptionError(f"qconfig: calibrate_chunk_by is {self.calibrate_chunk_by!r}; it is how many values are "
-                              "calibrated at a time, or -1 for all", code="TW1001")
+            raise OptionError(f"qconfig: calibrate_chunk_by is {self.calibrate_chunk_by!r}; it must be the number of "
+                              "values to calibrate at a time, or -1 for all", code="TW1001")
 
     def get_nbit_by_kind(self, kind: int) -> int:
         """The number of bits of a kind of values."""
@@ -124,7 +125,7 @@ def qconfig(**options: Any) -> QConfig:
     known = [f.name for f in fields(QConfig) if not f.name.startswith("_")]
     for name in options:
         if name not in known:
-            raise OptionError("qconfig: there is no option "
+            raise OptionError("qconfig has no option "
                               f"'{name}'{nearest(name, known) or '; the options are: ' + ', '.join(known)}",
                               code="TW1001")
     return QConfig(**options)

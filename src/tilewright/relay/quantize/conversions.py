@@ -34,8 +34,8 @@ def partition_conversions(mod: IRModule, ensure_fully_integral: bool = False) ->
         for e in order:
             if stage[e] == 1 and isinstance(e, Call) and _is_float(e):
                 name = getattr(e.op, "name", "a call")
-                raise CompileError(f"{name} is computed in float between quantized values; leave it out of the "
-                                   "network, or take partition_conversions='enabled'", e.span, code="TW1005")
+                raise CompileError(f"{name} is computed in float between quantized values; remove it from the network, "
+                                   "or set partition_conversions='enabled'", e.span, code="TW1005")
     made = mod.copy()
     known: dict[Expr, Expr] = {p: p for p in main.params}
     for k, name in enumerate(NAMES):

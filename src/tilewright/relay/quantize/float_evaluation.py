@@ -57,12 +57,12 @@ def _batches(sample: Sample, params: Sequence[Var]) -> list[Sample]:
         fits = x.shape[1:] == tuple(kind.shape[1:]) and x.ndim == kind.ndim and (not x.ndim
             or (x.shape[0] and x.shape[0] % kind.shape[0] == 0))
         if not fits or x.dtype != kind.dtype.numpy():
-            raise InputError(f"calibration data for '{p.name_hint}' are {x.dtype}{list(x.shape)}, and the network "
-                             f"takes {kind!r}, or several of them along the first axis", code="TW1002")
+            raise InputError(f"calibration data for '{p.name_hint}' are {x.dtype}{list(x.shape)}, but the network "
+                             f"takes {kind!r}, or several of these along the first axis", code="TW1002")
         counts.add(x.shape[0] // kind.shape[0] if x.ndim else 1)
     if len(counts) > 1:
         raise InputError(f"calibration data have different numbers of samples: {', '.join(map(str, sorted(counts)))}; "
-                         "give as many of each input", code="TW1002")
+                         "give the same number for each input", code="TW1002")
     count = counts.pop() if counts else 1
     return [{n: x if not x.ndim else np.ascontiguousarray(np.split(x, count)[k]) for n, x in sample.items()}
             for k in range(count)]

@@ -61,13 +61,14 @@ class PostTraining:
                                   f"{', '.join(known)}{nearest(str(given), known)}",
                                   code="TW1001")
         if not 0 < self.percentile <= 1:
-            raise OptionError(f"percentile is {self.percentile!r}; it is the part of all values that is kept, above 0 "
-                              "and up to 1", code="TW1001")
+            raise OptionError(f"percentile is {self.percentile!r}; it must be above 0 and at most 1, the fraction of "
+                              "the values that is kept", code="TW1001")
         if self.max_error is not None and not self.max_error >= 0:
-            raise OptionError(f"max_error is {self.max_error!r}; it is a relative error: 0.05 is five percent",
+            raise OptionError(f"max_error is {self.max_error!r}; it must be a relative error of 0 or more: 0.05 is "
+                              "five percent",
                               code="TW1001")
         if self.measured < 1:
-            raise OptionError(f"measured is {self.measured!r}; errors are measured on at least one sample",
+            raise OptionError(f"measured is {self.measured!r}; it must be at least 1 sample",
                               code="TW1001")
 
 
@@ -92,17 +93,17 @@ class _Work:
         self.mod, self.config, self.runner = mod, config, runner
         main = mod["main"]
         if dataset is None:
-            raise OptionError("post-training quantization finds ranges in data; give inputs of the network: a "
+            raise OptionError("post-training quantization needs calibration data; give inputs of the network: a "
                               "dictionary of arrays, or an iterable of them", code="TW1002")
         self.function: Function = with_biases(main) if config.bias_correction else main
         self.names = layer_names(self.function)
         if not self.names:
-            raise CompileError("there is nothing to quantize: the network has no convolution in two dimensions and no "
-                               "product of float32 with constant weights", code="TW1003")
+            raise CompileError("there is nothing to quantize: the network has no 2-D convolution or matrix product of "
+                               "float32 with constant weights", code="TW1003")
         for name in config.skip:
             if name not in self.names.values():
                 near = nearest(name, self.names.values()) or "; the layers are: " + ", ".join(self.names.values())
-                raise OptionError(f"skip: there is no layer '{name}'{near}", code="TW1001")
+                raise OptionError(f"skip: the network has no layer '{name}'{near}", code="TW1001")
         self.samples = samples_of(dataset, self.function)
         self.measured = self.samples[: config.measured]
         self.kept = {e for e, name in self.names.items() if name in config.skip}

@@ -75,8 +75,8 @@ class QuantizeRealize(FunctionPass):
 def stored_as(low: int, high: int, preferred: str) -> tuple[str, int]:
     """The type and zero point for levels from `low` to `high`; raises `CompileError` if they do not fit a byte."""
     if high - low > 255:
-        raise CompileError(f"levels from {low} to {high} do not fit into a byte; simulate them (do_simulation=True), "
-                           "or take 8 bits or fewer", code="TW1006")
+        raise CompileError(f"levels from {low} to {high} do not fit in a byte; simulate them (do_simulation=True), or "
+                           "use 8 bits or fewer", code="TW1006")
     if preferred == "int8" and low >= -128 and high <= 127:
         return "int8", 0
     return ("uint8", -low) if preferred == "uint8" else ("int8", -128 - low)

@@ -75,8 +75,8 @@ class Distribution:
         x = values.ravel()
         least, greatest = float(x.min()), float(x.max())
         if not np.isfinite(least) or not np.isfinite(greatest):
-            raise InputError("a value of the network is infinite or no number for the calibration data; such data say "
-                             "nothing of its range", code="TW1002")
+            raise InputError("a value of the network is infinite or NaN for the calibration data; remove the samples "
+                             "that cause it", code="TW1002")
         self.least, self.greatest = min(self.least, least), max(self.greatest, greatest)
         if not counted:
             return

@@ -134,8 +134,8 @@ class Importer:
         if not any(map(has_unknown_sizes, used)) or self.takes_unknown(source, used, scope):
             return False
         if scope.is_looped:
-            raise NotKnownError("the sizes of its inputs are only known while the model runs, and may differ from turn "
-                                "to turn", origin)
+            raise NotKnownError("the sizes of its inputs are known only at run time, and may differ between "
+                                "iterations", origin)
         return True
 
     def apply(self, converter: Converter, node: Node, args: Sequence[Any], attributes: Mapping[str, Any]) -> list[Expr]:

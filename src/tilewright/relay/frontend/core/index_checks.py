@@ -58,8 +58,8 @@ def tuples_from_front(indices: Expr, sizes: Sequence[int], node: Located) -> Exp
     """`from_front` for tuples of indices along the last dimension, one index for each of `sizes`."""
     low = bounds_of(indices)[0]
     lengths = np.asarray(sizes, np.int64)
-    wrong = (f"an index is outside the input, whose dimensions have {', '.join(map(str, sizes))} elements; indices "
-             "count from either end")
+    wrong = (f"an index is outside the input, whose dimensions have {', '.join(map(str, sizes))} elements; each index "
+             "must be at least minus the size of its dimension, and below the size")
     if isinstance(indices, Constant):
         if indices.value.size and ((indices.value < -lengths) | (indices.value >= lengths)).any():
             node.refuse(wrong)
@@ -77,8 +77,8 @@ def inside(indices: Expr, sizes: Sequence[int], node: Located) -> Expr:
     """
     low, high = bounds_of(indices)
     listed = ", ".join(map(str, sizes))
-    wrong = (f"an index is outside the input, which has {listed} elements there; indices must be 0 or more and below "
-             "that")
+    wrong = (f"an index is outside the input, which has {listed} elements along the indexed dimensions; each index "
+             "must be 0 or more and below the size")
     if isinstance(indices, Constant):
         if indices.value.size and (low < 0 or (indices.value >= np.asarray(sizes, np.int64)).any()):
             node.refuse(wrong)

@@ -59,7 +59,7 @@ class Node:
         """Raise `ModelError` if a table of these sizes is too large to compute during the import."""
         if math.prod(max(s, 1) for s in sizes) > MOST_TABLE or any(s < 0 for s in sizes):
             self.refuse(
-                f"it needs a table of {' x '.join(map(str, sizes))} elements; the limit for tables made while "
+                f"the node needs a table of {' x '.join(map(str, sizes))} elements; the limit for tables made while "
                 f"importing is {MOST_TABLE}; correct its attributes and the shapes of its inputs")
 
     def hint(self, symbols: Sequence[Any] = ()) -> str:
@@ -91,8 +91,8 @@ class Node:
         if value is None:
             value = self._known.demand(x)
         if value is None:
-            what = (f"{self.operand} '{name}' must be known to convert the node{why}, and it is computed from the "
-                    "model's inputs")
+            what = (f"{self.operand} '{name}' must be known at compile time{why}, but it is computed from the model's "
+                    "inputs")
             raise NotKnownError(what, self.origin)
         return value
 
@@ -106,7 +106,7 @@ class Node:
             return default
         value = self.value(x, name)
         if value.size != 1:
-            self.refuse(f"{self.operand} '{name}' must be one number, and its shape is {value.shape}")
+            self.refuse(f"{self.operand} '{name}' must be one number, but its shape is {value.shape}")
         return value.reshape(-1)[0].item()
 
     def static(self, x: Expr, name: str) -> tuple[int, ...]:
@@ -118,7 +118,7 @@ class Node:
 
     def _wait_for_symbols(self, what: str, dims: Sequence[Any]) -> NoReturn:
         symbols = dict.fromkeys(v for d in dims if isinstance(d, PrimExpr) for v in free_vars(d))
-        raise SizeNotKnownError(f"{what}, and must be known while compiling{self.hint(list(symbols))}", self.origin)
+        raise SizeNotKnownError(f"{what}, but must be known at compile time{self.hint(list(symbols))}", self.origin)
 
 
 def _shown(dims: Any) -> str:

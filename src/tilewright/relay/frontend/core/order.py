@@ -51,8 +51,8 @@ def execution_order(nodes: Sequence[N], outputs: Iterable[Name], is_known: Calla
                 state[index] = _DONE
                 order.append(nodes[index])
     if missing:
-        shown = "; ".join(f"'{name}', wanted by {user}" for name, user in list(missing.items())[:10])
-        raise ModelError(f"the graph '{graph}' uses {len(missing)} tensors that nothing makes: {shown}; {_DAMAGED}",
+        shown = "; ".join(f"'{name}', used by {user}" for name, user in list(missing.items())[:10])
+        raise ModelError(f"the graph '{graph}' uses {len(missing)} tensors that no node computes: {shown}; {_DAMAGED}",
                          code="TW0103")
     return order
 
@@ -64,7 +64,7 @@ def _producers(nodes: Sequence[SourceNode], graph: str) -> dict[Name, int]:
             if name in producers:
                 both = f"{nodes[producers[name]].label} and by {node.label}"
                 raise ModelError(
-                    f"the tensor '{name}' of the graph '{graph}' is made twice, by {both}; names must be unique: "
+                    f"the tensor '{name}' of the graph '{graph}' is computed twice, by {both}; names must be unique: "
                     "export the model again",
                     code="TW0103")
             producers[name] = index

@@ -51,7 +51,7 @@ def naming(origin: Origin, explain: Callable[[Exception], str],
             raise
         raise type(error)(error.message + hint(error), origin, code=error.code) from error
     except MemoryError as error:
-        why = "it needs more memory than there is; a size in it is wrong, or the model is too large for this machine"
+        why = "there is not enough memory for it; a size in it is wrong, or the model is too large for this machine"
         raise ModelError(why, origin, code="TW0115") from error
     except SENSELESS as error:
         raise ModelError(explain(error), origin, code="TW0109") from error
@@ -61,7 +61,7 @@ def makes_no_sense(what: str, runtime: str) -> Callable[[Exception], str]:
     """The default explanation of an error; `runtime` names the reference implementation."""
 
     def explain(error: Exception) -> str:
-        return (f"{what} cannot be made sense of ({shortly(error)}); where {runtime} runs the model, this is a fault "
-                "of the importer")
+        return (f"{what} do not fit together ({shortly(error)}); if {runtime} runs the model, report this as a bug of "
+                "the importer")
 
     return explain

@@ -112,14 +112,15 @@ class Converter:
         count, most = len(inputs), len(self.inputs)
         if count > most and not self.variadic:
             raise ModelError(
-                f"{count} inputs are given; {self.name} takes at most {most}: {', '.join(self.inputs)}", node.origin,
+                f"{count} inputs are given, but {self.name} takes at most {most}: "
+                f"{', '.join(self.inputs)}", node.origin,
                 code="TW0109")
         for k, name in enumerate(self.inputs[: max(self.required, count)]):
             if k >= count or (inputs[k] is None and name not in self.optional):
                 raise ModelError(f"input '{name}' is missing", node.origin, code="TW0109")
         if self.variadic and ((self.terms.needs_one and not count)
                               or (not self.gaps and any(x is None for x in inputs[most:]))):
-            raise ModelError(f"{self.name} needs at least one input, and none of them empty", node.origin,
+            raise ModelError(f"{self.name} needs at least one input, and no input may be omitted", node.origin,
                              code="TW0109")
 
 

@@ -27,12 +27,12 @@ def resize_antialiased(
     """Resize the axes of `x` whose size or scale changes, one after another, in float32."""
     dims = node.static(x, "X")
     if mode not in _REACH or transformation not in _MODES:
-        node.refuse(f"antialias=1 with mode {mode!r} and {transformation!r} is not supported; the modes are linear and "
-                    f"cubic, the coordinates {', '.join(_MODES)}")
+        node.refuse(f"antialias=1 with mode {mode!r} and {transformation!r} is not supported; mode must be linear or "
+                    f"cubic, and the coordinates one of {', '.join(_MODES)}")
     wanted = ([int(s) for s in sizes] if sizes is not None
               else [math.floor(d * s) for d, s in zip(dims, scales or (), strict=True)])
     if not all(dims) or not all(wanted):
-        node.refuse(f"antialias=1 takes {tuple(dims)} to {tuple(wanted)}; each size must be 1 or more")
+        node.refuse(f"antialias=1 cannot resize {tuple(dims)} to {tuple(wanted)}; each size must be 1 or more")
     factors = [w / d for w, d in zip(wanted, dims, strict=True)] if scales is None else list(scales)
     result = x if dtype_of(x).is_float else cast(x, FLOAT32)
     for axis, (size, out, factor) in enumerate(zip(dims, wanted, factors, strict=True)):

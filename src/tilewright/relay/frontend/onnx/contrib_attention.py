@@ -154,7 +154,7 @@ def multi_head_attention(
     mask_filter_value: float = -10000.0, num_heads: int, scale: float = 0.0, unidirectional: int = 0, node: Node,
 ) -> tuple[Expr, ...]:
     if past_sequence_length is not None or cache_indirection is not None:
-        node.refuse("past_sequence_length and cache_indirection, for buffers that past and present share, are not "
+        node.refuse("past_sequence_length and cache_indirection (buffers that past and present share) are not "
                     "supported; export without them")
     q, k, v = _query_key_value(query, key, value, bias, num_heads, node)
     k, v = _with_past(past_key, k), _with_past(past_value, v)
@@ -176,7 +176,8 @@ def _query_key_value(query: Expr, key: Expr | None, value: Expr | None, bias: Ex
     elif key is not None and rank(key) == 5:  # (batch, tokens, heads, 2, size)
         parts = [heads_of(query, heads), _part(key, 0), _part(key, 1)]
     elif key is None or value is None:
-        node.refuse("query, key and value must be given, or be packed in the first or the second of them")
+        node.refuse("an input is missing; give query, key and value, pack all three into query, or pack key and value "
+                    "into key")
     else:
         parts = [x if rank(x) == 4 else heads_of(x, heads) for x in (query, key, value)]
     if bias is not None:
@@ -222,7 +223,7 @@ def rotary_embedding(
     flat = rank(input) == 3
     width = 2 * node.static(cos_cache, "cos_cache")[1]
     if flat and rotary_embedding_dim and not num_heads:
-        node.refuse("rotary_embedding_dim is set and num_heads is not; both are needed to know the heads")
+        node.refuse("rotary_embedding_dim is set without num_heads; set both")
     x = heads_of(input, num_heads or node.static(input, "input")[2] // width) if flat else input
     tokens = node.static(x, "input")[2]
     if rank(position_ids) == 1:
@@ -263,7 +264,7 @@ def group_query_attention(
     if do_rotary:
         at = place if position_ids is None else position_ids
         if cos_cache is None or sin_cache is None:
-            node.refuse("do_rotary is set, and cos_cache or sin_cache is missing")
+            node.refuse("do_rotary is set, but input cos_cache or sin_cache is missing")
         cos, sin = (op.take(t, at, axis=0) for t in (cos_cache, sin_cache))
         q, k = (rotated(x, cos, sin, bool(rotary_interleaved), node) for x in (q, k))
     keys = max(old, total)

@@ -50,7 +50,7 @@ def activated(x: Expr, name: str, parameters: Sequence[float], node: Node) -> Ex
         node.refuse(f"activation is {name!r}; it must be one of {', '.join(a for a in _ACTIVATIONS if a)}")
     count, build = _ACTIVATIONS[name]
     if len(parameters) < count:
-        node.refuse(f"{name} needs {count} parameters, and {len(parameters)} are given")
+        node.refuse(f"{name} needs {count} parameters, but {len(parameters)} are given")
     return build(x, parameters)
 
 
@@ -231,8 +231,8 @@ def skip_simplified_layer_norm(
 
 def _no_statistics(node: Node) -> Expr:
     if any(node.outputs[1:3]):
-        node.refuse("its second and third output, mean and deviation, are for training and are not supported; export "
-                    "the model for inference")
+        node.refuse("its outputs mean and deviation are for training and are not supported; export the model for "
+                    "inference")
     return Tuple(())
 
 

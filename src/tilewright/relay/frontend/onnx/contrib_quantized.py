@@ -139,8 +139,8 @@ def qlinear_reduce_mean(
 def qlinear_concat(y_scale: Expr, y_zero_point: Expr, *inputs: Expr, axis: int, node: Node) -> Expr:
     """Concatenate triples of inputs: a tensor, its scale, its zero point."""
     if len(inputs) % 3 or not inputs:
-        node.refuse(f"{len(inputs)} inputs follow the scale and zero point of the result; there must be three "
-                    "for each tensor: itself, scale, zero point")
+        node.refuse(f"{len(inputs)} inputs follow the scale and zero point of the result; give three for each tensor: "
+                    "data, scale, zero point")
     parts = tuple(real(inputs[k], inputs[k + 1], inputs[k + 2], node) for k in range(0, len(inputs), 3))
     return whole(op.concatenate(Tuple(parts), axis=axis), y_scale, y_zero_point, inputs[0], node)
 
@@ -227,8 +227,8 @@ def matmul_nbits(
     """`a` times weights (N, blocks, packed) of 2, 4 or 8 bits, dequantized at compile time with a scale per block of K.
     """
     if bits not in (2, 4, 8) or weight_prepacked:
-        node.refuse(f"bits is {bits} and weight_prepacked {weight_prepacked}; 2, 4 and 8 bits, not packed for another "
-                    "program, are supported")
+        node.refuse(f"bits is {bits} and weight_prepacked {weight_prepacked}; bits must be 2, 4 or 8, and "
+                    "weight_prepacked 0")
     blocks = -(-K // block_size)
     q = _unpacked(node.value(b, "B").reshape(N, -1), bits)[:, : blocks * block_size]
     scale = node.value(scales, "scales")

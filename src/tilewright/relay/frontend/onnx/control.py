@@ -38,7 +38,7 @@ def constant(
     strings = value_strings if value_string is None else (value_string,)
     if strings is not None:
         return Constant(of_strings(strings, (len(strings),) if value_string is None else ()))
-    return node.refuse("it has no value")
+    return node.refuse("it has no attribute with a value; give one")
 
 
 @converter("Identity")
@@ -93,7 +93,7 @@ def size(data: Expr) -> Expr:
 def constant_of_shape(shape: Expr, *, value: Any = None, node: Node) -> Expr:
     fill = np.zeros(1, np.float32) if value is None else value
     if fill.size != 1:
-        node.refuse(f"attribute 'value' must be one number, and its shape is {fill.shape}")
+        node.refuse(f"attribute 'value' must be one number, but its shape is {fill.shape}")
     dims = tuple(int(d) if isinstance(d, np.integer) else d for d in node.dims(shape, "input").flat)
     return op.full(Constant(fill.reshape(())), shape=dims, dtype=DataType(fill.dtype))
 
@@ -113,7 +113,7 @@ def range_(start: Expr, limit: Expr, delta: Expr, *, stash_type: int = 1, node: 
 def eye_like(x: Expr, *, dtype: int | None = None, k: int = 0, node: Node) -> Expr:
     kind = dtype_of(x) if dtype is None else element_type(dtype, "attribute 'dtype'", node.origin)
     if rank(x) != 2:
-        node.refuse(f"its input must be a matrix, and it has {rank(x)} dimensions")
+        node.refuse(f"its input must be a matrix, but it has {rank(x)} dimensions")
     rows, columns = node.static(x, "input")
     node.check_table(rows, columns)
     return Constant(np.eye(rows, columns, max(-rows, min(k, columns)), dtype=kind.numpy()))
@@ -169,7 +169,7 @@ def if_(cond: Expr, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProt
             both.append(node.import_graph(branch))
         # a branch that is invalid for the given shapes is never taken
         except CompileError as error:
-            chosen = node.value(cond, "cond", f", since one branch is no program for these inputs: {error}")
+            chosen = node.value(cond, "cond", f", because one branch is invalid for these inputs: {error}")
             if bool(chosen.reshape(-1)[0]) is taken:
                 raise
             return tuple(node.import_graph(else_branch if taken else then_branch))
@@ -179,7 +179,7 @@ def if_(cond: Expr, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProt
                 or (a is NOTHING) != (b is NOTHING)):
             found = ["nothing" if x is NOTHING else "open" if has_unknown_sizes(x) else repr(x.checked_type)
                      for x in (a, b)]
-            chosen = node.value(cond, "cond", f", since output {k} is {found[0]} in one branch and {found[1]} in the "
+            chosen = node.value(cond, "cond", f", because output {k} is {found[0]} in one branch and {found[1]} in the "
                                               "other")
             return tuple(then if chosen.reshape(-1)[0] else otherwise)
     whole = (If(cond, Tuple(tuple(then)), Tuple(tuple(otherwise)), node.origin) if len(then) > 1

@@ -63,8 +63,8 @@ def _backwards(e: Expr, slopes: list[Expr | None], depending: set[Expr],
         rules = (lambda e, g: op.reshape_like(g, e.args[0]),)
     if rules is None or not isinstance(e, Call):
         name = e.op.name if isinstance(e, Call) and isinstance(e.op, Op) else type(e).__name__
-        raise CompileError(f"the derivative of '{name}' is not known; leave out what depends on it, or compute the "
-                           "derivative in the model", e.span, code="TW0107")
+        raise CompileError(f"the derivative of '{name}' is not supported; remove the gradients that need it, or "
+                           "compute the derivative in the model", e.span, code="TW0107")
     for argument, rule in zip(e.args, rules, strict=False):
         if argument not in depending or rule is None or not _is_real(argument):
             continue

@@ -49,7 +49,7 @@ def scale_all(x: Expr, *, scale: float = 1.0) -> Expr:
 def image_scaler(x: Expr, *, scale: float = 1.0, bias: Sequence[float] = (), node: Node) -> Expr:
     """Pixels times `scale`, plus a bias for each channel."""
     if len(bias) != shape_of(x)[1]:
-        node.refuse(f"bias has {len(bias)} numbers, and its input {shape_of(x)[1]} channels")
+        node.refuse(f"bias has {len(bias)} numbers, but its input has {shape_of(x)[1]} channels")
     return op.add(_times(x, scale), per_channel(Constant(np.asarray(bias, dtype_of(x).numpy())), rank(x)))
 
 
@@ -58,13 +58,13 @@ def crop(x: Expr, *, border: Sequence[int] = (), scale: Sequence[int] = (), node
     """Crop the borders (left, top, right, bottom); `scale` limits the result to (rows, columns)."""
     if len(border) != 4 or len(scale) not in (0, 2):
         node.refuse(f"border has {len(border)} numbers and scale {len(scale)}; border must have 4 (left, top, right, "
-                    "bottom), scale 2 (height, width) or none")
+                    "bottom), and scale 2 (height, width) or 0")
     height, width = node.static(x, "input")[2:]
     left, top, right, bottom = border
     ends = (top + scale[0], left + scale[1]) if scale else (height - bottom, width - right)
     if not (0 <= top < ends[0] <= height and 0 <= left < ends[1] <= width):
-        node.refuse(f"rows {top} to {ends[0]} and columns {left} to {ends[1]} are not inside of an image of {height} "
-                    f"by {width}")
+        node.refuse(f"rows {top} to {ends[0]} and columns {left} to {ends[1]} are outside an image of {height} by "
+                    f"{width}")
     return op.strided_slice(x, begin=(top, left), end=ends, strides=(1, 1), axes=(2, 3))
 
 

@@ -34,8 +34,8 @@ def opsets_of(model: onnx.ModelProto, source: Source, opset: int | None) -> dict
                          code="TW0110")
     newest = defs.onnx_opset_version()
     if not 0 < found.get("", 1) <= newest:
-        raise ModelError(f"the model is written in opset {found['']}, and opsets 1 to {newest} are known; "
-                         "upgrade the onnx package, or convert the model with onnx.version_converter", where,
+        raise ModelError(f"the model is written in opset {found['']}, but only opsets 1 to {newest} are known; upgrade "
+                         "the onnx package, or convert the model with onnx.version_converter", where,
                          code="TW0110")
     return found
 

@@ -50,7 +50,7 @@ def _between(nodes: Sequence[onnx.NodeProto], gradient: onnx.NodeProto) -> onnx.
             wanted.add(k)
             stack += [*filter(None, nodes[k].input), *captured_names(nodes[k])]
     return onnx.GraphProto(
-        name=f"what leads to {y}", node=[nodes[k] for k in sorted(wanted)],
+        name=f"the part that computes {y}", node=[nodes[k] for k in sorted(wanted)],
         input=[onnx.ValueInfoProto(name=n) for n in names], output=[onnx.ValueInfoProto(name=y)])
 
 
@@ -58,16 +58,16 @@ def _between(nodes: Sequence[onnx.NodeProto], gradient: onnx.NodeProto) -> onnx.
 def gradient(*values: Expr, xs: tuple[str, ...], y: str, zs: tuple[str, ...] = (), graph: onnx.GraphProto | None = None,
              node: Node) -> tuple[Expr, ...]:
     if graph is None:
-        return node.refuse("it is inside a function, and only tensors of a graph have derivatives; inline the "
-                           "functions of the model")
+        return node.refuse("it is inside a function, where derivatives are not supported; inline the functions of the "
+                           "model")
     if len(values) != len(graph.input):
-        node.refuse(f"{len(values)} values are given, and xs and zs name {len(graph.input)} tensors; the file is "
+        node.refuse(f"{len(values)} values are given, but xs and zs name {len(graph.input)} tensors; the file is "
                     "damaged: export the model again")
     variables = [Var(i.name, v.tensor_type) for i, v in zip(graph.input, values, strict=True)]
     (result,) = node.import_graph(graph, variables)
     if (any(not isinstance(d, int) for d in shape_of(result)) or math.prod(shape_of(result)) != 1
             or not dtype_of(result).is_float):
-        node.refuse(f"'{y}' is {dtype_of(result)} of the shape {shape_of(result)}, and one real number has derivatives "
-                    "by others; add its elements up first")
+        node.refuse(f"'{y}' is {dtype_of(result)} of shape {shape_of(result)}; only a single real number can be "
+                    "differentiated: sum its elements first")
     given: dict[Expr, Expr] = dict(zip(variables, values, strict=True))
     return tuple(substitute(d, given) for d in derivatives(result, variables[: len(xs)]))

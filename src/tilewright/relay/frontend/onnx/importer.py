@@ -169,11 +169,11 @@ class Importer(core.Importer):
     def check_depth(self, source: SourceNode, scope: core.Scope) -> None:
         self._left -= 1
         if self._left < 0:
-            why = ("inlining functions and unrolling loops gives more nodes than can be compiled, far more than are in "
-                   "the file; export the model without functions that call others many times over")
+            why = ("inlining functions and unrolling loops gives more nodes than can be compiled; export the model "
+                   "with fewer nested function calls")
             raise ModelError(why, self.origin(source, scope), code="TW0115")
         if scope.depth > DEEPEST:
-            why = f"it is {scope.depth} graphs and functions deep; export the model with fewer levels"
+            why = f"it is nested {scope.depth} graphs and functions deep; export the model with fewer levels"
             raise ModelError(why, self.origin(source, scope), code="TW0115")
 
     def origin(self, source: SourceNode, scope: core.Scope) -> Origin:
@@ -188,9 +188,8 @@ class Importer(core.Importer):
         found = specification(source.kind, source.domain, source.version or 1)
         shown = ", ".join("nothing" if a is None else repr(a.known_type()) for a in args) or "none"
         return ("" if found is None else wrong_input(found, source.proto, args)) or (
-            f"its inputs ({shown}) and attributes cannot be made sense of together; compare them with what "
-            f"{source.kind} takes, and correct the model; "
-            f"where they are right, this is a fault of the importer ({shortly(error)})"
+            f"its inputs ({shown}) and attributes do not fit together; compare them with the specification of "
+            f"{source.kind}, and correct the model. If they are valid, report a bug of the importer ({shortly(error)})"
         )
 
     def typed_operands(self, source: SourceNode, args: Sequence[Any], scope: core.Scope) -> list[Expr]:
@@ -283,8 +282,8 @@ class Importer(core.Importer):
             return read_tensor(a.t, self.source)
         if a.type == AttributeProto.SPARSE_TENSOR:
             return read_sparse(a.sparse_tensor, self.source)
-        why = (f"attribute '{a.name}' is {kind_of_attribute(a.type)}, which is not supported; correct it where the "
-               "model is made")
+        why = (f"attribute '{a.name}' is {kind_of_attribute(a.type)}, which is not supported; correct it in the "
+               "program that exports the model")
         raise ModelError(why, code="TW0107")
 
 

@@ -41,8 +41,8 @@ class ModelInputs:
         protos = {i.name: i for i in taken}
         if len(protos) < len(taken):
             twice = next(name for name, count in collections.Counter(i.name for i in taken).items() if count > 1)
-            raise ModelError(f"the graph '{graph.name}' has several inputs called '{twice}'; give each a name of its "
-                             "own", code="TW0103")
+            raise ModelError(f"the graph '{graph.name}' has several inputs called '{twice}'; give each a unique "
+                             "name", code="TW0103")
         self.variables: dict[str, relay.Var] = {}
         self.values: dict[Name, relay.Expr] = {}
         """The value of each input by name: its variable, a tuple of variables, or nothing."""
@@ -86,11 +86,11 @@ class ModelInputs:
     def require_all(self) -> None:
         """Raise `ModelError` if the number of tensors in a sequence or the presence of an optional is unknown."""
         for name, kind in self.unknown.items():
-            what = "how many tensors are in it" if kind.sequence else "whether it is there"
+            what = "the number of its tensors" if kind.sequence else "its presence"
             shapes = "[(…), (…)]" if kind.sequence else "(…)"
-            raise ModelError(f"input '{name}' is {kind}, and {what} must be known while compiling; give its shape when "
+            raise ModelError(f"input '{name}' is {kind}, and {what} must be known at compile time; give its shape when "
                              f"importing: shape={{{name!r}: {shapes}}}"
-                             + (", or None where it is empty" if kind.optional else ""), code="TW0113")
+                             + (", or None if it is empty" if kind.optional else ""), code="TW0113")
 
     def _add_map(self, name: str, kind: onnx.TypeProto.Map) -> None:
         """Add an input that is a dictionary: one Python object."""
@@ -126,7 +126,7 @@ class ModelInputs:
             if kind_given.accepts(given):
                 continue
             if kind_given.sequence:
-                raise ModelError(f"shape={{{name!r}: {given!r}}} is not a list with the shape of each tensor, and "
+                raise ModelError(f"shape={{{name!r}: {given!r}}} is not a list with the shape of each tensor, but "
                                  f"input '{name}' is {kind_given}; write for example "
                                  f"shape={{{name!r}: [(1, 3), (2, 3)]}}", code="TW0112")
             if not _is_shape(given):
@@ -208,6 +208,6 @@ def kind_of(proto: onnx.ValueInfoProto) -> Kind:
         found = getattr(found, which).elem_type
     if which != "tensor_type" or wrapped == ["sequence_type", "optional_type"]:
         shown = " of a ".join([*wrapped, which or "no type"]).replace("_type", "")
-        raise ModelError(f"input '{proto.name}' is a {shown}, and inputs are tensors, sequences of tensors and "
-                         "optionals of those; change the model to take such", code="TW0114")
+        raise ModelError(f"input '{proto.name}' is a {shown}; an input must be a tensor, a sequence of tensors, or an "
+                         "optional of one; change the model", code="TW0114")
     return Kind(found.tensor_type, "sequence_type" in wrapped, "optional_type" in wrapped)

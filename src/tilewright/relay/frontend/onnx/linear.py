@@ -14,7 +14,7 @@ from tilewright.relay.frontend.shaping import cast, dtype_of, rank, scalar, shap
 def matmul(a: Expr, b: Expr, *, node: Node) -> Expr:
     """Numpy's matrix product: vectors become matrices, and leading dimensions broadcast."""
     if not rank(a) or not rank(b):
-        node.refuse("a matrix product of a single number; use Mul")
+        node.refuse("an input of the matrix product is a scalar; use Mul")
     if dtype_of(a).is_integer and dtype_of(a).bits < 32:
         a, b = cast(a, "int32"), cast(b, "int32")
     return matrix_product(a, b, transposes=bool(node.config["use_nt_batch_matmul"]))

@@ -27,7 +27,7 @@ MakeTurn = Callable[[Outside], Callable[[Expr, Sequence[Expr]], Turn]]
 
 FEW: Final = 4
 """Largest trip count that is unrolled."""
-_NOT_ALIKE: Final = ", since its turns are not all alike"
+_NOT_ALIKE: Final = ", because the types of the loop's values change between iterations"
 
 
 def repeat(count: int, states: Sequence[Expr], make: MakeTurn,
@@ -82,7 +82,7 @@ def loop(
     """The states after the last iteration, then the emitted values along a new first dimension."""
     made = _Loop(body, list(v_initial), node)
     if made.gathers < 0:
-        node.refuse(f"its body gives {len(body.output)} values, and must give a condition and {len(v_initial)} states; "
+        node.refuse(f"its body gives {len(body.output)} values, but must give a condition and {len(v_initial)} states; "
                     "the file is damaged: export it again")
     limit = _limit(M, made, node)
     first = node.known(cond) if cond is not None else np.True_
@@ -99,8 +99,7 @@ def _limit(given: Expr | None, made: _Loop, node: Node) -> int | Expr | None:
     """The trip count: an int if it is known or must be known; None without a limit."""
     if given is None:
         if made.needs_count:
-            node.refuse("it has no trip count, and gives sequences or what each turn adds, whose sizes depend on it; "
-                        "give input 'M' a value")
+            node.refuse("it has no trip count, so that the sizes of its results are unknown; give input 'M' a value")
         return None
     if node.known(given) is None and not made.needs_count:
         return reshape(given, ())
@@ -139,10 +138,10 @@ class _Loop:
         """The unrolled loop; the trip count must be known now, or becomes known while the model runs."""
         states, rows = self.states, list[list[Expr]]()
         if limit is not None and limit > MOST_TURNS and self.counts:
-            self._refuse_to_copy(f"it has {limit} turns")
+            self._refuse_to_copy(f"it has {limit} iterations")
         while limit is None or len(rows) < limit:
             if len(rows) == MOST_TURNS:
-                self._refuse_to_copy(f"it has more than {MOST_TURNS} turns")
+                self._refuse_to_copy(f"it has more than {MOST_TURNS} iterations")
             going, states, row = self.turn(_number(len(rows)), states, None)
             rows.append(row)
             if len(rows) != limit and not self.node.value(going, self.body.output[0].name).reshape(-1)[0]:
@@ -152,8 +151,8 @@ class _Loop:
         return (*states, *map(_none, self.turn(_number(0), states, None)[2] if self.gathers else []))
 
     def _refuse_to_copy(self, turns: str) -> NoReturn:
-        self.node.refuse(f"{turns} and values whose types change in them, which are copied out up to {MOST_TURNS} "
-                         "turns; keep the shapes the same in every turn, for example by padding")
+        self.node.refuse(f"{turns} and values of changing types; such loops are unrolled up to {MOST_TURNS} "
+                         "iterations; keep the shapes the same in every iteration, for example by padding")
 
     def looped(self, limit: int | Expr | None, first: Expr | None) -> tuple[Expr, ...]:
         """The loop as a recursive function. `first` is the condition before the first iteration; None means true."""
@@ -225,14 +224,14 @@ def scan(
     given = initial_state_and_scan_inputs
     split = len(given) - num_scan_inputs
     if not 0 <= split <= len(body.output) or num_scan_inputs < 1:
-        node.refuse(f"it has {len(given)} inputs, {num_scan_inputs} of them scanned, and its body gives "
+        node.refuse(f"it has {len(given)} inputs, {num_scan_inputs} of them scanned, but its body gives "
                     f"{len(body.output)} values; the file is damaged: export it again")
     states, scanned = list(given[:split]), given[split:]
     axes = [axis_of(a, rank(x), node) for a, x in zip(scan_input_axes or (0,) * len(scanned), scanned, strict=True)]
     counts = {node.static(x, "scan_input")[a] for a, x in zip(axes, scanned, strict=True)}
     if len(counts) > 1:
-        node.refuse(f"its scanned inputs have {', '.join(map(str, sorted(counts)))} slices; all must have as many as "
-                    "the others")
+        node.refuse(f"its scanned inputs have {', '.join(map(str, sorted(counts)))} slices; all must have the same "
+                    "number")
     (count,) = counts
     backward = scan_input_directions or (0,) * len(scanned)
 

@@ -265,7 +265,7 @@ def shrink(x: Expr, *, bias: float = 0.0, lambd: float = 0.5) -> Expr:
 @converter("Det")
 def determinant(x: Expr, *, node: Node) -> Expr:
     if rank(x) < 2 or shape_of(x)[-1] != shape_of(x)[-2]:
-        node.refuse(f"its input must be square matrices, and the shape is {shape_of(x)}")
+        node.refuse(f"its input must be square matrices, but its shape is {shape_of(x)}")
     node.static(x, "X")
     kind = x.tensor_type.dtype
     wide = x if kind in ("float32", "float64") else op.cast(x, "float32")

@@ -39,7 +39,7 @@ def _check_window(x: Expr, node: Node, **given: Sequence[int]) -> None:
     if any(len(v) != n for v in given.values()):
         shown = [f"{name} {tuple(v)}" for name, v in given.items()]
         node.refuse(f"its window has {', '.join(shown[:-1])} and {shown[-1]}; each must have {n} numbers, one for each "
-                    f"dimension of its input {x.checked_type!r} after the first two")
+                    f"dimension of its input {x.checked_type!r} except the first two")
 
 
 def _check_groups(group: int, node: Node, **channels: object) -> None:
@@ -59,8 +59,7 @@ def paddings(
     if auto_pad in ("NOTSET", ""):
         given = tuple(pads) if pads is not None else (0,) * 2 * n
         if len(given) != 2 * n:
-            node.refuse(f"pads has {len(given)} numbers, and {2 * n} are needed: before and after each of {n} "
-                        "dimensions")
+            node.refuse(f"pads has {len(given)} numbers; {2 * n} are needed, before and after each of {n} dimensions")
         return given
     if auto_pad == "VALID":
         return (0,) * 2 * n
@@ -188,7 +187,7 @@ def _to_the_last_window(
 
 def _check_norm(p: int, node: Node) -> None:
     if p < 1:
-        node.refuse(f"p is {p}; the norm of LpPool and GlobalLpPool must be 1 or more")
+        node.refuse(f"p (the order of the norm) is {p}; it must be 1 or more")
 
 
 @converter("LpPool")

@@ -39,7 +39,7 @@ class Node(core.Node):
         """Import a subgraph applied to `inputs`; return its outputs. It sees outer names, through `outside` if given.
         """
         if len(inputs) != len(graph.input):
-            what = f"the subgraph '{graph.name}' takes {len(graph.input)} inputs, and {len(inputs)} are given"
+            what = f"the subgraph '{graph.name}' takes {len(graph.input)} inputs, but {len(inputs)} are given"
             self.refuse(f"{what}; the file is damaged: export the model again")
         return self._import_graph(graph, inputs, outside)
 
@@ -55,5 +55,5 @@ class Node(core.Node):
         """The value type of a map that is an input of the model; raises `ModelError` for anything else."""
         found = self._inputs.map_values.get(x)
         if found is None:
-            self.refuse("its input must be a map that is an input of the model")
+            self.refuse("its input must be a map, and an input of the model")
         return found

@@ -34,7 +34,7 @@ def max_unpool(
         return result
     wanted = node.ints(output_shape, "output_shape")
     if len(wanted) != len(shape) or any(w < d for w, d in zip(wanted, shape, strict=True)):
-        node.refuse(f"output_shape is {wanted}, and the tensor that was pooled was of shape {shape} at least")
+        node.refuse(f"output_shape is {wanted}; it must be at least {shape}, the shape that the pooling implies")
     return pad(result, [(0, w - d) for w, d in zip(wanted, shape, strict=True)])
 
 
@@ -48,8 +48,8 @@ def col2im(
     n, (batch, rows, positions) = len(image), node.static(x, "input")
     apart, edges, steps = dilations or (1,) * n, pads or (0,) * 2 * n, strides or (1,) * n
     if not len(block) == len(apart) == len(steps) == n or len(edges) != 2 * n or min((*image, *block)) < 1:
-        node.refuse(f"image_shape is {image} and block_shape {block}; both, dilations and strides need a number of 1 "
-                    "or more for each dimension, pads two")
+        node.refuse(f"image_shape is {image} and block_shape {block}; these, dilations and strides need one number (1 "
+                    "or more) for each dimension, and pads two")
     padded = [size + edges[k] + edges[k + n] for k, size in enumerate(image)]
     counts = [(p - d * (b - 1) - 1) // s + 1 for p, d, b, s in zip(padded, apart, block, steps, strict=True)]
     if rows % math.prod(block) or math.prod(counts) != positions:
@@ -86,15 +86,14 @@ def tensor_scatter(past_cache: Expr, update: Expr, write_indices: Expr | None = 
         node.refuse(f"mode is {mode!r}; it must be linear or circular")
     cache, new = node.static(past_cache, "past_cache"), node.static(update, "update")
     if len(cache) != len(new):
-        node.refuse(f"past_cache has {len(cache)} dimensions and update {len(new)}; they must have as many as each "
-                    "other")
+        node.refuse(f"past_cache has {len(cache)} dimensions and update {len(new)}; both must have the same number")
     if write_indices is not None and node.static(write_indices, "write_indices") != cache[:1]:
         node.refuse(f"write_indices has the shape {shape_of(write_indices)}; it must have one index for each of "
                     f"{cache[0] if cache else 0} samples")
     along = axis_of(axis, len(cache), node)
     if (along == 0 or any(a != b for k, (a, b) in enumerate(zip(cache, new, strict=True)) if k != along)
             or new[along] > cache[along]):
-        node.refuse(f"the update of shape {new} does not fit into the cache of shape {cache} along axis {along}")
+        node.refuse(f"the update of shape {new} does not fit in the cache of shape {cache} along axis {along}")
     node.check_table(new[along])
     steps = Constant(np.arange(new[along], dtype=np.int64).reshape([-1 if k == along else 1 for k in range(len(new))]))
     first = Constant(np.zeros(1, np.int64)) if write_indices is None else cast(write_indices, INT64)

@@ -73,7 +73,7 @@ def _spread(p: Expr, x: Expr, axis: int, block_size: int, node: Node) -> Expr:
         return reshape(p, [shape_of(p)[0] if k == along else 1 for k in range(rank(x))])
     if rank(p) != rank(x) or not block_size:
         node.refuse(f"the scale has {rank(p)} dimensions; it must be one number, one for each element of an axis, or, "
-                    "with block_size, of as many dimensions as the input")
+                    "with block_size, have the rank of the input")
     blocks = node.static(p, "scale")[along]
     if not isinstance(size, int) or blocks != -(-size // block_size):
         node.refuse(f"the scale has {blocks} blocks along axis {along}; {size} elements in blocks of {block_size} need "
@@ -248,7 +248,7 @@ def conv_integer(
     kernel, steps, apart = kernel_shape or node.static(w, "W")[2:], strides or (1, 1), dilations or (1, 1)
     unit, zx, zw = Constant(np.ones((), np.float32)), _one(x_zero_point), _one(w_zero_point)
     if zx is None:
-        node.refuse("the zero point of the data must be one number, and its shape is "
+        node.refuse("the zero point of the data must be one number, but its shape is "
                     f"{shape_of(x_zero_point) if x_zero_point is not None else ()}")
     if zw is None and w_zero_point is not None:
         zw = _constant(cast(w_zero_point, INT32))

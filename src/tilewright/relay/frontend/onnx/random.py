@@ -35,7 +35,7 @@ def _drawn(draw: Any, a: float, b: float, shape: Sequence[int], dtype: DataType,
     """Draw from a distribution with two parameters, in float32 for narrower types."""
     wide = dtype if dtype in _DRAWN else DataType("float32")
     if not dtype.is_float:
-        node.refuse(f"random numbers of type {dtype} are asked for; they are floating-point numbers")
+        node.refuse(f"random numbers of type {dtype} are not supported; use a floating-point type")
     found = draw(_key(seed, node), const(a, str(wide)), const(b, str(wide)), out_shape=tuple(shape),
                  out_dtype=str(wide))
     return cast(TupleGetItem(found, 1), dtype)
@@ -90,7 +90,7 @@ def multinomial(x: Expr, *, dtype: int = TensorProto.INT32, sample_size: int = 1
                 node: Node) -> Expr:
     """Draw classes, given unnormalized log-probabilities."""
     if rank(x) != 2:
-        node.refuse(f"its input must be a matrix, a row for each draw, and it has {rank(x)} dimensions")
+        node.refuse(f"its input must be a matrix with a row for each draw, but it has {rank(x)} dimensions")
     real = x if dtype_of(x) in _DRAWN else cast(x, "float32")
     shares = op.exp(op.subtract(real, op.max(real, axis=-1, keepdims=True)))
     found = TupleGetItem(op.random.multinomial(_key(seed, node), shares, num_samples=sample_size), 1)

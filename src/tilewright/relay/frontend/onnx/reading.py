@@ -79,12 +79,12 @@ def read_model(model: Any, mapped: bool = False) -> Iterator[tuple[onnx.ModelPro
         path = Path(model)
         source.name, source.folder, source.data = str(path), path.resolve().parent, _open(path, mapped)
     elif not isinstance(model, onnx.ModelProto):
-        raise ModelError(f"a model is a path, bytes or an onnx.ModelProto, and this is a {type(model).__name__}",
+        raise ModelError(f"the model is a {type(model).__name__}; give a path, bytes or an onnx.ModelProto",
                          code="TW0102")
     try:
         proto = model if source.data is None else _parse(source.data, source)
         if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
-            raise ModelError(f"{source.name or 'the model'} has no graph in it: this is not an ONNX model; export it "
+            raise ModelError(f"{source.name or 'the model'} is not an ONNX model: it has no graph; export it "
                              "again", code="TW0102")
         _check_names(proto, source)
         yield proto, source
@@ -96,8 +96,8 @@ def read_model(model: Any, mapped: bool = False) -> Iterator[tuple[onnx.ModelPro
             f"{source.name or 'the model'} became shorter while it was read; import it when it is complete",
             code="TW0101") from None
     except MemoryError:
-        raise ModelError(f"{source.name or 'the model'} asks for more memory than there is; a size in it is wrong, or "
-                         "it is too large for this machine", code="TW0115") from None
+        raise ModelError(f"{source.name or 'the model'} needs more memory than this machine has; a size in it is "
+                         "wrong, or the model is too large", code="TW0115") from None
     finally:
         if source.data is not None:
             source.data.close()
@@ -122,7 +122,7 @@ def _check_names(model: onnx.ModelProto, source: Source) -> None:
         nodes = []
     wrong = next((name for name in names if type(name) is not str), None)
     if wrong is not None:
-        raise ModelError(f"{source.name or 'the model'} has the name {wrong[:40]!r} in it, which is no text in UTF-8; "
+        raise ModelError(f"{source.name or 'the model'} contains the name {wrong[:40]!r}, which is not valid UTF-8; "
                          "the file is damaged: export the model again", code="TW0103")
 
 
@@ -132,11 +132,11 @@ def _open(path: Path, mapped: bool) -> ModelData:
             raise IsADirectoryError
         return FileData(path, mapped) if path.is_file() else MemoryData(path.read_bytes())
     except FileNotFoundError:
-        raise ModelError(f"there is no file '{path}'; check the path (the current folder is '{Path.cwd()}')",
+        raise ModelError(f"file '{path}' does not exist; check the path (the current folder is '{Path.cwd()}')",
                          code="TW0101") from None
     except IsADirectoryError:
         inside = sorted(p.name for p in path.glob("*.onnx"))[:3]
-        hint = f"; in it there is: {', '.join(inside)}" if inside else ""
+        hint = f"; it contains: {', '.join(inside)}" if inside else ""
         raise ModelError(f"'{path}' is a folder; give the .onnx file itself{hint}", code="TW0101") from None
     except OSError as error:
         raise ModelError(f"'{path}' cannot be read: {error.strerror}", code="TW0101") from None
@@ -204,7 +204,7 @@ def read_tensor(tensor: TensorProto, source: Source, span: Span | None = None) -
     elif span is not None or tensor.HasField("raw_data"):
         stored = span.size if span is not None else len(tensor.raw_data)
         if stored != nbytes:
-            refuse(f"has shape {shape} and type {dtype}, {nbytes} bytes, and {stored} bytes of data")
+            refuse(f"has shape {shape} and type {dtype}, {nbytes} bytes, but {stored} bytes of data")
         raw = source.data.array(span) if span is not None and source.data is not None else tensor.raw_data
     else:
         return _typed_values(tensor, dtype, count, refuse).reshape(shape)
@@ -221,11 +221,11 @@ def _unpacked(packed: Array, bits: int, count: int) -> Array:
 
 def _strings(tensor: TensorProto, count: int, refuse: Callable[[str], NoReturn]) -> Array:
     if len(tensor.string_data) != count:
-        refuse(f"has shape {tuple(tensor.dims)}, {count} strings, and {len(tensor.string_data)} strings of data")
+        refuse(f"has shape {tuple(tensor.dims)}, {count} strings, but {len(tensor.string_data)} strings of data")
     try:
         return of_strings([s.decode() for s in tensor.string_data], (count,))
     except UnicodeDecodeError as error:
-        refuse(f"has a string that is not UTF-8 ({error})")
+        refuse(f"has a string that is not valid UTF-8 ({error})")
 
 
 def _typed_values(tensor: TensorProto, dtype: np.dtype[Any], count: int, refuse: Callable[[str], NoReturn]) -> Array:
@@ -233,7 +233,7 @@ def _typed_values(tensor: TensorProto, dtype: np.dtype[Any], count: int, refuse:
     bits = _PACKED.get(tensor.data_type)
     packed = bits is not None and 8 % bits == 0
     if len(values) != (-(-count * bits // 8) if bits is not None and packed else count):
-        refuse(f"has shape {tuple(tensor.dims)}, {count} values, and {len(values)} values of data")
+        refuse(f"has shape {tuple(tensor.dims)}, {count} values, but {len(values)} values of data")
     if bits is not None and packed:
         return _unpacked(np.array(values, np.uint8), bits, count).view(dtype)
     if dtype.itemsize == 2 and dtype.kind not in "iu":
@@ -248,29 +248,29 @@ def _read_external(tensor: TensorProto, source: Source, nbytes: int, what: str) 
     entries = {e.key: e.value for e in tensor.external_data}
     location = entries.get("location", "")
     if source.folder is None:
-        raise ModelError(f"{what} is stored in the file '{location}' beside the model; give the path of the model, not "
-                         "its bytes", code="TW0105")
+        raise ModelError(f"{what} is stored in the separate file '{location}'; give the path of the model, not its "
+                         "bytes", code="TW0105")
     try:
         file = (source.folder / location).resolve()
         is_there = file.is_file()
     except (OSError, ValueError):
-        raise ModelError(f"{what} is stored in {location[:60]!r}, which cannot be the name of a file; save the model "
+        raise ModelError(f"{what} is stored in {location[:60]!r}, which is not a valid file name; save the model "
                          "again", code="TW0104") from None
     if not location or Path(location).is_absolute() or not file.is_relative_to(source.folder):
-        raise ModelError(f"{what} is said to be stored in '{location}', outside the model's folder '{source.folder}'; "
-                         "this is never read. Save the model again with its data beside it", code="TW0104")
+        raise ModelError(f"{what} refers to the data file '{location}' outside the model's folder '{source.folder}', "
+                         "which is never read; save the model and its data in one folder", code="TW0104")
     if not is_there:
-        raise ModelError(f"{what} is stored in '{location}', and there is no such file in '{source.folder}'; copy it "
-                         "beside the model", code="TW0105")
+        raise ModelError(f"{what} is stored in '{location}', but '{source.folder}' has no such file; copy it "
+                         "there", code="TW0105")
     offset, length = (_external_number(entries, key, default, what)
                       for key, default in (("offset", 0), ("length", nbytes)))
     if length != nbytes:
-        raise ModelError(f"{what} needs {nbytes} bytes, and its entry in '{location}' is {length} bytes; save the "
+        raise ModelError(f"{what} needs {nbytes} bytes, but its entry in '{location}' has {length} bytes; save the "
                          "model again", code="TW0105")
     with _opened(file, source.folder / location, what) as stream:
         size = os.fstat(stream.fileno()).st_size
         if offset + length > size:
-            raise ModelError(f"{what} is stored at bytes {offset} to {offset + length} of '{location}', and the file "
+            raise ModelError(f"{what} is stored at bytes {offset} to {offset + length} of '{location}', but the file "
                              f"has {size} bytes; it is truncated: copy it again", code="TW0105")
         if source.mapped and length:
             return np.memmap(stream, np.uint8, "c", offset, (length,))
@@ -295,7 +295,8 @@ def _opened(file: Path, path: Path, what: str) -> BinaryIO:
         is_same = False
     if not is_same:
         stream.close()
-        raise ModelError(f"{what} is stored in '{file}', which was replaced while it was opened; this is never read",
+        raise ModelError(f"{what} is stored in '{file}', which was replaced while it was being opened, and was not "
+                         "read; import the model again",
                          code="TW0104")
     return stream
 
@@ -303,6 +304,6 @@ def _opened(file: Path, path: Path, what: str) -> BinaryIO:
 def _external_number(entries: dict[str, str], key: str, default: int, what: str) -> int:
     text = entries.get(key, str(default))
     if not text.isdecimal() or len(text) > _LONGEST_NUMBER:
-        raise ModelError(f"{what} has the external data {key} '{text[:40]}', which is not a number of bytes; save the "
-                         "model again", code="TW0105")
+        raise ModelError(f"{what} has the external data {key} '{text[:40]}', which is not a valid number of bytes; "
+                         "save the model again", code="TW0105")
     return int(text)

@@ -146,12 +146,12 @@ def _net(
     if turned is None:
         node.refuse(f"attribute 'direction' is '{direction}'; it is forward, reverse or bidirectional")
     if shape_of(r)[0] != len(turned):
-        node.refuse(f"R has weights for {shape_of(r)[0]} directions, and attribute 'direction' is '{direction}'")
+        node.refuse(f"R has weights for {shape_of(r)[0]} directions, but attribute 'direction' is '{direction}'")
     names = activations or default * len(turned)
     if names == default * 2:
         names = default * len(turned)  # a default for one direction applies to both
     if len(names) != len(default) * len(turned):
-        node.refuse(f"attribute 'activations' has {len(names)} functions, and {len(default) * len(turned)} are needed")
+        node.refuse(f"attribute 'activations' has {len(names)} functions; {len(default) * len(turned)} are needed")
     left = {"alpha": list(alphas), "beta": list(betas)}
     made = [_activation(name, left, node) for name in names]
     each = tuple(tuple(made[k * len(default) : (k + 1) * len(default)]) for k in range(len(turned)))

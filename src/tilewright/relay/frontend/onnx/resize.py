@@ -53,13 +53,13 @@ def resize(
     factors = [] if scales is None else [float(s) for s in node.value(scales, "scales").flat]
     wanted = [] if sizes is None else list(node.dims(sizes, "sizes").flat)
     if not factors and not wanted:
-        node.refuse("neither scales nor sizes are given")
+        node.refuse("neither scales nor sizes are given; give one of them")
     _check_lengths(factors, wanted, len(places), node)
     region = [] if roi is None else [float(r) for r in node.value(roi, "roi").flat]
     if coordinate_transformation_mode == "tf_crop_and_resize" and (len(region) != 2 * len(places)
         or not all(map(math.isfinite, region))):
-        node.refuse(f"roi is {region}; it must be {2 * len(places)} numbers: where each of {len(places)} axes begins, "
-                    "then where each ends")
+        node.refuse(f"roi is {region}; it must be {2 * len(places)} numbers: the starts of {len(places)} axes, then "
+                    "their ends")
     if wanted and keep_aspect_ratio_policy != "stretch":
         wanted, factors = _kept_aspect(node.static(x, "X"), wanted, places, keep_aspect_ratio_policy, node)
     full_scales = _on_all_axes(factors, places, ndim, 1.0) if factors else None
@@ -83,7 +83,7 @@ def _check_lengths(factors: Sequence[float], sizes: Sequence[Any], axes: int, no
     if not all(0 < s <= MOST_BYTES for s in factors):
         node.refuse(f"the scales are {list(factors)}; each must be a number greater than 0")
     if not all(0 <= s <= MOST_BYTES for s in sizes if isinstance(s, (int, np.integer))):
-        node.refuse(f"the sizes are {list(sizes)}; there is no tensor of such a size")
+        node.refuse(f"the sizes are {list(sizes)}; sizes must not be negative")
 
 
 def _on_all_axes(values: Sequence[Any], places: Sequence[int], ndim: int, default: Any) -> list[Any]:
@@ -107,7 +107,7 @@ def _kept_aspect(dims: Sequence[int], sizes: Sequence[int], places: Sequence[int
     if policy not in ("not_larger", "not_smaller"):
         node.refuse(f"keep_aspect_ratio_policy is {policy!r}; it must be stretch, not_larger or not_smaller")
     if not all(dims[p] for p in places):
-        node.refuse(f"keep_aspect_ratio_policy is {policy!r}, and X has the shape {tuple(dims)}; each size must be 1 "
+        node.refuse(f"keep_aspect_ratio_policy is {policy!r}, but X has the shape {tuple(dims)}; each size must be 1 "
                     "or more")
     ratios = [s / dims[p] for s, p in zip(sizes, places, strict=True)]
     scale = min(ratios) if policy == "not_larger" else max(ratios)
@@ -124,7 +124,7 @@ def _resize(
         node.refuse(f"mode is {mode!r}; it must be nearest, linear or cubic")
     if sizes is None:
         if len(scales or ()) != len(dims):
-            node.refuse(f"{len(scales or ())} scales are given for {len(dims)} dimensions")
+            node.refuse(f"{len(scales or ())} scales are given for {len(dims)} dimensions; give one for each")
         _check_lengths(scales or (), (), len(dims), node)
         sizes = [_scaled(d, s) for d, s in zip(dims, scales or (), strict=True)]
     sizes = [int(s) if isinstance(s, np.integer) else s for s in sizes]
@@ -172,7 +172,7 @@ def _resize_axes(
     spatial = list(range(2, ndim)) if min(moved) >= 2 and ndim <= 5 else list(moved)
     others = [k for k in range(ndim) if k not in spatial]
     if len(spatial) not in _RESIZE:
-        node.refuse(f"resizing {len(spatial)} dimensions at once is not supported; 1 to 3 are")
+        node.refuse(f"resizing {len(spatial)} dimensions at once is not supported; resize 1 to 3")
     order = [*others, *spatial]
     build, layout = _RESIZE[len(spatial)]
     data = transpose(x, order)

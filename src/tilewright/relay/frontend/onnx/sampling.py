@@ -85,8 +85,8 @@ def grid_sample(x: Expr, grid: Expr, *, align_corners: int = 0, mode: str = "lin
         node.refuse(f"mode is {mode!r}; it must be one of {', '.join(_METHODS)}")
     ndim = rank(x)
     if ndim not in (4, 5) or (ndim == 5 and _METHODS[mode] == "bicubic"):
-        node.refuse(f"data of {ndim} dimensions cannot be sampled by mode {mode!r}; images (4) and volumes (5, not "
-                    "cubic) can")
+        node.refuse(f"data of {ndim} dimensions cannot be sampled by mode {mode!r}; give 4 dimensions, or 5 if the "
+                    "mode is not cubic")
     points = transpose(grid, (0, ndim - 1, *range(1, ndim - 1)))
     layout = "NCHW" if ndim == 4 else "NCDHW"
     return op.image.grid_sample(x, points, method=_METHODS[mode], layout=layout, padding_mode=padding_mode,
@@ -147,22 +147,22 @@ def _dft(x: Expr, length: Expr | None, axis: int, inverse: int, onesided: int, n
     ndim = rank(x)
     along = axis_of(axis, ndim, node)
     if along == ndim - 1:
-        node.refuse(f"axis is {axis}, which holds the real and imaginary parts; transform another")
+        node.refuse(f"axis is {axis}, which has the real and imaginary parts; transform another axis")
     size = node.static(x, "input")[along]
     if onesided and inverse:
         n = int(node.scalar(length, "dft_length", 2 * (size - 1)))
         x, size, length = _completed(x, along, n, node), n, None
     n = int(node.scalar(length, "dft_length", size))
     if n < 1:
-        node.refuse(f"it transforms {n} numbers along axis {axis}; give a dft_length of at least 1, or longer rows")
+        node.refuse(f"it transforms {n} numbers along axis {axis}; give at least 1, or set dft_length")
     node.check_table(n)
     if n < size:
         x = slice_axis(x, along, 0, n)
     elif n > size:
         x = op.nn.pad(x, scalar(0, x), pad_width=tuple((0, n - size if d == along else 0) for d in range(ndim)))
     if shape_of(x)[-1] not in (1, 2):
-        node.refuse("the last dimension of its input holds a real part and an imaginary one, or a real one alone, and "
-                    f"the shape is {shape_of(x)}")
+        node.refuse("the last dimension of its input must have size 1 (real) or 2 (real and imaginary part), but the "
+                    f"shape is {shape_of(x)}")
     order = [*(d for d in range(ndim - 1) if d != along), along]
     parts = [transpose(reshape(slice_axis(x, ndim - 1, k, k + 1), shape_of(x)[:-1]), order)
              for k in range(shape_of(x)[-1])]
@@ -180,7 +180,7 @@ def _completed(x: Expr, along: int, n: int, node: Node) -> Expr:
     """Complete half of a spectrum of `n` frequencies; the other half is its conjugate in reverse order."""
     shape = node.static(x, "input")
     if shape[-1] != 2 or shape[along] < n // 2 + 1:
-        node.refuse(f"half of a spectrum of {n} frequencies has {n // 2 + 1} complex numbers, and its input has the "
+        node.refuse(f"half of a spectrum of {n} frequencies has {n // 2 + 1} complex numbers, but its input has the "
                     f"shape {shape}")
     k = np.arange(n)
     mirrored = k > n // 2
@@ -200,9 +200,9 @@ def stft(signal: Expr, frame_step: Expr, window: Expr | None = None, frame_lengt
     elif window is not None:
         n = node.static(window, "window")[0]
     else:
-        node.refuse("neither window nor frame_length is given, and one of them says how long a frame is")
+        node.refuse("neither window nor frame_length is given; give one of them, the length of a frame")
     if step < 1 or n < 1:
-        node.refuse(f"frame_step is {step} and a frame has {n} elements; both must be 1 or more")
+        node.refuse(f"frame_step is {step} and the frame length {n}; both must be 1 or more")
     node.check_table(n)
     if len(shape) == 3 and shape[2] == 2:
         return _complex_stft(signal, step, window, n, bool(onesided), node)

@@ -23,7 +23,7 @@ def _tensors(sequence: Expr, node: Node) -> list[Expr]:
     """The tensors of a sequence; refuses anything else."""
     found = opened(sequence)
     if not isinstance(found, Tuple) or found is NOTHING:
-        node.refuse("its input must be a sequence, and it is " + ("an empty optional" if found is NOTHING
+        node.refuse("its input must be a sequence, but it is " + ("an empty optional" if found is NOTHING
             else "a tensor"))
     return list(found.fields)
 
@@ -91,10 +91,10 @@ def split_to_sequence(input: Expr, split: Expr | None = None, *, axis: int = 0, 
         sizes = [int(n) for n in given]
     else:
         if step < 1:
-            node.refuse(f"input 'split' is {step}, and parts have at least one slice")
+            node.refuse(f"input 'split' is {step}; it must be 1 or more")
         if (count := -(-size // step)) > MOST_WRITTEN_OUT:
-            node.refuse(f"axis {along} has {size} slices, and a sequence of {count} parts is more than "
-                        f"{MOST_WRITTEN_OUT}, what a program may have; use larger parts")
+            node.refuse(f"axis {along} has {size} slices; splitting it into {count} parts exceeds the limit of "
+                        f"{MOST_WRITTEN_OUT}; use larger parts")
         sizes = [min(step, size - k) for k in range(0, size, step)]
     if sum(sizes) != size or any(n < 0 for n in sizes):
         node.refuse(f"the parts {sizes} do not add up to the {size} slices of axis {along}")
@@ -107,7 +107,7 @@ def split_to_sequence(input: Expr, split: Expr | None = None, *, axis: int = 0, 
 def concat_from_sequence(input_sequence: Expr, *, axis: int, new_axis: int = 0, node: Node) -> Expr:
     found = _tensors(input_sequence, node)
     if not found:
-        node.refuse("its sequence is empty, and there is nothing to join")
+        node.refuse("its sequence is empty; give at least one tensor to join")
     if new_axis:
         return op.stack(Tuple(tuple(found)), axis=axis_of(axis, rank(found[0]) + 1, node))
     return op.concatenate(Tuple(tuple(found)), axis=axis_of(axis, rank(found[0]), node))
@@ -119,8 +119,8 @@ def sequence_map(input_sequence: Expr, *additional_inputs: Expr, body: onnx.Grap
     first, others = _tensors(input_sequence, node), [opened(x) for x in additional_inputs]
     for k, x in enumerate(others):
         if isinstance(x, Tuple) and len(x.fields) != len(first):
-            node.refuse(f"additional input {k} has {len(x.fields)} tensors, and input_sequence {len(first)}; sequences "
-                        "that are mapped have one length")
+            node.refuse(f"additional input {k} has {len(x.fields)} tensors, but input_sequence has {len(first)}; all "
+                        "must have the same length")
     made = [node.import_graph(body, [x, *(o.fields[k] if isinstance(o, Tuple) else o for o in others)])
             for k, x in enumerate(first)]
     return (tuple(Tuple(tuple(column)) for column in zip(*made, strict=True)) if made
@@ -140,5 +140,5 @@ def optional_has_element(input: Expr | None = None) -> Expr:
 @converter("OptionalGetElement")
 def optional_get_element(input: Expr, *, node: Node) -> Expr:
     if input is NOTHING:
-        node.refuse("its optional is empty; ask OptionalHasElement before")
+        node.refuse("its optional is empty; test it with OptionalHasElement first")
     return input

@@ -29,13 +29,13 @@ def read_sparse(tensor: SparseTensorProto, source: Source) -> np.ndarray[Any, An
         return ModelError(f"{what} {why}; the file is damaged: export the model again", source.origin, code="TW0103")
 
     if any(d < 0 for d in dims) or math.prod(dims) * values.itemsize > _MOST_BYTES:
-        raise refuse(f"has the shape {dims}, which no model stores")
+        raise refuse(f"has the shape {dims}, which is negative or too large")
     if values.ndim != 1 or places.dtype.kind not in "iu" or places.shape not in (values.shape,
         (*values.shape, len(dims))):
-        raise refuse(f"has elements of shape {values.shape} and places of shape {places.shape}, {places.dtype}")
+        raise refuse(f"has values of shape {values.shape}, but indices of shape {places.shape} and type {places.dtype}")
     bounds = np.array([math.prod(dims)] if places.ndim == 1 else dims, np.int64)
     if ((places < 0) | (places.reshape(-1, len(bounds)) >= bounds).reshape(places.shape)).any():
-        raise refuse(f"has an element outside of its shape {dims}")
+        raise refuse(f"has an element outside its shape {dims}")
     dense = np.zeros(dims, values.dtype)
     if places.ndim == 1:
         dense.reshape(-1)[places] = values

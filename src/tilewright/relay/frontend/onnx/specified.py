@@ -24,15 +24,15 @@ from tilewright.relay.frontend.onnx.registry import domain_of
 _HIGHEST_VERSION: Final = (1 << 31) - 1
 """Greatest opset version that `onnx.defs` accepts."""
 _KINDS: Final[dict[int, str]] = {
-    AttributeProto.FLOAT: "a number", AttributeProto.INT: "a whole number", AttributeProto.STRING: "a text",
+    AttributeProto.FLOAT: "a number", AttributeProto.INT: "an integer", AttributeProto.STRING: "a string",
     AttributeProto.TENSOR: "a tensor",
     AttributeProto.GRAPH: "a graph", AttributeProto.FLOATS: "a list of numbers",
-    AttributeProto.INTS: "a list of whole numbers",
-    AttributeProto.STRINGS: "a list of texts", AttributeProto.TENSORS: "a list of tensors",
+    AttributeProto.INTS: "a list of integers",
+    AttributeProto.STRINGS: "a list of strings", AttributeProto.TENSORS: "a list of tensors",
     AttributeProto.GRAPHS: "a list of graphs",
     AttributeProto.SPARSE_TENSOR: "a sparse tensor", AttributeProto.SPARSE_TENSORS: "a list of sparse tensors",
     AttributeProto.TYPE_PROTO: "a type", AttributeProto.TYPE_PROTOS: "a list of types",
-    AttributeProto.UNDEFINED: "of no kind",
+    AttributeProto.UNDEFINED: "of unknown type",
 }
 _RANKS: Final[dict[str, tuple[int, ...]]] = {
     "RNN": (3, 3, 3, 2, 1, 3), "GRU": (3, 3, 3, 2, 1, 3), "LSTM": (3, 3, 3, 2, 1, 3, 3, 2),
@@ -104,21 +104,21 @@ def wrong_attribute(said: Specification, given: Mapping[str, AttributeProto]) ->
     for name, a in given.items():
         wanted = said.attributes.get(name)
         if wanted is not None and a.type != wanted:
-            return (f"attribute '{name}' is {kind_of_attribute(a.type)}, and must be {kind_of_attribute(wanted)}; "
-                    "correct it where the model is made")
+            return (f"attribute '{name}' is {kind_of_attribute(a.type)}, but must be {kind_of_attribute(wanted)}; "
+                    "correct it in the program that exports the model")
         if name in _TRUTHS and wanted == AttributeProto.INT and a.i not in (0, 1):
-            return f"attribute '{name}' is {a.i}, and must be 0 or 1; correct it where the model is made"
+            return f"attribute '{name}' is {a.i}, but must be 0 or 1; correct it in the program that exports the model"
         if name in _OF_WINDOWS and not all(0 < n <= MOST_TAPS for n in (*a.ints, math.prod(a.ints))):
-            return (f"attribute '{name}' is {tuple(a.ints)}; each of its numbers must be 1 or more, and together they "
-                    f"must not come to more than {MOST_TAPS}")
+            return (f"attribute '{name}' is {tuple(a.ints)}; each number must be 1 or more, and their product at most "
+                    f"{MOST_TAPS}")
         if name == "pads" and not all(abs(n) <= MOST_BYTES for n in a.ints):
-            return (f"attribute 'pads' is {tuple(a.ints)}, which is larger than any memory; correct it where the model "
-                    "is made")
+            return (f"attribute 'pads' is {tuple(a.ints)}, which is too large; correct it in the program that exports "
+                    "the model")
     return ""
 
 
 def kind_of_attribute(kind: int) -> str:
-    return _KINDS.get(kind, f"of the unknown kind {kind}")
+    return _KINDS.get(kind, f"of the unknown type {kind}")
 
 
 def wrong_rank(said: Specification, node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
@@ -127,8 +127,7 @@ def wrong_rank(said: Specification, node: onnx.NodeProto, args: Sequence[Expr | 
     for name, arg, wanted in zip(said.inputs, args, ranks, strict=False):
         t = None if arg is None else arg.known_type()
         if isinstance(t, TensorType) and t.ndim != wanted:
-            return (f"input '{name}' has {t.ndim} dimensions, {t!r}, and {node.op_type} takes one of {wanted}; reshape "
-                    "it")
+            return (f"input '{name}' has {t.ndim} dimensions, {t!r}, but {node.op_type} takes {wanted}; reshape it")
     return ""
 
 
@@ -139,8 +138,8 @@ def wrong_axis(node: onnx.NodeProto, given: Mapping[str, AttributeProto], args: 
     if (axis is None or node.op_type not in _AXIS_OF_DATA or domain_of(node.domain) or not isinstance(t, TensorType)
             or -t.ndim <= axis < t.ndim):
         return ""
-    return (f"attribute 'axis' is {axis}, and input '{node.input[0]}' has {t.ndim} dimensions, {t!r}; correct it where "
-            "the model is made")
+    return (f"attribute 'axis' is {axis}, but input '{node.input[0]}' has {t.ndim} dimensions, {t!r}; correct it in "
+            "the program that exports the model")
 
 
 def wrong_targets(node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
@@ -154,8 +153,8 @@ def wrong_targets(node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
     if len(wanted) == targets.ndim and all(a == b for a, b in zip(wanted, targets.shape, strict=True)
                                            if isinstance(a, int) and isinstance(b, int)):
         return ""
-    return (f"input '{node.input[1]}' is {targets!r}, and '{node.input[0]}' is {scores!r}; there must be a target for "
-            "each place, and so all dimensions but the second")
+    return (f"input '{node.input[1]}' is {targets!r}, but '{node.input[0]}' is {scores!r}; targets must have the "
+            "dimensions of the scores except the second")
 
 
 def wrong_input(said: Specification, node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
@@ -163,7 +162,7 @@ def wrong_input(said: Specification, node: onnx.NodeProto, args: Sequence[Expr |
     if not said.fewest <= len(node.input) <= said.most:
         wanted = (str(said.fewest) if said.fewest == said.most else f"{said.fewest} to {said.most}"
                   if said.most < _HIGHEST_VERSION else f"{said.fewest} or more")
-        return f"it has {len(node.input)} inputs, and {node.op_type} takes {wanted}: {', '.join(said.inputs)}"
+        return f"it has {len(node.input)} inputs, but {node.op_type} takes {wanted}: {', '.join(said.inputs)}"
     for k, arg in enumerate(args):
         place = min(k, len(said.types) - 1)
         t = None if arg is None or place < 0 else arg.known_type()
@@ -173,5 +172,5 @@ def wrong_input(said: Specification, node: onnx.NodeProto, args: Sequence[Expr |
             allowed = said.types[place]
             if not any(f"tensor({name})" in text for text in allowed):
                 listed = ", ".join(sorted(text.removeprefix("tensor(").removesuffix(")") for text in allowed))
-                return f"input '{said.inputs[place]}' is of type {name}, and {node.op_type} takes {listed}; cast it"
+                return f"input '{said.inputs[place]}' is of type {name}, but {node.op_type} takes {listed}; cast it"
     return ""

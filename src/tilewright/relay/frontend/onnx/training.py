@@ -17,7 +17,7 @@ def _each(tensors: Sequence[Expr], kinds: int, step: Callable[..., Sequence[Expr
     """Apply `step` to each tensor and its state; inputs and results are grouped by kind."""
     count, rest = divmod(len(tensors), kinds)
     if rest or not count:
-        node.refuse(f"{len(tensors)} tensors are given, and they come in groups of {kinds}")
+        node.refuse(f"{len(tensors)} tensors are given; their number must be a multiple of {kinds}")
     results = [step(*tensors[k::count]) for k in range(count)]
     return tuple(r[kind] for kind in range(len(results[0])) for r in results)
 

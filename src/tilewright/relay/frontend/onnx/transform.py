@@ -55,7 +55,7 @@ def _copied_zeros(data: Expr, dims: Sequence[Any]) -> tuple[Any, ...]:
 def flatten(x: Expr, *, axis: int = 1, node: Node) -> Expr:
     dims = shape_of(x)
     if not -len(dims) <= axis <= len(dims):
-        node.refuse(f"attribute 'axis' is {axis}, and its input has {len(dims)} dimensions")
+        node.refuse(f"attribute 'axis' is {axis}, but its input has {len(dims)} dimensions")
     axis = axis + len(dims) if axis < 0 else axis
     if any(isinstance(d, UnknownDim) for d in dims):
         return _without_ones(x, dims, axis)
@@ -74,7 +74,7 @@ def _without_ones(x: Expr, dims: Sequence[Any], axis: int) -> Expr:
     if len(dims) == 2 and axis == 1:
         return x
     if len(left) != 2 or not left[0] < axis <= left[1]:
-        raise NotKnownError("the sizes of its input are only known while the model runs")
+        raise NotKnownError("the sizes of its input are known only at run time")
     return op.squeeze(x, axis=ones)
 
 
@@ -117,7 +117,7 @@ def unsqueeze_by_attribute(data: Expr, *, axes: tuple[int, ...], node: Node) -> 
     total = rank(data) + len(axes)
     places = sorted(axis_of(a, total, node) for a in axes)
     if len(set(places)) != len(places):
-        node.refuse(f"axes {tuple(axes)} names a dimension twice")
+        node.refuse(f"axes {tuple(axes)} name a dimension twice")
     if isinstance(data, Constant):
         return reshape(data, np.expand_dims(data.value, tuple(places)).shape)
     for place in places:
@@ -160,13 +160,13 @@ def split_by_input(data: Expr, split: Expr | None = None, *, axis: int = 0, node
 def split(data: Expr, split: Expr | None = None, *, axis: int = 0, num_outputs: int | None = None,
           node: Node) -> tuple[Expr, ...]:
     if num_outputs not in (None, len(node.outputs)):
-        node.refuse(f"num_outputs is {num_outputs}, and it has {len(node.outputs)} outputs")
+        node.refuse(f"num_outputs is {num_outputs}, but it has {len(node.outputs)} outputs")
     return _split(data, None if split is None else node.ints(split, "split"), len(node.outputs), axis, node)
 
 
 def _split(data: Expr, sizes: Sequence[int] | None, count: int, axis: int, node: Node) -> tuple[Expr, ...]:
     if not rank(data):
-        node.refuse("its input is one number, which has no axis to split")
+        node.refuse("its input is a scalar, which has no axis to split")
     axis = axis_of(axis, rank(data), node)
     length = shape_of(data)[axis]
     if sizes is None:
@@ -224,8 +224,8 @@ def _slice(
     axes = range(len(starts)) if axes is None else [axis_of(a, len(dims), node) for a in axes]
     steps = [1] * len(starts) if steps is None else steps
     if not len(starts) == len(ends) == len(axes) == len(steps):
-        node.refuse(f"starts, ends, axes and steps must be of one length, and they are {len(starts)}, {len(ends)}, "
-                    f"{len(axes)} and {len(steps)}")
+        node.refuse(f"starts, ends, axes and steps must have the same length, but their lengths are {len(starts)}, "
+                    f"{len(ends)}, {len(axes)} and {len(steps)}")
     if len({*axes}) != len(axes):
         node.refuse(f"axes {tuple(axes)} name a dimension twice")
     parts = []
@@ -247,8 +247,8 @@ def _slice_part(start: int, end: Any, step: int, size: Any, axis: int, data: Exp
     if not isinstance(end, int):
         if step == 1 and start >= 0:
             return start, end, step
-        node.refuse(f"the slice [{start}:{end}:{step}] of dimension {axis} has an end that must be known while "
-                    "compiling; give the shapes of the inputs")
+        node.refuse(f"the slice [{start}:{end}:{step}] of dimension {axis} must have an end that is known at compile "
+                    "time; give the shapes of the inputs")
     if not isinstance(size, int) or is_noted(size):
         if start == 0 and end >= 1 << 31 and step == 1:
             return None
@@ -351,7 +351,8 @@ def tile_along_axis(x: Expr, tiles: Expr, axis: Expr, *, node: Node) -> Expr:
 def tile(x: Expr, repeats: Expr, *, node: Node) -> Expr:
     reps = node.ints(repeats, "repeats")
     if len(reps) != rank(x):
-        node.refuse(f"input 'repeats' has {len(reps)} numbers, and its data {rank(x)} dimensions; give one for each")
+        node.refuse(f"input 'repeats' has {len(reps)} numbers, but its data has {rank(x)} dimensions; give one for "
+                    "each")
     return x if all(r == 1 for r in reps) else op.tile(x, reps=reps)
 
 
@@ -376,7 +377,7 @@ def _pad(data: Expr, pads: Sequence[int], axes: Sequence[int] | None, mode: str,
     ndim = rank(data)
     places = range(ndim) if axes is None else [axis_of(a, ndim, node) for a in axes]
     if len(pads) != 2 * len(places):
-        node.refuse(f"pads has {len(pads)} numbers, and {2 * len(places)} are needed: before and after each of "
+        node.refuse(f"pads has {len(pads)} numbers; {2 * len(places)} are needed, before and after each of "
                     f"{len(places)} dimensions")
     widths = [(0, 0)] * ndim
     for k, axis in enumerate(places):
@@ -401,7 +402,7 @@ def _cropped(data: Expr, widths: Sequence[tuple[int, int]], node: Node) -> Expr:
             size = node.static(data, "data")[axis]
             if before + after > size:
                 node.refuse(f"pads of {-before} and {-after} for dimension {axis} remove more than its {size} "
-                            "elements; they may remove at most all of them")
+                            f"elements; remove at most {size}")
             data = slice_axis(data, axis, before, size - after)
     return data
 
@@ -441,9 +442,9 @@ def _classes(depth: Expr, values: Expr, node: Node) -> tuple[int, Expr, Expr]:
     """The number of classes, and the values for off and on; refuses an invalid depth, and other than two values."""
     count = node.scalar(depth, "depth")
     if not 0 <= count <= MOST_BYTES:
-        node.refuse(f"depth is {count}, which is not a number of classes")
+        node.refuse(f"depth is {count}; it must be from 0 to {MOST_BYTES}")
     if shape_of(values) != (2,):
-        node.refuse(f"values must be two, for off and on, and their shape is {shape_of(values)}")
+        node.refuse(f"values must be two numbers, for off and on, but its shape is {shape_of(values)}")
     off, on = (reshape(slice_axis(values, 0, k, k + 1), ()) if not isinstance(values, Constant)
                else Constant(values.value[k]) for k in (0, 1))
     return int(count), off, on
@@ -511,7 +512,7 @@ def topk_by_attribute(x: Expr, *, k: int, axis: int = -1) -> tuple[Expr, ...]:
 def topk(x: Expr, k: Expr, *, axis: int = -1, largest: int = 1, sorted: int = 1, node: Node) -> tuple[Expr, ...]:
     count = int(node.scalar(k, "K"))
     if count < 0:
-        node.refuse(f"K is {count}; the number of elements that are asked for must not be negative")
+        node.refuse(f"K (the number of results) is {count}; it must not be negative")
     if not count:  # `topk` would take 0 for all
         none = slice_axis(x, axis_of(axis, rank(x), node), 0, 0)
         return none, cast(none, "int64")
@@ -524,10 +525,10 @@ def reverse_sequence(x: Expr, sequence_lens: Expr, *, batch_axis: int = 1, time_
     dims, lengths = node.static(x, "input"), node.ints(sequence_lens, "sequence_lens")
     batch_axis, time_axis = axis_of(batch_axis, len(dims), node), axis_of(time_axis, len(dims), node)
     if batch_axis == time_axis or len(lengths) != dims[batch_axis]:
-        node.refuse(f"{len(lengths)} lengths are given for an input of the shape {dims}; there must be one for each "
-                    f"place along axis {batch_axis}, and time is another axis")
+        node.refuse(f"{len(lengths)} lengths are given for an input of shape {dims}; give one for each element of axis "
+                    f"{batch_axis}, which must not be time_axis")
     if wrong := [n for n in lengths if not 0 <= n <= dims[time_axis]]:
-        node.refuse(f"the sequences have {dims[time_axis]} elements, and sequence_lens has {wrong[0]}")
+        node.refuse(f"sequence_lens has {wrong[0]}, but the sequences have {dims[time_axis]} elements")
     node.check_table(*dims)
     if not all(dims):
         return x

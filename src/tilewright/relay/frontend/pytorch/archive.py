@@ -53,15 +53,15 @@ def checked_copy(path: Path) -> Iterator[tuple[str, Path]]:
         try:
             with path.open("rb") as file:
                 if file.read(1) in (b"\x80", b"("):
-                    raise ModelError(f"{path} is a pickle, as torch.save wrote them before version 1.6; reading one "
-                                     "runs code from it, so it is not read: save the module with "
-                                     "torch.jit.trace(module, inputs).save(path), or torch.export.save", code="TW0104")
+                    raise ModelError(f"{path} is a pickle, the format of torch.save before version 1.6. Reading it "
+                                     "could run code, so it is not read; save the module with torch.jit.trace(module, "
+                                     "inputs).save(path), or torch.export.save", code="TW0104")
                 kind = _write(path, file, Path(folder) / "model.pt2")
         except AmbiguousArchiveError as error:
             raise ModelError(f"{path} is refused: {error}; save the model again", code="TW0104") from error
         except (DamagedArchiveError, OSError) as error:
-            raise ModelError(f"{path} cannot be read ({str(error)[:200]}); it is no archive that torch.jit.save or "
-                             "torch.export.save wrote", code="TW0102") from error
+            raise ModelError(f"{path} cannot be read ({str(error)[:200]}); it is not an archive of torch.jit.save or "
+                             "torch.export.save", code="TW0102") from error
         yield kind, Path(folder) / "model.pt2"
 
 
@@ -109,7 +109,7 @@ def _check_root(path: Path, entries: dict[str, Entry], root: str) -> None:
     """Refuse entries outside the root folder, because torch reads only the first folder in the archive."""
     other = next((n for n in entries if not n.startswith(f"{root}/")), None)
     if other is not None:
-        raise ModelError(f"{path} is refused: its entry {other!r} is outside of the folder {root!r} of the archive",
+        raise ModelError(f"{path} is refused: its entry {other!r} is outside the archive's folder {root!r}",
                          code="TW0104")
 
 
@@ -153,8 +153,8 @@ def _check_tensors(path: Path, name: str, data: bytes) -> None:
     """Check an entry written by torch.save: an archive with one pickle, or a series of pickles in the older form."""
     if data[:4] != b"PK\3\4":
         if data:
-            raise ModelError(f"{path} is refused: {name} is no archive, and would be read as a pickle of the oldest "
-                             "form; export the program again", code="TW0104")
+            raise ModelError(f"{path} is refused: {name} is not an archive, and would be read as a legacy pickle; "
+                             "export the program again", code="TW0104")
         return
     inner = io.BytesIO(data)
     entries = _entries(path, name, inner)
@@ -162,7 +162,7 @@ def _check_tensors(path: Path, name: str, data: bytes) -> None:
         suffix = PurePosixPath(entry.name.lower()).suffix
         if entry.size != entry.packed or suffix in (".pt", ".py"):
             raise ModelError(f"{path} is refused: {name} has the entry {entry.name!r}, which is compressed, an archive "
-                             "or code, and torch.save writes none; export the program again", code="TW0104")
+                             "or code; torch.save writes no such entries: export the program again", code="TW0104")
         if suffix == ".pkl":
             check_pickle(path, f"{name}/{entry.name}", _whole(path, inner, entry), _records(entries, entry.name))
 
@@ -218,8 +218,8 @@ def _tensors(path: Path, name: str, data: bytes) -> bytes:
     try:
         found = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
     except Exception as error:  # any error of torch about the entry
-        raise ModelError(f"{path} is refused: {name} has more than tensors ({' '.join(str(error).split())[:200]}); "
-                         "export the program again", code="TW0104") from error
+        raise ModelError(f"{path} is refused: {name} contains objects other than tensors "
+                         f"({' '.join(str(error).split())[:200]}); export the program again", code="TW0104") from error
     made = io.BytesIO()
     torch.save(found, made)
     return made.getvalue()

@@ -27,7 +27,7 @@ def attention(
 ) -> Any:
     """softmax(query key' scale + mask) value; fully masked rows are zero."""
     if dropout_p:
-        node.refuse(f"dropout_p is {dropout_p}, and models are compiled to be run; call model.eval() before exporting")
+        node.refuse(f"dropout_p is {dropout_p}, but only inference is supported; call model.eval() before exporting")
     if enable_gqa:
         groups = shape_of(query)[-3] // shape_of(key)[-3]
         key, value = (op.repeat(x, repeats=groups, axis=rank(x) - 3) if groups > 1 else x for x in (key, value))

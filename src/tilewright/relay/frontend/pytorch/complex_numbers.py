@@ -80,8 +80,8 @@ def convert(found: Converter, node: Node, arguments: Mapping[str, Any]) -> Any:
         return registry.convert(CONVERTERS.described(name, COMPUTING[name]), node, arguments)
     if name not in MOVING:
         node.refuse(
-            f"it takes or gives complex numbers, and {name} is supported for real tensors only; "
-            "compute with torch.view_as_real(x)")
+            f"it takes or gives complex numbers, but {name} is supported for real tensors only; compute with "
+            "torch.view_as_real(x)")
     real, imaginary = ([_part(v, k) for v in arguments.values()] for k in (0, 1))
     both = [registry.convert(found, node, dict(zip(arguments, values, strict=True))) for values in (real, imaginary)]
     return joined(*both) if isinstance(both[0], Expr) else [joined(a, b) for a, b in zip(*both, strict=True)]

@@ -131,6 +131,6 @@ def symbolic_dim(size: Any, symbols: dict[str, scalar.Var]) -> Any:
     if getattr(expression, "is_Integer", False):
         return int(expression)
     if not getattr(expression, "is_Symbol", False):
-        raise ModelError(f"the size {expression} of an input is computed of others; export the model with dimensions "
-                         "that are free", code="TW0118")
+        raise ModelError(f"the size {expression} of an input is computed from others; export the model with "
+                         "independent dimensions", code="TW0118")
     return symbols.setdefault(str(expression), scalar.Var(str(expression)))

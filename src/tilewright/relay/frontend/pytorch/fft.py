@@ -74,7 +74,7 @@ def _completed(pair: Pair, axis: int, n: int) -> Pair:
 def _real_result(pair: Pair, axis: int, n: int, forward: bool, scaling: int, node: Node) -> Expr:
     """The real transform of a half spectrum."""
     if n < 1:
-        node.refuse(f"it gives {n} numbers along dimension {axis}; give at least 1")
+        node.refuse(f"its result would have {n} numbers along dimension {axis}; it must have at least 1")
     return _transformed(_completed(pair, axis, n), axis, forward, scaling)[0]
 
 
@@ -119,8 +119,8 @@ def _all_sized(pair: Pair, axes: Sequence[int], sizes: Sequence[int] | None, nod
         size = shape_of(pair[0])[axis] if sizes is None or sizes[k] == -1 else sizes[k]
         if not isinstance(size, int) or size < 1:
             node.refuse(
-                f"it transforms {size} numbers along dimension {axis}; "
-                "that must be known while compiling, and at least 1")
+                f"it transforms {size} numbers along dimension {axis}; the number must be known at compile time, and "
+                "at least 1")
         pair = _sized(pair[0], axis, size), _sized(pair[1], axis, size)
     return pair
 

@@ -302,8 +302,8 @@ class Importer(CoreImporter):
             return value
         if isinstance(value, (bool, int, float, np.generic, PrimExpr)):
             return tensor(value, number_type(value, self.default_dtype))
-        raise ModelError(f"a value of type {type(value).__name__} is given out by the model, and outputs are tensors; "
-                         "change the model to give tensors alone", code="TW0114")
+        raise ModelError(f"a value of type {type(value).__name__} is an output of the model; return only "
+                         "tensors", code="TW0114")
 
 
 def array_of(value: Any, name: str) -> Array:
@@ -317,7 +317,7 @@ def array_of(value: Any, name: str) -> Array:
     if plain.dtype is torch.bfloat16:
         return np.asarray(plain.contiguous().view(torch.int16).numpy().view(DataType("bfloat16").numpy()))
     if plain.is_complex():
-        raise ModelError(f"'{name}' has complex elements, which are not supported; tensors are of real numbers",
+        raise ModelError(f"'{name}' has complex elements, which are not supported; use real tensors",
                          code="TW0114")
     if plain.is_quantized:
         plain = plain.int_repr()

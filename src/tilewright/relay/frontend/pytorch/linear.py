@@ -31,7 +31,7 @@ def grouped_product(self: Expr, mat2: Expr, node: Node, offs: Expr | None = None
     The ends of groups are known only at run time, so side-by-side products are computed whole and masked.
     """
     if bias is not None:
-        node.refuse("argument 'bias' has no meaning in torch yet; add it to the result")
+        node.refuse("argument 'bias' is not supported, because PyTorch does not define it; add the bias to the result")
     kind = dtype_of(self) if out_dtype is None else dtype_named(out_dtype, node)
     if offs is None:
         return cast(matrix_product(self, mat2), kind)

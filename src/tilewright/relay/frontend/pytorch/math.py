@@ -523,8 +523,8 @@ def glu(self: Expr, dim: int = -1) -> Expr:
 @converter("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "native_dropout")
 def dropout(input: Expr, p: float, train: bool, node: Node) -> Any:
     if train and p:
-        node.refuse("it is a dropout of a model in training, and models are compiled to be run; call model.eval() "
-                    "before tracing or exporting it")
+        node.refuse("it is a dropout in training mode, but only inference is supported; call model.eval() before "
+                    "tracing or exporting it")
     return (input, op.cast(op.ones_like(input), dtype="bool")) if node.name == "native_dropout" else input
 
 

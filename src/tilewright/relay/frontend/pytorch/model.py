@@ -84,7 +84,7 @@ def _converted(model: Any, input_infos: Infos | None, importer: Importer) -> tup
             kept.append(names[k] if k < len(names) and names[k] else f"output{k}")
             outputs.append(importer.as_expr(value))
     if not outputs:
-        raise ModelError("the model gives no tensor; there is nothing to compile", code="TW0118")
+        raise ModelError("the model returns no tensor; return at least one", code="TW0118")
     used = importer.used_params(outputs)
     main = with_outputs((*variables, *used), kept, outputs, [True] * len(outputs))
     if importer.quantized:
@@ -149,7 +149,7 @@ def _graph(module: Any) -> Any:
     try:
         return module.inlined_graph if hasattr(module, "inlined_graph") else module.graph
     except RuntimeError as error:  # a module without `forward`, or with an invalid one
-        raise ModelError(f"the module has no program ({' '.join(str(error).split())[:200]}); save a module that has a "
+        raise ModelError(f"the module has no code ({' '.join(str(error).split())[:200]}); save a module that has a "
                          "forward method", code="TW0102") from error
 
 
@@ -226,7 +226,7 @@ def from_graph(module: Any, inputs: Sequence[Any]) -> ImportedGraph:
     written = {k: output(v) for k, v in enumerate(values) if isinstance(v, Reference) and v.version}
     for k, place in written.items():
         if outputs[place.number].checked_type != types[k]:
-            raise ModelError(f"the graph gives its input {k} another shape, which compiled programs do not; return a "
+            raise ModelError(f"the graph changes the shape of its input {k} in place, which is not supported; return a "
                              "new tensor instead", code="TW0118")
     if not outputs:
         return ImportedGraph(None, results, written)
@@ -279,9 +279,9 @@ def _scripted(module: Any, infos: Infos | None, importer: Importer) -> tuple[lis
     names = _input_names(graph)
     given = list(infos) if infos is not None else _traced_infos(module)
     if len(given) != len(names):
-        raise ModelError(f"the model takes {len(names)} inputs ({', '.join(names)}), and input_infos has {len(given)}; "
-                         "give the name and shape of each: "
-                         f"input_infos=[({names[0] if names else 'x'!r}, (1, 3, 224, 224)), …]", code="TW0112")
+        raise ModelError(f"the model takes {len(names)} inputs ({', '.join(names)}), but input_infos has {len(given)} "
+                         f"entries; give the name and shape of each: input_infos=[({names[0] if names else 'x'!r}, (1, "
+                         "3, 224, 224)), …]", code="TW0112")
     variables, inputs = _variables(given, importer.default_dtype, {})
     return variables, [], ScriptWalk(importer, module).run(graph, inputs)
 
@@ -300,9 +300,9 @@ def _traced_infos(module: Any) -> list[tuple[str, Any]]:
     if all(hasattr(t, "sizes") and t.sizes() is not None and t.dtype() is not None for t in kinds):
         return [(n, (tuple(t.sizes()), str(t.dtype()).removeprefix("torch.")))
                 for n, t in zip(names, kinds, strict=True)]
-    raise ModelError(f"the file does not say the shapes of its inputs ({', '.join(names)}); give them: "
+    raise ModelError(f"the file does not contain the shapes of its inputs ({', '.join(names)}); give them: "
                      f"input_infos=[({names[0]!r}, (1, 3, 224, 224))] to from_pytorch, shapes={{{names[0]!r}: (1, 3, "
-                     "224, 224)} to compile", code="TW0113")
+                     f"224, 224)}} to compile", code="TW0113")
 
 
 # torch.export
@@ -324,8 +324,8 @@ def exported_infos(program: Any) -> list[tuple[str, Any]]:
 def _exported(program: Any, infos: Infos | None, importer: Importer) -> tuple[list[Var], list[str], Any]:
     own = exported_infos(program)
     if infos is not None and len(infos) != len(own):
-        raise ModelError(f"the model takes {len(own)} tensors ({', '.join(n for n, _ in own)}), and input_infos has "
-                         f"{len(infos)}", code="TW0112")
+        raise ModelError(f"the model takes {len(own)} tensors ({', '.join(n for n, _ in own)}), but input_infos has "
+                         f"{len(infos)} entries", code="TW0112")
     given = ([(n, s if not _is_shape(s) else (s, known[1])) for (n, s), (_, known) in zip(infos, own, strict=True)]
              if infos is not None else own)
     variables, values = _variables(given, importer.default_dtype, {})

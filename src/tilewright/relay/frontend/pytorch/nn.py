@@ -42,7 +42,7 @@ def convolution(
         found = convolution(whole, weight, bias, stride, padding, dilation, transposed, output_padding, groups, node)
         return reshape(found, shape_of(found)[1:])
     if n not in _CONV:
-        node.refuse(f"the weight has {n} spatial dimensions; 1 to 3 are supported")
+        node.refuse(f"the weight has {n} spatial dimensions; it must have 1 to 3")
     strides, dilations = on_axes(stride, n), on_axes(dilation, n)
     kernel = node.static(weight, "weight")[2:]
     pads = on_axes(padding, n)

@@ -51,7 +51,7 @@ class Node(core.Node):
     def refuse_attribute(self, converter: Converter, name: str, value: Any) -> None:
         if not _same(value, self.defaults.get(name)):
             default = repr(self.defaults.get(name))
-            self.refuse(f"argument '{name}' is {_shown(value)}, and is supported only at its default, {default}")
+            self.refuse(f"argument '{name}' is {_shown(value)}; only its default, {default}, is supported")
 
     def weight(self, packed: Any, integers: Array, scale: Constant, zero_point: Constant) -> Expr:
         s, z = (along(p.value, integers.ndim, 0) for p in (scale, zero_point))
@@ -65,7 +65,7 @@ class Node(core.Node):
     def _layer_tensor(self, packed: Any, what: str, real: Array, parameters: tuple[Constant, Constant], dtype: str,
                       integers: Array | None) -> Expr:
         if self._layers is None:
-            self.refuse("it is a quantized layer, which is not supported here")
+            self.refuse("it is a quantized layer, which is not supported inside this operator")
         return self._layers.stored(packed, what, real, parameters, dtype, integers, self.origin)
 
     def settled(self, x: Expr) -> Expr:
@@ -76,7 +76,7 @@ class Node(core.Node):
         """The value of argument `name`; raises `ModelError` if it depends on the model's inputs."""
         value = self.known(self.settled(x))
         if value is None or value.dtype == object:
-            what = f"argument '{name}' must be known while compiling, and it is computed from the model's inputs"
+            what = f"argument '{name}' must be known at compile time, but it is computed from the model's inputs"
             self.refuse(f"{what}; make it a constant of the model")
         return value
 

@@ -51,8 +51,8 @@ def _taken(x: Expr, widths: list[tuple[int, int]], mode: str, node: Node) -> Exp
             continue
         size = shape[axis]
         if size + a + b < 1 or (mode == "reflect" and max(a, b) >= size):
-            node.refuse(f"pad is ({a}, {b}) at a dimension of {size}, which leaves no element or mirrors more elements "
-                        "than there are; pad by less")
+            node.refuse(f"pad is ({a}, {b}) at a dimension of size {size}, which leaves no element or mirrors more "
+                        "elements than it has; pad by less")
         place = np.arange(-a, size + b)
         place = np.clip(place, 0, size - 1) if mode == "replicate" else size - 1 - np.abs(size - 1 - np.abs(place))
         x = op.take(x, Constant(place), axis=axis)

@@ -91,7 +91,7 @@ def check_pickle(path: object, name: str, data: bytes, records: Mapping[str, int
     except ModelError:
         raise
     except (ValueError, IndexError, KeyError, OverflowError, MemoryError) as error:
-        raise ModelError(f"{path} is damaged: {name} is no pickle ({str(error)[:200]})", code="TW0103") from error
+        raise ModelError(f"{path} is damaged: {name} is not a pickle ({str(error)[:200]})", code="TW0103") from error
 
 
 class _Machine:
@@ -118,7 +118,7 @@ class _Machine:
         elif name == "STACK_GLOBAL":
             found, module = self.stack.pop(), self.stack.pop()
             self.stack.append(self._named(module, found) if isinstance(module, str) and isinstance(found, str)
-                              else self._named("a name", "that is no text"))
+                              else self._named("a name", "that is not text"))
         elif name in ("EXT1", "EXT2", "EXT4"):
             raise self._calls("copyreg", "extension")
         elif name in ("REDUCE", "NEWOBJ", "NEWOBJ_EX", "OBJ"):
@@ -164,7 +164,7 @@ class _Machine:
     def _take(self, count: int) -> list[Any]:
         taken = self.stack[len(self.stack) - count :] if count <= len(self.stack) else [_MARK]
         if any(v is _MARK for v in taken):
-            raise ValueError("its stack ends early")
+            raise ValueError("its stack is empty too early")
         del self.stack[len(self.stack) - count :]
         return taken
 
@@ -180,8 +180,8 @@ class _Machine:
     # Names and their arguments
 
     def _calls(self, module: str, name: str) -> ModelError:
-        return ModelError(f"{self.path} is refused: {self.file} would call {module}.{name} when it is read, and files "
-                          "are read without running code from them; save the module with torch.jit.save or "
+        return ModelError(f"{self.path} is refused: {self.file} would call {module}.{name} when it is read, but code "
+                          "from files is never run; save the module with torch.jit.save or "
                           "torch.export.save", code="TW0104")
 
     def _named(self, module: str, name: str) -> _Name:
@@ -199,7 +199,7 @@ class _Machine:
         else:
             function, given = self._take(3 if operation == "NEWOBJ_EX" else 2)[:2]
         if not isinstance(function, _Name) or not isinstance(given, tuple):
-            raise ValueError("it calls something that is not named")
+            raise ValueError("it calls an object without a name")
         is_class = function.module.startswith("__torch__")
         if not is_class and (function.name not in _CALLED or operation != "REDUCE"):
             raise self._calls(function.module, function.name)
@@ -209,7 +209,7 @@ class _Machine:
         if name == "_rebuild_from_type_v2":
             function, inner = arguments[0], arguments[2]
             if not isinstance(function, _Name) or function.name not in _CALLED or not isinstance(inner, tuple):
-                raise ValueError("it calls something that is not named")
+                raise ValueError("it calls an object without a name")
             return self._called(function.name, inner)
         if name in ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_qtensor"):
             kind = arguments[6] if name == "_rebuild_tensor_v3" else None
@@ -226,24 +226,24 @@ class _Machine:
     def _storage(self, value: Any) -> _Storage:
         """The memory that `("storage", kind, record, device, elements)` describes; its record must be large enough."""
         if not isinstance(value, tuple) or len(value) != 5 or value[0] != "storage":
-            raise ValueError("it refers to something that is no memory of a tensor")
+            raise ValueError("it has an invalid reference to tensor data")
         _, kind, key, _, elements = value
         if not isinstance(kind, _Name) or not isinstance(key, str) or not _is_size(elements):
-            raise ValueError("it refers to something that is no memory of a tensor")
+            raise ValueError("it has an invalid reference to tensor data")
         name = kind.name.removesuffix("Storage")
         if name not in _BYTES:
-            raise ValueError(f"it has memory of the unknown kind {kind.name}")
+            raise ValueError(f"it has tensor data of the unknown type {kind.name}")
         found = _Storage(elements * _PACKED.get(name, 1), _BYTES[name])
         if self.records is not None and elements and elements * _BYTES[name] > self.records.get(key, -1):
             raise ModelError(f"{self.path} is damaged: {self.file} has a tensor with {elements * _BYTES[name]} bytes "
-                             f"in {key!r}, which has {self.records.get(key, 0)}", code="TW0103")
+                             f"in {key!r}, which holds {self.records.get(key, 0)}", code="TW0103")
         return found
 
     def _check_tensor(self, storage: Any, offset: Any, sizes: Any, strides: Any, kind: Any) -> None:
         is_plain = (isinstance(storage, _Storage) and _is_size(offset) and isinstance(sizes, tuple)
                     and isinstance(strides, tuple) and len(sizes) == len(strides))
         if not is_plain or not all(map(_is_size, (*sizes, *strides))):
-            raise ValueError("it has a tensor whose sizes are no numbers")
+            raise ValueError("it has a tensor with sizes that are not numbers")
         nbytes = storage.elements * storage.element_bytes
         each = storage.element_bytes
         if isinstance(kind, _Name):

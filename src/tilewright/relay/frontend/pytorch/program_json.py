@@ -59,7 +59,7 @@ def checked_program(file: str, data: bytes) -> bytes:
         raise ModelError(f"{file} is damaged: it has no graph", code="TW0103")
     for symbol in ranges:
         if not is_symbol(symbol):
-            raise _refused(file, "the symbol", symbol, "symbols are identifiers with a number of up to 6 digits")
+            raise _refused(file, "the symbol", symbol, "a symbol must be an identifier with a number of up to 6 digits")
     module["module_call_graph"] = [_root_call(file, module.get("signature"))]
     kept = {k: copied[k] for k in ("graph_module", "opset_version", "range_constraints", "schema_version", "verifiers")
             if k in copied}
@@ -74,7 +74,7 @@ def checked_payloads(file: str, data: bytes, sizes: Mapping[str, int]) -> tuple[
     for name, payload in config.items():
         entry = payload.get("path_name") if isinstance(payload, dict) else None
         if not isinstance(entry, str) or not _ENTRY.fullmatch(entry):
-            raise _refused(file, "the entry", str(entry), "names of entries are letters and digits")
+            raise _refused(file, "the entry", str(entry), "the name of an entry must consist of letters and digits")
         if payload.get("use_pickle") is not False or entry.lower().startswith(("custom_obj", "opaque_obj")):
             raise _refused(file, f"'{name}' in the entry", entry,
                            "reading it would run code; export the model with plain tensors")
@@ -91,8 +91,8 @@ def _check_memory(file: str, name: str, meta: Any, nbytes: int) -> None:
     numbers = _numbers(sizes) + _numbers(strides) + _numbers([offset])
     if (numbers[-1] is None or None in numbers or not isinstance(sizes, list) or not isinstance(strides, list)
             or len(sizes) != len(strides)):
-        raise ModelError(f"{file} is damaged: the tensor '{name}' has {nbytes} bytes, and sizes or strides that are no "
-                         "numbers", code="TW0103")
+        raise ModelError(f"{file} is damaged: the tensor '{name}' has {nbytes} bytes, but sizes or strides that are "
+                         "not numbers", code="TW0103")
     known = tuple(n for n in numbers if n is not None)
     check_extent(f"{file}: '{name}'", known[: len(sizes)], known[len(sizes) : -1], known[-1], nbytes, 1)
 
@@ -109,9 +109,9 @@ def _object(file: str, data: bytes) -> dict[str, Any]:
     try:
         whole = read_json(data)
     except ValueError as error:
-        raise ModelError(f"{file} is damaged: it is no JSON ({str(error)[:200]})", code="TW0103") from error
+        raise ModelError(f"{file} is damaged: it is not valid JSON ({str(error)[:200]})", code="TW0103") from error
     if not isinstance(whole, dict):
-        raise ModelError(f"{file} is damaged: it is no object of JSON", code="TW0103")
+        raise ModelError(f"{file} is damaged: it is not a JSON object", code="TW0103")
     return whole
 
 
@@ -149,7 +149,7 @@ class _Copy:
     def _key(self, text: str, holder: str) -> str:
         form = _IDENTIFIER if holder in _NAMED_MAPS or holder == "as_string_to_argument" else _PLAIN
         if not form.fullmatch(text) or _has_dunder(text):
-            raise _refused(self.file, "a name", text, "names are identifiers")
+            raise _refused(self.file, "a name", text, "a name must be an identifier")
         return text
 
     def _string(self, text: str, key: str, is_free: bool) -> str:
@@ -159,9 +159,9 @@ class _Copy:
             return self._operator(text)
         if key in _NAME_KEYS:
             if text and (not _IDENTIFIER.fullmatch(text) or keyword.iskeyword(text) or _has_dunder(text)):
-                raise _refused(self.file, "a name", text, "names are identifiers")
+                raise _refused(self.file, "a name", text, "a name must be an identifier")
         elif key not in ("torch_version", "guards_code") and (not _PLAIN.fullmatch(text) or _has_dunder(text)):
-            raise _refused(self.file, f"'{key}'", text, "only letters, digits, dots and hyphens are allowed there")
+            raise _refused(self.file, f"'{key}'", text, "only letters, digits, dots and hyphens are allowed")
         return text
 
     def _operator(self, text: str) -> str:
@@ -174,16 +174,16 @@ class _Copy:
                     or found[2] in _HIGHER_ORDER)
         if (not found or not is_safe or (found[2].startswith("__") and not _DUNDERS.fullmatch(found[2]))
                 or "__" in found[1] or "__" in found[3]):
-            raise _refused(self.file, "an operator", text, "operators are those of torch.ops without effects, or "
-                                                           "arithmetic of sizes")
+            raise _refused(self.file, "an operator", text, "an operator must be in torch.ops without side effects, or "
+                                                           "be arithmetic of sizes")
         return text
 
     def _size(self, text: Any) -> str:
         try:
             return canonical_size(text if isinstance(text, str) else "")
         except ValueError as error:
-            raise ModelError(f"{self.file} is refused: it has the size {str(text)[:80]!r}, which is no arithmetic of "
-                             f"sizes ({error})", code="TW0104") from error
+            raise ModelError(f"{self.file} is refused: it has the size {str(text)[:80]!r}, which is not valid "
+                             f"arithmetic of sizes ({error})", code="TW0104") from error
 
 
 def _has_dunder(text: str) -> bool:

@@ -95,5 +95,5 @@ def dtype_named(dtype: Any, node: Node) -> DataType:
         return dtype
     name = DTYPES[dtype] if isinstance(dtype, int) and dtype < len(DTYPES) else str(dtype).removeprefix("torch.")
     if name.startswith("complex"):
-        node.refuse(f"the element type {name} is not supported; tensors are of real numbers")
+        node.refuse(f"the element type {name} is not supported; use real tensors")
     return DataType({"qint8": "int8", "quint8": "uint8", "qint32": "int32"}.get(name, name))

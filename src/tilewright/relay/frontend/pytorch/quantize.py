@@ -58,7 +58,7 @@ def parameters_of(x: Expr, node: Node) -> Quantized:
     """The quantization parameters of a TorchScript tensor; refuses tensors without them."""
     found = node.quantized.get(x)
     if found is None:
-        node.refuse("its input is not quantized, and a quantized tensor is expected; export the model again")
+        node.refuse("its input is not quantized, but must be; export the model again")
     return found  # type: ignore[no-any-return]
 
 
@@ -115,8 +115,8 @@ def on_real(convert: Callable[[Expr], Any], x: Expr, node: Node) -> Any:
     q = parameters_of(x, node)
     found = convert(real_at_once(x, q) if node.name.startswith("leaky_relu") else real(x, q))
     if not isinstance(found, Expr) or not dtype_of(found).is_float or q.scale.size > 1:
-        node.refuse("it has no form for quantized tensors; take the operator out of the part of the model that is "
-                    "quantized")
+        node.refuse("it is not supported for quantized tensors; move the operator out of the quantized part of the "
+                    "model")
     return quantized_from(found, q.scale, q.zero_point, dtype_of(x), node)
 
 

@@ -94,8 +94,7 @@ def _convolved(x: Expr, kernel: Expr, layer: Packed, parameters: Sequence[Expr],
         else (lambda y: y))
     if window["transpose"]:
         if n != 2:
-            node.refuse(f"it is a transposed convolution of {n} dimensions of quantized data, and those of one and two "
-                        "are supported")
+            node.refuse(f"it is a quantized transposed convolution of {n} dimensions; 1 and 2 dimensions are supported")
         around = (*padding, *padding)
         return op.qnn.conv2d_transpose(
             x, kernel, *parameters, strides=stride, padding=around, dilation=dilation, groups=window["groups"],
@@ -234,8 +233,8 @@ def quantized_recurrent(
     for cell in params:
         (kind, _, _, settings, (w_ih, w_hh)), _ = cell.__getstate__()
         if kind not in ("quantized_dynamic", "quantized_fp16"):
-            node.refuse(f"its weights are packed as '{kind}', and those of dynamic quantization, 'quantized_dynamic' "
-                        "and 'quantized_fp16', are supported; quantize it with quantize_dynamic")
+            node.refuse(f"its weights are packed as '{kind}'; only 'quantized_dynamic' and 'quantized_fp16' are "
+                        "supported; quantize it with quantize_dynamic")
         products.append(_products(w_ih, w_hh, bool(settings and settings[0]), kind == "quantized_fp16", node))
     return network(input, hx, products, CELLS[node.name.removeprefix("quantized_")], dropout, train, bidirectional,
                    batch_first, node)

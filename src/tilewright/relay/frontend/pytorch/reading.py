@@ -21,9 +21,9 @@ def read_model(model: Any) -> tuple[Any, str]:
     if isinstance(model, (str, os.PathLike)):
         path = Path(model)
         if not path.exists():
-            raise ModelError(f"there is no file {path}", code="TW0101")
+            raise ModelError(f"file {path} does not exist; check the path", code="TW0101")
         if importlib.util.find_spec("torch") is None:
-            what = (f"{path.name}: an archive as PyTorch writes them, and reading it needs the package torch: pip "
+            what = (f"{path.name} is a PyTorch archive, and reading it needs the package torch; install it: pip "
                     "install torch")
             raise PackageError(f"{what}; or export the model to ONNX")
         return _load(path), str(path)
@@ -32,9 +32,9 @@ def read_model(model: Any) -> tuple[Any, str]:
         return model, ""
     if type(model).__name__ == "ScriptFunction" or hasattr(model, "graph"):
         return model, ""
-    raise ModelError(f"a {type(model).__name__} is no TorchScript module, exported program, or path of one; trace the "
-                     "module with torch.jit.trace, or export it with "
-                     "torch.export.export(module, inputs)", code="TW0102")
+    raise ModelError(f"a {type(model).__name__} is not a TorchScript module, an exported program, or a path of one; "
+                     "trace the module with torch.jit.trace, or export it with torch.export.export(module, "
+                     "inputs)", code="TW0102")
 
 
 def _load(path: Path) -> Any:
@@ -58,7 +58,7 @@ def _load(path: Path) -> Any:
             raise ModelError(f"{path} cannot be read: {type(found).__name__}: {text}", code="TW0102") from error
         finally:
             logger.removeFilter(said)
-    raise ModelError(f"{path} holds weights alone, without the program that uses them; save the module with "
+    raise ModelError(f"{path} contains only weights, without the program that uses them; save the module with "
                      "torch.jit.trace(...).save, or torch.export.save", code="TW0102")
 
 

@@ -94,7 +94,7 @@ def recurrent(
     each = 4 if has_biases else 2
     count = num_layers * (2 if bidirectional else 1)
     if len(params) != each * count:
-        node.refuse(f"it has {len(params)} weights, and {each * count} are expected; projections (proj_size) are not "
+        node.refuse(f"it has {len(params)} weights, but {each * count} are expected; projections (proj_size) are not "
                     "supported")
     products = []
     for k in range(count):
@@ -110,7 +110,7 @@ def network(
 ) -> tuple[Expr, ...]:
     """Layers of cells; `products` has an entry for each direction of each layer."""
     if train and dropout:
-        node.refuse("it drops out between layers, and models are compiled to be run; call model.eval() before tracing "
+        node.refuse("it has dropout between layers, but only inference is supported; call model.eval() before tracing "
                     "or exporting it")
     given = hx if isinstance(hx, list) else [hx]
     directions = 2 if bidirectional else 1

@@ -171,7 +171,7 @@ def vector_norm(self: Expr, node: Node, ord: Any = 2, p: Any = None, dim: Dims =
     x = floating(self if dtype is None else cast(self, dtype_named(dtype, node)), node)
     if isinstance(order, str):
         if order != "fro":
-            node.refuse(f"the norm is {order!r}, and only the Frobenius norm and norms of vectors are supported")
+            node.refuse(f"the norm is {order!r}; only the Frobenius norm and vector norms are supported")
         order = 2
     size = op.abs(x)
     if order in (math.inf, -math.inf):

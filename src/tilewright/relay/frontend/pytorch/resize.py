@@ -47,7 +47,7 @@ def _resized(x: Expr, output_size: Any, scales: Any, mode: str, align_corners: b
         return x
     if mode != "nearest" and dtype_of(x) == "uint8":
         if len(sizes) != 2:
-            node.refuse("bytes are interpolated in images of two dimensions; convert them to floats before")
+            node.refuse("uint8 data can be interpolated only in two dimensions; convert it to float first")
         return _of_bytes(x, [_sampling(old, new, None if factors is None else factors[k], bool(align_corners), mode)
                              for k, (old, new) in enumerate(zip(shape_of(x)[2:], sizes, strict=True))])
     return build(x, size=tuple(sizes), layout=layout, method=_METHODS[mode], coordinate_transformation_mode=where,
@@ -193,6 +193,6 @@ def grid_sampler(input: Expr, grid: Expr, interpolation_mode: int, padding_mode:
 @converter("affine_grid_generator")
 def affine_grid(theta: Expr, size: Any, align_corners: bool, node: Node) -> Expr:
     if len(size) != 4:
-        node.refuse("it makes a grid in three dimensions, and two are supported")
+        node.refuse("it makes a grid in three dimensions; only two are supported")
     grid = op.image.affine_grid(theta, target_shape=tuple(size[2:]), align_corners=bool(align_corners))
     return transpose(grid, (0, 2, 3, 1))

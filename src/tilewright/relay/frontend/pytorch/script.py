@@ -91,7 +91,7 @@ class ScriptWalk:
 
     def unpack(self, node: Any, inputs: Sequence[Any], origin: Origin) -> list[Any]:
         if len(inputs[0]) != node.outputsSize():
-            raise ModelError(f"{len(inputs[0])} values are taken apart into {node.outputsSize()}; give the shapes that "
+            raise ModelError(f"{len(inputs[0])} values are unpacked into {node.outputsSize()}; give the shapes that "
                              "the model was traced with", origin, code="TW0118")
         return list(inputs[0])
 
@@ -111,8 +111,8 @@ class ScriptWalk:
         return [False]
 
     def fail(self, node: Any, inputs: Sequence[Any], origin: Origin) -> list[Any]:
-        raise ModelError(f"the model raises an error for inputs of these shapes: {inputs[0]}; give the shapes that it "
-                         "takes", origin, code="TW0118")
+        raise ModelError(f"the model raises an error for inputs of these shapes: {inputs[0]}; give shapes that it "
+                         "accepts", origin, code="TW0118")
 
     def branch(self, node: Any, inputs: Sequence[Any], origin: Origin) -> list[Any]:
         blocks = list(node.blocks())
@@ -131,7 +131,7 @@ class ScriptWalk:
             return self._looped(block, names, count, going, states, origin)
         while going and turn < count:
             if turn == _MOST_TURNS:
-                raise ModelError(f"the loop has more than {_MOST_TURNS} turns, and they are copied out; let it be "
+                raise ModelError(f"the loop has more than {_MOST_TURNS} iterations, the limit for unrolling; make it "
                                  "shorter", origin, code="TW0118")
             self.values.update(zip(names, [turn, *states], strict=True))
             following, *states = self._block(block)

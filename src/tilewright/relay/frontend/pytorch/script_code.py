@@ -33,12 +33,13 @@ UNSAFE_NAMESPACES: Final = frozenset({
 def check_code(path: object, name: str, data: bytes) -> None:
     """Raise `ModelError` for code that does more than compute, in `forward` or while it is loaded."""
     if not _ALLOWED.fullmatch(data):
-        raise ModelError(f"{path} is refused: {name} has characters that are no plain ASCII; save the module again "
-                         "with torch.jit.save", code="TW0104")
+        raise ModelError(f"{path} is refused: {name} has characters that are not ASCII; save the module again with "
+                         "torch.jit.save", code="TW0104")
     try:
         tree = ast.parse(data.decode("ascii"))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ModelError(f"{path} is damaged: {name} is no TorchScript ({str(error)[:200]})", code="TW0103") from error
+        raise ModelError(f"{path} is damaged: {name} is not valid TorchScript "
+                         f"({str(error)[:200]})", code="TW0103") from error
     try:
         _check_loading(path, name, tree)
         _check_names(path, name, tree)
@@ -59,7 +60,7 @@ def _check_names(path: object, name: str, tree: ast.Module) -> None:
                     or _root(node.args[0]) in ("torch", "ops", "__torch__")):
                 raise _touches(path, name, ast.unparse(node))
         elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load) and node.id == "self":
-            raise ModelError(f"{path} is refused: {name} gives another value to self; save the module again with "
+            raise ModelError(f"{path} is refused: {name} assigns a new value to self; save the module again with "
                              "torch.jit.save", code="TW0104")
         elif isinstance(node, ast.Name) and node.id == "ops" and id(node) not in bases:
             raise _touches(path, name, "ops")
@@ -98,14 +99,14 @@ def _check_loading(path: object, name: str, tree: ast.Module) -> None:
         if isinstance(node, ast.FunctionDef):
             if node.name == "__setstate__" and node not in packing:
                 raise ModelError(f"{path} is refused: {name} has a __setstate__ that does more than pack weights, and "
-                                 "runs when the file is read; save the module without it", code="TW0104")
+                                 "would run when the file is read; save the module without it", code="TW0104")
             at_once = [*node.args.defaults, *node.args.kw_defaults]
         elif isinstance(node, (ast.ClassDef, ast.Module)):
             at_once = [x.value for x in node.body if isinstance(x, (ast.Assign, ast.AnnAssign, ast.Expr))]
         if any(isinstance(x, ast.Call) and not _is_plain(x) for value in at_once if value is not None
                for x in ast.walk(value)):
-            raise ModelError(f"{path} is refused: {name} calls something in a default value, which runs when the file "
-                             "is read; save the module with constants there", code="TW0104")
+            raise ModelError(f"{path} is refused: {name} has a call in a default value, which would run when the file "
+                             "is read; use constants as defaults", code="TW0104")
 
 
 def _packing(kind: ast.ClassDef) -> Iterator[ast.FunctionDef]:

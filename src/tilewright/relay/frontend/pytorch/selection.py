@@ -239,7 +239,7 @@ def segment_reduce(
     """Reduce consecutive slices along a dimension; `lengths` or `offsets` delimit the segments."""
     where = lengths if lengths is not None else offsets
     if where is None or indices is not None:
-        node.refuse("argument 'lengths' or 'offsets' must say where segments end, and 'indices' is not supported")
+        node.refuse("neither 'lengths' nor 'offsets' is given, or 'indices' is; give 'lengths' or 'offsets' alone")
     along, shape = axis_of(axis, rank(data), node), node.static(data, "data")
     lead, n = shape[:along], shape[along]
     rows, batch = shape_of(where)[-1], math.prod(lead)
@@ -331,7 +331,7 @@ _FORMATS: Final = {"float16": ("int16", 10, 15), "float32": ("int32", 23, 127), 
 def _bits(x: Expr, node: Node) -> Expr:
     kind = str(dtype_of(x))
     if kind not in _FORMATS:
-        node.refuse(f"its input is {kind}, whose bits are not looked at; cast it to float32")
+        node.refuse(f"an input of type {kind} is not supported; cast it to float32")
     return op.reinterpret(x, dtype=_FORMATS[kind][0])
 
 

@@ -44,7 +44,7 @@ def istft(
     first half of a full spectrum is read, as in torch.
     """
     if window is not None and is_complex(window):
-        node.refuse("its window is complex, and only real windows are supported; pass a real one")
+        node.refuse("its window is complex; pass a real one")
     hop, width = hop_length or n_fft // 4, win_length or n_fft
     if not is_complex(self):
         node.refuse("its input must be complex; pass torch.view_as_complex(x)")

@@ -62,12 +62,12 @@ def canonical_size(text: str) -> str:
         _measured(tree)
         return printed
     except (SyntaxError, RecursionError, MemoryError) as error:
-        raise ValueError("the text is no expression") from error
+        raise ValueError("the text is not a valid expression") from error
 
 
 def _printed(node: ast.expr, depth: int) -> str:
     if depth == 0:
-        raise ValueError("the expression is too deep")
+        raise ValueError("the expression is nested too deep")
     if isinstance(node, ast.Constant):
         return _number(node.value)
     if isinstance(node, ast.Name) and (node.id in _CONSTANTS or _BARE_SYMBOL.fullmatch(node.id)):
@@ -92,7 +92,7 @@ def _measured(node: ast.expr) -> tuple[int, int]:
     inner = [_measured(n) for n in _operands(node)]
     terms, degree = _combined(node, inner)
     if terms > _MAX_TERMS:
-        raise ValueError(f"multiplied out, it has more than {_MAX_TERMS} terms")
+        raise ValueError(f"expanded, it has more than {_MAX_TERMS} terms")
     return terms, degree
 
 
@@ -124,7 +124,7 @@ def _combined(node: ast.expr, inner: Sequence[tuple[int, int]]) -> tuple[int, in
         return inner[0]
     if name in _DIVISIONS and any(t > 1 for t, _ in inner[1:]) and (product[0] > _MAX_DIVIDED_TERMS
         or product[1] > _MAX_DIVIDED_DEGREE):
-        raise ValueError(f"what is divided has more than {_MAX_DIVIDED_TERMS} products of terms, or a degree above "
+        raise ValueError(f"the dividend has more than {_MAX_DIVIDED_TERMS} products of terms, or a degree above "
                          f"{_MAX_DIVIDED_DEGREE}")
     return 1, 0 if isinstance(node, ast.Constant) else 1
 
@@ -167,7 +167,7 @@ def _call(name: str, node: ast.Call, depth: int) -> str:
         return _power(name, node.args[0], node.args[1], depth)
     fewest, most = _FUNCTIONS.get(name, (1, 0))
     if not fewest <= len(node.args) <= most:
-        raise ValueError(f"{name} of {len(node.args)} arguments is no function of sizes")
+        raise ValueError(f"{name} with {len(node.args)} arguments is not a function of sizes")
     return f"{name}({', '.join(_printed(a, depth - 1) for a in node.args)})"
 
 
@@ -184,14 +184,14 @@ def _power(name: str, base: ast.expr, exponent: ast.expr, depth: int) -> str:
     names = {x.id for x in ast.walk(base) if isinstance(x, ast.Name)}
     if (names & _POWERS or any(isinstance(x, ast.Pow) for x in ast.walk(base))
             or not any(n == "Symbol" or _BARE_SYMBOL.fullmatch(n) for n in names)):
-        raise ValueError("only sizes with a symbol have powers, and powers have none")
+        raise ValueError("a power must have a base with a symbol, and a base that is not itself a power")
     return f"{name}({_printed(base, depth - 1)}, {sign * value.value!r})"
 
 
 def _symbol(node: ast.Call) -> str:
     name = node.args[0].value if len(node.args) == 1 and isinstance(node.args[0], ast.Constant) else None
     if not isinstance(name, str) or not is_symbol(name):
-        raise ValueError("the name of a symbol is no identifier")
+        raise ValueError("the name of a symbol is not an identifier")
     known = {k.arg: k.value.value for k in node.keywords if k.arg in _ASSUMPTIONS and isinstance(k.value, ast.Constant)
              and isinstance(k.value.value, bool)}
     if len(known) != len(node.keywords):

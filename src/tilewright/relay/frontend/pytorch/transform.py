@@ -80,7 +80,7 @@ def view_as_type(self: Expr, dtype: Any, node: Node) -> Expr:
 
     kind = dtype_named(dtype, node)
     if kind.bits != dtype_of(self).bits:
-        node.refuse(f"it looks at {dtype_of(self)} as {kind}, and only types of the same width are supported")
+        node.refuse(f"it reinterprets {dtype_of(self)} as {kind}; only types of the same width are supported")
     return op.reinterpret(self, dtype=kind)
 
 
@@ -220,8 +220,8 @@ def slice_of(self: Expr, node: Node, dim: int = 0, start: Any = None, end: Any =
     start, end = (dims_of([v], node)[0] if v is not None else None for v in (start, end))
     if isinstance(whole, int):
         if not all(v is None or isinstance(v, int) for v in (start, end, step)):
-            node.refuse("its bounds are symbolic sizes and what it slices is not; give the shapes of the inputs when "
-                        "importing")
+            node.refuse("its bounds are symbolic, but the dimension that it slices is not; give the shapes of the "
+                        "inputs when importing")
         begin, stop, _ = slice(start, end, step).indices(whole)
         stop = max(begin, stop)
     else:
@@ -257,7 +257,7 @@ def _slice_computed(x: Expr, axis: int, start: Any, end: Any, step: int) -> Expr
 def _slice_symbolic(x: Expr, axis: int, begin: Any, end: Any, step: Any, node: Node) -> Expr:
     """A slice whose bounds are expressions of symbolic sizes."""
     if not isinstance(step, int):
-        node.refuse("its step is computed of symbolic sizes; make it a number")
+        node.refuse("its step is computed from symbolic sizes; make it a number")
     count = maximum(as_expr(end) - begin + step - 1, as_expr(0)) // step
     places = op.cumsum(op.ones(shape=(count,), dtype="int64"), axis=0, exclusive=True)
     if step != 1:
@@ -291,8 +291,8 @@ def select(self: Expr, dim: int, index: Any, node: Node) -> Expr:
         index = int(known.reshape(-1)[0])
     if isinstance(size, int) and isinstance(index, int):
         if not -size <= index < size:
-            node.refuse(f"index {index} is outside of dimension {axis}, whose size is {size}; give the shapes of "
-                        "inputs that the model takes")
+            node.refuse(f"index {index} is outside dimension {axis} of size {size}; give input shapes that the model "
+                        "accepts")
         index %= size
         return op.squeeze(slice_axis(self, axis, index, index + 1), axis=(axis,))
     return op.take(self, tensor(index + size if isinstance(index, int) and index < 0 else index, "int64"), axis=axis)
@@ -507,7 +507,7 @@ def resize(self: Expr, node: Node, size: Any = None, the_template: Expr | None =
     dims = dims_of(size, node) if the_template is None else list(shape_of(the_template))
     have, wanted = math.prod(node.static(self, "self")), math.prod(dims)
     if wanted > have:
-        node.refuse(f"it makes {wanted} elements of {have}, and PyTorch does not define the new ones; use "
+        node.refuse(f"it makes {wanted} elements from {have}, but PyTorch does not define the new ones; use "
                     "torch.nn.functional.pad")
     flat = shaping.reshape(self, (have,))
     return shaping.reshape(flat if wanted == have else slice_axis(flat, 0, 0, wanted), tuple(dims))

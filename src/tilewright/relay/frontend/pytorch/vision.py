@@ -46,7 +46,7 @@ def deform_conv2d(
     pad_w: int, dilation_h: int, dilation_w: int, groups: int, offset_groups: int, use_mask: bool, node: Node,
 ) -> Any:
     if use_mask:
-        node.refuse("it weights its samples by a mask, which is not supported; use deformable convolutions without one")
+        node.refuse("its input mask is not supported; use a deformable convolution without one")
     y = op.nn.deformable_conv2d(
         input, offset, weight, strides=(stride_h, stride_w), padding=on_axes((pad_h, pad_w), 2) * 2,
         dilation=(dilation_h, dilation_w), deformable_groups=offset_groups, groups=groups, channels=shape_of(weight)[0],

@@ -67,7 +67,7 @@ def read_entries(file: IO[bytes]) -> list[Entry]:
         entries = _central(_at(file, offset, size), count)
         entries = _local(file, entries, offset)
     except struct.error as error:
-        raise DamagedArchiveError("the archive ends within a header") from error
+        raise DamagedArchiveError("the archive ends in the middle of a header") from error
     _check_names(entries)
     _check_sizes(entries)
     return entries
@@ -95,7 +95,7 @@ def read_chunks(file: IO[bytes], entry: Entry) -> Iterator[bytes]:
                 raise DamagedArchiveError(f"the entry {entry.name!r} is damaged ({error})") from error
             pending = unpacker.unconsumed_tail
             if unpacker.unused_data or (unpacker.eof and (pending or left)):
-                raise AmbiguousArchiveError(f"its entry {entry.name!r} has bytes behind its contents")
+                raise AmbiguousArchiveError(f"its entry {entry.name!r} has extra bytes after its contents")
         size += len(chunk)
         if size > entry.size:
             raise DamagedArchiveError(f"the entry {entry.name!r} is larger than its header says")
@@ -129,10 +129,10 @@ def _directory(file: IO[bytes], length: int) -> tuple[int, int, int]:
     mark, disk, first_disk, here, count, size, offset, comment = _END_FIELDS.unpack(_at(file, end, _END_FIELDS.size))
     if mark != _END or comment:
         if _END not in _at(file, max(0, length - (1 << 16)), min(length, 1 << 16)):
-            raise DamagedArchiveError("the file has no end record of an archive")
+            raise DamagedArchiveError("the file has no end-of-archive record")
         raise AmbiguousArchiveError("there are bytes before or after the archive")
     if disk or first_disk or here != count:
-        raise AmbiguousArchiveError("it is one of several parts")
+        raise AmbiguousArchiveError("it is one part of a multi-part archive")
     short = (count, size, offset)
     at = end - _LOCATOR_FIELDS.size
     if at >= 0 and _at(file, at, 4) == _LOCATOR:
@@ -171,7 +171,7 @@ def _central(data: bytes, count: int) -> list[Entry]:
             raise AmbiguousArchiveError(f"its entry {shown!r} has two sizes")
         entries.append(Entry(_decoded(name), method, crc, packed, size, flags, header))
     if at != len(data):
-        raise AmbiguousArchiveError("its central directory has more than its entries")
+        raise AmbiguousArchiveError("its central directory has extra bytes")
     return entries
 
 
@@ -200,7 +200,7 @@ def _decoded(name: bytes) -> str:
         raise AmbiguousArchiveError(f"the name of its entry {name!r} is not valid UTF-8") from error
     parts = PurePosixPath(text.replace("\\", "/"))
     if parts.is_absolute() or ".." in parts.parts or (len(text) > 1 and text[1] == ":"):
-        raise AmbiguousArchiveError(f"its entry {text!r} points outside of the archive")
+        raise AmbiguousArchiveError(f"its entry {text!r} points outside the archive")
     plain = text.removesuffix("/")
     if not plain.isprintable() or "\\" in text or plain in (".", "") or plain != str(parts) or len(text) > 1024:
         raise AmbiguousArchiveError(f"its entry {text!r} has an unusual name")
@@ -257,8 +257,8 @@ def _check_names(entries: list[Entry]) -> None:
         folded = entry.name.casefold().removesuffix("/")
         if folded in seen:
             before = seen[folded]
-            twice = ("is there twice" if before == entry.name
-                     else f"is there again as {before!r}, and torch ignores case")
+            twice = ("occurs twice" if before == entry.name
+                     else f"occurs again as {before!r}, and torch ignores case")
             raise AmbiguousArchiveError(f"its entry {entry.name!r} {twice}")
         seen[folded] = entry.name
 
@@ -266,7 +266,9 @@ def _check_names(entries: list[Entry]) -> None:
 def _check_sizes(entries: list[Entry]) -> None:
     for entry in entries:
         if entry.size > _MAX_SMALL_BYTES and entry.size > _MAX_RATIO * max(entry.packed, 1):
-            raise AmbiguousArchiveError(f"its entry {entry.name!r} unpacks to {entry.size} bytes from {entry.packed}")
+            raise AmbiguousArchiveError(f"its entry {entry.name!r} unpacks from {entry.packed} to {entry.size} bytes, "
+                                        "a suspicious ratio")
     packed, size = sum(e.packed for e in entries), sum(e.size for e in entries)
     if size > 4 * _MAX_SMALL_BYTES and size > _MAX_RATIO * max(packed, 1):
-        raise AmbiguousArchiveError(f"its {len(entries)} entries unpack to {size} bytes from {packed}")
+        raise AmbiguousArchiveError(f"its {len(entries)} entries unpack from {packed} to {size} bytes, a suspicious "
+                                    "ratio")

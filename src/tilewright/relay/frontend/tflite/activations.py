@@ -110,8 +110,8 @@ def _hard_swish_table(x: Value, node: Node) -> Array:
     hires = np.float32(1 / 128) * np.float32(x.scale)
     to_result = _multiplier_16(float(hires / np.float32(scale_of(node.output))))
     if to_result[1] > 0:
-        node.refuse(f"the scale of its result, {scale_of(node.output)}, is less than 1/128 of that of its input, "
-                    f"{x.scale}, and the kernels need more; convert the model again")
+        node.refuse(f"the scale of its result, {scale_of(node.output)}, must be at least 1/128 of that of its input, "
+                    f"{x.scale}; convert the model again")
     to_share = _multiplier_16(float(hires / np.float32(3 / 32768)))
     low, high = limits(x.dtype)
     data = (np.arange(low, high + 1) - x.zero_point) << 7
@@ -259,7 +259,7 @@ def log_softmax(x: Value, *, node: Node) -> Expr:
         return logarithms.log_softmax(x.expr, x.scale)
     if x.dtype != "uint8":
         node.refuse(
-            f"it is of {x.dtype}, and is supported for floats, int8 and uint8; keep it out of what is quantized")
+            f"it is of {x.dtype}, but only floats, int8 and uint8 are supported; do not quantize this operator")
     exponentials = _exponentials(x, 1.0)
     sums = op.take(op.cumsum(exponentials, axis=x.rank - 1), constant([x.shape[-1] - 1], "int32"), axis=x.rank - 1)
     scale = np.float32(x.scale) / np.float32(scale_of(t))

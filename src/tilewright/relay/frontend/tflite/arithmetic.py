@@ -74,8 +74,8 @@ def _shifted(v: Value, bits: int, factor: float) -> Expr:
 def _sum_of_powers(a: Value, b: Value, combine: Callable[..., Expr], shifts: list[int], node: Node) -> Expr:
     """int16 addition or subtraction with power-of-two scales: the operand of the smaller scale is shifted right."""
     if any(s > 0 for s in shifts) or 0 not in shifts:
-        node.refuse(f"its scales are {a.scale}, {b.scale} and {scale_of(node.output)}; with powers of two, the largest "
-                    "of the inputs' must be that of the result")
+        node.refuse(f"its scales are {a.scale}, {b.scale} and {scale_of(node.output)}; if they are powers of two, the "
+                    "larger scale of the inputs must equal that of the result")
     left, right = (rescaled(cast(v.expr, "int32"), 2.0**s) if s else cast(v.expr, "int32")
                    for v, s in zip((a, b), shifts, strict=True))
     return saturated(combine(left, right), 0, "int16")
@@ -107,7 +107,8 @@ def _quotient(a: Value, b: Value, node: Node) -> Expr:
     """The quotient of 8-bit numbers, from a table of all 65,536 pairs."""
     t = node.output
     if a.dtype not in ("int8", "uint8"):
-        node.refuse(f"it divides {a.dtype}, and is supported for floats, plain integers, int8 and uint8 with a scale")
+        node.refuse(f"it divides {a.dtype}; only floats, integers without a scale, and int8 and uint8 with a scale are "
+                    "supported")
     factor = np.float32(a.scale) / np.float32(np.float32(b.scale) * np.float32(scale_of(t)))
     table = quotient_table(a.dtype, a.zero_point, b.zero_point, float(factor), zero_point_of(t))
     low = limits(a.dtype)[0]

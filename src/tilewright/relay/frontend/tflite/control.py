@@ -29,8 +29,8 @@ def if_(condition: Value, *inputs: Value, then_subgraph_index: int = 0, else_sub
     given = [x.expr for x in inputs]
     known = node.known(condition)
     if any(isinstance(d, int) and d != 1 for d in condition.expr.tensor_type.shape):
-        node.refuse(f"its condition has the shape {tuple(condition.expr.tensor_type.shape)}, and must be one truth "
-                    "value; the file is damaged: convert it again")
+        node.refuse(f"its condition has the shape {tuple(condition.expr.tensor_type.shape)}, but must be one Boolean; "
+                    "the file is damaged: convert it again")
     if known is not None:
         return tuple(node.import_graph(then_subgraph_index if known.reshape(-1)[0] else else_subgraph_index, given))
     if any(map(_holds_texts, given)):
@@ -38,8 +38,8 @@ def if_(condition: Value, *inputs: Value, then_subgraph_index: int = 0, else_sub
                                        else else_subgraph_index, given))
     both = [node.import_graph(number, given) for number in (then_subgraph_index, else_subgraph_index)]
     if len(both[0]) != len(both[1]):
-        node.refuse(f"its branches have {len(both[0])} and {len(both[1])} results, and must have as many as each "
-                    "other; the file is damaged: convert it again")
+        node.refuse(f"its branches have {len(both[0])} and {len(both[1])} results, but must have the same number; the "
+                    "file is damaged: convert it again")
     if any(has_unknown_sizes(a) or has_unknown_sizes(b) or a.checked_type != b.checked_type
            for a, b in zip(*both, strict=True)):
         return tuple(both[0] if node.value(condition).reshape(-1)[0] else both[1])
@@ -54,7 +54,7 @@ def if_(condition: Value, *inputs: Value, then_subgraph_index: int = 0, else_sub
 def while_(*inputs: Value, cond_subgraph_index: int = 0, body_subgraph_index: int = 0, node: Node) -> tuple[Expr, ...]:
     states = [x.expr for x in inputs]
     if any(map(_holds_texts, states)):
-        why = ModelError("texts have no place in a compiled loop", node.origin, code="TW0107")
+        why = ModelError("a compiled loop cannot contain strings", node.origin, code="TW0107")
         return tuple(_copied(inputs, cond_subgraph_index, body_subgraph_index, node, why))
     try:
         return tuple(_looped(states, cond_subgraph_index, body_subgraph_index, node))
@@ -82,7 +82,7 @@ def _looped(states: Sequence[Expr], cond: int, body: int, node: Node) -> list[Ex
 def _condition(results: Sequence[Expr], node: Node) -> Expr:
     """The only result of a condition graph; refuses other numbers of results."""
     if len(results) != 1:
-        node.refuse(f"its condition has {len(results)} results, and must have one; the file is damaged: convert it "
+        node.refuse(f"its condition has {len(results)} results, but must have one; the file is damaged: convert it "
                     "again")
     return results[0]
 
@@ -90,7 +90,7 @@ def _condition(results: Sequence[Expr], node: Node) -> Expr:
 def _after(results: Sequence[Expr], count: int, node: Node) -> Sequence[Expr]:
     """The states after an iteration; refuses a body whose number of results is not `count`."""
     if len(results) != count:
-        node.refuse(f"its body has {len(results)} results, and must have {count}, one for each input; the file is "
+        node.refuse(f"its body has {len(results)} results, but must have {count}, one for each input; the file is "
                     "damaged: convert it again")
     return results
 
@@ -102,13 +102,13 @@ def _copied(inputs: Sequence[Value], cond: int, body: int, node: Node, why: Comp
         going = node.settled(_condition(node.import_graph(cond, states), node))
         holds = node.value(Value(going, node.output))
         if holds.size != 1:
-            node.refuse(f"its condition has the shape {holds.shape}, and must be one truth value; the file is damaged: "
+            node.refuse(f"its condition has the shape {holds.shape}, but must be one Boolean; the file is damaged: "
                         "convert it again")
         if not holds.item():
             return states
         states = [node.settled(s) for s in _after(node.import_graph(body, states), len(states), node)]
-    return node.refuse(f"its turns are copied out ({why.message}), and there are more than {_MOST}; keep the types of "
-                       "its values the same in every turn, and texts out of it")
+    return node.refuse(f"it must be unrolled ({why.message}), but has more than {_MOST} iterations; keep the types of "
+                       "its values the same in every iteration, and use no strings in it")
 
 
 @converter("CALL")
@@ -144,7 +144,7 @@ def read_variable(handle: Value, *, node: Node) -> Expr:
     found = node.resources.variables.get(key)
     if found is None:
         if key is None:
-            node.refuse("its input is no handle of a variable; the file is damaged: convert it again")
+            node.refuse("its input is not a variable handle; the file is damaged: convert it again")
         return op.zeros(shape=node.output.shape, dtype=node.output.dtype)
     return found
 
@@ -153,7 +153,7 @@ def read_variable(handle: Value, *, node: Node) -> Expr:
 def assign_variable(handle: Value, value: Value, *, node: Node) -> tuple[Expr, ...]:
     key = node.resources.handles.get(handle.expr)
     if key is None:
-        node.refuse("its first input is no handle of a variable; the file is damaged: convert it again")
+        node.refuse("its first input is not a variable handle; the file is damaged: convert it again")
     node.resources.variables[key] = value.expr
     return ()
 

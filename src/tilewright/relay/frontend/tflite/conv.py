@@ -26,7 +26,8 @@ def conv_2d(
     out_channels, *kernel, depth = _shape(w, 4, node)
     channels = _shape(x, 4, node)[3]
     if depth < 1 or channels % depth:
-        node.refuse(f"its input has {channels} channels, and its filters take {depth}, which does not divide them")
+        node.refuse(f"its input has {channels} channels, which is not a multiple of {depth}, the channels of its "
+                    "filters")
     attrs = _attributes(x, out_channels, kernel, (stride_h, stride_w), (dilation_h_factor, dilation_w_factor), padding,
                         channels // depth, node)
     weight = transpose(w.expr, (1, 2, 3, 0))
@@ -41,7 +42,8 @@ def depthwise_conv_2d(
     _, *kernel, out_channels = _shape(w, 4, node)
     channels = _shape(x, 4, node)[3]
     if channels < 1 or out_channels % channels:
-        node.refuse(f"its input has {channels} channels, and its result {out_channels}, which is no multiple")
+        node.refuse(f"its result has {out_channels} channels, which is not a multiple of {channels}, the channels of "
+                    "its input")
     attrs = _attributes(x, out_channels, kernel, (stride_h, stride_w), (dilation_h_factor, dilation_w_factor), padding,
                         channels, node)
     weight = reshape(w.expr, (*kernel, 1, out_channels))
@@ -60,7 +62,7 @@ def _attributes(
 
 def _shape(v: Value, rank: int, node: Node) -> tuple[int, ...]:
     if v.rank != rank:
-        node.refuse(f"tensor '{v.tensor.name}' has {v.rank} dimensions, and must have {rank}")
+        node.refuse(f"tensor '{v.tensor.name}' has {v.rank} dimensions, but must have {rank}")
     return v.shape
 
 
@@ -131,7 +133,7 @@ def transpose_conv(
     out_channels, *kernel, _ = _shape(w, 4, node)
     sizes, strides = _shape(x, 4, node)[1:3], (stride_h, stride_w)
     if len(wanted) != 4:
-        node.refuse(f"its output shape is {wanted}, and must have 4 sizes")
+        node.refuse(f"its output shape is {wanted}, but must have 4 sizes")
     before, after, more = transposed_padding(padding, sizes, wanted[1:3], kernel, strides, node)
     attrs = {
         "strides": strides, "padding": (*before, *after), "output_padding": more, "channels": out_channels,
@@ -175,7 +177,8 @@ def conv_3d(
     *kernel, depth, out_channels = _shape(w, 5, node)
     around = padding_of(padding, _shape(x, 5, node)[1:4], kernel, strides, dilation, node)
     if depth < 1 or x.shape[4] % depth:
-        node.refuse(f"its input has {x.shape[4]} channels, and its filters take {depth}, which does not divide them")
+        node.refuse(f"its input has {x.shape[4]} channels, which is not a multiple of {depth}, the channels of its "
+                    "filters")
     found = op.nn.conv3d(
         x.expr, w.expr, strides=strides, padding=around, dilation=dilation, groups=x.shape[4] // depth,
         channels=out_channels, kernel_size=tuple(kernel), data_layout="NDHWC", kernel_layout="DHWIO")

@@ -21,7 +21,7 @@ def detection_postprocess(encodings: Value, scores: Value, anchors: Value, *, no
     missing = [n for n in ("max_detections", "nms_iou_threshold", "nms_score_threshold", "num_classes", "y_scale",
                            "x_scale", "h_scale", "w_scale") if n not in said]
     if missing:
-        node.refuse(f"its options do not say {', '.join(missing)}; the file is damaged: convert it again")
+        node.refuse(f"its options lack {', '.join(missing)}; the file is damaged: convert it again")
     if said.get("max_classes_per_detection", 1) != 1 and not said.get("use_regular_nms", False):
         node.refuse("it gives several classes for a box, which is not supported; convert it with "
                     "max_classes_per_detection=1")
@@ -29,7 +29,7 @@ def detection_postprocess(encodings: Value, scores: Value, anchors: Value, *, no
     n, classes = boxes.tensor_type.shape[0], int(said["num_classes"])
     background = scores.shape[-1] - classes
     if background < 0:
-        node.refuse(f"it is for {classes} classes, and its scores are for {scores.shape[-1]}")
+        node.refuse(f"it is for {classes} classes, but its scores are for {scores.shape[-1]}")
     points = slice_axis(reshape(_real(scores), (n, scores.shape[-1])), 1, background, background + classes)
     chosen = _of_each_class if said.get("use_regular_nms", False) else _best
     places, numbers, found, count = chosen(boxes, points, said)

@@ -23,7 +23,7 @@ def _plain(kind: str, name: str) -> None:
     @converter(kind)
     def convert(x: Value, *, node: Node) -> Expr:
         if x.is_quantized:
-            node.refuse(f"it is of {x.dtype} with a scale, and is supported for floats and plain integers")
+            node.refuse(f"it is of {x.dtype} with a scale; only floats and integers without a scale are supported")
         return getattr(op, name)(x.expr)  # type: ignore[no-any-return]
 
 
@@ -67,7 +67,7 @@ def rsqrt(x: Value, *, node: Node) -> Expr:
 @converter("SQUARE")
 def square(x: Value, *, node: Node) -> Expr:
     if x.is_quantized:
-        node.refuse(f"it is of {x.dtype} with a scale, and is supported for floats and plain integers")
+        node.refuse(f"it is of {x.dtype} with a scale; only floats and integers without a scale are supported")
     return op.multiply(x.expr, x.expr)
 
 
@@ -122,7 +122,7 @@ def _joined(x: Value, wide: str, narrow: str, node: Node) -> Expr:
     """Join the last dimension's parts, lowest first, to one wider element."""
     bits, count = DataType(narrow).bits, DataType(wide).bits // DataType(narrow).bits
     if not x.rank or x.shape[-1] != count:
-        node.refuse(f"its last dimension must be the {count} parts of a {wide}, and its input has the shape {x.shape}")
+        node.refuse(f"its last dimension must be the {count} parts of a {wide}, but its input has the shape {x.shape}")
     kind = f"uint{DataType(wide).bits}"
     parts = cast(op.reinterpret(x.expr, dtype=f"uint{bits}"), kind)
     shifts = Constant((np.arange(count) * bits).astype(kind))

@@ -40,8 +40,8 @@ def _scaled(x: Expr, scale: float, most_shift: int) -> Expr:
     while multiplier <= 32767.0 / 2.0 and shift <= 30:
         multiplier, shift = multiplier * 2.0, shift + 1
     if multiplier >= 1 << 31:
-        raise ModelError(f"the scale of its input is {scale}, and its numbers in the kernels' steps need more than 32 "
-                         "bits; convert the model again", code="TW0107")
+        raise ModelError(f"the scale of its input is {scale}, which is too large for the kernel's 32-bit arithmetic; "
+                         "convert the model again", code="TW0107")
     product = op.multiply(x, _int32(int(multiplier)))
     return op.right_shift(op.add(product, _int32(1 << (shift - 1))), _int32(shift)) if shift else product
 

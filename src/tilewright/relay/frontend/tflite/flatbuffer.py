@@ -41,8 +41,8 @@ class Flatbuffer:
 
     def refuse(self, what: str) -> NoReturn:
         """Raise the `ModelError` for a damaged file."""
-        raise ModelError(f"{self.name} is no whole TFLite model: {what}; the file is damaged or cut off: fetch or "
-                         "convert it again", code="TW0103")
+        raise ModelError(f"{self.name} is not a valid TFLite model: {what}; the file is damaged or truncated: download "
+                         "or convert it again", code="TW0103")
 
     def _table(self, kind: str, at: int) -> dict[str, Any]:
         known = self._read.get((kind, at))
@@ -54,7 +54,7 @@ class Flatbuffer:
         entries = self._number(_U16, vtable, f"the fields of a {kind}") - _WORD
         width = self._number(_U16, vtable + 2, f"the fields of a {kind}")
         if entries < 0 or entries % 2 or vtable + _WORD + entries > size or width < _WORD or at + width > size:
-            self.refuse(f"the {kind} at byte {at} does not fit into its {size} bytes")
+            self.refuse(f"the {kind} at byte {at} does not fit in its {size} bytes")
         found: dict[str, Any] = {}
         for k, field in enumerate(TABLES.get(kind, ())):
             offset = _U16.unpack_from(self.data, vtable + _WORD + 2 * k)[0] if 2 * k < entries else 0
@@ -65,7 +65,7 @@ class Flatbuffer:
     def _field(self, kind: str, field: Field, at: int, offset: int, width: int, before: dict[str, Any]) -> Any:
         reader = _READERS.get(field.type)
         if offset + (reader.size if reader is not None else _WORD) > width:
-            self.refuse(f"field '{field.name}' of the {kind} at byte {at} is outside of it")
+            self.refuse(f"field '{field.name}' of the {kind} at byte {at} is outside its bytes")
         if reader is not None:
             return reader.unpack_from(self.data, at + offset)[0]
         if field.type == "skip":
@@ -76,8 +76,7 @@ class Flatbuffer:
         if field.type == "union":
             kinds, which = UNIONS[kind, field.name], list(before.values())[-1]
             if which >= len(kinds):
-                self.refuse(f"field '{field.name}' of the {kind} at byte {at} is of kind {which}, which is not known "
-                            "here")
+                self.refuse(f"field '{field.name}' of the {kind} at byte {at} is of the unknown kind {which}")
             return self._table(kinds[which], target) if which else None
         if not field.type.startswith("["):
             return self._table(field.type, target)
@@ -90,7 +89,7 @@ class Flatbuffer:
         count = self._number(_U32, at, f"a vector of {kind}")
         begin, width = at + _WORD, np.dtype(_NUMPY[kind]).itemsize if kind in _NUMPY else _WORD
         if count * width > len(self.data) - begin:
-            self.refuse(f"the vector at byte {at} has {count} elements, more than there are")
+            self.refuse(f"the vector at byte {at} has {count} elements, more than the file has")
         found: Any
         if kind in _NUMPY:
             found = np.frombuffer(self.data, _NUMPY[kind], count, begin)
@@ -109,7 +108,7 @@ class Flatbuffer:
 
     def _number(self, reader: struct.Struct, at: int, what: str) -> int:
         if not 0 <= at <= len(self.data) - reader.size:
-            self.refuse(f"{what} would be at byte {at}, and there are {len(self.data)}")
+            self.refuse(f"{what} would be at byte {at}, but the file has {len(self.data)}")
         return int(reader.unpack_from(self.data, at)[0])
 
     def _spend(self, count: int) -> None:

@@ -31,7 +31,7 @@ def numbers_of(data: bytes) -> dict[str, Any]:
 
 
 def _refuse() -> NoReturn:
-    raise ModelError("its custom options are no whole map of a flexbuffer; the file is damaged: convert it again",
+    raise ModelError("its custom options are not a valid flexbuffer map; the file is damaged: convert it again",
                      code="TW0103")
 
 

@@ -46,7 +46,7 @@ def hashtable_size(handle: Value, *, node: Node) -> Expr:
 def _key(handle: Value, node: Node) -> Any:
     key = node.resources.handles.get(handle.expr)
     if key is None:
-        node.refuse("its first input is no handle of a table; the file is damaged: convert it again")
+        node.refuse("its first input is not a table handle; the file is damaged: convert it again")
     return key
 
 
@@ -61,7 +61,7 @@ def _table(handle: Value, node: Node) -> tuple[Array, Array]:
 def hashtable_lookup(keys: Value, known: Value, rows: Value, *, node: Node) -> tuple[Expr, ...]:
     """The rows at the sorted keys, with zeros for missing keys; and whether each key exists, as uint8."""
     if known.rank != 1 or not known.shape[0] or rows.rank < 1 or rows.shape[0] != known.shape[0]:
-        node.refuse(f"its keys have the shape {known.shape} and its rows {rows.shape}, and there must be one row for "
+        node.refuse(f"its keys have the shape {known.shape} and its rows {rows.shape}, but there must be one row for "
                     "each key; the file is damaged: convert it again")
     place = op.minimum(op.searchsorted(known.expr, keys.expr, dtype="int32"), constant(known.shape[0] - 1, "int32"))
     hit = op.equal(op.take(known.expr, place, axis=0), keys.expr)

@@ -23,10 +23,10 @@ _MOST_POINTS: Final = 1 << 27
 def _sizes(x: Value, size: Value, node: Node) -> tuple[int, int]:
     wanted = node.ints(size)
     if x.rank != 4 or len(wanted) != 2 or min(wanted) < 1:
-        node.refuse(f"an image of shape {x.shape} is to be resized to {wanted}; it must have 4 dimensions, and get a "
+        node.refuse(f"an image of shape {x.shape} cannot be resized to {wanted}; give an image of 4 dimensions, and a "
                     "height and a width")
     if math.prod(wanted) > _MOST_POINTS:
-        node.refuse(f"its result has {wanted[0]} x {wanted[1]} points, and at most {_MOST_POINTS} are supported; "
+        node.refuse(f"its result has {wanted[0]} x {wanted[1]} points, but at most {_MOST_POINTS} are supported; "
                     "resize to fewer")
     return wanted[0], wanted[1]
 

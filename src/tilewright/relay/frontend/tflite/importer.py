@@ -83,8 +83,8 @@ def signature_of(model: Model, key: str) -> Signature:
     for said, numbers in ((found.inputs, graph.inputs), (found.outputs, graph.outputs)):
         wrong = next((name for name, n in said.items() if n not in numbers), None)
         if wrong is not None:
-            raise ModelError(f"the signature '{key}' has '{wrong}', which its graph neither takes nor gives; the file "
-                             "is damaged: convert it again", code="TW0103")
+            raise ModelError(f"the signature '{key}' has '{wrong}', which is neither an input nor an output of its "
+                             "graph; the file is damaged: convert it again", code="TW0103")
     return found
 
 
@@ -107,8 +107,8 @@ def inputs_of(
         shape = (shapes or {}).get(name)
         wanted = (dtypes or {}).get(name, t.dtype)
         if wanted != t.dtype:
-            raise ModelError(f"input '{name}' of the model is {t.dtype}, and dtype_dict says {wanted}; a TFLite model "
-                             "is made for its types", code="TW0112")
+            raise ModelError(f"input '{name}' of the model is {t.dtype}, but dtype_dict has {wanted}; the types of a "
+                             "TFLite model cannot be changed", code="TW0112")
         if shape is not None and t.shape not in ((), (1,)):
             check_rank(name, shape, len(t.shape), "shape_dict")
         found.append(Var(name, TensorType(t.shape if shape is None else tuple(int(d) for d in shape), element_type(t))))
@@ -178,10 +178,11 @@ class Importer(core.Importer):
     def graph(self, graph: Graph, inputs: Sequence[Expr], is_looped: bool = False, depth: int = 0) -> list[Expr]:
         """Convert a graph applied to `inputs`; return its outputs."""
         if depth > _DEEPEST:
-            what = f"graph '{graph.name}' is called by itself, or deeper than {_DEEPEST} levels, which is not supported"
+            what = (f"graph '{graph.name}' calls itself, or is nested more than {_DEEPEST} levels deep, which is not "
+                    "supported")
             raise ModelError(what, code="TW0115")
         if len(inputs) != len(graph.inputs):
-            what = (f"graph '{graph.name}' takes {len(graph.inputs)} inputs, and {len(inputs)} are given; the file is "
+            what = (f"graph '{graph.name}' takes {len(graph.inputs)} inputs, but {len(inputs)} are given; the file is "
                     "damaged: convert it again")
             raise ModelError(what, code="TW0103")
         values: dict[Name, Expr] = dict(zip(graph.inputs, inputs, strict=True))
@@ -210,8 +211,8 @@ class Importer(core.Importer):
 
         def import_graph(number: int, inputs: Sequence[Expr], outside: Outside | None) -> list[Expr]:
             if not 0 <= number < len(self.model.graphs):
-                what = (f"graph {number} is called, and there are {len(self.model.graphs)}; the file is damaged: "
-                        "convert it again")
+                what = (f"graph {number} is called, but the number of graphs is {len(self.model.graphs)}; the file is "
+                        "damaged: convert it again")
                 raise ModelError(what, origin, code="TW0103")
             return self.graph(self.model.graphs[number], inputs, scope.is_looped or outside is not None, scope.depth
                               + 1)
@@ -226,7 +227,7 @@ class Importer(core.Importer):
                               for_sizes)
 
     def missing_tensor(self, name: Name, scope: Scope) -> Expr:
-        said = f"tensor '{scope.graph.label(name)}' is used before it is computed, and has no stored value"
+        said = f"tensor '{scope.graph.label(name)}' is used before it is computed, but has no stored value"
         raise ModelError(f"{said}; the file is damaged: convert it again", code="TW0103")
 
 
@@ -258,7 +259,7 @@ def _name(graph: Graph, operator: Operator) -> str:
 def _initial(t: Tensor) -> Array:
     """The initial value of a variable: zero, or the zero point for quantized int8."""
     if math.prod(t.shape) > _LARGEST_STATE:
-        what = (f"tensor '{t.name}', which the model remembers, has the shape {t.shape}; that is larger than any "
-                "network's: convert it again")
+        what = (f"tensor '{t.name}', a state of the model, has the shape {t.shape}, which is too large; convert it "
+                "again")
         raise ModelError(what, code="TW0115")
     return np.full(t.shape, zero_point_of(t) if t.dtype == "int8" and is_quantized(t) else 0, element_type(t).numpy())

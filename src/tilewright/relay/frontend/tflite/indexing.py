@@ -73,10 +73,10 @@ def one_hot(indices: Value, depth: Value, on: Value, off: Value, *, axis: int = 
 @converter("TOPK_V2")
 def topk(x: Value, k: Value, *, node: Node) -> tuple[Expr, ...]:
     if not x.rank:
-        node.refuse("the greatest elements of one number are asked for; its input must have 1 dimension or more")
+        node.refuse("its input is a scalar; it must have at least 1 dimension")
     count, kind = node.whole(k), node.outputs[1].dtype
     if not 0 <= count <= x.shape[-1]:
-        node.refuse(f"the {count} greatest of {x.shape[-1]} elements are asked for")
+        node.refuse(f"k is {count}, but its input has only {x.shape[-1]} elements")
     if not count:
         return tuple(op.zeros(shape=(*x.shape[:-1], 0), dtype=d) for d in (x.dtype, kind))
     values, places = fields(op.topk(x.expr, k=count, axis=-1), 2)
@@ -146,8 +146,8 @@ def matrix_set_diag(x: Value, diagonal: Value) -> Expr:
 def dynamic_update_slice(x: Value, update: Value, begin: Value, *, node: Node) -> Expr:
     known = node.known(begin)
     if not x.rank == update.rank == math.prod(begin.shape):
-        node.refuse(f"its input has {x.rank} dimensions, its update {update.rank}, and where that begins "
-                    f"{math.prod(begin.shape)} numbers; the file is damaged: convert it again")
+        node.refuse(f"its input has {x.rank} dimensions, its update {update.rank}, and the start index "
+                    f"{math.prod(begin.shape)} numbers; all must be equal. The file is damaged: convert it again")
     most = [d - u for d, u in zip(x.shape, update.shape, strict=True)]
     if any(m < 0 for m in most):
         node.refuse(f"its update of shape {update.shape} is larger than its input of shape {x.shape}")

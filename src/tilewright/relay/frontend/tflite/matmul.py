@@ -24,15 +24,14 @@ def fully_connected(
     keep_num_dims: bool = False, asymmetric_quantize_inputs: bool = False, node: Node,
 ) -> Expr:
     if weights_format:
-        node.refuse("its weights are shuffled for one kind of processor, which is not supported; convert the model "
-                    "again")
+        node.refuse("its weights have a shuffled format, which is not supported; convert the model again")
     if w.rank != 2:
-        node.refuse(f"its weights have {w.rank} dimensions, and must have 2")
+        node.refuse(f"its weights have {w.rank} dimensions, but must have 2")
     units, depth = w.shape
     rows = math.prod(x.shape) // max(depth, 1)
     if rows * depth != math.prod(x.shape):
-        node.refuse(f"its input has {math.prod(x.shape)} elements, which is no multiple of {depth}, the depth of its "
-                    "weights")
+        node.refuse(f"its input has {math.prod(x.shape)} elements, which is not a multiple of {depth}, the depth of "
+                    "its weights")
     data = reshape(x.expr, (rows, depth))
     found = activate(_dense(x, data, w, b, asymmetric_quantize_inputs, node), fused_activation_function, node)
     return reshape(found, (*x.shape[:-1], units)) if keep_num_dims else found
@@ -73,7 +72,7 @@ def _rounded_once(total: Expr, x: Value, w: Value, node: Node) -> Expr:
 @converter("BATCH_MATMUL")
 def batch_matmul(x: Value, y: Value, *, adj_x: bool = False, adj_y: bool = False, node: Node) -> Expr:
     if x.rank < 2 or y.rank < 2:
-        node.refuse(f"its inputs have {x.rank} and {y.rank} dimensions, and must have 2 or more")
+        node.refuse(f"its inputs have {x.rank} and {y.rank} dimensions, but must have 2 or more")
     lead = tuple(broadcast_shapes(x.shape[:-2], y.shape[:-2]))
     left, right = _matrices(x, x.expr, adj_x, lead), _matrices(y, dequantized(y) if is_hybrid(x, y) else y.expr,
         not adj_y, lead)

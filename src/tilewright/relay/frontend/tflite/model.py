@@ -132,15 +132,15 @@ def read_model(model: Any) -> Model:
     name, data = _bytes_of(model)
     shown = name or "the model"
     if len(data) < 8 or data[4:8] != _IDENTIFIER:
-        raise ModelError(f"{shown} is no TFLite model: the letters TFL3 are not at its beginning; give a .tflite file",
+        raise ModelError(f"{shown} is not a TFLite model: bytes 4 to 8 are not TFL3; give a .tflite file",
                          code="TW0102")
     buffer = Flatbuffer(data, shown)
     root = buffer.root("Model")
     if root["version"] != _VERSION:
-        raise ModelError(f"{shown} has version {root['version']} of the schema, and {_VERSION} is the one that can be "
-                         "read; convert the model again", code="TW0110")
+        raise ModelError(f"{shown} has version {root['version']} of the schema, but only version {_VERSION} is "
+                         "supported; convert the model again", code="TW0110")
     if not root["subgraphs"]:
-        raise ModelError(f"{shown} has no graph in it; convert the model again", code="TW0102")
+        raise ModelError(f"{shown} has no graph; convert the model again", code="TW0102")
     return _Reading(buffer, root, name).model()
 
 
@@ -166,7 +166,7 @@ class _Reading:
         operators = tuple(self._operator(o, k) for k, o in enumerate(table["operators"]))
         for numbers in (table["inputs"], table["outputs"], *(o.mentioned for o in operators)):
             if any(not -1 <= n < len(tensors) for n in numbers):
-                self.buffer.refuse(f"the graph '{table['name']}' mentions a tensor that it does not have")
+                self.buffer.refuse(f"the graph '{table['name']}' uses a tensor that it does not contain")
         if -1 in table["inputs"] or -1 in table["outputs"]:
             self.buffer.refuse(f"an input or output of the graph '{table['name']}' is not a tensor")
         return Graph(table["name"], tensors, table["inputs"], table["outputs"], operators)
@@ -174,10 +174,11 @@ class _Reading:
     def _tensor(self, table: dict[str, Any]) -> Tensor:
         code, number, buffers = table["type"], table["buffer"], self.root["buffers"]
         if not 0 <= code < len(ELEMENT_TYPES):
-            raise ModelError(f"tensor '{table['name']}' has elements of type {code}, which is not known; the model is "
-                             "newer than what can be read", self._origin, code="TW0110")
+            raise ModelError(f"tensor '{table['name']}' has elements of type {code}, which is not known; convert the "
+                             "model with an older converter", self._origin, code="TW0110")
         if number >= max(len(buffers), 1):
-            self.buffer.refuse(f"tensor '{table['name']}' is in buffer {number}, and there are {len(buffers)}")
+            self.buffer.refuse(f"tensor '{table['name']}' is in buffer {number}, but the number of buffers is "
+                               f"{len(buffers)}")
         shape = table["shape"]
         if any(d < 0 for d in shape):
             self.buffer.refuse(f"tensor '{table['name']}' has the shape {shape}")
@@ -191,7 +192,7 @@ class _Reading:
         begin, size = table["offset"], table["size"]
         if begin > 1:
             if begin + size > len(self.buffer.data):
-                self.buffer.refuse(f"a buffer of {size} bytes begins at byte {begin}, and there are "
+                self.buffer.refuse(f"a buffer of {size} bytes begins at byte {begin}, but the file has "
                                    f"{len(self.buffer.data)}")
             return np.frombuffer(self.buffer.data, np.uint8, size, begin)
         return table["data"] if len(table["data"]) else None
@@ -210,18 +211,18 @@ class _Reading:
             axis = shape.index(len(scales))  # old converters write arbitrary axes for biases
         least, most = _ZERO_POINTS.get(ELEMENT_TYPES[table["type"]], (-(1 << 31) + 1, (1 << 31) - 1))
         if not all(math.isfinite(s) and s >= 0 for s in scales) or any(not least <= z <= most for z in zero_points):
-            self.buffer.refuse(f"tensor '{table['name']}' has scales or zero points that are no such")
+            self.buffer.refuse(f"tensor '{table['name']}' has scales or zero points that are not valid")
         return Quantization(scales, zero_points if len(zero_points) == len(scales) else zero_points * len(scales), axis)
 
     def _operator(self, table: dict[str, Any], number: int) -> Operator:
         codes, place = self.root["operator_codes"], table["opcode_index"]
         if place >= len(codes):
-            self.buffer.refuse(f"operator {number} is of kind {place}, and the file names {len(codes)}")
+            self.buffer.refuse(f"operator {number} is of kind {place}, but the file declares only {len(codes)} kinds")
         code = codes[place]
         which = max(code["builtin_code"], code["deprecated_builtin_code"])
         if not 0 <= which < len(OPERATORS):
-            raise ModelError(f"operator {number} is of kind {which}, which is newer than what can be read; convert the "
-                             "model with an older converter", self._origin, code="TW0110")
+            raise ModelError(f"operator {number} is of kind {which}, which is not known; convert the model with an "
+                             "older converter", self._origin, code="TW0110")
         kind = code["custom_code"] if which == _CUSTOM else OPERATORS[which]
         options = table["builtin_options"] or table["builtin_options2"] or {}
         return Operator(
@@ -231,12 +232,12 @@ class _Reading:
     def _signature(self, table: dict[str, Any], graphs: tuple[Graph, ...]) -> Signature:
         place = table["subgraph_index"]
         if place >= len(graphs):
-            self.buffer.refuse(f"the signature '{table['signature_key']}' is of graph {place}, and there are "
-                               f"{len(graphs)}")
+            self.buffer.refuse(f"the signature '{table['signature_key']}' is of graph {place}, but the number of "
+                               f"graphs is {len(graphs)}")
         sides = [{m["name"]: m["tensor_index"] for m in table[side]} for side in ("inputs", "outputs")]
         if any(n >= len(graphs[place].tensors) for side in sides for n in side.values()):
-            self.buffer.refuse(f"the signature '{table['signature_key']}' mentions a tensor that its graph does not "
-                               "have")
+            self.buffer.refuse(f"the signature '{table['signature_key']}' uses a tensor that its graph does not "
+                               "contain")
         return Signature(table["signature_key"], place, *sides)
 
     @lazy_attribute
@@ -260,7 +261,7 @@ def _plain(tensor: Tensor, data: Any, count: int) -> Array:
     bits = _PACKED.get(tensor.dtype)
     wanted = count * _NUMPY[tensor.dtype].itemsize if bits is None else -(-count * bits // 8)
     if len(data) < wanted:
-        raise ModelError(f"tensor '{tensor.name}' has {len(data)} bytes, and {count} elements of {tensor.dtype} need "
+        raise ModelError(f"tensor '{tensor.name}' has {len(data)} bytes, but {count} elements of {tensor.dtype} need "
                          f"{wanted}; the file is damaged: convert it again", code="TW0103")
     if bits is None:
         return np.require(data[:wanted].view(_NUMPY[tensor.dtype]), requirements="A")
@@ -274,11 +275,12 @@ def _strings(tensor: Tensor) -> Array:
     """Read strings: their number, the start of each and the end of the last, then their bytes."""
     data, count = bytes(tensor.data), math.prod(tensor.shape)
     if len(data) < 4 or struct.unpack_from("<i", data)[0] != count or len(data) < 4 * (count + 2):
-        raise ModelError(f"tensor '{tensor.name}' does not hold {count} texts; the file is damaged: convert it again",
+        raise ModelError(f"tensor '{tensor.name}' does not contain {count} strings; the file is damaged: convert it "
+                         "again",
                          code="TW0103")
     ends = struct.unpack_from(f"<{count + 1}i", data, 4)
     if any(not 0 <= a <= b <= len(data) for a, b in itertools.pairwise(ends)):
         raise ModelError(
-            f"tensor '{tensor.name}' has texts outside of its bytes; the file is damaged: convert it again",
+            f"tensor '{tensor.name}' has strings outside its bytes; the file is damaged: convert it again",
             code="TW0103")
     return of_strings([data[a:b].decode("utf-8", "surrogateescape") for a, b in itertools.pairwise(ends)], tensor.shape)

@@ -29,7 +29,7 @@ def reshape_to(x: Value, shape: Value | None = None, *, new_shape: tuple[int, ..
     known = math.prod(d for d in wanted if d != -1)
     if (sum(d == -1 for d in wanted) > 1 or any(d < -1 for d in wanted)
             or (-1 in wanted and (count % max(known, 1) or not known)) or (-1 not in wanted and known != count)):
-        node.refuse(f"{count} elements do not fit into the shape {wanted}")
+        node.refuse(f"{count} elements do not fit the shape {wanted}")
     return reshape(x.expr, [*(count // known if d == -1 else d for d in wanted), *parts])
 
 
@@ -38,7 +38,8 @@ def squeeze(x: Value, *, squeeze_dims: tuple[int, ...] = (), node: Node) -> Expr
     gone = [axis_of(a, x.dimensions, node) for a in squeeze_dims] or [k for k, d in enumerate(x.shape[: x.dimensions])
         if d == 1]
     if any(x.shape[a] != 1 for a in gone):
-        node.refuse(f"dimensions {squeeze_dims} of its input of shape {x.shape} are to be left out, and are not all 1")
+        node.refuse(f"dimensions {squeeze_dims} of its input of shape {x.shape} cannot be squeezed, because not all "
+                    "are 1")
     return reshape(x.expr, [d for k, d in enumerate(x.shape) if k not in gone])
 
 
@@ -52,7 +53,7 @@ def expand_dims(x: Value, axis: Value, *, node: Node) -> Expr:
 def transpose_by(x: Value, perm: Value, *, node: Node) -> Expr:
     axes = tuple(axis_of(a, x.dimensions, node) for a in node.ints(perm))
     if sorted(axes) != list(range(x.dimensions)):
-        node.refuse(f"its permutation {axes} is not one of {x.dimensions} dimensions")
+        node.refuse(f"its permutation {axes} is not a permutation of {x.dimensions} dimensions")
     return transpose(x.expr, (*axes, *range(x.dimensions, x.rank)))
 
 
@@ -92,7 +93,7 @@ def pack(*values: Value, axis: int = 0, node: Node) -> Expr:
 def _dimension(axis: int, x: Value, node: Node) -> int:
     """The dimension to split, counted from the front."""
     if not x.dimensions:
-        node.refuse("its input is one number, which has no parts; the file is damaged: convert it again")
+        node.refuse("its input is a scalar, which cannot be split; the file is damaged: convert it again")
     return axis_of(axis, x.dimensions, node)
 
 
@@ -111,8 +112,8 @@ def unpack(x: Value, *, axis: int = 0, node: Node) -> tuple[Expr, ...]:
 def split(axis: Value, x: Value, *, num_splits: int = 0, node: Node) -> tuple[Expr, ...]:
     along = _dimension(node.whole(axis), x, node)
     if num_splits < 1 or x.shape[along] % num_splits:
-        node.refuse(f"dimension {along} of its input has {x.shape[along]} elements, which are not {num_splits} equal "
-                    "parts")
+        node.refuse(f"dimension {along} of its input has {x.shape[along]} elements, which cannot be split into "
+                    f"{num_splits} equal parts")
     if num_splits == 1:
         return (x.expr,)
     return fields(op.split(x.expr, indices_or_sections=num_splits, axis=along), num_splits)
@@ -125,8 +126,8 @@ def split_v(x: Value, sizes: Value, axis: Value, *, num_splits: int = 0, node: N
     if parts.count(-1) == 1:
         parts[parts.index(-1)] = x.shape[along] - sum(p for p in parts if p != -1)
     if any(p < 0 for p in parts) or sum(parts) != x.shape[along]:
-        node.refuse(f"dimension {along} of its input has {x.shape[along]} elements, which are not parts of "
-                    f"{node.ints(sizes)}")
+        node.refuse(f"dimension {along} of its input has {x.shape[along]} elements, which cannot be split into parts "
+                    f"of {node.ints(sizes)}")
     if len(parts) == 1:
         return (x.expr,)
     places = tuple(int(p) for p in np.cumsum(parts)[:-1])
@@ -138,10 +139,10 @@ def slice_of(x: Value, begin: Value, size: Value, *, node: Node) -> Expr:
     first, counts = node.ints(begin), node.ints(size)
     sizes = x.shape[: x.dimensions]
     if len(first) != len(sizes) or len(counts) != len(sizes):
-        node.refuse(f"it begins at {first} and has the size {counts}, and its input has {len(sizes)} dimensions")
+        node.refuse(f"it begins at {first} and has the size {counts}, but its input has {len(sizes)} dimensions")
     ends = [b + n if n >= 0 else d for b, n, d in zip(first, counts, sizes, strict=True)]
     if any(b < 0 or e > d or b > e for b, e, d in zip(first, ends, sizes, strict=True)):
-        node.refuse(f"the part from {first} of size {counts} is not inside of its input of shape {x.shape}")
+        node.refuse(f"the part from {first} of size {counts} is outside its input of shape {x.shape}")
     return op.strided_slice(x.expr, begin=first, end=tuple(ends), strides=(1,) * len(sizes)) if sizes else x.expr
 
 
@@ -169,11 +170,11 @@ def strided_slice(
             shape.append(1)
             continue
         if dim >= x.rank or s == 0:
-            node.refuse(f"it takes {kept} dimensions with strides {steps} of an input of {x.rank}")
+            node.refuse(f"it slices {kept} dimensions with strides {steps}, but its input has {x.rank}")
         size, shrinks = x.shape[dim], bool(shrink_axis_mask >> k & 1)
         if shrinks:
             at = (b % size if -size <= b < size
-                  else node.refuse(f"element {b} of dimension {dim} is outside of its input of shape {x.shape}"))
+                  else node.refuse(f"element {b} of dimension {dim} is outside its input of shape {x.shape}"))
             here = slice(at, at + 1, 1)
         else:
             till = e + b if offset else e
@@ -218,10 +219,10 @@ def pad_value(x: Value, paddings: Value, value: Value, *, node: Node) -> Expr:
 def _widths(x: Value, paddings: Value, node: Node) -> list[tuple[int, int]]:
     widths = node.value(paddings)
     if widths.dtype.kind not in "iu":
-        node.refuse(f"its paddings are of type {paddings.dtype}, and must be whole numbers; the file is damaged: "
-                    "convert it again")
+        node.refuse(f"its paddings are of type {paddings.dtype}, but must be integers; the file is damaged: convert it "
+                    "again")
     if widths.shape != (x.rank, 2) or (widths < 0).any():
-        node.refuse(f"its paddings are {widths.tolist()}, and its input has {x.rank} dimensions")
+        node.refuse(f"its paddings are {widths.tolist()}, but its input has {x.rank} dimensions")
     return [(int(a), int(b)) for a, b in widths]
 
 
@@ -234,7 +235,7 @@ def mirror_pad(x: Value, paddings: Value, *, mode: int = 0, node: Node) -> Expr:
     widths = _widths(x, paddings, node)
     most = [d - (mode == 0) for d in x.shape]
     if any(max(w) > m for w, m in zip(widths, most, strict=True)):
-        node.refuse(f"its paddings {widths} are wider than its input of shape {x.shape} has elements to mirror")
+        node.refuse(f"its paddings {widths} are too wide to mirror its input of shape {x.shape}")
     found = x.expr
     for axis, ((before, after), size) in enumerate(zip(widths, x.shape, strict=True)):
         edge = int(mode == 0)  # 1 if the element at the edge is excluded
@@ -250,7 +251,7 @@ def mirror_pad(x: Value, paddings: Value, *, mode: int = 0, node: Node) -> Expr:
 def tile(x: Value, multiples: Value, *, node: Node) -> Expr:
     counts = node.ints(multiples)
     if len(counts) != x.rank or any(n < 0 for n in counts):
-        node.refuse(f"its multiples are {counts}, and its input has {x.rank} dimensions")
+        node.refuse(f"its multiples are {counts}, but its input has {x.rank} dimensions")
     if 0 in counts:
         return op.zeros(shape=tuple(d * n for d, n in zip(x.shape, counts, strict=True)), dtype=x.dtype)
     return op.tile(x.expr, reps=counts) if counts else x.expr
@@ -266,7 +267,7 @@ def broadcast_args(a: Value, b: Value, *, node: Node) -> Expr:
     try:
         found = np.broadcast_shapes(node.ints(a), node.ints(b))
     except ValueError:
-        node.refuse(f"shapes {node.ints(a)} and {node.ints(b)} have no shape in common")
+        node.refuse(f"shapes {node.ints(a)} and {node.ints(b)} cannot be broadcast together")
     return Constant(np.asarray(found, a.dtype))
 
 
@@ -274,7 +275,7 @@ def broadcast_args(a: Value, b: Value, *, node: Node) -> Expr:
 def fill(dims: Value, value: Value, *, node: Node) -> Expr:
     shape = node.ints(dims)
     if any(d < 0 for d in shape):
-        node.refuse(f"it makes a tensor of the shape {shape}, which is no such")
+        node.refuse(f"it makes a tensor of shape {shape}, which is not a valid shape")
     return op.broadcast_to(reshape(value.expr, ()), shape=shape)
 
 
@@ -303,7 +304,7 @@ def rank_of(x: Value) -> Expr:
 def range_of(start: Value, limit: Value, delta: Value, *, node: Node) -> Expr:
     first, last, step = (node.value(v).reshape(-1)[0] for v in (start, limit, delta))
     if step == 0 or (step > 0 and first > last) or (step < 0 and first < last):
-        node.refuse(f"it counts from {first} to {last} by {step}, which never ends there")
+        node.refuse(f"it counts from {first} to {last} by {step}, which never reaches the end")
     kind = np.dtype(node.output.dtype)
     if kind.kind == "f":
         count = math.ceil(abs((last - first) / step))
@@ -330,7 +331,7 @@ def depth_to_space(x: Value, *, block_size: int = 0, node: Node) -> Expr:
     n, h, w, c = _image(x, node)
     b = block_size
     if b < 1 or c % (b * b):
-        node.refuse(f"its {c} channels are not blocks of {b} by {b}")
+        node.refuse(f"its {c} channels cannot be divided into blocks of {b} by {b}")
     parts = reshape(x.expr, (n, h, w, b, b, c // (b * b)))
     return reshape(transpose(parts, (0, 1, 3, 2, 4, 5)), (n, h * b, w * b, c // (b * b)))
 
@@ -340,14 +341,14 @@ def space_to_depth(x: Value, *, block_size: int = 0, node: Node) -> Expr:
     n, h, w, c = _image(x, node)
     b = block_size
     if b < 1 or h % b or w % b:
-        node.refuse(f"its input of {h} by {w} is not made of blocks of {b} by {b}")
+        node.refuse(f"its input of {h} by {w} cannot be divided into blocks of {b} by {b}")
     parts = reshape(x.expr, (n, h // b, b, w // b, b, c))
     return reshape(transpose(parts, (0, 1, 3, 2, 4, 5)), (n, h // b, w // b, b * b * c))
 
 
 def _image(x: Value, node: Node) -> tuple[int, int, int, int]:
     if x.rank != 4:
-        node.refuse(f"its input has {x.rank} dimensions, and must have 4")
+        node.refuse(f"its input has {x.rank} dimensions, but must have 4")
     n, h, w, c = x.shape
     return n, h, w, c
 
@@ -380,7 +381,7 @@ def space_to_batch_nd(x: Value, block: Value, paddings: Value, *, node: Node) ->
     batch, rest = x.shape[0], x.shape[m + 1 :]
     space = [d + int(a) + int(b) for d, (a, b) in zip(x.shape[1 : m + 1], widths, strict=True)]
     if any(d % b for d, b in zip(space, sizes, strict=True)):
-        node.refuse(f"its input of {space}, padded, is not made of blocks of {sizes}")
+        node.refuse(f"its padded input of {space} cannot be divided into blocks of {sizes}")
     parts = reshape(padded, (batch, *(e for d, b in zip(space, sizes, strict=True) for e in (d // b, b)), *rest))
     order = [*range(2, 2 * m + 1, 2), 0, *range(1, 2 * m + 1, 2), *range(2 * m + 1, 2 * m + 1 + len(rest))]
     return reshape(transpose(parts, order),

@@ -41,7 +41,7 @@ class Value:
         """The static shape; raises `NotKnownError` if a size is known only at run time."""
         shape = self.expr.tensor_type.shape
         if not all(isinstance(d, int) for d in shape):
-            what = (f"tensor '{self.tensor.name}' has the shape ({', '.join(map(str, shape))}), and must have known "
+            what = (f"tensor '{self.tensor.name}' has the shape ({', '.join(map(str, shape))}), but must have known "
                     "sizes")
             raise SizeNotKnownError(f"{what}; give the shape of the model's inputs: shape_dict={{…}}, on the command "
                                     "line --input-shapes")
@@ -89,7 +89,7 @@ def is_complex(t: Tensor) -> bool:
 
 def quantization_of(t: Tensor) -> Quantization:
     if t.quantization is None:
-        raise ModelError(f"tensor '{t.name}' of {t.dtype} has no scale, and the operator needs one; the file is "
+        raise ModelError(f"tensor '{t.name}' of {t.dtype} has no scale, but the operator needs one; the file is "
                          "damaged: convert it again", code="TW0103")
     return t.quantization
 
@@ -98,7 +98,7 @@ def scale_of(t: Tensor) -> float:
     """The only scale of a tensor; raises `ModelError` unless there is exactly one, above zero."""
     found = quantization_of(t).scales
     if len(found) != 1 or found[0] <= 0:
-        raise ModelError(f"tensor '{t.name}' has {len(found)} scales ({', '.join(map(str, found[:3]))}), and the "
+        raise ModelError(f"tensor '{t.name}' has {len(found)} scales ({', '.join(map(str, found[:3]))}), but the "
                          "operator needs one above zero", code="TW0107")
     return found[0]
 
@@ -152,8 +152,8 @@ class Node(core.Node):
         if found is None:
             found = self._known.demand(x.expr)
         if found is None or (found.dtype == object and x.dtype != "string"):
-            what = (f"tensor '{x.tensor.name}' must be known to convert the operator, and it is computed from the "
-                    "model's inputs")
+            what = (f"tensor '{x.tensor.name}' must be known at compile time, but it is computed from the model's "
+                    "inputs")
             raise NotKnownError(what, self.origin)
         return found
 
@@ -161,8 +161,8 @@ class Node(core.Node):
         """The value of an input as Python ints."""
         found = self.value(x)
         if found.dtype.kind not in "iub":
-            self.refuse(f"tensor '{x.tensor.name}' must be whole numbers, and is {x.tensor.dtype}; the file is "
-                        "damaged: convert it again")
+            self.refuse(f"tensor '{x.tensor.name}' must be integers, but is {x.tensor.dtype}; the file is damaged: "
+                        "convert it again")
         return tuple(int(v) for v in found.flat)
 
     def whole(self, x: Value) -> int:
@@ -178,7 +178,7 @@ class Node(core.Node):
         """The stored value of an input; refuses computed ones."""
         found = self.known(x)
         if found is None:
-            self.refuse(f"tensor '{x.tensor.name}' must be stored in the model, and it is computed")
+            self.refuse(f"tensor '{x.tensor.name}' must be stored in the model, but it is computed")
         return found
 
 

@@ -27,7 +27,7 @@ class _Windows:
 
 def _windows(x: Value, padding: int, strides: tuple[int, int], size: tuple[int, int], node: Node) -> _Windows:
     if x.rank != 4:
-        node.refuse(f"its input has {x.rank} dimensions, and must have 4")
+        node.refuse(f"its input has {x.rank} dimensions, but must have 4")
     return _Windows(size, strides, padding_of(padding, x.shape[1:3], size, strides, (1, 1), node))
 
 

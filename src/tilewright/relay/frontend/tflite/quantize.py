@@ -54,7 +54,7 @@ def dequantize(x: Value, *, node: Node) -> Expr:
 def fake_quant(x: Value, *, min: float = 0.0, max: float = 0.0, num_bits: int = 0, narrow_range: bool = False,
                node: Node) -> Expr:
     if not 2 <= num_bits <= 16 or not min < max:
-        node.refuse(f"it quantizes numbers from {min} to {max} to {num_bits} bits, which makes no sense")
+        node.refuse(f"it quantizes numbers from {min} to {max} to {num_bits} bits, which is not valid")
     single = np.float32
     least, most = single(1 if narrow_range else 0), single((1 << num_bits) - 1)
     scale = (single(max) - single(min)) / (most - least)

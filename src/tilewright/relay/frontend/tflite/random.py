@@ -50,15 +50,14 @@ def _unit(x: Array) -> Array:
 
 def _seeds(seed: int, seed2: int, node: Node) -> tuple[int, int]:
     if not seed and not seed2:
-        node.refuse("its seeds are both zero, so that its numbers would be others in each run, which is not supported; "
-                    "give it a seed")
+        node.refuse("its seeds are both zero, and numbers that change in each run are not supported; give it a seed")
     return seed & (1 << 64) - 1, seed2 & (1 << 64) - 1
 
 
 def _sizes(shape: Value, node: Node) -> tuple[int, ...]:
     found = node.ints(shape)
     if any(n < 0 for n in found):
-        node.refuse(f"its result is to have the shape {found}, and sizes are zero or more")
+        node.refuse(f"its result would have the shape {found}; sizes must not be negative")
     return found
 
 
@@ -86,7 +85,7 @@ def multinomial(logits: Value, samples: Value, *, seed: int = 0, seed2: int = 0,
     """Inverse transform sampling: the number of cumulated probabilities that are not above each drawn number."""
     count = node.whole(samples)
     if logits.rank != 2 or count < 0 or not logits.shape[1]:
-        node.refuse(f"it draws {count} numbers from data of shape {logits.shape}, and takes (rows, classes); the file "
+        node.refuse(f"it draws {count} numbers from data of shape {logits.shape}, but takes (rows, classes); the file "
                     "is damaged: convert it again")
     batch, classes = logits.shape
     drawn = words(*_seeds(seed, seed2, node), 2 * batch * count).astype(np.uint64).reshape(-1, 2)

@@ -59,7 +59,7 @@ def _real(v: Value | None) -> Expr | None:
 
 def _require_floats(x: Value, node: Node) -> None:
     if x.dtype != "float32":
-        node.refuse(f"its input is {x.dtype}, and is supported in float32; convert the model with float or with "
+        node.refuse(f"its input is {x.dtype}, but only float32 is supported; convert the model with float or with "
                     "dynamic-range weights")
 
 
@@ -188,8 +188,8 @@ def _checked(x: Value, rest: Sequence[Value | None], node: Node) -> tuple[list[V
     given = [*rest, *[None] * (23 - len(rest))]
     h, c = given[17], given[18]
     if len(given) != 23 or h is None or c is None:
-        node.refuse(f"it has {len(rest) + 1} inputs, and an LSTM has 20 with its states, 24 with layer normalization, "
-                    "or 5 in the basic kernel")
+        node.refuse(f"it has {len(rest) + 1} inputs; an LSTM must have 20, 24 with layer normalization, or 5 in the "
+                    "basic kernel")
     return given, h, c
 
 
@@ -208,7 +208,7 @@ def bidirectional_sequence_lstm(
         part = given[17 * k : 17 * k + 17]
         h, c = states
         if h is None or c is None:
-            node.refuse(f"it has {len(rest) + 1} inputs, and its states are missing; the file is damaged: convert it "
+            node.refuse(f"it has {len(rest) + 1} inputs, but its states are missing; the file is damaged: convert it "
                         "again")
         gates = _gates(part[:15], [], auxiliary if crossed else (None,) * 4)
         one = _Lstm(gates, part[15], _real(part[16]), fused_activation_function, cell_clip, proj_clip,
@@ -279,11 +279,11 @@ def svdf(
 ) -> Expr:
     """A filter over features (a matrix product), then a filter over the last steps in time, which are the state."""
     if not x.rank == feature.rank == time.rank == 2:
-        node.refuse(f"its input and weights have {x.rank}, {feature.rank} and {time.rank} dimensions, and must have 2 "
+        node.refuse(f"its input and weights have {x.rank}, {feature.rank} and {time.rank} dimensions, but must have 2 "
                     "each")
     batch, filters, memory = x.shape[0], feature.shape[0], time.shape[1]
     if rank < 1 or filters % rank:
-        node.refuse(f"it has {filters} filters of rank {rank}, which does not divide them")
+        node.refuse(f"it has {filters} filters, which is not a multiple of its rank {rank}")
     if x.dtype == "int8":
         return integer_svdf(x, feature, time, b, state, rank, node)
     _require_floats(x, node)

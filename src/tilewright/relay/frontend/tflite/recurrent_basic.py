@@ -27,10 +27,10 @@ def basic_lstm(x: Value, h: Value, w: Value, b: Value, c: Value, *, node: Node) 
     if x.dtype == "float32":
         return _of_floats(rows, w, b, c)
     if x.dtype != "uint8" or c.dtype != "int16":
-        node.refuse(f"its input is {x.dtype} and its state {c.dtype}; the basic kernel is of float32, or of uint8 with "
-                    "a state of int16: convert the model again")
+        node.refuse(f"its input is {x.dtype} and its state {c.dtype}; the basic kernel takes float32, or uint8 with a "
+                    "state of int16: convert the model again")
     if x.zero_point != _CENTRE or w.rank != 2:
-        node.refuse(f"the zero point of its input is {x.zero_point}, and the basic kernel takes {_CENTRE} alone; "
+        node.refuse(f"the zero point of its input is {x.zero_point}, but the basic kernel takes only {_CENTRE}; "
                     "convert the model again")
     total = op.qnn.dense(
         rows, w.expr, constant(_CENTRE, "int32"), constant(w.zero_point, "int32"), constant(x.scale, "float32"),

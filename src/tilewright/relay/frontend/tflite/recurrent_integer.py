@@ -41,7 +41,7 @@ def integer_lstm(x: Value, given: Inputs, h: Value, c: Value, cell_clip: float, 
     """All steps of an int8 LSTM; `given` has its 23 other tensors. Raises `ModelError` for unsupported forms."""
     cell = _cell(given, h, c, cell_clip, proj_clip, time_major, node)
     if x.rank not in (2, 3):
-        node.refuse(f"its input has {x.rank} dimensions, and must have 2 or 3")
+        node.refuse(f"its input has {x.rank} dimensions, but must have 2 or 3")
     *lead, depth = x.shape
     batch = lead[-1] if time_major else lead[0]
     units, width = _sizes(cell, batch, depth)
@@ -59,11 +59,11 @@ def _cell(given: Inputs, h: Value, c: Value, cell_clip: float, proj_clip: float,
     power = math.log2(c.scale)
     bits = 15 + round(power)
     if c.dtype != "int16" or power != round(power) or not 0 <= bits <= MOST_BITS:
-        node.refuse(f"the state of its cells is {c.dtype} of scale {c.scale}, and must be int16 of a power of two from "
-                    f"2^-15 to 2^{MOST_BITS - 15}; convert the model again")
+        node.refuse(f"the state of its cells is {c.dtype} of scale {c.scale}, but must be int16 with a power of two "
+                    f"from 2^-15 to 2^{MOST_BITS - 15}; convert the model again")
     if len(node.intermediates) != 5:
-        node.refuse(f"it has {len(node.intermediates)} intermediate tensors, and 5 are needed: LSTMs of 8 bits "
-                    "throughout are not supported; convert it with cells of 16 bits")
+        node.refuse(f"it has {len(node.intermediates)} intermediate tensors, but 5 are needed; LSTMs with 8-bit cells "
+                    "are not supported: convert it with 16-bit cells")
     gates = tuple(k for k in range(4) if k != _INPUT or given[_WEIGHTS] is not None)
     wanted = [_WEIGHTS + k for k in gates] + [_RECURRENT + k for k in gates]
     missing = next((k for k in wanted if given[k] is None), None)
@@ -79,7 +79,7 @@ def _sizes(cell: _Cell, batch: int, depth: int) -> tuple[int, int]:
     """The numbers of cells and outputs, from the output gate's recurrent weights; refuses tensors of other sizes."""
     recurrent = cell.shape(_RECURRENT + _OUTPUT)
     if len(recurrent) != 2:
-        cell.node.refuse(f"its input {_RECURRENT + _OUTPUT + 1} has the shape {recurrent}, and must be a matrix; the "
+        cell.node.refuse(f"its input {_RECURRENT + _OUTPUT + 1} has the shape {recurrent}, but must be a matrix; the "
                          "file is damaged: convert it again")
     units, width = recurrent
     wanted: dict[int, tuple[int, ...]] = {_PROJECTION: (width, units), _PROJECTION + 1: (width,)}
@@ -90,15 +90,15 @@ def _sizes(cell: _Cell, batch: int, depth: int) -> tuple[int, int]:
     wanted |= dict.fromkeys(range(_PEEPHOLES, _PEEPHOLES + 3), (units,))
     for k, shape in sorted(wanted.items()):
         if cell.given[k] is not None and cell.shape(k) != shape:
-            cell.node.refuse(f"its input {k + 1} has the shape {cell.shape(k)}, and must have {shape}; the file is "
+            cell.node.refuse(f"its input {k + 1} has the shape {cell.shape(k)}, but must have {shape}; the file is "
                              "damaged: convert it again")
     for state, what, shape in ((cell.h, "output", (batch, width)), (cell.c, "cells", (batch, units))):
         if math.prod(state.shape) != math.prod(shape):
-            cell.node.refuse(f"the state of its {what} has the shape {state.shape}, and must have {shape}; the file is "
+            cell.node.refuse(f"the state of its {what} has the shape {state.shape}, but must have {shape}; the file is "
                              "damaged: convert it again")
     if cell.given[_PROJECTION] is None and width != units:
-        cell.node.refuse(f"it has {units} cells and {width} outputs, and no projection; the file is damaged: convert "
-                         "it again")
+        cell.node.refuse(f"it has {units} cells and {width} outputs, which must be equal without a projection; the "
+                         "file is damaged: convert it again")
     return units, width
 
 
@@ -279,8 +279,8 @@ def integer_svdf(x: Value, feature: Value, time: Value, b: Value | None, state: 
     """SVDF of int8 with a 16-bit state. The zero point of the result implements the activation."""
     batch, filters, memory = x.shape[0], feature.shape[0], time.shape[1]
     if state.dtype != "int16" or time.dtype != "int16":
-        node.refuse(f"its state is {state.dtype} and its weights over time are {time.dtype}; with int8 data both must "
-                    "be int16: convert the model again")
+        node.refuse(f"its state is {state.dtype} and its time weights are {time.dtype}; with int8 data both must be "
+                    "int16: convert the model again")
     single = np.float32
     first = single(single(single(x.scale) * single(feature.scale)) / single(state.scale))
     new = requantize(_dense(x.expr, x.scale, x.zero_point, node.stored(feature)), float(first), 1.0, 0, "int16")

@@ -34,7 +34,7 @@ def _reduced(kind: str, name: str) -> None:
         if not along:
             return x.expr
         if x.is_quantized and kind == "REDUCE_PROD":
-            node.refuse(f"it is of {x.dtype} with a scale, and is supported for floats and plain integers")
+            node.refuse(f"it is of {x.dtype} with a scale; only floats and integers without a scale are supported")
         return getattr(op, name)(x.expr, axis=along, keepdims=keep_dims)  # type: ignore[no-any-return]
 
 
@@ -135,12 +135,11 @@ def l2_normalization(x: Value, *, fused_activation_function: int = 0, node: Node
 def _unit_vectors(x: Value, node: Node) -> Expr:
     """L2 normalization of 8-bit rows, with a multiplier and shift per row; the result is in units of 1/128."""
     if not x.rank:
-        node.refuse("its input is one number, and vectors are what it makes of length one; the file is damaged: "
-                    "convert it again")
+        node.refuse("its input is a scalar, but only vectors can be normalized; the file is damaged: convert it again")
     t, most = node.output, x.shape[-1] * 255**2
     if most >= 1 << 31:
         node.refuse(f"its rows of {x.shape[-1]} integers are longer than {(1 << 31) // 255**2}, which is not "
-                    "supported; keep it out of what is quantized")
+                    "supported; do not quantize this operator")
     data = op.subtract(cast(x.expr, "int32"), constant(x.zero_point, "int32"))
     total = op.sum(op.multiply(data, data), axis=(-1,), keepdims=True)
     bits = 7 if t.dtype == "int8" else 0

@@ -42,8 +42,8 @@ def requantize(x: Expr, scale: float | Sequence[float] | Array, to: float, zero_
     """
     scales = np.asarray(scale, np.float64)
     if not (np.abs(scales) < to * _LARGEST).all():
-        raise ModelError(f"a step of {scales.flat[np.argmax(np.abs(scales))]:g} is to be counted in steps of {to:g}, "
-                         "which no fixed-point number does; the file is damaged: convert it again", code="TW0107")
+        raise ModelError(f"a scale of {scales.flat[np.argmax(np.abs(scales))]:g} cannot be converted to the scale "
+                         f"{to:g} in fixed point; the file is damaged: convert it again", code="TW0107")
     return op.qnn.requantize(
         x, Constant(scales.reshape(()) if scales.size == 1 else scales), constant(0, "int32"), constant(to, "float64"),
         constant(zero_point, "int32"), axis=axis, rounding=rounding, out_dtype=dtype)
@@ -83,7 +83,7 @@ def centred(x: Expr, zero_point: int, dtype: str = "int32") -> Expr:
 def limits(dtype: str) -> tuple[int, int]:
     """Smallest and largest integer of a type; raises `ModelError` if a quantized result cannot have it."""
     if dtype not in _INTEGERS:
-        raise ModelError(f"its result is said to be of {dtype}, and what is quantized gives integers; the file is "
+        raise ModelError(f"its result has the type {dtype}, but a quantized result must be integers; the file is "
                          "damaged: convert it again", code="TW0103")
     info = np.iinfo(dtype)
     return int(info.min), int(info.max)
@@ -113,7 +113,7 @@ def activate(x: Expr, code: int, node: Node) -> Expr:
     if name == "TANH" and dtype_of(x).is_float:
         return op.tanh(x)
     if name not in _BOUNDS:
-        node.refuse(f"its activation {name} is not supported; the activations are {', '.join(_BOUNDS)}, and TANH of "
+        node.refuse(f"its activation {name} is not supported; the activations are {', '.join(_BOUNDS)}, and TANH for "
                     "floats")
     return bounded(x, name, node.output)
 

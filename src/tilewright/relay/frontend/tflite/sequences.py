@@ -45,7 +45,7 @@ def over_time(data: Sequence[Expr], states: Sequence[Expr], step: Step, reverse:
 def sequence(data: Sequence[Expr], states: Sequence[Expr], step: Step, time_major: bool, reverse: bool = False) -> Expr:
     """Run all steps as `over_time` does, also over data (batch, time, …). Raises `ModelError` for another rank."""
     if any(x.tensor_type.ndim != 3 for x in data):
-        raise ModelError(f"its data have {' and '.join(str(x.tensor_type.ndim) for x in data)} dimensions, and must "
+        raise ModelError(f"its data have {' and '.join(str(x.tensor_type.ndim) for x in data)} dimensions, but must "
                          "have 3: time, batch and depth; the file is damaged: convert it again", code="TW0107")
     found = over_time([x if time_major else transpose(x, (1, 0, 2)) for x in data], states, step, reverse)
     return found if time_major else transpose(found, (1, 0, 2))

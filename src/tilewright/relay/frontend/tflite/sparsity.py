@@ -29,7 +29,7 @@ def densified(name: str, sparsity: dict[str, Any], shape: Sequence[int], values:
     rank = len(shape)
     if sorted(order) != list(range(rank + len(block_map))) or len(levels) != len(order) or any(not 0 <= b < rank
         for b in block_map):
-        refuse("does not say in which order its dimensions are stored")
+        refuse("lacks the storage order of its dimensions")
     blocks = [1] * rank
     for level, dim in zip(levels, order, strict=True):
         if dim >= rank:

@@ -15,8 +15,8 @@ from tilewright.relay.frontend.tflite.registry import converter
 def rfft2d(x: Value, fft_length: Value, *, node: Node) -> Expr:
     sizes = node.ints(fft_length)
     if len(sizes) != 2 or x.rank < 2 or min(sizes) < 1:
-        node.refuse(f"a transform of {' by '.join(map(str, sizes)) or 'no sizes'} of an input of shape {x.shape} makes "
-                    "no sense")
+        node.refuse(f"a transform of {' by '.join(map(str, sizes)) or 'no sizes'} of an input of shape {x.shape} is "
+                    "not valid")
     rows, columns = sizes
     lead = x.shape[:-2]
     data = x.expr
@@ -46,7 +46,7 @@ def _turned(x: Expr, count: int, rows: int, columns: int) -> Expr:
 
 def _part(x: Value, which: int, node: Node) -> Expr:
     if not is_complex(x.tensor):
-        node.refuse(f"its input is of {x.tensor.dtype}, and must be complex")
+        node.refuse(f"its input is of {x.tensor.dtype}, but must be complex")
     axis = x.rank - 1
     return reshape(slice_axis(x.expr, axis, which, which + 1), x.shape[:-1])
 

@@ -12,7 +12,7 @@ def padding_of(code: int, sizes: Sequence[int], kernel: Sequence[int], strides: 
                node: Node) -> tuple[int, ...]:
     """Padding before each dimension, then after each; raises `ModelError` for invalid windows."""
     if not 0 <= code < len(PADDINGS):
-        node.refuse(f"its padding is {code}; it must be one of 0 (SAME) and 1 (VALID)")
+        node.refuse(f"its padding is {code}; it must be 0 (SAME) or 1 (VALID)")
     if any(n < 1 for n in (*kernel, *strides, *dilation)):
         node.refuse(f"its window is {tuple(kernel)} with strides {tuple(strides)} and dilation {tuple(dilation)}, "
                     "which must all be above zero")

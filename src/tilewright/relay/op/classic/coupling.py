@@ -28,8 +28,8 @@ class PairwiseCoupling(Op):
         (t,) = tensors(pairs)
         wanted = self.classes * (self.classes - 1) // 2
         if t.ndim != 2 or differ(t.shape[1], wanted) or not t.dtype.is_float:
-            raise ShapeError(f"{self.classes} classes have {wanted} pairs, rows of as many floats; the pairs are "
-                             f"{t.dtype} of shape {text(t.shape)}")
+            raise ShapeError(f"{self.classes} classes need rows of {wanted} floating-point numbers, one for each pair; "
+                             f"the data are {t.dtype} of shape {text(t.shape)}")
         return TensorType((t.shape[0], self.classes), t.dtype)
 
     def reference(self, pairs: Array) -> Array:

@@ -92,8 +92,8 @@ class DictVectorize(Op):
         """(dictionaries, keys); `dtype`. The data are objects."""
         t, k = tensors(data, keys)
         if t.dtype is not OBJECT or t.ndim > 1 or k.ndim != 1:
-            raise ShapeError(f"a dictionary or a row of them was expected, and a vector of keys, and these are {t!r} "
-                             f"and {k!r}")
+            raise ShapeError(f"a dictionary or a row of them, and a vector of keys, were expected, but got {t!r} and "
+                             f"{k!r}")
         return TensorType((t.shape[0] if t.ndim else 1, k.shape[0]), self.dtype)
 
     def reference(self, data: Array, keys: Array) -> Array:
@@ -136,7 +136,7 @@ class CastMap(Op):
         dtype, cast = _CASTS[self.cast_to]
         keys = sorted(values)
         if (self.sparse and any(not 0 <= k < self.size for k in keys)) or (not self.sparse and len(keys) != self.size):
-            raise ValueError(f"the dictionary has the keys {keys}, which do not make a row of {self.size}")
+            raise ValueError(f"the dictionary has the keys {keys}, which do not form a row of {self.size} elements")
         row = [cast("0")] * self.size
         for place, key in enumerate(keys):
             row[key if self.sparse else place] = cast(values[key])

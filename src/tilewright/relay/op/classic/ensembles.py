@@ -48,10 +48,11 @@ class TreeEnsemble(Op):
                                f"{', '.join(_COMBINE)}",
                                code="TW0308")
         if x.ndim != 2:
-            raise ShapeError(f"the data must be a matrix, a row for each example, and their shape is {text(x.shape)}")
+            raise ShapeError("the data must be a matrix with a row for each example, but their shape is "
+                             f"{text(x.shape)}")
         if t.dtype is not x.dtype or not x.dtype.is_float or not w.dtype.is_float:
-            raise ShapeError(f"data and thresholds must be of one floating type, and they are {x.dtype} and {t.dtype}; "
-                             f"weights of {w.dtype}")
+            raise ShapeError("data and thresholds must share a floating-point type, and weights have one, but the "
+                             f"types are {x.dtype}, {t.dtype} and {w.dtype}")
         for what, found in (("features", f), ("children", c), ("roots", r), ("depths", d), ("targets", to)):
             if found.dtype != "int32":
                 raise ShapeError(f"{what} must be int32, and they are {found.dtype}")
@@ -59,10 +60,10 @@ class TreeEnsemble(Op):
         if (differ(t.shape[0], nodes) or len(c.shape) != 2 or differ(c.shape[0], nodes) or differ(c.shape[1], 2)
                 or differ(r.shape[0], d.shape[0])):
             raise ShapeError(f"features {text(f.shape)}, thresholds {text(t.shape)} and children {text(c.shape)} must "
-                             f"be of the same nodes, roots {text(r.shape)} and depths {text(d.shape)} of the same "
-                             "trees")
+                             f"have equal shapes, one element per node; roots {text(r.shape)} and depths "
+                             f"{text(d.shape)} of the same trees")
         if w.ndim != 2 or (differ(w.shape[1], self.n_targets) and to.shape != w.shape):
-            raise ShapeError(f"targets {text(to.shape)} must be given for each of the weights {text(w.shape)}")
+            raise ShapeError(f"targets {text(to.shape)} must have the shape of the weights {text(w.shape)}")
         return TensorType((x.shape[0], self.n_targets), w.dtype)
 
     def reference(

@@ -27,7 +27,7 @@ def _checked(case: str, data: Type, letters: Type, *table: Type) -> TensorType:
     if t.dtype != DataType("string"):
         raise ShapeError(f"a tensor of strings was expected, and this one is {t.dtype}")
     if letter.dtype != "uint8" or letter.shape != (256,) or tuple(map(str, (c.dtype for c in columns))) != _TABLE:
-        raise ShapeError(f"what bytes count as and a table of words were expected, and these are {letter!r}, "
+        raise ShapeError(f"a table of character classes and a table of words were expected, but got {letter!r}, "
                          f"{', '.join(map(repr, columns))}")
     return t
 
@@ -135,7 +135,7 @@ class TextCountGrams(TextCount):
         """(*shape of the strings, width); float32."""
         found = tuple(str(t.dtype) for t in tensors(*tables[5:]))
         if found != ("int32", "int64", "int32", "int32") or not 1 <= self.least <= self.most:
-            raise ShapeError(f"a tree of n-grams and lengths from 1 were expected, and these are {', '.join(found)}, "
+            raise ShapeError(f"a tree of n-grams, and lengths of 1 or more, were expected, but got {', '.join(found)}, "
                              f"{self.least} to {self.most}")
         return super().infer(data, letters, *tables[:5])
 

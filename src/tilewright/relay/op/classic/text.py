@@ -160,8 +160,8 @@ class StringTokenize(Op):
         t = _strings(*tensors(data))
         for pattern in (*self.separators, self.expression):
             if _PLACED.search(pattern):
-                raise ShapeError(f"the pattern {pattern!r} matches positions, which is not supported; describe the "
-                                 "characters of a token: [a-z]+")
+                raise ShapeError(f"the pattern {pattern!r} matches positions, which is not supported; write one that "
+                                 "matches the characters of a token: [a-z]+")
             try:
                 re.compile(pattern)
             except re.error as error:
@@ -242,9 +242,9 @@ class TfIdfVectorize(Op):
         """(rows, columns) or (columns,), columns = max(ngram_indexes) + 1; float32."""
         (t,) = tensors(data)
         if t.ndim not in (1, 2):
-            raise ShapeError(f"rows of items were expected, a vector or a matrix, and the shape is {t.shape}")
+            raise ShapeError(f"a vector or a matrix was expected, but the shape is {t.shape}")
         if self.mode not in ("TF", "IDF", "TFIDF"):
-            raise ShapeError(f"mode is {self.mode!r}; it is TF, IDF or TFIDF")
+            raise ShapeError(f"mode is {self.mode!r}; it must be TF, IDF or TFIDF")
         return TensorType((*t.shape[:-1], max(self.ngram_indexes) + 1), FLOAT32)
 
     def reference(self, data: Array) -> Array:

@@ -108,8 +108,8 @@ def partition_for(compiler: str, mod: IRModule, params: Mapping[str, Any] | None
     if compiler in _PARTITIONERS:
         return _PARTITIONERS[compiler](mod, params, **options)
     if table is None and compiler not in (known := known_targets()):
-        raise OptionError(f"there is no target '{compiler}' to partition for{nearest(compiler, known)}; those there "
-                          f"are: {', '.join(known)}", code="TW0901")
+        raise OptionError(f"there is no target '{compiler}' to partition for{nearest(compiler, known)}; known targets: "
+                          f"{', '.join(known)}", code="TW0901")
     from tilewright.relay.op.contrib.rules import partition_with
 
     return partition_with(table or (), compiler, mod, dict(params or {}), **options)

@@ -54,15 +54,15 @@ def _check_conv2d(name: str, dtypes: tuple[str, ...]) -> Any:
         found = kept([
             attr_is(conv, "data_layout", ("NHWC",)), dtype_is(conv.args[0], dtypes, "the input"),
             bias_is_of_channels(chain_to(e, name)),
-            (op.groups in (1, channels), f"{name} has {op.groups} groups; it has one, or one for each channel there",
+            (op.groups in (1, channels), f"{name} has {op.groups} groups; it must have one, or one for each channel",
              "make groups 1"),
             (op.groups == 1 or (op.kernel_size[0] == op.kernel_size[1] and op.kernel_size[0] in (3, 5)),
-             f"{name} of single channels has kernel_size {op.kernel_size}; it is 3 x 3 or 5 x 5 there",
+             f"{name} of single channels has kernel_size {op.kernel_size}; it must be 3 x 3 or 5 x 5",
              "make kernel_size (3, 3)"),
             (op.groups == 1 or len(set(op.strides)) == 1, f"{name} of single channels has strides {op.strides}; they "
-             "are equal there", "make strides equal"),
-            (set(op.dilation) == {1} or op.groups == 1, f"{name} of single channels has dilation {op.dilation}; it is "
-             "1 there", "make dilation 1", edited(name, dilation=(1, 1))),
+             "must be equal", "make strides equal"),
+            (set(op.dilation) == {1} or op.groups == 1, f"{name} of single channels has dilation {op.dilation}; it "
+             "must be 1", "make dilation 1", edited(name, dilation=(1, 1))),
         ])
         return found and _check_pad(conv, name)
 
@@ -76,7 +76,7 @@ def _check_pad(conv: Call, name: str) -> bool | Refusal:
     widths, number = pad.op.pad_width, float(value_of(pad.args[1]))
     zero = float(value_of(conv.args[2])) if name.startswith("qnn.") else 0.0
     return kept([
-        (not any((*widths[0], *widths[-1])), f"nn.pad pads {widths}; only rows and columns are padded there",
+        (not any((*widths[0], *widths[-1])), f"nn.pad pads {widths}; only rows and columns can be padded",
          "pad rows and columns only"),
         (number == zero, f"nn.pad pads with {number:g}, and zero of its input is {zero:g}", f"pad with {zero:g}",
          edited("nn.pad", {1: zero})),
@@ -95,7 +95,7 @@ def _check_pool(e: Expr) -> bool | Refusal:
     op: Any = call.op
     rules: list[Rule] = [attr_is(call, "layout", ("NHWC",)), dtype_is(e, (*FLOAT, *BYTES), "the result")]
     if hasattr(op, "dilation"):
-        rules.append((set(op.dilation) == {1}, f"dilation of {op.name} is {op.dilation}; it is 1 there",
+        rules.append((set(op.dilation) == {1}, f"dilation of {op.name} is {op.dilation}; it must be 1",
                       "make dilation 1", edited(op.name, dilation=(1, 1))))
     return kept(rules)
 
@@ -106,7 +106,7 @@ def _check_l2_pool(e: Expr) -> bool | Refusal:
     found = _check_pool(e)
     return (found
             and kept(
-                [(bool(np.all(exponent == 2)), f"the exponent before nn.avg_pool2d is {exponent}; it is 2 there",
+                [(bool(np.all(exponent == 2)), f"the exponent before nn.avg_pool2d is {exponent}; it must be 2",
                   "make it 2"), dtype_is(e, FLOAT, "the result")]))
 
 

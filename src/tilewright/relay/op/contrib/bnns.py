@@ -53,7 +53,7 @@ def _check_conv2d(e: Expr) -> bool | Refusal:
         bias_is_of_channels(_path(e, "nn.conv2d")),
         attr_is(conv, "data_layout", ("NCHW",)), attr_is(conv, "kernel_layout", ("OIHW",)),
         (op.groups == 1 or op.groups == tensor(conv.args[0]).shape[1],
-         f"nn.conv2d has {op.groups} groups; it has one, or one for each channel there", "make groups 1"),
+         f"nn.conv2d has {op.groups} groups; it must have one, or one for each channel", "make groups 1"),
     ])
     return found and _check_bias(e, conv)
 
@@ -69,7 +69,8 @@ def _check_bias(e: Expr, conv: Call) -> bool | Refusal:
                 if i != len(shape) - 3)
             return (
                 kept(
-                    [(vector, f"what is added to nn.conv2d is {shape}; it is a vector of its {channels} channels there",
+                    [(vector, f"the operand added to nn.conv2d is {shape}; it must be a vector of its {channels} "
+                      "channels",
                       f"add a ({channels}, 1, 1) to it")]))
     return True
 
@@ -99,9 +100,9 @@ def _check_pool(e: Expr) -> bool | Refusal:
     rules: list[Rule] = [dtype_is(e, FLOAT, "the result"), attr_is(e, "layout", ("NCHW",))]  # type: ignore[arg-type]
     if hasattr(op, "ceil_mode"):
         rules += [
-            (not op.ceil_mode, f"ceil_mode of {op.name} is True; it is False there", "make ceil_mode False",
+            (not op.ceil_mode, f"ceil_mode of {op.name} is True; it must be False", "make ceil_mode False",
              edited(op.name, ceil_mode=False)),
-            (set(op.dilation) == {1}, f"dilation of {op.name} is {op.dilation}; it is 1 there", "make dilation 1",
+            (set(op.dilation) == {1}, f"dilation of {op.name} is {op.dilation}; it must be 1", "make dilation 1",
              edited(op.name, dilation=(1, 1))),
         ]
     return kept(rules)

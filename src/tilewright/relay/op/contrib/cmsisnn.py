@@ -44,7 +44,7 @@ def _zero_for_wide(e: Expr, zeros: Iterable[Expr], what: str) -> Rule:
     found = [z for z in zeros if np.any(value_of(z))]
     return (
         str(tensor(e).dtype) != "int16" or not found,
-        f"{what} is int16 with the zero point {value_of(found[0]) if found else 0}; it is 0 there",
+        f"{what} is int16 with the zero point {value_of(found[0]) if found else 0}; it must be 0",
         "quantize int16 around 0")
 
 
@@ -68,7 +68,7 @@ def _check_conv2d(e: Expr) -> bool | Refusal:
     channels = tensor(conv.args[0]).shape[-1]
     return kept([
         attr_is(conv, "data_layout", ("NHWC",)), *_product_rules(e, "qnn.conv2d"),
-        (op.groups in (1, channels), f"qnn.conv2d has {op.groups} groups; it has one, or one for each channel there",
+        (op.groups in (1, channels), f"qnn.conv2d has {op.groups} groups; it must have one, or one for each channel",
          "make groups 1"),
     ])
 
@@ -87,12 +87,12 @@ def _check_pool(e: Expr) -> bool | Refusal:
     return kept([
         attr_is(call, "layout", ("NHWC",)), dtype_is(e, SIGNED_OR_WIDE, "the result"),
         dtype_is(data, (str(tensor(e).dtype),), "the input"),
-        (shape[0] == 1, f"{call.op.name} is of {shape[0]} images; it is of one there",
+        (shape[0] == 1, f"{call.op.name} is of {shape[0]} images; only one is supported",
          "compile the network for a batch of 1"),
-        (set(call.op.dilation) == {1}, f"dilation of {call.op.name} is {call.op.dilation}; it is 1 there",
+        (set(call.op.dilation) == {1}, f"dilation of {call.op.name} is {call.op.dilation}; it must be 1",
          "make dilation 1", edited(call.op.name, dilation=(1, 1))),
-        (numbers[:2] == numbers[2:], f"{call.op.name} has another scale or zero point behind it than before; it keeps "
-         "both there", "give the result the scale and zero point of the input"),
+        (numbers[:2] == numbers[2:], f"{call.op.name} changes the scale or zero point of its input; both must stay the "
+         "same", "give the result the scale and zero point of the input"),
     ])
 
 
@@ -103,12 +103,12 @@ def _check_binary(e: Expr) -> bool | Refusal:
     return kept([
         dtype_is(a, SIGNED_OR_WIDE, "the first input"), dtype_is(b, (str(tensor(a).dtype),), "the second input"),
         dtype_is(e, (str(tensor(a).dtype),), "the result"),
-        (not (isinstance(a, Constant) and isinstance(b, Constant)), "both inputs are constants; one is computed there",
+        (not (isinstance(a, Constant) and isinstance(b, Constant)), "both inputs are constants; one must be computed",
          "fold the constants before (FoldConstant)"),
         _zero_for_wide(a, [call.args[3]], "the first input"), _zero_for_wide(a, [call.args[5]], "the second input"),
         _zero_for_wide(a, [call.args[7]], "the result"),
         (number or tensor(a).shape == tensor(b).shape, f"the inputs are {tensor(a).shape} and {tensor(b).shape}; they "
-         "are of one shape, or one is a number, there", "broadcast the smaller one"),
+         "must be of one shape, or one is a number", "broadcast the smaller one"),
     ])
 
 
@@ -119,10 +119,10 @@ def _check_softmax(e: Expr) -> bool | Refusal:
     axis, rank = softmax.op.axis, len(tensor(e).shape)
     return kept([
         dtype_is(data, SIGNED, "the input"), dtype_is(e, SIGNED, "the result"),
-        (axis % rank == rank - 1, f"axis of {softmax.op.name} is {axis}; it is the last there", "make axis -1",
+        (axis % rank == rank - 1, f"axis of {softmax.op.name} is {axis}; it must be the last", "make axis -1",
          edited(softmax.op.name, axis=-1)),
-        (np.isclose(scale, 1 / 256) and int(zero) == -128, f"softmax gives a scale of {scale} from {zero}; it is 1/256 "
-         "from -128 there", "quantize the result of softmax by 1/256 from -128",
+        (np.isclose(scale, 1 / 256) and int(zero) == -128, f"softmax gives a scale of {scale} from {zero}; it must be "
+         "1/256 from -128", "quantize the result of softmax by 1/256 from -128",
          result_quantized(e, 1 / 256, -128)),
     ])
 

@@ -133,7 +133,7 @@ def _row(name: str, anchor: DFPattern, epilogue: str = "") -> tuple[str, DFPatte
         if found is None:
             return False
         if activation is not None and not activation.fits(found):
-            return Refusal(f"the constants of {epilogue} are "
+            return Refusal(f"the constants of {epilogue} must be "
                            f"{', '.join(f'{n:g}' for n in activation.numbers.values())}",
                            "write the function with these constants")
         first = found[anchor][0]
@@ -142,7 +142,7 @@ def _row(name: str, anchor: DFPattern, epilogue: str = "") -> tuple[str, DFPatte
         if wrong is not None:
             return wrong
         if root.tensor_type.shape != first.tensor_type.shape or other is first:
-            return Refusal("what follows a primitive keeps its shape, and reads something else",
+            return Refusal("the operators after a primitive must keep its shape, and must not use its result twice",
                            "give the other operand of the sum the shape of the first")
         rule = _RULES.get(first.op.name) if isinstance(first, Call) and isinstance(first.op, Op) else None
         return True if rule is None else rule(first)
@@ -156,11 +156,11 @@ def _types(value: Expr) -> Refusal | None:
         kinds = e.known_type()
         for t in kinds.fields if isinstance(kinds, TupleType) else (kinds,):
             if not isinstance(t, TensorType) or not t.is_static:
-                return Refusal("sizes are known while compiling", "give the symbolic dimensions a size")
+                return Refusal("all sizes must be known at compile time", "give the symbolic dimensions a size")
             if t.dtype != "float32":
-                return Refusal(f"tensors are float32, and this one is {t.dtype}", "cast it to float32")
+                return Refusal(f"a tensor is {t.dtype}; it must be float32", "cast it to float32")
             if 0 in t.shape or len(t.shape) > 6:
-                return Refusal("tensors have elements, and at most 6 dimensions", "reshape it")
+                return Refusal("a tensor must have at least one element, and at most 6 dimensions", "reshape it")
     return None
 
 
@@ -169,26 +169,32 @@ def _convolution(call: Call) -> bool | Refusal:
     plain = (sorted(op.data_layout) == sorted({1: "NCW", 2: "NCHW", 3: "NCDHW"}[op.rank])
              and op.out_layout in ("", op.data_layout))
     if not plain or op.blocked:
-        return Refusal("data is a plain order of batch, channels and space", "convert the layout to NCHW")
+        return Refusal("the data layout must have only batch, channel and spatial axes, in the result "
+                       "too", "convert the layout to NCHW")
     transposed = op.name in TRANSPOSED
     if op.groups > 1 and op.kernel_layout[:2] != ("IO" if transposed else "OI"):
-        return Refusal("kernels of groups begin with OI", "convert the kernel layout to OIHW")
+        return Refusal("the kernel layout of a grouped convolution must begin with "
+                       "OI", "convert the kernel layout to OIHW")
     if sorted(op.kernel_layout) != sorted({1: "OIW", 2: "OIHW", 3: "OIDHW"}[op.rank]):
-        return Refusal("kernels are a plain order of outputs, inputs and space", "convert the kernel layout to OIHW")
+        return Refusal("the kernel layout must have only output, input and spatial "
+                       "axes", "convert the kernel layout to OIHW")
     if transposed and any(op.output_padding):
-        return Refusal("transposed convolutions have no output padding", "crop the output in place of padding it")
+        return Refusal("output padding of transposed convolutions is not "
+                       "supported", "crop the output instead of padding it")
     return True
 
 
 def _pool(call: Call) -> bool | Refusal:
     op: Any = call.op
     if sorted(op.layout) != sorted({1: "NCW", 2: "NCHW", 3: "NCDHW"}[op.rank]) or op.out_layout not in ("", op.layout):
-        return Refusal("data is a plain order of batch, channels and space", "convert the layout to NCHW")
+        return Refusal("the data layout must have only batch, channel and spatial axes, in the result "
+                       "too", "convert the layout to NCHW")
     if getattr(op, "ceil_mode", False) and getattr(op, "count_include_pad", False):
-        return Refusal("means that count the padding do not round sizes up", "pad explicitly, with ceil_mode false")
+        return Refusal("average pooling with count_include_pad does not support "
+                       "ceil_mode", "pad explicitly, with ceil_mode false")
     if any(p >= k for p, k in zip(getattr(op, "padding", ()),
                                   (*getattr(op, "pool_size", ()), *getattr(op, "pool_size", ())), strict=True)):
-        return Refusal("the padding is smaller than the window", "pad explicitly")
+        return Refusal("the padding must be smaller than the window", "pad explicitly")
     return True
 
 
@@ -198,12 +204,12 @@ def _binary(call: Call) -> bool | Refusal:
     if a == call.tensor_type.shape or (b == call.tensor_type.shape
                                        and op.name in ("add", "multiply", "maximum", "minimum")):
         return True
-    return Refusal("one operand has the shape of the result", "broadcast the first operand explicitly")
+    return Refusal("one operand must have the shape of the result", "broadcast the first operand explicitly")
 
 
 def _batch_matmul(call: Call) -> bool | Refusal:
     a, b = (x.tensor_type.shape for x in call.args)
-    return True if a[0] == b[0] else Refusal("both operands of a product have as many matrices",
+    return True if a[0] == b[0] else Refusal("both operands of a matrix product must have the same batch size",
         "broadcast the smaller one explicitly")
 
 
@@ -211,8 +217,9 @@ def _layer_norm(call: Call) -> bool | Refusal:
     op: Any = call.op
     rank = len(call.tensor_type.shape)
     if op.axis % rank != rank - 1 or rank < 2:
-        return Refusal("the last axis is normalized", "transpose before and after")
-    return True if op.center and op.scale else Refusal("a layer norm has scale and shift", "give it ones and zeros")
+        return Refusal("only the last axis can be normalized", "transpose before and after")
+    return True if op.center and op.scale else Refusal("a layer norm must have scale and "
+                                                       "shift", "give it ones and zeros")
 
 
 _RULES: Final[Mapping[str, Callable[[Call], bool | Refusal]]] = {

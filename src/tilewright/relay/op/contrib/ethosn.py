@@ -72,14 +72,14 @@ def _check_conv2d(e: Expr) -> bool | Refusal:
     conv = inner(e, "qnn.conv2d")
     op: Any = conv.op
     rules = [
-        (op.data_layout == "NHWC", f"data_layout of qnn.conv2d is {op.data_layout}; it is NHWC there", NHWC_EDIT),
+        (op.data_layout == "NHWC", f"data_layout of qnn.conv2d is {op.data_layout}; it must be NHWC", NHWC_EDIT),
         *_whole_image(conv.args[0]), _result(e), *_check_weight(conv),
-        (max(op.strides) <= 2, f"strides of qnn.conv2d are {op.strides}; they are 1 or 2 there", "make strides 1 or 2",
+        (max(op.strides) <= 2, f"strides of qnn.conv2d are {op.strides}; they must be 1 or 2", "make strides 1 or 2",
          edited("qnn.conv2d", strides=tuple(min(s, 2) for s in op.strides))),
-        (set(op.dilation) == {1}, f"dilation of qnn.conv2d is {op.dilation}; it is 1 there", "make dilation 1",
+        (set(op.dilation) == {1}, f"dilation of qnn.conv2d is {op.dilation}; it must be 1", "make dilation 1",
          edited("qnn.conv2d", dilation=(1, 1))),
-        (op.groups in (1, tensor(conv.args[0]).shape[3]), f"qnn.conv2d has {op.groups} groups; it has one, or one for "
-         "each channel there", "make groups 1"),
+        (op.groups in (1, tensor(conv.args[0]).shape[3]), f"qnn.conv2d has {op.groups} groups; it must have one, or "
+         "one for each channel", "make groups 1"),
         bias_is_of_channels(chain_to(e, "qnn.conv2d")),
     ]
     found = kept(rules)
@@ -91,10 +91,10 @@ def _check_weight(conv: Call) -> list[Rule]:
     size = op.kernel_size or ()
     zero = value_of(conv.args[3])
     return [
-        (all(k in KERNELS for k in size), f"kernel_size of {op.name} is {size}; each is one of {KERNELS} there",
+        (all(k in KERNELS for k in size), f"kernel_size of {op.name} is {size}; each must be one of {KERNELS}",
          f"make kernel_size one of {KERNELS}"),
         (str(tensor(conv.args[1]).dtype) == "uint8" or not np.any(zero), f"the zero point of the weight of {op.name}, "
-         f"of signed bytes, is {zero}; it is 0 there", "quantize the weight around 0"),
+         f"of signed bytes, is {zero}; it must be 0", "quantize the weight around 0"),
     ]
 
 
@@ -107,9 +107,9 @@ def _check_padding(conv: Call) -> bool | Refusal:
     widths, zero = op.pad_width, value_of(conv.args[2])
     number = value_of(pad.args[1])
     return kept([
-        (op.pad_mode == "constant", f"pad_mode of nn.pad is {op.pad_mode}; it is constant there",
+        (op.pad_mode == "constant", f"pad_mode of nn.pad is {op.pad_mode}; it must be constant",
          "pad with a constant"),
-        (not any((*widths[0], *widths[3])), f"nn.pad pads {widths}; only rows and columns are padded there",
+        (not any((*widths[0], *widths[3])), f"nn.pad pads {widths}; only rows and columns can be padded",
          "pad rows and columns only"),
         (float(number) == float(zero), f"nn.pad pads with {number}, and zero of its input is {zero}",
          f"pad with {zero}", edited("nn.pad", {1: zero})),
@@ -120,12 +120,12 @@ def _check_conv2d_transpose(e: Expr) -> bool | Refusal:
     conv = inner(e, "qnn.conv2d_transpose")
     op: Any = conv.op
     return kept([
-        (op.data_layout == "NHWC", f"data_layout of qnn.conv2d_transpose is {op.data_layout}; it is NHWC there",
+        (op.data_layout == "NHWC", f"data_layout of qnn.conv2d_transpose is {op.data_layout}; it must be NHWC",
          NHWC_EDIT),
         *_whole_image(conv.args[0]), _result(e), *_check_weight(conv),
-        (tuple(op.strides) == (2, 2), f"strides of qnn.conv2d_transpose are {op.strides}; they are (2, 2) there",
+        (tuple(op.strides) == (2, 2), f"strides of qnn.conv2d_transpose are {op.strides}; they must be (2, 2)",
          "make strides (2, 2)", edited("qnn.conv2d_transpose", strides=(2, 2))),
-        (set(op.dilation) == {1}, f"dilation of qnn.conv2d_transpose is {op.dilation}; it is 1 there",
+        (set(op.dilation) == {1}, f"dilation of qnn.conv2d_transpose is {op.dilation}; it must be 1",
          "make dilation 1"),
         attr_is(conv, "groups", (1,)), bias_is_of_channels(chain_to(e, "qnn.conv2d_transpose")),
     ])
@@ -145,8 +145,8 @@ def _check_avg_pool2d(e: Expr) -> bool | Refusal:
     op: Any = pool.op
     return kept([
         attr_is(pool, "layout", ("NHWC",)), *_whole_image(source), _result(e),
-        (not any(op.padding) or not op.count_include_pad, f"count_include_pad of {op.name} counts padding; it is False "
-         "there", "make count_include_pad False", edited(op.name, count_include_pad=False)),
+        (not any(op.padding) or not op.count_include_pad, f"count_include_pad of {op.name} counts padding; it must be "
+         "False", "make count_include_pad False", edited(op.name, count_include_pad=False)),
     ])
 
 
@@ -165,9 +165,9 @@ def _check_mean(e: Expr) -> bool | Refusal:
     axes = tuple(a % 4 for a in (op.axis if isinstance(op.axis, (tuple, list)) else (op.axis,)) if a is not None)
     return kept([
         rank_is(mean.args[0], (4,), "the input"), _result(e),
-        (axes == (1, 2), f"mean is over axes {axes}; it is over rows and columns, (1, 2), there", "make axis (1, 2)"),
-        (bool(op.keepdims), "keepdims of mean is False; it is True there", "make keepdims True, and reshape"),
-        (shape[1:3] in ((7, 7), (8, 8)), f"mean is over {shape[1]} x {shape[2]}; it is over 7 x 7 or 8 x 8 there",
+        (axes == (1, 2), f"mean is over axes {axes}; it must be over rows and columns, (1, 2)", "make axis (1, 2)"),
+        (bool(op.keepdims), "keepdims of mean is False; it must be True", "make keepdims True, and reshape"),
+        (shape[1:3] in ((7, 7), (8, 8)), f"mean is over {shape[1]} x {shape[2]}; it must be over 7 x 7 or 8 x 8",
          "average with nn.avg_pool2d"),
     ])
 
@@ -184,7 +184,7 @@ def _check_table(name: str, denominator: int, place: str, **zeros: int) -> Calla
         found, wanted = _check_pointwise(e), zeros.get(str(tensor(e).dtype), zeros["uint8"])
         return found and kept([(
             np.isclose(scale, 1 / denominator) and int(zero) == wanted,
-            f"{name} gives a scale of {scale} {place} {zero}; it is 1/{denominator} {place} {wanted} there",
+            f"{name} gives a scale of {scale} {place} {zero}; it must be 1/{denominator} {place} {wanted}",
             f"quantize the result of {name} by 1/{denominator}", result_quantized(e, 1 / denominator, wanted))])
 
     return check
@@ -194,7 +194,7 @@ def _check_leaky_relu(e: Expr) -> bool | Refusal:
     alpha = _call_of(e, ("qnn.leaky_relu", "nn.leaky_relu")).op.alpha
     found = _check_pointwise(e)
     return found and kept(
-        [(0 < alpha < 1, f"alpha of leaky_relu is {alpha}; it is above 0 and below 1 there", "make alpha less than 1")])
+        [(0 < alpha < 1, f"alpha of leaky_relu is {alpha}; it must be above 0 and below 1", "make alpha less than 1")])
 
 
 def _check_requantize(e: Expr) -> bool | Refusal:
@@ -202,7 +202,7 @@ def _check_requantize(e: Expr) -> bool | Refusal:
     quotient = float(np.max(value_of(e.args[1]) / value_of(e.args[3])))  # type: ignore[attr-defined]
     return kept([
         dtype_is(source, BYTES, "the input"), _result(e), rank_is(e, (1, 2, 3, 4), "the result"),
-        (1 / 128 <= quotient < 128, f"qnn.requantize multiplies by {quotient}; it is from 1/128 to 128 there",
+        (1 / 128 <= quotient < 128, f"qnn.requantize multiplies by {quotient}; it must be from 1/128 to 128",
          "choose scales that are nearer to each other"),
     ])
 
@@ -215,9 +215,10 @@ def _check_resize(e: Expr) -> bool | Refusal:
     doubled = all(after[i] in (2 * before[i], 2 * before[i] - 1) for i in (1, 2)) if len(before) == 4 else False
     return kept([
         attr_is(resize, "layout", ("NHWC",)), *_whole_image(resize.args[0]), _result(e),
-        (op.method in ("nearest_neighbor", "linear"), f"method of image.resize2d is {op.method}; it is "
-         "nearest_neighbor or linear there", "make method linear"),
-        (doubled, f"image.resize2d makes {after[1:3]} of {before[1:3]}; it doubles there", "resize to twice the size"),
+        (op.method in ("nearest_neighbor", "linear"), f"method of image.resize2d is {op.method}; it must be "
+         "nearest_neighbor or linear", "make method linear"),
+        (doubled, f"image.resize2d makes {after[1:3]} of {before[1:3]}; it must double the size",
+         "resize to twice the size"),
     ])
 
 
@@ -229,10 +230,11 @@ def _check_sum(e: Expr) -> bool | Refusal:
     a, b = _operands(e)
     return kept([
         *_whole_image(a), dtype_is(b, BYTES, "the second input"), _result(e),
-        (not isinstance(b, Constant) and not isinstance(a, Constant), "a sum with a constant is a convolution there, "
-         "and this constant is neither a number nor a vector of channels", "add a vector of channels"),
-        (tensor(a).shape == tensor(b).shape, f"the inputs are {tensor(a).shape} and {tensor(b).shape}; they are of one "
-         "shape there", "broadcast the smaller one"),
+        (not isinstance(b, Constant) and not isinstance(a, Constant), "a constant operand of a sum must be a number "
+                                                                      "or a vector of "
+                                                                      "channels", "add a vector of channels"),
+        (tensor(a).shape == tensor(b).shape, f"the inputs are {tensor(a).shape} and {tensor(b).shape}; they must be of "
+         "one shape", "broadcast the smaller one"),
     ])
 
 
@@ -248,7 +250,7 @@ def _check_with_constant(of_channels: bool) -> Any:
             (isinstance(constant, Constant), "neither input is a constant", "make one a constant"),
             *_whole_image(data), _result(e),
             (size == wanted and (not of_channels or shape[-1:] == (wanted,)),
-             f"the constant is {shape}; it is {what} there", f"make it {what}"),
+             f"the constant is {shape}; it must be {what}", f"make it {what}"),
         ])
 
     return check
@@ -259,9 +261,9 @@ def _check_max_pool2d(e: Expr) -> bool | Refusal:
     size, strides = tuple(op.pool_size), tuple(op.strides)
     return kept([
         attr_is(e, "layout", ("NHWC",)), *_whole_image(e.args[0]), _result(e),  # type: ignore[arg-type, attr-defined]
-        (size in ((2, 2), (3, 3), (1, 1)), f"pool_size of nn.max_pool2d is {size}; it is (2, 2), (3, 3) or (1, 1) "
-         "there", "make pool_size (3, 3)", edited("nn.max_pool2d", pool_size=(3, 3))),
-        (strides == (2, 2), f"nn.max_pool2d of {size} has strides {strides}; it is 2 x 2 or 3 x 3 with strides 2 there",
+        (size in ((2, 2), (3, 3), (1, 1)), f"pool_size of nn.max_pool2d is {size}; it must be (2, 2), (3, 3) or "
+         "(1, 1)", "make pool_size (3, 3)", edited("nn.max_pool2d", pool_size=(3, 3))),
+        (strides == (2, 2), f"nn.max_pool2d of {size} has strides {strides}; it must be 2 x 2 or 3 x 3 with strides 2",
          "make strides (2, 2)", edited("nn.max_pool2d", strides=(2, 2))),
     ])
 
@@ -271,7 +273,7 @@ def _check_concatenate(e: Expr) -> bool | Refusal:
     return (
         kept(
             [_result(e), rank_is(e, (4,), "the result"), batch_is_one(e, "the result"), (op.axis % 4 != 0,
-                "concatenate is over images; it is over rows, columns or channels there", "make axis 1, 2 or 3")]))
+                "concatenate is over images; it must be over rows, columns or channels", "make axis 1, 2 or 3")]))
 
 
 def _check_depth_to_space(e: Expr) -> bool | Refusal:

@@ -48,7 +48,7 @@ def _image(e: Expr) -> list[Rule]:
 
 def _same_bytes(e: Expr, source: Expr) -> Rule:
     a, b = str(tensor(source).dtype), str(tensor(e).dtype)
-    return a == b, f"the input is {a} and the result {b}; they are of one type there", f"convert the result to {a}"
+    return a == b, f"the input is {a} and the result {b}; they must be of one type", f"convert the result to {a}"
 
 
 def _check_conv2d(e: Expr) -> bool | Refusal:
@@ -60,14 +60,14 @@ def _check_conv2d(e: Expr) -> bool | Refusal:
     rules = [
         attr_is(conv, "data_layout", ("NHWC",)), *_image(conv.args[0]), _same_bytes(e, conv.args[0]),
         weight_is_around_zero(conv), bias_is_of_channels(chain_to(e, "qnn.conv2d")),
-        (max(op.strides) <= 3, f"strides of qnn.conv2d are {op.strides}; they are at most 3 there",
+        (max(op.strides) <= 3, f"strides of qnn.conv2d are {op.strides}; they must be at most 3",
          "make strides 1, 2 or 3", edited("qnn.conv2d", strides=tuple(min(s, 3) for s in op.strides))),
-        (window[0] <= 64 and window[0] * window[1] <= 4096, f"kernel_size of qnn.conv2d is {window}; it is at most 64 "
-         "x 64 there", "make kernel_size smaller"),
-        (op.groups in (1, channels), f"qnn.conv2d has {op.groups} groups; it has one, or one for each channel there",
+        (window[0] <= 64 and window[0] * window[1] <= 4096, f"kernel_size of qnn.conv2d is {window}; it must be at "
+         "most 64 x 64", "make kernel_size smaller"),
+        (op.groups in (1, channels), f"qnn.conv2d has {op.groups} groups; it must have one, or one for each channel",
          "make groups 1"),
-        (op.groups == 1 or tensor(conv).shape[-1] == channels, "qnn.conv2d makes several channels of each; it makes "
-         "one there", "make channels as many as the input has"),
+        (op.groups == 1 or tensor(conv).shape[-1] == channels, "qnn.conv2d makes several channels from "
+         "each input channel; it must make one", "make channels as many as the input has"),
     ]
     found = kept(rules)
     if not found or pad is None:
@@ -94,10 +94,10 @@ def _check_pool(e: Expr) -> bool | Refusal:
     return kept([
         attr_is(e, "layout", ("NHWC",)),  # type: ignore[arg-type]
         *_image(e.args[0]), _same_bytes(e, e.args[0]),  # type: ignore[attr-defined]
-        (not any(padding), f"padding of {op.name} is {padding}; it is 0 there", "pad before it, or make padding 0"),
-        (max(op.strides) <= 3 or max(window) == max(op.strides), f"strides of {op.name} are {op.strides}; they are at "
-         "most 3 there", "make strides 1, 2 or 3"),
-        (max(window) <= 256, f"pool_size of {op.name} is {window}; it is at most 256 x 256 there",
+        (not any(padding), f"padding of {op.name} is {padding}; it must be 0", "pad before it, or make padding 0"),
+        (max(op.strides) <= 3 or max(window) == max(op.strides), f"strides of {op.name} are {op.strides}; they must be "
+         "at most 3", "make strides 1, 2 or 3"),
+        (max(window) <= 256, f"pool_size of {op.name} is {window}; it must be at most 256 x 256",
          "make pool_size smaller"),
     ])
 
@@ -106,8 +106,8 @@ def _check_binary(e: Expr) -> bool | Refusal:
     a, b = e.args[:2]  # type: ignore[attr-defined]
     return kept([
         dtype_is(a, BYTES, "the first input"), _same_bytes(b, a),
-        (tensor(a).shape == tensor(b).shape, f"the inputs are {tensor(a).shape} and {tensor(b).shape}; they are of one "
-         "shape there", "broadcast the smaller one"),
+        (tensor(a).shape == tensor(b).shape, f"the inputs are {tensor(a).shape} and {tensor(b).shape}; they must be of "
+         "one shape", "broadcast the smaller one"),
         batch_is_one(e, "the result"),
     ])
 
@@ -121,7 +121,7 @@ def _check_softmax(e: Expr) -> bool | Refusal:
     found = _check_plain(e)
     return (found
             and kept(
-                [(axis % rank == rank - 1, f"axis of qnn.softmax is {axis}; it is the last there", "make axis -1",
+                [(axis % rank == rank - 1, f"axis of qnn.softmax is {axis}; it must be the last", "make axis -1",
                   edited("qnn.softmax", axis=-1))]))
 
 

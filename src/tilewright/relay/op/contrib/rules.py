@@ -63,14 +63,14 @@ def tensor(e: Expr) -> TensorType:
     """The type of a tensor. Raises `CompileError` for other values."""
     kind = e.checked_type
     if not isinstance(kind, TensorType):
-        raise CompileError(f"a pattern's value is a tensor, and here it is {kind!r}", e.span, code="TW0413")
+        raise CompileError(f"the value of a pattern must be a tensor, but it is {kind!r}", e.span, code="TW0413")
     return kind
 
 
 def value_of(e: Expr) -> Any:
     """The value of a constant. Raises `CompileError` for other expressions."""
     if not isinstance(e, Constant):
-        raise CompileError(f"a pattern's constant is a {type(e).__name__} here; match it with is_constant()", e.span,
+        raise CompileError(f"a constant of a pattern is a {type(e).__name__}; match it with is_constant()", e.span,
                            code="TW0413")
     return e.value
 
@@ -91,7 +91,7 @@ def chain_to(e: Expr, name: str) -> list[Call]:
         if at.op.name == name:
             return found
         at = at.args[0] if at.args else None
-    raise CompileError(f"the match of a pattern has no {name}", e.span, code="TW0413")
+    raise CompileError(f"the match of a pattern has no operator {name}", e.span, code="TW0413")
 
 
 def bias_is_of_channels(chain: Sequence[Call]) -> Rule:
@@ -100,28 +100,27 @@ def bias_is_of_channels(chain: Sequence[Call]) -> Rule:
     op: Any = product.op
     channels = (getattr(op, "out_layout", "") or getattr(op, "data_layout", "NC")).index("C")
     axis = channels if bias is None else bias.op.axis % len(tensor(product).shape)
-    rule = (f"nn.bias_add adds along axis {axis} of {op.name}; it adds along axis {channels}, that of the channels, "
-            "there")
+    rule = f"nn.bias_add adds along axis {axis} of {op.name}; it must add along axis {channels}, that of the channels"
     return axis == channels, rule, f"make axis {channels}", edited("nn.bias_add", axis=channels)
 
 
 def dtype_is(e: Expr, allowed: Sequence[str], what: str) -> Rule:
     """The dtype of `e` is one of `allowed`."""
     found = str(tensor(e).dtype)
-    return found in allowed, f"{what} is {found}; it is {' or '.join(allowed)} there", f"convert {what} to {allowed[0]}"
+    return found in allowed, f"{what} is {found}; it must be {' or '.join(allowed)}", f"convert {what} to {allowed[0]}"
 
 
 def rank_is(e: Expr, allowed: Sequence[int], what: str) -> Rule:
     """The rank of `e` is one of `allowed`."""
     rank = len(tensor(e).shape)
-    return (rank in allowed, f"{what} has {rank} dimensions; it has {' or '.join(map(str, allowed))} there",
+    return (rank in allowed, f"{what} has {rank} dimensions; it must have {' or '.join(map(str, allowed))}",
             f"reshape {what}")
 
 
 def batch_is_one(e: Expr, what: str) -> Rule:
     """The first dimension of `e` is 1."""
     shape = tensor(e).shape
-    return (bool(shape) and shape[0] == 1, f"{what} has a batch of {shape[0] if shape else 'none'}; it is 1 there",
+    return (bool(shape) and shape[0] == 1, f"{what} has a batch of {shape[0] if shape else 'none'}; it must be 1",
             "compile the network for a batch of 1")
 
 
@@ -132,7 +131,7 @@ def weight_is_around_zero(call: Call) -> Rule:
     def change(root: Any) -> Any:
         return edited(call.op.name, {1: _around_zero(call, weight, zero), 3: 0})(root)
 
-    rule = f"the zero point of the weight of {call.op.name} is {zero}; it is 0 there"
+    rule = f"the zero point of the weight of {call.op.name} is {zero}; it must be 0"
     found = not np.any(zero), rule, "quantize the weight around 0"
     # an unsigned weight has no negative numbers
     return (*found, change) if np.issubdtype(weight.dtype, np.signedinteger) else found
@@ -151,7 +150,7 @@ def _around_zero(call: Call, weight: Any, zero: Any) -> Any:
 def attr_is(call: Call, name: str, allowed: Sequence[Any]) -> Rule:
     """The attribute `name` of a call is one of `allowed`."""
     found = getattr(call.op, name)
-    return (found in allowed, f"{name} of {call.op.name} is {found}; it is {' or '.join(map(str, allowed))} there",
+    return (found in allowed, f"{name} of {call.op.name} is {found}; it must be {' or '.join(map(str, allowed))}",
             f"make {name} {allowed[0]}")
 
 

@@ -25,8 +25,8 @@ def scaler(x: Expr, *, offset: Sequence[float] = (), scale: Sequence[float] = ()
     x = cast(x, "float32")
     for values, build, what in ((offset, op.subtract, "offset"), (scale, op.multiply, "scale")):
         if len(values) > 1 and shape_of(x)[-1:] != (len(values),):
-            node.refuse(f"{what} has {len(values)} elements, and its input {shape_of(x)[-1]} features; it must have "
-                        "one, or one for each feature")
+            node.refuse(f"{what} has {len(values)} elements, but the input has {shape_of(x)[-1]} features; give one "
+                        "element, or one for each feature")
         if len(values):
             x = build(x, Constant(np.asarray(values if len(values) > 1 else values[0], np.float32)))
     return x
@@ -64,7 +64,7 @@ def imputer(
     values: Sequence[float] = imputed_value_floats if real else imputed_value_int64s
     absent = replaced_value_float if real else replaced_value_int64
     if not len(values):
-        node.refuse(f"imputed_value_{'floats' if real else 'int64s'} is missing; it replaces missing values of "
+        node.refuse(f"imputed_value_{'floats' if real else 'int64s'} is missing; it replaces missing values of type "
                     f"{dtype_of(x)}")
     if len(values) > 1 and shape_of(x)[-1:] != (len(values),):
         node.refuse(f"{len(values)} imputed values are given for {shape_of(x)[-1]} features; give one, or one for each "
@@ -104,13 +104,13 @@ def one_hot_encoder(
 ) -> Expr:
     """A new last dimension with 1 at the category of each element; all zeros for an unknown category."""
     if bool(cats_int64s) == bool(cats_strings):
-        node.refuse("its categories must be given once: as integers, or as strings")
+        node.refuse("its categories must be given either as integers or as strings, not as both")
     if not zeros:
-        node.refuse("zeros=0 asks for an error while running where a value is in no category, which a program here "
-                    "cannot give; export with zeros=1")
+        node.refuse("zeros=0 (an error at run time for a value without a category) is not supported; export with "
+                    "zeros=1")
     text = dtype_of(x) == "string"
     if text != bool(cats_strings):
-        node.refuse(f"its categories are {'strings' if cats_strings else 'integers'}, and its input is {dtype_of(x)}")
+        node.refuse(f"its categories are {'strings' if cats_strings else 'integers'}, but its input is {dtype_of(x)}")
     names = strings(cats_strings) if text else np.asarray(cats_int64s, np.int64)
     like = x if text else cast(x, "int64")
     return cast(op.equal(op.expand_dims(like, axis=-1), Constant(names)), "float32")

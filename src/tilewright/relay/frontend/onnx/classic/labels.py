@@ -60,7 +60,7 @@ def _given(floats: Sequence[float], ints: Sequence[int], texts: Sequence[str], t
     found += [tensor.reshape(-1)] if tensor is not None else []
     if len(found) != 1:
         node.refuse(f"{len(found)} of the attributes {what}_floats, {what}_int64s, {what}_strings and {what}_tensor "
-                    "are given; exactly one must be")
+                    "are given; give exactly one")
     return found[0]
 
 
@@ -91,7 +91,7 @@ def dict_vectorizer(x: Expr, *, int64_vocabulary: Sequence[int] = (), string_voc
 
 def _keys(numbers: Sequence[int], texts: Sequence[str], node: Node) -> Array:
     if bool(numbers) == bool(texts):
-        node.refuse("its keys must be given once: as integers, or as strings")
+        node.refuse("its keys must be given either as integers or as strings, not as both")
     return np.asarray(numbers, np.int64) if numbers else strings(texts)
 
 
@@ -100,6 +100,6 @@ def cast_map(x: Expr, *, cast_to: str = "TO_FLOAT", map_form: str = "DENSE", max
     if map_form not in ("DENSE", "SPARSE"):
         node.refuse(f"map_form is {map_form!r}; it must be DENSE or SPARSE")
     if map_form == "DENSE":
-        node.refuse("map_form is DENSE: as many numbers as the map has come out, which is not known while compiling; "
-                    "export with SPARSE and max_map")
+        node.refuse("map_form is DENSE, so that the size of the result is not known at compile time; export with "
+                    "SPARSE and max_map")
     return op.cast_map(x, size=max_map, cast_to=cast_to, sparse=True)

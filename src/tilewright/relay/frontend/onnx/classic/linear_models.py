@@ -30,7 +30,7 @@ def product(x: Expr, coefficients: Sequence[float], intercepts: Sequence[float],
     """x (rows, features) times coefficients (outputs, features), plus an intercept for each output."""
     features = width_of(x, node)
     if len(coefficients) != outputs * features:
-        node.refuse(f"{len(coefficients)} coefficients are given, and {outputs} outputs of {features} features need "
+        node.refuse(f"{len(coefficients)} coefficients are given, but {outputs} outputs of {features} features need "
                     f"{outputs * features}")
     y = times_matrix(x, Constant(np.asarray(coefficients, np.float32).reshape(outputs, features)))
     if not len(intercepts):

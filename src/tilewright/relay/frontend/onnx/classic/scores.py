@@ -62,7 +62,7 @@ def beside(first: Expr, second: Expr) -> Expr:
 def labels(ints: Sequence[int] | None, strings: Sequence[str] | None, node: Node) -> Constant:
     """The labels of the classes, one element each."""
     if bool(ints) == bool(strings):
-        node.refuse("the labels of its classes must be given once: as integers, or as strings")
+        node.refuse("the labels of its classes must be given either as integers or as strings, not as both")
     return Constant(np.asarray(ints, np.int64) if ints else of_strings(list(strings or ()), (len(strings or ()),)))
 
 
@@ -92,5 +92,5 @@ def rows_of(x: Expr, node: Node, *, double: bool = True) -> Expr:
     if x.tensor_type.ndim == 1:
         x = op.expand_dims(x, axis=0)
     if x.tensor_type.ndim != 2:
-        node.refuse(f"its input has {x.tensor_type.ndim} dimensions; it must have two, a row for each example")
+        node.refuse(f"its input has {x.tensor_type.ndim} dimensions; it must be a matrix with a row for each example")
     return x if double and x.tensor_type.dtype == "float64" else cast(x, "float32")

@@ -31,7 +31,7 @@ Array = np.ndarray[Any, Any]
 def _kernel(x: Expr, vectors: Array, kind: str, parameters: Sequence[float], node: Node) -> Expr:
     """The kernel between each row of `x` and each support vector: (rows, vectors)."""
     if vectors.shape[1] != width_of(x, node):
-        node.refuse(f"its support vectors have {vectors.shape[1]} features, and its input has {shape_of(x)[1]}")
+        node.refuse(f"its support vectors have {vectors.shape[1]} features, but its input has {shape_of(x)[1]}")
     gamma, offset, degree = parameters if len(parameters) == 3 else (0.0, 0.0, 0.0)
     if kind == "RBF":
         difference = op.subtract(op.expand_dims(x, axis=1), Constant(vectors))
@@ -78,8 +78,8 @@ def svm_classifier(
         return _chosen_of(names, score, post_transform, node)
     if len(vectors_per_class) != classes or len(rho) != classes * (classes - 1) // 2:
         node.refuse(f"{classes} classes need {classes} elements of vectors_per_class and "
-                    f"{classes * (classes - 1) // 2} of rho, one for each pair; "
-                    f"they have {len(vectors_per_class)} and {len(rho)}")
+                    f"{classes * (classes - 1) // 2} of rho, one for each pair; they have lengths "
+                    f"{len(vectors_per_class)} and {len(rho)}")
     count = sum(vectors_per_class)
     vectors = np.asarray(support_vectors, np.float32).reshape(count, -1)
     kernel = _kernel(rows, vectors, kernel_type, kernel_params, node)

@@ -54,15 +54,15 @@ def tfidf_vectorizer(
     pool_strings: tuple[str, ...] = (), weights: tuple[float, ...] = (), node: Node,
 ) -> Expr:
     if bool(pool_int64s) == bool(pool_strings):
-        node.refuse("one of the attributes pool_int64s and pool_strings must be given")
+        node.refuse("neither pool_int64s nor pool_strings is given, or both are; give exactly one")
     size = len(pool_int64s or pool_strings)
     if (list(ngram_counts) != sorted(ngram_counts) or not ngram_counts
             or not 0 <= ngram_counts[0] <= ngram_counts[-1] <= size):
-        node.refuse(f"ngram_counts is {ngram_counts}; where the n-grams of each length begin must be in order, and in "
-                    f"the pool of {size}")
+        node.refuse(f"ngram_counts is {ngram_counts}; the start offsets must be increasing, and within the pool of "
+                    f"{size} elements")
     if not ngram_indexes or min(ngram_indexes) < 0 or max_skip_count < 0:
-        node.refuse(f"ngram_indexes is {ngram_indexes} and max_skip_count {max_skip_count}; there must be an index for "
-                    "each n-gram, and none is negative")
+        node.refuse(f"ngram_indexes is {ngram_indexes} and max_skip_count {max_skip_count}; give an index for each "
+                    "n-gram; neither may be negative")
     if not 1 <= min_gram_length <= max_gram_length:
         node.refuse(f"min_gram_length is {min_gram_length} and max_gram_length {max_gram_length}; the first must be "
                     "from 1 to the second")
@@ -92,7 +92,7 @@ def _of_tokens(x: Expr, counting: Mapping[str, Any]) -> Expr:
         tokens = tokens.args[0]
     if (not (isinstance(tokens, Call) and isinstance(tokens.op, StringTokenize)) or tokens.op.mark
             or math.prod(shape_of(tokens)[:-1]) != math.prod(rows)):
-        raise NotKnownError("the sizes of its input are only known while the model runs")
+        raise NotKnownError("the sizes of its input are known only at run time")
     made, (texts,) = tokens.op, tokens.args
     case = "NONE"
     if isinstance(texts, Call) and isinstance(texts.op, StringNormalize) and not texts.op.stopwords:
@@ -109,11 +109,11 @@ def tokenizer(
     tokenexp: str = "", node: Node,
 ) -> Expr:
     if rank(x) not in (1, 2):
-        node.refuse(f"its input must be a vector or a matrix of strings, and it has {rank(x)} dimensions")
+        node.refuse(f"its input must be a vector or a matrix of strings, but it has {rank(x)} dimensions")
     if separators and tokenexp:
-        node.refuse("one of the attributes separators and tokenexp may be given, and here are both")
+        node.refuse("separators and tokenexp are both given; give only one")
     if mincharnum < 1 or (mincharnum > 1 and not tokenexp and not any(separators)):
-        node.refuse(f"mincharnum is {mincharnum}; it must be at least 1, and 1 where tokens are single characters")
+        node.refuse(f"mincharnum is {mincharnum}; it must be at least 1, and exactly 1 if tokens are single characters")
     return op.string_tokenize(x, pad=pad_value, fewest=mincharnum, mark=bool(mark), separators=separators,
                               expression=tokenexp)
 
@@ -139,7 +139,7 @@ def _counted(x: Expr, pool: Mapping[int, Array], lengths: range, skips: int) -> 
 def _weighted(counts: Expr, indexes: Sequence[int], weights: Sequence[float], mode: str, node: Node) -> Expr:
     """Apply the weighting `mode` to n-gram counts, and place them at their indices of the result; zero elsewhere."""
     if mode not in ("TF", "IDF", "TFIDF"):
-        node.refuse(f"mode is {mode!r}; it is TF, IDF or TFIDF")
+        node.refuse(f"mode is {mode!r}; it must be TF, IDF or TFIDF")
     given = Constant(np.asarray(weights, np.float32))
     if mode == "IDF":
         counts = op.where(op.greater(counts, scalar(0, counts)), given, op.zeros_like(counts))

@@ -136,8 +136,8 @@ def ensemble(x: Expr, nodes: Nodes, leaves: Leaves, n_targets: int, aggregate: s
     roots = np.where(nodes.roots < 0, -1 - nodes.roots, nodes.roots + first).astype(np.int32)
     width = x.tensor_type.shape[1]
     if nodes.feature.size and (nodes.feature.min() < 0 or (isinstance(width, int) and nodes.feature.max() >= width)):
-        node.refuse(f"a tree asks for features {nodes.feature.min()} to {nodes.feature.max()}, and its input has "
-                    f"{width}")
+        node.refuse(f"its trees use features {nodes.feature.min()} to {nodes.feature.max()}, but its input has {width} "
+                    "features")
     feature = np.where(nodes.missing, -1 - nodes.feature, nodes.feature)
     feature = np.concatenate([np.zeros(first, np.int32), feature]).astype(np.int32)
     threshold = np.concatenate([np.zeros(first, nodes.value.dtype), nodes.value])
@@ -159,5 +159,5 @@ def _depths(children: Array, roots: Array, first: int, node: Node) -> Array:
         both = np.unique(np.concatenate([tree, tree]) * len(children) + children[at].T.reshape(-1))
         tree, at = np.divmod(both, len(children))
         if level > len(children):
-            node.refuse("the nodes of a tree go round in a circle; export the model again")
+            node.refuse("the nodes of a tree form a cycle; export the model again")
     return depths

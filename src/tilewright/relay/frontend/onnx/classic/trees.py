@@ -41,7 +41,7 @@ def tree_ensemble(
 ) -> Expr:
     if not 0 <= aggregate_function < len(_AGGREGATES) or not 0 <= post_transform < len(TRANSFORMS):
         node.refuse(f"aggregate_function {aggregate_function} or post_transform {post_transform} is not one of the "
-                    f"{len(_AGGREGATES)} aggregates and {len(TRANSFORMS)} transforms, which count from 0")
+                    f"{len(_AGGREGATES)} aggregates and {len(TRANSFORMS)} transforms; both are numbered from 0")
     data = rows_of(x, node)
     dtype = dtype_of(data).numpy()
     true, false, roots = (np.asarray(v, np.int64) for v in (nodes_truenodeids, nodes_falsenodeids, tree_roots))
@@ -77,7 +77,7 @@ def _members(nodes: Nodes, values: Array | None, node: Node) -> dict[int, list[f
         else:
             sets[-1].append(v)
     if len(which) != len(sets) - 1 or sets[-1]:
-        node.refuse(f"{len(which)} of its nodes ask for membership of a set, and membership_values has {len(sets) - 1} "
+        node.refuse(f"{len(which)} of its nodes test membership in a set, but membership_values has {len(sets) - 1} "
                     "sets, each ended by NaN")
     return dict(zip(map(int, which), sets, strict=False))
 
@@ -136,7 +136,7 @@ def _nodes(
                         ("nodes_values", values),
                         ("nodes_truenodeids", true), ("nodes_falsenodeids", false)):
         if len(given) != count:
-            node.refuse(f"{what} has {len(given)} elements, and nodes_modes has {count}; each must have one for every "
+            node.refuse(f"{what} has {len(given)} elements, but nodes_modes has {count}; each must have one for every "
                         "node")
     mode = np.asarray([table[m] for m in modes])
     is_leaf = mode < 0
@@ -148,7 +148,7 @@ def _nodes(
         children = [np.asarray([at[t, k] for t, k, i in zip(trees, to, inner.tolist(), strict=True) if i], np.int64)
                     for to in (true, false)]
     except KeyError as error:
-        node.refuse(f"a node of tree {error.args[0][0]} has the child {error.args[0][1]}, which is not there; export "
+        node.refuse(f"a node of tree {error.args[0][0]} has the child {error.args[0][1]}, which does not exist; export "
                     "the model again")
     flags = np.asarray(missing, bool)[inner] if len(missing) == count else np.zeros(int(inner.sum()), bool)
     nodes = Nodes(
@@ -162,11 +162,11 @@ def _leaves(number: dict[tuple[int, int], int], trees: Whole, ids: Whole, target
             node: Node) -> Leaves:
     if not len(trees) == len(ids) == len(targets) == len(weights):
         node.refuse(f"{len(trees)}, {len(ids)}, {len(targets)} and {len(weights)} trees, nodes, targets and weights of "
-                    "leaves are given; there must be as many of each")
+                    "leaves are given; the four numbers must be equal")
     try:
         leaf = np.asarray([number[place] for place in zip(trees, ids, strict=True)], np.int64)
     except KeyError as error:
-        node.refuse(f"a weight is given for node {error.args[0][1]} of tree {error.args[0][0]}, which is no leaf; "
+        node.refuse(f"a weight is given for node {error.args[0][1]} of tree {error.args[0][0]}, which is not a leaf; "
                     "export the model again")
     return Leaves(len(number), leaf, np.asarray(targets, np.int64), weights)
 
