@@ -283,7 +283,7 @@ def test_while_loop_of_relay() -> None:
 def test_a_loop_keeps_its_types() -> None:
     x = relay.var("x", shape=(2,))
     with pytest.raises(
-        ShapeError, match=r"'x' is Tensor.* before a turn of a loop and Tensor.* behind it; a loop keeps its types"
+        ShapeError, match=r"the loop variable 'x' changes its type from Tensor.* to Tensor.* in one iteration; it must"
     ):
         while_loop(lambda s: relay.const(True), [x], lambda s: [relay.concatenate([s, s], 0)])
 

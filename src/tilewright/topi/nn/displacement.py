@@ -29,8 +29,8 @@ def correlation_nchw(
     batch, channels, height, width = data1.extents
     if data2.extents != data1.extents or kernel_size % 2 == 0:
         raise ShapeError(
-            f"images {text(data1.extents)} and {text(data2.extents)} must be equal in shape, and the patch "
-            f"{kernel_size} odd"
+            f"images {text(data1.extents)} and {text(data2.extents)} must have the same shape, and the patch size "
+            f"{kernel_size} must be odd"
         )
     top, left, bottom, right = padding_of(padding, (1, 1))
     border, radius = max_displacement + kernel_size // 2, max_displacement // stride2
@@ -70,7 +70,7 @@ def fifo_buffer(data: te.Tensor, buffer: te.Tensor, axis: int) -> te.Tensor:
         d != at and differ(n, m) for d, (n, m) in enumerate(zip(dims(data), dims(buffer), strict=True))
     ):
         raise ShapeError(
-            f"data {text(dims(data))} and the buffer {text(dims(buffer))} differ elsewhere than along axis {at}"
+            f"data {text(dims(data))} and the buffer {text(dims(buffer))} differ in another axis than {at}"
         )
     size, new = dims(buffer)[at], dims(data)[at]
 
