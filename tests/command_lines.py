@@ -219,7 +219,7 @@ REFUSED: tuple[Case, ...] = (
     ("tvmc compile net.pb --target llvm", 4, "there is no importer for TensorFlow's graphs"),
     ("tvmc compile net.pdmodel --target llvm", 4, "there is no importer for PaddlePaddle"),
     ("tvmc compile m.onnx --target llvm --model-format keras", 4, "--model-format keras: there is no importer"),
-    ("tvmc compile m.onnx --target llvm --model-format tflite", 4, "bytes 4 to 8 are not TFL3"),
+    ("tvmc compile m.onnx --target llvm --model-format tflite", 4, "bytes 4 to 7 are not TFL3"),
     ("tvmc compile bad.relay --target llvm", 4, "bad.relay"),
     ("tvmc compile nomain.relay --target llvm", 4, "without a function @main"),
     ("tvmc compile p.pt --target llvm", 4, "give them with --input-shapes"),

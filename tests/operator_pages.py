@@ -88,7 +88,7 @@ def native_code(cls: type[Op]) -> str:
         return "LLVM" if cls.reads_texts else "LLVM, C"
     if issubclass(cls, Dynamic):
         return "LLVM, C once its attributes are known; numpy before"
-    return "by simpler operators" if cls.simplify is not Op.simplify else "none; runs in numpy"
+    return "replaced by simpler operators" if cls.simplify is not Op.simplify else "none; runs in numpy"
 
 
 def _signature(cls: type[Op]) -> str:

@@ -71,7 +71,7 @@ def test_arguments_that_do_not_fit() -> None:
         module(X, [1.0] * 6, out)
     out.flags.writeable = False
     with pytest.raises(
-        InputError, match=r"argument 2 of add, 'C', is written by the function, and this array is read-only"
+        InputError, match=r"argument 2 of add, 'C', is written by the function, but this array is read-only"
     ):
         module(X, Y, out)
     with pytest.raises(InputError, match="the module has no function 'sub'; it has add"):

@@ -220,7 +220,7 @@ def test_a_board_of_another_processor(board: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("ssh"), reason="needs OpenSSH's client")
 def test_boards_that_cannot_be_had(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="is no destination for ssh"):
+    with pytest.raises(OptionError, match="is not an ssh destination"):
         SSHConnection("-oProxyCommand=true")
     config = tmp_path / "config"
     config.write_text(f"Host board\n  ProxyCommand {sys.executable} -c pass\n")

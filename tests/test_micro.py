@@ -133,7 +133,7 @@ def test_what_a_project_refuses(library: Path, tmp_path: Path) -> None:
         r"compiler=PROGRAM"
     ):
         project.build({"compiler": "no-such-cc"})
-    with pytest.raises(OptionError, match="not of a FactoryModule, which holds machine code"):
+    with pytest.raises(OptionError, match="was given a FactoryModule, which holds machine code"):
         built: Any = tilewright.relay.build(tilewright.IRModule.from_expr(of_integers()), "llvm")
         micro.generate_project(HOST, built, tmp_path / "other")
     with pytest.raises(ArtifactError, match="is there already; choose another folder; -f makes it anew"):

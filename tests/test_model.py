@@ -420,7 +420,7 @@ def test_inputs_that_do_not_fit(path: Path) -> None:
         model(X.astype("float64"))
     with pytest.raises(InputError, match=r"missing input 'x'; the model takes float32 x\[2, 16\]"):
         model()
-    with pytest.raises(InputError, match="2 inputs were given, the model has 1"):
+    with pytest.raises(InputError, match="2 inputs were given, but the model has 1"):
         model(X, X)
 
 

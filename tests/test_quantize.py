@@ -220,7 +220,7 @@ def test_options_that_mean_nothing(options: dict[str, Any], message: str) -> Non
 
 def test_a_mode_that_needs_data_says_so() -> None:
     with all_layers(calibrate_mode="kl_divergence"), pytest.raises(
-        OptionError, match="calibrate_mode 'kl_divergence' finds ranges in data; give quantize"
+        OptionError, match="calibrate_mode 'kl_divergence' needs calibration data; give quantize"
     ):
         quantize(network())
 

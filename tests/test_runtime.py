@@ -79,7 +79,7 @@ def test_several_outputs_and_copies(two: Executable) -> None:
     [
         ((), {}, r"missing input 'x', 'b'; the model takes float32 x\[2, 4\], float32 b\[2, 4\]"),
         ((X,), {}, "missing input 'b'"),
-        ((X, X, X), {}, "3 inputs were given, the model has 2"),
+        ((X, X, X), {}, "3 inputs were given, but the model has 2"),
         ((X,), {"c": X}, "the model has no input 'c'; it has float32 x"),
         ((X,), {"x": X, "b": X}, "input 'x' was given twice: by position 0 and by name"),
         (

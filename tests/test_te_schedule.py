@@ -468,8 +468,8 @@ REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
     ),
     "layout from 1": (
         lambda p: p.s[p.C].transform_layout(lambda i, j: (i, j + 1)),
-        r"the layout 'lambda i, j: \(i, \(j \+ 1\)\)' of 'C' is not invertible; split axes by divisors of their "
-        r"sizes"
+        r"the layout 'lambda i, j: \(i, \(j \+ 1\)\)' of 'C' cannot be inverted: split axes by factors of their "
+        r"sizes, and use each part once"
     ),
     "layout of an input": (
         lambda p: p.s[p.A].transform_layout(lambda i, j: (j, i)),

@@ -295,7 +295,7 @@ def test_declarations_that_cannot_be() -> None:
         te.decl_tensor_intrin(b.op, lambda i, o: 3, "x")
     with pytest.raises(CompileError, match=r"decl_tensor_intrin 'x': scalar_params are not supported"):
         te.decl_tensor_intrin(b.op, lambda i, o: 3, "x", scalar_params=[1])
-    with pytest.raises(CompileError, match="access_ptr of 'y' takes 'r', 'w' or 'rw', not 'x'"):
+    with pytest.raises(CompileError, match="access_ptr of 'y' takes 'r', 'w' or 'rw', but was given 'x'"):
         tvm.tir.decl_buffer((4,), name="y").access_ptr("x")
     with pytest.raises(CompileError, match="decl_buffer 'y' has 1 dimensions, but was given 2 strides"):
         tvm.tir.decl_buffer((4,), name="y", strides=[1, 2])

@@ -286,7 +286,7 @@ MESSAGES: dict[str, tuple[Callable[[], object], str]] = {
     "no trace": (lambda: tir.Trace.from_json({}), "a trace must be a list of steps, not dict"),
     "no program": (
         lambda: tir.Schedule("f"),  # type: ignore[arg-type]
-        "a schedule takes a PrimFunc or an IRModule of PrimFuncs, not str"
+        "a schedule takes a PrimFunc or an IRModule of them, but was given a str"
     ),
     "no blocks": (
         lambda: tir.Schedule(conv2d()),

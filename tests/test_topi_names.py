@@ -220,7 +220,7 @@ REFUSALS: dict[str, tuple[Callable[[], Any], str]] = {
     "rewritten": (lambda: topi.nn.dense(Y, Y, auto_scheduler_rewritten_layout="8n"), "was rewritten by a tuner"),
     "winograd": (
         lambda: topi.nn.conv2d_winograd_nchw(IMAGE, te.placeholder((4, 3, 5, 5)), 1, 1, 1, None),
-        "supports only kernels of size 3"
+        "supports only kernels of 3 taps"
     ),
     "winograd stride": (
         lambda: topi.nn.conv2d_winograd_nchw(IMAGE, KERNEL, 2, 1, 1, None), "supports only strides and dilation of 1"
@@ -283,8 +283,8 @@ REFUSALS: dict[str, tuple[Callable[[], Any], str]] = {
     "weight_layout": (
         lambda: topi.nn.lstm(X, Y, Y, weight_layout="IFOO"), "must contain each of the letters I, F, G and O once"
     ),
-    "quantized": (lambda: topi.nn.simulated_quantize(Y, "int4"), "'int4' is not a quantized type"),
-    "correlation": (lambda: topi.nn.correlation_nchw(IMAGE, IMAGE, 2, 1, 1, 1, 0, True), "the patch 2 odd"),
+    "quantized": (lambda: topi.nn.simulated_quantize(Y, "int4"), "'int4' is not a type to quantize to"),
+    "correlation": (lambda: topi.nn.correlation_nchw(IMAGE, IMAGE, 2, 1, 1, 1, 0, True), "patch size 2 must be odd"),
     "far": (lambda: topi.nn.correlation_nchw(IMAGE, IMAGE, 3, 4, 1, 1, 0, True), "do not fit into images .*; pad them"),
     "fifo": (lambda: topi.nn.fifo_buffer(Y, te.placeholder((5, 7)), 0), "may differ in axis 0 only"),
     "mirror": (

@@ -75,10 +75,10 @@ def tw0412() -> None:
 
 
 def tw0413() -> None:
-    class Nothing(DFPatternCallback):
+    class WithoutPattern(DFPatternCallback):
         """No pattern."""
 
-    rewrite(Nothing(), relay.const(1))
+    rewrite(WithoutPattern(), relay.const(1))
 
 
 def tw0414() -> None:

@@ -4,8 +4,8 @@
 
 Without decisions, the answer is that of the cost model, and the alternatives are not listed. With `Decisions({…})` in
 its `KernelOptions`, the kernel follows the given decisions if they are among the options. A tuner lists the choices
-(`noting`), tries alternatives, and a build applies the best. A choice is over one name or several, of which not all
-combinations must exist.
+(`noting`), tries alternatives, and a build applies the best. A choice sets one name or several together; not
+all combinations of their values need to be valid.
 """
 
 from __future__ import annotations

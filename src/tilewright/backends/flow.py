@@ -1,8 +1,8 @@
 """The control language of programs between their kernels: functions over registers, branches, calls and cells.
 
-Every value is a cell: a tensor, or a record of other cells (a tuple, a value of a data type, a closure, a reference). A
-cell counts its holders. Types are erased: a polymorphic function is one function. Straight-line parts are blocks, `Run`
-of kernels over tensors.
+Every value is a cell: a tensor, or a record of other cells (a tuple, a value of a data type, a closure, a reference).
+Cells are reference-counted. Types are erased: a polymorphic function is one function. Straight-line parts are blocks,
+`Run` of kernels over tensors.
 
     instruction ::= Run(outputs, block, inputs) | Wrap(out, constant) | Record(out, tag, fields)
                   | Field(out, record, index) | Read(out, ref) | Write(ref, value) | Call(out, callee, args)
@@ -51,9 +51,10 @@ class Zeros:
 
 @dataclass(slots=True)
 class Update:
-    """The tensor `data` (`rows` rows of `nbytes` bytes) with one row replaced, in place if `data` has no other holder.
+    """The tensor `data` (`rows` rows of `nbytes` bytes) with one row replaced.
 
-    `index` is a tensor of one integer of `width` bits; an index outside the rows changes nothing.
+    It is replaced in place if there is no other reference to `data`. `index` is a tensor of one integer of
+    `width` bits; an index outside the rows changes nothing.
     """
 
     out: Reg
@@ -147,14 +148,14 @@ class Choose:
 
 @dataclass(slots=True)
 class Hold:
-    """Adds a holder to a cell."""
+    """Increments the reference count of a cell."""
 
     value: Reg
 
 
 @dataclass(slots=True)
 class Drop:
-    """Removes a holder; a cell without holders is freed."""
+    """Decrements the reference count of a cell, which is freed at zero."""
 
     value: Reg
 

@@ -75,7 +75,6 @@ class Uses:
             self._last = (*[u for u in last if u is not use][-ALIKE:], use)
 
     def pays(self, use: Use, seconds: float) -> bool:
-        """Whether preparation that takes `seconds`, and then replaces the interpreted calls of this key, is worth it
-        now."""
+        """Whether to compile code for this key now, which takes `seconds` and then replaces its interpretation."""
         expected = 2 * min([u.met for u in self._last if u is not use], default=0)
         return max(use.seconds, expected * use.quickest) >= seconds

@@ -1,6 +1,7 @@
-"""Python's recursion limit, raised while a deep program is walked.
+"""Python's recursion limit, raised while a deep program is traversed.
 
-The limit belongs to the process, and several threads may walk programs at once, so their needs are summed under a lock.
+The limit belongs to the process, and several threads may traverse programs at once, so their needs are summed under a
+lock.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ KERNEL: Final = 500
 
 
 class _Depth:
-    """The recursion limit of the process: raised by the sum of the needs of all running walks."""
+    """Raises the recursion limit of the process by the sum of the frames that all running traversals need."""
 
     def __init__(self) -> None:
         self.lock = new_lock()

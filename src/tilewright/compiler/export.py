@@ -152,7 +152,8 @@ def _object_files(artifact: Artifact) -> Iterator[tuple[Manifest, bytes, list[Pa
 def _link(
     manifest: Manifest, objects: Sequence[Path], out: Path, exports: Sequence[str], linker: Linker | None
 ) -> None:
-    """Link the objects of a program into `out` with the back end that made them. Raises `ArtifactError`."""
+    """Link the objects of a program into `out` with the back end that made them. Raises `ArtifactError` if the linker
+    is missing or fails."""
     Target(manifest.target).backend.link(
         objects, out, exports, manifest.triple or host_triple(), linker, manifest.scratch.stack)
 

@@ -94,5 +94,5 @@ def _referred(function: FunctionType) -> list[Any]:
 
 
 def _is_known(module: str | None, name: str = "") -> bool:
-    """Whether a module, or a thing of it that has a name, is of this package, of numpy or of Python."""
+    """Whether a module, or a named object of it, belongs to this package, to numpy or to Python."""
     return (module or "").partition(".")[0] in _KNOWN and "<locals>" not in name

@@ -235,7 +235,7 @@ class _Computed:
         return _Computed(self.function, self.inputs, self.constants, self.storage, self.programs, options)
 
     def scheduled(self, func: PrimFunc, schedule: TeSchedule) -> PrimFunc:
-        """Return the loops with a te schedule applied. Raises `ScheduleError`."""
+        """Return the loops with a te schedule applied. Raises `ScheduleError` if a step cannot be applied."""
         if schedule.arrange is not None:
             return schedule.arrange(func, self.args, self.outputs)
         made = apply_schedule(schedule, [*self.args, *self.outputs], func)

@@ -56,7 +56,7 @@ class CodeOptions:
 
     @staticmethod
     def current(target: Target, symbols: Sequence[Symbol] = (), has_code: bool = True) -> CodeOptions:
-        """Return the options under the current `PassContext`. Raises `OptionError`."""
+        """Return the options under the current `PassContext`. Raises `OptionError` for a bad value."""
         kind = asked_for(target)
         return CodeOptions(target, tuple(symbols), Checks.current(in_place=True), "" if kind == OFF else kind, has_code)
 

@@ -57,7 +57,7 @@ class Options:
 
 
 class ModelCompiler:
-    """Compiles a source for a target. Tuning records are those of the advisor at its construction."""
+    """Compiles a source for a target, with the tuning records that are in effect when it is constructed."""
 
     def __init__(
         self, source: ModelSource, target: Target, options: Options, cache: Cache, report: BuildReport

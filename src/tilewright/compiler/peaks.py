@@ -80,7 +80,7 @@ def _compiled(function: Expr, threads: int) -> Executable:
 
 
 def _quickest(program: Executable, runs: int) -> float:
-    """Return the shortest time of the longest step, in seconds."""
+    """Return the seconds of the longest step: the minimum over all runs."""
     given = {t.name: np.zeros(t.shape, t.dtype.numpy()) for t in program.inputs}
     return max(s.least for s in program.profile(given, number=runs).steps)
 

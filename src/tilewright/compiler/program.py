@@ -264,7 +264,7 @@ def _warn_of_host_steps(name: str, steps: Sequence[Step]) -> None:
     found: dict[str, list[str]] = {}
     for step in steps:
         if isinstance(step, HostStep) and not any(v.dtype.is_object for v in (*step.inputs, *step.outputs)):
-            found.setdefault(step.name, []).append(step.origin or "no origin")
+            found.setdefault(step.name, []).append(step.origin or "no node of a model")
     if found:
         listed = "; ".join(
             f"{title}: {', '.join(at[:5])}{f' and {len(at) - 5} more' if len(at) > 5 else ''}" for title,

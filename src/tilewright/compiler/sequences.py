@@ -27,7 +27,7 @@ def is_group(dims: Sequence[Any]) -> bool:
 
 def shape_of(name: str, dtype: str, value: Any) -> Any:
     """Return the shapes that a model is specialised for: of the tensors in a list, of a tensor, or None. Raises
-    `InputError`."""
+    `InputError` for a value of the wrong kind."""
     optional = dtype.startswith("optional(")
     sequence = dtype.removeprefix("optional(").startswith("seq(")
     if value is None and optional:

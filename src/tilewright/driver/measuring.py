@@ -120,7 +120,7 @@ class MeasuringOptions:
 
 
 def address(text: str) -> tuple[str, int]:
-    """Parse `HOST:PORT`. Raises `OptionError`."""
+    """Parse `HOST:PORT`. Raises `OptionError` for any other text."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise OptionError(f"'{text}' is no address of a tracker; write HOST:PORT, like 127.0.0.1:9190", code="TW0202")

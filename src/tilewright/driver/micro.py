@@ -37,7 +37,7 @@ ListOptions = Annotated[
 
 
 def named(pairs: Sequence[str] | None) -> dict[str, str]:
-    """Convert `["board=mps2-an500"]` to a dictionary. Raises `OptionError`."""
+    """Convert `["board=mps2-an500"]` to a dictionary. Raises `OptionError` for a pair without a name or `=`."""
     made = {}
     for pair in pairs or ():
         name, equals, value = pair.partition("=")

@@ -38,7 +38,7 @@ def accelerators_of(target: str) -> tuple[Accelerator, ...]:
 
 
 def share(option: str, text: str) -> float:
-    """Return `95%` or `0.95` as a number between 0 and 1. Raises `OptionError`."""
+    """Return `95%` or `0.95` as a number between 0 and 1. Raises `OptionError` for any other text."""
     found = _SHARE.fullmatch(text.strip())
     value = float(found[1]) / (100 if found[2] else 1) if found else -1.0
     if not 0 <= value <= 1:

@@ -37,10 +37,8 @@ def _loop(params: Sequence[Var], cond: Expr, again: Sequence[Expr]) -> Expr:
     types = [p.checked_type for p in params]
     for p, new in zip(params, again, strict=True):
         if new.checked_type != p.checked_type:
-            raise ShapeError(
-                f"the loop variable '{p.name_hint}' changes its type from {p.checked_type!r} to {new.checked_type!r} "
-                "in one iteration; it must keep its type"
-            )
+            raise ShapeError(f"loop variable '{p.name_hint}' has type {p.checked_type!r} before an iteration, and "
+                             f"{new.checked_type!r} after it; its type must stay the same")
     result = TupleType(types)
     loop = Var("while_loop", FuncType(types, result))
     return Let(loop, Function(params, If(cond, Call(loop, again), Tuple(tuple(params))), result), loop)

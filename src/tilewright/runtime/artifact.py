@@ -237,7 +237,7 @@ def _checked_library(descriptor: int, file: Path) -> Manifest:
 
 def load_tar(file: Path, offset: int = 0, is_whole: bool = True) -> Artifact:
     """Read a `.tar`. If `is_whole` is false, it begins at `offset` in a file that is itself sealed. Raises
-    `ArtifactError`."""
+    `ArtifactError` if the file is damaged."""
     if is_whole and not is_sealed(file):
         raise _damaged(file)
     try:

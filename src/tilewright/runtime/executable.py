@@ -301,7 +301,8 @@ class Executable:
     def _by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         if len(args) > len(self._inputs):
             raise InputError(
-                f"{len(args)} inputs were given, the model has {len(self._inputs)}: {self._signature()}", code="TW0701")
+                f"{len(args)} inputs were given, but the model has {len(self._inputs)}: {self._signature()}",
+                code="TW0701")
         if not args and tuple(kwargs) == self._names:
             return list(kwargs.values())
         values: dict[int, Any] = dict(enumerate(args))

@@ -149,7 +149,7 @@ class NativeFunction:
         ):
             raise InputError(f"{what} has shape {list(x.shape)}, expected {p}", code="TW0704")
         if p.written and not x.flags.writeable:
-            raise InputError(f"{what} is written by the function, and this array is read-only", code="TW0705")
+            raise InputError(f"{what} is written by the function, but this array is read-only", code="TW0705")
         return x
 
     def _find_sizes(self, arrays: Sequence[Array], known: dict[str, Any]) -> None:
@@ -171,7 +171,8 @@ class NativeFunction:
 
 
 def _vectors(x: Array, p: Parameter, what: str) -> Array:
-    """View an array with the lanes of vectors along its last axis as an array of vectors. Raises `InputError`."""
+    """View an array with the lanes of vectors along its last axis as an array of vectors. Raises `InputError` if the
+    lanes are not contiguous."""
     if x.shape[-1:] != (p.dtype.lanes,) or x.strides[-1] != x.itemsize:
         raise InputError(
             f"{what} has shape {list(x.shape)}, expected {p}: its last axis must hold the {p.dtype.lanes} lanes, side "

@@ -30,7 +30,7 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A count."""
+    """A number of events."""
 
     value: int
     key: ClassVar[str] = "count"

@@ -122,7 +122,7 @@ def _trial(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[byt
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """The arrays of one call, and those that are not constants."""
+    """The arrays of one call: `all` of them, and the `open` ones, which are not constants."""
 
     all: list[Guarded]
     open: list[Guarded]

@@ -48,7 +48,7 @@ class _OnCluster(Closeable):
         self._lock = threading.Lock()
 
     def _connected(self) -> Any:
-        """Return a client with a suitable worker. Raises `OptionError`."""
+        """Return a client with a suitable worker. Raises `OptionError` if there is none."""
         try:
             import distributed
         except ImportError as error:

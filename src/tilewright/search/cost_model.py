@@ -211,7 +211,8 @@ class CostModel:
     """Learns from throughputs and scores candidates. Until it has learnt, all scores are equal."""
 
     def __init__(self, loss: str = "reg", kind: str = "numpy", seed: int = 0) -> None:
-        """`kind` is "numpy", "xgboost", or "auto": xgboost if it is installed. Raises `OptionError`."""
+        """`kind` is "numpy", "xgboost", or "auto": xgboost if it is installed. Raises `OptionError` for an unknown
+        loss or kind."""
         for what, given, known in (("loss", loss, LOSSES), ("cost model", kind, KINDS)):
             if given not in known:
                 hint = nearest(

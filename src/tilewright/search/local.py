@@ -80,7 +80,7 @@ class LocalBuilder(Closeable):
         """`timeout` is seconds for one candidate, `memory_limit` bytes for one process (None: half of this machine's).
 
         A custom `build_func` takes a `PrimFunc` and a target, returns a `FunctionModule`, and is defined in a module.
-        Raises `OptionError`.
+        Raises `OptionError` for arguments out of range.
         """
         if timeout <= 0 or (n_parallel is not None and n_parallel < 1):
             raise OptionError(

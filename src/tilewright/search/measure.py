@@ -209,7 +209,7 @@ class Memory(Protocol):
         """Return the result of this candidate, if there is one."""
 
     def add(self, candidate: Candidate, measured: Measured) -> None:
-        """Store a result; it outlives this process when the call returns."""
+        """Store a result permanently before returning, so that it survives the end of this process."""
 
 
 def measure(

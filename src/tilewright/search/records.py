@@ -181,7 +181,8 @@ def encode(record: Record) -> str:
 
 
 def decode(line: str, where: str) -> Record:
-    """Return the record in a line of either form; `where` is for messages. Raises `ModelError`."""
+    """Return the record in a line of either form; `where` is for messages. Raises `ModelError` if it is not a
+    record."""
     try:
         row: dict[str, Any] = read_json(line)
         return _ansor(row) if is_ansor(row) else _autotvm(row)

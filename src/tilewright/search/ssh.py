@@ -35,7 +35,7 @@ class SSHConnection(Closeable):
         """
         if not destination or destination.startswith("-"):
             raise OptionError(
-                f"'{destination}' is no destination for ssh; give user@host, or ssh://user@host:port", code="TW1211")
+                f"'{destination}' is not an ssh destination; give user@host, or ssh://user@host:port", code="TW1211")
         program = shutil.which("ssh")
         if program is None:
             raise OptionError("there is no ssh here; install OpenSSH's client", code="TW0507")
@@ -95,7 +95,7 @@ class SSHConnection(Closeable):
         return said
 
     def write(self, path: str, data: bytes) -> None:
-        """Write an executable file on the board. Raises `RPCError`."""
+        """Write an executable file on the board. Raises `RPCError` if that fails."""
         self.checked(f"cat > {shlex.quote(path)} && chmod 700 {shlex.quote(path)}", data)
 
     def close(self) -> None:

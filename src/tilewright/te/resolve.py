@@ -70,9 +70,9 @@ def schedule_func(
 
 
 def apply_schedule(s: Schedule, args: Sequence[Tensor], func: PrimFunc) -> PrimFunc:
-    """Apply the schedule to `func`, another program of its computations with equally named blocks.
+    """Apply the schedule to `func`, a program of the same computations whose blocks have the same names.
 
-    The buffers, origins and attributes of `func` are kept. Raises `ScheduleError`.
+    The buffers, origins and attributes of `func` are kept. Raises `ScheduleError` if a step cannot be applied.
     """
     inputs = [t for t in args if isinstance(t.op, PlaceholderOp)]
     outputs = [t for t in args if not isinstance(t.op, PlaceholderOp)]

@@ -274,7 +274,7 @@ class Stage:
         sizes = self.layout.shape(extents)
         if self.layout.inverse(extents) is None:
             raise ScheduleError(
-                f"the layout '{self.layout}' of '{self.op.name}' is not invertible; split axes by divisors of their "
+                f"the layout '{self.layout}' of '{self.op.name}' cannot be inverted: split axes by factors of their "
                 "sizes, and use each part once")
         made = [IterVar(Var(n), _extent(size)) for n, size in zip(self.layout.names, sizes, strict=True)]
         self.roots = (*made, *self.op.reduce_axis)

@@ -152,8 +152,8 @@ def _made_inside(s: Schedule, node: Block, target: For) -> Buffer:
             found.append(buffer)
         elif any(m in inside or order.index(m) > order.index(target) for m in made):
             raise fault(
-                f"'{buffer.name}', which block '{node.name}' reads, is not completely computed in loop "
-                f"'{target.var.name}'",
+                f"loop '{target.var.name}' must contain all blocks that compute '{buffer.name}', which block "
+                f"'{node.name}' reads",
                 target, s.func)
     if len(found) != 1:
         names = ", ".join(b.name for b in found) or "none"
@@ -280,11 +280,13 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
     outer, inner = around[: around.index(target)], around[around.index(target) :]
     wrong = next((f for f in outer if reduces_over(node, f.var)), None)
     if wrong is not None or mixed_loops(node):
-        name = wrong.var.name if wrong else next(iter(mixed_loops(node))).name
-        raise fault(
-            f"the reduction runs over loop '{name}', which is outside '{loop.name}' or fused; decompose the reduction "
-            "at that loop",
-            wrong or target, func)
+        if wrong is not None:
+            name = wrong.var.name
+            reason = f"the reduction runs over loop '{name}', outside of '{loop.name}'; decompose it at '{name}'"
+        else:
+            name = next(iter(mixed_loops(node))).name
+            reason = f"loop '{name}' fuses a reduction axis with another axis; decompose the reduction before that"
+        raise fault(reason, wrong or target, func)
     if any(f.kind != SERIAL and reduces_over(node, f.var) for f in inner):
         raise fault(f"a reduction loop of block '{block}' is no longer serial", target, func)
     check_once(func, node, inner, s.around(target))

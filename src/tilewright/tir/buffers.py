@@ -32,7 +32,7 @@ class DeclaredBuffer(Buffer):
         access = _ACCESS.get(access_mask) if isinstance(access_mask, str) else access_mask
         if access not in (1, 2, 3):
             raise CompileError(
-                f"access_ptr of '{self.name}' takes 'r', 'w' or 'rw', not {access_mask!r}", code="TW0609")
+                f"access_ptr of '{self.name}' takes 'r', 'w' or 'rw', but was given {access_mask!r}", code="TW0609")
         first: list[PrimExpr] = [const(0, INT64) for _ in self.shape]
         if first:
             first[-1] = cast(INT64, as_expr(offset))

@@ -317,7 +317,7 @@ def _meet(a: Interval, b: Interval) -> Interval | None:
 
 
 def _tighten(e: Equation, limits: Limits) -> bool:
-    """Narrow each unknown by the others; return False if there is no solution."""
+    """Narrow the limits of each unknown of an equation by those of the others; return False if it has no solution."""
     fixed, step = e.const, 0
     for key, k in e.coefs.items():
         low, high = limits[key]

@@ -54,7 +54,8 @@ class IndexMap:
 
     @staticmethod
     def of(what: IndexMap | str | Callable[..., Any], rank: int) -> IndexMap:
-        """Return the map of a Python function, or of its text. Raises `ScheduleError`."""
+        """Return the map of a Python function, or of its text. Raises `ScheduleError` if it does not take `rank`
+        indices."""
         if isinstance(what, IndexMap):
             found = what
         elif isinstance(what, str):

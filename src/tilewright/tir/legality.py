@@ -258,7 +258,7 @@ def check_any_order(func: PrimFunc, at: Stmt, step: str) -> None:
             any(v in {f.var for f in a.loops} and across_trips(v, a, b, outer, written) for v in loops)
             and not _added_up(a, b, outer, written)
         ):
-            raise fault(f"{step}: {_clash(a, b)} in different iterations, and their order matters", at, func)
+            raise fault(f"{step}: {_clash(a, b)} in different iterations, whose order the step would change", at, func)
 
 
 # Blocks that move.

@@ -61,7 +61,7 @@ class LoopSteps(Recorder):
         module = IRModule({MAIN: mod}) if isinstance(mod, PrimFunc) else mod
         if not isinstance(module, IRModule):
             raise ScheduleError(
-                f"a schedule takes a PrimFunc or an IRModule of PrimFuncs, not {type(mod).__name__}")
+                f"a schedule takes a PrimFunc or an IRModule of them, but was given a {type(mod).__name__}")
         self._module = module
         self._engines = {
             name: engine.Schedule(convert_ssa(infer_reducers(f)), checked=True) for name, f in module.items()

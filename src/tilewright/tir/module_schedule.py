@@ -60,7 +60,7 @@ class Schedule(SampleSteps):
         return self._worked_on or None
 
     def work_on(self, func_name: str) -> None:
-        """Look up unqualified block names in this function. Raises `ScheduleError`."""
+        """Look up unqualified block names in this function. Raises `ScheduleError` if there is no such function."""
         self._engine(func_name)
         self._worked_on = func_name
 

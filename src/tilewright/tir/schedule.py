@@ -129,7 +129,7 @@ class Schedule(Recorder):
         extent = self._loop(loop).extent
         found = extent.value if isinstance(extent, IntImm) else open_size(extent)
         if found is None:
-            raise ScheduleError(f"loop '{loop.name}' has the extent {extent}, but a constant extent is needed here")
+            raise ScheduleError(f"loop '{loop.name}' has the extent {extent}, but this step needs a constant one")
         return found
 
     # Steps.

@@ -90,7 +90,7 @@ class TensorIntrin:
 
         Both have the same parameters; `desc` is one nest of loops. If `desc` has an initialization (`T.init`), and the
         reduction continues over loops outside the intrinsic, `impl` runs without initialization. Raises
-        `ScheduleError`.
+        `ScheduleError` if they do not fit together.
         """
         shapes = [[(b.shape, b.dtype) for b in f.params] for f in (desc, impl)]
         if shapes[0] != shapes[1]:
@@ -115,7 +115,8 @@ class TensorIntrin:
 
     @staticmethod
     def remember(intrin: TensorIntrin, override: bool = False) -> TensorIntrin:
-        """Register an intrinsic under its name, to which stored steps refer. Raises `ScheduleError`."""
+        """Register an intrinsic under its name, to which stored steps refer. Raises `ScheduleError` if another one
+        has this name."""
         if TensorIntrin.known.get(intrin.name, intrin) is not intrin and not override:
             raise ScheduleError(
                 f"an intrinsic '{intrin.name}' already exists; register it with override=True, or under another name")
@@ -124,7 +125,7 @@ class TensorIntrin:
 
     @staticmethod
     def get(name: str) -> TensorIntrin:
-        """Return the intrinsic of that name. Raises `ScheduleError`."""
+        """Return the intrinsic of that name. Raises `ScheduleError` if it is not registered."""
         found = TensorIntrin.known.get(name)
         if found is None:
             raise ScheduleError(
@@ -157,7 +158,7 @@ def tensorize(func: PrimFunc, at: For | Block, outer: Ranges, intrin: TensorIntr
     """Return the block that replaces a loop with its body, or a block with loops in it; `outer` are the ranges of the
     outer loops.
 
-    Raises `ScheduleError`.
+    Raises `ScheduleError` if the loop does not match the intrinsic.
     """
     return _Match(func, at, outer, intrin).block()
 

@@ -106,7 +106,7 @@ def _finished(
     shape: Sequence[Any], element: Callable[..., PrimExpr], out: BijectiveLayout, steps: int, finish: Finish | None,
     name: str, blocked: bool,
 ) -> te.Tensor:
-    """The sums, and the result of them."""
+    """Return the sums of `element`, with `finish` applied to each."""
     kind = ChannelBlocks(out.src.index_of(out.dst[-1]), 2 * steps) if blocked else Reduction()
     total = te.compute(shape, element, name=name, schedule=kind)
 

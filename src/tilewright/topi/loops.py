@@ -45,7 +45,7 @@ class Rows:
 
 
 class Loops(IRBuilder):
-    """An IR builder with helpers for these computations."""
+    """An IR builder with helpers for variables, and for loops that threads may share."""
 
     def variable(self, name: str, dtype: str | DataType, value: Value) -> BufferVar:
         """Declare a variable `v[0]` for the rest of the block, with the initial value `value`."""

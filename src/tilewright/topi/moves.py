@@ -41,8 +41,8 @@ def expand_dims(a: te.Tensor, axis: int, num_newaxis: int = 1) -> te.Tensor:
 
 @tagged(INJECTIVE)
 def expand_like(a: te.Tensor, shape_like: te.Tensor, axis: int | Sequence[int]) -> te.Tensor:
-    """Repeat `a` along the dimensions `axis` of `shape_like`, which `a` lacks. Raises `ShapeError` if the others
-    differ."""
+    """Repeat `a` along the dimensions `axis` of `shape_like`, which `a` lacks. Raises `ShapeError` if other
+    dimensions of both differ."""
     new = {axis_of(d, shape_like.ndim) for d in ((axis,) if isinstance(axis, int) else axis)}
     kept = [d for d in range(shape_like.ndim) if d not in new]
     if len(kept) != a.ndim or any(differ(n, dims(shape_like)[d]) for n, d in zip(dims(a), kept, strict=True)):
@@ -101,7 +101,8 @@ Places = Sequence[int] | te.Tensor
 
 @tagged(INJECTIVE)
 def strided_set(a: te.Tensor, v: te.Tensor, begin: Places, end: Places, strides: Places | None = None) -> te.Tensor:
-    """Return `a` with `a[begin:end:strides]`, which has the shape of `v`, replaced by `v`. Raises `ShapeError`.
+    """Return `a` with `a[begin:end:strides]`, which has the shape of `v`, replaced by `v`. Raises `ShapeError` if the
+    shapes differ.
 
     `begin`, `end` and `strides` are numbers, or tensors of one integer for each dimension. For tensors, the caller must
     ensure that the shape of `v` fits.

@@ -404,7 +404,8 @@ def i1(m: Any, x: Any) -> Any:
 def _second(m: Any, x: Any, order: int, scaled: bool) -> Any:
     """Return K0 or K1, times exp(x) if `scaled`.
 
-    Up to 2 by a table after subtracting the logarithmic part (10.31.1, 10.31.2), above by a table of 2 / x.
+    Up to 2, a Chebyshev series gives the value without its logarithmic part (10.31.1, 10.31.2). Above 2, the series is
+    one in 2 / x.
     """
     square, log = m.let(m.least(x * x, 4.0)), m.let(m.log(0.5 * x))
     if order:

@@ -95,7 +95,7 @@ def reaching(shape: Shape, counts: Ints, window: Ints, strides: Ints, dilation: 
 
 
 class Window:
-    """A window that slides over the spatial dimensions `sizes` of data; `padding` is all before, then all after."""
+    """A window that slides over the spatial dimensions `sizes` of data; `padding` is `(*before, *after)`."""
 
     tested = True
     """Whether a tap may fall into the padding."""
@@ -140,8 +140,10 @@ class Window:
         return where, inside
 
     def covered(self, d: int, o: PrimExpr, before: int, after: int) -> PrimExpr:
-        """The number of taps along dimension `d` of the window at `o` that are on the data or on the parts `before` and
-        `after` of its padding; at least 1."""
+        """The number of taps along dimension `d` of the window at `o` that count; at least 1.
+
+        Taps on the data count, and so do those on the nearest `before` and `after` elements of the padding.
+        """
         first, step, size = -self.before[d], self.dilation[d], self.ksize[d]
         low, high = -before, self.sizes[d] + after
         if first >= low and (

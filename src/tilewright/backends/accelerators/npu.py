@@ -1,7 +1,7 @@
 """A virtual NPU, declared in this file: a 16x16 array of 8-bit multipliers with 32-bit sums, 256 KiB on chip, and one transfer engine.
 
-Data are int8 or uint8, channels last. Weights are int8 with a zero point. Sums are scaled in fixed point, with the rounding of TensorFlow Lite's
-reference kernels. `backends/accelerators/declared/stream.py` specifies the command stream.
+Weights are int8 with a zero point. Sums are scaled in fixed point, with the rounding of TensorFlow Lite's reference kernels.
+`backends/accelerators/declared/stream.py` specifies the command stream.
 """
 
 from __future__ import annotations
@@ -39,7 +39,11 @@ WINDOW: Final = {"sh": 4, "sw": 4, "dh": 3, "dw": 3}
     fields={**WINDOW, "in_zero": -9, "once": 1, **SCALED},
     cycles=lambda n, h, w, co, kh, kw, ci, **_: n * h * w * kh * kw * ceil(ci, 16) * ceil(co, 16) + 32)
 def conv(x: Any, w: Any, q: Any, *, sh: int, sw: int, dh: int, dw: int, in_zero: int, once: int, out_zero: int, low: int, high: int) -> Any:
-    """A convolution. For each output channel, `q` has the bias, the multiplier, the exponent and the zero point of the weight."""
+    """A convolution. For each output channel, `q` has the bias, the multiplier, the exponent and the zero point of the weight.
+
+    `sh` and `sw` are the strides, `dh` and `dw` the dilations. Scaled sums are rounded twice, or once if `once` is 1. Results are clipped to
+    `low` and `high`.
+    """
     sums = arithmetic.convolve(x.astype(np.int32) - in_zero, w.astype(np.int32) - q[:, 3], (sh, sw), (dh, dw))
     return finish(sums, q, once, out_zero, low, high, x.dtype)
 
@@ -49,7 +53,7 @@ def conv(x: Any, w: Any, q: Any, *, sh: int, sw: int, dh: int, dw: int, in_zero:
     fields={**WINDOW, "in_zero": -9, "once": 1, **SCALED},
     cycles=lambda n, h, w, c, kh, kw, **_: n * h * w * kh * kw * ceil(c, 16) + 32)
 def depthwise(x: Any, w: Any, q: Any, *, sh: int, sw: int, dh: int, dw: int, in_zero: int, once: int, out_zero: int, low: int, high: int) -> Any:
-    """A depthwise convolution, on one row of the array."""
+    """A depthwise convolution, on one row of the array. The fields are those of `conv`."""
     sums = arithmetic.convolve_depthwise(x.astype(np.int32) - in_zero, w.astype(np.int32) - q[:, 3], (sh, sw), (dh, dw))
     return finish(sums, q, once, out_zero, low, high, x.dtype)
 
@@ -61,7 +65,10 @@ def depthwise(x: Any, w: Any, q: Any, *, sh: int, sw: int, dh: int, dw: int, in_
 def add(
     a: Any, b: Any, *, a_zero: int, a_by: int, a_exp: int, b_zero: int, b_by: int, b_exp: int, by: int, exp: int, out_zero: int, low: int, high: int,
 ) -> Any:
-    """A sum: shifts both operands left by 20 bits, rescales them to one scale, and rescales the sum to the result's scale."""
+    """A sum. Both operands are shifted left by 20 bits and rescaled to one scale; the sum is rescaled to the result's scale.
+
+    A scale is a multiplier (`a_by`, `b_by`, `by`) and an exponent (`a_exp`, `b_exp`, `exp`).
+    """
     left = arithmetic.rescaled((a.astype(np.int64) - a_zero) << 20, a_by, a_exp)
     right = arithmetic.rescaled((b.astype(np.int64) - b_zero) << 20, b_by, b_exp)
     return arithmetic.saturated(arithmetic.rescaled(left + right, by, exp) + out_zero, low, high, a.dtype)
@@ -75,14 +82,14 @@ POOL: Final[dict[str, Any]] = {
 
 @npu.instruction(0x13, **POOL)
 def average(x: Any, *, kh: int, kw: int, sh: int, sw: int) -> Any:
-    """The mean of windows; halves round away from zero."""
+    """The mean of windows of `kh` by `kw` elements at strides `sh` and `sw`; halves round away from zero."""
     sums = arithmetic.windows(x, (kh, kw), (sh, sw)).sum((3, 4), dtype=np.int64)
     return arithmetic.rounded_quotient(sums, kh * kw).astype(x.dtype)
 
 
 @npu.instruction(0x16, **{**POOL, "fields": {**POOL["fields"], "in_zero": -9, "by": -32, "exp": -8, **SCALED}})
 def mean(x: Any, *, kh: int, kw: int, sh: int, sw: int, in_zero: int, by: int, exp: int, out_zero: int, low: int, high: int) -> Any:
-    """The sums of windows, rescaled; the scale includes the division by the window size."""
+    """The mean of windows under another scale: sums times a scale (`by`, `exp`) that includes the division by the window size."""
     sums = arithmetic.windows(x, (kh, kw), (sh, sw)).sum((3, 4), dtype=np.int64) - kh * kw * in_zero
     return arithmetic.saturated(arithmetic.rescaled(sums, by, exp) + out_zero, low, high, x.dtype)
 

@@ -116,7 +116,7 @@ class RunOptions:
 
 def compile_options(options: Any) -> dict[str, Any]:
     """Translate session options, of this package or of ONNX Runtime, to arguments of `tilewright.compile`. Raises
-    `OptionError`."""
+    `OptionError` for unsupported options."""
     if options is None:
         return {}
     if getattr(options, "optimized_model_filepath", ""):

@@ -71,7 +71,8 @@ class InferenceSession:
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None
     ) -> list[Any]:
-        """Return the outputs of these names (None: all), for inputs by name. Raises `InputError`."""
+        """Return the outputs of these names (None: all), for inputs by name. Raises `InputError` for an unknown name
+        or a wrong input."""
         places = [_place(n, [o.name for o in self._outputs]) for n in output_names] if output_names else None
         begin = 0 if self._profile is None else time.perf_counter_ns()
         arrays = self._arrays(input_feed)

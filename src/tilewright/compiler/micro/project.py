@@ -253,8 +253,8 @@ def generate_project(
 
     if not isinstance(module, Model):
         raise OptionError(
-            f"a project is of a model that tilewright.compile returned, not of a {type(module).__name__}, which holds "
-            "machine code; write its C with: tvmc compile MODEL --target c -f mlf",
+            f"a project needs a model that tilewright.compile returned, but was given a {type(module).__name__}, which "
+            "holds machine code; write its C with: tvmc compile MODEL --target c -f mlf",
             code="TW0215")
     with tempfile.TemporaryDirectory(prefix="tilewright-micro-") as folder:
         return generate_project_from_mlf(

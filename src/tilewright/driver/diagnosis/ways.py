@@ -154,7 +154,7 @@ def check(case: Case, way: Way, settings: Settings, trail: Trail | None = None) 
 
 
 def reference(case: Case) -> list[Array]:
-    """Return the results of the interpreter. Raises `NoReference`."""
+    """Return the results of the interpreter. Raises `NoReference` if it cannot run the program."""
     try:
         with np.errstate(all="ignore"):
             return case.reference()

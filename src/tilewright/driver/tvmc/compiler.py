@@ -119,7 +119,7 @@ class Packaging:
         cls, path: Path, form: str, executor: Executor, runtime: Runtime, linker: Linker | None, target: Target,
         pool: WorkspacePool | None,
     ) -> Packaging:
-        """Check that the options fit together. Raises `OptionError`."""
+        """Check that the options fit together. Raises `OptionError` if they do not."""
         if form not in OUTPUT_FORMATS:
             raise OptionError(
                 f"--output-format: there is no format '{form}'; choose from {', '.join(OUTPUT_FORMATS)}", code="TW0203")

@@ -174,8 +174,8 @@ def workspace_pool(
     for pool, target in _by_pool("--workspace-pools-targets", targets).items():
         if target not in processors:
             raise OptionError(
-                f"--workspace-pools-targets: the pool '{pool}' is for '{target}', and the workspace is used by "
-                f"{', '.join(processors)}; say that, or leave it out",
+                f"--workspace-pools-targets: the pool '{pool}' is assigned to '{target}', but the workspace is used by "
+                f"{', '.join(processors)}; assign the pool to that processor, or omit the option",
                 code="TW0204")
     if not pools:
         return None

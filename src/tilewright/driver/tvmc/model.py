@@ -47,7 +47,7 @@ class TVMCModel:
     ) -> None:
         if (mod is None) == (model_path is None):
             raise OptionError(
-                "a TVMCModel is of a module, or of the file at model_path; give one of them", code="TW0204")
+                "TVMCModel takes either a module or model_path; give one of them", code="TW0204")
         self._mod, self._params = mod, dict(params or {})
         self.path = None if model_path is None else Path(model_path)
         self.shapes: dict[str, Sequence[Any]] = dict(shape_dict or {})
@@ -134,8 +134,8 @@ def load_model(
         raise OptionError(f"--model-format {name}: {reader}", code="TW0203")
     if reader is TFLITE and file.read_bytes()[4:8] != b"TFL3":
         raise ModelError(
-            f"{file.name}: no TFLite model: bytes 4 to 8 are not TFL3; leave --model-format out, and its contents say "
-            "what it is",
+            f"{file.name}: not a TFLite model, because bytes 4 to 7 are not TFL3; "
+            "omit --model-format to detect the format",
             code="TW0102")
     if (reader or format_of(file)) is PYTORCH and not shape_dict:
         raise OptionError(

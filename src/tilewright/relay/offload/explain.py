@@ -337,8 +337,8 @@ class _Explained:
 
 
 def _trial(edit: Edit, leaves: Sequence[Expr]) -> list[Change]:
-    """Return changes that replace variables bound by the edit by constants of ones, to try the edit without their
-    values."""
+    """Return changes that replace each variable in `edit.needs` by ones, so that the edit can be tried without values.
+    """
     import numpy as np
 
     found = []

@@ -224,7 +224,7 @@ class Dilation2d(Op):
     padding: Any = (0, 0, 0, 0)
     """Number of pixels ignored around the image: (top, left, bottom, right), or fewer numbers."""
     dilations: Any = (1, 1)
-    """Distance of two taps of the window, in pixels."""
+    """Distance between neighbouring taps of the window, in pixels."""
     data_layout: str = "NCHW"
     """Layout of data and result: "NCHW" or "NHWC"."""
     kernel_layout: str = "IHW"

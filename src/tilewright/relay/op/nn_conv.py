@@ -53,9 +53,9 @@ class Convolution(Op):
     strides: tuple[int, ...] = (1,)
     """Step of the window along each spatial dimension, in elements."""
     padding: tuple[int, ...] = (0,)
-    """Number of zeros around the data: all before, then all after each dimension; 1, n or 2n numbers."""
+    """Number of zeros around the data: one for all sides, one for each dimension, or `(*before, *after)`."""
     dilation: tuple[int, ...] = (1,)
-    """Distance of two taps of the kernel along each spatial dimension, in elements."""
+    """Distance between neighbouring taps of the kernel along each spatial dimension, in elements."""
     groups: int = 1
     """Number of groups of channels that are convolved separately; it divides both channel counts."""
     channels: int | None = None
@@ -138,7 +138,7 @@ class Convolution(Op):
 
 @attributes
 class Conv(Convolution):
-    """Base of the convolutions."""
+    """Base of the convolutions that are not transposed."""
 
     out_dtype: str = ""
     """Type of the sums and of the result; "" means that of the data."""

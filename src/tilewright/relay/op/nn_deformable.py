@@ -33,7 +33,7 @@ class DeformableConv2d(Op):
     padding: tuple[int, ...] = (0, 0)
     """Number of zero pixels around the image: (top, left, bottom, right), or fewer numbers."""
     dilation: tuple[int, ...] = (1, 1)
-    """Distance of two taps of the kernel along height and width, in pixels."""
+    """Distance between neighbouring taps of the kernel along height and width, in pixels."""
     deformable_groups: int = 1
     """Number of groups of channels with separate offsets."""
     groups: int = 1

@@ -20,10 +20,11 @@ from tilewright.topi.shapes import differ, require_rank, require_same_dtype, tex
 
 @op("nn.nll_loss", kind=Fusion.OPAQUE)
 class NllLoss(Op):
-    """Negative log likelihood: `-predictions[n, targets[n…], …] * weights[targets[n…]]`, zero for the class
-    `ignore_index`.
+    """Negative log likelihood: `-predictions[n, c, …] * weights[c]` with the class `c = targets[n, …]`. The loss of the
+    class `ignore_index` is zero.
 
-    `predictions` are (batch, classes, …), `targets` (batch, …), clamped to the classes, `weights` (classes,).
+    `predictions` has the shape (batch, classes, …), `targets` (batch, …), and `weights` (classes,). Targets are clamped
+    to the range of classes.
     """
 
     reduction: str = "mean"

@@ -124,7 +124,7 @@ class BatchNorm(Op):
         return 3
 
     def infer(self, data: Type, gamma: Type, beta: Type, moving_mean: Type, moving_var: Type) -> TupleType:
-        """A tuple of the types of the data (floating-point), of `moving_mean` and of `moving_var`."""
+        """A tuple of three tensors: the types of the data (floating-point), of `moving_mean` and of `moving_var`."""
         t = _floating(tensors(data)[0])
         _per_channel(t, self.axis, gamma=gamma, beta=beta, moving_mean=moving_mean, moving_var=moving_var)
         return TupleType((t, moving_mean, moving_var))
@@ -185,7 +185,7 @@ class Dropout(Op):
         return 2
 
     def infer(self, data: Type) -> TupleType:
-        """A tuple of twice the type of the data."""
+        """A tuple of two tensors of the type of the data."""
         (t,) = tensors(data)
         return TupleType((t, t))
 

@@ -93,7 +93,7 @@ def identity_of_max(dtype: np.dtype[Any]) -> Any:
 
 
 def padded(x: Array, padding: Sequence[int], fill: Any) -> Array:
-    """Return NC… data with `padding` (all before, all after) around the spatial dimensions."""
+    """Return NC… data with `padding`, `(*before, *after)`, around the spatial dimensions."""
     n = x.ndim - 2
     return np.pad(x, [(0, 0), (0, 0), *zip(padding[:n], padding[n:], strict=True)], constant_values=fill)
 
@@ -112,9 +112,9 @@ class Pool(Spatial):
     strides: tuple[int, ...] = (1,)
     """Step of the window along each spatial dimension, in elements."""
     dilation: tuple[int, ...] = (1,)
-    """Distance of two taps of the window along each spatial dimension, in elements."""
+    """Distance between neighbouring taps of the window along each spatial dimension, in elements."""
     padding: tuple[int, ...] = (0,)
-    """Number of elements around the data: all before, then all after each dimension; 1, n or 2n numbers."""
+    """Number of elements around the data: one for all sides, one for each dimension, or `(*before, *after)`."""
     layout: str = "NCHW"
     out_layout: str = ""
     """Layout of the result; "" means that of the data."""
@@ -137,7 +137,7 @@ class Pool(Spatial):
         return reaching(shape, self._sizes(shape), self.pool_size, self.strides, self.dilation, self.padding)
 
     def infer(self, data: Type) -> TensorType:
-        """(batch, channels, windows, …), rounded down, or up with `ceil_mode`; the dtype of the data."""
+        """(batch, channels, windows, …); the dtype of the data. Window counts are rounded down (`ceil_mode`: up)."""
         shape = self._shape(data)
         return TensorType(self._stored((*shape[:2], *self._sizes(shape[2:]))), tensors(data)[0].dtype)
 

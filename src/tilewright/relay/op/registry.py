@@ -314,7 +314,7 @@ OPS: Final[dict[str, type[Op]]] = {}
 
 @dataclass_transform(frozen_default=True, eq_default=True)
 def attributes(cls: type[T]) -> type[T]:
-    """Make the annotated fields of a base class attributes of the operators below it, before their own.
+    """Make the annotated fields of a base class attributes of the operators derived from it, before their own.
 
     `Op` itself has the methods that dataclasses generate, because each generated method costs about 1 ms of import
     time.
@@ -343,7 +343,7 @@ def op(name: str, kind: Fusion, *, variadic: bool = False,
 
 
 def declare(base: type[T], name: str, kind: Fusion, meaning: str, **members: Any) -> type[T]:
-    """Declare an operator without attributes: a class below `base` with the docstring `meaning` and these members."""
+    """Declare an operator without attributes: a subclass of `base` with the docstring `meaning` and these members."""
     body = {k: staticmethod(v) if inspect.isfunction(v) else v for k, v in members.items()}
     caller = sys._getframe(1)
     body["declared_at"] = f"{caller.f_code.co_filename}:{caller.f_lineno}"

@@ -31,7 +31,7 @@ class Dft(Op):
     """True computes the inverse transform."""
 
     def infer(self, re_data: Type, im_data: Type) -> TupleType:
-        """A tuple of twice the type of the inputs, which must be equal and floating-point."""
+        """A tuple of two tensors of the type of the inputs, which must be equal and floating-point."""
         real, imaginary = tensors(re_data, im_data)
         require_same_dtype((real, imaginary))
         _floats(real)
@@ -58,7 +58,7 @@ class Stft(Op):
     n_fft: int
     """Length of a transform, in elements."""
     hop_length: int
-    """Distance of two frames, in elements."""
+    """Distance between the starts of neighbouring frames, in elements."""
     win_length: int
     """Length of the window, at most `n_fft`."""
     normalized: bool = False

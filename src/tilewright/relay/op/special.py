@@ -91,7 +91,7 @@ class Special2(Op):
 
     @property
     def formula(self) -> topi.Formula:
-        """The function of two elements."""
+        """The scalar function that is applied to each pair of elements."""
         raise NotImplementedError
 
     def infer(self, lhs: Type, rhs: Type) -> TensorType:

@@ -368,7 +368,7 @@ class Pad(Op):
         return Pad(_permuted(self.pad_width, perm), self.pad_mode), (perm, None), perm
 
     def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
-        """Pad blocked axes only by whole blocks of one value."""
+        """Blocked axes can be padded only by whole blocks, and only with a constant."""
         order = orders[0]
         if order is None or any(n % block(order, d) or (n and block(order, d) > 1 and self.pad_mode != "constant")
                                 for d, w in enumerate(self.pad_width) for n in w):

@@ -134,7 +134,7 @@ class RoiPool(OfRegions):
         return result
 
     def _spans(self, start: int, end: int, cells: int, size: int) -> list[tuple[int, int]]:
-        """The pixels of each cell along one dimension."""
+        """The first pixel of each cell along one dimension, and the one after its last."""
         width = np.float32(max(end - start + 1, 1)) / np.float32(cells)
         small, k = np.float32(1e-5), np.arange(cells, dtype=np.float32)
         low, high = (np.floor(k * width + small).astype(int) + start, np.ceil((k + 1) * width - small).astype(int)
@@ -149,9 +149,9 @@ class RoiPool(OfRegions):
 class Proposal(Op):
     """Regions (image, x, y, x, y) proposed by a region proposal network (Ren et al., Faster R-CNN, 2015).
 
-    `cls_prob` (batch, 2 * anchors, height, width) holds scores of background, then of object; `bbox_pred` (batch, 4 *
-    anchors, …) offsets of the anchors; `im_info` (batch, 3) height, width and scale. If fewer than `rpn_post_nms_top_n`
-    boxes remain, they are repeated.
+    `cls_prob` (batch, 2 * anchors, height, width) holds the scores of background, then those of objects. `bbox_pred`
+    (batch, 4 * anchors, height, width) holds the offsets of boxes from the anchors. `im_info` (batch, 3) holds the
+    height, width and scale of each image. If fewer than `rpn_post_nms_top_n` boxes remain, they are repeated.
     """
 
     scales: tuple[float, ...]
@@ -159,7 +159,7 @@ class Proposal(Op):
     ratios: tuple[float, ...]
     """Aspect ratios (height / width) of the anchors."""
     feature_stride: int
-    """Distance of two positions of the feature map, in pixels of the image."""
+    """Distance between neighbouring positions of the feature map, in pixels of the image."""
     threshold: float
     """Intersection over union above which a box is suppressed."""
     rpn_pre_nms_top_n: int
@@ -233,7 +233,7 @@ class MultiboxPrior(Op):
     ratios: tuple[float, ...] = (1.0,)
     """Aspect ratios (width / height) of the anchors."""
     steps: tuple[float, ...] = (-1.0, -1.0)
-    """Distance of two centres (y, x), as fractions of the image; negative means one pixel."""
+    """Distance between neighbouring centres (y, x), as fractions of the image; negative means one pixel."""
     offsets: tuple[float, ...] = (0.5, 0.5)
     """Offset of the centres (y, x) within a pixel, in pixels."""
     clip: bool = False

@@ -5,8 +5,8 @@
          qnn.requantize(nn.bias_add(qnn.conv2d(%x, w, zx, 0, sx, sw), 0), sx * sw, 0, s, z)
        }
 
-Operators of the dialect leave their rounding open, and the attribute of `main` names the runtime that defines it.
-Functions that a frontend wrote as integer arithmetic have no such operator, and do not change.
+Operators of the dialect leave their rounding unspecified, and the attribute of `main` names the runtime that defines
+it. Functions that a frontend wrote as integer arithmetic have no such operator, and do not change.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tilewright.relay.qnn.sources import NUMERICS
 
 @dataclass(frozen=True)
 class ChooseNumerics(Pass):
-    """Set the numerics of `main` to the runtime that the option `relay.qnn.numerics` names, and leave all roundings
-    open. Needs known types.
+    """Set the numerics of `main` to the runtime that the option `relay.qnn.numerics` names. The
+    rounding of each operator stays unspecified. Needs known types.
 
     Nothing changes without the option, or if it names the numerics that `main` already has.
     """

@@ -136,7 +136,7 @@ class QnnAvgPool2d(Requantized):
     padding: tuple[int, ...] = (0, 0)
     """Number of pixels around the image: (top, left, bottom, right), or fewer numbers."""
     dilation: tuple[int, ...] = (1, 1)
-    """Distance of two taps of the window along height and width, in pixels."""
+    """Distance between neighbouring taps of the window along height and width, in pixels."""
     ceil_mode: bool = False
     """True rounds the number of windows up; the last window may reach past the end."""
     count_include_pad: bool = True

@@ -66,8 +66,8 @@ def _magnitudes(function: Function, inputs: Sequence[Call], dataset: Iterable[An
     if config.calibrate_mode == "global_scale":
         return dict.fromkeys(inputs, float(config.global_scale))
     if dataset is None:
-        raise OptionError(f"calibrate_mode {config.calibrate_mode!r} finds ranges in data; give quantize(mod, params, "
-                          "dataset) a list of inputs by name, or calibrate_mode='global_scale'", code="TW1002")
+        raise OptionError(f"calibrate_mode {config.calibrate_mode!r} needs calibration data; give quantize(mod, params"
+                          ", dataset) a list of inputs by name, or use calibrate_mode='global_scale'", code="TW1002")
     made: dict[Expr, Expr] = {}
     plain = float_form(function, made)
     of_value = {e: made[e.args[0]] for e in inputs}

@@ -37,7 +37,7 @@ def prerequisite_optimize(mod: IRModule, params: Mapping[str, Any] | None = None
 
 
 def biased(e: Expr) -> Expr | None:
-    """add(layer, c) -> nn.bias_add(layer, c') for a constant with one number per channel; nested ones are merged."""
+    """add(layer, c) -> nn.bias_add(layer, c') for a constant with one number per channel; nested biases are added."""
     if not isinstance(e, Call) or not isinstance(e.op, (Add, BiasAdd)):
         return None
     x, c = e.args if not isinstance(e.args[0], Constant) else e.args[::-1]

@@ -91,7 +91,7 @@ class _Rule:
         return self.users.get(self.origin.get(e, e), 1) <= 1
 
     def _behind_views(self, e: Expr) -> Expr | None:
-        """Return the value below reshapes that keep the last two axes and have no other users."""
+        """Return the operand of a chain of reshapes that keep the last two axes; None if a value has other users."""
         last = e.tensor_type.shape[-2:]
         while isinstance(e, Call) and isinstance(e.op, Op) and e.op.view and self._is_private(e):
             e = e.args[0]

@@ -37,7 +37,7 @@ class _CombineParallel(FunctionPass):
     opt_level: ClassVar[int] = 4
 
     def key(self, call: Call) -> Any:
-        """Return what combinable calls share besides their first argument; None for a call that cannot be combined."""
+        """Return a key: calls with equal keys and the same first argument can be combined. None for other calls."""
         raise NotImplementedError
 
     def merged(self, calls: Sequence[Call], x: Expr, others: Sequence[Sequence[Expr]]) -> Call:

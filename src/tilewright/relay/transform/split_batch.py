@@ -88,8 +88,10 @@ def best_part(function: Function, batch: int, second_level: int) -> int:
 
 
 class _Traffic:
-    """The memory traffic of the kernels of a function in bytes: `values` for one image, `weights` including rows of one
-    image.
+    """The memory traffic of the kernels of a function.
+
+    `values` are the bytes of inputs and outputs for one image. `weights` are the bytes of each weight, with the
+    number of rows of one image that are multiplied with it.
     """
 
     def __init__(self, function: Function, batch: int) -> None:

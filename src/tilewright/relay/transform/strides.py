@@ -29,7 +29,9 @@ class Strided:
 
 
 def strided(e: Expr) -> Strided:
-    """Return `e` as a strided view of the furthest value below reshapes, transposes, splits and slices. Static shapes.
+    """Return `e` as a strided view of the operand of its chain of reshapes, transposes, splits and slices.
+
+    Shapes are static.
     """
     chain = [e]
     while (source := _source(chain[-1])) is not None:

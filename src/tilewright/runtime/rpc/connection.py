@@ -120,7 +120,7 @@ class Connection:
 
 
 def dial(host: str, port: int, secret: bytes, wanted: Message, timeout: float = HANDSHAKE_SECONDS) -> Connection:
-    """Connect and shake hands. Raises `RPCError`."""
+    """Connect and shake hands. Raises `RPCError` if the server does not answer or refuses."""
     connection = None
     try:
         connection = Connection(socket.create_connection((host, port), timeout))

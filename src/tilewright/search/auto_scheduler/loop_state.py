@@ -105,7 +105,7 @@ class State:
         return self.stages[self.stage_id(stage)]
 
     def stage_id(self, stage: Any) -> int:
-        """Return the number of a stage, given by number, tensor or operation. Raises `ScheduleError`."""
+        """Return the number of a stage, given by number, tensor or operation. Raises `ScheduleError` if unknown."""
         if isinstance(stage, int):
             if 0 <= stage < len(self.stages):
                 return stage
@@ -338,7 +338,7 @@ class State:
         self._lines += [call] if call else []
 
     def _loop(self, stage: Any, it: Any) -> tuple[int, int]:
-        """Return the numbers of a stage and of a loop of it. Raises `ScheduleError`."""
+        """Return the numbers of a stage and of a loop of it. Raises `ScheduleError` if it has no such loop."""
         k = self.stage_id(stage)
         iters = self.stages[k].iters
         for n, i in enumerate(iters):

@@ -156,7 +156,7 @@ def measure(
 
 
 def measure_batch(builder: Any, runner: Any) -> Measure:
-    """Return a function that measures inputs with these."""
+    """Return a function that measures inputs with this builder and runner."""
     return lambda inputs, on_measured: measure(inputs, builder, runner, on_measured)
 
 

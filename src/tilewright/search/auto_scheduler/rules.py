@@ -30,7 +30,10 @@ _FEW: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A role. `reader` is the computation in whose tile a sum is computed, `packed` the operand that is copied."""
+    """The role of a computation in a sketch: `kind` is the rule that applies to it.
+
+    `reader` is the computation in whose tile a sum is computed, `packed` the operand that is copied.
+    """
 
     kind: str
     reader: Operation | None = None
@@ -96,7 +99,7 @@ def tile_reader(dag: ComputeDAG, op: Operation, inlined: set[Operation]) -> Oper
 
 
 def packable(op: ComputeOp) -> list[Operation]:
-    """Return the operands to copy block by block: inputs read in lanes and reused along another axis."""
+    """Return the operands to copy block by block: inputs contiguous along the last axis, and reused along another."""
     if not op.axis:
         return []
     last, found = op.axis[-1].var, dict[Operation, None]()

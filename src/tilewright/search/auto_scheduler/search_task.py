@@ -183,7 +183,7 @@ class SearchTask(TuningTask):
 
 
 def check_host(target: Target, target_host: Any) -> None:
-    """Raise `TargetError` for a host other than the target, whose code runs on the target itself."""
+    """Raise `TargetError` if `target_host` is not the target, because its code runs on the target itself."""
     if target_host is not None and str(Target(target_host)) != str(target):
         raise TargetError(
             f"target_host is '{target_host}', and code for '{target}' runs on that target itself; leave "

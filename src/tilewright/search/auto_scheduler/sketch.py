@@ -206,7 +206,7 @@ class _Maker:
         return self.sketch.chosen(self.setting, f"{self.sketch.key(op)}.{knob}")
 
     def _add_stages(self, op: Operation) -> None:
-        """Add the stages of a role: the sum apart from its result, the copy of an operand."""
+        """Add the stages of a role: a separate stage for the sum, and one for the copy of an operand."""
         role, s = self.sketch.plan.roles[op], self.state
         if role.kind == CACHE_WRITE:
             self.sums[op] = s.stages[s.cache_write(op, "local")]

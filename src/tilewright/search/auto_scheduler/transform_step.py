@@ -82,7 +82,8 @@ class TransformStep:
         return [self.code, *plain]
 
     def lengths_after(self, steps: Sequence[TransformStep]) -> tuple[int, ...]:
-        """Return the lengths of a step that follows earlier splits (`FSP`, `FFSP`). Raises `ScheduleError`."""
+        """Return the lengths of a step that follows earlier splits (`FSP`, `FFSP`). Raises `ScheduleError` if these
+        are not splits."""
         if self.code == "FSP":
             known = self._split(steps, self.src_step_id).lengths
             return (*known[: self.n_split - 1], prod(known[self.n_split - 1 :]))
@@ -120,7 +121,7 @@ def step_from_json(data: Any) -> TransformStep:
 
 
 def steps_from_json(data: Any) -> tuple[TransformStep, ...]:
-    """Return the steps of a record, in order. Raises `ScheduleError`."""
+    """Return the steps of a record, in order. Raises `ScheduleError` if one is malformed."""
     if not isinstance(data, list):
         raise ScheduleError(
             f"the steps of a record are a list, and these are a {type(data).__name__}", code="TW1113")

@@ -75,7 +75,8 @@ class Monitor:
 
 
 def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Callback:
-    """Print the speed of the current and the best configuration, trials, seconds. Raises `OptionError`."""
+    """Print the speed of the current and the best configuration, trials, seconds. Raises `OptionError` for an unknown
+    `si_prefix`."""
     if si_prefix not in PREFIXES:
         known = ", ".join(p for p in PREFIXES if p)
         raise OptionError(f"there is no prefix '{si_prefix}' of units; the prefixes are {known}", code="TW1103")

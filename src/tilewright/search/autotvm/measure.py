@@ -54,7 +54,7 @@ class TaskCandidate(Candidate):
 
     @property
     def task(self) -> Task:
-        """The task."""
+        """The task, created again from `key`."""
         name, args, kwargs = json.loads(self.key)
         return create(name, args, self.target, kwargs=kwargs)
 

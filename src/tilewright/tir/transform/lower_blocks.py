@@ -130,7 +130,7 @@ def _varying(s: Stmt, block: Block) -> bool:
 
 
 def _in_place(block: Block, points: Points) -> Stmt:
-    """Return the initial values of a reduction, stored by the first of its steps."""
+    """Return the statement that stores the initial values of a reduction under a condition: its first iteration."""
     assert block.init is not None
     first = all_of(*(compare(EQ, b, 0) for i, b in zip(block.iters, block.bindings, strict=True) if i.kind == "reduce"))
     return guarded(first, substitute_stmt(block.init, points))

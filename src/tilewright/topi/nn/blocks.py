@@ -47,7 +47,8 @@ def mirror_pad(
     data: te.Tensor, pad_before: Ints, pad_after: Ints | None = None, mode: str = "SYMMETRIC",
     name: str = "MirrorPadInput"
 ) -> te.Tensor:
-    """Mirror `data` at its edges, with the edge itself repeated (`SYMMETRIC`) or not (`REFLECT`). Raises `ShapeError`.
+    """Mirror `data` at its edges, with the edge itself repeated (`SYMMETRIC`) or not (`REFLECT`). Raises `ShapeError`
+    for an unknown mode, or more elements than the data have.
     """
     widths = _widths(data, pad_before, pad_after)
     if mode not in ("SYMMETRIC", "REFLECT"):

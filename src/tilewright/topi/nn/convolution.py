@@ -1,6 +1,6 @@
 """Convolutions of one to three spatial dimensions in TVM's layouts.
 
-Padding is one number, one for each dimension, all before then all after, "SAME" or "VALID". Results and sums have
+Padding is one number, one for each dimension, `(*before, *after)`, "SAME" or "VALID". Results and sums have
 `out_dtype`, by default the dtype of the data.
 """
 

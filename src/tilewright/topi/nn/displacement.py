@@ -29,8 +29,8 @@ def correlation_nchw(
     batch, channels, height, width = data1.extents
     if data2.extents != data1.extents or kernel_size % 2 == 0:
         raise ShapeError(
-            f"images {text(data1.extents)} and {text(data2.extents)} must have the same shape, and the patch size "
-            f"{kernel_size} must be odd"
+            f"images {text(data1.extents)} and {text(data2.extents)} must have the same shape, and the "
+            f"patch size {kernel_size} must be odd"
         )
     top, left, bottom, right = padding_of(padding, (1, 1))
     border, radius = max_displacement + kernel_size // 2, max_displacement // stride2

@@ -36,7 +36,8 @@ def dense(
     data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, out_dtype: str | None = None,
     auto_scheduler_rewritten_layout: str = "", meta_schedule_original_shape: Any = None,
 ) -> te.Tensor:
-    """Return data (…, in) times the transpose of weight (units, in), plus bias (units,). Raises `ShapeError`."""
+    """Return data (…, in) times the transpose of weight (units, in), plus bias (units,). Raises `ShapeError` if the
+    inner sizes differ."""
     require_plain_layout(auto_scheduler_rewritten_layout, meta_schedule_original_shape)
     _require_product(data, weight, dims(data)[-1], dims(weight)[-1])
     return _with_bias(fastest(of.dense)(data, weight, DataType(out_dtype or data.dtype)), bias)

@@ -1,6 +1,6 @@
 """Pooling over windows, over whole images, and to a given size; and the gradient of pooling.
 
-Padding is all before, then all after. `pool_type` is "max" or "avg".
+Padding is `(*before, *after)` over the spatial dimensions. `pool_type` is "max" or "avg".
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def _transform(kernel: te.Tensor, element: Any, shape: Sequence[Any], tile_size:
 def _require_taps(kernel: te.Tensor, taps: Ints) -> None:
     if any(t != TAPS for t in taps):
         raise ShapeError(
-            f"Winograd's algorithm supports only kernels of size 3; this kernel has the shape {text(kernel.extents)}; "
+            f"Winograd's algorithm supports only kernels of 3 taps, but this one has the shape {text(kernel.extents)}; "
             "use topi.nn.conv2d"
         )
 

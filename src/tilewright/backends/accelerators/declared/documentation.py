@@ -8,6 +8,11 @@ from collections.abc import Mapping
 
 from tilewright.backends.accelerators.declared.declaration import Accelerator, Instruction, Operator
 
+_OPERATORS = (
+    "The operators in the order in which they are matched. Each entry has the attributes of a match, and the pattern.",
+    "A line `refused` gives a limit that a generated test program exceeded; such operators stay on the CPU.",
+)
+
 
 def page(accelerator: Accelerator, refused: Mapping[str, Mapping[str, int]] | None = None) -> str:
     """Return the page as Markdown. `refused` has the rules that programs broke, by operator, as found by `conformance`.
@@ -17,8 +22,12 @@ def page(accelerator: Accelerator, refused: Mapping[str, Mapping[str, int]] | No
     module = inspect.getmodule(next(iter(a.instructions.values())).meaning) if a.instructions else None
     if module is not None and module.__doc__:
         lines += [module.__doc__.strip(), ""]
-    rounding = f'the roundings of "{a.numerics}"' if a.numerics else "the roundings of TVM's defaults"
-    lines += [f"Data are {' or '.join(a.dtypes)}, images {a.layout}; quantized operators have {rounding}.", ""]
+    rounding = f'the numerics "{a.numerics}"' if a.numerics else "TVM's default rounding"
+    lines += [
+        f"Tensors are {' or '.join(a.dtypes)}, and images have the layout {a.layout}. "
+        f"Quantized operators use {rounding}.",
+        ""
+    ]
     if a.macs_per_cycle:
         lines += [f"The array computes up to {a.macs_per_cycle:,} multiplications a cycle.", ""]
     lines += [
@@ -31,13 +40,13 @@ def page(accelerator: Accelerator, refused: Mapping[str, Mapping[str, int]] | No
     ]
     lines += [
         "## Instructions", "",
-        "The instructions besides LOAD and STORE, which `backends/accelerators/declared/stream.py` specifies. "
-        f"Fingerprint {a.fingerprint:08x}.",
+        "`backends/accelerators/declared/stream.py` specifies LOAD and STORE; the other instructions follow. "
+        f"The fingerprint of these memories and instructions is {a.fingerprint:08x}.",
         ""
     ]
     for i in a.instructions.values():
         lines += _instruction(i)
-    lines += ["## Operators", "", "The forms, in the order of matching.", ""]
+    lines += ["## Operators", "", *_OPERATORS, ""]
     for o in a.operators.values():
         lines += _operator(o, (refused or {}).get(o.name, {}))
     return "\n".join(lines).rstrip() + "\n"

@@ -50,7 +50,7 @@ def _active(root: Any) -> tuple[Any, bool]:
 
 
 def _sums(root: Any, product: str, axis: int) -> tuple[Any, np.ndarray[Any, Any], bool]:
-    """Return the product below, its bias along the axis (zeros if there is none), and whether a ReLU follows. Refuses
+    """Return the product under `root`, its bias along the axis (zeros if none), and whether a ReLU follows. Refuses
     other biases."""
     biased, active = _active(root)
     if is_call(biased, "cast"):

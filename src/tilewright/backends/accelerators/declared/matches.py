@@ -62,7 +62,8 @@ class Form:
         raise NotImplementedError
 
     def read(self, root: Expr, reading: Reading) -> Match:
-        """Return the properties of a match whose last value is `root`. Raises `Refused`."""
+        """Return the properties of a match whose last value is `root`. Raises `Refused` if the accelerator does not
+        support the match."""
         raise NotImplementedError
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:

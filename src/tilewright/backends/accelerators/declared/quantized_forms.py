@@ -43,7 +43,7 @@ def _finished(product: DFPattern) -> DFPattern:
 
 
 def _sums(root: Any, product: str, reading: Reading, real: bool) -> tuple[Any, dict[str, Any]]:
-    """Return the product below, and the bias, scaling and bounds of the result."""
+    """Return the product under `root`, and the bias, scaling and bounds of the result."""
     requantize, low, high = clipped(root)
     found: Any = call_below(requantize, "qnn.requantize", "nn.bias_add", product)
     axis, rank = requantize.args[0].op.axis, len(found.tensor_type.shape)
@@ -72,9 +72,9 @@ class conv2d(Form):
     """A convolution: `x` with its padding, `weight` (kh, kw, ci, co), `bias`, `weight_zero`, `multiplier` and
     `exponent` (co), `once`, `in_zero`, `out_zero`, `low`, `high`, `kernel`, `strides`, `dilation`.
 
-    With `depthwise`, each channel has its own weight (kh, kw, c). Without `pad`, a preceding padding is a separate
-    operator. With `real`, sums are scaled in float32 by `factor` (co), which replaces `multiplier`, `exponent` and
-    `once`.
+    If the form is `conv2d(depthwise=True)`, each channel has its own weight (kh, kw, c). With `pad=False`, a preceding
+    padding is a separate operator. With `real=True`, sums are scaled in float32 by `factor` (co), which replaces
+    `multiplier`, `exponent` and `once`.
     """
 
     depthwise: bool = False
@@ -234,7 +234,10 @@ class concatenate(Form):
 
 @dataclass(frozen=True)
 class reshape(Form):
-    """The same elements in the same order with another shape: `x`; its operator returns `f.x`, because no data move."""
+    """The same elements in the same order with another shape: `x`.
+
+    The function of the operator returns `f.x`, the attribute `x` of the match, because no data move.
+    """
 
     def pattern(self) -> DFPattern:
         from tilewright.relay.dataflow_pattern import is_op, wildcard
@@ -252,7 +255,7 @@ class reshape(Form):
 
 @dataclass(frozen=True)
 class pad(Form):
-    """Padding of images with several readers: `x` with its padding."""
+    """Padding of images that several operators read: `x` with its padding."""
 
     def pattern(self) -> DFPattern:
         from tilewright.relay.dataflow_pattern import is_op, wildcard

@@ -38,7 +38,8 @@ class Region:
 
 
 def lowered(operator: Operator, match: Match) -> tuple[list[Emitted], Operand | None]:
-    """Return the instructions of a match, or the operand of the result if no data move. Raises `Refused`."""
+    """Return the instructions of a match, or the operand of the result if no data move. Raises `Refused` if a field
+    of an instruction is too small for its value."""
     made = operator.lower(match)
     if isinstance(made, Operand):
         return [], made
@@ -66,7 +67,8 @@ def operator_of(accelerator: Accelerator, call: Expr) -> Operator:
 
 
 def read_region(accelerator: Accelerator, function: Function) -> Region:
-    """Return the layers of a function with calls of composite functions as its body. Raises `CompileError`."""
+    """Return the layers of a function with calls of composite functions as its body. Raises `CompileError` for a call
+    that the accelerator does not compute."""
     return _Reader(accelerator, function).region
 
 

@@ -38,7 +38,7 @@ class Simulator:
         self._cycles: Cycles | None = None
 
     def run(self, *inputs: Array) -> list[Array]:
-        """Return the outputs for these inputs. Raises `SimulatorError`."""
+        """Return the outputs for these inputs. Raises `SimulatorError` for an invalid command."""
         far = np.full(max(self.program.far_bytes, 1), _JUNK, np.uint8)
         near = np.full(self.accelerator.near.size, _JUNK, np.uint8)
         far[: len(self.program.constants)] = np.frombuffer(self.program.constants, np.uint8)
@@ -53,7 +53,8 @@ class Simulator:
         return [_at(far, place).copy() for place in self.program.outputs]
 
     def cycles(self) -> Cycles:
-        """Return the cycles of each layer, which do not depend on values. Raises `SimulatorError`."""
+        """Return the cycles of each layer, which do not depend on values. Raises `SimulatorError` for an invalid
+        command."""
         if self._cycles is None:
             self._cycles = _Clock(self).run()
         return self._cycles

@@ -26,9 +26,9 @@ _ENCODINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The text of a function in `folder`/`file`.
+    """The place of a function's text for a debugger: the file `folder`/`file`, and the lines of its statements.
 
-    `line` returns the line of a statement, 0 for statements without a line.
+    `line` returns the line of a statement, or 0 if it has none.
     """
 
     file: str

@@ -249,9 +249,9 @@ class FunctionText:
         return name, self.here
 
     def value_in_any_lane(self, e: PrimExpr) -> Value:
-        """Return a scalar that is used under the mask.
+        """Return a scalar expression under the mask: its value if a lane is active, else zero.
 
-        It is read only if some lane is active, else it is zero.
+        Its loads run only if a lane is active.
         """
         if self.mask is None or not self.facts.loads(e):
             return self.value(e)

@@ -61,7 +61,7 @@ class LoadedCode:
     def hidden_address(self, symbol: str) -> int:
         """Return the address of any symbol: in a copy of the code with all functions global, linked at the first call.
 
-        Raises `KeyError`.
+        Raises `KeyError` if there is no such symbol.
         """
         if self._open is None:
             functions = (name for image in self._objects for name in functions_of(image))

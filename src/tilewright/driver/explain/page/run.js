@@ -9,7 +9,7 @@ function runView() {
   const content = el('div.content.scroll', {},
     el('header.bar', {}, el('div', {}, el('h2', {}, 'The run'), el('p', {}, `${timeText(summary.run.seconds)} for a call, ${plural(summary.run.threads, 'thread')}; the steps, measured one by one, take ${timeText(allSeconds)}.`)), legend(kinds.map((k) => [k, kindColour(k)]))),
     el('section.panel', {}, el('h2', {}, 'Timeline'), line.root),
-    el('section.panel', {}, el('h2', {}, 'Roofline'), roof.root, el('p.note', {}, 'Each dot is a step; larger dots take more time. The lines show the speed of a matrix product and of a sum of long vectors on this machine, in float32. A step below the slope is bound by memory, one below the level line by arithmetic. Algorithms with fewer operations than are counted, such as Winograd’s convolutions, may be above the lines.')));
+    el('section.panel', {}, el('h2', {}, 'Roofline'), roof.root, el('p.note', {}, 'Each dot is a step; larger dots take more time. The lines show the speed of a matrix product in float32, and of reading and writing 256 MB, on this machine. A step below the slope is bound by memory, one below the level line by arithmetic. Steps whose data are in a cache may be above the lines, and so may algorithms with fewer operations than are counted, such as Winograd’s convolutions.')));
   return {
     root: el('div.split.right', {}, content, detail),
     show(k) {

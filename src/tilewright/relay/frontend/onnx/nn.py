@@ -53,7 +53,7 @@ def paddings(
     x: Expr, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], auto_pad: str,
     pads: Sequence[int] | None, node: Node,
 ) -> tuple[int, ...]:
-    """Padding of the spatial dimensions: all befores, then all afters, as in ONNX and Relay."""
+    """Padding of the spatial dimensions: `(*before, *after)`, as in ONNX and Relay."""
     n = len(kernel)
     _check_window(x, node, kernel_shape=kernel, strides=strides, dilations=dilations)
     if auto_pad in ("NOTSET", ""):

@@ -74,7 +74,7 @@ def read_entries(file: IO[bytes]) -> list[Entry]:
 
 
 def read_chunks(file: IO[bytes], entry: Entry) -> Iterator[bytes]:
-    """Unpack an entry, and check its size and its checksum. Raises `DamagedArchiveError`."""
+    """Unpack an entry, and check its size and its checksum. Raises `DamagedArchiveError` if they differ."""
     unpacker = zlib.decompressobj(-zlib.MAX_WBITS) if entry.method == _DEFLATED else None
     left, size, crc = entry.packed, 0, 0
     file.seek(entry.start)
@@ -197,7 +197,7 @@ def _decoded(name: bytes) -> str:
     try:
         text = name.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise AmbiguousArchiveError(f"its entry {name!r} has a name that is no UTF-8") from error
+        raise AmbiguousArchiveError(f"the name of its entry {name!r} is not valid UTF-8") from error
     parts = PurePosixPath(text.replace("\\", "/"))
     if parts.is_absolute() or ".." in parts.parts or (len(text) > 1 and text[1] == ":"):
         raise AmbiguousArchiveError(f"its entry {text!r} points outside of the archive")

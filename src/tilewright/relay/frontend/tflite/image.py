@@ -90,7 +90,7 @@ def _float_taps(old: int, new: int, align: bool, centers: bool) -> list[tuple[Ar
 
 
 def _integer_bilinear(x: Value, wanted: tuple[int, int], align: bool, centers: bool) -> Expr:
-    """Bilinear resize of integers with 10-bit weights, rounded half away from zero."""
+    """Bilinear resize of integers with 10-bit weights; results are rounded, halves away from zero."""
     kind = "int64"
     rows, columns = (_taps(old, new, align, centers) for old, new in zip(x.shape[1:3], wanted, strict=True))
     data = cast(x.expr, kind)

@@ -96,7 +96,8 @@ def inputs_of(
     graph: Graph, shapes: Mapping[str, Sequence[int]] | None, dtypes: Mapping[str, str] | None,
     said: Mapping[int, str] | None = None,
 ) -> list[Var]:
-    """The inputs of a graph as variables, with names from `said` by tensor number. Raises `ModelError`."""
+    """The inputs of a graph as variables, with names from `said` by tensor number. Raises `ModelError` for shapes or
+    dtypes that do not match the model."""
     tensors = _tensors(graph, graph.inputs)
     names = _distinct([(said or {}).get(n) or t.name or f"input{k}"
                        for k, (n, t) in enumerate(zip(graph.inputs, tensors, strict=True))])

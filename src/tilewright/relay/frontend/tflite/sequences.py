@@ -43,7 +43,7 @@ def over_time(data: Sequence[Expr], states: Sequence[Expr], step: Step, reverse:
 
 
 def sequence(data: Sequence[Expr], states: Sequence[Expr], step: Step, time_major: bool, reverse: bool = False) -> Expr:
-    """`over_time` for either order of time and batch. Raises `ModelError` for data that are not 3-D."""
+    """Run all steps as `over_time` does, also over data (batch, time, …). Raises `ModelError` for another rank."""
     if any(x.tensor_type.ndim != 3 for x in data):
         raise ModelError(f"its data have {' and '.join(str(x.tensor_type.ndim) for x in data)} dimensions, and must "
                          "have 3: time, batch and depth; the file is damaged: convert it again", code="TW0107")

@@ -35,7 +35,10 @@ Workload = tuple[Any, ...]
 
 
 class DispatchContext(Advisor):
-    """Base class of the contexts. Subclasses define `_query_inside` and are entered with `with`."""
+    """Base class of contexts that choose the configuration of a workload.
+
+    Subclasses define `_query_inside` and are entered with `with`.
+    """
 
     current = Innermost()
 

@@ -81,7 +81,7 @@ class Tuner(TaskSearch[MeasureInput]):
     ) -> None:
         """Measure up to `n_trial` configurations; stop after `early_stopping` of them in a row without a better one.
 
-        Raises `OptionError`.
+        Raises `OptionError` for arguments out of range.
         """
         if n_trial < 0 or (early_stopping is not None and early_stopping < 1):
             raise OptionError(

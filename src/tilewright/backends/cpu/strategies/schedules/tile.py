@@ -297,7 +297,7 @@ def accumulate(
 
 
 def _in_pieces(k: KernelBlocks, loops: list[Var], step: int, cut: bool) -> list[Var]:
-    """A long sum is made of pieces, each summed up apart: less is lost to rounding, for one addition a piece.
+    """Split a long sum into pieces that are summed separately. This reduces rounding errors; each costs an addition.
 
     The last loop over taps gives the pieces if the depth is too short, or the channels one each; the taps may be split
     if `cut` is set.
