@@ -283,7 +283,7 @@ REFUSALS: dict[str, tuple[Callable[[], Any], str]] = {
     "weight_layout": (
         lambda: topi.nn.lstm(X, Y, Y, weight_layout="IFOO"), "must contain each of the letters I, F, G and O once"
     ),
-    "quantized": (lambda: topi.nn.simulated_quantize(Y, "int4"), "'int4' is not a type to quantize to"),
+    "quantized": (lambda: topi.nn.simulated_quantize(Y, "int4"), "'int4' is not a quantized type"),
     "correlation": (lambda: topi.nn.correlation_nchw(IMAGE, IMAGE, 2, 1, 1, 1, 0, True), "patch size 2 must be odd"),
     "far": (lambda: topi.nn.correlation_nchw(IMAGE, IMAGE, 3, 4, 1, 1, 0, True), "do not fit into images .*; pad them"),
     "fifo": (lambda: topi.nn.fifo_buffer(Y, te.placeholder((5, 7)), 0), "may differ in axis 0 only"),
