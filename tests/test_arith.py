@@ -248,7 +248,7 @@ def test_division_toward_zero_of_the_least_integers(a: int, b: int, quotient: in
 def test_evaluating_an_unknown_variable_is_refused() -> None:
     with pytest.raises(InternalError, match="variable 'h' has no value here"):
         evaluate(h + 1)
-    with pytest.raises(InternalError, match="reads memory where a number is expected"):
+    with pytest.raises(InternalError, match="reads memory, but a number is expected"):
         evaluate(Buffer("a", (1,))[0])
 
 

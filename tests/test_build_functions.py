@@ -158,7 +158,7 @@ def test_builds_that_cannot_be() -> None:
     ):
         tvm.build("main")  # type: ignore[arg-type]
     with pytest.raises(
-        CompileError, match=r"binds: 'A' is bound to a int; make a buffer with tir.decl_buffer\(A.shape, A.dtype, …\)"
+        CompileError, match=r"binds: 'A' is bound to a int; create a buffer with tir.decl_buffer\(A.shape, A.dtype, …\)"
     ):
         tvm.build(s, args, binds={args[0]: 1})
     with pytest.raises(CompileError, match=r"binds: buffer 'x: float32\[5\]' does not fit Tensor\(A: float32\[6\]\)"):
@@ -243,7 +243,8 @@ def test_vectors_and_numbers_do_not_meet() -> None:
     body = For(i, as_expr(0), as_expr(8), "serial", Store(other, Load(wide, (i,)), (i,)))
     with pytest.raises(
         ScheduleError,
-        match=r"'A' holds float32x2, and 'B', float32, cannot take its elements; read numbers, or vectors of as many "
+        match=r"'A' holds float32x2, which cannot be used in 'B', float32; read scalars, or vectors with the same "
+        r"number "
         r"lanes"
     ):
         split_vector_elements(PrimFunc("f", (wide, other), body))

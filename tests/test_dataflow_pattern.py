@@ -486,7 +486,7 @@ def test_a_type_prints_in_the_text_of_a_pattern() -> None:
 
 
 def test_arguments_that_are_no_patterns() -> None:
-    with pytest.raises(CompileError, match="the args of a CallPattern are patterns"):
+    with pytest.raises(CompileError, match="the args of a CallPattern must be patterns"):
         is_op("add")(x, wildcard())
-    with pytest.raises(CompileError, match="the fields of a TuplePattern are patterns"):
+    with pytest.raises(CompileError, match="the fields of a TuplePattern must be patterns"):
         is_tuple([x])  # type: ignore[list-item]

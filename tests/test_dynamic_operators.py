@@ -169,7 +169,7 @@ def test_what_dynamic_operators_refuse() -> None:
         ShapeError, match=r"pad_width must have the shape \(2, 2\), a pair for each dimension, and it has \(3, 2\)"
     ):
         dynamic.DynPad()(x, const(np.zeros((3, 2), "int64")), const(0.0))
-    with pytest.raises(ShapeError, match=r"data must have 5 dimensions, and it has 2: \(2, 3\)"):
+    with pytest.raises(ShapeError, match=r"data must have 5 dimensions; it has 2: \(2, 3\)"):
         dynamic.DynUpsampling3d()(x, const(1.0), const(1.0), const(1.0))
 
 

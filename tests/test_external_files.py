@@ -149,7 +149,7 @@ def test_sizes_that_are_open_are_refused_by_name(table: Path) -> None:
     mod["main"] = relay.Function([x], relay.tanh(relay.Call(mod.get_global_var("f"), [x])))
     with pytest.raises(
         CompileError,
-        match=r"the function @f stands among values whose sizes are only known while the program runs, .*; give the "
-        r"sizes"
+        match=r"the function @f is not supported together with sizes known only at run time; give "
+        r"static sizes"
     ):
         relay.build(mod, "llvm").executable(NUMBERS)

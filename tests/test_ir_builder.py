@@ -133,28 +133,28 @@ WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "get": (inside_a_loop, CompileError, "get.. is called inside a for_range, if_scope or else_scope"),
     "dtype": (
         lambda: one().__setitem__((0, 0, 0), tvm.expr.const(1, "int32")), CompileError,
-        r"a value of int32 is stored in 'b', which holds float32; write .astype"
+        r"a value of int32 cannot be stored in 'b', which holds float32; use .astype"
     ),
-    "indices": (lambda: one()[0, 0], CompileError, "'b' has 3 dimensions and was given 2 indices"),
+    "indices": (lambda: one()[0, 0], CompileError, "'b' has 3 dimensions, but was given 2 indices"),
     "pointer": (
         lambda: tir.ir_builder.create().buffer_ptr(A), CompileError,  # type: ignore[arg-type]
-        "buffer_ptr takes a buffer, .* and was given a Tensor"
+        "buffer_ptr takes a buffer, .*, not Tensor"
     ),
     "view": (
         lambda: tir.ir_builder.create().buffer_ptr(Buffer("b", (4,)), (2, 2)), CompileError,
-        "buffer 'b' has 1 dimensions and cannot be seen with 2"
+        "buffer 'b' has 1 dimensions, so the shape cannot have 2"
     ),
     "scope": (
         lambda: tir.ir_builder.create().allocate("int8", (4,), scope="shared"), ScheduleError,
-        "there is no memory 'shared' on a CPU"
+        "'shared' is not a memory scope of a CPU"
     ),
     "attribute": (
         lambda: tir.ir_builder.create().scope_attr(None, "thread_extent", 4), CompileError,
-        "scope_attr 'thread_extent' has no meaning here"
+        "scope_attr 'thread_extent' is not supported"
     ),
     "no statement": (
         lambda: te.extern((4,), [A], lambda ins, outs: None, name="B"), CompileError,
-        "the body of te.extern 'B' is a statement, and fcompute returned NoneType"
+        "fcompute of te.extern 'B' must return a statement, not NoneType"
     ),
     "no type": (
         lambda: te.extern((4,), [A, I], lambda ins, outs: None, name="B"), CompileError,
@@ -162,10 +162,10 @@ WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     ),
     "types": (
         lambda: te.extern([(4,), (4,)], [A], lambda ins, outs: None, name="B", dtype=["int8"]), CompileError,
-        "te.extern 'B' has 2 outputs and was given 1 types"
+        "te.extern 'B' has 2 outputs, but was given 1 types"
     ),
     "a fraction": (
-        lambda: te.placeholder((5 / 2,)), CompileError, "a dimension of 2.5 is not a whole number; divide with //"
+        lambda: te.placeholder((5 / 2,)), CompileError, "a dimension of 2.5 is not an integer; divide with //"
     ),
 }
 

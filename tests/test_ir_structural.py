@@ -102,7 +102,7 @@ def test_constants_count_by_content_or_by_type() -> None:
     assert structural_hash(one) != structural_hash(two)
     assert structural_hash(one, constants="type") == structural_hash(two, constants="type")
     assert structural_hash(one, constants="type") != structural_hash(Relu()(const([1.0])), constants="type")
-    with pytest.raises(CompileError, match="constants is 'content' or 'type', and was given 'bytes'"):
+    with pytest.raises(CompileError, match="constants must be 'content' or 'type', not 'bytes'"):
         structural_hash(one, constants="bytes")
 
 
@@ -269,7 +269,7 @@ def test_functions_that_one_module_lacks_are_named() -> None:
     lines = difference_of(left, right)
     assert lines[0] == "the programs differ at more:" and lines[1].startswith(
         "  left:  fn (%x"
-    ) and lines[-1] == "  right: nothing of that name"
+    ) and lines[-1] == "  right: no definition of that name"
     assert difference_of(
         IRModule({"main": chain(1)}, attrs={"a": 1}), right.with_attr("a", 2)
     )[0].startswith("the programs differ at the attributes['a']")

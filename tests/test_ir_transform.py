@@ -269,16 +269,16 @@ def test_a_pass_over_functions_by_name() -> None:
     new = ApplyPassToFunction(AppendRelu(), "oth.*")(mod)
     assert depth(new) == 1 and new["other"] is not mod["other"]
     assert ApplyPassToFunction(AppendRelu(), "ain")(mod) is mod
-    with pytest.raises(OptionError, match="no function of the module is called like 'ain'; it has main, other"):
+    with pytest.raises(OptionError, match="no function of the module matches 'ain'; it has main, other"):
         ApplyPassToFunction(AppendRelu(), "ain", error_if_no_function_matches_regex=True)(mod)
 
 
 def test_what_no_pass_is_made_of() -> None:
-    with pytest.raises(OptionError, match=r"the class Empty is no pass: it has no method transform_module\(self, …\)"):
+    with pytest.raises(OptionError, match=r"the class Empty is not a pass: it has no method transform_module\(self"):
         @module_pass(opt_level=0)
         class Empty:
             pass
-    with pytest.raises(OptionError, match="a pass is made from a function or a class, not from 3"):
+    with pytest.raises(OptionError, match="a pass is created from a function or a class, not from 3"):
         module_pass(3)
 
 
@@ -332,11 +332,11 @@ def test_variables_outside_of_their_scope() -> None:
     match = Match(Tuple((x, x)), (Clause(PatternTuple((PatternVar(some), PatternWildcard())), some),))
     loop = Var("f", FuncType((x.checked_type,), x.checked_type))
     faults = {
-        r"in 'the function' the variable 'y' is used in exp\(%y\), outside of the body of let %y; put what uses it": relay.add(let, shared),  # noqa: E501
+        r"in 'the function' the variable 'y' is used in exp\(%y\), outside of the body of let %y; move the use": relay.add(let, shared),  # noqa: E501
         r"variable 'y' is used in exp\(%y\), outside of the body of let %y": Let(y, shared, x),
         r"variable 'y' is used in if \(%c\), outside of the body of let %y": relay.If(c, let, y),
-        r"variable 'z' is used in add\(.*\), outside of fn \(%z\) .*, which has it as a parameter; give its value out": relay.add(inner(x), z),  # noqa: E501
-        r"variable 'h' is used in add\(.*\), outside of its clause of match \(.*\); use it in that clause alone": relay.add(match, some),  # noqa: E501
+        r"variable 'z' is used in add\(.*\), outside of fn \(%z\) .*, which has it as a parameter; return the value": relay.add(inner(x), z),  # noqa: E501
+        r"variable 'h' is used in add\(.*\), outside of its clause of match \(.*\); use it only in that clause": relay.add(match, some),  # noqa: E501
         r"variable 'f' is used in %f\(%x\), outside of the body of let %f": relay.add(
             Let(loop, inner, Call(loop, (x,))), Call(loop, (x,))
         ),
@@ -376,7 +376,7 @@ def test_well_formed_refuses() -> None:
     for message, function in faults.items():
         with pytest.raises(CompileError, match=message):
             check_well_formed(function)
-    with pytest.raises(ShapeError, match="the function takes 1 arguments and was given 2"):
+    with pytest.raises(ShapeError, match="the function takes 1 arguments, but was given 2"):
         Call(Function((var("z", shape=(2,)),), x), (x, x))
     once = Let(y, x, y)
     assert well_formed(y) and well_formed(once) and well_formed(Tuple((once, once)))

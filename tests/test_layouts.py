@@ -47,11 +47,11 @@ def test_a_layout_has_letters_and_blocks() -> None:
     ("", "'' is not a layout; it has capital letters, and numbers only before small letters, for example NCHW8c"),
     ("NCHW8", "'NCHW8' is not a layout"),
     ("N-C", "'N-C' is not a layout"),
-    ("NCHWc", "the layout 'NCHWc' has the block c without a size; write it before, as 8c"),
+    ("NCHWc", "the layout 'NCHWc' has the block c without a size; write the size before the letter, such as 8c"),
     ("NCHW0c", "the layout 'NCHW0c' has the block c without a size"),
-    ("NCHW8d", "the layout 'NCHW8d' has blocks 8d of a dimension D that it does not have"),
-    ("N8CHW", "the layout 'N8CHW' has a size before the dimension C; only blocks have one: 8c"),
-    ("NCHC", "the layout 'NCHC' has the dimension C twice"),
+    ("NCHW8d", "the layout 'NCHW8d' has blocks 8d, but no dimension D"),
+    ("N8CHW", "the layout 'N8CHW' has a size before the dimension C; only blocks have sizes: 8c"),
+    ("NCHC", "the layout 'NCHC' contains the dimension C twice"),
 ])
 def test_names_that_are_no_layouts(name: str, message: str) -> None:
     with pytest.raises(ShapeError) as caught:
@@ -210,14 +210,15 @@ def test_hooks_that_cannot_be_followed(hook: Callable[[Any], None]) -> None:
     hook(lambda attrs, inputs, tinfos, out_type: nn.conv2d(*inputs, data_layout="NCHW8c", kernel_layout="OIHW8i8o"))
     with pytest.raises(
         OptionError,
-        match=r"nn.conv2d makes Tensor\[\(1, 6, 3, 3\), float32\], which is not made of the whole blocks of NCHW8c"
+        match=r"the result Tensor\[\(1, 6, 3, 3\), float32\] of nn.conv2d is not divisible into the blocks of NCHW8c"
     ):
         transform.AlterOpLayout()(mod)
     reset_op_attr("nn.conv2d", "FTVMAlterOpLayout")
     hook(lambda attrs, inputs, tinfos, out_type: nn.conv2d(*inputs, data_layout="NCDW8c"))
     with pytest.raises(
         CompileError,
-        match=r"layout 'NCDW8c' is not known here; it must be an order of the letters N, C, H, W, for example NCHW, "
+        match=r"layout 'NCDW8c' is not valid here; it must be a permutation of the letters N, C, H, W, for example "
+        r"NCHW, "
         r"and blocks of them"
     ):
         transform.AlterOpLayout()(mod)
@@ -225,8 +226,8 @@ def test_hooks_that_cannot_be_followed(hook: Callable[[Any], None]) -> None:
     hook(lambda attrs, inputs, tinfos, out_type: nn.conv2d(inputs[0], w))
     with pytest.raises(
         OptionError,
-        match=r"the hook of nn.conv2d for AlterOpLayout must return a call of nn.conv2d on its inputs, in their order, "
-        r".* as many layouts"
+        match=r"the hook of nn.conv2d for AlterOpLayout must return a call of nn.conv2d on its inputs, in order, "
+        r".* the same number of layouts"
     ):
         transform.AlterOpLayout()(mod)
 
@@ -292,12 +293,13 @@ def test_kernels_that_are_mostly_zeros(channels: str, size: int) -> None:
 def test_sparse_convolutions_that_are_not_made() -> None:
     with pytest.raises(
         OptionError,
-        match="sparse convolutions of layout NCHW with a kernel of 3 are not made: NHWC has 1 and 3, NCHW has 1"
+        match="sparse convolutions of layout NCHW with a kernel of 3 are not supported: NHWC supports 1 and 3, NCHW "
+        "supports 1"
     ):
         transform.Conv2dToSparse2("NCHW", 3)
     with pytest.raises(
         OptionError,
-        match="weight_shape has three shapes for each of weight_name: of the data, the indices and the row starts"
+        match="weight_shape needs three shapes for each entry of weight_name: data, indices and indptr"
     ):
         transform.Conv2dToSparse(["w"], [[(1, 2, 2)]])
     with pytest.raises(

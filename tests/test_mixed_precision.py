@@ -266,7 +266,7 @@ def test_a_value_in_both_types() -> None:
 def test_messages() -> None:
     with pytest.raises(OptionError, match="mixed precision supports float16, bfloat16, not 'int8'"):
         ToMixedPrecision("int8")
-    with pytest.raises(OptionError, match="products of bfloat16 are summed in it or in float32, not in 'float16'"):
+    with pytest.raises(OptionError, match="products of bfloat16 can be summed in bfloat16 or in float32, not in"):
         ToMixedPrecision("bfloat16", acc_dtype="float16")
     with pytest.raises(OptionError, match="--mixed-precision: 'int8' is neither bfloat16 nor float16"):
         options.mixed_precision("int8", "float32")
@@ -309,7 +309,7 @@ def test_an_intrinsic_of_pairs_in_a_loop_program() -> None:
 
 
 def test_the_mode_for_missing_operators_is_one_of_three() -> None:
-    with pytest.raises(OptionError, match="missing_op_mode is 0, 1 or 2, and was given as 3"):
+    with pytest.raises(OptionError, match="missing_op_mode must be 0, 1 or 2, not 3"):
         ToMixedPrecision("float16", missing_op_mode=3)
 
 

@@ -91,119 +91,119 @@ SIZE = "conv (nn.conv2d, 5.18 kMAC): "
 MESSAGES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "attribute": (
         conv(x, WEIGHT, dilation=(2, 2), padding=(2, 2)), ("npu.c", CONV.has_attr({"dilation": (1, 1)})),
-        "row 'npu.c' wants dilation = (1, 1) of nn.conv2d(…), at nn.conv2d, and it has dilation = (2, 2)\n  edit: set "
+        "row 'npu.c' needs dilation = (1, 1) of nn.conv2d(…) at nn.conv2d, but found dilation = (2, 2)\n  edit: set "
         "dilation = (1, 1) (it is (2, 2)) of nn.conv2d (changes the results)",
     ),
     "no such attribute": (
         conv(x, WEIGHT), ("npu.c", CONV.has_attr({"colour": "red"})),
-        "row 'npu.c' wants colour = 'red' of nn.conv2d(…), at nn.conv2d, and it has no colour",
+        "row 'npu.c' needs colour = 'red' of nn.conv2d(…) at nn.conv2d, but found no colour",
     ),
     "an attribute of the operator": (
         conv(x, WEIGHT), ("npu.c", is_op("nn.conv2d").has_attr({"TOpPattern": 0})(wildcard(), is_constant())),
-        "row 'npu.c' wants TOpPattern = 0 of nn.conv2d(…), at nn.conv2d, and it has TOpPattern = 4",
+        "row 'npu.c' needs TOpPattern = 0 of nn.conv2d(…) at nn.conv2d, but found TOpPattern = 4",
     ),
     "layout": (
         conv(x, WEIGHT), ("npu.c", CONV.has_attr({"data_layout": "NHWC", "kernel_layout": "HWIO"})),
-        "row 'npu.c' wants data_layout = 'NHWC' of nn.conv2d(…), at nn.conv2d, and it has data_layout = 'NCHW'\n"
-        "  and it wants kernel_layout = 'HWIO' of nn.conv2d(…), at nn.conv2d, and it has kernel_layout = 'OIHW'\n"
+        "row 'npu.c' needs data_layout = 'NHWC' of nn.conv2d(…) at nn.conv2d, but found data_layout = 'NCHW'\n"
+        "  and it needs kernel_layout = 'HWIO' of nn.conv2d(…) at nn.conv2d, but found kernel_layout = 'OIHW'\n"
         "  edit: change the layout: relay.transform.ConvertLayout({'nn.conv2d': ['NHWC', 'HWIO']}), then "
         "FoldConstant() (keeps the results)",
     ),
     "variable": (
         conv(x, relay.var("w", shape=(4, 4, 3, 3))), ("npu.c", CONV),
-        "row 'npu.c' wants a constant, at nn.conv2d[1], and there is %w, a variable\n"
+        "row 'npu.c' needs a constant at nn.conv2d[1], but found %w, a variable\n"
         "  edit: bind %w to its value: relay.build_module.bind_params_by_name, or the params of relay.build (keeps the "
         "results)",
     ),
     "computed": (
         conv(x, relay.tanh(WEIGHT)), ("npu.c", CONV),
-        "row 'npu.c' wants a constant, at nn.conv2d[1], and there is tanh(…), computed from constants\n"
+        "row 'npu.c' needs a constant at nn.conv2d[1], but found tanh(…), computed from constants\n"
         "  edit: fold tanh(…), computed from constants: relay.transform.FoldConstant(fold_qnn=True) (keeps the results)",  # noqa: E501
     ),
-    "computed while the program runs": (
+    "computed at run time": (
         conv(x, relay.tanh(relay.var("w", shape=(4, 4, 3, 3)))), ("npu.c", CONV),
-        "row 'npu.c' wants a constant, at nn.conv2d[1], and there is tanh(…), computed while the program runs",
+        "row 'npu.c' needs a constant at nn.conv2d[1], but found tanh(…), computed at run time",
     ),
     "missing": (
         conv(x, WEIGHT), ("npu.c", BIASED),
-        "row 'npu.c' wants nn.bias_add, at nn.bias_add, and there is none\n  edit: put a nn.bias_add that changes "
+        "row 'npu.c' needs nn.bias_add at nn.bias_add, but found none\n  edit: put a nn.bias_add that changes "
         "nothing after nn.conv2d(%x, a constant) (keeps the results)",
     ),
     "missing with attributes": (
         conv(x, WEIGHT), ("npu.c", is_op("clip")(CONV).has_attr({"a_max": 6.0})),
-        "row 'npu.c' wants clip, at clip, and there is none\n  edit: put a clip(a_max=6.0) after nn.conv2d(%x, a "
+        "row 'npu.c' needs clip at clip, but found none\n  edit: put a clip(a_max=6.0) after nn.conv2d(%x, a "
         "constant) (changes the results)",
     ),
     "extra": (
         call("nn.bias_add", call("negative", conv(x, WEIGHT)), constant(4)), ("npu.c", BIASED),
-        "row 'npu.c' wants nn.conv2d directly, at nn.bias_add[0].nn.conv2d, and there is negative between\n  edit: "
+        "row 'npu.c' needs nn.conv2d directly at nn.bias_add[0].nn.conv2d, but found negative between\n  edit: "
         "remove negative (changes the results)",
     ),
     "extra that changes nothing": (
         call("nn.bias_add", call("nn.dropout", conv(x, WEIGHT))[0], constant(4)), ("npu.c", BIASED),
-        "row 'npu.c' wants nn.conv2d directly, at nn.bias_add[0].nn.conv2d, and there is nn.dropout between\n"
+        "row 'npu.c' needs nn.conv2d directly at nn.bias_add[0].nn.conv2d, but found nn.dropout between\n"
         "  edit: remove nn.dropout, which changes nothing (keeps the results)",
     ),
     "another operator": (
         call("tanh", conv(x, WEIGHT)), ("npu.c", is_op("nn.relu")(CONV)),
-        "row 'npu.c' wants nn.relu, at nn.relu, and there is tanh\n  edit: compute it with nn.relu, not tanh (changes "
+        "row 'npu.c' needs nn.relu at nn.relu, but found tanh\n  edit: compute it with nn.relu, not tanh (changes "
         "the results)",
     ),
     "something else": (
         call("nn.bias_add", call("nn.softmax", conv(x, WEIGHT)), constant(4)),
         ("npu.c", is_op("nn.bias_add")(is_op("nn.max_pool2d")(CONV), is_constant())),
-        "row 'npu.c' wants nn.max_pool2d, at nn.bias_add[0].nn.max_pool2d, and there is nn.softmax\n  edit: compute it "
+        "row 'npu.c' needs nn.max_pool2d at nn.bias_add[0].nn.max_pool2d, but found nn.softmax\n  edit: compute it "
         "with nn.max_pool2d, not nn.softmax (changes the results)",
     ),
     "dtype": (
         conv(relay.var("h", shape=(1, 4, 6, 6), dtype="float16"), constant(4, 4, 3, 3, dtype="float16")),
         ("npu.c", is_op("nn.conv2d")(wildcard().has_dtype("float32"), is_constant().has_dtype("float32"))),
-        "row 'npu.c' wants float32, at nn.conv2d[0], and there is float16\n  and it wants float32, at nn.conv2d[1], "
+        "row 'npu.c' needs float32 at nn.conv2d[0], but found float16\n  and it needs float32 at nn.conv2d[1], "
         "and there is float16\n"
         "  edit: cast %h to float32 (it is float16); make the constant float32 (it is float16) (changes the results)",
     ),
     "dtype of a result": (
         conv(relay.var("h", shape=(1, 4, 6, 6), dtype="int8"), constant(4, 4, 3, 3, dtype="int8"), out_dtype="int32"),
         ("npu.c", CONV.has_dtype("int16")),
-        "row 'npu.c' wants int16, at nn.conv2d, and there is int32\n  edit: set out_dtype = 'int16' of nn.conv2d (it "
+        "row 'npu.c' needs int16 at nn.conv2d, but found int32\n  edit: set out_dtype = 'int16' of nn.conv2d (it "
         "gives int32) (changes the results)",
     ),
     "shape": (
         conv(x, WEIGHT), ("npu.c", is_op("nn.conv2d")(wildcard().has_shape((2, 4, 6, 6)), is_constant())),
-        "row 'npu.c' wants (2, 4, 6, 6), at nn.conv2d[0], and there is (1, 4, 6, 6)\n"
+        "row 'npu.c' needs (2, 4, 6, 6) at nn.conv2d[0], but found (1, 4, 6, 6)\n"
         "  edit: make the input %x a Tensor[(2, 4, 6, 6), float32] (it is a Tensor[(1, 4, 6, 6), float32]) (changes "
         "the results)",
     ),
     "shape of a result": (
         conv(x, WEIGHT), ("npu.c", CONV.has_shape((1, 8, 6, 6))),
-        "row 'npu.c' wants (1, 8, 6, 6), at nn.conv2d, and there is (1, 4, 6, 6)",
+        "row 'npu.c' needs (1, 8, 6, 6) at nn.conv2d, but found (1, 4, 6, 6)",
     ),
     "type": (
         conv(x, WEIGHT),
         ("npu.c", is_op("nn.conv2d")(wildcard().has_type(relay.TensorType((2, 4, 6, 6), "float32")), is_constant())),
-        "row 'npu.c' wants Tensor[(2, 4, 6, 6), float32], at nn.conv2d[0], and there is Tensor[(1, 4, 6, 6), float32]\n"
+        "row 'npu.c' needs Tensor[(2, 4, 6, 6), float32] at nn.conv2d[0], but found Tensor[(1, 4, 6, 6), float32]\n"
         "  edit: make the input %x a Tensor[(2, 4, 6, 6), float32] (it is a Tensor[(1, 4, 6, 6), float32]) (changes "
         "the results)",
     ),
     "value": (
         call("multiply", x, relay.const(np.float32(3)), origin="conv"),
         ("npu.c", is_op("multiply")(wildcard(), is_expr(relay.const(np.float32(2))))),
-        "row 'npu.c' wants 2.0, at multiply[1], and there is 3.0\n  edit: make it 2.0 (it is 3.0) (changes the results)",  # noqa: E501
+        "row 'npu.c' needs 2.0 at multiply[1], but found 3.0\n  edit: make it 2.0 (it is 3.0) (changes the results)",
     ),
     "no variable": (
         call("maximum", x, constant(1), origin="conv"), ("npu.c", is_op("maximum")(wildcard(), is_var("mask"))),
-        "row 'npu.c' wants the variable %mask, at maximum[1], and there is a constant\n  edit: make the constant an "
+        "row 'npu.c' needs the variable %mask at maximum[1], but found a constant\n  edit: make the constant an "
         "input, %mask (changes the results)",
     ),
     "field": (
         call("tanh", call("split", x, indices_or_sections=2, axis=1)[1], origin="conv"),
         ("npu.c", is_op("tanh")(is_tuple_get_item(is_op("split")(wildcard()), 0))),
-        "row 'npu.c' wants field 0, at tanh[0], and there is field 1\n  edit: take field 0 (it is field 1) (changes "
+        "row 'npu.c' needs field 0 at tanh[0], but found field 1\n  edit: take field 0 (it is field 1) (changes "
         "the results)",
     ),
     "unknown": (
         call("nn.softmax", x, origin="conv"), ("npu.c", CONV),
-        "no row of npu has nn.softmax, and no attribute speaks of it"
+        "no row of npu has nn.softmax, and it has no attribute for the target"
     ),
     "quantized": (
         conv(x, WEIGHT), ("npu.q", is_op("qnn.conv2d")(*(wildcard() for _ in range(6)))),
@@ -217,7 +217,7 @@ MESSAGES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "arguments": (
         call("concatenate", relay.Tuple((x, y)), axis=1, origin="conv"),
         ("npu.c", is_op("concatenate")(is_tuple([wildcard(), wildcard(), wildcard()]))),
-        "row 'npu.c' wants is_tuple([wildcard(), wildcard(), wildcard()]), at concatenate[0], and there is …",
+        "row 'npu.c' needs is_tuple([wildcard(), wildcard(), wildcard()]) at concatenate[0], but found …",
     ),
 }
 
@@ -284,7 +284,7 @@ def test_a_check_is_asked_of_the_edited_match_too() -> None:
         return Refusal("never", "buy another")
 
     report = explained(conv(x, WEIGHT, dilation=(2, 2)), ("npu.c", CONV.has_attr({"dilation": (1, 1)}), refuses))
-    assert report[0].more == ("then its check says no: never",)
+    assert report[0].more == ("after that, its check rejects it: never",)
     assert report[0].edit is not None and not report[0].edit.can_apply and report[0].edit.text.endswith(
         "of nn.conv2d; buy another"
     )
@@ -293,7 +293,7 @@ def test_a_check_is_asked_of_the_edited_match_too() -> None:
     silent = explained(
         conv(x, WEIGHT, dilation=(2, 2)), ("npu.c", CONV.has_attr({"dilation": (1, 1)}), lambda e: False)
     )
-    assert silent[0].more == ("then its check says no",)
+    assert silent[0].more == ("after that, its check rejects it",)
 
 
 def test_what_an_attribute_of_an_operator_says() -> None:
@@ -317,7 +317,7 @@ def test_a_piece_that_is_computed_in_another_type() -> None:
     row = ("npu.r", is_op("nn.relu")(is_op("tanh")(wildcard())).has_dtype("float16"))
     report = explained(body, row)
     assert said(report, "relu") == (
-        "relu (nn.relu): row 'npu.r' wants float16, at nn.relu, and there is float32\n"
+        "relu (nn.relu): row 'npu.r' needs float16 at nn.relu, but found float32\n"
         "  edit: compute nn.relu(…) in float16 (it is float32): cast what goes in, and the result back (changes the "
         "results)"
     )
@@ -337,7 +337,7 @@ def test_a_value_that_is_used_outside() -> None:
     body = relay.Tuple((call("nn.bias_add", c, constant(4), origin="bias"), call("tanh", c, origin="beside")))
     report = explained(body, ("npu.c", BIASED))
     assert said(report, "conv") == (
-        f"{SIZE}row 'npu.c' fits, but nn.conv2d(%x, a constant) inside of it is used outside too, by 'beside'\n"
+        f"{SIZE}row 'npu.c' fits, but nn.conv2d(%x, a constant) inside the match is also used outside it, by 'beside'\n"
         "  edit: compute nn.conv2d(%x, a constant) once more for those outside (keeps the results)"
     )
     record = next(r for r in report if r.node == "conv")
@@ -381,7 +381,7 @@ def test_the_edit_of_a_name_is_one_of_the_table() -> None:
 def test_values_that_are_missing_for_an_edit() -> None:
     report = explained(conv(x, relay.var("w", shape=(4, 4, 3, 3))), ("npu.c", CONV))
     with pytest.raises(
-        OptionError, match=r"the values of %w are not in the model; give them: apply\(params=\{'w': array\}\)"
+        OptionError, match=r"the values of %w are not in the model; pass them: apply\(params=\{'w': array\}\)"
     ):
         report[0].apply()
     mod = report[0].apply(params={"w": WEIGHT.value})
@@ -398,16 +398,16 @@ def test_an_edit_after_which_the_rest_has_no_type() -> None:
     record = next(r for r in report if r.node == "pool")
     with pytest.raises(
         CompileError,
-        match=r"the rest of the program has no type with the edit 'set strides = \(1, 1\) \(it is \(2, 2\)\) of "
+        match=r"the program fails type inference after the edit 'set strides = \(1, 1\) \(it is \(2, 2\)\) of "
         r"nn.max_pool2d'"
     ):
         record.apply()
     grouped = explained(conv(x, constant(4, 1, 3, 3), groups=4), ("npu.c", CONV.has_attr({"groups": 1})))
     assert grouped[0].edit is None and grouped[0].more == (
-        "with what would mend it the program has no type: channels of data (4) and weight (1) differ",
+        "with the required edit, the program fails type inference: channels of data (4) and weight (1) differ",
     )
     with pytest.raises(
-        OptionError, match=r"there is no small edit that brings 'conv' to npu: row 'npu\.c' wants groups = 1"
+        OptionError, match=r"no small edit off-loads 'conv' to npu: row 'npu\.c' needs groups = 1"
     ):
         grouped[0].apply()
 
@@ -416,7 +416,7 @@ def test_what_is_folded_counts_for_nothing() -> None:
     report = explained(conv(x, call("tanh", WEIGHT)), ("npu.c", is_op("nn.conv2d")(wildcard(), wildcard())))
     assert report.share_of_macs == 1 and report.share_of_operators == 1
     assert [str(r).partition("\n")[0] for r in report] == [
-        "tanh@ (tanh): all that it reads is constant: it is computed while compiling"
+        "tanh@ (tanh): all its inputs are constant, so it is computed at compile time"
     ]
     assert report.left == ()
     assert_structural_equal(report[0].apply(), FoldConstant()(report.mod))
@@ -465,7 +465,7 @@ def test_json() -> None:
         "node": "conv", "operator": "nn.conv2d", "origin": {"name": "conv", "kind": "", "file": "", "line": 0},
         "function": "main", "macs": 5184, "target": "npu", "kind": "constant",
         "row": "npu.c", "path": "nn.conv2d[1]", "expected": "a constant", "found": "tanh(…), computed from constants",
-        "why": "row 'npu.c' wants a constant, at nn.conv2d[1], and there is tanh(…), computed from constants",
+        "why": "row 'npu.c' needs a constant at nn.conv2d[1], but found tanh(…), computed from constants",
         "more": [], "edit": None,
     }
     assert first["edit"] == {
@@ -526,7 +526,7 @@ def test_patterns_of_every_kind_are_compared() -> None:
     report = explained(
         relay.Function([cond, x], call("exp", relay.If(cond, x, x), origin="exp")), ("npu.if", is_op("exp")(branch))
     )
-    assert "row 'npu.if' wants is_if(" in said(report, "exp")
+    assert "row 'npu.if' needs is_if(" in said(report, "exp")
     function = FunctionPattern(None, is_op("tanh")(wildcard()))
     report = explained(
         call("exp", relay.Function([y], call("sin", y))(x), origin="exp"), ("npu.f", is_op("exp")(function(wildcard())))
@@ -591,7 +591,7 @@ def test_a_partition_of_the_targets_own() -> None:
     body = call("tanh", call("nn.softmax", conv(x, relay.tanh(WEIGHT))), origin="light")
     report = explain_offload(IRModule.from_expr(body), "own")
     assert [t.node for t in report.taken] == ["conv"], "the weight is folded before"
-    assert said(report, "light") == "light (tanh): row 'own.t' fits, but the partition for own gave it back"
+    assert said(report, "light") == "light (tanh): row 'own.t' fits, but the partitioner for own rejected the region"
     assert next(r for r in report if r.node == "light").kind is Kind.REGION
 
     register_pattern_table(

@@ -164,7 +164,7 @@ def test_what_is_taken_for_granted_of_a_size_limits_it() -> None:
         limit(sample(n, 61) - 2, 3)
         assert found.limits == {n: (5, 512)}
         with pytest.raises(
-            CompileError, match="has to be 4 or more, and whether it is, no range of a single dimension says"
+            CompileError, match="must be at least 4; this does not follow from the range of a single dimension"
         ):
             limit(sample(n, 61) // 2, 4)
 
@@ -172,10 +172,10 @@ def test_what_is_taken_for_granted_of_a_size_limits_it() -> None:
 def test_open_sizes_are_compared_only_where_the_answer_holds_for_all() -> None:
     a, b = sample(Var("n"), 61), sample(Var("m"), 127)
     assert a < a + 1 and a * b >= b and max(a, 3) is a
-    with pytest.raises(CompileError, match="which of the sizes n and m is larger depends on what they are"):
+    with pytest.raises(CompileError, match="the sizes n and m cannot be compared at compile time: the order depends"):
         assert a < b
     with pytest.raises(
-        CompileError, match="the size n is known when the program runs, and a number is needed while compiling"
+        CompileError, match="the size n is known only at run time, but a number is needed at compile time"
     ):
         float(a)
     assert typical(a * 3) == 192
@@ -425,7 +425,7 @@ def test_windows_whose_results_stand_in_another_layout_are_refused() -> None:
 def test_an_operator_that_was_not_tried_with_open_sizes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     example = next(e for e in EXAMPLES if e.op.name == "argsort")
     function, _ = opened(example, 0)
-    with pytest.raises(OpenSizeError, match=r"argsort has no form for symbolic sizes"):
+    with pytest.raises(OpenSizeError, match=r"argsort does not support symbolic sizes"):
         build_open(lambda: function, {}, Target("llvm"), "m", BuildReport(), Cache(None))
     monkeypatch.setattr(type(example.op), "takes_open_sizes", True)
     with pytest.raises(OpenSizeError, match="depends on the sizes at compile time"):

@@ -303,12 +303,12 @@ def test_costs_by_the_cycles_of_programs() -> None:
         assert CycleCostEstimator({}, slow, 1.0, 100.0).transfer(50, "default", "one") == 1.5
         with pytest.raises(
             OptionError,
-            match=r"the programs for 'two' do not count cycles: a object has no cycles\(\); register "
+            match=r"the programs for 'two' have no cycle counts: object has no method cycles\(\); register "
             r"relay\.ext\.two\.cost"
         ):
             CycleCostEstimator({"two": 1.0}).estimate(mod["main"], "two")
         with pytest.raises(
-            OptionError, match=r"the programs for 'three' do not count cycles: there is no relay\.ext\.three; register"
+            OptionError, match=r"the programs for 'three' have no cycle counts: relay\.ext\.three is not registered"
         ):
             CycleCostEstimator({"three": 1.0}).estimate(mod["main"], "three")
     finally:
@@ -322,13 +322,13 @@ def test_what_no_one_can_compute() -> None:
         lambda f, target: float("inf") if any(e.op.name == "nn.relu" for e in calls(f)) else 1.0
     )
     with pytest.raises(
-        CompileError, match=r"no target can compute nn\.relu: every part that has it costs infinity; give it to one"
+        CompileError, match=r"no target can compute nn\.relu: every part that contains it has infinite cost"
     ):
         CollagePartition("one", estimator)(IRModule.from_expr(relay.nn.relu(relay.tanh(x))))
     function = typed(relay.nn.relu(relay.tanh(relay.exp(x))))
     pair = [c for c in candidates_of(function, [], host_depth=2) if len(c.calls) == 2]
     with pytest.raises(
-        CompileError, match="no choice of parts computes every call: the parts that targets can take overlap"
+        CompileError, match="no combination of parts computes every call, because the parts overlap"
     ):
         cheapest_plan(function, pair, MockCostEstimator({"default": 1.0}))
     with pytest.raises(OptionError, match=r"CostEstimator has no method estimate\(function, target\)"):

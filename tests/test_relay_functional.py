@@ -131,18 +131,18 @@ def test_generic_functions_that_see_variables_are_copied(body: str) -> None:
 def test_generic_functions_that_have_no_plain_form() -> None:
     """Each message says which function, where, and what to do."""
     faults = {
-        "let %f = fn [A](%y: A) { (%y, %x) }; (%f, %f(1)).1": r"%f has the type fn \[A\].*, which is generic, and is a "
+        "let %f = fn [A](%y: A) { (%y, %x) }; (%f, %f(1)).1": r"%f has the generic type fn \[A\].* and is used as a "
         r"value in \(%f, %f\(…\)\); call it by name",
-        "fn [A](%y: A) { (%y, %x) }": "main has no type parameters, takes and returns no functions",
+        "fn [A](%y: A) { (%y, %x) }": "it must not have type parameters, nor take or return functions",
         "let %f = fn [A](%n: int32, %y: A) -> int32 { if (less(%n, 1)) { %n } else { %f(subtract(%n, 1), (%y, %x)) } "
         "}; %f(3, %x)":
-            r"%f calls itself with other types in %f\(.*\), so there is no end of copies of it; make it a function of "
-            r"plain types",
+            r"%f calls itself with other types in %f\(.*\), so it would need an unlimited number of copies; "
+            r"give it fixed types",
         "let %f = fn [A, B](%y: A) { (%y, %x) }; %f(1)": r"the type B of fn \(%y\) .* cannot be inferred from the "
         r"arguments and the result of %f\(1\)",
         "let %f = if (less(%x, 0f)) { fn [A](%y: A) { (%y, %x) } } else { fn [A](%z: A) { (%z, %x) } }; %f(1)":
-            r"fn \(%y\) .* which is generic, and is a value in if \(less\(…\)\); call it by name, or write a function "
-            r"of plain types around it",
+            r"fn \(%y\) .* has the generic type .* and is used as a value in if \(less\(…\)\); call it by name, or "
+            r"wrap it in a function without type parameters",
     }
     for body, message in faults.items():
         with pytest.raises(CompileError, match=message):
@@ -154,16 +154,16 @@ def test_generic_functions_that_have_no_plain_form() -> None:
             r"in its definition",
         "def @grow[A](%n: int32, %y: A) -> int32 { if (less(%n, 1)) { %n } else { @grow(subtract(%n, 1), (%y, %y)) } "
         "}\ndef @main(%x: float32) { @grow(3, %x) }":
-            "@grow is used with ever more types, as where it calls itself with a tuple of its argument, and there is "
-            "no end of first-order copies of it",
+            "@grow is used with an unlimited number of types, for example because it calls itself with a tuple of "
+            "its argument; give it fixed types",
         "def @grow[A](%n: int32, %y: A) -> int32 { if (less(%n, 1)) { %n } else { @grow(subtract(%n, 1), (%y,)) } "
         "}\ndef @main(%x: float32) { @grow(3, %x) }":
-            "@grow is used with ever more types",
+            "@grow is used with an unlimited number of types",
         "def @f[A, B](%y: A) -> A { %y }\ndef @main(%x: float32) { @f(%x) }":
             "from_string:3.*the type B of @f cannot be inferred from its arguments and its result at this use; "
             "annotate the types of the function there",
-        "def @id[A](%x: A) { %x }\ndef @main(%x: float32) { (@id, 1).1 }": r"from_string:3.*a value of the type fn "
-        r"\[A\]\(A\) -> A is used, which is generic; give it to",
+        "def @id[A](%x: A) { %x }\ndef @main(%x: float32) { (@id, 1).1 }": r"from_string:3.*a value of the generic "
+        r"type fn \[A\]\(A\) -> A is used; call it by name",
     }
     for text, message in faults.items():
         with pytest.raises(CompileError, match=message):
@@ -248,7 +248,7 @@ def test_programs_without_function_values_compute_the_same() -> None:
         try:
             after = transform.Defunctionalize()(mod)
         except CompileError as error:
-            assert "which is generic" in str(error)
+            assert "generic type" in str(error)
             refused += 1
             continue
         analysis.check_well_formed(after)
@@ -269,7 +269,7 @@ def test_programs_without_function_values_compute_the_same() -> None:
 
 
 def test_first_order_programs_have_a_first_order_main() -> None:
-    with pytest.raises(CompileError, match="main has no type parameters, takes and returns no functions"):
+    with pytest.raises(CompileError, match="it must not have type parameters, nor take or return functions"):
         transform.Defunctionalize()(program("def @main(%f: fn(int32) -> int32) { %f(1) }"))
     mod = program(
         LIST + "def @main(%k: int32) { let %f = fn (%y: int32) { add(%y, %k) }; @sum(@map(%f, Cons(%k, Nil()))) }"

@@ -84,7 +84,7 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     ),
     (b.LeftShift(), (t(2), t(2)), "integer tensors were expected, and these are float32"),
     (b.BroadcastTo((3, 1)), (t(3, 4),), "(3, 4) cannot be broadcast to (3, 1): their common shape is (3, 4)"),
-    (reduction.Sum(3), (t(2, 3),), "axis 3 is outside a tensor of 2 dimensions; it must be in [-2, 1]"),
+    (reduction.Sum(3), (t(2, 3),), "axis 3 is out of range for a tensor of 2 dimensions; it must be in [-2, 1]"),
     (reduction.Sum((1, -1)), (t(2, 3),), "axis (1, -1) names a dimension twice; name each once"),
     (reduction.Max(1), (t(2, 0),), "the max of no elements is not defined: (2, 0) is empty along the axes (1,)"),
     (reduction.ArgMax(1), (t(2, 0),), "the argmax of no elements is not defined: (2, 0) is empty along the axes (1,)"),
@@ -97,7 +97,7 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     (shaping.Reshape((-1, 4)), (t(2, 3),), "(2, 3) has 6 elements, which (-1, 4) cannot divide into rows of 4"),
     (
         shaping.Reshape((-1, -1)), (t(2, 3),),
-        "newshape (-1, -1) has -1 more than once; only one dimension can be worked out"
+        "newshape (-1, -1) has -1 more than once; only one dimension can be inferred"
     ),
     (
         shaping.Reshape((2, 3, 0)), (t(2, 3),),
@@ -129,7 +129,7 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     ),
     (
         transform.StridedSlice((0,), (1,), (0,)), (t(5),),
-        "a stride of 0 goes nowhere; use 1 or more, or a negative stride to go backward"
+        "a stride must not be 0; use 1 or more, or a negative stride to slice backward"
     ),
     (transform.StridedSlice((1,), (3,)), (t(N),), "dimension n is symbolic and cannot be sliced by [1:3:1]"),
     (transform.SliceLike(), (t(2), t(3)), "(2,) cannot be sliced to (3,) along axis 0"),
@@ -146,11 +146,11 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     ),
     (DepthToSpace(2), (t(1, 6, 2, 2),), "the channels (6) must be a multiple of 4"),
     (DepthToSpace(2, mode="X"), (t(1, 4, 2, 2),), "mode 'X' is not supported; it must be DCR or CRD"),
-    (DepthToSpace(2), (t(4, 2, 2),), "data must have 4 dimensions, and it has 3: (4, 2, 2)"),
+    (DepthToSpace(2), (t(4, 2, 2),), "data must have 4 dimensions; it has 3: (4, 2, 2)"),
     (SpaceToDepth(2), (t(1, 1, 3, 2),), "the height (3) must be a multiple of 2"),
     (
         LayoutTransform("NC8h", "NC"), (t(1, 1, 1),),
-        "the layout 'NC8h' has blocks 8h of a dimension H that it does not have"
+        "the layout 'NC8h' has blocks 8h, but no dimension H"
     ),
     (LayoutTransform("NC", "NHC"), (t(1, 1),), "layouts NC and NHC do not have the same dimensions: N, C and N, H, C"),
     (
@@ -159,12 +159,12 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     ),
     (
         LayoutTransform("NC", "N8C"), (t(1, 6),),
-        "the layout 'N8C' has a size before the dimension C; only blocks have one: 8c"
+        "the layout 'N8C' has a size before the dimension C; only blocks have sizes: 8c"
     ),
-    (LayoutTransform("NC", "NCN"), (t(1, 6),), "the layout 'NCN' has the dimension N twice"),
+    (LayoutTransform("NC", "NCN"), (t(1, 6),), "the layout 'NCN' contains the dimension N twice"),
     (
         LayoutTransform("NC", "NCc"), (t(1, 6),),
-        "the layout 'NCc' has the block c without a size; write it before, as 8c"
+        "the layout 'NCc' has the block c without a size; write the size before the letter, such as 8c"
     ),
     (
         LayoutTransform("NC", "NC-"), (t(1, 6),),
@@ -172,8 +172,8 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     ),
     (create.Full((2,)), (t(3),), "fill_value must be a scalar, and it has the shape (3,)"),
     (create.FullLike(), (t(2), t(3)), "fill_value must be a scalar, and it has the shape (3,)"),
-    (create.Arange(0, 1, 0), (), "a step of 0 never arrives; use another"),
-    (create.Arange(0, float("inf")), (), "from 0 to inf by 1 is no number of steps; use finite numbers"),
+    (create.Arange(0, 1, 0), (), "the step is 0; use another number"),
+    (create.Arange(0, float("inf")), (), "from 0 to inf by 1 is not a finite number of steps; use finite numbers"),
     (create.OneHot(3), (t(2), t(), t()), "indices must be integers, and they are float32; cast them first"),
     (
         create.OneHot(3), (t(2, dtype=I32), t(1), t()),
@@ -322,14 +322,14 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
         einsum.Einsum("ij,jk->ik"), (both(t(2, 3), t(4, 5)),),
         "dimension 'j' of 'ij,jk->ik' is 3 in one operand and 4 in another"
     ),
-    (einsum.Einsum("ij->i"), (both(t(2, 3), t(4, 5)),), "equation 'ij->i' has 1 operands, and 2 tensors are given"),
+    (einsum.Einsum("ij->i"), (both(t(2, 3), t(4, 5)),), "equation 'ij->i' has 1 operands, but 2 tensors were given"),
     (
         einsum.Einsum("ijk,jk->i"), (both(t(2, 3), t(4, 5)),),
-        "equation 'ijk,jk->i' names 3 dimensions for a tensor of 2"
+        "equation 'ijk,jk->i' names 3 dimensions for a tensor of 2 dimensions"
     ),
     (
         einsum.Einsum("ij,jk->iil"), (both(t(2, 3), t(3, 5)),),
-        "equation 'ij,jk->iil' must name each dimension of the result once, and one that an operand has"
+        "equation 'ij,jk->iil' must name each dimension of the result once, and each must occur in an operand"
     ),
     (einsum.Einsum("i"), (t(2),), "a tuple of tensors was expected, and Tensor[(2), float32] was given"),
     (signal.Dft(), (t(4), t(5)), "the parts must be rows of equal shape, but they are (4,) and (5,)"),
@@ -378,8 +378,8 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     (nn.Conv2d(), (IMAGE, t(8, 4, 3, 3)), "channels of data (3) and weight (4) differ"),
     (nn.Conv2d(groups=2), (t(1, 4, 8, 8), t(8, 4, 3, 3)), "channels of data (4) and weight (4 in 2 groups) differ"),
     (nn.Conv2d(groups=3), (IMAGE, t(8, 1, 3, 3)), "the 8 output channels cannot be divided among 3 groups"),
-    (nn.Conv2d(), (t(3, 8, 8), t(8, 3, 3, 3)), "data must have 4 dimensions, and it has 3: (3, 8, 8)"),
-    (nn.Conv2d(), (IMAGE, t(8, 3, 3)), "weight must have 4 dimensions, and it has 3: (8, 3, 3)"),
+    (nn.Conv2d(), (t(3, 8, 8), t(8, 3, 3, 3)), "data must have 4 dimensions; it has 3: (3, 8, 8)"),
+    (nn.Conv2d(), (IMAGE, t(8, 3, 3)), "weight must have 4 dimensions; it has 3: (8, 3, 3)"),
     (nn.Conv2d(channels=4), (IMAGE, t(8, 3, 3, 3)), "channels is 4, but the weight has 8 output channels"),
     (
         nn.Conv2d(kernel_size=(5,)), (IMAGE, t(8, 3, 3, 3)),
@@ -400,7 +400,7 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     ),
     (
         nn.Conv2d(data_layout="NCHW4h", kernel_layout="OIHW"), (t(1, 4, 2, 5, 4), t(8, 4, 3, 3)),
-        "the layout NCHW4h has blocks of the dimension H, and windows slide along it; only N and C can have blocks"
+        "the layout NCHW4h has blocks of the spatial dimension H; only N and C can have blocks"
     ),
     (
         nn.Conv2d(data_layout="NCHW4c", kernel_layout="OIHW"), (t(1, 1, 5, 5, 4), t(6, 4, 3, 3)),
@@ -411,9 +411,15 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
         (t(1, 1, 5, 5, 4), t(1, 1, 3, 3, 4, 4)),
         "a depthwise kernel has one input channel for each output, but this one (OIHW4i4o) has 4"
     ),
-    (nn.MaxPool2d(layout="NCHW", out_layout="NCHW4c"), (t(1, 6, 5, 5),), "the 6 channels cannot be divided into the "
-    "blocks of 4 that the layout NCHW4c has"),    (nn.Conv2d(kernel_layout="HW"), (IMAGE, t(8, 3, 3, 3)),
-    "kernel layout 'HW' is not known here; it must be an order of the letters O, I, H, W, for example OIHW"),
+    (
+        nn.MaxPool2d(layout="NCHW", out_layout="NCHW4c"), (t(1, 6, 5, 5),),
+        "the 6 channels cannot be divided into the blocks of 4 that the layout NCHW4c has"
+    ),
+    (
+        nn.Conv2d(kernel_layout="HW"), (IMAGE, t(8, 3, 3, 3)),
+        "kernel layout 'HW' is not a valid layout here; it must be a permutation of the letters O, I, H, W, for example "
+        "OIHW"
+    ),
     (
         nn.Conv2d(), (t(1, 3, 8, 8, dtype="int8"), t(8, 3, 3, 3, dtype="uint8")),
         "dtypes int8 and uint8 differ; cast one of the arguments, or give out_dtype for integers"
@@ -436,7 +442,7 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     (nn.Matmul(7), (t(2, 4), t(4, 5)), "units is 7, and tensor_b has 5 columns"),
     (
         nn.Matmul(transpose_a=True), (t(1, 2, 4), t(4, 5)),
-        "tensor_a, to be transposed, must have 2 dimensions, and it has 3: (1, 2, 4)"
+        "tensor_a, to be transposed, must have 2 dimensions; it has 3: (1, 2, 4)"
     ),
     (nn.BatchMatmul(), (t(1, 2, 3), t(1, 4, 5)), "(2, 3) and (5, 4) cannot be multiplied: 3 and 5 differ"),
     (
@@ -446,7 +452,7 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     (nn.MaxPool2d((9,)), (IMAGE,), "a window of 9 does not fit into spatial dimension 0 of 8 with padding 0 and 0"),
     (
         nn.MaxPool2d((2,), ceil_mode=True), (t(1, 3, N, 8),),
-        "ceil_mode needs known sizes, and spatial dimension 0 is n; give the model's inputs fixed sizes"
+        "ceil_mode needs static sizes, but spatial dimension 0 is n; give the model's inputs fixed sizes"
     ),
     (nn.AdaptiveAvgPool2d((0, 1)), (IMAGE,), "spatial dimension 0 of 8 cannot be pooled to 0; both must be 1 or more"),
     (
@@ -458,7 +464,7 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
         nn.Attention(2, 4, 4), (t(1, 5, 8, dtype=I32),) * 3,
         "floating-point tensors were expected, and these are int32; cast them first"
     ),
-    (nn.Attention(2, 4, 4), (t(5, 8), t(1, 5, 8), t(1, 5, 8)), "query must have 3 dimensions, and it has 2: (5, 8)"),
+    (nn.Attention(2, 4, 4), (t(5, 8), t(1, 5, 8), t(1, 5, 8)), "query must have 3 dimensions; it has 2: (5, 8)"),
     (
         nn.Attention(2, 4, 4, starts=(0, 8, 0)), (t(1, 5, 8),) * 3,
         "the 2 heads of key are its columns 8 to 16, but (1, 5, 8) has only 8"
@@ -507,9 +513,9 @@ def test_refusals(op: Op, types: tuple[Any, ...], reason: str) -> None:
 
 
 def test_attributes_in_no_form() -> None:
-    with pytest.raises(ShapeError, match=r"strides must be one number or 2, and it is \(1, 2, 3\)"):
+    with pytest.raises(ShapeError, match=r"strides must be 1 or 2 numbers, not \(1, 2, 3\)"):
         nn.Conv2d((1, 2, 3))
-    with pytest.raises(ShapeError, match=r"padding must be 1, 2 or 4 numbers, and it is \(1, 2, 3\)"):
+    with pytest.raises(ShapeError, match=r"padding must be 1, 2 or 4 numbers, not \(1, 2, 3\)"):
         nn.Conv2d(padding=(1, 2, 3))
     with pytest.raises(
         CompileError, match=r"nn\.softmax: got an unexpected keyword argument 'axes'; its attributes are: axis"
@@ -582,7 +588,8 @@ def test_functions_take_tensors_then_attributes() -> None:
     assert relay.arange(0, relay.var("n", shape=())).op.name == "dyn.arange"
     with pytest.raises(
         CompileError,
-        match="sparse_to_dense: output_shape must be a number or a constant, for the shape of the result to be known"
+        match="sparse_to_dense: output_shape must be a number or a constant, because it determines the shape of the "
+        "result"
     ):
         relay.sparse_to_dense(
             relay.const(np.zeros((1, 1), "int64")), [relay.var("n", shape=())], relay.const(np.ones(1, "float32"))
@@ -619,5 +626,5 @@ def test_python_operators() -> None:
     first, second, third = relay.split(v, 3)
     assert [e.index for e in (first, second, third) if isinstance(e, relay.TupleGetItem)] == [0, 1, 2]
     assert relay.Tuple((v, first))[1] is first
-    with pytest.raises(CompileError, match=r"a tuple was expected, but this is Tensor\[\(3\), int64\]; take elements"):
+    with pytest.raises(CompileError, match=r"a tuple is expected, not Tensor\[\(3\), int64\]; take elements"):
         v[0]

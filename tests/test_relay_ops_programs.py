@@ -165,7 +165,7 @@ def test_composed_functions() -> None:
     np.testing.assert_array_equal(evaluate(Function((), dense)), [0, 2, 0, 4, 0])
     ones = relay.stft(relay.const(real(20)), n_fft=8)
     assert ones.tensor_type.shape == (1, 5, 7, 2)
-    with pytest.raises(tvm.errors.CompileError, match="segment_ids must be one for each row of data"):
+    with pytest.raises(tvm.errors.CompileError, match="segment_ids must have one entry for each row of data"):
         relay.segment_sum(relay.const(rows), relay.const(np.asarray([[0]])), 4)
 
 

@@ -83,7 +83,7 @@ def test_without_meta_data_the_constants_are_given_beside() -> None:
     for table in ([weight], [tvm.nd.array(weight)], [relay.const(weight)]):
         assert_structural_equal(parse(text, init_meta_table={"relay.Constant": table}), mod)
     assert_structural_equal(parse(text, init_meta_table={"relay.Constant": constants_of(mod)}), mod)
-    with pytest.raises(ParseError, match=r"meta\[relay.Constant\]\[0\] is not in the meta data: there are none"):
+    with pytest.raises(ParseError, match=r"meta\[relay.Constant\]\[0\] is not in the meta data: it has none"):
         parse(text)
 
 

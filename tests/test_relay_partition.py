@@ -144,7 +144,7 @@ def test_a_diamond_that_is_none() -> None:
 def test_rows_that_are_no_rows() -> None:
     for row in (("npu.a",), ("npu.a", "add"), (1, ADD_RELU), ("npu.a", ADD_RELU, 3)):
         with pytest.raises(
-            OptionError, match=r"a row of a pattern table is \(name, pattern\) or \(name, pattern, check\)"
+            OptionError, match=r"a row of a pattern table must be \(name, pattern\) or \(name, pattern, check\)"
         ):
             MergeComposite([row])(module(x + y))
 
@@ -165,7 +165,7 @@ def test_attributes_are_registered_once_for_a_level() -> None:
     supports("npu", "tanh")
     with pytest.raises(
         OptionError,
-        match=r"the attribute 'target\.npu' of tanh is registered already, with level 10; give a level above it"
+        match=r"the attribute 'target\.npu' of tanh is already registered with level 10; give a higher level"
     ):
         supports("npu", "tanh")
     register_op_attr("tanh", "target.npu", lambda call: False, level=11)
@@ -413,7 +413,7 @@ def test_a_name_that_is_taken() -> None:
     mod["main"] = relay.Function([x, y], relay.tanh(mod["main"](x, y)))
     with pytest.raises(
         CompileError,
-        match="the module has a function @tvmgen_default_npu_main_0 already; give PartitionGraph another mod_name"
+        match="the module already has a function @tvmgen_default_npu_main_0; give PartitionGraph a mod_name"
     ):
         Sequential([AnnotateTarget("npu"), *PARTITION])(mod)
 
@@ -432,17 +432,17 @@ def test_composites_inside_an_external_function() -> None:
 def test_marks_that_fit_nothing() -> None:
     begin, end = relay.annotation.compiler_begin, relay.annotation.compiler_end
     with pytest.raises(
-        CompileError, match="a compiler_end of 'npu' has no matching compiler_begin: no region is open there"
+        CompileError, match="a compiler_end of 'npu' has no matching compiler_begin: no region is open"
     ):
         PartitionGraph()(module(end(relay.tanh(x), "npu")))
     with pytest.raises(
         CompileError,
-        match="a compiler_end of 'npu' has no matching compiler_begin: the region that is open there is that of 'dsp'"
+        match="a compiler_end of 'npu' has no matching compiler_begin: the open region is for 'dsp'"
     ):
         PartitionGraph()(module(end(relay.tanh(begin(x, "dsp")), "npu")))
-    with pytest.raises(CompileError, match="this Call takes values from inside regions of 'npu' and of 'dsp'"):
+    with pytest.raises(CompileError, match="this Call uses values from inside regions of 'npu' and 'dsp'; add"):
         PartitionGraph()(module(end(relay.add(begin(x, "npu"), begin(y, "dsp")), "npu")))
-    with pytest.raises(CompileError, match="in a region of 'npu' a Call takes a value without a compiler_begin"):
+    with pytest.raises(CompileError, match="in a region of 'npu' a Call uses a value without a compiler_begin"):
         PartitionGraph()(module(end(relay.add(begin(x, "npu"), relay.tanh(y)), "npu")))
 
 
@@ -450,7 +450,7 @@ def test_marks_with_a_circle() -> None:
     begin, end = relay.annotation.compiler_begin, relay.annotation.compiler_end
     inner = relay.tanh(begin(x, "npu"))
     back = begin(relay.exp(end(inner, "npu")), "npu")
-    with pytest.raises(CompileError, match="a region reads what is made of its own results"):
+    with pytest.raises(CompileError, match="a region reads a value that depends on its own results"):
         PartitionGraph()(module(end(relay.add(inner, back), "npu")))
 
 
@@ -512,7 +512,7 @@ def test_the_hook_of_a_target_sees_its_functions_and_may_change_them() -> None:
         assert seen == [[name]] and mod[name].attrs["seen"] == 1 and "seen" not in mod["main"].attrs
         register_func("relay.ext.npu.optimize", lambda mod: None, override=True)
         with pytest.raises(
-            CompileError, match=r"hook relay\.ext\.npu\.optimize returned NoneType; it returns a module"
+            CompileError, match=r"hook relay\.ext\.npu\.optimize returned NoneType; it must return a module"
         ):
             Sequential([AnnotateTarget("npu"), PartitionGraph()])(module(relay.tanh(relay.nn.relu(x))))
     finally:

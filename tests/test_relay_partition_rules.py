@@ -437,14 +437,14 @@ def test_outline_equal_functions_once() -> None:
         transform.OutlineCompilerFunctionsWithExistingGlobalSymbols()(again)
     ) == ["f", "g", "main"], "one of the module that is equal is used"
     again["main"] = relay.Function([x], called_in_place("f", relay.exp, x))
-    with pytest.raises(CompileError, match="two functions have the global symbol 'f'; give each its own"):
+    with pytest.raises(CompileError, match="two functions have the global symbol 'f'; give each a unique one"):
         transform.OutlineCompilerFunctionsWithExistingGlobalSymbols()(again)
 
 
 def test_outline_refuses_what_is_not_closed() -> None:
     inner = relay.Function([y], y + x, attrs={"Compiler": "npu", "global_symbol": "f"})
     with pytest.raises(
-        CompileError, match="the function 'f' reads %x, which is bound outside of it; make that a parameter"
+        CompileError, match="the function 'f' reads %x, which is bound outside the function; make it a parameter"
     ):
         transform.OutlineCompilerFunctionsWithExistingGlobalSymbols()(
             module(relay.Function([x], relay.Call(inner, [x])))

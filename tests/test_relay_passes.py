@@ -181,7 +181,7 @@ def test_a_hook_that_returns_another_type_is_named() -> None:
     try:
         with pytest.raises(
             CompileError,
-            match=r"the hook of exp for Legalize returned a value of type float32 for one of type Tensor\[\(2, 3\), "
+            match=r"the hook of exp for Legalize returned type float32, but Tensor\[\(2, 3\), "
             r"float32\]"
         ):
             transform.Legalize()(mod)
@@ -277,7 +277,7 @@ def test_layouts_that_cannot_be_chosen() -> None:
         match=r"the desired layouts of nn.conv2d must be a list of two layouts, for data and kernel, not 'NHWC'"
     ):
         transform.ConvertLayout({"nn.conv2d": "NHWC"})
-    with pytest.raises(OptionError, match=r"nn.relu has no layout to choose; take it out of desired_layouts"):
+    with pytest.raises(OptionError, match=r"nn.relu has no layout; remove it from desired_layouts"):
         transform.ConvertLayout({"nn.relu": ["NHWC"]})(IRModule.from_expr(relay.nn.relu(image())))
 
 
@@ -306,7 +306,7 @@ def test_a_program_for_several_sizes(auto_pad: bool) -> None:
         one, two = evaluate(after, a, b)
         np.testing.assert_allclose(one, np.exp(a + b), rtol=1e-5)
         assert two.shape == (size, 4)
-    with pytest.raises(OptionError, match=r"buckets is None; it must list the sizes to compile for, at least one"):
+    with pytest.raises(OptionError, match=r"buckets is None; it must be a list of one or more sizes to compile for"):
         transform.FlexibleShapeDispatch()(mod)
 
 
@@ -314,7 +314,7 @@ def test_devices_that_are_not_there() -> None:
     mod = IRModule.from_expr(relay.annotation.on_device(relay.exp(image()), "cuda"))
     with pytest.raises(
         TargetError,
-        match="a value is to be on the device cuda:0, and the program runs on cpu:0; compile for one device"
+        match="a value is placed on the device cuda:0, but the program runs on cpu:0; compile for one device"
     ):
         transform.PlanDevices()(mod)
     copied = IRModule.from_expr(relay.annotation.device_copy(relay.annotation.on_device(image(), "cpu"), "cpu", "cuda"))
@@ -339,7 +339,7 @@ def test_functions_of_other_compilers() -> None:
     for m in (out, back):
         close(evaluate(m, value), evaluate(mod, value), 1e-6)
     twice = Function((p,), relay.exp(p), attrs=inner.attrs)
-    with pytest.raises(CompileError, match="two functions have the global symbol 'npu_0'; give each its own"):
+    with pytest.raises(CompileError, match="two functions have the global symbol 'npu_0'; give each a unique one"):
         transform.OutlineCompilerFunctionsWithExistingGlobalSymbols()(
             IRModule.from_expr(Function((x,), Call(twice, [Call(inner, [x])])))
         )
@@ -368,7 +368,7 @@ def test_operators_in_another_type() -> None:
         assert str(after).count('out_dtype="int32"') == expected
         assert after.checked_type == y.checked_type
     with pytest.raises(
-        OptionError, match=r"nn.relu has no out_dtype, so its arguments cannot be in another type; take it out of ops"
+        OptionError, match=r"nn.relu has no out_dtype, so its arguments cannot have another type; remove it from ops"
     ):
         recast(y, "int8", "int32", ops=["nn.relu"])
 
@@ -404,7 +404,7 @@ def test_weights_that_are_mostly_zeros() -> None:
     assert sorted(kept) == ["v", "w"]
     with pytest.raises(
         OptionError,
-        match="weight_shape has three shapes for each of weight_name: of the data, the indices and the row starts"
+        match="weight_shape needs three shapes for each entry of weight_name: data, indices and indptr"
     ):
         transform.DenseToSparse(["w"], [[(1, 2, 2)]])
 
@@ -423,7 +423,8 @@ def test_categories_of_mixed_precision_that_a_program_chooses() -> None:
         relay.op.register_mixed_precision_conversion("nn.conv2d", lambda call, dtype, said=said: said, level=11)
         try:
             with pytest.raises(OptionError, match=re.escape(
-                f"the hook of nn.conv2d for ToMixedPrecision returned {said!r}; it returns 0 (always), 1 (follow) or 2 "
+                f"the hook of nn.conv2d for ToMixedPrecision returned {said!r}; it must return 0 (always), 1 "
+                f"(follow) or 2 "
                 "(never), "
                 "the type to sum in and the type of the result, each float32 or float16"
             )):
@@ -451,7 +452,8 @@ def test_operators_without_a_category_of_mixed_precision() -> None:
     y = relay.nn.conv2d(relay.sin(x), weights(4, 4, 1, 1))
     mod = IRModule.from_expr(relay.cumsum(relay.sin(relay.add(y, y)), axis=1))
     refused = (
-        r"no category in mixed precision has cumsum, sin; register one with .*, or keep them in float32 with "
+        r"these operators have no category in mixed precision: cumsum, sin; register one with .*, or keep them in "
+        r"float32 with "
         r"missing_op_mode=2"
     )
     with pytest.raises(CompileError, match=refused):
@@ -479,7 +481,7 @@ def test_regions_without_a_form_in_integers() -> None:
     assert "sin" in str(transform.FakeQuantizationToInteger()(mod))
     with pytest.raises(
         CompileError,
-        match="sin has no integer form; quantize before it, or let it stay one of real numbers with hard_fail=False"
+        match="sin has no integer form; quantize before it, or keep it in floating point with hard_fail=False"
     ):
         transform.FakeQuantizationToInteger(hard_fail=True)(mod)
     outside = IRModule.from_expr(relay.sin(qnn.op.dequantize(x, scale, zero)))
@@ -504,7 +506,7 @@ def test_arguments_without_a_form_in_integers() -> None:
         assert transform.FakeQuantizationToInteger()(mod) is mod
         with pytest.raises(
             CompileError,
-            match=f"{name} has no integer form for these arguments: a scale or zero point is computed, is one for each "
+            match=f"{name} has no integer form for these arguments: a scale or zero point is not constant, is per "
             "channel, or differs"
         ):
             transform.FakeQuantizationToInteger(hard_fail=True)(mod)
@@ -517,24 +519,24 @@ def test_options_that_name_what_is_not_there() -> None:
         with pytest.raises(
             OptionError,
             match=re.escape(
-                f"the parameter 'x' is Tensor[(1, 4, 6, 6), float32] and has no axis {axis}; name tensors in data"
+                f"the parameter 'x' has type Tensor[(1, 4, 6, 6), float32], without an axis {axis}; map each tensor"
             )
         ):
             transform.ChangeBatch({"x": axis})(mod)
     for layer in (1, -2):
         with pytest.raises(
-            OptionError, match=f"skip_layers names the layer {layer}, and there are 1 calls of nn.conv2d"
+            OptionError, match=f"skip_layers contains layer {layer}, but there are only 1 calls of nn.conv2d"
         ):
             recast(mod["main"], "int8", "int32", skip_layers=[layer])
     for indices in ([1], []):
         with pytest.raises(
             OptionError,
             match=re.escape(
-                f"input_indices are positions among the 1 inputs, one or more, and were given as {indices!r}"
+                f"input_indices must be one or more positions among the 1 inputs, not {indices!r}"
             )
         ):
             transform.FlexibleShapeDispatch(buckets=[2], input_indices=indices)(mod)
-    with pytest.raises(OptionError, match="the entry function 'mian' is not in the module, which has main"):
+    with pytest.raises(OptionError, match="the entry function 'mian' is not in the module; it has main"):
         transform.RemoveUnusedFunctions(["mian"])(mod)
 
 
@@ -554,7 +556,7 @@ def test_constants_inside_of_kernels() -> None:
 
 
 def test_concatenations_are_limited() -> None:
-    with pytest.raises(OptionError, match=r"max_function_args is 0 \(no limit\), or 2 or more, and was given 1"):
+    with pytest.raises(OptionError, match=r"max_function_args must be 0 \(no limit\), or 2 or more, not 1"):
         transform.SplitArgs(1)
     mod = IRModule.from_expr(relay.concatenate([var(f"x{k}", shape=(1, 2)) for k in range(40)]))
     assert transform.SplitArgs(0)(mod) is mod

@@ -86,7 +86,7 @@ def test_workloads_are_the_same_for_the_same_seed() -> None:
         lambda: testing.resnet.get_net(1, num_layers=18, image_shape=(3, 32, 32)),
         "of 18 layers for small images; use 6n \\+ 2"
     ),
-    (lambda: testing.resnet.get_net(1, layout="CHWN"), "the layout is NCHW or NHWC, and was given as 'CHWN'"),
+    (lambda: testing.resnet.get_net(1, layout="CHWN"), "the layout must be NCHW or NHWC, not 'CHWN'"),
     (lambda: testing.vgg.get_net(1, (3, 32, 32), 10, "float32", 12), "there is no VGG of 12 layers"),
     (lambda: testing.squeezenet.get_net(1, (3, 64, 64), 10, "2", "float32"), "there is no SqueezeNet '2'"),
     (lambda: testing.densenet.get_net(100), "there is no DenseNet of 100 layers"),

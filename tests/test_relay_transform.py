@@ -225,7 +225,7 @@ def test_the_plan_refuses_what_it_cannot_do() -> None:
     with pytest.raises(CompileError, match="the variable 'x' is bound by a let; convert to graph form first"):
         plan_memory(Function((), relay.nn.relu(var("x", shape=(2,)))))
     pair = var("pair", Tuple((y, y)).known_type())
-    with pytest.raises(CompileError, match="input 'pair' is a tuple; give its tensors as inputs of their own"):
+    with pytest.raises(CompileError, match="input 'pair' is a tuple; pass its tensors as separate inputs"):
         plan_memory(Function((pair,), pair))
 
 
@@ -302,7 +302,7 @@ def test_the_interpreter_runs_the_branch_that_is_taken_and_names_wrong_inputs() 
     np.testing.assert_array_equal(evaluate(program, np.array(False), value), [1, -2])
     from tilewright.base.errors import InputError
 
-    with pytest.raises(InputError, match="1 inputs were given, and there are 2: c, x"):
+    with pytest.raises(InputError, match="1 inputs were given, but the function has 2: c, x"):
         evaluate(program, value)
     with pytest.raises(
         InputError, match=r"input 'x' is Tensor\[\(2\), float32\], and was given float64 of shape \(2,\)"

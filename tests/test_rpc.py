@@ -118,7 +118,7 @@ def test_a_session_has_files_modules_and_times(library: Path) -> None:
         f = remote.load_module("add.so")
         with pytest.raises(InputError, match="the module has no function 'sub'; it has add"):
             f["sub"]
-        with pytest.raises(WorkerRaised, match="add takes 3 arguments and was given 1"):
+        with pytest.raises(WorkerRaised, match="add takes 3 arguments, but was given 1"):
             f(np.zeros(3, "float32"))
         remote.restart()
         with pytest.raises(WorkerRaised, match="the session has no such module"):

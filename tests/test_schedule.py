@@ -159,20 +159,20 @@ def test_the_steps_are_the_schedule() -> None:
     ("step", "message"),
     [
         (lambda s: s.block("E"), "there is no block 'E'; the blocks are C, D"),
-        (lambda s: s.split(s.loops("C")[0], [2, 3]), "loop 'i' has 10 trips, and the factors .2, 3. cover only 6"),
-        (lambda s: s.split(s.loops("C")[0], [None, None]), "only one factor may be left open"),
+        (lambda s: s.split(s.loops("C")[0], [2, 3]), "loop 'i' has 10 iterations, but the factors .2, 3. cover only 6"),
+        (lambda s: s.split(s.loops("C")[0], [None, None]), "at most one factor may be None"),
         (lambda s: s.split(s.loops("C")[0], [0, None]), "factors are 1 or more"),
         (
             lambda s: s.split(s.loops("C")[0], [2, 3, 2], overlap=True),
-            "split of loop 'i' with overlap takes two factors, the inner one at most 10"
+            "split of loop 'i' with overlap needs two factors, the inner at most 10"
         ),
         (
             lambda s: s.split(s.loops("C")[0], [None, 16], overlap=True),
-            "split of loop 'i' with overlap takes two factors, the inner one at most 10"
+            "split of loop 'i' with overlap needs two factors, the inner at most 10"
         ),
         (
             lambda s: s.split(s.loops("C")[2], [None, 4], overlap=True),
-            "block 'C' adds up along loop 'k', or has no axes"
+            "block 'C' reduces over loop 'k', or has no axes"
         ),
         (lambda s: s.fuse(s.loops("C")[0], s.loops("C")[2]), "'k' is not directly inside 'i'"),
         (lambda s: s.reorder(s.loops("C")[0], s.loops("D")[0]), "other statements between the loops"),
@@ -180,10 +180,10 @@ def test_the_steps_are_the_schedule() -> None:
         (lambda s: s.compute_inline("C"), "block 'C' is a reduction"),
         (lambda s: s.set_scope("D", "local"), "block 'D' computes the parameter 'D'"),
         (lambda s: s.compute_at("D", s.loops("C")[0]), "'D' is not read inside loop 'i'"),
-        (lambda s: s.compute_at("C", s.loops("C")[0]), "block 'C' is inside loop 'i' already"),
+        (lambda s: s.compute_at("C", s.loops("C")[0]), "block 'C' is already inside loop 'i'"),
         (
             lambda s: s.set_scope("C", "shared"),
-            "there is no memory 'shared' on a CPU; use 'global' .memory. or 'local'"
+            "'shared' is not a memory scope of a CPU; use 'global' .memory. or 'local'"
         ),
         (lambda s: s.cache_read("E", "local", ["C"]), "there is no buffer 'E'; the buffers are A, B, D, C"),
         (lambda s: s.cache_read("A", "local", ["D"]), "block 'D' does not read 'A', so it cannot read a copy of it"),
@@ -191,11 +191,11 @@ def test_the_steps_are_the_schedule() -> None:
         (lambda s: s.cache_read("A", "local", []), "cache_read of 'A' needs the blocks that will read the copy"),
         (
             lambda s: s.cache_read("C", "local", ["C"]),
-            "'C' is not complete before block 'C' reads it; cache_read before compute_at"
+            "'C' is not completely computed before block 'C' reads it; cache_read before compute_at"
         ),
         (
             lambda s: s.rfactor("C", s.loops("C")[0]),
-            "rfactor of block 'C' along 'i': this is not a loop of its reduction"
+            "rfactor of block 'C' along 'i': the loop is not a reduction loop of the block"
         ),
         (lambda s: s.rfactor("C", s.loops("D")[0]), "loop 'i' is not around block 'C'; its loops are i, j, k"),
         (lambda s: s.rfactor("D", s.loops("D")[0]), "rfactor of block 'D' along 'i': the block is not a reduction"),
@@ -223,16 +223,16 @@ def test_steps_that_come_too_late() -> None:
     s = product()
     s.compute_at("C", s.loops("D")[0])
     with pytest.raises(
-        ScheduleError, match="'C' is read in the loops that compute it already; cache_write before compute_at"
+        ScheduleError, match="'C' is already read in the loops that compute it; call cache_write before compute_at"
     ):
         s.cache_write("C", "local")
     with pytest.raises(
-        ScheduleError, match="the loops around block 'C' hold other blocks too; rfactor before compute_at"
+        ScheduleError, match="the loops around block 'C' contain other blocks too; call rfactor before compute_at"
     ):
         s.rfactor("C", s.loops("C")[-1])
     s = product()
     fused = s.fuse(*s.loops("C")[1:])
-    with pytest.raises(ScheduleError, match="a reduction loop is fused with one that is not; rfactor before that fuse"):
+    with pytest.raises(ScheduleError, match="a reduction loop is fused with a spatial loop; call rfactor before that"):
         s.rfactor("C", fused)
 
 
@@ -245,7 +245,7 @@ def test_a_value_read_elsewhere_stays_where_it_is() -> None:
     with pytest.raises(ScheduleError, match="'B' is read outside of loop 'i' too"):
         s.compute_at("B", s.loops("C")[0])
     s = Schedule(create_prim_func([a], [b, c, d]))
-    with pytest.raises(ScheduleError, match="block 'B' computes the parameter 'B', which is needed whole"):
+    with pytest.raises(ScheduleError, match="block 'B' computes the parameter 'B', which must be stored whole"):
         s.compute_at("B", s.loops("C")[0])
 
 
@@ -314,6 +314,6 @@ def test_what_is_no_run_of_memory_is_not_prefetched() -> None:
     s.compute_at("C", j)
     s.prefetch_next("B", j, s.loops("C")[-1])
     with pytest.raises(
-        ScheduleError, match="what a trip of loop 'j' reads of 'B' is not one run of memory; it cannot be prefetched"
+        ScheduleError, match="the part of 'B' that an iteration of loop 'j' reads is not contiguous in memory, so it"
     ):
         lower_blocks(s.func)

@@ -180,13 +180,13 @@ REFUSED: dict[str, tuple[str, Step, str]] = {
         INDIRECT, lambda s: s.parallel(loops(s)[0]), "may be one element in different iterations"
     ),
     "fuse of a triangle": (
-        TRIANGLE, lambda s: s.fuse(*loops(s)), "loop 'k' goes from 0 for .* trips, which depends on loop 'i'"
+        TRIANGLE, lambda s: s.fuse(*loops(s)), "loop 'k' goes from 0 for .* iterations, which depends on loop 'i'"
     ),
     "reorder of a triangle": (
         TRIANGLE, lambda s: s.reorder(*reversed(loops(s))),
-        "loop 'k' goes from 0 for .* trips, which depends on loop 'i': it stays inside"
+        "loop 'k' goes from 0 for .* iterations, which depends on loop 'i', so it must stay inside"
     ),
-    "rfactor of a triangle": (TRIANGLE, lambda s: s.rfactor(loops(s)[1], 0), "visit a part of its axes only"),
+    "rfactor of a triangle": (TRIANGLE, lambda s: s.rfactor(loops(s)[1], 0), "may cover only a part of its axes"),
     "decompose where points are visited again": (
         TWICE, lambda s: (s.compute_at("c", loops(s)[0]), s.decompose_reduction("c", loops(s)[0])),
         "loop 'i' compute points of block 'c' again"),
@@ -210,7 +210,7 @@ REFUSED: dict[str, tuple[str, Step, str]] = {
     "transform_block_layout of a running sum": (
         PREFIX, lambda s: s.transform_block_layout("c", "lambda i, j: (j // 4, i, j % 4)"), "cannot go by"
     ),
-    "cache_write of a part": (PART, lambda s: s.cache_write("z", 0, "local"), "for a part of 'Z' only"),
+    "cache_write of a part": (PART, lambda s: s.cache_write("z", 0, "local"), "for only a part of 'Z'"),
     "reduction in no known order": (RECURRENCE, lambda s: s.reorder(*loops(s)[:0:-1]), "cannot run in the order"),
     "a value of the trip before, around a loop of one trip": (
         BEFORE, lambda s: s.reorder(*[s.split(loops(s)[0], [None, 2])[1], loops(s)[2], loops(s)[0]]),

@@ -176,25 +176,25 @@ def test_damaged_texts_name_the_place() -> None:
     text = save_json(IRModule.from_expr(Function((x,), relay.add(x, const([1.0, 2.0])))))
     faults = {
         "no JSON: Expecting value at line 1, column 1": "",
-        "no JSON that is read here: NaN is no number": '{"format": NaN}',
-        "no program saved as JSON": '{"nodes": []}',
-        "of version 7, and version 1 is read": damaged(text, '"version": 1', '"version": 7'),
+        "JSON text cannot be read: NaN is not a number": '{"format": NaN}',
+        "not a program saved as JSON": '{"nodes": []}',
+        "has version 7, but only version 1 is supported": damaged(text, '"version": 1', '"version": 7'),
         r"at nodes\[\d\]: there is no kind of node 'relay\.Vra'; did you mean 'relay\.Var'": damaged(
             text, "relay.Var", "relay.Vra"
         ),
         r"at nodes\[\d\] \(relay\.GlobalVar\): a relay\.GlobalVar has no field 'nam_hint'; did you mean 'name_hint'": damaged(text, '"name_hint"', '"nam_hint"'),  # noqa: E501
-        r"at nodes\[\d\] \(relay\.Var\): the field 'name_hint' is str, and this is 3": damaged(
+        r"at nodes\[\d\] \(relay\.Var\): the field 'name_hint' must be str, not 3": damaged(
             text, '"name_hint": "x"', '"name_hint": 3'
         ),
         r"there is no operator 'addd'; did you mean add": damaged(text, '"op": "add"', '"op": "addd"'),
-        r"there is no node 99 before it; there are": damaged(text, '{"node": 1}', '{"node": 99}'),
-        r"at arrays\[0\]: an array of float32 of shape \(3,\) has 12 bytes, and there are 8": damaged(
+        r"node 99 is not defined before its use": damaged(text, '{"node": 1}', '{"node": 99}'),
+        r"at arrays\[0\]: an array of float32 of shape \(3,\) needs 12 bytes, but has 8": damaged(
             text, '"shape": [2], "data"', '"shape": [3], "data"'
         ),
-        r"at arrays\[0\]: the arrays take more than the limit; this one has 4000000000000000 bytes": damaged(
+        r"at arrays\[0\]: the arrays exceed the size limit; this one has 4000000000000000 bytes": damaged(
             text, '"shape": [2], "data"', '"shape": [1000000000000000], "data"'
         ),
-        r"at arrays\[0\]: its contents are no base64": damaged(text, '"AACA', '"AA!A'),
+        r"at arrays\[0\]: its contents are not valid base64": damaged(text, '"AACA', '"AA!A'),
         r"at root, functions\[0\]: a name, its GlobalVar and a function are expected": damaged(
             text, '[["main"', '[["mian"'
         ),
@@ -205,7 +205,7 @@ def test_damaged_texts_name_the_place() -> None:
     for message, broken in faults.items():
         with pytest.raises(ParseError, match=message):
             load_json(broken)
-    with pytest.raises(ParseError, match="the arrays take more than the limit; this one has 8 bytes"):
+    with pytest.raises(ParseError, match="the arrays exceed the size limit; this one has 8 bytes"):
         load_json(text, max_bytes=4)
 
 
@@ -215,7 +215,7 @@ def test_nesting_is_bounded() -> None:
             '{"format": "tilewright", "version": 1, "root": ' + "[" * depth + "]" * depth
             + ', "nodes": [], "arrays": []}'
         )
-        with pytest.raises(ParseError, match=r"nests deeper than 64|no JSON that is read here"):
+        with pytest.raises(ParseError, match=r"nested deeper than 64|JSON text cannot be read"):
             load_json(text)
 
 

@@ -212,15 +212,15 @@ def test_scans_that_cannot_be() -> None:
     refused: list[tuple[Callable[[te.Schedule], object], str]] = [
         (
             lambda s: s[update].parallel(update.op.axis[0]),
-            r"loop 't' of 'update' goes over the steps of scan 'scan': it stays outside and serial"
+            r"loop 't' of 'update' iterates over the steps of scan 'scan', so it must stay outermost and serial"
         ),
         (
             lambda s: s[update].reorder(*reversed(update.op.axis)),
-            r"loop 't' of 'update' goes over the steps of scan 'scan'"
+            r"loop 't' of 'update' iterates over the steps of scan 'scan'"
         ),
         (
             lambda s: s[result].parallel(result.op.scan_axis),
-            r"'scan' is a scan, whose steps run one after another; schedule its update 'update' instead"
+            r"'scan' is a scan, which runs sequentially; schedule its update 'update' instead"
         ),
     ]
     for step, message in refused:
@@ -228,19 +228,19 @@ def test_scans_that_cannot_be() -> None:
         step(s)
         with pytest.raises(ScheduleError, match=message):
             schedule_func(s, [x, result])
-    with pytest.raises(CompileError, match="'update' is a part of scan 'scan' and cannot be an argument"):
+    with pytest.raises(CompileError, match="'update' belongs to scan 'scan', so it cannot be an argument"):
         schedule_func(te.create_schedule([result.op, update.op]), [x, result, update])
     state, init = te.placeholder((4, 2)), te.compute((1, 2), lambda t, i: 0.0)
     with pytest.raises(
-        CompileError, match=r"te.scan 'scan' takes one init, update and state for each result, but was given 1, 2 and 1"
+        CompileError, match=r"te.scan 'scan' needs one init, one update and one state for each result, but was given"
     ):
         te.scan(init, [init, init], state)  # type: ignore[call-overload]
-    with pytest.raises(CompileError, match=r"te.scan 'scan': the state 'compute' is a te.placeholder"):
+    with pytest.raises(CompileError, match=r"te.scan 'scan': the state 'compute' must be a te.placeholder"):
         te.scan(init, init, init)
-    with pytest.raises(CompileError, match=r"te.scan 'scan': init and update are made by te.compute"):
+    with pytest.raises(CompileError, match=r"te.scan 'scan': init and update must be results of te.compute"):
         te.scan(init, state, state)
     with pytest.raises(
-        CompileError, match=r"te.scan 'scan': state and update have one shape and type, and init but for its steps"
+        CompileError, match=r"te.scan 'scan': state and update must have the same shape and type; init may differ in"
     ):
         te.scan(init, init, state)
 
@@ -307,15 +307,15 @@ def unknown(a):  # type: ignore[no-untyped-def]
 
 def test_hybrid_script_that_cannot_be() -> None:
     a = te.placeholder((4,), name="A")
-    with pytest.raises(ParseError, match=r"(?s)'a' is an input, which is only read"):
+    with pytest.raises(ParseError, match=r"(?s)'a' is an input, which is read-only"):
         no_result(a)
     with pytest.raises(ParseError, match=r"(?s)Python's While is not part of hybrid script"):
         strange(a)
-    with pytest.raises(ParseError, match=r"(?s)'gamma' cannot be called in hybrid script; what can is min, max"):
+    with pytest.raises(ParseError, match=r"(?s)'gamma' cannot be called in hybrid script; the functions are min, max"):
         unknown(a)
-    with pytest.raises(CompileError, match=r"hybrid function 'unknown' takes 1 arguments \(a\) and was given 2"):
+    with pytest.raises(CompileError, match=r"hybrid function 'unknown' takes 1 arguments \(a\), but was given 2"):
         unknown(a, a)
-    with pytest.raises(CompileError, match=r"te.hybrid.script decorates a Python function, but this is of type int"):
+    with pytest.raises(CompileError, match=r"te.hybrid.script decorates a Python function, not int"):
         te.hybrid.script(3)  # type: ignore[arg-type]
 
 
@@ -342,10 +342,10 @@ def test_a_loop_program_as_a_stage() -> None:
     run(lower_blocks(func), [x, again])
     np.testing.assert_array_equal(again, got)
     with pytest.raises(
-        CompileError, match="extern_primfunc of 'halve' takes a program over 2 inputs and at least one result"
+        CompileError, match="extern_primfunc of 'halve' needs a PrimFunc with 2 input buffers, at least one result"
     ):
         te.extern_primfunc([a, a], halve)
-    with pytest.raises(CompileError, match="create_prim_func takes the tensors of a program"):
+    with pytest.raises(CompileError, match="create_prim_func takes a list of tensors"):
         te.create_prim_func([1])
 
 
@@ -413,8 +413,8 @@ def test_a_reduction_that_ends_at_an_axis() -> None:
 
     refused: list[tuple[Callable[[te.Schedule, te.Tensor], object], str]] = [
         (lambda s, c: s[c].fuse(*s[c].leaf_iter_vars), "cannot be fused"),
-        (lambda s, c: s.rfactor(c, c.op.reduce_axis[0]), "how often loop 'k' runs"),
-        (lambda s, c: s[c].reorder(*reversed(s[c].leaf_iter_vars)), "it stays inside of that"),
+        (lambda s, c: s.rfactor(c, c.op.reduce_axis[0]), "which depends on another loop; the new value"),
+        (lambda s, c: s[c].reorder(*reversed(s[c].leaf_iter_vars)), "so it must stay inside that loop"),
     ]
     data, count = np.random.default_rng(0).integers(-9, 9, (8, 8)).astype("float32"), np.array([0, 3, 8, 1, 2, 7, 0, 5])
     for make, args, given, until in ((upto, [a], [data], range(8)), (listed, [a, ends], [data, count], count)):

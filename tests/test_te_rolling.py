@@ -20,7 +20,7 @@ from tilewright.tir.transform.lower_blocks import lower_blocks
 
 pytestmark = pytest.mark.slow
 NOTHING_KEPT = (
-    "does not move on along one dimension by less than its size|is computed by itself|is vectorized, and a ring keeps"
+    "does not overlap that of the next iteration along one dimension|has its own loop nest|is vectorized, but a rolling"
 )
 
 
@@ -122,19 +122,20 @@ def test_what_cannot_roll() -> None:
     c = te.compute((8,), lambda i: b[i] + b[i + 2], name="C")
     s = te.create_schedule(c.op)
     with pytest.raises(
-        ScheduleError, match="rolling_buffer of 'C': an output is the caller's memory, which is needed whole"
+        ScheduleError, match="rolling_buffer of 'C': an output is in the caller's memory and must be stored whole"
     ):
         s[c].rolling_buffer()
     s[b].rolling_buffer()
     with pytest.raises(
-        ScheduleError, match="block 'B' is computed by itself; compute_at a loop of its reader before it can roll"
+        ScheduleError, match="block 'B' has its own loop nest; call compute_at with a loop of its reader before"
     ):
         schedule_func(s, [a, c])
     s[b].compute_at(s[c], s[c].op.axis[0])
     s[c].parallel(s[c].op.axis[0])
     with pytest.raises(
         ScheduleError,
-        match=r"loop 'i' is parallel, and a ring keeps what one trip made for the next\. The loops there:\nfor i in "
+        match=r"loop 'i' is parallel, but a rolling buffer passes data from one iteration to the next, which needs a "
+        r"serial loop\. The loops there:\nfor i in "
         r"T.parallel\(8\):    # <-- here"
     ):
         schedule_func(s, [a, c])

@@ -360,65 +360,65 @@ REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
     "no stage": (
         lambda p: p.s[te.placeholder((2,), name="Z")], r"'Z' is not part of this schedule; its stages are A, B, C"
     ),
-    "no operation": (lambda p: te.create_schedule([]), r"create_schedule takes operations \(C.op\)"),
-    "split without": (lambda p: p.s[p.C].split(p.k), r"split of 'k' takes either factor= or nparts="),
+    "no operation": (lambda p: te.create_schedule([]), r"create_schedule takes one or more operations \(C.op\)"),
+    "split without": (lambda p: p.s[p.C].split(p.k), r"split of 'k' needs exactly one of factor= and nparts="),
     "split by zero": (
-        lambda p: p.s[p.C].split(p.k, 0), r"'k' cannot be split by 0; factors are whole numbers, 1 or more"
+        lambda p: p.s[p.C].split(p.k, 0), r"'k' cannot be split by 0; a factor must be an integer, 1 or more"
     ),
     "not an axis": (
         lambda p: p.s[p.C].split("k", 2), r"'k' is not an axis; use one of op.axis"  # type: ignore[arg-type]
     ),
     "twice": (
         in_turn(lambda p: p.s[p.C].split(p.k, 2), lambda p: p.s[p.C].unroll(p.k)),
-        r"'k' is not a loop of 'C' any more: it was split or fused; its loops are m, n, k.outer, k.inner"
+        r"'k' is not a loop of 'C' anymore: it was split or fused; its loops are m, n, k.outer, k.inner"
     ),
     "foreign": (lambda p: p.s[p.C].unroll(Product().k), r"'k' is not a loop of 'C'; its loops are m, n, k"),
     "fuse apart": (
         lambda p: p.s[p.C].fuse(p.C.op.axis[0], p.k),
-        r"fuse takes loops that stand directly inside each other, outermost first; 'C' has m, n, k, and m, k were given"
+        r"fuse takes directly nested loops, outermost first; 'C' has m, n, k, and m, k were given"
     ),
     "fuse none": (lambda p: p.s[p.C].fuse(), r"fuse of 'C' takes at least one axis"),
-    "reorder twice": (lambda p: p.s[p.C].reorder(p.k, p.k), r"reorder of 'C' was given an axis twice: k, k"),
+    "reorder twice": (lambda p: p.s[p.C].reorder(p.k, p.k), r"reorder of 'C' was given the same axis twice: k, k"),
     "split late": (
         in_turn(lambda p: p.s[p.C].unroll(p.k), lambda p: p.s[p.C].split(p.k, 2)),
-        r"loop 'k' of 'C' is unrolled already; split it before that"
+        r"loop 'k' of 'C' is already unrolled; split it before that"
     ),
     "two kinds": (
         in_turn(lambda p: p.s[p.C].unroll(p.k), lambda p: p.s[p.C].parallel(p.k)),
-        r"loop 'k' of 'C' is unrolled already; do not make it parallel, or it before that"
+        r"loop 'k' of 'C' is already unrolled; do not make it parallel, or it before that"
     ),
     "pragma": (
         lambda p: p.s[p.C].pragma(p.k, "faster"),
-        r"pragma 'faster' has no meaning here; use unroll, vectorize, parallel, import_llvm, or one of the hints"
+        r"pragma 'faster' is not supported; use unroll, vectorize, parallel, import_llvm, or one of the hints"
     ),
     "pragma of C": (
         lambda p: p.s[p.C].pragma(p.k, "import_c", "x"),
-        r"pragma import_c on 'k': there is no C compiler in here; compile the source to LLVM text"
+        r"pragma import_c on 'k': C source is not supported; compile it to LLVM IR"
     ),
     "input": (
         lambda p: p.s[p.A].compute_inline(),
-        r"compute_inline: 'A' is an input, which is not computed; cache_read makes a copy"
+        r"compute_inline: 'A' is an input, which has no loops; apply the step to a copy"
     ),
     "inline output": (
-        lambda p: p.s[p.C].compute_inline(), r"'C' is an output of the schedule; only a value in between can be inlined"
+        lambda p: p.s[p.C].compute_inline(), r"'C' is an output of the schedule; only an intermediate value can be"
     ),
-    "at itself": (lambda p: p.s[p.C].compute_at(p.s[p.C], p.k), r"'C' cannot be computed inside a loop of its own"),
+    "at itself": (lambda p: p.s[p.C].compute_at(p.s[p.C], p.k), r"'C' cannot be computed inside its own loop"),
     "at a foreign loop": (
         lambda p: p.s[p.s.cache_write(p.C, "local")].compute_at(p.s[p.C], p.k),
         r"'k' is not a loop of 'C'; its loops are m, n"
     ),
     "scope": (
         lambda p: p.s[p.C].set_scope("shared"),
-        r"there is no memory 'shared' on a CPU; use 'global' \(memory\) or 'local'"
+        r"'shared' is not a memory scope of a CPU; use 'global' \(memory\) or 'local'"
     ),
     "bind": (
         lambda p: p.s[p.C].bind(p.k, None),  # type: ignore[arg-type]
-        r"loop 'k' of 'C' is bound to an axis of te.thread_axis, and was given None"
+        r"loop 'k' of 'C' can only be bound to an axis from te.thread_axis, not None"
     ),
-    "bind twice": (bind_twice, r"thread axis 'vthread' has a loop of 'C' already; fuse the two loops and bind that"),
+    "bind twice": (bind_twice, r"thread axis 'vthread' is already bound to a loop of 'C'; fuse the two loops and"),
     "bind marked": (
         in_turn(lambda p: p.s[p.C].parallel(p.k), lambda p: p.s[p.C].bind(p.k, te.thread_axis("vthread"))),
-        r"loop 'k' of 'C' is parallel already; bind it before that"
+        r"loop 'k' of 'C' is already parallel; bind it before that"
     ),
     "mark bound": (
         in_turn(lambda p: p.s[p.C].bind(p.k, te.thread_axis("vthread")), lambda p: p.s[p.C].unroll(p.k)),
@@ -426,45 +426,45 @@ REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
     ),
     "thread_axis": (
         lambda p: te.thread_axis("core"),
-        r"there are no threads 'core'; use vthread, threadIdx.x to .z, or blockIdx.x to .z"
+        r"'core' is not a thread axis; use vthread, threadIdx.x to .z, or blockIdx.x to .z"
     ),
     "thread_axis from": (
         lambda p: te.thread_axis((1, 4), "vthread"), r"thread axis 'vthread' starts at 1; it must start at 0"
     ),
     "env_threads": (
-        lambda p: p.s[p.C].env_threads([3]), r"env_threads of 'C' takes axes of te.thread_axis, one or several"
+        lambda p: p.s[p.C].env_threads([3]), r"env_threads of 'C' needs one or more axes from te.thread_axis"
     ),
     "tensorize": (
         lambda p: p.s[p.C].tensorize(p.k, None),
-        r"tensorize of 'k' in 'C' takes what te.decl_tensor_intrin returns, and was given None"
+        r"tensorize of 'k' in 'C' needs a result of te.decl_tensor_intrin, not None"
     ),
     "predicate": (
         lambda p: p.s[p.C].set_store_predicate(3),  # type: ignore[arg-type]
-        r"set_store_predicate of 'C' takes a condition, and was given 3"
+        r"set_store_predicate of 'C' needs a condition, not 3"
     ),
     "align last": (
         lambda p: (c := p.s[p.s.cache_write(p.C, "local")]).storage_align(c.op.axis[1], 16, 0),
-        r"storage_align of 'C.local' takes one of its axes but the last, which are m.c"
+        r"storage_align of 'C.local' needs an axis other than the last; the choices are m.c"
     ),
     "align offset": (
         lambda p: (c := p.s[p.s.cache_write(p.C, "local")]).storage_align(c.op.axis[0], 16, 16),
-        r"the offset is from 0 to the factor, and 16 of 16 is not"
+        r"the offset 16 must be from 0 to the factor 16"
     ),
     "align output": (
         lambda p: p.s[p.C].storage_align(p.C.op.axis[0], 16, 0),
-        r"storage_align of 'C': an output is the caller's memory"
+        r"storage_align of 'C': an output is in the caller's memory"
     ),
     "rolling": (
         lambda p: p.s[p.C].rolling_buffer(),
-        r"rolling_buffer of 'C': an output is the caller's memory, which is needed whole"
+        r"rolling_buffer of 'C': an output is in the caller's memory and must be stored whole"
     ),
     "layout late": (
         lambda p: (p.s[p.C].split(p.k, 2), p.s[p.C].transform_layout(lambda i, j: (j, i))),
-        r"'C' has steps already; transform_layout before them, and once"
+        r"'C' already has schedule steps; call transform_layout once, before them"
     ),
     "layout of two": (
         lambda p: p.s[p.C].transform_layout(lambda i, j: (i, i)),
-        r"'lambda i, j: \(i, i\)' brings several elements of \(18, 20\) to one place"
+        r"'lambda i, j: \(i, i\)' maps several elements of \(18, 20\) to one place"
     ),
     "layout from 1": (
         lambda p: p.s[p.C].transform_layout(lambda i, j: (i, j + 1)),
@@ -473,35 +473,35 @@ REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
     ),
     "layout of an input": (
         lambda p: p.s[p.A].transform_layout(lambda i, j: (j, i)),
-        r"transform_layout: 'A' is an input, which is not computed"
+        r"transform_layout: 'A' is an input, which has no loops"
     ),
-    "group of none": (lambda p: p.s.create_group(p.A, p.B), r"there is no stage between B and A to group"),
-    "group twice": (lambda p: (p.s.create_group(p.C, p.A), p.s.create_group(p.C, p.A)), r"'C' is in a group already"),
+    "group of none": (lambda p: p.s.create_group(p.A, p.B), r"no stage to group is between B and A to group"),
+    "group twice": (lambda p: (p.s.create_group(p.C, p.A), p.s.create_group(p.C, p.A)), r"'C' is already in a group"),
     "group in itself": (
         lambda p: p.s.create_group(p.C, p.A).compute_at(p.s[p.C], p.k),
-        r"'C' belongs to the group itself; name a stage that reads it"
+        r"'C' belongs to the group itself; choose a stage outside of it that reads it"
     ),
     "cache none": (
-        lambda p: p.s.cache_write([], "local"), r"cache_write takes the results of one computation, and was given none"
+        lambda p: p.s.cache_write([], "local"), r"cache_write needs the results of one computation; the list is empty"
     ),
     "cache nobody": (
-        lambda p: p.s.cache_read(p.A, "local", []), r"cache_read of 'A' takes the operations that read the copy"
+        lambda p: p.s.cache_read(p.A, "local", []), r"cache_read of 'A' needs a list of the operations that read the"
     ),
     "cache late": (
         lambda p: (p.s[p.C].split(p.k, 2), p.s.cache_write(p.C, "local")),
-        r"'C' has steps already; cache_write before them"
+        r"'C' already has schedule steps; call cache_write before them"
     ),
     "cache input": (lambda p: p.s.cache_write(p.A, "local"), r"cache_write: 'A' is not a te.compute"),
     "cache several": (
         lambda p: p.s.cache_write([p.C, p.C], "local"),
-        r"cache_write takes all results of one computation: 'C' has C, and C, C were given"
+        r"cache_write needs all results of one computation: 'C' has C, and C, C were given"
     ),
     "rfactor spatial": (
         lambda p: p.s.rfactor(p.C, p.C.op.axis[0]), r"'m' is not a reduction loop of 'C'; split a reduction axis"
     ),
     "rfactor late": (
         lambda p: (p.s[p.C].split(p.C.op.axis[0], 2), p.s.rfactor(p.C, p.k)),
-        r"rfactor of 'C' comes before its other loops are split"
+        r"rfactor of 'C' must precede split, fuse and reorder"
     ),
     "rfactor axis": (lambda p: p.s.rfactor(p.C, p.k, 3), r"rfactor of 'C': factor_axis=3 is not between -3 and 2"),
 }
@@ -529,44 +529,44 @@ def test_what_only_lowering_can_see() -> None:
     late: list[tuple[Callable[[te.Schedule], object], list[Any], str]] = [
         (
             lambda s: attach_to_a_split_loop(s, c, d), [a, d],
-            r"'C' is to be computed in loop 'i' of 'D', which was split or fused; its loops are i.outer, i.inner, j"
+            r"'C' cannot be computed in loop 'i' of 'D', which was split or fused; its loops are i.outer, i.inner, j"
         ),
         (
             lambda s: attach_to_an_inlined_stage(s, b, c), [a, d],
-            r"'B' is to be computed in 'C', which is inlined and has no loops"
+            r"'B' cannot be computed in 'C', which is inlined and has no loops"
         ),
         (lambda s: s[d].prefetch(c, d.op.axis[0], 1), [a, d], r"there is no parameter 'C' to prefetch"),
         (
             lambda s: s[b].prefetch(c, b.op.axis[0], 1), [a, d],
-            r"'C' is not read at places that move with loop 'i' of 'B'"
+            r"'C' is not indexed by loop 'i' of 'B'"
         ),
         (lambda s: s[b].compute_at(s[d], d.op.axis[0]), [a, d], r"'B' is not read inside loop 'i'"),
         (
             lambda s: s[c].compute_at(s[d], d.op.axis[0]), [a, c, d],
-            r"block 'C' computes the parameter 'C', which is needed whole"
+            r"block 'C' computes the parameter 'C', which must be stored whole"
         ),
         (
             lambda s: s[c].compute_at(s[b], b.op.axis[0]), [a, d],
-            r"'C' is to be computed in 'B', which does not read it"
+            r"'C' cannot be computed in 'B', which does not read it"
         ),
         (
             lambda s: s[d].bind(d.op.axis[0], te.thread_axis(3, "vthread")), [a, d],
-            r"loop 'i' has 15 trips and is bound to thread axis 'vthread' of 3; split it by that"
+            r"loop 'i' has 15 iterations, but is bound to thread axis 'vthread' of extent 3; split it by"
         ),
         (
             lambda s: s[d].set_store_predicate(b.op.axis[0].var < 3), [a, d],
-            r"set_store_predicate of 'D' uses 'i', which is none of its axes or loops"
+            r"set_store_predicate of 'D' uses 'i', which is not one of its axes or loops"
         ),
-        (lambda s: None, [a, b], r"'D' is an output of the schedule and not among the arguments, which are A, B"),
-        (lambda s: None, [a, d, a], r"'A' is twice among the arguments"),
-        (lambda s: None, [a, d, 4], r"an argument of a schedule is a tensor, and 4 is a int"),
+        (lambda s: None, [a, b], r"'D' is an output of the schedule, but is missing from the arguments A, B"),
+        (lambda s: None, [a, d, a], r"'A' occurs twice among the arguments"),
+        (lambda s: None, [a, d, 4], r"an argument of a schedule must be a tensor; 4 is a int"),
     ]
     for step, args, message in late:
         s = te.create_schedule(d.op)
         step(s)
         with pytest.raises(ScheduleError, match=message):
             schedule_func(s, args)
-    with pytest.raises(CompileError, match="placeholder 'A' is needed and is not among the arguments"):
+    with pytest.raises(CompileError, match="placeholder 'A' is missing from the arguments"):
         schedule_func(te.create_schedule(d.op), [d])
 
 
@@ -575,8 +575,8 @@ def test_a_value_with_two_results_is_not_cached() -> None:
     b, c = te.compute((4,), lambda i: (a[i], a[i] + 1.0), name="P")
     with pytest.raises(
         ScheduleError,
-        match=r"cache_write takes all results of one computation: 'P' has P.v0, P.v1, and P.v0 were given"
+        match=r"cache_write needs all results of one computation: 'P' has P.v0, P.v1, and P.v0 were given"
     ):
         te.create_schedule(b.op).cache_write(b, "local")
-    with pytest.raises(ScheduleError, match="'P' is not a reduction, so there is nothing to rfactor"):
+    with pytest.raises(ScheduleError, match="'P' is not a reduction, so rfactor does not apply"):
         te.create_schedule(c.op).rfactor(b, b.op.axis[0])

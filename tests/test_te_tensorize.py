@@ -168,7 +168,7 @@ def test_loops_that_are_not_the_instruction() -> None:
     )
     refused(
         tensorized(gemv(12, L, native=False), 12),
-        r"a split leaves a rest there, where .* fails; split by a factor of the extent"
+        r"a split leaves a remainder, where .* fails; split by a divisor of the extent"
     )
     refused(
         tensorized(gemv(16, 8, native=False, parts=False), depth=8),
@@ -177,7 +177,7 @@ def test_loops_that_are_not_the_instruction() -> None:
     s, args, c = product()
     s[c].vectorize(c.op.axis[1])
     s[c].tensorize(c.op.axis[0], gemv(M, L, native=False))
-    refused(s, r"loop 'j' is vectorized with 32 trips, and an instruction takes serial loops")
+    refused(s, r"loop 'j' is vectorized with 32 iterations, but an instruction needs serial loops")
     a = args[0]
     other = te.compute(
         (N, M),
@@ -186,7 +186,7 @@ def test_loops_that_are_not_the_instruction() -> None:
     )
     s = te.create_schedule(other.op)
     s[other].tensorize(other.op.axis[1], gemv(M, L, native=False))
-    refused(s, r"they compute something else")
+    refused(s, r"the computation differs")
 
 
 def test_a_step_refers_to_an_intrinsic_by_its_name() -> None:
@@ -201,7 +201,7 @@ def test_a_step_refers_to_an_intrinsic_by_its_name() -> None:
         return sch
 
     with pytest.raises(
-        ScheduleError, match=r"a step holds TensorIntrin\(gemv\) \(TensorIntrin\), which cannot be stored"
+        ScheduleError, match=r"a step contains TensorIntrin\(gemv\) \(TensorIntrin\), which cannot be saved"
     ):
         replaced(Schedule(func), whole).steps[-1].as_json()
     with pytest.raises(ScheduleError, match=r"there is no intrinsic 'test\.gemv'"):
@@ -212,7 +212,7 @@ def test_a_step_refers_to_an_intrinsic_by_its_name() -> None:
     again = Schedule(func)
     again.apply([ScheduleStep.from_json(s.as_json()) for s in sch.steps])
     assert_structural_equal(again.func, sch.func)
-    with pytest.raises(ScheduleError, match=r"there is an intrinsic 'test\.gemv' already"):
+    with pytest.raises(ScheduleError, match=r"an intrinsic 'test\.gemv' already exists"):
         tvm.tir.TensorIntrin.remember(replace(whole, name="test.gemv"))
 
 
@@ -272,7 +272,7 @@ def test_rows_are_where_the_instruction_was_told() -> None:
     s = tensorized(gemv(16, 8, native=False, row=8), depth=8)
     with pytest.raises(
         ScheduleError,
-        match=r"an instruction takes 'B' with 8 elements from one row to the next, and in memory there are 16; declare"
+        match=r"an instruction needs 'B' with a row stride of 8 elements, but in memory it is 16; declare"
     ):
         tvm.build(s, [*s.outputs[0].inputs, s.outputs[0].output(0)], "llvm")
 
@@ -282,21 +282,22 @@ def test_declarations_that_cannot_be() -> None:
     b = te.compute((4,), lambda i: a[i] + 1.0, name="b")
     c = te.compute((4,), lambda i: b[i] + 1.0, name="c")
     with pytest.raises(
-        CompileError, match=r"decl_tensor_intrin 'x' takes the operation of one te.compute over te.placeholder inputs"
+        CompileError, match=r"decl_tensor_intrin 'x' needs the operation of a single te.compute over te.placeholder"
     ):
         te.decl_tensor_intrin(c.op, lambda i, o: None, "x")
     with pytest.raises(
         CompileError,
-        match=r"the function of tensor intrinsic 'x' returns one statement, or \(body, reduce_reset, reduce_update\)"
+        match=r"the function of tensor intrinsic 'x' must return one statement, or \(body, reduce_reset, "
+        r"reduce_update\)"
     ):
         te.decl_tensor_intrin(b.op, lambda i, o: None, "x")
-    with pytest.raises(CompileError, match="the function of tensor intrinsic 'x' returns statements, and gave a int"):
+    with pytest.raises(CompileError, match="the function of tensor intrinsic 'x' must return statements, not int"):
         te.decl_tensor_intrin(b.op, lambda i, o: 3, "x")
     with pytest.raises(CompileError, match=r"decl_tensor_intrin 'x': scalar_params are not supported"):
         te.decl_tensor_intrin(b.op, lambda i, o: 3, "x", scalar_params=[1])
     with pytest.raises(CompileError, match="access_ptr of 'y' takes 'r', 'w' or 'rw', but was given 'x'"):
         tvm.tir.decl_buffer((4,), name="y").access_ptr("x")
-    with pytest.raises(CompileError, match="decl_buffer 'y' has 1 dimensions and was given 2 strides"):
+    with pytest.raises(CompileError, match="decl_buffer 'y' has 1 dimensions, but was given 2 strides"):
         tvm.tir.decl_buffer((4,), name="y", strides=[1, 2])
-    with pytest.raises(CompileError, match="decl_buffer 'y': memory is given by the caller"):
+    with pytest.raises(CompileError, match="decl_buffer 'y': the caller provides the memory"):
         tvm.tir.decl_buffer((4,), name="y", buffer_type="auto_broadcast")

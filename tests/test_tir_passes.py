@@ -84,5 +84,5 @@ def test_a_block_knows_the_loops_around_it_by_its_axes() -> None:
     assert not analysis.verify_well_formed(tir.parse(text.format(row="i")), assert_mode=False)
     with pytest.raises(CompileError, match="variable 'i' is used where it has no value"):
         analysis.verify_well_formed(tir.parse(text.format(row="i")))
-    with pytest.raises(ScheduleError, match="block 'B' uses loop 'i' around it; bind an axis to it"):
+    with pytest.raises(ScheduleError, match="block 'B' uses the loop variable 'i' directly; bind an axis to it"):
         tir.Schedule(tir.parse(text.format(row="i")))

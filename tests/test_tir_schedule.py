@@ -215,7 +215,7 @@ def test_modules_of_several_functions() -> None:
     assert "T.parallel" not in str(sch.mod["second"])
     with pytest.raises(ScheduleError, match="there is no loop function 'main' in the module; there are first, second"):
         sch.get_block("A")
-    with pytest.raises(ScheduleError, match="give one loop or several of one function"):
+    with pytest.raises(ScheduleError, match="pass one or more loops, all from the same function"):
         sch.fuse(*sch.get_loops(sch.get_block("A", "first")), loop)
 
 
@@ -272,7 +272,7 @@ MESSAGES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a loop that is not there": (
         applied({"step": "unroll", "args": [{"block": "C", "loop": 3}]}),
-        "block 'C' has 3 loops around it, and none at place 3"
+        "block 'C' has 3 loops around it, but no loop number 3"
     ),
     "a block that is not there": (
         applied({"step": "unroll", "args": [{"block": "E", "loop": 0}]}), "there is no block 'E'; the blocks are C, D"
@@ -282,19 +282,19 @@ MESSAGES: dict[str, tuple[Callable[[], object], str]] = {
         "step 1, .*loop 'i' is unrolled already"
     ),
     "no step": (applied("unroll"), "'unroll' is not a schedule step; one is"),
-    "no reference": (applied({"step": "unroll", "args": [{"loop": 0}]}), "refers to nothing; a block is"),
-    "no trace": (lambda: tir.Trace.from_json({}), "a trace is a list of steps, and this is a dict"),
+    "no reference": (applied({"step": "unroll", "args": [{"loop": 0}]}), "is not a reference to a block or a loop; a"),
+    "no trace": (lambda: tir.Trace.from_json({}), "a trace must be a list of steps, not dict"),
     "no program": (
         lambda: tir.Schedule("f"),  # type: ignore[arg-type]
         "a schedule takes a PrimFunc or an IRModule of them, but was given a str"
     ),
     "no blocks": (
         lambda: tir.Schedule(conv2d()),
-        "function 'main' has no blocks; steps are for programs whose stores are in blocks"
+        "function 'main' has no blocks; schedule steps need stores inside blocks"
     ),
     "one name twice": (
         lambda: tir.Schedule(tir.parse(product.script().replace('block("D")', 'block("C")'))),
-        "has two blocks 'C'; give each a name of its own"
+        "has two blocks 'C'; give each a unique name"
     ),
     "another buffer": (
         lambda: tir.Schedule(product).set_scope("C", 1, "local"), "block 'C' writes 0: C; there is no 1 among them"
@@ -316,7 +316,7 @@ def test_what_cannot_be_done(name: str) -> None:
 def test_what_cannot_be_stored() -> None:
     sch = tir.Schedule(product)
     sch.annotate("C", "note", object())
-    with pytest.raises(ScheduleError, match="which cannot be stored; annotate with numbers and strings"):
+    with pytest.raises(ScheduleError, match="which cannot be saved; annotate with numbers and strings"):
         sch.trace.as_json()
 
 
@@ -336,7 +336,7 @@ def test_loops_inside_of_blocks_take_no_steps() -> None:
                     A[i] = 1.0
     """))
     inner = next(s for s in walk_stmt(sch.mod["main"].body) if isinstance(s, tir.For))
-    with pytest.raises(ScheduleError, match="loop 'i' is inside of a block; steps are for the loops around blocks"):
+    with pytest.raises(ScheduleError, match="loop 'i' is inside a block; steps apply only to loops around blocks"):
         sch.unroll(LoopRV(inner.var, "main"))
 
 
@@ -347,12 +347,12 @@ def test_references_print_as_calls() -> None:
 
 def test_python_that_cannot_be_read() -> None:
     names: dict[str, Any] = {"T": T}
-    with pytest.raises(ParseError, match=r"the source of 'f' is in no file; give its text to tir\.parse"):
+    with pytest.raises(ParseError, match=r"the source of 'f' is not in a file; pass the text to tir.parse"):
         exec("@T.prim_func\ndef f(A: T.Buffer((8,), 'float32')):\n    A[0] = 1.0\n", names)
     with pytest.raises(
         ParseError,
-        match=r"test_tir_schedule.py:\d+: 'test_schedule' is a module, and only numbers are taken from the Python "
-        r"around"
+        match=r"test_tir_schedule.py:\d+: 'test_schedule' is a module; only numbers can be used from the Python "
+        r"code around"
     ):
         @T.prim_func
         def wrong(A: T.Buffer((8,), "float32")) -> None:

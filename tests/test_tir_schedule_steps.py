@@ -66,28 +66,28 @@ def test_the_file_holds_cases_only() -> None:
 REFUSED: dict[str, tuple[str, Callable[[tir.Schedule], object], str]] = {
     "one nest merged": ("pair", lambda s: s.merge(s.get_loops("B")[0]), "merge takes two loops or more"),
     "a nest merged with itself": (
-        "pair", lambda s: s.merge(*s.get_loops("B")), "the loops i, j are not in nests that stand side by side"
+        "pair", lambda s: s.merge(*s.get_loops("B")), "the loops i, j are not in adjacent loop nests"
     ),
     "nests in the wrong order": (
         "pair", lambda s: s.merge(s.get_loops("C")[0], s.get_loops("B")[0]),
-        "do not follow each other directly, in this order"
+        "must directly follow each other in this order"
     ),
     "nests of other sizes": (
-        "padded", lambda s: s.merge(s.get_loops("B")[0], s.get_loops("C")[0]), "are of 10 and 5 trips"
+        "padded", lambda s: s.merge(s.get_loops("B")[0], s.get_loops("C")[0]), "they have 10 and 5 iterations"
     ),
     "trips that need others": (
         "window", lambda s: s.merge(s.split(s.get_loops("B")[0], [8, 2])[0], s.get_loops("C")[0]),
-        "touches elements of 'B' that other trips write"),
+        "accesses elements of 'B' that other iterations write"),
     "merged after marking": (
         "pair", lambda s: s.parallel(s.get_loops("B")[0]) or s.merge(s.get_loops("B")[0], s.get_loops("C")[0]),
         "is parallel; merge before that"
     ),
     "merged around others": (
         "pair", lambda s: s.compute_at("B", s.get_loops("C")[0]) or s.merge(s.get_loops("B")[0], s.get_loops("C")[0]),
-        "are not in nests that stand side by side"),
+        "are not in adjacent loop nests"),
     "parts that are too short": (
         "rows", lambda s: s.loop_partition(s.get_loops("B")[0], [2, 3]),
-        r"cannot be parted into \[2, 3\]: the parts have 5 trips together"
+        r"cannot be partitioned into \[2, 3\]: the parts have 5 iterations in total"
     ),
     "parts of nothing": (
         "rows", lambda s: s.loop_partition(s.get_loops("B")[0], [None, None]),
@@ -113,22 +113,22 @@ REFUSED: dict[str, tuple[str, Callable[[tir.Schedule], object], str]] = {
     ),
     "a reader of a parameter": (
         "pair", lambda s: s.reverse_compute_inline("B"),
-        "must read one value that an elementwise block makes, and reads 0"
+        "must read exactly one result of an elementwise block; it reads 0"
     ),
-    "no first value": (
-        "pair", lambda s: s.decompose_reduction("B", s.get_loops("B")[0]), "block 'B' has no first value to take out"
+    "no initial value": (
+        "pair", lambda s: s.decompose_reduction("B", s.get_loops("B")[0]), "block 'B' has no initial value to decompose"
     ),
     "a reduction loop outside": (
         "rows", lambda s: s.decompose_reduction("B", s.split(s.get_loops("B")[1], [2, 4])[1]),
         "the reduction runs over loop 'k_0', outside of 'k_1'"),
     "no padding": (
-        "pair", lambda s: s.decompose_padding("B", s.get_loops("B")[0]), "is not a choice between a value and a number"
+        "pair", lambda s: s.decompose_padding("B", s.get_loops("B")[0]), "is not a selection between a value and a"
     ),
-    "no sum": ("pair", lambda s: s.pad_einsum("B", [2, 2]), "is not a sum of products at its own axes"),
-    "other axes": ("rows", lambda s: s.pad_einsum("B", [2]), r"has 2 axes, and the padding is \[2\]"),
+    "no sum": ("pair", lambda s: s.pad_einsum("B", [2, 2]), "is not a sum of products indexed by its own axes"),
+    "other axes": ("rows", lambda s: s.pad_einsum("B", [2]), r"has 2 axes, but the padding is \[2\]"),
     "no tile": (
         "pair", lambda s: s.blockize(s.get_loops("B")[0]) and s.blockize(s.split(s.get_loops("C")[0], [None, 4])[1]),
-        "cover its domain only in part"
+        "do not cover its whole domain"
     ),
     "no intrinsic": (
         "pair", lambda s: s.tensorize("B", "test.add_on_4"),
@@ -136,18 +136,18 @@ REFUSED: dict[str, tuple[str, Callable[[tir.Schedule], object], str]] = {
     ),
     "another intrinsic": (
         "pair", lambda s: s.tensorize(s.split(s.get_loops("B")[1], [2, 4])[1], "test.add_one_4"),
-        "'test.add_one_4' cannot replace block 'B_o': they compute something else"
+        "'test.add_one_4' cannot replace block 'B_o': the computation differs"
     ),
     "no order": (
-        "pair", lambda s: s.reorder_block_iter_var("B", [0, 0]), r"\[0, 0\] is not an order of the 2 axes of block 'B'"
+        "pair", lambda s: s.reorder_block_iter_var("B", [0, 0]), r"\[0, 0\] is not a permutation of the 2 axes of"
     ),
     "nothing rolls by itself": (
         "window", lambda s: s.rolling_buffer("B"),
-        "block 'B' is computed by itself; compute_at a loop of its reader before"
+        "block 'B' has its own loop nest; call compute_at with a loop of its reader"
     ),
     "nothing to keep": (
         "pair", lambda s: (s.compute_at("B", s.get_loops("C")[0]), s.rolling_buffer("B")),
-        "does not move on along one dimension by less than its size"),
+        "does not overlap that of the next iteration along one dimension"),
     "a parameter does not roll": (
         "window", lambda s: s.rolling_buffer("C"),
         "block 'C' has several results, computes a parameter, or does not store at its own axes"
@@ -155,18 +155,18 @@ REFUSED: dict[str, tuple[str, Callable[[tir.Schedule], object], str]] = {
     "threads do not wait": (
         "window",
         lambda s: (s.compute_at("B", s.get_loops("C")[0]), s.parallel(s.get_loops("C")[0]), s.rolling_buffer("B")),
-        "loop 'i' is parallel, and a ring keeps"),
+        "loop 'i' is parallel, but a rolling buffer"),
     "a loop with a ring is not split": (
         "window", lambda s: (s.compute_at("B", i := s.get_loops("C")[0]), s.rolling_buffer("B"), s.split(i, [2, 4])),
         "the trips of loop 'i' stay as they are"),
     "a loop with a ring on threads": (
         "window", lambda s: (s.compute_at("B", i := s.get_loops("C")[0]), s.rolling_buffer("B"), s.parallel(i)),
-        "a rolling buffer keeps what one trip made for the next"),
+        "a rolling buffer passes data from one iteration to the next"),
     "an aligned value": (
         "pair", lambda s: (s.storage_align("B", 0, 0, 16, 1), s.transform_layout("B", 0, "lambda i, j: (j, i)")),
         "storage_align after the layout"
     ),
-    "not a note": ("pair", lambda s: s.unannotate("B", "note"), "block 'B' has not a note 'note'; its notes are none"),
+    "no note": ("pair", lambda s: s.unannotate("B", "note"), "block 'B' has no annotation 'note'; its annotations"),
     "rows of a parameter": (
         "pair", lambda s: s.storage_align("C", 0, 0, 16, 0), "'C' of 2 dimensions cannot be aligned along axis 0 by 16"
     ),
@@ -176,10 +176,10 @@ REFUSED: dict[str, tuple[str, Callable[[tir.Schedule], object], str]] = {
     ),
     "a layout in which elements meet": (
         "pair", lambda s: s.transform_layout("B", 0, "lambda i, j: (i + j,)"),
-        "brings several elements of .* to one place"
+        "maps several elements of .* to one place"
     ),
     "a layout before 0": (
-        "pair", lambda s: s.transform_layout("B", 0, "lambda i, j: (i - 1, j)"), "is not within known bounds from 0"
+        "pair", lambda s: s.transform_layout("B", 0, "lambda i, j: (i - 1, j)"), "has no known range from 0 up"
     ),
     "a map of other rank": (
         "pair", lambda s: s.transform_layout("B", 0, "lambda i: (i,)"), "takes 1 indices, and 2 are needed"
@@ -188,15 +188,15 @@ REFUSED: dict[str, tuple[str, Callable[[tir.Schedule], object], str]] = {
         "pair", lambda s: s.transform_layout("B", 0, "lambda i, j: (max(i, j),)"), "is not allowed in an index map"
     ),
     "a map with no way back": (
-        "pair", lambda s: s.transform_block_layout("B", "lambda i, j: (i * 9 + j,)"), "since it cannot be turned around"
+        "pair", lambda s: s.transform_block_layout("B", "lambda i, j: (i * 9 + j,)"), "which is not invertible"
     ),
     "a separator": (
-        "pair", lambda s: s.set_axis_separator("B", 0, [1]), "memory of one dimension, which has no axis separators"
+        "pair", lambda s: s.set_axis_separator("B", 0, [1]), "is in one-dimensional memory, which has no axis"
     ),
     "a copy of what is read under a condition": (
         "padded", lambda s: s.reindex("B", ("read", 0)), "reads under a condition"
     ),
-    "no table": ("pair", lambda s: s.cache_index("B"), "block 'B' has no index that is more than a sum"),
+    "no table": ("pair", lambda s: s.cache_index("B"), "block 'B' has no index with a division or a remainder, so"),
     "nothing in place": ("pair", lambda s: s.cache_inplace("B", 0, "local"), "does not both read and write 'A'"),
     "a sum on several threads": (
         "rows", lambda s: s.parallel(s.get_loops("B")[1]),
@@ -208,15 +208,15 @@ REFUSED: dict[str, tuple[str, Callable[[tir.Schedule], object], str]] = {
     ),
     "threads inside of lanes": (
         "pair", lambda s: (s.vectorize(s.get_loops("B")[0]), s.parallel(s.get_loops("B")[1])),
-        "cannot be parallel inside of the vectorized loop 'i'"
+        "cannot be parallel inside the vectorized loop 'i'"
     ),
     "lanes of two axes at once": (
         "rows", lambda s: s.vectorize(s.fuse(*s.get_loops("B"))), "is over a spatial and a reduction axis at once"
     ),
     "a part of a sum": (
         "rows", lambda s: (s.decompose_reduction("B", s.get_loops("B")[0]), s.cache_write("B", 0, "local")),
-        "'B' is made by block 'B_init' too"),
-    "probabilities": ("rows", lambda s: s.sample_categorical([1, 2], [0.5]), "give one for each, of sum 1"),
+        "'B' is also computed by block 'B_init'"),
+    "probabilities": ("rows", lambda s: s.sample_categorical([1, 2], [0.5]), "give one for each, with the sum 1"),
     "a decision that does not fit": (
         "rows", lambda s: s.sample_perfect_tile(s.get_loops("B")[1], 2, decision=[3, 3]),
         "is not 2 factors of the 8 trips"
@@ -241,9 +241,9 @@ def test_an_error_marks_the_loop_at_fault() -> None:
 
 
 def test_intrinsics_are_registered_once() -> None:
-    with pytest.raises(ScheduleError, match=r"there is an intrinsic 'test\.add_one_4' already"):
+    with pytest.raises(ScheduleError, match=r"an intrinsic 'test\.add_one_4' already exists"):
         tir.TensorIntrin.register("test.add_one_4", add_one, add_one_at_once)
-    with pytest.raises(ScheduleError, match="its two functions have other parameters"):
+    with pytest.raises(ScheduleError, match="its two functions have different parameters"):
         tir.TensorIntrin.register("test.other", add_one, PROGRAMS["pair"])
 
 

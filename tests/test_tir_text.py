@@ -293,19 +293,19 @@ def wrapped(body: str, params: str = 'A: T.Buffer((8,), "float32"), B: T.Buffer(
 
 BLOCK = 'with T.block("b"):\n    '
 MESSAGES: dict[str, tuple[str, str]] = {
-    "no Python": ("A[0] = = 1", "this is not Python syntax"),
-    "an unknown name": ("A[0] = A[j] + 1.0", r"nothing is named 'j' here"),
+    "no Python": ("A[0] = = 1", "this is not valid Python"),
+    "an unknown name": ("A[0] = A[j] + 1.0", r"'j' is not defined here"),
     "a name like another": (
-        "for row in T.serial(8):\n    A[rwo] = 0.0", "nothing is named 'rwo' here; did you mean 'row'"
+        "for row in T.serial(8):\n    A[rwo] = 0.0", "'rwo' is not defined here; did you mean 'row'"
     ),
     "an unknown call": ("A[0] = T.sqroot(A[0])", r"there is no T.sqroot; did you mean 'sqrt'"),
-    "another call": ("A[0] = print(3)", r"this cannot be called in the loop language; what can is written T.name"),
+    "another call": ("A[0] = print(3)", r"this cannot be called in TVMScript; only functions T.name"),
     "a buffer as a value": ("A[0] = A + 1.0", r"'A' is a buffer; an element of it is A\[…\]"),
     "a value as a buffer": ("for i in T.serial(3):\n    i[0] = 1.0", "a buffer is expected here; the buffers are A, B"),
-    "too many indices": ("A[0, 1] = 1.0", "buffer 'A' has 1 dimensions, and is given 2 indices"),
+    "too many indices": ("A[0, 1] = 1.0", "buffer 'A' has 1 dimensions, but was given 2 indices"),
     "a slice": ("A[0:2] = 1.0", "a scalar expression is expected here, not a slice"),
     "a text as a value": ('A[0] = "x"', "a scalar expression is expected here, not 'x'"),
-    "a fraction in integers": ("B[0, 0] = 1.5", "1.5 is not a value of int32; write a whole number, or T.cast"),
+    "a fraction in integers": ("B[0, 0] = 1.5", "1.5 is not a value of int32; write an integer, or T.cast"),
     "a value of another type": (
         "B[0, 0] = T.int64(5) + T.cast(A[0], \"int64\")",
         "a value of int64 is stored in 'B', which holds int32; write T.cast"
@@ -315,38 +315,38 @@ MESSAGES: dict[str, tuple[str, str]] = {
     ),
     "a number out of range": ("B[0, 0] = T.int8(300)", "300 is not a value of int8, which holds -128 to 127"),
     "a typed fraction": ("B[0, 0] = T.int32(1.5)", "1.5 is not a value of int32"),
-    "a power": ("A[0] = A[0] ** 2", "Pow is no operator of the loop language"),
-    "a membership": ("A[0] = A[0] in A[1]", "In is no comparison of the loop language"),
-    "a division by zero": ("A[8 // 0] = 1.0", "this divides by zero"),
-    "no lanes": ("A[T.ramp(0, 1, 0)] = 1.0", "a whole number above 0 is expected here"),
+    "a power": ("A[0] = A[0] ** 2", "Pow is not an operator of TVMScript"),
+    "a membership": ("A[0] = A[0] in A[1]", "In is not a comparison of TVMScript"),
+    "a division by zero": ("A[8 // 0] = 1.0", "this expression divides by zero"),
+    "no lanes": ("A[T.ramp(0, 1, 0)] = 1.0", "a positive integer is expected here"),
     "too few arguments": ("A[0] = T.ramp(0, 1)", "T.ramp takes 3 arguments, and is given 2"),
-    "an unknown argument": ('A[0] = T.exp(A[0], typ="x")', "T.exp takes no argument 'typ'; did you mean"),
-    "an untyped call": ("A[0] = T.exp()", r"T.exp\(\) has no argument that says its type; give dtype="),
-    "no float": ('A[0] = float("1")', r"float\(…\) is for 'inf', '-inf' and 'nan'"),
+    "an unknown argument": ('A[0] = T.exp(A[0], typ="x")', "T.exp has no argument 'typ'; did you mean"),
+    "an untyped call": ("A[0] = T.exp()", r"T.exp\(\) has no argument that determines its type; give dtype="),
+    "no float": ('A[0] = float("1")', r"float\(…\) takes only 'inf', '-inf' or 'nan'"),
     "no type": ('A[0] = T.cast(1, "float33")', "'float33' is not a data type"),
     "a number as a type": ("A[0] = T.cast(1, 32)", 'a data type is expected here, like "float32"'),
-    "a while": ("while True:\n    pass", "Python's While is no statement of the loop language"),
-    "a loop over something": ("for i in A:\n    pass", "a loop goes over one of T.serial, T.parallel"),
+    "a while": ("while True:\n    pass", "Python's While is not a statement of TVMScript"),
+    "a loop over something": ("for i in A:\n    pass", "a loop must iterate over one of T.serial, T.parallel"),
     "too many variables": ("for i, j in T.grid(3):\n    pass", "the loops have 1 variables, and 2 are named"),
-    "a loop into an element": ("for A[0] in T.serial(3):\n    pass", "the variable of a loop is a name"),
-    "a loop without an end": ("for i in T.serial():\n    pass", "T.serial takes an end, or a start and an end"),
-    "a number as a condition": ("if B[0, 0]:\n    pass", "a condition is true or false, and this is int32; compare it"),
-    "two targets": ("A[0] = A[1] = 1.0", r"an assignment is A\[i\] = value, x = value"),
-    "a name that changes": ("x = 1\nx += 1", "only an element of a buffer is updated; a name keeps its value"),
-    "another with": ("with A:\n    pass", r"with is for T.block\(\"name\"\), T.allocate"),
-    "an axis outside": ('T.where(A[0] < 1.0)', "T.where stands first in a block"),
-    "an axis of no kind": (BLOCK + "v = T.axis.opaque(3, 0)", "the axes of a block are T.axis.spatial"),
+    "a loop into an element": ("for A[0] in T.serial(3):\n    pass", "the variable of a loop must be a name"),
+    "a loop without an end": ("for i in T.serial():\n    pass", "T.serial takes one argument"),
+    "a number as a condition": ("if B[0, 0]:\n    pass", "a condition must be bool, but this is int32; write a"),
+    "two targets": ("A[0] = A[1] = 1.0", r"an assignment must be A\[i\] = value, x = value"),
+    "a name that changes": ("x = 1\nx += 1", "only elements of buffers can be updated; a name keeps its value"),
+    "another with": ("with A:\n    pass", r"`with` supports only T.block\(\"name\"\), T.allocate"),
+    "an axis outside": ('T.where(A[0] < 1.0)', "T.where must be at the beginning of a block"),
+    "an axis of no kind": (BLOCK + "v = T.axis.opaque(3, 0)", "an axis of a block must be T.axis.spatial"),
     "axes that do not fit": (
         "for i in T.serial(3):\n    " + BLOCK.replace("    ", "        ") + 'v, w = T.axis.remap("S", [i])',
-        "2 names, 1 letters and 1 loops do not go together"
+        "2 names, 1 letters and 1 loops were given; the numbers must be equal"
     ),
-    "an axis of no loop": (BLOCK + 'v = T.axis.remap("S", [3])', "T.axis.remap takes variables of the loops around"),
-    "an axis from one": (BLOCK + "v = T.axis.spatial((1, 3), 0)", "an axis starts at 0; shift the indices instead"),
-    "no reducer": (BLOCK + 'T.reducer("sum", 1, 2)', "a reducer is written T.reducer"),
+    "an axis of no loop": (BLOCK + 'v = T.axis.remap("S", [3])', "T.axis.remap takes only variables of surrounding"),
+    "an axis from one": (BLOCK + "v = T.axis.spatial((1, 3), 0)", "an axis must start at 0; shift the indices instead"),
+    "no reducer": (BLOCK + 'T.reducer("sum", 1, 2)', "a reducer has the form T.reducer"),
     "a short reducer": (BLOCK + 'T.reducer("sum", lambda x: (x,), (0.0,))', "a reducer of 1 value takes 2 and gives 1"),
     "an open attribute": ("for i in T.serial(3, annotations={'a': A[0]}):\n    pass", "a plain value is expected here"),
-    "memory of no size": ("D = T.allocate()", "T.allocate takes a shape, a data type and a scope"),
-    "no handle": ("D = T.match_buffer(A, (8,))", "T.match_buffer takes a handle of the parameters; they are none"),
+    "memory of no size": ("D = T.allocate()", "T.allocate needs a shape, a data type and a scope"),
+    "no handle": ("D = T.match_buffer(A, (8,))", "T.match_buffer takes a parameter that is a handle; these are none"),
 }
 
 
@@ -364,14 +364,14 @@ def test_errors_show_the_line(name: str) -> None:
     (wrapped("pass", "A"), "parameter 'A' is a buffer: A: T.Buffer"),
     (
         wrapped("pass", "a: T.handle"),
-        r"parameter 'a' is a handle, and no T.match_buffer\(a, …\) says what it points to"
+        r"parameter 'a' is a handle, but has no T.match_buffer\(a, …\)"
     ),
     (
         wrapped("pass", 'A: T.Buffer((8,), "float32") = 1'),
-        "the parameters of 'f' are buffers by position, without defaults"
+        "the parameters of 'f' must be positional and without defaults"
     ),
     ("x = 3\n", "a function is expected here: @T.prim_func"),
-    ("", "the text defines 0 functions where one is expected; read several with parse_module"),
+    ("", "the text defines 0 functions, but one is expected; use parse_module for several"),
 ])
 def test_errors_around_functions(text: str, message: str) -> None:
     with pytest.raises(ParseError, match=message):
@@ -382,7 +382,7 @@ def test_the_caret_stands_below_the_place() -> None:
     with pytest.raises(ParseError) as caught:
         tir.parse(wrapped("for é in T.serial(8):\n    A[é] = A[é] + oops"), "model.tir")
     assert str(caught.value) == (
-        "model.tir:4: nothing is named 'oops' here\n          A[é] = A[é] + oops\n                        ^^^^"
+        "model.tir:4: 'oops' is not defined here\n          A[é] = A[é] + oops\n                        ^^^^"
     )
 
 
@@ -434,7 +434,7 @@ def test_blocks_in_blocks() -> None:
     compiled(NESTED, a, c)
     np.testing.assert_array_equal(c, a.sum(axis=1) * 2)
     with pytest.raises(
-        ScheduleError, match="block 'sum' is inside of block 'rows'; steps are for blocks that hold no others"
+        ScheduleError, match="block 'sum' is nested in block 'rows'; steps apply only to blocks"
     ):
         tir.Schedule(tir.parse(NESTED))
 
@@ -444,14 +444,14 @@ def test_blocks_in_blocks() -> None:
     ids=["brackets", "signs", "a sum"]
 )
 def test_texts_that_are_nested_too_deeply(value: str) -> None:
-    with pytest.raises(ParseError, match=r"nested (too deeply; give inner values names|parentheses)") as caught:
+    with pytest.raises(ParseError, match=r"nested (too deeply; assign inner values to names|parentheses)") as caught:
         tir.parse(f'def f(A: T.Buffer((8,), "float32")):\n    A[0] = {value}')
     assert len(str(caught.value)) < 1000
 
 
 def test_functions_of_a_class_that_call_each_other() -> None:
     """The class is not there yet when its functions are read."""
-    with pytest.raises(ParseError, match="this cannot be called in the loop language"):
+    with pytest.raises(ParseError, match="this cannot be called in TVMScript"):
 
         @ir_module
         class Calls:

@@ -209,7 +209,7 @@ def test_a_reduction_across_lanes_is_refused() -> None:
     with pytest.raises(
         ScheduleError,
         match="ReduceSum 'sum_1': the vectorized loop 'j' writes one element of 'b' from all of its 8 lanes; "
-                                            "vectorize a loop that 'b' is indexed by, or split the reduction with "
+                                            "vectorize a loop that indexes 'b', or split the reduction with "
                                             "rfactor"):
         vectorize_loops(PrimFunc("f", (a, b), loop))
 
@@ -218,7 +218,7 @@ def test_a_reduction_across_lanes_is_refused() -> None:
 def test_a_loop_of_unknown_length_is_refused(kind: str, one_pass: object) -> None:
     a, n = Buffer("a", (8,)), Var("n")
     loop = For(j, as_expr(0), n, kind, Store(a, const(0, "float32"), (j,)))
-    with pytest.raises(ScheduleError, match=f"the {kind} loop 'j' runs n times; split it by a constant first"):
+    with pytest.raises(ScheduleError, match=f"the {kind} loop 'j' has n iterations, which is not a constant; split"):
         one_pass(PrimFunc("f", (a,), loop))  # type: ignore[operator]
 
 
@@ -231,7 +231,7 @@ flat, square = Buffer("a", (8,)), Buffer("q", (4, 4))
 axis = IterVar(Var("v"), as_expr(4))
 WRONG: list[tuple[Stmt, str]] = [
     (loops((j, 4, V), body=Store(flat, const(0, "float32"), (j,))), "f: loop 'j' is still vectorized, in"),
-    (Store(flat, const(0, "float32"), (k,)), "f: variable 'k' is used where it has no value, in\n    a\\[k\\] = 0.0"),
+    (Store(flat, const(0, "float32"), (k,)), "f: variable 'k' is used where it is not defined, in\n    a\\[k\\] = 0.0"),
     (Store(flat, const(0, "int32"), (zero,)), "f: a value of int32 is stored as float32"),
     (Store(Buffer("b", (1,)), const(0, "float32"), (zero,)), "f: buffer 'b' is written where it does not exist"),
     (Store(flat, Buffer("b", (1,))[0], (zero,)), "f: buffer 'b' is read where it does not exist"),
@@ -290,7 +290,7 @@ def test_the_interpreter_checks_indices() -> None:
         run(PrimFunc("f", (flat,), Store(flat, const(0, "float32"), (as_expr(8),))), [np.zeros(8, np.float32)])
     with pytest.raises(InternalError, match="f has 1 parameters and was given 0 arrays"):
         run(PrimFunc("f", (flat,), Store(flat, const(0, "float32"), (zero,))), [])
-    with pytest.raises(InternalError, match="buffer 'b' is used where it does not exist"):
+    with pytest.raises(InternalError, match="buffer 'b' is used where it is not allocated"):
         run(PrimFunc("f", (flat,), Store(flat, Buffer("b", (1,))[0], (zero,))), [np.zeros(8, np.float32)])
 
 

@@ -30,7 +30,7 @@ class Array(tuple[Any, ...]):
         return Array(found) if isinstance(index, slice) else found
 
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
-        raise CompileError("an Array is immutable; make another: Array([*a[:i], value, *a[i + 1:]])", code="TW0416")
+        raise CompileError("an Array is immutable; create a new one: Array([*a[:i], value, *a[i + 1:]])", code="TW0416")
 
     def __repr__(self) -> str:
         return f"[{', '.join(map(repr, self))}]"
@@ -54,7 +54,7 @@ class Map(Mapping[Any, Any]):
         return len(self._items)
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
-        raise CompileError(f"a Map is immutable; make another: Map({{**m, {key!r}: value}})", code="TW0416")
+        raise CompileError(f"a Map is immutable; create a new one: Map({{**m, {key!r}: value}})", code="TW0416")
 
     def __repr__(self) -> str:
         return repr(self._items)

@@ -62,9 +62,9 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
         known = OP_ATTRIBUTES.get((op_name, attr_key))
         if known is not None and known.level >= level:
             raise OptionError(
-                f"the attribute '{attr_key}' of {op_name} is registered already, "
-                f"with level {known.level}; give a level above it, "
-                f"or take it back with reset_op_attr({op_name!r}, {attr_key!r}); it is at {known.place}",
+                f"the attribute '{attr_key}' of {op_name} is already registered with level {known.level}; give a "
+                f"higher level, or remove it with reset_op_attr({op_name!r}, {attr_key!r}) (registered at "
+                f"{known.place})",
                 code="TW0212")
         OP_ATTRIBUTES[op_name, attr_key] = Registered(given, level, place)
         return given
@@ -84,8 +84,8 @@ def _tell_unknown(op_name: str, attr_key: str, place: str) -> None:
     hint = dialects.unknown_operator(op_name)
     if hint is not None:
         warnings.warn(
-            f"there is no operator '{op_name}'{hint}; its attribute '{attr_key}' has no effect unless an operator "
-            f"of that name is registered (relay.op.register); it is at {place}", UnknownOperatorWarning, stacklevel=2)
+            f"there is no operator '{op_name}'{hint}; its attribute '{attr_key}' has no effect; register an operator "
+            f"of that name with relay.op.register (the attribute is at {place})", UnknownOperatorWarning, stacklevel=2)
 
 
 def reset_op_attr(op_name: str, attr_key: str) -> None:

@@ -56,7 +56,7 @@ class _Missing:
     """Placeholder for a function that only one module has."""
 
     def __repr__(self) -> str:
-        return "nothing of that name"
+        return "no definition of that name"
 
 
 _MISSING: Final = _Missing()
@@ -354,7 +354,7 @@ def structural_hash(x: Any, map_free_vars: bool = True, constants: str = "conten
     to include only the shape and dtype of constants, which reads no data.
     """
     if constants not in ("content", "type"):
-        raise CompileError(f"constants is 'content' or 'type', and was given {constants!r}", code="TW0209")
+        raise CompileError(f"constants must be 'content' or 'type', not {constants!r}", code="TW0209")
     return _Digest(map_free_vars, constants == "content").of(_program(x))
 
 

@@ -211,8 +211,7 @@ class PassContext:
 def _run(p: Pass, mod: IRModule, context: PassContext) -> IRModule:
     if not isinstance(mod, IRModule):
         raise CompileError(
-            f"the pass {p.name} takes a module, and is given a {type(mod).__name__}; make one of a function with "
-            "IRModule.from_expr",
+            f"the pass {p.name} takes a module, not {type(mod).__name__}; wrap a function with IRModule.from_expr",
             code="TW0412")
     info = p.info
     if not all(i.should_run(mod, info) for i in context.instruments):
@@ -249,7 +248,7 @@ def _declared(base: type[Pass], method: str, target: Any, info: PassInfo) -> Any
     if isinstance(target, type):
         if not hasattr(target, method):
             raise OptionError(
-                f"the class {target.__name__} is no pass: it has no method {method}(self, …)", code="TW0412")
+                f"the class {target.__name__} is not a pass: it has no method {method}(self, …)", code="TW0412")
         return type(f"_{target.__name__}", (target, base), spec)
     return type(f"_{target.__name__}", (base,), {**spec, method: lambda self, *args: target(*args)})()
 
@@ -260,7 +259,7 @@ def _declaration(
 ) -> Callable[..., Any]:
     def declare(target: Any) -> Any:
         if not callable(target):
-            raise OptionError(f"a pass is made from a function or a class, not from {target!r}", code="TW0412")
+            raise OptionError(f"a pass is created from a function or a class, not from {target!r}", code="TW0412")
         return _declared(
             base, method, target, PassInfo(opt_level, name or target.__name__, tuple(required or ()), traceable))
 
@@ -305,7 +304,7 @@ class ApplyPassToFunction(Pass):
         if len(kept) == len(mod):
             if self.error_if_no_function_matches_regex:
                 raise OptionError(
-                    f"no function of the module is called like '{self.func_name_regex}'; it has {', '.join(mod)}",
+                    f"no function of the module matches '{self.func_name_regex}'; it has {', '.join(mod)}",
                     code="TW0401")
             return mod
         new = self.transform(mod).copy()

@@ -126,8 +126,8 @@ class PatternConstructor(Pattern):
     def __post_init__(self) -> None:
         object.__setattr__(self, "patterns", tuple(self.patterns or ()))
         if len(self.patterns) != len(self.constructor.inputs):
-            raise CompileError(f"{self.constructor.name_hint} has {len(self.constructor.inputs)} fields, and the "
-                               f"pattern {len(self.patterns)}", code="TW0402")
+            raise CompileError(f"{self.constructor.name_hint} has {len(self.constructor.inputs)} "
+                               f"fields, but the pattern has {len(self.patterns)}", code="TW0402")
 
 
 @node
@@ -161,7 +161,7 @@ class Match(Expr):
             t = c.rhs.known_type()
             joined = t if found is None or t is None else join_types(found, t)
             if joined is None and t is not None:
-                raise ShapeError(f"the clauses of a match have the types {found!r} and {t!r}, which differ", self.span)
+                raise ShapeError(f"the clauses of a match have different types, {found!r} and {t!r}", self.span)
             found = joined if joined is not None else found
         return found
 
@@ -193,17 +193,19 @@ def _match_types(p: Pattern, given: Type, span: Origin | None, found: dict[Var, 
             found[p.var] = given
         case PatternTuple():
             if not isinstance(given, TupleType) or len(given.fields) != len(p.patterns):
-                raise ShapeError(f"a tuple of {len(p.patterns)} is matched with a value of type {given!r}", span)
+                raise ShapeError(f"a pattern for a tuple of {len(p.patterns)} fields cannot match a value of "
+                                 f"type {given!r}", span)
             for q, t in zip(p.patterns, given.fields, strict=True):
                 _match_types(q, t, span, found)
         case PatternConstructor():
             bound: dict[Type, Type] = {}
             made = p.constructor.known_type()
             if not isinstance(made, FuncType):
-                raise ShapeError(f"the constructor {p.constructor.name_hint} belongs to no definition", span)
+                raise ShapeError(f"the constructor {p.constructor.name_hint} does not belong to a data type of "
+                                 "the module", span)
             if not bind_types(made.ret_type, given, frozenset(made.type_params), bound):
-                raise ShapeError(f"{p.constructor.name_hint} makes values of {made.ret_type!r}, and is matched with "
-                                 f"one of {given!r}", span)
+                raise ShapeError(f"the constructor {p.constructor.name_hint} of {made.ret_type!r} cannot match "
+                                 f"a value of type {given!r}", span)
             for q, t in zip(p.patterns, made.arg_types, strict=True):
                 _match_types(q, substitute_type(t, bound), span, found)
         case _:

@@ -65,7 +65,7 @@ def checked_rewrite(before: IRModule, after: IRModule, pass_name: str, skip: boo
         message = f"the pass {pass_name} changed what @{name} computes:\n{fault}"
         if not skip:
             raise RewriteError(message)
-        warnings.warn(f"{message}\nthe pass is left out", RewriteWarning, stacklevel=2)
+        warnings.warn(f"{message}\nthe pass is skipped", RewriteWarning, stacklevel=2)
         return before
     return after
 
@@ -82,11 +82,11 @@ def _fault(old: Function, new: Function, functions: Mapping[str, Any], new_funct
         try:
             wanted = evaluate(old, *args, functions=functions)
         except _FAILURES as error:
-            raise _NotChecked(f"the interpreter cannot run it before the pass: {error}") from error
+            raise _NotChecked(f"the interpreter cannot run the function before the pass: {error}") from error
         try:
             given = evaluate(new, *args, functions=new_functions)
         except _FAILURES as error:
-            return f"  before, it can be run; after, {type(error).__name__}: {error}"
+            return f"  the function runs before the pass, but fails after it: {type(error).__name__}: {error}"
         found = difference(wanted, given, tolerance)
         if found is not None:
             seed = f"  inputs: numpy.random.default_rng({trial}), floats from {low} to {high}"
@@ -103,14 +103,13 @@ def _check_runnable(old: Function, new: Function, functions: Mapping[str, Any], 
                           if not _can_be_random(p.known_type()))
         raise _NotChecked(f"no random inputs for {shown or 'a function that is generic in types'}")
     if types[0] != types[1]:
-        raise _NotChecked("its parameters are others after the pass")
+        raise _NotChecked("the pass changed its parameters")
     for e in post_order(old):
         if isinstance(e, Call) and not isinstance(e.op, Expr) and not e.op.pure:
             raise _NotChecked(f"{e.op.name} draws random numbers")
     amount = work(old, functions)
     if amount > most:
-        raise _NotChecked(f"too large: about {amount:.1e} multiplications, "
-                          f"and relay.check_rewrites.max_work is {most:.1e}")
+        raise _NotChecked(f"too large: about {amount:.1e} multiplications; relay.check_rewrites.max_work is {most:.1e}")
 
 
 def _can_be_random(t: Type | None) -> bool:

@@ -41,8 +41,8 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: int) -> Call:
     x, where = as_relay(data), as_relay(segment_ids)
     shape = x.tensor_type.shape
     if len(where.tensor_type.shape) != 1:
-        raise CompileError("segment_ids must be one for each row of data, and they have the shape "
-                           f"{where.tensor_type.shape}", where.span, code="TW0308")
+        raise CompileError("segment_ids must have one entry for each row of data; their "
+                           f"shape is {where.tensor_type.shape}", where.span, code="TW0308")
     wide = BroadcastTo(shape)(Reshape((shape[0], *(1 for _ in shape[1:])))(where))
     return ScatterElements(0, "add")(Zeros((num_segments, *shape[1:]), x.tensor_type.dtype)(), wide, x)
 
@@ -76,7 +76,8 @@ def _known_number(value: Any) -> Any:
 def _number(value: Any, name: str, what: str) -> Any:
     known = _known_number(value)
     if isinstance(known, Expr):
-        raise CompileError(f"{name}: {what} must be a number or a constant, for the shape of the result to be known",
+        raise CompileError(f"{name}: {what} must be a number or a constant, because it determines the shape of the "
+                           "result",
                            known.span, code="TW0303")
     return known
 

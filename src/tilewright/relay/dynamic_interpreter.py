@@ -369,8 +369,8 @@ def _convert(call: Call, args: Sequence[Array], shapes: Sequence[Sequence[Any]])
 
     found = call.op.resolve(Call(call.op, given, span=call.span), ask)
     if found is None:
-        raise CompileError("it waits for a value that no run makes; evaluate the program with "
-                           "relay.create_executor('debug')", call.span, code="TW0403")
+        raise CompileError("the operator needs a value that is never computed; evaluate the "
+                           "program with relay.create_executor('debug')", call.span, code="TW0403")
     return Function(params, found), asked
 
 

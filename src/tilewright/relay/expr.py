@@ -79,7 +79,7 @@ class Expr:
         """The type of a tensor value; raises `CompileError` for tuples and functions."""
         found = self.checked_type
         if not isinstance(found, TensorType):
-            raise CompileError(f"a tensor was expected, and this is {found!r}", self.span, code="TW0311")
+            raise CompileError(f"a tensor is expected, not {found!r}", self.span, code="TW0311")
         return found
 
     def __repr__(self) -> str:
@@ -108,21 +108,21 @@ class Expr:
         whole = self.known_type()
         if whole is None and isinstance(self, Call) and not isinstance(self.op, Expr) and index >= 0:
             if self.op.results is not None and index >= self.op.results:
-                raise IndexError(f"field {index} of a tuple of {self.op.results}")
+                raise IndexError(f"field {index} is out of range for a tuple of {self.op.results} fields")
             return TupleGetItem(self, index)
         whole = self.checked_type
         if not isinstance(whole, TupleType):
-            raise CompileError(f"a tuple was expected, but this is {whole!r}; take elements of a tensor with "
-                               "strided_slice or take", self.span, code="TW0311")
+            raise CompileError(f"a tuple is expected, not {whole!r}; take elements of a "
+                               "tensor with strided_slice or take", self.span, code="TW0311")
         if not -len(whole.fields) <= index < len(whole.fields):
-            raise IndexError(f"field {index} of a tuple of {len(whole.fields)}")
+            raise IndexError(f"field {index} is out of range for a tuple of {len(whole.fields)} fields")
         return self.fields[index] if isinstance(self, Tuple) else TupleGetItem(self, index % len(whole.fields))
 
     def __iter__(self) -> Iterator[Expr]:
         """Iterate over the fields of a tuple."""
         known = self.known_type()
         if known is None and not (isinstance(self, Call) and getattr(self.op, "results", None) is not None):
-            raise CompileError("how many fields this has is not known; take them by index, or annotate the variables",
+            raise CompileError("the number of fields is not known; use indices, or annotate the variables",
                                self.span, code="TW0310")
         count = self.op.results if known is None and isinstance(self, Call) else len(getattr(known, "fields", (0,)))
         return (self[i] for i in range(count))
@@ -244,7 +244,8 @@ class TupleGetItem(Expr):
     def infer_type(self) -> Type | None:
         whole = self.tuple_value.known_type()
         if isinstance(whole, TupleType) and not 0 <= self.index < len(whole.fields):
-            raise ShapeError(f"there is no field {self.index} in a tuple of {len(whole.fields)}: {whole!r}", self.span)
+            raise ShapeError(f"field {self.index} is out of range for a tuple of {len(whole.fields)} "
+                             f"fields: {whole!r}", self.span)
         return whole.fields[self.index] if isinstance(whole, TupleType) else None
 
 
@@ -335,12 +336,12 @@ class If(Expr):
     def infer_type(self) -> Type | None:
         cond, then, other = self.cond.known_type(), self.true_branch.known_type(), self.false_branch.known_type()
         if cond is not None and cond != TensorType((), "bool"):
-            raise ShapeError(f"the condition of an if is a bool scalar, and this is {cond!r}", self.span)
+            raise ShapeError(f"the condition of an if must be a bool scalar, not {cond!r}", self.span)
         if then is None or other is None:
             return then if then is not None else other
         found = join_types(then, other)
         if found is None:
-            raise ShapeError(f"the branches of an if have the types {then!r} and {other!r}, which differ", self.span)
+            raise ShapeError(f"the branches of an if have different types, {then!r} and {other!r}", self.span)
         return found
 
 
@@ -391,14 +392,14 @@ class RefWrite(Expr):
     def infer_type(self) -> Type | None:
         held, given = _held(self.ref, self.span), self.value.known_type()
         if held is not None and given is not None and not bind_types(held, given, frozenset(), {}):
-            raise ShapeError(f"the reference holds {held!r}, and {given!r} is written to it", self.span)
+            raise ShapeError(f"a value of type {given!r} cannot be written to a reference to {held!r}", self.span)
         return TupleType(())
 
 
 def _held(ref: Expr, span: Origin | None) -> Type | None:
     known = ref.known_type()
     if known is not None and not isinstance(known, RefType):
-        raise ShapeError(f"a reference was expected, and this is {known!r}", span)
+        raise ShapeError(f"a reference is expected, not {known!r}", span)
     return known.value if isinstance(known, RefType) else None
 
 
@@ -459,13 +460,14 @@ def applied_type(function: Type, args: Sequence[Type], span: Origin | None = Non
     None if the function is generic in types that its arguments do not determine.
     """
     if not isinstance(function, FuncType):
-        raise ShapeError(f"a function was expected, and this is {function!r}", span)
+        raise ShapeError(f"a function is expected, not {function!r}", span)
     if len(args) != len(function.arg_types):
-        raise ShapeError(f"the function takes {len(function.arg_types)} arguments and was given {len(args)}", span)
+        raise ShapeError(f"the function takes {len(function.arg_types)} arguments, but was given {len(args)}", span)
     bound: dict[Type, Type] = {}
     for i, (wanted, given) in enumerate(zip(function.arg_types, args, strict=True)):
         if not bind_types(wanted, given, frozenset(function.type_params), bound):
-            raise ShapeError(f"argument {i} is {given!r}, and the function takes {substitute_type(wanted, bound)!r}",
+            raise ShapeError(f"argument {i} has type {given!r}, but the function takes "
+                             f"{substitute_type(wanted, bound)!r}",
                              span)
     if any(v not in bound for v in function.type_params):
         return None
@@ -492,8 +494,8 @@ def var(
     Raises `CompileError` when both a type and a shape are given.
     """
     if type_annotation is not None and shape is not None:
-        raise CompileError(f"the variable {name_hint} is given the type {type_annotation!r} and the shape "
-                           f"{tuple(shape)}; leave one of them out", span, code="TW0307")
+        raise CompileError(f"the variable {name_hint} was given both the type "
+                           f"{type_annotation!r} and the shape {tuple(shape)}; omit one of them", span, code="TW0307")
     if shape is not None:
         return Var(name_hint, TensorType(shape, dtype), span)
     return Var(name_hint, TensorType((), type_annotation) if isinstance(type_annotation, str) else type_annotation,

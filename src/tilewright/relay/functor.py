@@ -73,7 +73,7 @@ class ExprFunctor:
         name = _METHODS.get(type(expr), "visit_op")
         method = getattr(self, name, None)
         if method is None:
-            raise InternalError(f"{type(self).__name__} has no method {name}, and met a {type(expr).__name__}")
+            raise InternalError(f"{type(self).__name__} has no method {name} to visit a {type(expr).__name__}")
         result = self.memo_map[expr] = method(expr)
         return result
 

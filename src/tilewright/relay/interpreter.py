@@ -89,7 +89,8 @@ def evaluate(what: Any, *args: Any, functions: Functions | None = None) -> Any:
         function, functions = _settled(function, functions)
     if len(args) != len(function.params):
         names = ", ".join(p.name_hint for p in function.params)
-        raise InputError(f"{len(args)} inputs were given, and there are {len(function.params)}: {names}", code="TW0701")
+        raise InputError(f"{len(args)} inputs were given, but the function has {len(function.params)}: "
+                         f"{names}", code="TW0701")
     parts = function.attrs.get("Parts", 1)
     results = []
     for k in range(parts):
@@ -155,8 +156,8 @@ def _checked(param: Var, value: Any) -> Any:
         fits = len(wanted.shape) == array.ndim and all(not isinstance(d, int) or d == n
             for d, n in zip(wanted.shape, array.shape, strict=True))
         if not fits or wanted.dtype.numpy() != array.dtype:
-            raise InputError(f"input '{param.name_hint}' is {wanted!r}, "
-                             f"and was given {array.dtype} of shape {array.shape}", code="TW0704")
+            raise InputError(f"input '{param.name_hint}' has type {wanted!r}, but was given "
+                             f"{array.dtype} of shape {array.shape}", code="TW0704")
     return array
 
 
@@ -187,7 +188,8 @@ class Interpreter:
     def frame(self, function: Function, args: Sequence[Any], scope: Values, root: Function) -> _Frame:
         """Return an activation of `function`, which lies inside the outermost function `root`."""
         if len(args) != len(function.params):
-            raise InputError(f"{len(args)} arguments were given to a function of {len(function.params)}", function.span,
+            raise InputError(f"{len(args)} arguments were given to a function with "
+                             f"{len(function.params)} parameters", function.span,
                              code="TW0701")
         plan = self._plans.get(function)
         if plan is None:
@@ -339,7 +341,7 @@ class _Frame:
         return compute(self, e)
 
     def _of_var(self, e: Var) -> Any:
-        raise CompileError(f"the variable '{e.name_hint}' has no value here", e.span, code="TW0402")
+        raise CompileError(f"the variable '{e.name_hint}' is not bound here", e.span, code="TW0402")
 
     def _of_global(self, e: GlobalVar) -> Closure:
         function = self.interpreter.global_function(e)
@@ -421,8 +423,8 @@ def meaningless(call: Call, args: Sequence[Any], error: Exception) -> RunError:
     """Return the error for values of a call that its reference refused with `error`."""
     shown = ", ".join(f"{np.asarray(a).dtype}{list(np.shape(a))}" if isinstance(a, np.ndarray) else type(a).__name__
                       for a in args)
-    return RunError(f"{call.op.name} of {shown} has no meaning for these values: {error or type(error).__name__}; "
-                    "correct what is given to it", call.span, code="TW0712")
+    return RunError(f"{call.op.name} of {shown} fails for these values: "
+                    f"{error or type(error).__name__}; correct its arguments", call.span, code="TW0712")
 
 
 def arrays_of(result: Any) -> Any:

@@ -120,8 +120,8 @@ def _sparse(given: tuple[Any, ...], named: Mapping[str, Any], what: str) -> tupl
             for n in ("data", "indices", "indptr"))
         parts = matrix.fields if isinstance(matrix, Tuple) else parts
     if len(parts) != 3 or any(p is None for p in parts):
-        raise CompileError(f"nn.{what}: a sparse matrix is (data, indices, indptr), "
-                           f"or has these attributes; this is {given!r}", code="TW0307")
+        raise CompileError(f"nn.{what}: a sparse matrix must be (data, indices, indptr), or an object "
+                           f"with these attributes, not {given!r}", code="TW0307")
     return tuple(p if isinstance(p, Expr) else const(np.asarray(p)) for p in parts)
 
 

@@ -37,8 +37,10 @@ class TypeFunctor:
         name = _METHODS.get(type(typ), "")
         method = getattr(self, name, None)
         if method is None:
-            raise InternalError(f"{type(self).__name__} has no method {name or 'for types of this kind'}, and met a "
-                                f"{type(typ).__name__}")
+            raise InternalError(
+                f"{type(self).__name__} has no method {name or 'for types of this kind'} to visit a "
+                f"{type(typ).__name__}"
+            )
         return method(typ)
 
 

@@ -85,19 +85,19 @@ def literal(value: Any, dtype: str | DataType | None = None) -> PrimExpr:
     kind = _usual(value) if dtype is None else DataType(dtype)
     if not isinstance(value, (int, float, np.generic, np.ndarray)) or kind.code not in (*_NUMERIC, *MINIFLOATS):
         raise CompileError(
-            f"{value!r} ({type(value).__name__}) is no constant of {kind}; "
-            "a constant is a number of int, uint, float or bool",
+            f"{value!r} ({type(value).__name__}) is not a constant of type {kind}; a constant is an int, uint, float "
+            "or bool number",
             code="TW0602")
     number = value.item() if isinstance(value, (np.generic, np.ndarray)) else value
     if kind.is_float:
         made = const(float(number), kind)
         if math.isfinite(number) and not math.isfinite(float(number_of(made) or 0.0)):
             raise CompileError(
-                f"{number} is not a value of {kind.element}, whose greatest number is less; give it a wider type",
+                f"{number} is not a value of {kind.element}: it is too large; use a wider type",
                 code="TW0602")
         return made
     if isinstance(number, float) and not math.isfinite(number):
-        raise CompileError(f"{number} is not a value of {kind}, which holds integers", code="TW0602")
+        raise CompileError(f"{number} is not a value of the integer type {kind}", code="TW0602")
     made = IntImm(kind.element, int(bool(number)) if kind.code == "bool" else int(number))
     return broadcast(made, kind.lanes)
 

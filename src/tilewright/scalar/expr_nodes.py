@@ -85,7 +85,7 @@ class PrimExpr(ExprLike):
 
     def __bool__(self) -> bool:
         raise CompileError(
-            f"the value of '{self}' is not known while compiling; use if_then_else, all_of or any_of", code="TW0602")
+            f"the value of '{self}' is not known at compile time; use if_then_else, all_of or any_of", code="TW0602")
 
     def __repr__(self) -> str:
         from tilewright.scalar.walk import text_of
@@ -131,8 +131,8 @@ class IntImm(PrimExpr):
         low, high = integer_range(kind)
         if not low <= number <= high:
             raise CompileError(
-                f"{number} is not a value of {kind}, which holds {low} to {high}; give it a wider type, or the value "
-                "that it wraps around to",
+                f"{number} is not a value of {kind}, which holds {low} to {high}; use a wider type, or the wrapped "
+                "value",
                 code="TW0602")
         self = object.__new__(cls)
         self.dtype, self.value = kind, number

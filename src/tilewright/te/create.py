@@ -90,7 +90,7 @@ def tensors_as_prim_func(ops: Sequence[Any], name: str = "main") -> PrimFunc:
     tensors = [a for a in ops if not isinstance(a, Var)]
     if not tensors or not all(isinstance(t, Tensor) for t in tensors):
         raise CompileError(
-            f"create_prim_func takes the tensors of a program, inputs and results, and was given {ops!r}", code="TW0614"
+            f"create_prim_func takes a list of tensors, inputs and results, not {ops!r}", code="TW0614"
         )
     inputs = [t for t in tensors if isinstance(t.op, PlaceholderOp)]
     outputs = [t for t in tensors if not isinstance(t.op, PlaceholderOp)]
@@ -112,8 +112,8 @@ def _share_memory(scans: Sequence[ScanOp], buffers: dict[Tensor, Buffer], names:
             for t in parts:
                 if t in buffers:
                     raise CompileError(
-                        f"'{t.name}' is a part of scan '{scan.name}' and cannot be an argument, or a part of another "
-                        f"scan; take '{result.name}'", code="TW0614")
+                        f"'{t.name}' belongs to scan '{scan.name}', so it cannot be an argument or "
+                        f"belong to another scan; use '{result.name}'", code="TW0614")
                 buffers[t] = buffers[result]
     return inner
 
@@ -129,7 +129,7 @@ def computations(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Oper
         if op in given or id(op) in done:
             continue
         if isinstance(op, PlaceholderOp):
-            raise CompileError(f"placeholder '{op.name}' is needed and is not among the arguments", code="TW0614")
+            raise CompileError(f"placeholder '{op.name}' is missing from the arguments", code="TW0614")
         if expanded:
             done.add(id(op))
             order.append(op)
@@ -161,14 +161,14 @@ def _bound(t: Tensor, buffer: Buffer, larger: Sequence[int] | None = None) -> Bu
     shape = [d.value if isinstance(d, IntImm) else d for d in t.shape]
     if not isinstance(buffer, Buffer):
         raise CompileError(
-            f"binds: '{t.name}' is bound to a {type(buffer).__name__}; make a buffer with "
+            f"binds: '{t.name}' is bound to a {type(buffer).__name__}; create a buffer with "
             f"tir.decl_buffer({t.name}.shape, {t.name}.dtype, …)", code="TW0614")
     if buffer.dtype is not t.dtype or len(buffer.shape) != len(shape) or any(
         a is not b and not (isinstance(a, int) and a == b) for a, b in zip(buffer.shape, shape, strict=True)
     ):
         raise CompileError(
-            f"binds: buffer '{buffer!r}' does not fit {t!r}; make it with tir.decl_buffer({t.name}.shape, "
-            f"{t.name}.dtype, …)", code="TW0614")
+            f"binds: buffer '{buffer!r}' does not match {t!r}; create it with "
+            f"tir.decl_buffer({t.name}.shape, {t.name}.dtype, …)", code="TW0614")
     return buffer
 
 

@@ -88,8 +88,8 @@ def extern(
         body = Evaluate(body)
     if not isinstance(body, Stmt):
         raise CompileError(
-            f"the body of te.extern '{name}' is a statement, and fcompute returned {type(body).__name__}; end it with "
-            "`return irb.get()`", code="TW0603")
+            f"fcompute of te.extern '{name}' must return a statement, not {type(body).__name__}; end "
+            "it with `return irb.get()`", code="TW0603")
     op = ExternOp(name, tuple(inputs), body, tuple(ins), tuple(outs))
     op.tensors.extend(Tensor(op, k, s, d) for k, (s, d) in enumerate(zip(shapes, dtypes, strict=True)))
     return list(op.tensors) if several else op.tensors[0]
@@ -101,8 +101,8 @@ def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: PrimFunc, **optio
     outs = primfunc.params[n:]
     if not outs or primfunc.attrs.get(SCALARS):
         raise CompileError(
-            f"extern_primfunc of '{primfunc.name}' takes a program over {n} inputs and at least one result, and no "
-            f"numbers; it has {len(primfunc.params)} buffers", code="TW0603")
+            f"extern_primfunc of '{primfunc.name}' needs a PrimFunc with {n} input buffers, at least "
+            f"one result, and no scalar parameters; it has {len(primfunc.params)} buffers", code="TW0603")
     has_blocks = any(isinstance(s, Block) for s in walk_stmt(primfunc.body))
     body = lower_blocks(primfunc).body if has_blocks else primfunc.body
     shapes = [b.shape for b in outs]
@@ -121,7 +121,7 @@ def _listed(buffers: Any) -> list[Buffer]:
 def _check_buffers(name: str, buffers: Sequence[Buffer], wanted: Sequence[tuple[Sequence[Any], DataType]]) -> None:
     if len(buffers) != len(wanted):
         raise CompileError(
-            f"te.extern '{name}' has {len(wanted)} tensors and was given {len(buffers)} buffers for them", code="TW0603"
+            f"te.extern '{name}' has {len(wanted)} tensors, but was given {len(buffers)} buffers", code="TW0603"
         )
     for b, (shape, dtype) in zip(buffers, wanted, strict=True):
         dims = [d.value if isinstance(d, IntImm) else d for d in shape]
@@ -137,10 +137,10 @@ def _dtypes(name: str, dtype: Any, count: int, inputs: Sequence[Tensor]) -> list
         types = {t.dtype for t in inputs}
         if len(types) != 1:
             raise CompileError(
-                f"te.extern '{name}' needs dtype=: its inputs have {', '.join(sorted(types)) or 'no types'}, so it "
-                "does not follow from them", code="TW0603")
+                f"te.extern '{name}' needs dtype=: its inputs have "
+                f"{', '.join(sorted(types)) or 'no types'}, so the type cannot be inferred", code="TW0603")
         return [next(iter(types))] * count
     given = list(dtype) if isinstance(dtype, (list, tuple)) else [dtype] * count
     if len(given) != count:
-        raise CompileError(f"te.extern '{name}' has {count} outputs and was given {len(given)} types", code="TW0603")
+        raise CompileError(f"te.extern '{name}' has {count} outputs, but was given {len(given)} types", code="TW0603")
     return [DataType(d) for d in given]

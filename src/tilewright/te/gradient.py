@@ -67,8 +67,8 @@ def gradient(output: Tensor, inputs: Sequence[Tensor] | Tensor, head: Tensor | N
     for t in (output, *wanted, *([] if head is None else [head])):
         if not t.dtype.is_float:
             raise CompileError(
-                f"te.gradient: '{t.name}' has type {t.dtype}, "
-                "and only floating-point values have derivatives; cast it to float32", code="TW0605")
+                f"te.gradient: '{t.name}' has type {t.dtype}, but only floating-point values have "
+                "derivatives; cast it to float32", code="TW0605")
     prefix = _prefix(output, head)
     order = producers_first([output.op])
     depending = _depending(order, wanted)
@@ -82,8 +82,8 @@ def gradient(output: Tensor, inputs: Sequence[Tensor] | Tensor, head: Tensor | N
             if not isinstance(op, ComputeOp):
                 kind = type(op).__name__
                 raise CompileError(
-                    f"te.gradient: '{op.name}' is a {kind}, and '{output.name}' depends on the inputs through it; only "
-                    "values of te.compute have derivatives", code="TW0605")
+                    f"te.gradient: '{op.name}' is a {kind}, which has no derivative, and "
+                    f"'{output.name}' depends on it; use te.compute instead", code="TW0605")
             if t not in adjoints:
                 adjoints[t] = _total(t, prefix, parts[t])
             for source, part in _contributions(op, t, adjoints[t], sources, prefix):
@@ -107,7 +107,7 @@ def _prefix(output: Tensor, head: Tensor | None) -> tuple[PrimExpr, ...]:
     if split < 0 or any(a is not b for a, b in zip(head.shape[split:], output.shape, strict=True)):
         shape = ", ".join(map(str, output.shape))
         raise CompileError(
-            f"te.gradient: the head '{head!r}' has to end in the dimensions of '{output.name}', [{shape}]",
+            f"te.gradient: the head '{head!r}' must end with the dimensions of '{output.name}', [{shape}]",
             code="TW0605")
     return head.shape[:split]
 

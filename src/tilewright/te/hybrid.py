@@ -86,7 +86,7 @@ class HybridFunction:
             lines, first = inspect.getsourcelines(self.function)
         except (OSError, TypeError):
             raise ParseError(
-                f"the source of '{self.__name__}' is in no file; hybrid script is read from its file"
+                f"the source of '{self.__name__}' is not in a file; define hybrid functions in a file"
             ) from None
         around = inspect.getclosurevars(self.function)
         source = Source(textwrap.dedent("".join(lines)), inspect.getsourcefile(self.function) or "", first)
@@ -94,8 +94,8 @@ class HybridFunction:
         names = [a.arg for a in definition.args.args]
         if len(names) != len(args):
             raise CompileError(
-                f"hybrid function '{self.__name__}' takes {len(names)} arguments "
-                f"({', '.join(names)}) and was given {len(args)}", code="TW0606")
+                f"hybrid function '{self.__name__}' takes {len(names)} arguments ({', '.join(names)}), "
+                f"but was given {len(args)}", code="TW0606")
         reader = Reader(source, {**around.globals, **around.nonlocals}, definition, dict(zip(names, args, strict=True)))
         body, results = reader.function()
         inputs = list(reader.inputs)
@@ -108,7 +108,7 @@ def script(function: Callable[..., Any]) -> HybridFunction:
     """Return a Python function as a `HybridFunction`."""
     if not isinstance(function, types.FunctionType):
         raise CompileError(
-            f"te.hybrid.script decorates a Python function, but this is of type {type(function).__name__}",
+            f"te.hybrid.script decorates a Python function, not {type(function).__name__}",
             code="TW0606")
     return HybridFunction(function)
 

@@ -96,7 +96,8 @@ class Reader:
         """Return the statements, and the buffers of the results in the order of the `return`."""
         body = self.definition.body
         if not body or not isinstance(body[-1], ast.Return):
-            raise self.error(self.definition, f"'{self.definition.name}' ends with `return` of what output_tensor made")
+            raise self.error(self.definition, f"'{self.definition.name}' must end with `return` of tensors created by "
+                                              "output_tensor")
         self.block(body)
         assert self.returned is not None
         return self.builder.get(), self.returned
@@ -123,10 +124,11 @@ class Reader:
         if not isinstance(call, ast.Call) or not isinstance(node.target, ast.Name) or node.orelse or (
             word not in LOOPS and word != "const_range"
         ):
-            raise self.error(node, f"a loop is `for i in range(n):`, or over one of {', '.join(LOOPS)}, const_range")
+            raise self.error(node, f"a loop must be `for i in range(n):`, or iterate over one of {', '.join(LOOPS)}, "
+                                   "const_range")
         ends = [self.value(a) for a in call.args]
         if not 1 <= len(ends) <= 2:
-            raise self.error(call, f"{word} takes an end, or a start and an end")
+            raise self.error(call, f"{word} takes one argument (end) or two (start, end)")
         low, high = (0, *ends) if len(ends) == 1 else ends
         before = self.names.get(node.target.id)
         if word == "const_range":
@@ -146,7 +148,7 @@ class Reader:
     def whole(self, node: ast.AST, value: Any) -> int:
         number = value.value if isinstance(value, E.IntImm) else value
         if not isinstance(number, int):
-            raise self.error(node, f"const_range is written out, so its ends are numbers, and {value} is not known")
+            raise self.error(node, f"const_range is unrolled, so its bounds must be constants; {value} is not")
         return number
 
     def branch(self, node: ast.If) -> None:
@@ -163,7 +165,7 @@ class Reader:
 
     def assign(self, node: ast.Assign) -> None:
         if len(node.targets) != 1:
-            raise self.error(node, "one name or element is assigned at a time")
+            raise self.error(node, "an assignment has one target; write a statement for each name or element")
         (target,) = node.targets
         if isinstance(target, ast.Name) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name):
             word = node.value.func.id
@@ -183,7 +185,7 @@ class Reader:
         if word == "allocate":
             return self.builder.allocate(dtype, shape, name=name, scope="local" if scope == "local" else "global")
         if name in self.results:
-            raise self.error(call, f"output '{name}' is made twice")
+            raise self.error(call, f"output '{name}' is created twice")
         self.results[name] = decl_buffer([E.cast(INT64, E.as_expr(d)) for d in shape], dtype, name)
         return self.builder.buffer_ptr(self.results[name])
 
@@ -191,21 +193,21 @@ class Reader:
         if isinstance(target, ast.Subscript):
             array = self.value(target.value)
             if not isinstance(array, BufferVar):
-                raise self.error(target, "only elements of tensors and of allocated memory are assigned")
+                raise self.error(target, "only elements of output tensors and of allocated memory can be assigned")
             if array.buffer in self.inputs.values():
-                raise self.error(target, f"'{array.buffer.name}' is an input, which is only read")
+                raise self.error(target, f"'{array.buffer.name}' is an input, which is read-only")
             array[self.index(target)] = E.cast(array.dtype, E.as_expr(value))
             return
         if not isinstance(target, ast.Name):
-            raise self.error(target, "a name or an element is assigned")
+            raise self.error(target, "the target of an assignment must be a name or an element")
         known = self.names.get(target.id)
         if isinstance(known, _Scalar):
             known.memory[0] = E.cast(known.memory.dtype, E.as_expr(value))
         elif known is not None or not isinstance(value, (PrimExpr, int, float, bool)):
             raise self.error(
                 target,
-                f"'{target.id}' cannot be assigned: it is a tensor, "
-                "a loop variable or a parameter, or the value is no number")
+                f"'{target.id}' cannot be assigned: it is a tensor, a loop variable or a parameter, or the value is "
+                "not a number")
         else:
             first = E.as_expr(value)
             memory = self.builder.allocate(first.dtype, (1,), name=target.id, scope="local")
@@ -220,26 +222,28 @@ class Reader:
 
     def result(self, node: ast.Return) -> None:
         if node is not self.definition.body[-1]:
-            raise self.error(node, "return stands at the end of the function")
+            raise self.error(node, "`return` must be the last statement of the function")
         values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
         found = [self.results.get(v.id) if isinstance(v, ast.Name) else None for v in values]
         if any(b is None for b in found):
             raise self.error(
-                node, f"what is returned was made by output_tensor: {', '.join(self.results) or 'nothing'}")
+                node, "only tensors created by output_tensor can be returned; this function has "
+                      f"{', '.join(self.results) or 'nothing'}")
         self.returned = [b for b in found if b is not None]
 
     def nothing(self, node: ast.stmt) -> None:
         """Accept a docstring or `pass`."""
         if isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant):
-            raise self.error(node, "an expression by itself does nothing")
+            raise self.error(node, "this expression has no effect; assign it, or remove it")
 
     def check(self, node: ast.Assert) -> None:
         known = self.value(node.test)
         if isinstance(known, PrimExpr) and E.number_of(known) is None:
-            raise self.error(node, "an assertion is checked while reading, and this one is not known then")
+            raise self.error(node, "an assertion is checked at compile time, but the value of this one is not known "
+                                   "then")
         if not (E.number_of(known) if isinstance(known, PrimExpr) else known):
             raise self.error(
-                node, f"this does not hold: {self.value(node.msg) if node.msg else ast.unparse(node.test)}")
+                node, f"this assertion fails: {self.value(node.msg) if node.msg else ast.unparse(node.test)}")
 
     # Expressions.
     def value(self, node: ast.expr) -> Any:
@@ -258,7 +262,8 @@ class Reader:
         if node.id in self.outer:
             return self.outer[node.id]
         raise self.error(
-            node, f"'{node.id}' is not known here; a scalar that is first assigned inside a loop or an if ends with it")
+            node, f"'{node.id}' is not defined here; a scalar first assigned inside a loop or an `if` exists only "
+                  "there")
 
     def attribute(self, node: ast.Attribute) -> Any:
         owner = self.value(node.value)
@@ -267,10 +272,10 @@ class Reader:
                 return tuple(owner.buffer.shape)
             if node.attr == "dtype":
                 return str(owner.dtype)
-            raise self.error(node, f"a tensor has .shape and .dtype, no .{node.attr}")
+            raise self.error(node, f"a tensor has the attributes .shape and .dtype, not .{node.attr}")
         found = getattr(owner, node.attr, None)
         if found is None:
-            raise self.error(node, f"there is no .{node.attr}")
+            raise self.error(node, f"the attribute .{node.attr} does not exist")
         return found
 
     def subscript(self, node: ast.Subscript) -> Any:
@@ -295,7 +300,7 @@ class Reader:
     def operated(self, node: ast.AST, kind: type[ast.operator], a: Any, b: Any) -> Any:
         known = _OPERATORS.get(kind)
         if known is None or isinstance(a, BufferVar) or isinstance(b, BufferVar):
-            raise self.error(node, "operators take numbers; index tensors down to an element")
+            raise self.error(node, "operators take numbers; index each tensor down to one element")
         return known(a, b)
 
     def unary(self, node: ast.UnaryOp) -> Any:
@@ -310,7 +315,7 @@ class Reader:
         for op, a, b in zip(node.ops, values, values[1:], strict=False):
             known = _COMPARE.get(type(op))
             if known is None:
-                raise self.error(node, "numbers are compared with ==, !=, <, <=, >, >=")
+                raise self.error(node, "this comparison is not supported; use ==, !=, <, <=, >, >=")
             parts.append(
                 E.compare(_CLASSES[type(op)], a, b) if isinstance(a, PrimExpr) or isinstance(b, PrimExpr)
                 else known(a, b))
@@ -334,7 +339,8 @@ class Reader:
         if known is None or node.keywords:
             raise self.error(
                 node,
-                f"'{ast.unparse(node.func)}' cannot be called in hybrid script; what can is {', '.join(FUNCTIONS)}")
+                f"'{ast.unparse(node.func)}' cannot be called in hybrid script; the functions are "
+                f"{', '.join(FUNCTIONS)}")
         return known(*(self.value(a) for a in node.args))
 
 

@@ -104,17 +104,17 @@ def _resolved(s: Schedule, func: PrimFunc, blocks: Mapping[Operation, str], buff
 def _check_args(s: Schedule, args: Sequence[Any]) -> None:
     for t in args:
         if not isinstance(t, Tensor):
-            raise ScheduleError(f"an argument of a schedule is a tensor, and {t!r} is a {type(t).__name__}")
+            raise ScheduleError(f"an argument of a schedule must be a tensor; {t!r} is a {type(t).__name__}")
         if not isinstance(t.op, PlaceholderOp):  # an input may be unused
             s[t]
     doubled = [t.name for k, t in enumerate(args) if t in args[:k]]
     if doubled:
-        raise ScheduleError(f"'{doubled[0]}' is twice among the arguments")
+        raise ScheduleError(f"'{doubled[0]}' occurs twice among the arguments")
     missing = [t.name for op in s.outputs for t in op.outputs if t not in args]
     if missing:
         raise ScheduleError(
-            f"'{missing[0]}' is an output of the schedule and not among the arguments, "
-            f"which are {', '.join(t.name for t in args)}")
+            f"'{missing[0]}' is an output of the schedule, but is missing from the arguments "
+            f"{', '.join(t.name for t in args)}")
 
 
 def _check_no_steps(s: Schedule) -> None:
@@ -125,8 +125,8 @@ def _check_no_steps(s: Schedule) -> None:
             or stage.notes or stage.prefetches
         ):
             raise ScheduleError(
-                f"'{stage.op.name}' has a step, and this schedule was made for its computation as a whole, "
-                "which arranges all loops; begin with te.create_schedule or topi.generic, which leave the loops to you")
+                f"'{stage.op.name}' has schedule steps, but this predefined schedule already arranges all loops of "
+                "its computation; begin with te.create_schedule or topi.generic")
 
 
 class _Resolver:
@@ -142,8 +142,8 @@ class _Resolver:
         found = self.blocks.get(stage)
         if found is None:
             raise ScheduleError(
-                f"'{stage.op.name}' is not computed for these arguments: "
-                "none of them is made from it, or it is among them itself")
+                f"'{stage.op.name}' is not computed for these arguments: no argument depends on it, or it is itself "
+                "an argument")
         return found
 
     def buffer(self, t: Tensor) -> str:
@@ -207,16 +207,15 @@ class _Resolver:
             m.kind in ("vectorized", "unrolled", "parallel", "thread", "tensorized") for m in stage.marks
         ) or stage.attached or stage.scope:
             raise ScheduleError(
-                f"'{op.name}' is a scan, whose steps run one after another; "
-                f"schedule its update '{op.update[0].name}' instead")
+                f"'{op.name}' is a scan, which runs sequentially; schedule its update '{op.update[0].name}' instead")
         for t in op.update:
             update = self.s[t]
             steps = update.op.axis[0] if isinstance(update.op, ComputeOp) else None
             touched = any(m.axis is steps and not m.kind.startswith("pragma_") for m in update.marks)
             if touched or update.leaf_iter_vars[0] is not steps or update.attached or update.inlined:
                 raise ScheduleError(
-                    f"loop '{op.update[0].op.axis[0].var.name}' of '{t.name}' goes over the steps of scan '{op.name}': "
-                    "it stays outside and serial; split, reorder, vectorize and parallelise the loops inside of it")
+                    f"loop '{op.update[0].op.axis[0].var.name}' of '{t.name}' iterates over the steps of scan "
+                    f"'{op.name}', so it must stay outermost and serial; transform the loops inside it instead")
         if any(self.s[t] in self.blocks for t in op.update):
             self.loops[op.scan_axis] = self.engine.loops(self.block(self.s[op.update[0]]))[0]
 
@@ -234,22 +233,22 @@ class _Resolver:
         unknown = [v.name for v in free_vars(predicate) if v not in known]
         if unknown:
             raise ScheduleError(
-                f"set_store_predicate of '{stage.op.name}' uses '{unknown[0]}', which is none of its axes or loops")
+                f"set_store_predicate of '{stage.op.name}' uses '{unknown[0]}', which is not one of its axes or loops")
         condition = substitute(predicate, known)
         self.engine.where(block, condition)
 
     def attach(self, stage: Stage, parent: Stage, axis: IterVar) -> list[Var]:
         if parent.inlined:
             raise ScheduleError(
-                f"'{stage.op.name}' is to be computed in '{parent.op.name}', which is inlined and has no loops")
+                f"'{stage.op.name}' cannot be computed in '{parent.op.name}', which is inlined and has no loops")
         if axis not in parent.leaf_iter_vars:
             names = ", ".join(a.var.name for a in parent.leaf_iter_vars)
             raise ScheduleError(
-                f"'{stage.op.name}' is to be computed in loop '{axis.var.name}' of "
-                f"'{parent.op.name}', which was split or fused; its loops are {names}")
+                f"'{stage.op.name}' cannot be computed in loop '{axis.var.name}' of '{parent.op.name}', which was "
+                f"split or fused; its loops are {names}")
         loop = self.loops.get(axis)
         if loop is None:
-            raise ScheduleError(f"'{stage.op.name}' is to be computed in '{parent.op.name}', which does not read it")
+            raise ScheduleError(f"'{stage.op.name}' cannot be computed in '{parent.op.name}', which does not read it")
         around = self.engine.loops(self.block(stage))
         if loop in around:  # the step loop of a scan, which already contains the stage
             return around[around.index(loop) + 1 :]
@@ -294,8 +293,8 @@ class _Resolver:
         for other in (wanted, axis.extent):
             if number_of(other) != 0 and other is not extent:
                 why = (
-                    f"loop '{loop.name}' has {extent} trips and is bound to thread axis '{axis.thread_tag}' of "
-                    f"{other}; split it by that"
+                    f"loop '{loop.name}' has {extent} iterations, but is bound to thread axis '{axis.thread_tag}' of "
+                    f"extent {other}; split it by the extent of the axis"
                 )
                 raise fault(why, node, self.engine.func)
         check_threads(self.engine.func, self.engine.loop(loop))
@@ -311,8 +310,8 @@ class _Resolver:
                  for m in [_elements_per_trip(node, x, loop)]}
         if len(moves) != 1 or 0 in moves:
             why = (
-                f"'{buffer}' is not read at places that move with loop '{ahead.axis.var.name}' of '{block}'; prefetch "
-                "along a loop that it is read along"
+                f"'{buffer}' is not indexed by loop '{ahead.axis.var.name}' of '{block}'; prefetch along a loop that "
+                "indexes it"
             )
             raise fault(why, self.engine.loop(loop), self.engine.func)
         self.engine.prefetch(buffer, moves.pop() * ahead.tensor.dtype.itemsize * ahead.offset)

@@ -71,15 +71,16 @@ def scan(
         tuple(x) if isinstance(x, (list, tuple)) else (x,) for x in (init, update, state_placeholder))
     if not len(inits) == len(updates) == len(states) or not updates:
         raise CompileError(
-            f"te.scan '{name}' takes one init, update and state for each result, but was given {len(inits)}, "
-            f"{len(updates)} and {len(states)}", code="TW0604")
+            f"te.scan '{name}' needs one init, one update and one state for each result, but was given "
+            f"{len(inits)}, {len(updates)} and {len(states)}", code="TW0604")
     for first, each, state in zip(inits, updates, states, strict=True):
         _check(name, first, each, state)
     steps = updates[0].shape[0]
     axis = IterVar(Var(f"{name}.idx"), sub(steps, inits[0].shape[0]))
     if any(u.shape[0] is not steps or i.shape[0] is not inits[0].shape[0] for i, u in zip(inits, updates, strict=True)):
         raise CompileError(
-            f"te.scan '{name}': all results have as many steps, and as many of them from their init", code="TW0604")
+            f"te.scan '{name}': all results must have the same number of steps, and the same number of "
+            "initial steps", code="TW0604")
     op = ScanOp(name, axis, inits, updates, states, tuple(inputs or ()))
     op.tensors.extend(Tensor(op, k, u.shape, u.dtype) for k, u in enumerate(updates))
     return list(op.tensors) if several else op.tensors[0]
@@ -88,14 +89,14 @@ def scan(
 def _check(name: str, init: Tensor, update: Tensor, state: Tensor) -> None:
     if not isinstance(state.op, PlaceholderOp):
         raise CompileError(
-            f"te.scan '{name}': the state '{state.name}' is a te.placeholder, which stands for the result so far",
+            f"te.scan '{name}': the state '{state.name}' must be a te.placeholder, which represents the result so far",
             code="TW0604")
     if not isinstance(init.op, ComputeOp) or not isinstance(update.op, ComputeOp):
-        raise CompileError(f"te.scan '{name}': init and update are made by te.compute", code="TW0604")
+        raise CompileError(f"te.scan '{name}': init and update must be results of te.compute", code="TW0604")
     same = (
         init.dtype is update.dtype is state.dtype and update.shape == state.shape and init.shape[1:] == update.shape[1:]
     )
     if not same:
         raise CompileError(
-            f"te.scan '{name}': state and update have one shape and type, and init but for its steps: {state!r}, "
-            f"{update!r}, {init!r}", code="TW0604")
+            f"te.scan '{name}': state and update must have the same shape and type; init may differ in "
+            f"its number of steps only: {state!r}, {update!r}, {init!r}", code="TW0604")

@@ -98,11 +98,11 @@ class Schedule:
         members = [s for s in members if not isinstance(s.op, PlaceholderOp)]
         if not members:
             raise ScheduleError(
-                f"there is no stage between {', '.join(s.op.name for s in starts)} "
-                f"and {', '.join(s.op.name for s in ends)} to group")
+                f"no stage to group is between {', '.join(s.op.name for s in starts)} and "
+                f"{', '.join(s.op.name for s in ends)}")
         taken = next((s for s in members if s.group is not None), None)
         if taken is not None:
-            raise ScheduleError(f"'{taken.op.name}' is in a group already")
+            raise ScheduleError(f"'{taken.op.name}' is already in a group")
         group = Group(members)
         for s in members:
             s.group = group
@@ -114,7 +114,7 @@ class Schedule:
         several = readers if isinstance(readers, (list, tuple)) else [readers]
         stages = tuple(self[r] for r in several)
         if not stages:
-            raise ScheduleError(f"cache_read of '{tensor.name}' takes the operations that read the copy")
+            raise ScheduleError(f"cache_read of '{tensor.name}' needs a list of the operations that read the copy")
         self[tensor]
         made = _copied(
             [tensor], f"{tensor.name}.{scope}", [IterVar(Var(f"ax{k}"), d) for k, d in enumerate(tensor.shape)])
@@ -131,14 +131,14 @@ class Schedule:
         several = isinstance(tensor, (list, tuple))
         given = list(tensor) if several else [tensor]
         if not given:
-            raise ScheduleError("cache_write takes the results of one computation, and was given none")
+            raise ScheduleError("cache_write needs the results of one computation; the list is empty")
         stage, op = self[given[0]], self._reducible(given[0], "cache_write")
         if given != list(op.outputs):
             raise ScheduleError(
-                f"cache_write takes all results of one computation: '{op.name}' has "
+                f"cache_write needs all results of one computation: '{op.name}' has "
                 f"{', '.join(t.name for t in op.outputs)}, and {', '.join(t.name for t in given)} were given")
         if stage.relations or stage.marks:
-            raise ScheduleError(f"'{op.name}' has steps already; cache_write before them")
+            raise ScheduleError(f"'{op.name}' already has schedule steps; call cache_write before them")
         axis = [IterVar(Var(f"{a.var.name}.c"), a.extent) for a in op.axis]
         renamed: dict[PrimExpr, PrimExpr] = {old.var: new.var for old, new in zip(op.axis, axis, strict=True)}
         made = _computing(
@@ -156,16 +156,16 @@ class Schedule:
         """
         stage, op = self[tensor], self._reducible(tensor, "rfactor")
         if not op.reduce_axis:
-            raise ScheduleError(f"'{op.name}' is not a reduction, so there is nothing to rfactor")
+            raise ScheduleError(f"'{op.name}' is not a reduction, so rfactor does not apply")
         stage._unmarked(axis, "rfactor")
         if axis.kind != "reduce":
             raise ScheduleError(
-                f"'{axis.var.name}' is not a reduction loop of '{op.name}'; "
-                "split a reduction axis and give one of its parts")
+                f"'{axis.var.name}' is not a reduction loop of '{op.name}'; split a reduction axis and pass one of "
+                "the parts")
         if any(a not in stage.leaf_iter_vars for a in op.axis) or any(isinstance(r, Reorder) for r in stage.relations):
             raise ScheduleError(
-                f"rfactor of '{op.name}' comes before its other loops are split, fused or ordered; those steps go to "
-                "the two stages after it")
+                f"rfactor of '{op.name}' must precede split, fuse and reorder of its other loops; apply those steps "
+                "to the two stages that it creates")
         rank = len(op.axis)
         if not -rank - 1 <= factor_axis <= rank:
             raise ScheduleError(
@@ -202,7 +202,7 @@ def create_schedule(ops: Any) -> Schedule:
     several = list(ops) if isinstance(ops, (list, tuple)) else [ops]
     found = [o.op if isinstance(o, Tensor) else o for o in several]
     if not found or not all(isinstance(o, Operation) for o in found):
-        raise ScheduleError(f"create_schedule takes operations (C.op), one or several, and was given {ops!r}")
+        raise ScheduleError(f"create_schedule takes one or more operations (C.op), not {ops!r}")
     return Schedule(list(dict.fromkeys(found)))
 
 

@@ -107,7 +107,7 @@ class Stage:
         """Split a loop into two: `factor` trips of the inner, or `nparts` of the outer one. Return outer and inner
         loop."""
         if (factor is None) == (nparts is None):
-            raise ScheduleError(f"split of '{_name(parent)}' takes either factor= or nparts=")
+            raise ScheduleError(f"split of '{_name(parent)}' needs exactly one of factor= and nparts=")
         size = _positive(parent, factor if factor is not None else nparts)
         at = self._unmarked(parent, "split")
         rest = floordiv(add(parent.extent, size - 1), size)
@@ -126,8 +126,8 @@ class Stage:
         at = [self._unmarked(a, "fuse") for a in axes]
         if at != list(range(at[0], at[0] + len(at))):
             raise ScheduleError(
-                f"fuse takes loops that stand directly inside each other, outermost first; '{self.op.name}' "
-                f"has {self._order()}, and {', '.join(map(_name, axes))} were given: reorder them first")
+                f"fuse takes directly nested loops, outermost first; '{self.op.name}' has {self._order()}, and "
+                f"{', '.join(map(_name, axes))} were given; reorder them first")
         extent: PrimExpr = axes[0].extent
         for a in axes[1:]:
             extent = mul(extent, a.extent)
@@ -142,7 +142,9 @@ class Stage:
         """Reorder loops: the given loops exchange their positions, in the given order from outermost to innermost."""
         places = sorted(self._place(a) for a in axes)
         if len(set(places)) != len(axes):
-            raise ScheduleError(f"reorder of '{self.op.name}' was given an axis twice: {', '.join(map(_name, axes))}")
+            raise ScheduleError(
+                f"reorder of '{self.op.name}' was given the same axis twice: {', '.join(map(_name, axes))}"
+            )
         self.relations.append(Reorder(axes))
         for k, a in zip(places, axes, strict=True):
             self.leaf_iter_vars[k] = a
@@ -185,11 +187,11 @@ class Stage:
             self._mark(var, f"pragma_{pragma_type}", 1 if value is None else value)
         elif pragma_type == "import_c":
             raise ScheduleError(
-                f"pragma import_c on '{_name(var)}': there is no C compiler in here; "
-                "compile the source to LLVM text with `clang -S -emit-llvm` and give it to pragma import_llvm")
+                f"pragma import_c on '{_name(var)}': C source is not supported; compile it to LLVM IR with `clang -S "
+                "-emit-llvm` and use pragma import_llvm")
         else:
             raise ScheduleError(
-                f"pragma '{pragma_type}' has no meaning here; use unroll, vectorize, parallel, import_llvm, or one of "
+                f"pragma '{pragma_type}' is not supported; use unroll, vectorize, parallel, import_llvm, or one of "
                 f"the hints {', '.join(_HINTS)}")
 
     # Placement of the computation, and its memory.
@@ -198,7 +200,7 @@ class Stage:
         self._computed("compute_at")
         if parent is self:
             raise ScheduleError(
-                f"'{self.op.name}' cannot be computed inside a loop of its own; name a stage that reads it")
+                f"'{self.op.name}' cannot be computed inside its own loop; choose a stage that reads it")
         if scope not in parent.all_iter_vars:
             raise ScheduleError(
                 f"'{_name(scope)}' is not a loop of '{parent.op.name}'; its loops are {parent._order()}")
@@ -209,7 +211,7 @@ class Stage:
         self._computed("compute_inline")
         if self.is_output:
             raise ScheduleError(
-                f"'{self.op.name}' is an output of the schedule; only a value in between can be inlined")
+                f"'{self.op.name}' is an output of the schedule; only an intermediate value can be inlined")
         self.inlined, self.attached = True, None
 
     def compute_root(self) -> None:
@@ -229,16 +231,15 @@ class Stage:
         axes = [a for a in self.roots if a.kind == "spatial"]
         if self.is_output:
             raise ScheduleError(
-                f"storage_align of '{self.op.name}': an output is the caller's memory; align a value in between, such "
-                "as one of cache_write")
+                f"storage_align of '{self.op.name}': an output is in the caller's memory; align an intermediate "
+                "value, for example one from cache_write")
         if axis not in axes[:-1]:
             raise ScheduleError(
-                f"storage_align of '{self.op.name}' takes one of its axes but the last, "
-                f"which are {', '.join(a.var.name for a in axes[:-1]) or 'none'}")
+                f"storage_align of '{self.op.name}' needs an axis other than the last; the choices are "
+                f"{', '.join(a.var.name for a in axes[:-1]) or 'none'}")
         if factor < 1 or not 0 <= offset < factor:
             raise ScheduleError(
-                f"storage_align of '{self.op.name}': "
-                f"the offset is from 0 to the factor, and {offset} of {factor} is not")
+                f"storage_align of '{self.op.name}': the offset {offset} must be from 0 to the factor {factor}")
         self.notes[ALIGNED] = (*self.notes.get(ALIGNED, ()), (0, axes.index(axis), factor, offset))
 
     def double_buffer(self) -> None:
@@ -253,7 +254,7 @@ class Stage:
         self._computed("rolling_buffer")
         if self.is_output:
             raise ScheduleError(
-                f"rolling_buffer of '{self.op.name}': an output is the caller's memory, which is needed whole")
+                f"rolling_buffer of '{self.op.name}': an output is in the caller's memory and must be stored whole")
         self.rolling = True
 
     def transform_layout(self, mapping_function: Any) -> list[IterVar]:
@@ -267,7 +268,7 @@ class Stage:
         if not isinstance(self.op, ComputeOp) or len(self.op.outputs) != 1:
             raise ScheduleError(f"transform_layout: '{self.op.name}' is not a te.compute with one result")
         if self.relations or self.marks or self.layout is not None:
-            raise ScheduleError(f"'{self.op.name}' has steps already; transform_layout before them, and once")
+            raise ScheduleError(f"'{self.op.name}' already has schedule steps; call transform_layout once, before them")
         self.layout = IndexMap.of(mapping_function, len(self.op.axis))
         extents = [_known(a) for a in self.op.axis]
         sizes = self.layout.shape(extents)
@@ -291,7 +292,7 @@ class Stage:
         self._computed("set_store_predicate")
         if not isinstance(predicate, PrimExpr) or predicate.dtype != "bool":
             raise ScheduleError(
-                f"set_store_predicate of '{self.op.name}' takes a condition, and was given {predicate!r}")
+                f"set_store_predicate of '{self.op.name}' needs a condition, not {predicate!r}")
         self.predicates.append(predicate)
 
     # Threads and instructions.
@@ -300,12 +301,12 @@ class Stage:
         loop."""
         if not isinstance(thread_ivar, ThreadAxis):
             raise ScheduleError(
-                f"loop '{_name(ivar)}' of '{self.op.name}' is bound to an axis of te.thread_axis, and was given "
+                f"loop '{_name(ivar)}' of '{self.op.name}' can only be bound to an axis from te.thread_axis, not "
                 f"{thread_ivar!r}")
         if any(m.kind == "thread" and m.value is thread_ivar for m in self.marks):
             raise ScheduleError(
-                f"thread axis '{thread_ivar.thread_tag}' has a loop of "
-                f"'{self.op.name}' already; fuse the two loops and bind that")
+                f"thread axis '{thread_ivar.thread_tag}' is already bound to a loop of '{self.op.name}'; fuse the two "
+                "loops and bind the result")
         self._unmarked(ivar, "bind")
         self.marks.append(Mark(ivar, "thread", thread_ivar))
 
@@ -314,15 +315,15 @@ class Stage:
         self._computed("env_threads")
         several = threads if isinstance(threads, (list, tuple)) else [threads]
         if not several or not all(isinstance(t, ThreadAxis) for t in several):
-            raise ScheduleError(f"env_threads of '{self.op.name}' takes axes of te.thread_axis, one or several")
+            raise ScheduleError(f"env_threads of '{self.op.name}' needs one or more axes from te.thread_axis")
         self.notes["env_threads"] = tuple(t.thread_tag for t in several)
 
     def tensorize(self, var: IterVar, tensor_intrin: Any) -> None:
         """Replace the loop `var` and the loops inside it by an instruction (`te.decl_tensor_intrin`)."""
         if not isinstance(tensor_intrin, TensorIntrin):
             raise ScheduleError(
-                f"tensorize of '{_name(var)}' in '{self.op.name}' takes what te.decl_tensor_intrin returns, and was "
-                f"given {tensor_intrin!r}")
+                f"tensorize of '{_name(var)}' in '{self.op.name}' needs a result of te.decl_tensor_intrin, not "
+                f"{tensor_intrin!r}")
         self._mark(var, "tensorized", tensor_intrin)
 
     # The record.
@@ -335,7 +336,8 @@ class Stage:
     def _computed(self, step: str) -> None:
         if isinstance(self.op, PlaceholderOp):
             raise ScheduleError(
-                f"{step}: '{self.op.name}' is an input, which is not computed; cache_read makes a copy that is")
+                f"{step}: '{self.op.name}' is an input, which has no loops; apply the step to a copy made by "
+                "cache_read")
 
     def _place(self, axis: IterVar) -> int:
         """Return the position of `axis` among the loops. Raises `ScheduleError` if it is not a loop or no longer one.
@@ -344,7 +346,7 @@ class Stage:
         for k, a in enumerate(self.leaf_iter_vars):
             if a is axis:
                 return k
-        gone = " any more: it was split or fused" if axis in self.all_iter_vars else ""
+        gone = " anymore: it was split or fused" if axis in self.all_iter_vars else ""
         raise ScheduleError(
             f"'{_name(axis)}' is not a loop of '{self.op.name}'{gone}; its loops are {self._order()}", code="TW0613")
 
@@ -353,8 +355,8 @@ class Stage:
         for m in self.marks:
             if m.axis is axis and not m.kind.startswith("pragma_"):
                 raise ScheduleError(
-                    f"loop '{_name(axis)}' of '{self.op.name}' is "
-                    f"{'bound to threads' if m.kind == 'thread' else m.kind} already; {step} it before that")
+                    f"loop '{_name(axis)}' of '{self.op.name}' is already "
+                    f"{'bound to threads' if m.kind == 'thread' else m.kind}; {step} it before that")
         return at
 
     def _mark(self, axis: IterVar, kind: str, value: Any = None) -> None:
@@ -375,7 +377,9 @@ class Group:
     def compute_at(self, parent: Stage, scope: IterVar) -> None:
         """Compute all stages of the group inside a loop of `parent`, except those with their own placement."""
         if parent in self.stages:
-            raise ScheduleError(f"'{parent.op.name}' belongs to the group itself; name a stage that reads it")
+            raise ScheduleError(
+                f"'{parent.op.name}' belongs to the group itself; choose a stage outside of it that reads it"
+            )
         if scope not in parent.all_iter_vars:
             raise ScheduleError(
                 f"'{_name(scope)}' is not a loop of '{parent.op.name}'; its loops are {parent._order()}")
@@ -410,7 +414,7 @@ def values_of(roots: Sequence[IterVar], relations: Sequence[Relation]) -> dict[I
 def _name(axis: IterVar) -> str:
     if not isinstance(axis, IterVar):
         raise ScheduleError(
-            f"{axis!r} is not an axis; use one of op.axis, op.reduce_axis, or what split and fuse return")
+            f"{axis!r} is not an axis; use one of op.axis, op.reduce_axis, or a result of split or fuse")
     return axis.var.name
 
 
@@ -421,11 +425,11 @@ def _extent(n: int) -> PrimExpr:
 def _known(axis: IterVar) -> int:
     if isinstance(axis.extent, IntImm):
         return axis.extent.value
-    raise ScheduleError(f"a layout is for known sizes, and axis '{_name(axis)}' has {axis.extent}")
+    raise ScheduleError(f"a layout needs constant sizes, but axis '{_name(axis)}' has the size {axis.extent}")
 
 
 def _positive(axis: IterVar, n: Any) -> int:
     value = n.value if isinstance(n, IntImm) else n
     if not isinstance(value, int) or value < 1:
-        raise ScheduleError(f"'{_name(axis)}' cannot be split by {n}; factors are whole numbers, 1 or more")
+        raise ScheduleError(f"'{_name(axis)}' cannot be split by {n}; a factor must be an integer, 1 or more")
     return value

@@ -115,7 +115,7 @@ class Tensor:
         """The shape as integers, with samples for dynamic sizes. Raises `CompileError` if a dimension is symbolic."""
         found = [d.value if isinstance(d, IntImm) else open_size(d) for d in self.shape]
         if any(d is None for d in found):
-            raise CompileError(f"tensor '{self.name}' has a symbolic shape where a static one is needed", code="TW0303")
+            raise CompileError(f"tensor '{self.name}' has a symbolic shape, but a static one is needed", code="TW0303")
         return tuple(d for d in found if d is not None)
 
     def __add__(self, other: Any) -> Tensor:
@@ -152,7 +152,8 @@ class Tensor:
         at = [i.var if isinstance(i, IterVar) else i for i in indices]
         if len(at) != len(self.shape):
             raise CompileError(
-                f"tensor '{self.name}' has {len(self.shape)} dimensions and was given {len(at)} indices", code="TW0609")
+                f"tensor '{self.name}' has {len(self.shape)} dimensions, but was given {len(at)} "
+                "indices", code="TW0609")
         return TensorElem(self, [cast(INT64, as_expr(i)) for i in at])
 
     def __repr__(self) -> str:
@@ -340,7 +341,7 @@ def dimension(d: Any) -> PrimExpr:
     """Return a dimension of a shape as an expression; a float without fraction (`n / 8`) counts as an integer."""
     if isinstance(d, float):
         if not d.is_integer():
-            raise CompileError(f"a dimension of {d} is not a whole number; divide with //", code="TW0602")
+            raise CompileError(f"a dimension of {d} is not an integer; divide with //", code="TW0602")
         d = int(d)
     return cast(INT64, as_expr(d))
 

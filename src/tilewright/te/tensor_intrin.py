@@ -33,11 +33,11 @@ def decl_tensor_intrin(
     """
     if scalar_params:
         raise CompileError(
-            f"decl_tensor_intrin '{name}': scalar_params are not supported; give the number as a tensor of one element",
+            f"decl_tensor_intrin '{name}': scalar_params are not supported; pass the number as a tensor of one element",
             code="TW0607")
     if not isinstance(op, ComputeOp) or any(not isinstance(t.op, PlaceholderOp) for t in op.inputs):
         raise CompileError(
-            f"decl_tensor_intrin '{name}' takes the operation of one te.compute over te.placeholder inputs",
+            f"decl_tensor_intrin '{name}' needs the operation of a single te.compute over te.placeholder inputs",
             code="TW0607")
     given = dict(binds or {})
     for t in (*op.inputs, *op.outputs):
@@ -49,7 +49,8 @@ def decl_tensor_intrin(
     parts = tuple(made) if isinstance(made, (tuple, list)) else (made,)
     if len(parts) not in (1, 3) or (len(parts) == 1 and parts[0] is None):
         raise CompileError(
-            f"the function of tensor intrinsic '{name}' returns one statement, or (body, reduce_reset, reduce_update)",
+            f"the function of tensor intrinsic '{name}' must return one statement, or (body, reduce_reset, "
+            "reduce_update)",
             code="TW0607")
     return TensorIntrin(name, pattern, *(_statement(name, p) for p in parts))
 
@@ -60,5 +61,5 @@ def _statement(name: str, made: Any) -> Stmt | None:
     if isinstance(made, PrimExpr):
         return Evaluate(made)
     raise CompileError(
-        f"the function of tensor intrinsic '{name}' returns statements, and gave a {type(made).__name__}; end it with "
-        "`return ib.get()`", code="TW0607")
+        f"the function of tensor intrinsic '{name}' must return statements, not a "
+        f"{type(made).__name__}; end it with `return ib.get()`", code="TW0607")

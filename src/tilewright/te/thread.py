@@ -34,7 +34,7 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None
     if isinstance(dom, str):
         dom, tag = None, dom
     if not _TAGS.fullmatch(tag):
-        raise ScheduleError(f"there are no threads '{tag}'; use vthread, threadIdx.x to .z, or blockIdx.x to .z")
+        raise ScheduleError(f"'{tag}' is not a thread axis; use vthread, threadIdx.x to .z, or blockIdx.x to .z")
     low, high = dom if isinstance(dom, (tuple, list)) else (0, dom)
     if not isinstance(low, int) or low != 0:
         raise ScheduleError(f"thread axis '{tag}' starts at {low}; it must start at 0")

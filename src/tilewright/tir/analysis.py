@@ -62,7 +62,7 @@ def _fault(func: PrimFunc, *, variables: bool) -> str | None:
         for top in (*expressions(s),):
             for e in walk(top):
                 if variables and isinstance(e, Var) and e not in inner:
-                    return f"variable '{e.name}' is used where it has no value, in\n{s}"
+                    return f"variable '{e.name}' is used where it is not defined, in\n{s}"
                 if isinstance(e, Load) and e.buffer not in memory:
                     return f"buffer '{e.buffer.name}' is read where it does not exist, in\n{s}"
         if isinstance(s, Store) and s.buffer not in memory:

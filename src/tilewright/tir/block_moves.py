@@ -60,8 +60,8 @@ def stored_at_its_axes(func: PrimFunc, block: Block) -> None:
         ):
             indices = ", ".join(map(str, s.indices))
             raise fault(
-                f"block '{block.name}' stores {s.buffer.name}[{indices}], "
-                "and only a part at its axes in order can be moved",
+                f"block '{block.name}' stores {s.buffer.name}[{indices}]; to be moved, it must store at its axes, in "
+                "order",
                 block, func)
 
 
@@ -72,7 +72,8 @@ def whole_domain(func: PrimFunc, block: Block) -> None:
     for s in walk_stmt(block.body):
         if isinstance(s, Store) and len(s.indices) != len(block.iters):
             raise fault(
-                f"block '{block.name}' has {len(block.iters)} axes and stores at {len(s.indices)} indices", block, func)
+                f"block '{block.name}' has {len(block.iters)} axes, but stores at {len(s.indices)} "
+                "indices; the numbers must be equal", block, func)
 
 
 def reverse_compute_at(func: PrimFunc, block: str, loop: Var, preserve_unit_loops: bool = False) -> PrimFunc:
@@ -103,7 +104,8 @@ def reverse_compute_at(func: PrimFunc, block: str, loop: Var, preserve_unit_loop
     for k, (_, size) in enumerate(box):
         if not isinstance(size, int):
             raise fault(
-                f"a trip of loop '{loop.name}' makes {size} of '{source.name}', and a known part is needed", target,
+                f"an iteration of loop '{loop.name}' computes {size} elements of '{source.name}', but a "
+                "constant number is needed", target,
                 func)
         _dense(func, target, source, k, size, ranges)
     region = [
@@ -121,7 +123,7 @@ def _no_further(func: PrimFunc, node: Block, source: Buffer, at: Sequence[PrimEx
     for v, d in zip(at, source.shape, strict=True):
         if constant(extents[v], f"axis '{v}'", node, func) > constant(d, f"'{source.name}'", node, func):
             raise fault(
-                f"block '{node.name}' goes over {extents[v]} points along '{v}', and '{source.name}' has only {d}",
+                f"block '{node.name}' iterates over {extents[v]} points along '{v}', but '{source.name}' has only {d}",
                 node, func)
 
 
@@ -141,7 +143,8 @@ def _made_inside(s: Schedule, node: Block, target: For) -> Buffer:
         node.init is not None or any(i.kind != "spatial" for i in node.iters)
         or set(loaded_buffers(node)) & set(stored_buffers(node))
     ):
-        raise fault(f"block '{node.name}' is a reduction; only one without can follow what it reads", node, s.func)
+        raise fault(f"block '{node.name}' is a reduction; only a block without reductions can move to "
+                    "its input", node, s.func)
     found = []
     for buffer in loaded_buffers(node):
         made = makers(s.func, buffer)
@@ -155,7 +158,8 @@ def _made_inside(s: Schedule, node: Block, target: For) -> Buffer:
     if len(found) != 1:
         names = ", ".join(b.name for b in found) or "none"
         raise fault(
-            f"block '{node.name}' must read one value that loop '{target.var.name}' makes, and reads {names}", target,
+            f"block '{node.name}' must read exactly one value computed in loop '{target.var.name}'; it reads "
+            f"{names}", target,
             s.func)
     around = [f.var for f in [*s.around(target), target] if isinstance(f, For)]
     for m in makers(s.func, found[0]):
@@ -187,7 +191,8 @@ def _dense(func: PrimFunc, target: For, source: Buffer, dim: int, size: int, out
         whole = size == source.shape[dim] and base
         if strange or covered == 0 or whole:
             raise fault(
-                f"what a trip of loop '{target.var.name}' makes of '{source.name}' is not a box without holes", target,
+                f"the elements of '{source.name}' that an iteration of loop '{target.var.name}' computes are "
+                "not a contiguous box", target,
                 func)
 
 
@@ -206,8 +211,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     chosen = [b for b in inner if isinstance(makers(func, b)[0].body, Store) and makers(func, b)[0].init is None]
     if len(chosen) != 1:
         raise fault(
-            f"block '{block}' must read one value that an elementwise block makes, "
-            f"and reads {len(chosen)} of that kind",
+            f"block '{block}' must read exactly one result of an elementwise block; it reads {len(chosen)}",
             node, func)
     (source,), (maker,) = chosen, makers(func, chosen[0])
     axes = [i.var for i in node.iters]
@@ -227,7 +231,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
         or source in loaded_buffers(maker)
     ):
         why = (
-            f"reads '{late[0]}', which is made later" if late
+            f"reads '{late[0]}', which is computed later" if late
             else f"is not the only reader of '{source.name}', or that is a sum"
         )
         raise fault(f"block '{block}' {why}", node, func)
@@ -269,7 +273,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
     s = Schedule(func)
     node, target = s.block(block), s.loop(loop)
     if node.init is None:
-        raise fault(f"block '{block}' has no first value to take out", node, func)
+        raise fault(f"block '{block}' has no initial value to decompose", node, func)
     around = [f for f in s.around(node) if isinstance(f, For)]
     if target not in around:
         raise fault(f"loop '{loop.name}' is not around block '{block}'", target, func)
@@ -284,7 +288,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
             reason = f"loop '{name}' fuses a reduction axis with another axis; decompose the reduction before that"
         raise fault(reason, wrong or target, func)
     if any(f.kind != SERIAL and reduces_over(node, f.var) for f in inner):
-        raise fault(f"a reduction loop of block '{block}' is not serial any more", target, func)
+        raise fault(f"a reduction loop of block '{block}' is no longer serial", target, func)
     check_once(func, node, inner, s.around(target))
     check_not_used_before(func, node, target)
     name = free_name(func, f"{block}_init")
@@ -317,8 +321,8 @@ def _known_without(func: PrimFunc, loops: Sequence[For], gone: set[Var]) -> None
         v = next((v for v in (*free_vars(f.min), *free_vars(f.extent)) if v in gone), None)
         if v is not None:
             raise fault(
-                f"loop '{f.var.name}' goes from {f.min} for {f.extent} trips, "
-                f"which depends on the reduction loop '{v.name}'",
+                f"loop '{f.var.name}' goes from {f.min} for {f.extent} iterations, which depends on the reduction "
+                f"loop '{v.name}'",
                 f, func)
 
 
@@ -335,8 +339,8 @@ def reorder_block_iter_var(func: PrimFunc, block: str, order: Sequence[int]) -> 
     node = s.block(block)
     if sorted(order) != list(range(len(node.iters))):
         raise ScheduleError(
-            f"{list(order)} is not an order of the {len(node.iters)} axes of block '{block}'; name each of 0 to "
-            f"{len(node.iters) - 1} once")
+            f"{list(order)} is not a permutation of the {len(node.iters)} axes of block '{block}'; give each number "
+            f"from 0 to {len(node.iters) - 1} once")
     s._replace(
         node, replace(node, iters=tuple(node.iters[k] for k in order), bindings=tuple(node.bindings[k] for k in order)))
     return s.func

@@ -45,7 +45,7 @@ def check_scope(scope: str) -> None:
     """Raise `ScheduleError` unless code can be generated for memory of that scope."""
     if scope not in SCOPES:
         raise ScheduleError(
-            f"there is no memory '{scope}' on a CPU; use 'global' (memory) or 'local' (registers, else the stack)")
+            f"'{scope}' is not a memory scope of a CPU; use 'global' (memory) or 'local' (registers, else the stack)")
 
 
 def named_buffer(func: PrimFunc, name: str) -> Buffer:
@@ -102,8 +102,8 @@ def cache_read(func: PrimFunc, buffer: str, scope: str, readers: Sequence[str]) 
     first = min(places)
     if any(source in stored_buffers(s) for s in statements[first:]):
         raise ScheduleError(
-            f"'{buffer}' is not complete before block "
-            f"'{readers[places.index(first)]}' reads it; cache_read before compute_at")
+            f"'{buffer}' is not completely computed before block '{readers[places.index(first)]}' reads it; "
+            "cache_read before compute_at")
     copy = Buffer(free_name(func, f"{buffer}_{scope}"), source.shape, source.dtype, scope)
 
     def visit(s: Stmt) -> Stmt:
@@ -127,7 +127,7 @@ def cache_write(func: PrimFunc, block: str, scope: str) -> tuple[PrimFunc, str]:
         for s in walk_stmt(statements[k])
     ):
         raise ScheduleError(
-            f"'{homes[0].name}' is read in the loops that compute it already; cache_write before compute_at")
+            f"'{homes[0].name}' is already read in the loops that compute it; call cache_write before compute_at")
     copies = [Buffer(free_name(func, f"{home.name}_{scope}"), home.shape, home.dtype, scope) for home in homes]
     names = [i.var.name for i in node.iters if i.kind == "spatial"]
     computed = statements[k]
@@ -214,7 +214,7 @@ def _two_stages(s: Stmt, name: str, loop: Var) -> _Split:
         loops.append(s)
         s = s.body
     if not isinstance(s, Block):
-        raise ScheduleError(f"the loops around block '{name}' hold other blocks too; rfactor before compute_at")
+        raise ScheduleError(f"the loops around block '{name}' contain other blocks too; call rfactor before compute_at")
     mine = next((f for f in loops if f.var is loop), None)
     if mine is None:
         raise ScheduleError(
@@ -227,7 +227,7 @@ def _two_stages(s: Stmt, name: str, loop: Var) -> _Split:
     if s.init is None or split.combiner is None:
         raise split.error("the block is not a reduction")
     if loop not in over["reduce"]:
-        raise split.error("this is not a loop of its reduction")
+        raise split.error("the loop is not a reduction loop of the block")
     varying = next(
         (
             f for f in loops
@@ -236,10 +236,10 @@ def _two_stages(s: Stmt, name: str, loop: Var) -> _Split:
         None)
     if varying is not None:
         raise split.error(
-            f"how often loop '{varying.var.name}' runs ({varying.extent} trips) depends on another loop, and the new "
-            "value needs a fixed size")
+            f"loop '{varying.var.name}' has {varying.extent} iterations, which depends on another loop; the new value "
+            "needs a constant size")
     if over["reduce"] & over["spatial"]:
-        raise split.error("a reduction loop is fused with one that is not; rfactor before that fuse")
+        raise split.error("a reduction loop is fused with a spatial loop; call rfactor before that fuse")
     return split
 
 

@@ -110,7 +110,7 @@ class BlockSteps(LoopSteps):
         if ann_key not in node.annotations:
             what = f"loop '{node.var.name}'" if isinstance(node, For) else f"block '{node.name}'"
             raise ScheduleError(
-                f"{what} has no note '{ann_key}'; its notes are {', '.join(node.annotations) or 'none'}")
+                f"{what} has no annotation '{ann_key}'; its annotations are {', '.join(node.annotations) or 'none'}")
         kept = {k: v for k, v in node.annotations.items() if k != ann_key}
         e._replace(node, replace(node, annotations=kept))
 
@@ -122,8 +122,9 @@ class BlockSteps(LoopSteps):
         rank = len(buffer.shape)
         if buffer in e.func.params or not -rank <= axis < rank or axis % rank == rank - 1 or not 0 <= offset < factor:
             raise ScheduleError(
-                f"'{buffer.name}' of {rank} dimensions cannot be aligned along axis {axis} by {factor} with the offset "
-                f"{offset}: an inner value can be, along any axis but the last, with an offset from 0 to the factor")
+                f"'{buffer.name}' of {rank} dimensions cannot be aligned along axis {axis} by {factor} with the "
+                f"offset {offset}: choose an intermediate value, an axis other than the last, and an offset from 0 to "
+                "the factor")
         node = e.block(at.block)
         place = stored_buffers(node).index(buffer)
         e.annotate(at.block, ALIGNED, (*node.annotations.get(ALIGNED, ()), (place, axis % rank, factor, offset)))
@@ -166,7 +167,7 @@ class BlockSteps(LoopSteps):
         found = self._buffer(at, e, buffer)
         if list(axis_separators):
             raise ScheduleError(
-                f"'{found.name}' lies in memory of one dimension, which has no axis separators; give []")
+                f"'{found.name}' is in one-dimensional memory, which has no axis separators; pass []")
 
     @recorded
     def reindex(self, block: BlockAt | str, buffer: tuple[str, int] | int | str) -> BlockAt:

@@ -29,17 +29,18 @@ def blockize(func: PrimFunc, loop: Var) -> tuple[PrimFunc, str]:
         body = body.body
     if not isinstance(body, Block):
         raise fault(
-            f"loop '{loop.name}' holds several statements; only the loops around one block become a block", target, func
+            f"loop '{loop.name}' contains several statements; only loops around a single block can "
+            "become a block", target, func
         )
     if any(f.kind != "serial" for f in inner) or not (isinstance(body.predicate, IntImm) and body.predicate.value):
         raise fault(
-            f"the loops of block '{body.name}' inside of '{loop.name}' are marked, or cover its domain only in part",
+            f"the loops of block '{body.name}' inside '{loop.name}' are annotated, or do not cover its whole domain",
             target, func)
     mixed = next((f for f in inner if f.var in mixed_loops(body)), None)
     if mixed is not None:
         raise fault(
-            f"loop '{mixed.var.name}' is over a spatial and a reduction axis of block '{body.name}' at once; blockize "
-            "before they are fused",
+            f"loop '{mixed.var.name}' fuses a spatial and a reduction axis of block '{body.name}'; call blockize "
+            "before that fuse",
             mixed, func)
     axes, points = [], dict[PrimExpr, PrimExpr]()
     for it, binding in zip(body.iters, body.bindings, strict=True):
@@ -80,11 +81,12 @@ def _tile(
             rest, size = rest.plus(LinearForm({atom: c})), size * extents[atom]
         elif any(v in extents for v in free_vars(atom)):
             raise fault(
-                f"axis '{it.var.name}' is '{binding}', which is not a sum of a tile and a place in it", at, func)
+                f"axis '{it.var.name}' is '{binding}', which is not the sum of a tile's start and an offset "
+                "in the tile", at, func)
         else:
             outer = outer.plus(LinearForm({atom: c}))
     whole = constant(it.extent, f"axis '{it.var.name}'", at, func)
     if whole % size or outer.const % size or any(c % size for c in outer.coefs.values()):
-        raise fault(f"axis '{it.var.name}' of {whole} is not made of whole tiles of {size}", at, func)
+        raise fault(f"axis '{it.var.name}' of extent {whole} is not a multiple of the tile size {size}", at, func)
     own = IterVar(Var(it.var.name), const(whole // size, INT64), it.kind)
     return own, simplify(floordiv(expression(outer), size), Ranges()), size, expression(rest)

@@ -51,7 +51,7 @@ class DeclaredBuffer(Buffer):
         at = [cast(INT64, as_expr(i)) for i in (begin if isinstance(begin, (tuple, list)) else (begin,))]
         if len(at) != len(self.shape):
             raise CompileError(
-                f"'{self.name}' has {len(self.shape)} dimensions and was given {len(at)} indices", code="TW0609")
+                f"'{self.name}' has {len(self.shape)} dimensions, but was given {len(at)} indices", code="TW0609")
         lanes = DataType(dtype).lanes if dtype is not None else 1
         return (*at[:-1], Ramp(at[-1], 1, lanes)) if lanes > 1 else tuple(at)
 
@@ -66,13 +66,13 @@ def decl_buffer(
     buffer cannot share memory."""
     if data is not None or buffer_type:
         raise CompileError(
-            f"decl_buffer '{name}': memory is given by the caller, and every element is stored once; leave data= and "
-            "buffer_type= out",
+            f"decl_buffer '{name}': the caller provides the memory, and each element is stored once; omit data= and "
+            "buffer_type=",
             code="TW0609")
     dims = shape if isinstance(shape, (list, tuple)) else (shape,)
     if strides is not None and len(strides) not in (0, len(dims)):
         raise CompileError(
-            f"decl_buffer '{name}' has {len(dims)} dimensions and was given {len(strides)} strides", code="TW0609")
+            f"decl_buffer '{name}' has {len(dims)} dimensions, but was given {len(strides)} strides", code="TW0609")
     sizes = [int(d) if isinstance(d, IntImm) else d for d in dims]
     return DeclaredBuffer(name, sizes, dtype, scope or "global", strides or ())
 

@@ -102,16 +102,17 @@ def layout(name: str) -> Layout:
     for (number, letter), (_, size) in zip(found, axes, strict=True):
         if letter.isupper() and number:
             raise ShapeError(
-                f"the layout '{name}' has a size before the dimension {letter}; only blocks have one: "
+                f"the layout '{name}' has a size before the dimension {letter}; only blocks have sizes: "
                 f"{number}{letter.lower()}")
         if letter.isupper() and letters.count(letter) > 1:
-            raise ShapeError(f"the layout '{name}' has the dimension {letter} twice")
+            raise ShapeError(f"the layout '{name}' contains the dimension {letter} twice")
         if letter.islower() and size < 1:
             raise ShapeError(
-                f"the layout '{name}' has the block {letter} without a size; write it before, as 8{letter}")
+                f"the layout '{name}' has the block {letter} without a size; write the size before the letter, such "
+                f"as 8{letter}")
         if letter.islower() and letter.upper() not in letters:
             raise ShapeError(
-                f"the layout '{name}' has blocks {number}{letter} of a dimension {letter.upper()} that it does not have"
+                f"the layout '{name}' has blocks {number}{letter}, but no dimension {letter.upper()}"
             )
     return Layout(name, axes)
 

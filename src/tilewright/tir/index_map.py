@@ -63,7 +63,7 @@ class IndexMap:
         else:
             found = _called(what, rank)
         if len(found.params) != rank:
-            raise ScheduleError(f"the index map '{found}' takes {len(found.params)} indices, and {rank} are needed")
+            raise ScheduleError(f"the index map '{found}' takes {len(found.params)} indices, but {rank} are needed")
         return found
 
     def __str__(self) -> str:
@@ -96,12 +96,12 @@ class IndexMap:
             low, high = bounds(simplify(r, self.ranges(shape)), self.ranges(shape))
             if low is None or high is None or low < 0:
                 raise ScheduleError(
-                    f"the index '{r}' of '{self}' is not within known bounds from 0 for sizes {tuple(shape)}")
+                    f"the index '{r}' of '{self}' has no known range from 0 up for sizes {tuple(shape)}")
             made.append(high + 1)
         if self._meets(shape, made):
             raise ScheduleError(
-                f"'{self}' brings several elements of {tuple(shape)} to one place; "
-                "a layout gives each a place of its own")
+                f"'{self}' maps several elements of {tuple(shape)} to one place; a layout maps each element to a "
+                "different place")
         return tuple(made)
 
     def _meets(self, shape: Sequence[int], made: Sequence[int]) -> bool:
@@ -185,7 +185,7 @@ def _at_all(e: PrimExpr, values: dict[PrimExpr, Any]) -> Any:
     if isinstance(e, IntImm):
         return e.value
     if not isinstance(e, (Add, Sub, Mul, FloorDiv, FloorMod)):
-        raise ScheduleError(f"'{e}' is not allowed in an index map; use its parameters, whole numbers and + - * // %")
+        raise ScheduleError(f"'{e}' is not allowed in an index map; use its parameters, integers and + - * // %")
     return type(e).fold(_at_all(e.a, values), _at_all(e.b, values))
 
 
@@ -195,7 +195,7 @@ def _called(what: Callable[..., Any], rank: int) -> IndexMap:
     if inspect.Parameter.VAR_POSITIONAL in kinds:
         names = [f"i{k}" for k in range(rank)]
     if len(names) != rank:
-        raise ScheduleError(f"an index map of {len(names)} indices was given where {rank} are needed")
+        raise ScheduleError(f"an index map of {len(names)} indices was given, but {rank} are needed")
     params = tuple(Var(n) for n in names)
     made = what(*params)
     results = made if isinstance(made, (tuple, list)) else (made,)
@@ -222,7 +222,7 @@ def _read(text: str) -> IndexMap:
             case ast.UnaryOp(op=ast.USub()):
                 return sub(const(0, INT64), value(e.operand))
         raise ScheduleError(
-            f"'{ast.unparse(e)}' is not allowed in an index map; use its parameters, whole numbers and + - * // %")
+            f"'{ast.unparse(e)}' is not allowed in an index map; use its parameters, integers and + - * // %")
 
     results = tree.body.elts if isinstance(tree.body, (ast.Tuple, ast.List)) else [tree.body]
     return IndexMap(tuple(params.values()), tuple(map(value, results)))

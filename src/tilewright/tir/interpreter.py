@@ -60,7 +60,7 @@ class _Machine:
     def place(self, buffer: Buffer, indices: tuple[Any, ...], lanes: Any) -> tuple[Any, ...]:
         """Return the numpy indices of an access, with bounds checks in the active lanes."""
         if buffer not in self.memory:
-            raise InternalError(f"buffer '{buffer.name}' is used where it does not exist")
+            raise InternalError(f"buffer '{buffer.name}' is used where it is not allocated")
         array = self.memory[buffer]
         if len(indices) != array.ndim:
             raise InternalError(f"buffer '{buffer.name}' has {array.ndim} dimensions and {len(indices)} indices")
@@ -119,7 +119,7 @@ class _Machine:
             case Block():
                 self.block(s)
             case _:
-                raise InternalError(f"{type(s).__name__} is no statement")
+                raise InternalError(f"{type(s).__name__} is not a statement")
 
     def block(self, s: Block) -> None:
         values = [self.evaluator.value(b) for b in s.bindings]

@@ -68,8 +68,8 @@ class BufferVar:
         fitting = fitted(stored, self.buffer.dtype)
         if fitting is None:
             raise CompileError(
-                f"a value of {stored.dtype} is stored in '{self.buffer.name}', which holds {self.buffer.dtype}; write "
-                f".astype('{self.buffer.dtype}')",
+                f"a value of {stored.dtype} cannot be stored in '{self.buffer.name}', which holds "
+                f"{self.buffer.dtype}; use .astype('{self.buffer.dtype}')",
                 code="TW0608")
         self._builder.emit(Store(self.buffer, fitting, self._place(index)))
 
@@ -102,12 +102,11 @@ class IRBuilder:
         """Return a buffer for access by index."""
         if not isinstance(buf, Buffer):
             raise CompileError(
-                "buffer_ptr takes a buffer, one of the arguments of a te.extern body, and was given a "
-                f"{type(buf).__name__}",
+                f"buffer_ptr takes a buffer, such as an argument of a te.extern body, not {type(buf).__name__}",
                 code="TW0608")
         if shape is not None and len(shape) != len(buf.shape):
             raise CompileError(
-                f"buffer '{buf.name}' has {len(buf.shape)} dimensions and cannot be seen with {len(shape)}",
+                f"buffer '{buf.name}' has {len(buf.shape)} dimensions, so the shape cannot have {len(shape)}",
                 code="TW0608")
         return BufferVar(self, buf)
 
@@ -173,15 +172,16 @@ class IRBuilder:
     def scope_attr(self, node: Any, attr_key: str, value: Any) -> None:
         """Raise `CompileError`, since attributes belong to loops and blocks in Tilewright."""
         raise CompileError(
-            f"scope_attr '{attr_key}' has no meaning here; "
-            "name the kind of a loop in for_range, and the memory in allocate",
+            f"scope_attr '{attr_key}' is not supported; give the kind of a loop to for_range, and the scope of memory "
+            "to allocate",
             code="TW0608")
 
     def get(self) -> Stmt:
         """Return the whole program. Raises `CompileError` inside an open `with`."""
         if len(self._open) != 1:
             raise CompileError(
-                "get() is called inside a for_range, if_scope or else_scope; call it after their end", code="TW0608")
+                "get() is called inside a for_range, if_scope or else_scope; call it after the scope "
+                "ends", code="TW0608")
         body = self._close()
         self._open.append([body])
         return body

@@ -56,7 +56,7 @@ from tilewright.tir.stmt import (
 def sizes(buffer: Buffer) -> tuple[int, ...]:
     """Return the sizes of a buffer. Raises `ScheduleError` if one is symbolic."""
     if not all(isinstance(d, (int, IntImm)) for d in buffer.shape):
-        raise ScheduleError(f"'{buffer.name}' has the sizes {buffer.shape}, and numbers are needed here")
+        raise ScheduleError(f"'{buffer.name}' has the shape {buffer.shape}, but constant sizes are needed here")
     return tuple(int(d) for d in buffer.shape)
 
 
@@ -85,11 +85,12 @@ def transform_block_layout(func: PrimFunc, block: str, how: IndexMap) -> PrimFun
     extents = [constant(i.extent, f"axis '{i.var.name}'", node, func) for i in node.iters]
     made, back = how.shape(extents), how.inverse(extents)
     if back is None or prod(made) != prod(extents):
-        raise fault(f"the loops of block '{block}' cannot go by '{how}', since it cannot be turned around", node, func)
+        raise fault(f"the loops of block '{block}' cannot be transformed by '{how}', which is not "
+                    "invertible", node, func)
     check_any_order(func, top, f"the loops of block '{block}' cannot go by '{how}'")
     reduce = {v for v, i in zip(how.params, node.iters, strict=True) if i.kind == "reduce"}
     if reduce and any(set(free_vars(r)) & reduce and set(free_vars(r)) - reduce for r in how.results):
-        raise fault(f"'{how}' makes one loop of a spatial and a reduction axis of block '{block}'", node, func)
+        raise fault(f"'{how}' fuses a spatial and a reduction axis of block '{block}'", node, func)
     kinds = ["reduce" if reduce & set(free_vars(r)) else "spatial" for r in how.results]
     axes = [IterVar(Var(n), const(size, INT64), kind) for n, size, kind in zip(how.names, made, kinds, strict=True)]
     ranges = Ranges()
@@ -117,7 +118,7 @@ def _own_nest(func: PrimFunc, s: Schedule, node: Block) -> Stmt:
         top = around.pop()
     if any(isinstance(f, For) for f in around):
         raise fault(
-            f"the loops around block '{node.name}' hold other blocks too; do this before compute_at", node, func)
+            f"the loops around block '{node.name}' contain other blocks too; do this before compute_at", node, func)
     check_all_points(func, node)
     if isinstance(node.predicate, IntImm) and node.predicate.value:
         return top
@@ -127,8 +128,8 @@ def _own_nest(func: PrimFunc, s: Schedule, node: Block) -> Stmt:
 def _not_aligned(func: PrimFunc, block: Block) -> None:
     if ALIGNED in block.annotations:
         raise fault(
-            f"the rows of what block '{block.name}' makes were aligned for the layout that it has; storage_align after "
-            "the layout is changed",
+            f"the rows that block '{block.name}' stores were aligned for the old layout; call storage_align after the "
+            "layout change",
             block, func)
 
 
@@ -145,7 +146,7 @@ def reindex_read(
     top = _own_nest(func, s, node)
     at = _one_access(func, node, [e.indices for e in _all_loads(node) if e.buffer is buffer], buffer, "reads")
     if buffer in stored_buffers(node):
-        raise fault(f"block '{block}' reads '{buffer.name}', which it makes", node, func)
+        raise fault(f"block '{block}' reads '{buffer.name}', which it also writes", node, func)
     copy, axes, place = _copy_of(func, node, buffer, at, scope, how, suffix)
     fresh = {i.var: Var(i.var.name) for i in axes}
     own = tuple(replace(i, var=fresh[i.var], kind="spatial") for i in axes)
@@ -211,14 +212,15 @@ def _one_access(
 ) -> tuple[PrimExpr, ...]:
     if not found or any(a != found[0] for a in found):
         raise fault(
-            f"block '{node.name}' {does} '{buffer.name}' at {len(set(found))} places, and one is needed", node, func)
+            f"block '{node.name}' {does} '{buffer.name}' at {len(set(found))} places, but exactly one is "
+            "needed", node, func)
     axes = {i.var for i in node.iters}
     if (
         any(v not in axes for i in found[0] for v in free_vars(i))
         or any(isinstance(e, Load) for i in found[0] for e in walk(i))
     ):
         raise fault(
-            f"block '{node.name}' {does} '{buffer.name}' at a place that is no function of its axes", node, func)
+            f"block '{node.name}' {does} '{buffer.name}' at a place that is not a function of its axes", node, func)
     return found[0]
 
 
@@ -244,7 +246,7 @@ def _guard(node: Block, at: tuple[PrimExpr, ...], axes: list[IterVar], points: M
     for s in walk_stmt(node.body):
         if any(isinstance(e, Select) for top in expressions(s) for e in walk(top)) or type(s).__name__ == "IfThenElse":
             raise ScheduleError(
-                f"block '{node.name}' reads under a condition, where a copy of all it might read would read outside; "
+                f"block '{node.name}' reads under a condition, so a full copy could read out of bounds; call "
                 "decompose_padding first")
     return IntImm(BOOL, 1)
 
@@ -278,7 +280,8 @@ def cache_index(func: PrimFunc, block: str, scope: str) -> tuple[PrimFunc, list[
                         Store(table, substitute(i, fresh), tuple(a.var for a in own)))))
             tables[i] = Load(table, tuple(a.var for a in axes))
     if not tables:
-        raise fault(f"block '{block}' has no index that is more than a sum", node, func)
+        raise fault(f"block '{block}' has no index with a division or a remainder, so there is nothing to "
+                    "cache", node, func)
     body = substitute_stmt(node.body, {})
 
     def use(e: PrimExpr) -> PrimExpr | None:
@@ -332,7 +335,7 @@ def decompose_padding(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc, 
             and number_of(body.value.false_value) is not None and node.init is None
         )
     ):
-        raise fault(f"block '{block}' is not a choice between a value and a number", node, func)
+        raise fault(f"block '{block}' is not a selection between a value and a number", node, func)
     around = [f for f in s.around(node) if isinstance(f, For)]
     if target not in around or any(isinstance(x, Block) and x is not node for x in walk_stmt(target)):
         raise fault(f"loop '{loop.name}' is not around block '{block}' alone", target, func)
@@ -367,7 +370,8 @@ def pad_einsum(func: PrimFunc, block: str, padding: Sequence[int]) -> PrimFunc:
     node = s.block(block)
     top = _own_nest(func, s, node)
     if len(padding) != len(node.iters) or any(p < 1 for p in padding):
-        raise fault(f"block '{block}' has {len(node.iters)} axes, and the padding is {list(padding)}", node, func)
+        raise fault(f"block '{block}' has {len(node.iters)} axes, but the padding is {list(padding)}; "
+                    "give one number for each axis", node, func)
     loads = [e for e in _all_loads(node) if e.buffer not in stored_buffers(node)]
     _check_einsum(func, node, loads)
     grown = {
@@ -418,7 +422,7 @@ def _check_einsum(func: PrimFunc, node: Block, loads: Sequence[Load]) -> None:
         combiner is None or combiner.name != "sum" or node.init is None or any(x.indices != spatial for x in stores)
         or not plain or not one_place
     ):
-        raise fault(f"block '{node.name}' is not a sum of products at its own axes", node, func)
+        raise fault(f"block '{node.name}' is not a sum of products indexed by its own axes", node, func)
     step = node.body
     assert isinstance(step, Store)
     terms = [o for o in step.value.operands() if not (isinstance(o, Load) and o.buffer is step.buffer)]
@@ -431,7 +435,7 @@ def _check_einsum(func: PrimFunc, node: Block, loads: Sequence[Load]) -> None:
     covered = all(any(v in free_vars(e) for e in zero) for v in reduce)
     if not vanish or not covered:
         raise fault(
-            f"block '{node.name}' adds something where its inputs are zero, so that zeros cannot be added to them",
+            f"block '{node.name}' adds a nonzero value where its inputs are zero, so it cannot be padded with zeros",
             node, func)
 
 

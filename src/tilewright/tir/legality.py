@@ -57,7 +57,8 @@ def constant(extent: object, what: str, at: Stmt, func: PrimFunc | None) -> int:
     """Return an extent as a number. Raises `ScheduleError` if it is known only at run time."""
     if isinstance(extent, (int, IntImm)):
         return int(extent)
-    raise fault(f"{what} has {extent} trips, known only when it runs, and this step needs a number", at, func)
+    raise fault(f"{what} has {extent} iterations, a number known only at run time; this step needs a "
+                "constant", at, func)
 
 
 def reduces_over(block: Block, loop: Var) -> bool:
@@ -76,7 +77,7 @@ def check_nested(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) -
     lanes = next((s for s in around if isinstance(s, For) and s.kind == VECTORIZED), None)
     if lanes is not None and kind in (PARALLEL, VECTORIZED):
         raise fault(
-            f"loop '{loop.var.name}' cannot be {kind} inside of the vectorized loop '{lanes.var.name}'", loop, func)
+            f"loop '{loop.var.name}' cannot be {kind} inside the vectorized loop '{lanes.var.name}'", loop, func)
     for s in walk_stmt(loop) if kind == VECTORIZED else ():
         if isinstance(s, For) and s is not loop and s.kind in (PARALLEL, VECTORIZED):
             raise fault(
@@ -201,8 +202,8 @@ def check_fuse(func: PrimFunc, loops: Sequence[For]) -> None:
         for v in (*free_vars(f.min), *free_vars(f.extent)):
             if any(v is g.var for g in loops[:k]):
                 raise fault(
-                    f"loop '{f.var.name}' goes from {f.min} for {f.extent} trips, which depends on loop '{v.name}', so "
-                    "they cannot be fused",
+                    f"loop '{f.var.name}' goes from {f.min} for {f.extent} iterations, which depends on loop "
+                    f"'{v.name}', so they cannot be fused",
                     loops[0], func)
 
 
@@ -212,8 +213,8 @@ def check_bounds(func: PrimFunc, order: Sequence[For]) -> None:
         for v in (*free_vars(f.min), *free_vars(f.extent)):
             if any(v is g.var for g in order[k + 1 :]):
                 raise fault(
-                    f"loop '{f.var.name}' goes from {f.min} for {f.extent} trips, which depends on loop '{v.name}': it "
-                    "stays inside of that",
+                    f"loop '{f.var.name}' goes from {f.min} for {f.extent} iterations, which depends on loop "
+                    f"'{v.name}', so it must stay inside that loop",
                     f, func)
 
 
@@ -230,7 +231,8 @@ def check_order(func: PrimFunc, chain: Sequence[For], order: Sequence[For], arou
         if turned(before, after, a, b, outer, written) and not _added_up(a, b, outer, written):
             names = ", ".join(v.name for v in after)
             raise fault(
-                f"the loops cannot run in the order {names}: {_clash(a, b)} in trips that change places", whole, func)
+                f"the loops cannot run in the order {names}: {_clash(a, b)} in iterations that would "
+                "change their order", whole, func)
 
 
 def _added_up(a: Access, b: Access, outer: Ranges, written: frozenset[Buffer]) -> bool:
@@ -271,7 +273,8 @@ def only_maker(func: PrimFunc, block: Block) -> None:
         other = next((m for m in makers(func, buffer) if m is not block), None)
         if other is not None:
             raise fault(
-                f"'{buffer.name}' is made by block '{other.name}' too; do this before the two were taken apart", block,
+                f"'{buffer.name}' is also computed by block '{other.name}'; apply this step before the "
+                "computation is split into two blocks", block,
                 func)
 
 
@@ -282,8 +285,7 @@ def check_complete(func: PrimFunc, block: Block) -> None:
     for e in _own_loads(block):
         if block.init is None or at != {e.indices}:
             raise fault(
-                f"block '{block.name}' reads {e}, which it also writes, "
-                "so that its points are bound to their order and place",
+                f"block '{block.name}' reads {e}, which it also writes, so the order of its iterations cannot change",
                 block, func)
 
 
@@ -291,7 +293,8 @@ def check_sum(func: PrimFunc, block: Block) -> None:
     """Raise `ScheduleError` if `block` has a reducer but reads results other than the element that it updates."""
     if block.annotations.get("combiner") is not None and not is_sum(block):
         raise fault(
-            f"block '{block.name}' reads what it makes at other places than its own element, so its steps are no sum",
+            f"block '{block.name}' reads elements of its result other than the one it updates, so it is not a plain "
+            "reduction",
             block, func)
 
 
@@ -302,8 +305,7 @@ def check_own_axes(func: PrimFunc, block: Block) -> None:
     holder = next((s for s in path if isinstance(s, Block)), None)
     if holder is not None:
         raise fault(
-            f"block '{block.name}' is inside of block '{holder.name}'; steps are for blocks that hold no others, so "
-            "give each loops of its own",
+            f"block '{block.name}' is nested in block '{holder.name}'; steps apply only to blocks that are not nested",
             block, func)
     if not block.iters:  # without axes nothing is known, so steps that need to know reject the block
         return
@@ -312,8 +314,8 @@ def check_own_axes(func: PrimFunc, block: Block) -> None:
         v = next((v for e in expressions(s) for v in free_vars(e) if v in around), None)
         if v is not None:
             raise fault(
-                f"block '{block.name}' uses loop '{v.name}' around it; "
-                f"bind an axis to it: v = T.axis.spatial(extent, {v.name})",
+                f"block '{block.name}' uses the loop variable '{v.name}' directly; bind an axis to it: v = "
+                f"T.axis.spatial(extent, {v.name})",
                 block, func)
 
 
@@ -379,7 +381,7 @@ def check_inlined(func: PrimFunc, node: Block) -> None:
             around = []
         for other in (reader, *_passed(func, node, reader)):
             for mine, theirs in _clashes(func, node, other, made, around):
-                why = f"it reads {mine}, and block '{other.name}' writes {theirs} meanwhile"
+                why = f"it reads {mine}, and block '{other.name}' writes {theirs} in between"
                 raise fault(f"block '{node.name}' cannot be computed in block '{reader.name}': {why}", other, func)
 
 
@@ -388,8 +390,8 @@ def check_written_whole(func: PrimFunc, block: Block, at: Stmt) -> None:
     for a in accesses(at):
         if a.block is block and a.writes and a.buffer in func.params and a.at is not block.init and not writes_whole(a):
             raise fault(
-                f"block '{block.name}' writes {a} for a part of '{a.buffer.name}' only, "
-                "and a copy of all would change the rest",
+                f"block '{block.name}' writes {a} for only a part of '{a.buffer.name}', and a full copy would change "
+                "the rest",
                 block, func)
 
 
@@ -405,8 +407,7 @@ def check_all_points(func: PrimFunc, block: Block) -> None:
         )
     ):
         raise fault(
-            f"the loops around block '{block.name}' visit a part of its axes only, as far as can be told, and this "
-            "step would visit all",
+            f"the loops around block '{block.name}' may cover only a part of its axes, but this step would cover all",
             block, func)
 
 
@@ -419,8 +420,8 @@ def check_once(func: PrimFunc, block: Block, loops: Sequence[For], around: Seque
     for f in loops:
         if across_trips(f.var, visit, visit, outer, frozenset()):
             raise fault(
-                f"trips of loop '{f.var.name}' compute points of block "
-                f"'{block.name}' again, each time from its first value on",
+                f"iterations of loop '{f.var.name}' recompute points of block '{block.name}', each time from the "
+                "initial value",
                 f, func)
 
 
@@ -436,7 +437,7 @@ def check_not_used_before(func: PrimFunc, block: Block, target: For) -> None:
             if _earlier(other, first, outer, written, place[id(other.at)] < place[id(first.at)]):
                 raise fault(
                     f"'{first.buffer.name}' is {'written' if other.writes else 'read'} at {other} before block "
-                    f"'{block.name}' stores its first value there",
+                    f"'{block.name}' stores its initial value there",
                     target, func)
 
 
@@ -459,14 +460,15 @@ def _check_parallel(func: PrimFunc, loop: For, reductions: list[Block]) -> None:
         raise fault(f"loop '{loop.var.name}' cannot be parallel: {why}", loop, func)
     if loop.annotations.get(ROLLING):
         raise fault(
-            f"loop '{loop.var.name}' cannot be parallel: a rolling buffer keeps what one trip made for the next", loop,
+            f"loop '{loop.var.name}' cannot be parallel: a rolling buffer passes data from one iteration to the "
+            "next", loop,
             func)
 
 
 def _check_lanes(func: PrimFunc, loop: For, reductions: list[Block]) -> None:
     if loop.annotations.get(ROLLING):
         raise fault(
-            f"loop '{loop.var.name}' cannot be vectorized: a rolling buffer keeps what one trip made for the next",
+            f"loop '{loop.var.name}' cannot be vectorized: a rolling buffer passes data from one iteration to the next",
             loop, func)
     if not reductions:
         return
@@ -476,21 +478,21 @@ def _check_lanes(func: PrimFunc, loop: For, reductions: list[Block]) -> None:
     (block, *_), (combiner) = reductions, reductions[0].annotations.get("combiner")
     if body is not block or block.init is None:
         raise fault(
-            f"loop '{loop.var.name}' reduces block '{block.name}' and "
-            "holds other statements; vectorize another loop, or rfactor",
+            f"loop '{loop.var.name}' is a reduction loop of block '{block.name}' and contains other statements; "
+            "vectorize another loop, or use rfactor",
             loop, func)
     if combiner is None or combiner.name not in ACROSS_LANES:
         raise fault(
             f"reduction '{block.name}' cannot be vectorized along '{loop.var.name}': only sums, products, maxima and "
-            "minima of one value can",
+            "minima of one value support this",
             loop, func)
     mixed = {v for i, b in zip(block.iters, block.bindings, strict=True) if i.kind == "spatial" for v in free_vars(b)}
     over = {v for i, b in zip(block.iters, block.bindings, strict=True) if i.kind == "reduce" for v in free_vars(b)}
     if mixed & over:
         name = next(iter(mixed & over)).name
         raise fault(
-            f"loop '{name}' of block '{block.name}' is over a spatial and a reduction axis at once; vectorize another "
-            "block, or split before fusing",
+            f"loop '{name}' of block '{block.name}' fuses a spatial and a reduction axis; vectorize another loop, or "
+            "split before fusing",
             loop, func)
 
 
@@ -500,6 +502,6 @@ def refuse_gpu_threads(func: PrimFunc) -> None:
         tag = s.annotations.get(THREAD, "") if isinstance(s, For) else ""
         if isinstance(s, For) and tag and not tag.startswith(("vthread", "cthread")):
             raise TargetError(
-                f"loop '{s.var.name}' of '{func.name}' is bound to '{tag}', threads of a GPU, and the target is a CPU; "
-                "use parallel for its cores and vectorize for its lanes, or bind to te.thread_axis(n, 'vthread')",
+                f"loop '{s.var.name}' of '{func.name}' is bound to '{tag}', GPU threads, but the target is a CPU; use "
+                "parallel for cores and vectorize for vector lanes, or bind to te.thread_axis(n, 'vthread')",
                 code="TW0512")

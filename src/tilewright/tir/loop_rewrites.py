@@ -55,12 +55,12 @@ def merge(func: PrimFunc, loops: Sequence[For]) -> tuple[PrimFunc, Var]:
     names = ", ".join(f.var.name for f in loops)
     if not isinstance(around, Seq) or not all(nests):
         raise fault(
-            f"the loops {names} are not in nests that stand side by side, so they cannot be merged", loops[0], func)
+            f"the loops {names} are not in adjacent loop nests, so they cannot be merged", loops[0], func)
     places = [next(k for k, s in enumerate(around.stmts) if s is n[0]) for n in nests]
     if places != list(range(places[0], places[0] + len(nests))):
         raise fault(
-            f"the nests of the loops {names} do not follow each other directly, "
-            "in this order; nothing may stand between them",
+            f"the nests of the loops {names} must directly follow each other in this order, without other statements "
+            "between them",
             loops[0], func)
     chains = [_chain(func, nest) for nest in nests]
     first = chains[0]
@@ -71,8 +71,7 @@ def merge(func: PrimFunc, loops: Sequence[For]) -> tuple[PrimFunc, Var]:
         ):
             sizes = " and ".join(" x ".join(str(f.extent) for f in c) for c in (first, chain))
             raise fault(
-                f"the nests down to the loops {names} have to be of "
-                f"the same loops to be merged, and are of {sizes} trips",
+                f"the nests down to the loops {names} must have equal loops to be merged; they have {sizes} iterations",
                 chain[0], func)
     merged = [Var(f"{f.var.name}_m") for f in first]
     parts = [substitute_stmt(c[-1].body, {f.var: v for f, v in zip(c, merged, strict=True)}) for c in chains]
@@ -89,8 +88,7 @@ def _chain(func: PrimFunc, nest: Sequence[Stmt]) -> list[For]:
     for s in nest:
         if not isinstance(s, For):
             raise fault(
-                f"there are other statements between the loops around '{_loop_name(nest)}', so their trips cannot be "
-                "merged with others",
+                f"there are other statements between the loops around '{_loop_name(nest)}', so they cannot be merged",
                 nest[0], func)
         found.append(_plain(func, s, "merge"))
     return found
@@ -104,7 +102,7 @@ def _plain(func: PrimFunc, loop: For, step: str) -> For:
     if loop.kind != SERIAL or loop.annotations:
         said = loop.kind if loop.kind != SERIAL else f"annotated with {', '.join(loop.annotations)}"
         kept = (
-            "; the trips of a rolling buffer stay as they are" if loop.annotations.get(ROLLING)
+            "; the loop of a rolling buffer cannot be changed" if loop.annotations.get(ROLLING)
             else f"; {step} before that"
         )
         raise fault(f"loop '{loop.var.name}' is {said}{kept}", loop, func)
@@ -124,9 +122,8 @@ def _check_apart(func: PrimFunc, loops: Sequence[For], merged: Sequence[Var], pa
             if not _disjoint(seq(a, b), buffer, loops, merged, ranges):
                 names = ", ".join(f.var.name for f in loops)
                 raise fault(
-                    f"a trip of the loops {names} touches elements of '{buffer.name}' "
-                    "that other trips write, which are all done before now; "
-                    "merge loops with iterations that each access elements of their own", loops[0], func)
+                    f"an iteration of the loops {names} accesses elements of '{buffer.name}' that "
+                    "other iterations write; merge only loops with independent iterations", loops[0], func)
 
 
 def _disjoint(both: Stmt, buffer: Buffer, loops: Sequence[For], merged: Sequence[Var], ranges: Ranges) -> bool:
@@ -153,14 +150,15 @@ def loop_partition(func: PrimFunc, loop: For, factors: Sequence[int | None]) -> 
     _plain(func, loop, "loop_partition")
     if not isinstance(loop.extent, IntImm):
         raise fault(
-            f"loop '{loop.var.name}' has the extent {loop.extent}, and parts of it are of constant sizes", loop, func)
+            f"loop '{loop.var.name}' has the extent {loop.extent}, but loop_partition needs a constant "
+            "extent", loop, func)
     sizes = _sizes(loop, loop.extent.value, factors)
     around = [s.var for s in path_to(func.body, loop) if isinstance(s, For)]
     for b in walk_stmt(loop):
         if isinstance(b, Block) and b.init is not None and any(_sums_over(b, v) for v in around):
             raise fault(
-                f"block '{b.name}' adds up along a loop around '{loop.var.name}', and has its first value stored "
-                "before that; decompose_reduction first",
+                f"block '{b.name}' is a reduction over a loop around '{loop.var.name}' and stores its initial value "
+                "before it; call decompose_reduction first",
                 loop, func)
     taken = set(block_names(func)) - {b.name for b in walk_stmt(loop) if isinstance(b, Block)}
     parts: list[Stmt] = []
@@ -178,14 +176,14 @@ def loop_partition(func: PrimFunc, loop: For, factors: Sequence[int | None]) -> 
 
 def _sizes(loop: For, extent: int, factors: Sequence[int | None]) -> list[int]:
     known = [f for f in factors if f is not None]
-    text = f"loop '{loop.var.name}' of {extent} trips cannot be parted into {list(factors)}"
+    text = f"loop '{loop.var.name}' of {extent} iterations cannot be partitioned into {list(factors)}"
     if not factors or len(factors) - len(known) > 1 or any(f < 1 for f in known):
         raise ScheduleError(f"{text}: give sizes of 1 or more, of which one may be None for the rest")
     rest = extent - sum(known)
     if (len(known) == len(factors) and rest != 0) or (len(known) < len(factors) and rest < 1):
         raise ScheduleError(
-            f"{text}: the parts have {sum(known)} trips together; "
-            "leave one None for the rest, or give sizes that add up")
+            f"{text}: the parts have {sum(known)} iterations in total; give None for one of them, or give sizes that "
+            "add up")
     return [rest if f is None else f for f in factors]
 
 

@@ -266,7 +266,7 @@ class LoopSteps(Recorder):
 
     def _together(self, loops: Sequence[LoopRV]) -> engine.Schedule:
         if len({v.func for v in loops}) != 1:  # includes the case without loops
-            raise ScheduleError("give one loop or several of one function")
+            raise ScheduleError("pass one or more loops, all from the same function")
         return self._engine(loops[0].func)
 
     @staticmethod
@@ -275,8 +275,7 @@ class LoopSteps(Recorder):
         found = [b for k, b in enumerate(buffers) if index in (k, b.name)]
         if not found:
             raise ScheduleError(
-                f"{which} {', '.join(f'{k}: {b.name}' for k, b in enumerate(buffers))}; "
-                f"there is no {index!r} among them")
+                f"{which} {', '.join(f'{k}: {b.name}' for k, b in enumerate(buffers))}; {index!r} is not one of them")
         return found[0]
 
 
@@ -285,10 +284,10 @@ def _check_blocks(name: str, func: PrimFunc) -> None:
     names = block_names(func)
     if not names:
         raise ScheduleError(
-            f"function '{name}' has no blocks; steps are for programs whose stores are in blocks: with T.block(\"C\"):")
+            f"function '{name}' has no blocks; schedule steps need stores inside blocks: with T.block(\"C\"):")
     for s in walk_stmt(func.body):
         if isinstance(s, Block):
             check_own_axes(func, s)
     doubled = [n for k, n in enumerate(names) if n in names[:k]]
     if doubled:
-        raise ScheduleError(f"function '{name}' has two blocks '{doubled[0]}'; give each a name of its own")
+        raise ScheduleError(f"function '{name}' has two blocks '{doubled[0]}'; give each a unique name")

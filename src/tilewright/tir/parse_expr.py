@@ -119,7 +119,7 @@ class ExprReader:
             number: PrimExpr = FloatImm(kind, float(value))
         elif isinstance(value, float):
             raise self.error(
-                node, f"{value} is not a value of {dtype}; write a whole number, or T.cast({value}, \"{dtype}\")")
+                node, f"{value} is not a value of {dtype}; write an integer, or T.cast({value}, \"{dtype}\")")
         else:
             number = self.integer(node, value, kind)
         return E.broadcast(number, dtype.lanes)
@@ -152,9 +152,10 @@ class ExprReader:
         if found is not None:
             raise self.error(
                 node,
-                f"'{node.id}' is a {type(found).__name__}, and only numbers are taken from the Python around a function"
+                f"'{node.id}' is a {type(found).__name__}; only numbers can be used from the Python code around a "
+                "function"
             )
-        raise self.error(node, f"nothing is named '{node.id}' here{nearest(node.id, self.names)}")
+        raise self.error(node, f"'{node.id}' is not defined here{nearest(node.id, self.names)}")
 
     def buffer(self, node: ast.expr) -> Buffer:
         found = self.names.get(node.id) if isinstance(node, ast.Name) else None
@@ -169,7 +170,7 @@ class ExprReader:
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if len(items) != len(buffer.shape):
             raise self.error(
-                node, f"buffer '{buffer.name}' has {len(buffer.shape)} dimensions, and is given {len(items)} indices")
+                node, f"buffer '{buffer.name}' has {len(buffer.shape)} dimensions, but was given {len(items)} indices")
         return tuple(self.expr(i) for i in items)
 
     def load(self, node: ast.Subscript) -> PrimExpr:
@@ -196,7 +197,7 @@ class ExprReader:
         if kind is None:
             raise self.error(
                 node,
-                f"{type(node.op).__name__} is no operator of the loop language; it has + - * / // % and those on bits")
+                f"{type(node.op).__name__} is not an operator of TVMScript; use + - * / // % or a bitwise operator")
         return self.binary(node, kind, a, b)
 
     def binary(self, node: ast.expr, kind: type[Binary], a: Any, b: Any) -> Any:
@@ -204,7 +205,7 @@ class ExprReader:
         negative."""
         if isinstance(a, _LITERAL) and isinstance(b, _LITERAL):
             if b == 0 and kind in (E.Div, E.FloorDiv, E.FloorMod):
-                raise self.error(node, "this divides by zero")
+                raise self.error(node, "this expression divides by zero")
             return kind.fold(a, b)
         x, y = self.meet(node, a, b)
         if kind is E.Sub and isinstance(y, IntImm) and x.dtype.is_integer:
@@ -244,7 +245,7 @@ class ExprReader:
             kind = _COMPARE.get(type(op))
             if kind is None:
                 raise self.error(
-                    node, f"{type(op).__name__} is no comparison of the loop language; it has == != < <= > >=")
+                    node, f"{type(op).__name__} is not a comparison of TVMScript; use == != < <= > >=")
             one = self.binary(node, kind, a, b)
             result = one if result is None else self.binary(node, E.And, result, one)
         return result
@@ -273,7 +274,7 @@ class ExprReader:
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "astype":
             return E.Cast(self.dtype(self.arguments(node, 1)[0]), self.expr(node.func.value))
         if not name:
-            raise self.error(node.func, "this cannot be called in the loop language; what can is written T.name(…)")
+            raise self.error(node.func, "this cannot be called in TVMScript; only functions T.name(…) can")
         read = _CALLS.get(name)
         if read is not None:
             return read(self, node)
@@ -292,7 +293,7 @@ class ExprReader:
             wanted = str(least) if least == most else f"{least} to {most}"
             raise self.error(
                 node,
-                f"{ast.unparse(node.func)} takes {wanted} argument{'' if most == 1 else 's'}, and is given "
+                f"{ast.unparse(node.func)} takes {wanted} argument{'' if most == 1 else 's'}, but was given "
                 f"{len(node.args)}")
         return node.args
 
@@ -301,14 +302,14 @@ class ExprReader:
         found = {k.arg or "**": k.value for k in node.keywords}
         for name in found:
             if name not in known:
-                raise self.error(node, f"{ast.unparse(node.func)} takes no argument '{name}'{nearest(name, known)}")
+                raise self.error(node, f"{ast.unparse(node.func)} has no argument '{name}'{nearest(name, known)}")
         return found
 
     def intrinsic(self, node: ast.Call, op: Intrinsic) -> PrimExpr:
         given = self.keywords(node, "dtype")
         args = [self.expr(a) for a in node.args]
         if "dtype" not in given and not args:
-            raise self.error(node, f"T.{op.name}() has no argument that says its type; give dtype=")
+            raise self.error(node, f"T.{op.name}() has no argument that determines its type; give dtype=")
         return E.Call(self.dtype(given["dtype"]) if "dtype" in given else args[0].dtype, op, args)
 
     def number(self, node: ast.Call, dtype: DataType) -> PrimExpr:
@@ -352,7 +353,7 @@ class ExprReader:
     def python_float(self, node: ast.Call) -> float:
         (argument,) = self.arguments(node, 1)
         if not (isinstance(argument, ast.Constant) and argument.value in ("inf", "-inf", "nan")):
-            raise self.error(argument, "float(…) is for 'inf', '-inf' and 'nan'")
+            raise self.error(argument, "float(…) takes only 'inf', '-inf' or 'nan'")
         return float(argument.value)
 
     def limit(self, node: ast.Call) -> PrimExpr:
@@ -370,7 +371,7 @@ class ExprReader:
         value = self.value(node)
         value = value.value if isinstance(value, IntImm) else value
         if not isinstance(value, int) or value < 1:
-            raise self.error(node, "a whole number above 0 is expected here")
+            raise self.error(node, "a positive integer is expected here")
         return value
 
     def dtype(self, node: ast.expr) -> DataType:
@@ -396,7 +397,8 @@ class ExprReader:
         """Read `T.call_extern("int32", "symbol", argument, …)`."""
         if len(node.args) < 2:
             raise self.error(
-                node, f'{ast.unparse(node.func)} takes the type of its result and a symbol: ("int32", "f", argument, …)'
+                node, f'{ast.unparse(node.func)} takes the type of its result, the name of a C function, and '
+                      'arguments: ("int32", "f", argument, …)'
             )
         dtype, name = (str(self.literal(a)) for a in node.args[:2])
         function = I.extern(name, pure=module_name(node.func) == "call_pure_extern")

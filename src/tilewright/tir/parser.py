@@ -62,8 +62,8 @@ def parse(text: str, file: str = "") -> PrimFunc:
     functions = _functions(text, file)
     if len(functions) != 1:
         raise ParseError(
-            f"{file or 'the text'} defines {len(functions)} functions "
-            "where one is expected; read several with parse_module")
+            f"{file or 'the text'} defines {len(functions)} functions, but one is expected; use parse_module for "
+            "several")
     return functions[0]
 
 
@@ -81,7 +81,7 @@ def parse_python(function: Callable[..., Any]) -> PrimFunc:
         lines, first = inspect.getsourcelines(function)
     except (OSError, TypeError):
         raise ParseError(
-            f"the source of '{getattr(function, '__name__', function)}' is in no file; give its text to tir.parse"
+            f"the source of '{getattr(function, '__name__', function)}' is not in a file; pass the text to tir.parse"
         ) from None
     source = Source(textwrap.dedent("".join(lines)), inspect.getsourcefile(function) or "", first)
     (definition,) = _definitions(source)
@@ -111,7 +111,7 @@ def _read(source: Source, outer: Mapping[str, Any], definition: ast.FunctionDef)
         raise source.error(definition, f"function '{definition.name}' is {_TOO_DEEP}") from None
 
 
-_TOO_DEEP: Final = "nested too deeply; give inner values names, x = value, and make long sums in several steps"
+_TOO_DEEP: Final = "nested too deeply; assign inner values to names, and split long sums into several statements"
 
 
 def _definitions(source: Source) -> list[ast.FunctionDef]:
@@ -122,7 +122,7 @@ def _definitions(source: Source) -> list[ast.FunctionDef]:
         raise ParseError(f"{source.file or 'the text'} is {_TOO_DEEP}") from None
     except SyntaxError as error:
         row, column = error.lineno or 1, max(error.offset or 1, 1) - 1
-        raise source.located(row, column, column + 1, f"this is not Python syntax: {error.msg}") from None
+        raise source.located(row, column, column + 1, f"this is not valid Python: {error.msg}") from None
     found: list[ast.FunctionDef] = []
     for s in tree.body:
         for x in s.body if isinstance(s, ast.ClassDef) else [s]:
@@ -169,7 +169,7 @@ class FunctionReader(ExprReader):
             else:
                 self.attrs[SCALARS] = (*self.attrs.get(SCALARS, ()), (place, number))
         if node.args.vararg or node.args.kwarg or node.args.kwonlyargs or node.args.posonlyargs or node.args.defaults:
-            raise self.error(node, f"the parameters of '{node.name}' are buffers by position, without defaults")
+            raise self.error(node, f"the parameters of '{node.name}' must be positional and without defaults")
         read = self.sequence(body)
         buffers = [p if isinstance(p, Buffer) else self.matched(node, p) for p in params]
         return PrimFunc(
@@ -237,14 +237,15 @@ class FunctionReader(ExprReader):
             items = kind.slice.elts if isinstance(kind.slice, ast.Tuple) else [kind.slice]
             kind = ast.copy_location(ast.Call(kind.value, items, []), kind)
         if not isinstance(kind, ast.Call) or module_name(kind.func) != "Buffer":
-            raise self.error(node, f"parameter '{node.arg}' is a buffer: {node.arg}: T.Buffer((8,), \"float32\")")
+            raise self.error(node, f"parameter '{node.arg}' must have a buffer type: {node.arg}: T.Buffer((8,), "
+                                   "\"float32\")")
         return self.new_buffer(node.arg, kind, kind.args, "global")
 
     def matched(self, node: ast.FunctionDef, handle: str) -> Buffer:
         found = self.handles[handle]
         if found is None:
             raise self.error(
-                node, f"parameter '{handle}' is a handle, and no T.match_buffer({handle}, …) says what it points to")
+                node, f"parameter '{handle}' is a handle, but has no T.match_buffer({handle}, …)")
         return found
 
     def new_buffer(self, name: str, node: ast.Call, args: Sequence[ast.expr], scope: str) -> Buffer:
@@ -257,7 +258,7 @@ class FunctionReader(ExprReader):
         if shape is None or rest:
             raise self.error(
                 node,
-                f'{ast.unparse(node.func)} takes a shape, a data type and a scope: ((8,), "float32", scope="local")')
+                f'{ast.unparse(node.func)} needs a shape, a data type and a scope: ((8,), "float32", scope="local")')
         dims = shape.elts if isinstance(shape, (ast.Tuple, ast.List)) else [shape]
         sizes = [self.value(d) for d in dims]
         kind = self.dtype(dtype) if dtype is not None else DataType("float32")
@@ -338,7 +339,8 @@ class FunctionReader(ExprReader):
                 if handle not in self.handles:
                     raise self.error(
                         node.value,
-                        f"T.match_buffer takes a handle of the parameters; they are {', '.join(self.handles) or 'none'}"
+                        "T.match_buffer takes a parameter that is a handle; these are "
+                        f"{', '.join(self.handles) or 'none'}"
                     )
                 args = args[1:]
             made = self.new_buffer(name, node.value, args, "global")
@@ -352,25 +354,27 @@ class FunctionReader(ExprReader):
     def stmt(self, node: ast.stmt) -> Stmt:
         read = _STATEMENTS.get(type(node))
         if read is None:
-            raise self.error(node, f"Python's {type(node).__name__} is no statement of the loop language")
+            raise self.error(node, f"Python's {type(node).__name__} is not a statement of TVMScript")
         return read(self, node)
 
     def loop(self, node: ast.For) -> Stmt:
         call = node.iter
         name = _call_name(call)
         if not isinstance(call, ast.Call) or node.orelse or (name not in _LOOPS and name not in ("grid", "range")):
-            raise self.error(call, f"a loop goes over one of {', '.join(f'T.{k}' for k in _LOOPS)}, T.grid or range")
+            raise self.error(call, f"a loop must iterate over one of {', '.join(f'T.{k}' for k in _LOOPS)}, T.grid or "
+                                   "range")
         targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
         before = dict(self.names)
         trips = [self.trips(call, [a]) for a in call.args] if name == "grid" else [self.trips(call, call.args)]
         if len(targets) != len(trips):
-            raise self.error(node.target, f"the loops have {len(trips)} variables, and {len(targets)} are named")
+            raise self.error(node.target, f"the number of loop variables is {len(targets)}, but {len(trips)} are "
+                                          "needed")
         given = self.keywords(call, "annotations", "dtype", "extent")
         notes = self.literal(given["annotations"]) if "annotations" in given else {}
         loops = []
         for t, (low, extent) in zip(targets, trips, strict=True):
             if not isinstance(t, ast.Name):
-                raise self.error(t, "the variable of a loop is a name")
+                raise self.error(t, "the variable of a loop must be a name")
             var = self.new_var(t.id, self.dtype(given["dtype"]) if "dtype" in given else extent.dtype)
             self.extents[var] = extent
             loops.append(
@@ -385,7 +389,7 @@ class FunctionReader(ExprReader):
         """Return the first value and the number of trips of a loop."""
         exact = next((k.value for k in call.keywords if k.arg == "extent"), None)
         if not 1 <= len(args) <= (1 if exact is not None else 2):
-            raise self.error(call, f"{ast.unparse(call.func)} takes an end, or a start and an end")
+            raise self.error(call, f"{ast.unparse(call.func)} takes one argument (end) or two (start, end)")
         if exact is not None:
             return self.expr(args[0]), self.expr(exact)
         if len(args) == 1:
@@ -398,13 +402,13 @@ class FunctionReader(ExprReader):
         condition = self.expr(node.test)
         if condition.dtype.element != "bool":
             raise self.error(
-                node.test, f"a condition is true or false, and this is {condition.dtype}; compare it with something")
+                node.test, f"a condition must be bool, but this is {condition.dtype}; write a comparison")
         return IfThenElse(condition, self.sequence(node.body), self.sequence(node.orelse) if node.orelse else None)
 
     def assign(self, node: ast.Assign) -> Stmt:
         (target,) = node.targets if len(node.targets) == 1 else (None,)
         if not isinstance(target, ast.Subscript):
-            raise self.error(node, "an assignment is A[i] = value, x = value, or A = T.allocate(…)")
+            raise self.error(node, "an assignment must be A[i] = value, x = value, or A = T.allocate(…)")
         return self.store(target, node.value)
 
     def store(self, target: ast.Subscript, value: ast.expr) -> Stmt:
@@ -418,14 +422,14 @@ class FunctionReader(ExprReader):
         if fitting is None:
             raise self.error(
                 value,
-                f"a value of {stored.dtype} is stored in '{buffer.name}', which holds {buffer.dtype}; write "
+                f"a value of {stored.dtype} cannot be stored in '{buffer.name}', which holds {buffer.dtype}; write "
                 f"T.cast(value, \"{buffer.dtype}\")")
         return Store(buffer, fitting, indices, mask)
 
     def update(self, node: ast.AugAssign) -> Stmt:
         """Read `A[i] += x`."""
         if not isinstance(node.target, ast.Subscript):
-            raise self.error(node, "only an element of a buffer is updated; a name keeps its value")
+            raise self.error(node, "only elements of buffers can be updated; a name keeps its value")
         old = ast.copy_location(ast.Subscript(node.target.value, node.target.slice, ast.Load()), node.target)
         return self.store(node.target, ast.copy_location(ast.BinOp(old, node.op, node.value), node))
 
@@ -433,7 +437,8 @@ class FunctionReader(ExprReader):
         if isinstance(node.value, ast.Call) and module_name(node.value.func) == "evaluate":
             return Evaluate(self.expr(self.arguments(node.value, 1)[0]))
         if isinstance(node.value, ast.Call) and module_name(node.value.func) in _HEADERS:
-            raise self.error(node, f"{ast.unparse(node.value.func)} stands first in a block: with T.block(\"name\"):")
+            raise self.error(node, f"{ast.unparse(node.value.func)} must be at the beginning of a block: with "
+                                   "T.block(\"name\"):")
         return Evaluate(self.expr(node.value))
 
     def nothing(self, node: ast.Pass) -> Stmt:
@@ -454,7 +459,8 @@ class FunctionReader(ExprReader):
             self.names = before
             return wrapper(body)
         raise self.error(
-            item.context_expr, "with is for T.block(\"name\"), T.allocate(…) as A, T.let(value) as x, and T.seq()")
+            item.context_expr, "`with` supports only T.block(\"name\"), T.allocate(…) as A, T.let(value) as x, and "
+                               "T.seq()")
 
     def scoped(self, nodes: Sequence[ast.stmt]) -> tuple[Stmt, ...]:
         before = dict(self.names)
@@ -515,7 +521,8 @@ class FunctionReader(ExprReader):
             letters = str(self.literal(kinds))
             if not len(names) == len(bound) == len(letters):
                 raise self.error(
-                    call, f"{len(names)} names, {len(letters)} letters and {len(bound)} loops do not go together")
+                    call, f"{len(names)} names, {len(letters)} letters and {len(bound)} loops were given; the numbers "
+                          "must be equal")
             axes = [(k, self.extent_of(b), b) for k, b in zip(letters, bound, strict=True)]
         else:
             extent, binding = self.arguments(call, 2)
@@ -525,7 +532,7 @@ class FunctionReader(ExprReader):
             if kind not in _AXES or not isinstance(name, ast.Name):
                 raise self.error(
                     call,
-                    "the axes of a block are T.axis.spatial(extent, i), T.axis.reduce(extent, k) and "
+                    "an axis of a block must be T.axis.spatial(extent, i), T.axis.reduce(extent, k) or "
                     "T.axis.remap(\"SR\", [i, k])")
             header.bindings.append(self.expr(binding))
             var = self.new_var(name.id, self.dtype(given["dtype"]) if "dtype" in given else extent_expr.dtype)
@@ -536,7 +543,7 @@ class FunctionReader(ExprReader):
         if not isinstance(node, ast.Tuple):
             return node
         if len(node.elts) != 2 or self.value(node.elts[0]) != 0:
-            raise self.error(node, "an axis starts at 0; shift the indices instead")
+            raise self.error(node, "an axis must start at 0; shift the indices instead")
         return node.elts[1]
 
     def extent_of(self, node: ast.expr) -> PrimExpr:
@@ -545,8 +552,8 @@ class FunctionReader(ExprReader):
         if found is None:
             raise self.error(
                 node,
-                "T.axis.remap takes variables of the loops around; "
-                "write T.axis.spatial(extent, value) for anything else")
+                "T.axis.remap takes only variables of surrounding loops; write T.axis.spatial(extent, value) for "
+                "anything else")
         return found
 
     def reducer(self, call: ast.Call) -> Reducer:
@@ -557,7 +564,7 @@ class FunctionReader(ExprReader):
             not isinstance(function, ast.Lambda) or not isinstance(function.body, ast.Tuple)
             or not isinstance(start, ast.Tuple)
         ):
-            raise self.error(call, "a reducer is written T.reducer(\"sum\", lambda x, y: (x + y,), (0.0,))")
+            raise self.error(call, "a reducer has the form T.reducer(\"sum\", lambda x, y: (x + y,), (0.0,))")
         neutral = tuple(self.expr(e) for e in start.elts)
         names = [a.arg for a in function.args.args]
         if len(names) != 2 * len(neutral) or len(function.body.elts) != len(neutral):

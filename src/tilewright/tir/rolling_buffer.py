@@ -50,8 +50,8 @@ def rolling_buffer(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> Prim
         or any(s.indices != tuple(axes) for s in walk_stmt(block.body) if isinstance(s, Store))
     ):
         raise fault(
-            f"block '{block.name}' has several results, computes a parameter, "
-            "or does not store at its own axes, so it cannot roll",
+            f"block '{block.name}' has several results, computes a parameter, or does not store at its own axes, so "
+            "it cannot use a rolling buffer",
             block, func)
     (buffer,) = results
     target = _reading_loop(func, block, around)
@@ -62,8 +62,8 @@ def rolling_buffer(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> Prim
     box = region_of(swap(target.body, block, Seq(())), buffer, ranges)
     if box is None or any(buffer in handed_out(e) for s in walk_stmt(target) for e in expressions(s)):
         raise fault(
-            f"'{buffer.name}' is not read in loop '{target.var.name}', "
-            "or a function takes its address, so it cannot roll there",
+            f"'{buffer.name}' is not read in loop '{target.var.name}', or a function takes its address, so it cannot "
+            "be a rolling buffer there",
             target, func)
     dim, step = _moving(func, target, buffer, box, ranges)
     first, size = box[dim]
@@ -96,10 +96,12 @@ def _reading_loop(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> For:
         if isinstance(s, For) and any(isinstance(x, Block) and x is not block for x in walk_stmt(s)):
             if s.kind != SERIAL:
                 raise fault(
-                    f"loop '{s.var.name}' is {s.kind}, and a ring keeps what one trip made for the next", s, func)
+                    f"loop '{s.var.name}' is {s.kind}, but a rolling buffer passes data from one iteration "
+                    "to the next, which needs a serial loop", s, func)
             return s
     raise fault(
-        f"block '{block.name}' is computed by itself; compute_at a loop of its reader before it can roll", block, func)
+        f"block '{block.name}' has its own loop nest; call compute_at with a loop of its reader before "
+        "rolling_buffer", block, func)
 
 
 def _moving(func: PrimFunc, target: For, buffer: Buffer, box: Box, ranges: Ranges) -> tuple[int, int]:
@@ -114,6 +116,6 @@ def _moving(func: PrimFunc, target: For, buffer: Buffer, box: Box, ranges: Range
     if len(moves) != 1 or not isinstance(size, int) or not 0 < found[1] < size:
         part = ", ".join(f"{first}: {n}" for first, n in box)
         raise fault(
-            f"the part [{part}] of '{buffer.name}' that a trip of loop '{target.var.name}' reads does not "
-            "move on along one dimension by less than its size, so nothing of it can be kept", target, func)
+            f"the part [{part}] of '{buffer.name}' read in an iteration of loop '{target.var.name}' "
+            "does not overlap that of the next iteration along one dimension, so no data can be kept", target, func)
     return found

@@ -39,10 +39,10 @@ class SampleSteps(BlockSteps):
         """Sample one of the candidates with the probabilities `probs`; `decision` is its index. A step."""
         if len(candidates) != len(probs) or not candidates or min(probs) < 0 or abs(sum(probs) - 1) > 1e-6:
             raise ScheduleError(
-                f"probabilities of {len(candidates)} candidates are {list(probs)}; give one for each, of sum 1")
+                f"probabilities of {len(candidates)} candidates are {list(probs)}; give one for each, with the sum 1")
         chosen = self.random.choices(range(len(candidates)), probs)[0] if decision is None else int(decision)
         if not 0 <= chosen < len(candidates):
-            raise ScheduleError(f"decision {chosen} is no place among {len(candidates)} candidates")
+            raise ScheduleError(f"decision {chosen} is not an index of the {len(candidates)} candidates")
         self._decided("sample_categorical", (tuple(candidates), tuple(probs)), {}, chosen)
         return candidates[chosen]
 
@@ -58,7 +58,9 @@ class SampleSteps(BlockSteps):
         for f in drawn:
             total *= f
         if len(drawn) != n or total != extent:
-            raise ScheduleError(f"decision {drawn} is not {n} factors of the {extent} trips of loop '{loop.var.name}'")
+            raise ScheduleError(
+                f"decision {drawn} is not {n} factors of the {extent} iterations of loop '{loop.var.name}'"
+            )
         self._decided("sample_perfect_tile", (loop, n, max_innermost_factor), {}, tuple(drawn))
         return drawn
 
@@ -72,8 +74,8 @@ class SampleSteps(BlockSteps):
         extent = self._engine(loop.func).extent(loop.var)
         if not 0 < partition_pos < n or extent % innerpart_factor:
             raise ScheduleError(
-            f"the extent {extent} of loop '{loop.var.name}' has no {n} factors with a product "
-            f"from position {partition_pos} on that is a multiple of {innerpart_factor}")
+            f"the extent {extent} of loop '{loop.var.name}' has no split into {n} factors where the product from "
+            f"position {partition_pos} on is a multiple of {innerpart_factor}")
         if decision is None:
             rest = self._factors(extent // innerpart_factor, n, extent)
             decision = [f * innerpart_factor if k == partition_pos else f for k, f in enumerate(rest)]
@@ -82,8 +84,8 @@ class SampleSteps(BlockSteps):
             total, inner = total * f, inner * f if k >= partition_pos else inner
         if len(drawn) != n or total != extent or inner % innerpart_factor:
             raise ScheduleError(
-                f"decision {drawn} is not {n} factors of the {extent} trips of loop '{loop.var.name}', the inner ones "
-                f"of {innerpart_factor}")
+                f"decision {drawn} is not {n} factors of the {extent} iterations of loop '{loop.var.name}' with the "
+                f"inner factors a multiple of {innerpart_factor}")
         self._decided("sample_partitioned_tile", (loop, n, partition_pos, innerpart_factor), {}, tuple(drawn))
         return drawn
 
@@ -112,7 +114,7 @@ class SampleSteps(BlockSteps):
             decision = self.random.choice(choices)
         if not INLINE <= decision < len(loops):
             raise ScheduleError(
-                f"decision {decision} is no place to compute block '{at.block}' at; there are {len(loops)} loops")
+                f"decision {decision} is not a valid place to compute block '{at.block}'; there are {len(loops)} loops")
         self._decided("sample_compute_location", (at,), {}, decision)
         return decision if decision < 0 else loops[decision]
 

@@ -177,7 +177,7 @@ class Schedule(Recorder):
         """Raise `ScheduleError` unless points along a loop can be computed twice, in whole trips of two new loops."""
         if len(sizes) != 2 or (sizes[1] > extent and not isinstance(extent, OpenSize)):
             raise self._error(
-                f"a split of loop '{node.var.name}' with overlap takes two factors, the inner one at most {extent}",
+                f"a split of loop '{node.var.name}' with overlap needs two factors, the inner at most {extent}",
                 node)
         for s in walk_stmt(node.body):
             if (
@@ -188,8 +188,8 @@ class Schedule(Recorder):
                 )
             ):
                 raise self._error(
-                    f"block '{s.name}' adds up along loop '{node.var.name}', "
-                    "or has no axes: its points cannot be computed twice",
+                    f"block '{s.name}' reduces over loop '{node.var.name}', or has no axes, so its points cannot be "
+                    "computed twice",
                     node)
 
     @recorded
@@ -308,7 +308,9 @@ class Schedule(Recorder):
         made = stored_buffers(self.block(block))
         given = next((b for b in made if b in self.func.params), None)
         if given is not None:
-            raise ScheduleError(f"block '{block}' computes the parameter '{given.name}', which is memory of the caller")
+            raise ScheduleError(
+                f"block '{block}' computes the parameter '{given.name}', which is in the caller's memory"
+            )
         for old in made:
             new = Buffer(old.name, old.shape, old.dtype, scope)
             self._set(redirect(self.func.body, old, new), drop=old, new=new)
@@ -351,8 +353,8 @@ class Schedule(Recorder):
         store = node.body
         if node.init is not None or not isinstance(store, Store) or store.buffer in self.func.params:
             raise self._error(
-                f"block '{block}' is a reduction, has several results, or is an output; only an inner elementwise "
-                "value can be inlined",
+                f"block '{block}' is a reduction, has several results, or is an output; only an intermediate "
+                "elementwise value can be inlined",
                 node)
         if self.checked:
             check_inlined(self.func, node)
@@ -414,7 +416,7 @@ class Schedule(Recorder):
         target = self._loop(loop)
         (buffer,) = stored_buffers(node)[:1]
         if any(s is node for s in walk_stmt(target)):
-            raise self._error(f"block '{block}' is inside loop '{loop.name}' already", target)
+            raise self._error(f"block '{block}' is already inside loop '{loop.name}'", target)
         around = [*self._path(target), target]
         outer = Ranges(facts=self._facts)
         for f in around:
@@ -422,7 +424,8 @@ class Schedule(Recorder):
         region = region_of(target.body, buffer, outer)
         if region is None:
             raise self._error(
-                f"'{buffer.name}' is not read inside loop '{loop.name}', or its part read there is not a box", target)
+                f"'{buffer.name}' is not read inside loop '{loop.name}', or the elements read there are not a "
+                "box", target)
         self._only_needed_in(target, node)
         if self.checked:
             only_maker(self.func, node)
@@ -472,7 +475,7 @@ class Schedule(Recorder):
         for buffer in stored_buffers(node):
             if buffer in self.func.params:
                 raise self._error(
-                    f"block '{node.name}' computes the parameter '{buffer.name}', which is needed whole", target)
+                    f"block '{node.name}' computes the parameter '{buffer.name}', which must be stored whole", target)
             if reads(self.func.body, buffer, target, node):
                 raise self._error(f"'{buffer.name}' is read outside of loop '{target.var.name}' too", target)
 
@@ -490,7 +493,7 @@ class Schedule(Recorder):
                 block = next((b for b in walk_stmt(s) if isinstance(b, Block)), None)
                 if block is None:
                     raise self._error(
-                        f"loop '{arg.name}' is inside of a block; steps are for the loops around blocks", s)
+                        f"loop '{arg.name}' is inside a block; steps apply only to loops around blocks", s)
                 return LoopAt(block.name, depth)
             stack.extend((b, depth + isinstance(s, For)) for b in reversed(bodies(s)))
         raise self._gone(arg)
@@ -500,7 +503,9 @@ class Schedule(Recorder):
             return data.block if isinstance(data, BlockAt) else data
         loops = self.loops(data.block)
         if not 0 <= data.loop < len(loops):
-            raise ScheduleError(f"block '{data.block}' has {len(loops)} loops around it, and none at place {data.loop}")
+            raise ScheduleError(
+                f"block '{data.block}' has {len(loops)} loops around it, but no loop number {data.loop}"
+            )
         return loops[data.loop]
 
     # The tree.
@@ -511,7 +516,7 @@ class Schedule(Recorder):
         raise self._gone(loop)
 
     def _gone(self, loop: Var) -> ScheduleError:
-        return ScheduleError(f"there is no loop '{loop.name}' in the program any more:\n{self.func}", code="TW0613")
+        return ScheduleError(f"there is no loop '{loop.name}' in the program anymore:\n{self.func}", code="TW0613")
 
     def around(self, s: Stmt) -> list[Stmt]:
         """Return the statements around `s`, outermost first."""
@@ -520,7 +525,7 @@ class Schedule(Recorder):
     def _serial(self, loop: Var, step: str) -> For:
         node = self._loop(loop)
         if node.kind != SERIAL:
-            raise self._error(f"loop '{loop.name}' is {node.kind} already; {step} it before that", node)
+            raise self._error(f"loop '{loop.name}' is already {node.kind}; {step} it before that", node)
         self._not_rolling(node)
         return node
 
@@ -528,8 +533,7 @@ class Schedule(Recorder):
         if node.annotations.get(ROLLING):
             kept = ", ".join(node.annotations[ROLLING])
             raise self._error(
-                f"the trips of loop '{node.var.name}' stay as they are, "
-                f"one after another: {kept} keeps what one made for the next",
+                f"loop '{node.var.name}' cannot be changed: {kept} passes data from one iteration to the next",
                 node)
 
     def _mark(self, at: Var | str, key: str, value: Any) -> None:
@@ -564,7 +568,7 @@ class Schedule(Recorder):
         parent = path[-1]
         kept = map_bodies(parent, lambda b: None if b is old else b)
         if kept is None:
-            raise self._error(f"block '{block.name}' is all there is", block)
+            raise self._error(f"block '{block.name}' is the only block, so it cannot be removed", block)
         self._replace(parent, kept)
 
     def _set(self, body: Stmt, drop: Buffer, new: Buffer | None = None) -> None:
@@ -590,13 +594,13 @@ def _complete(loop: Var, extent: int, factors: Sequence[int | None]) -> list[Any
                 raise ScheduleError(f"loop '{loop.name}' cannot be split by {f}; factors are 1 or more")
             known *= f
     if sum(f is None for f in factors) > 1:
-        raise ScheduleError(f"loop '{loop.name}' cannot be split by {list(factors)}: only one factor may be left open")
+        raise ScheduleError(f"loop '{loop.name}' cannot be split by {list(factors)}: at most one factor may be None")
     sizes = [-(-extent // known) if f is None else f for f in factors]
     total = 1
     for s in sizes:
         total *= s
     if total < extent:
-        raise ScheduleError(f"loop '{loop.name}' has {extent} trips, and the factors {sizes} cover only {total}")
+        raise ScheduleError(f"loop '{loop.name}' has {extent} iterations, but the factors {sizes} cover only {total}")
     return sizes
 
 
@@ -604,8 +608,8 @@ def _complete_open(loop: Var, extent: PrimExpr, factors: Sequence[int | None]) -
     """Return the factors of a loop of symbolic extent: one of them must be None."""
     if sum(f is None for f in factors) != 1:
         raise ScheduleError(
-            f"loop '{loop.name}' has {extent} trips, known only when it runs; "
-            f"leave one of the factors {list(factors)} open with None")
+            f"loop '{loop.name}' has {extent} iterations, a number known only at run time; give None for one of the "
+            f"factors {list(factors)}")
     known = _complete(loop, 1, factors)
     covered = prod(known)
     return [simplify(floordiv(add(extent, covered - 1), covered), Ranges()) if f is None else f for f in factors]

@@ -165,8 +165,8 @@ def _to_json(value: Any) -> Any:
             return value
         case _:
             raise ScheduleError(
-                f"a step holds {value!r} ({type(value).__name__}), "
-                "which cannot be stored; annotate with numbers and strings")
+                f"a step contains {value!r} ({type(value).__name__}), which cannot be saved; annotate with numbers "
+                "and strings only")
 
 
 def _from_json(value: Any) -> Any:
@@ -177,4 +177,7 @@ def _from_json(value: Any) -> Any:
     block, func, loop = value.get("block"), value.get("func", ""), value.get("loop")
     if isinstance(block, str) and isinstance(func, str) and (loop is None or isinstance(loop, int)):
         return BlockAt(block, func) if loop is None else LoopAt(block, loop, func)
-    raise ScheduleError(f'{value!r} refers to nothing; a block is {{"block": "C"}}, a loop {{"block": "C", "loop": 0}}')
+    raise ScheduleError(
+        f'{value!r} is not a reference to a block or a loop; a block is {{"block": "C"}}, a loop {{"block": "C", '
+        f'"loop": 0}}'
+    )

@@ -95,13 +95,13 @@ class TensorIntrin:
         shapes = [[(b.shape, b.dtype) for b in f.params] for f in (desc, impl)]
         if shapes[0] != shapes[1]:
             raise ScheduleError(
-                f"intrinsic '{name}': its two functions have other parameters; "
-                "both take the same buffers in the same order")
+                f"intrinsic '{name}': its two functions have different parameters; both must take the same buffers in "
+                "the same order")
         found = _one_nest(name, desc.body)
         if found is None:
             raise ScheduleError(
-                f"intrinsic '{name}' is described by one nest of loops around what each trip stores, and '{desc.name}' "
-                f"is not one:\n{desc}")
+                f"intrinsic '{name}' must be described by a single loop nest around its stores; '{desc.name}' is "
+                f"not:\n{desc}")
         _, pattern = found
         body = impl.body
         for own, described in zip(impl.params, desc.params, strict=True):
@@ -119,7 +119,7 @@ class TensorIntrin:
         has this name."""
         if TensorIntrin.known.get(intrin.name, intrin) is not intrin and not override:
             raise ScheduleError(
-                f"there is an intrinsic '{intrin.name}' already; register it with override=True, or under another name")
+                f"an intrinsic '{intrin.name}' already exists; register it with override=True, or under another name")
         TensorIntrin.known[intrin.name] = intrin
         return intrin
 
@@ -129,7 +129,7 @@ class TensorIntrin:
         found = TensorIntrin.known.get(name)
         if found is None:
             raise ScheduleError(
-                f"there is no intrinsic '{name}'{nearest(name, TensorIntrin.known)}; make it known with "
+                f"there is no intrinsic '{name}'{nearest(name, TensorIntrin.known)}; register it with "
                 "TensorIntrin.register")
         return found
 
@@ -182,14 +182,14 @@ class _Match:
             self.ranges = self.ranges.bind_loop(f.var, f.min, f.extent)
             if f.kind != SERIAL or not isinstance(f.extent, IntImm):
                 raise self.error(
-                    f"loop '{f.var.name}' is {f.kind} with {f.extent} trips, and an instruction takes serial loops of "
-                    "constant extents")
+                    f"loop '{f.var.name}' is {f.kind} with {f.extent} iterations, but an instruction needs serial "
+                    "loops of constant extents")
 
     def error(self, why: str) -> ScheduleError:
         what = f"block '{self.at.name}'" if isinstance(self.at, Block) else f"loop '{self.at.var.name}'"
         return fault(
-            f"'{self.intrin.name}' cannot replace {what}: {why}. The instruction computes\n{self.pattern}\nand not the "
-            "marked statement",
+            f"'{self.intrin.name}' cannot replace {what}: {why}. The instruction computes\n{self.pattern}\nwhich "
+            "differs from the marked statement",
             self.at, self.func)
 
     def block(self) -> Block:
@@ -199,10 +199,10 @@ class _Match:
         predicate = self.predicate()
         pairs: list[Pair] = []
         if not self.same_stmt(self.pattern.body, _with_points(self.leaf.body, points), pairs):
-            raise self.error("they compute something else")
+            raise self.error("the computation differs")
         start = None if self.leaf.init is None else _with_points(self.leaf.init, points)
         if start is not None and self.pattern.init is not None and not self.same_stmt(self.pattern.init, start, pairs):
-            raise self.error("they start from something else")
+            raise self.error("the initial value differs")
         whole = first if self.target is self.leaf else list(self.target.bindings)
         axes = list(zip(self.target.iters, whole, strict=True))
         going_on = any(it.kind == "reduce" and not isinstance(b, IntImm) for it, b in axes)
@@ -225,21 +225,23 @@ class _Match:
             local = simplify(sub(binding, start), self.ranges)
             low, high = bounds(local, self.ranges)
             if low != 0 or high is None or any(v not in [f.var for f in self.inner] for v in free_vars(local)):
-                raise self.error(f"axis '{it.var.name}' does not move by itself in there: {binding}")
+                raise self.error(
+                    f"axis '{it.var.name}' has a binding that does not depend on these loops alone: {binding}"
+                )
             covered *= high + 1
             size = as_expr(wanted[-1].extent) if wanted else None
             if isinstance(size, IntImm) and size.value == high + 1 and wanted[-1].kind == it.kind:
                 points[it.var] = add(it.var, wanted.pop().var)
             elif high != 0:
                 shown = f"'{wanted[-1].var.name}' of {wanted[-1].extent}" if wanted else "nothing"
-                raise self.error(f"axis '{it.var.name}' runs over {high + 1}, and {shown} is expected")
+                raise self.error(f"axis '{it.var.name}' has {high + 1} values, but {shown} is expected")
         if wanted:
             raise self.error(f"axis '{wanted[-1].var.name}' of {wanted[-1].extent} is missing")
         trips = 1
         for f in self.inner:
             trips *= constant(f.extent, f"loop '{f.var.name}'", f, None)
         if trips != covered:
-            raise self.error(f"they make {trips} trips for {covered} points")
+            raise self.error(f"the loops have {trips} iterations for {covered} points")
         if self.target is self.leaf:
             return points
         return {it.var: substitute(points.get(it.var, it.var), {it.var: const(0, INT64)}) for it in self.leaf.iters}
@@ -254,7 +256,7 @@ class _Match:
             if not any(v in mine for v in free_vars(substitute(c, axes))):
                 kept.append(c)
             elif prove(simplify(substitute(c, axes), self.ranges), self.ranges) is not True:
-                raise self.error(f"a split leaves a rest there, where {c} fails; split by a factor of the extent")
+                raise self.error(f"a split leaves a remainder, where {c} fails; split by a divisor of the extent")
         return all_of(*kept)
 
     # Comparing.
@@ -320,7 +322,7 @@ class _Match:
             box = self.box(a, at_a, b, at_b)
             known = found.setdefault(a, box)
             if (known.buffer, known.dims, known.first) != (box.buffer, box.dims, box.first):
-                raise self.error(f"its buffer '{a.name}' matches different parts of '{b.name}'")
+                raise self.error(f"its buffer '{a.name}' matches different regions of '{b.name}'")
         return found
 
     def box(self, a: Buffer, at_a: Sequence[PrimExpr], b: Buffer, at_b: Sequence[PrimExpr]) -> _Box:
@@ -337,7 +339,7 @@ class _Match:
                 dims.insert(0, d)
                 left.pop()
             elif moved is not const(0, INT64):
-                raise self.error(f"'{b.name}' is indexed by {at_b[d]}, and '{a.name}' by {', '.join(map(str, at_a))}")
+                raise self.error(f"'{b.name}' is indexed by {at_b[d]}, but '{a.name}' by {', '.join(map(str, at_a))}")
         if left:
             raise self.error(f"'{b.name}' has too few dimensions for '{a.name}'")
         return _Box(b, tuple(dims), first)
@@ -361,7 +363,7 @@ class _Match:
             raise self.error(
                 "its reduction continues over outer loops, so it must return (body, reduce_reset, reduce_update)"
                 if start is not None
-                else "they add to what is there, and it starts anew")
+                else "the program adds to existing values, but the instruction overwrites them")
         return None if start is None or given.reset is None else _bound(given.reset, boxes), _bound(given.update, boxes)
 
 

@@ -42,7 +42,7 @@ class Trace:
     def from_json(data: Any) -> Trace:
         """Return the trace for the output of `as_json`. Raises `ScheduleError` for any other object."""
         if not isinstance(data, list):
-            raise ScheduleError(f"a trace is a list of steps, and this is a {type(data).__name__}")
+            raise ScheduleError(f"a trace must be a list of steps, not {type(data).__name__}")
         return Trace(map(ScheduleStep.from_json, data))
 
     @property

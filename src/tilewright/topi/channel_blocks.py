@@ -30,8 +30,7 @@ def plain_data(name: str, spatial: int) -> BijectiveLayout:
     for c in SPATIAL[spatial]:
         if way.src.factor_of(c) > 0:
             raise ShapeError(
-                f"the layout {name} has blocks of the dimension {c}, and windows slide along it; only N and C can have "
-                "blocks"
+                f"the layout {name} has blocks of the spatial dimension {c}; only N and C can have blocks"
             )
     return way
 

@@ -21,13 +21,13 @@ def parse(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks):
-        raise ShapeError(f"equation '{equation}' has {len(terms)} operands, and {len(ranks)} tensors are given")
+        raise ShapeError(f"equation '{equation}' has {len(terms)} operands, but {len(ranks)} tensors were given")
     widths = [n - len(t.replace("...", "")) if "..." in t else 0 for t, n in zip(terms, ranks, strict=True)]
     widest = max(widths)
     named = [t.replace("...", _SPARE[widest - w : widest]) for t, w in zip(terms, widths, strict=True)]
     for term, n in zip(named, ranks, strict=True):
         if len(term) != n:
-            raise ShapeError(f"equation '{equation}' names {len(term)} dimensions for a tensor of {n}")
+            raise ShapeError(f"equation '{equation}' names {len(term)} dimensions for a tensor of {n} dimensions")
     letters = "".join(named)
     if not arrow:
         return named, _SPARE[:widest] + "".join(
@@ -36,7 +36,7 @@ def parse(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     result = right.replace("...", _SPARE[:widest])
     if len(set(result)) != len(result) or not set(result) <= set(letters):
         raise ShapeError(
-            f"equation '{equation}' must name each dimension of the result once, and one that an operand has"
+            f"equation '{equation}' must name each dimension of the result once, and each must occur in an operand"
         )
     return named, result
 

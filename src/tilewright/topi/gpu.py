@@ -19,13 +19,13 @@ class Family:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if not name.startswith("schedule_"):
             raise AttributeError(
-                f"topi.{self.name} has no '{name}': computations are in topi and topi.nn, for all machines", name=name
+                f"topi.{self.name} has no '{name}': computations are in topi and topi.nn, for all targets", name=name
             )
 
         def refuse(*args: Any, **named: Any) -> Any:
             raise ScheduleError(
-                f"topi.{self.name}.{name} binds loops to threads of a GPU, and code is made for CPUs; "
-                f"use topi.x86.{name} or topi.arm_cpu.{name}, or topi.generic.{name} for plain loops"
+                f"topi.{self.name}.{name} binds loops to GPU threads, but Tilewright generates code for CPUs; use "
+                f"topi.x86.{name} or topi.arm_cpu.{name}, or topi.generic.{name} for plain loops"
             )
 
         return refuse

@@ -19,8 +19,8 @@ def axes_between(source: str, wanted: str, what: str) -> tuple[int, ...]:
     letters."""
     if sorted(source) != sorted(wanted):
         raise ShapeError(
-            f"{what} '{source}' is not known here; it must be an order of the letters {', '.join(wanted)}, for example "
-            f"{wanted}"
+            f"{what} '{source}' is not a valid layout here; it must be a permutation of the letters "
+            f"{', '.join(wanted)}, for example {wanted}"
         )
     return tuple(source.index(letter) for letter in wanted)
 

@@ -41,10 +41,10 @@ def arange_count(start: float, stop: float, step: float) -> int:
     """Return the number of steps from `start` below `stop`. Raises `ShapeError` for a step of zero or an infinite
     sequence."""
     if step == 0:
-        raise ShapeError("a step of 0 never arrives; use another")
+        raise ShapeError("the step is 0; use another number")
     steps = (stop - start) / step
     if not math.isfinite(steps):
-        raise ShapeError(f"from {start} to {stop} by {step} is no number of steps; use finite numbers")
+        raise ShapeError(f"from {start} to {stop} by {step} is not a finite number of steps; use finite numbers")
     return max(0, math.ceil(steps))
 
 
@@ -99,7 +99,8 @@ def gather_nd(a: te.Tensor, indices: te.Tensor, batch_dims: int = 0) -> te.Tenso
     coordinates = dims(indices)[0]
     if batch_dims + coordinates > a.ndim:
         raise ShapeError(
-            f"points of {coordinates} coordinates after {batch_dims} batch dimensions do not lie in {text(dims(a))}"
+            f"points of {coordinates} coordinates after {batch_dims} batch dimensions do not fit the shape "
+            f"{text(dims(a))}"
         )
     return of.gather_nd(a, indices, batch_dims, (*dims(indices)[1:], *dims(a)[batch_dims + coordinates :]))
 
@@ -110,7 +111,7 @@ def adv_index(data: te.Tensor, indices: Sequence[te.Tensor]) -> te.Tensor:
     dimensions."""
     lead = broadcast_shapes(*map(dims, indices))
     if len(indices) > data.ndim:
-        raise ShapeError(f"{len(indices)} indices are given for {data.ndim} dimensions; give at most one for each")
+        raise ShapeError(f"{len(indices)} indices were given for {data.ndim} dimensions; give at most one for each")
 
     def element(*i: Var) -> PrimExpr:
         point = [of.from_end(at(x, i[: len(lead)]), n) for x, n in zip(indices, dims(data), strict=False)]
@@ -151,8 +152,8 @@ def sequence_mask(data: te.Tensor, valid_length: te.Tensor, mask_value: float = 
     `valid_length[batch]` on."""
     if axis not in (0, 1) or data.ndim < 2:
         raise ShapeError(
-            f"axis {axis} cannot be the time of a tensor of shape {text(dims(data))}; it is 0 or 1, and the batch is "
-            "the other of the two"
+            f"axis {axis} cannot be the time axis of a tensor of shape {text(dims(data))}; it must be 0 or 1, and the "
+            "other is the batch"
         )
 
     def element(*i: Var) -> PrimExpr:

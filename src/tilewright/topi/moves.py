@@ -113,7 +113,7 @@ def strided_set(a: te.Tensor, v: te.Tensor, begin: Places, end: Places, strides:
     along = slices(dims(a), begin, end, steps, None, "end")
     if any(differ(n, m) for (_, n, _), m in zip(along, dims(v), strict=True)):
         raise ShapeError(
-            f"the part to be set has the shape {text([n for _, n, _ in along])}, and the values have {text(dims(v))}"
+            f"the part to set has the shape {text([n for _, n, _ in along])}, but the values have {text(dims(v))}"
         )
 
     def element(*i: Var) -> PrimExpr:
@@ -135,7 +135,7 @@ def _numbers(given: Places, n: int) -> list[PrimExpr]:
     ) and given.ndim == 1 else None if isinstance(given, te.Tensor) else len(given)
     if count is None or differ(count, n):
         raise ShapeError(
-            f"begin, end and strides of strided_set are one integer for each of {n} dimensions, and one of them is "
+            f"begin, end and strides of strided_set need one integer for each of the {n} dimensions; one of them is "
             f"{given!r}"
         )
     return [E.cast("int64", E.as_expr(given[k])) for k in range(n)]
@@ -258,8 +258,8 @@ def matmul(a: te.Tensor, b: te.Tensor, transp_a: bool = False, transp_b: bool = 
     x, y = dims(a)[::-1] if transp_a else dims(a), dims(b)[::-1] if transp_b else dims(b)
     if a.ndim != 2 or b.ndim != 2 or differ(x[1], y[0]):
         raise ShapeError(
-            f"{text(x)} and {text(y)} cannot be multiplied; two matrices are needed, the second with as many rows as "
-            "the first has columns"
+            f"{text(x)} and {text(y)} cannot be multiplied; give two matrices, where the columns of the first equal "
+            "the rows of the second"
         )
     return fastest(definitions.matmul)(a, b, transp_a, transp_b, a.dtype)
 
@@ -274,7 +274,7 @@ def tensordot(a: te.Tensor, b: te.Tensor, axes: int | Sequence[Any]) -> te.Tenso
         left, right = ([x] if isinstance(x, int) else list(x) for x in axes)
     left, right = [axis_of(d, a.ndim) for d in left], [axis_of(d, b.ndim) for d in right]
     if len(left) != len(right) or any(differ(dims(a)[x], dims(b)[y]) for x, y in zip(left, right, strict=True)):
-        raise ShapeError(f"{text(dims(a))} along {text(left)} and {text(dims(b))} along {text(right)} differ")
+        raise ShapeError(f"{text(dims(a))} along {text(left)} and {text(dims(b))} along {text(right)} differ in size")
     rows, columns = [d for d in range(a.ndim) if d not in left], [d for d in range(b.ndim) if d not in right]
     shape: Shape = (*(dims(a)[d] for d in rows), *(dims(b)[d] for d in columns))
     depth = product(dims(a)[d] for d in left)

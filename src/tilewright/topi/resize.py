@@ -82,7 +82,7 @@ def _open_line(mode: str, size: int, out: int, scale: float | None) -> Line:
         "half_pixel_symmetric": Line(2 * size, size - out, 2 * out),
     }
     if mode not in lines or (mode == "half_pixel_symmetric" and scale is not None):
-        raise CompileError(f"a resize in the mode {mode} has no form for symbolic sizes", code="TW0304")
+        raise CompileError(f"resize in the mode {mode} does not support symbolic sizes", code="TW0304")
     return lines[mode]
 
 

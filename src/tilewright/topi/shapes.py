@@ -29,7 +29,9 @@ def differ(a: Any, b: Any) -> bool:
 def axis_of(axis: int, ndim: int, what: str = "axis") -> int:
     """Return `axis` counted from the front. Raises `ShapeError` if there is no such axis."""
     if not -ndim <= axis < ndim:
-        raise ShapeError(f"{what} {axis} is outside a tensor of {ndim} dimensions; it must be in [{-ndim}, {ndim - 1}]")
+        raise ShapeError(
+            f"{what} {axis} is out of range for a tensor of {ndim} dimensions; it must be in [{-ndim}, {ndim - 1}]"
+        )
     return axis % ndim if ndim else 0
 
 
@@ -85,7 +87,7 @@ def require_static(t: TensorType, what: str) -> tuple[int, ...]:
     """Return the shape as ints. Raises `ShapeError` if a dimension is symbolic."""
     if not t.is_static:
         raise ShapeError(
-            f"the shape of {what} must be known, and it is {text(t.shape)}; give the model's inputs fixed sizes"
+            f"the shape {text(t.shape)} of {what} is symbolic, but must be static; give the model's inputs fixed sizes"
         )
     return t.shape
 
@@ -93,7 +95,7 @@ def require_static(t: TensorType, what: str) -> tuple[int, ...]:
 def require_rank(t: TensorType, ndim: int, what: str) -> TensorType:
     """Return `t`. Raises `ShapeError` unless it has `ndim` dimensions."""
     if t.ndim != ndim:
-        raise ShapeError(f"{what} must have {ndim} dimensions, and it has {t.ndim}: {text(t.shape)}")
+        raise ShapeError(f"{what} must have {ndim} dimensions; it has {t.ndim}: {text(t.shape)}")
     return t
 
 
@@ -132,7 +134,7 @@ def fill_left_over(shape: Shape, result: Shape, newshape: Shape) -> Shape:
     if not unknown:
         return result
     if len(unknown) > 1:
-        raise ShapeError(f"newshape {text(newshape)} has -1 more than once; only one dimension can be worked out")
+        raise ShapeError(f"newshape {text(newshape)} has -1 more than once; only one dimension can be inferred")
     kept = [n for d, n in enumerate(result) if d != unknown[0]]
     rest = list(shape)
     for n in list(kept):  # symbolic sizes on both sides cancel
@@ -231,7 +233,7 @@ def _slice(size: Any, begin: int, end: int, step: int, mode: str) -> Slice:
         first = begin + size if begin < 0 else begin
         return first, size - first if end < 0 else end, 1
     if step == 0:
-        raise ShapeError("a stride of 0 goes nowhere; use 1 or more, or a negative stride to go backward")
+        raise ShapeError("a stride must not be 0; use 1 or more, or a negative stride to slice backward")
     if isinstance(size, OpenSize) or isinstance(end, OpenSize):
         return _open_slice(size, begin, end, step)
     if isinstance(end, PrimExpr):
@@ -253,7 +255,7 @@ def _slice(size: Any, begin: int, end: int, step: int, mode: str) -> Slice:
 def _open_slice(size: int, begin: int, end: int, step: int) -> Slice:
     """Return a slice of a dynamic dimension, or with a dynamic bound; its assumptions become limits of the sizes."""
     if step < 0:
-        raise ShapeError(f"a dimension of the open size {size} is not sliced backwards")
+        raise ShapeError(f"a dimension of the symbolic size {size} cannot be sliced backward")
     first = size + begin if begin < 0 else begin
     last = size + end if end < 0 else size if end >= 2**31 - 1 else end
     for bound in (first, last):

@@ -23,7 +23,7 @@ def per_dimension(value: int | Ints, n: int, what: str) -> tuple[int, ...]:
     numbers = (value,) if isinstance(value, int) else tuple(value)
     numbers = numbers * n if len(numbers) == 1 else numbers
     if len(numbers) != n:
-        raise ShapeError(f"{what} must be one number or {n}, and it is {text(numbers)}")
+        raise ShapeError(f"{what} must be 1 or {n} numbers, not {text(numbers)}")
     return numbers
 
 
@@ -34,7 +34,7 @@ def both_sides(padding: int | Ints, n: int) -> tuple[int, ...]:
         1: numbers * (2 * n), n: numbers * 2, 2 * n: numbers
     }.get(len(numbers)) if len(numbers) != 1 else numbers * (2 * n)
     if full is None:
-        raise ShapeError(f"padding must be 1, {n} or {2 * n} numbers, and it is {text(numbers)}")
+        raise ShapeError(f"padding must be 1, {n} or {2 * n} numbers, not {text(numbers)}")
     return full
 
 
@@ -80,7 +80,7 @@ def pooled_size(
         return count
     if not isinstance(count, int):
         raise ShapeError(
-            f"ceil_mode needs known sizes, and spatial dimension {axis} is {size}; give the model's inputs fixed sizes"
+            f"ceil_mode needs static sizes, but spatial dimension {axis} is {size}; give the model's inputs fixed sizes"
         )
     return count - 1 if (count - 1) * stride >= size + before else count
 

@@ -43,8 +43,8 @@ def _check_one_anchor(outputs: Sequence[Operation]) -> None:
     if len(anchors) > 1:
         names = " and ".join(f"'{op.name}'" for op in reversed(anchors.values()))
         raise ScheduleError(
-            f"{names} each have a schedule of their own, and one kernel follows one; build a function for each of "
-            "them, or take topi.generic.schedule_default, which makes plain loops of all"
+            f"{names} each have their own schedule, but a kernel has one; build one function for each, or use "
+            "topi.generic.schedule_default, which gives them plain loops"
         )
 
 

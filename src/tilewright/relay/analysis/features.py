@@ -158,5 +158,5 @@ _REDUCED: Final[dict[str, Any]] = {
 def _shape(e: Expr) -> tuple[int, ...]:
     found = e.checked_type
     if not isinstance(found, TensorType):
-        raise CompileError(f"a tensor was expected, and this is {found!r}", e.span, code="TW0311")
+        raise CompileError(f"a tensor is expected, not {found!r}", e.span, code="TW0311")
     return found.concrete_shape

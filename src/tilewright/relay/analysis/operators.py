@@ -126,8 +126,8 @@ def get_calibration_data(mod: IRModule, data: Mapping[str, Any]) -> dict[GlobalV
     main = mod["main"]
     missing = [p.name_hint for p in main.params if p.name_hint not in data]
     if missing:
-        raise CompileError(f"the inputs {', '.join(missing)} of @main are not in the data, "
-                           f"which has {', '.join(data) or 'none'}", code="TW0402")
+        raise CompileError(f"the inputs {', '.join(missing)} of @main are missing from the data, which "
+                           f"has {', '.join(data) or 'none'}", code="TW0402")
     calls = [e for e in post_order(main.body) if isinstance(e, Call) and isinstance(e.op, GlobalVar)
              and "Compiler" in mod[e.op].attrs]
     seen = mod.copy()

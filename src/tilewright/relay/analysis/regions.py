@@ -76,8 +76,8 @@ def regions_of(order: list[Expr]) -> dict[Expr, Region]:
         region = _region_of_operands(e, found)
         if is_end(e):
             if region is None or region.target != e.op.compiler:
-                there = ("no region is open there" if region is None
-                         else f"the region that is open there is that of '{region.target}'")
+                there = ("no region is open" if region is None
+                         else f"the open region is for '{region.target}'")
                 raise CompileError(f"a compiler_end of '{e.op.compiler}' has no matching compiler_begin: {there}",
                                    e.span,
                                    code="TW0414")
@@ -99,15 +99,16 @@ def _region_of_operands(e: Expr, found: dict[Expr, Region]) -> Region | None:
             region = other
         elif other is not region:
             if other.target != region.target:
-                raise CompileError(f"this {type(e).__name__} takes values from inside regions of '{region.target}' and "
-                                   f"of '{other.target}'", e.span, code="TW0414")
+                raise CompileError(f"this {type(e).__name__} uses values from inside regions "
+                                   f"of '{region.target}' and '{other.target}'; add "
+                                   "compiler_end after each region", e.span, code="TW0414")
             region.take(other)
             found.update(dict.fromkeys(other.nodes, region))
     if region is not None:
         for o in operands(e):
             if is_end(o) or (o not in found and not is_input(o)):
-                raise CompileError(f"in a region of '{region.target}' a {type(e).__name__} takes "
-                                   "a value without a compiler_begin", e.span, code="TW0414")
+                raise CompileError(f"in a region of '{region.target}' a {type(e).__name__} "
+                                   "uses a value without a compiler_begin", e.span, code="TW0414")
     return region
 
 

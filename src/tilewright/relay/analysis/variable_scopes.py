@@ -68,7 +68,7 @@ class _Uses:
 def _outside(v: Var, binder: Expr) -> str:
     """Return the text of the scope that a use of a variable is outside of, with a remedy."""
     if isinstance(binder, Function):
-        return f"{short(binder)}, which has it as a parameter; give its value out of that function in the result"
+        return f"{short(binder)}, which has it as a parameter; return the value as a result of that function"
     if isinstance(binder, Match):
-        return f"its clause of {short(binder)}; use it in that clause alone, or make it the value of the match"
-    return f"the body of let %{v.name_hint}; put what uses it into the body, or the let around both"
+        return f"its clause of {short(binder)}; use it only in that clause, or return it as the value of the match"
+    return f"the body of let %{v.name_hint}; move the use into the body, or the let outward"

@@ -103,10 +103,10 @@ class CycleCostEstimator(CostEstimator):
         generator = get_global_func(f"relay.ext.{target}", allow_missing=True)
         program = generator(function) if generator is not None else None
         if program is None or not hasattr(program, "cycles"):
-            why = (f"there is no relay.ext.{target}" if generator is None
-                   else f"a {type(program).__name__} has no cycles()")
-            raise OptionError(f"the programs for '{target}' do not count cycles: {why}; register "
-                              f"relay.ext.{target}.cost, and measure", code="TW0419")
+            why = (f"relay.ext.{target} is not registered" if generator is None
+                   else f"{type(program).__name__} has no method cycles()")
+            raise OptionError(f"the programs for '{target}' have no cycle counts: {why}; register "
+                              f"relay.ext.{target}.cost and measure the cost", code="TW0419")
         return float(program.cycles().total / self.hertz[target])
 
 

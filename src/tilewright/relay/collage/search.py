@@ -127,8 +127,8 @@ class _Problem:
                         waiting[first][done, after] = (cost + own + handed, part, state)
         best = min(waiting[count], key=lambda state: waiting[count][state][0], default=None)
         if best is None:
-            raise CompileError("no choice of parts computes every call: the parts that targets can take overlap; let "
-                               "'default' take each call", code="TW0419")
+            raise CompileError("no combination of parts computes every call, because the parts "
+                               "overlap; let 'default' accept each call", code="TW0419")
         return self._traced(waiting, best)
 
     def _check(self, n: int) -> None:
@@ -136,8 +136,9 @@ class _Problem:
         name = call.op.name if isinstance(call.op, Op) else type(call.op).__name__
         others = any(call in c.calls for parts in self.starting for c, _, _ in parts)
         if not others:
-            raise CompileError(f"no target can compute {name}: every part that has it costs infinity; give it to one, "
-                               "or let 'default' cost something", call.span, code="TW0419")
+            raise CompileError(f"no target can compute {name}: every part that contains it "
+                               "has infinite cost; add a target that supports it, or give "
+                               "'default' a finite cost", call.span, code="TW0419")
 
     def _traced(self, waiting: list[dict[State, Entry]], last: State) -> Plan:
         parts: list[Candidate] = []

@@ -286,8 +286,8 @@ def _sequence(pattern: Any, name: str) -> None:
         return
     wrong = [p for p in given if not isinstance(p, DFPattern)]
     if wrong:
-        raise CompileError(f"the {name} of a {type(pattern).__name__} are patterns, and {wrong[0]!r} is a "
-                           f"{type(wrong[0]).__name__}; wrap it in is_expr", code="TW0413")
+        raise CompileError(f"the {name} of a {type(pattern).__name__} must be patterns, but "
+                           f"{wrong[0]!r} is a {type(wrong[0]).__name__}; wrap it in is_expr", code="TW0413")
     object.__setattr__(pattern, name, tuple(given))
 
 

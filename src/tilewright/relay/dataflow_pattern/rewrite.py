@@ -86,8 +86,8 @@ def rewrite(callbacks: DFPatternCallback | Sequence[DFPatternCallback], expr: Ex
         if not changed or not active or (count and structural_equal(before, expr, exact=True)):
             return expr
     names = " and ".join(dict.fromkeys(type(c).__name__ for c in changed))
-    raise CompileError(f"after {_ROUNDS} rounds {names} still rewrites the graph; a callback must not make what its "
-                       "own or another's pattern matches", code="TW0413")
+    raise CompileError(f"after {_ROUNDS} rounds {names} still rewrites the graph; a callback must not "
+                       "return an expression that one of the patterns matches again", code="TW0413")
 
 
 def partition(pattern: DFPattern, expr: Expr, attrs: Mapping[str, Any] | None, check: Callable[[Expr], bool]) -> Expr:

@@ -39,10 +39,10 @@ def table_of(target: str, tables: Mapping[str, PatternTable] | None = None) -> P
     table = given if given is not None else get_pattern_table(target)
     if table is None and target not in (known := known_targets()):
         raise OptionError(
-            f"there is no accelerator '{target}'{nearest(target, known)}; "
-            "it has no pattern table (relay.op.contrib.register_pattern_table), "
-            f"and no operator has an attribute 'target.{target}'; import the file that registers it (--plugin FILE), "
-            f"or install its package; those there are: {', '.join(known)}", code="TW0901")
+            f"there is no accelerator '{target}'{nearest(target, known)}; it has no pattern table "
+            "(relay.op.contrib.register_pattern_table), and no operator has an attribute "
+            f"'target.{target}'; import the file that registers it (--plugin FILE), or install its "
+            f"package; the known accelerators are: {', '.join(known)}", code="TW0901")
     return table or ()
 
 

@@ -68,13 +68,13 @@ def applied(mod: IRModule, edits: Iterable[Edit], params: Mapping[str, Any] | No
     edits = list(edits)
     missing = [n for n in dict.fromkeys(n for e in edits for n in e.needs) if n not in (params or {})]
     if missing:
-        raise OptionError(f"the values of {', '.join(f'%{n}' for n in missing)} are not in the model; give them: "
-                          f"apply(params={{{missing[0]!r}: array}})", code="TW0909")
+        raise OptionError(f"the values of {', '.join(f'%{n}' for n in missing)} are not in the model; "
+                          f"pass them: apply(params={{{missing[0]!r}: array}})", code="TW0909")
     changes = list({id(c): c for e in edits for c in e.changes}.values())
     try:
         new = mod.map_functions(lambda f: changed_function(f, changes), Function) if changes else mod
     except ShapeError as error:
-        raise CompileError("the rest of the program has no type with the edit "
+        raise CompileError("the program fails type inference after the edit "
                            f"'{'; '.join(e.text for e in edits)}': {error}", code="TW0909") from None
     needed = {n: (params or {})[n] for e in edits for n in e.needs}
     new = bind_params(new, needed) if needed else new

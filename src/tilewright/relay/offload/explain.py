@@ -163,8 +163,8 @@ class _Explained:
                            Kind.UNKNOWN, "", call=e, mod=self.mod)
             if e in self.constant:
                 edit = edit_of(Way((Difference(Kind.CONSTANT, _ANY, e, "", "", wanted={"foldable": True}),)))
-                yield replace(plain, kind=Kind.FOLDED, macs=0, why="all that it reads is constant: "
-                              "it is computed while compiling", edit=edit, proven=True)
+                yield replace(plain, kind=Kind.FOLDED, macs=0, edit=edit, proven=True,
+                              why="all its inputs are constant, so it is computed at compile time")
                 continue
             yield self._record(e, plain, candidates.get(e, []))
 
@@ -201,7 +201,7 @@ class _Explained:
         quantized = f"qnn.{e.op.name.removeprefix('nn.')}"
         row = next((r[0] for t in self.targets for r in self.rows[t]
                     if any(o.name == quantized for o in operators_of(r[1]) or ())), "")
-        found = replace(plain, why=f"no row of {of} has {e.op.name}, and no attribute speaks of it",
+        found = replace(plain, why=f"no row of {of} has {e.op.name}, and it has no attribute for the target",
                         expected=f"a row with {e.op.name}", found="none")
         if not row:
             return found
@@ -269,7 +269,7 @@ class _Explained:
         verdict = self.verdicts[key]
         assert verdict is not None
         between = next((d for d in c.way.differences if d.at is e and d.kind is Kind.EXTRA), None)
-        why = (f"it stands between the operators of row '{c.row[0]}': {verdict.why}" if between is not None
+        why = (f"it is between the operators of row '{c.row[0]}': {verdict.why}" if between is not None
                else verdict.why)
         return replace(verdict, node=plain.node, operator=plain.operator, span=plain.span, macs=plain.macs, call=e,
                        why=why)
@@ -279,7 +279,8 @@ class _Explained:
         node_map = Matcher(self.graph).match(c.row[1], c.anchor)
         if node_map is None:
             reason = Reason(Kind.OTHER, f"row '{c.row[0]}' would fit, but the matcher takes the first alternative that "
-                            "does, and the rest does not fit that", "another order of alternatives", "this one")
+                            "fits, and the rest of the pattern does not fit it", "another order of alternatives",
+                            "this one")
         else:
             reason = why_not_taken(c.target, c.row, self.rows[c.target],
                                    group_at(c.anchor, node_map, pattern_nodes(c.row[1])), self.graph, self.fate,
@@ -319,7 +320,7 @@ class _Explained:
             if of_type is not None and not again and isinstance(before := of_type.at.known_type(), TensorType):
                 return self._tried(
                     c, computed_in(c.way.calls, c.way.pairs[0][1], of_type.wanted["dtype"], before.dtype), again=True)
-            return None, False, ["with what would mend it the program has no type: "
+            return None, False, ["with the required edit, the program fails type inference: "
                                  f"{error.message.rpartition('): ')[2]}"]
         fitting = next((r for r in (root, *operands(root)) if Matcher(r).match(c.row[1], r) is not None), None)
         if fitting is None:
@@ -330,7 +331,7 @@ class _Explained:
             return edit, False, []
         if answer:
             return edit, True, []
-        rule = f"then its check says no: {answer.rule}" if isinstance(answer, Refusal) else "then its check says no"
+        rule = "after that, its check rejects it" + (f": {answer.rule}" if isinstance(answer, Refusal) else "")
         further = refusal_edit(answer, c.anchor)
         return (together([edit, further]) if further is not None else edit), False, [rule]
 
@@ -354,15 +355,15 @@ def _sentence(who: str, pattern: DFPattern, d: Difference) -> str:
     path = path_of(pattern, d.pattern)
     match d.kind:
         case Kind.ATTRIBUTE:
-            return f"{who} wants {d.expected} of {short(d.at, 0)}, at {path}, and it has {d.found}"
+            return f"{who} needs {d.expected} of {short(d.at, 0)} at {path}, but found {d.found}"
         case Kind.EXTRA:
-            return f"{who} wants {d.expected}, at {path}, and there is {d.found}"
+            return f"{who} needs {d.expected} at {path}, but found {d.found}"
         case Kind.MISSING:
-            return f"{who} wants {d.expected}, at {path}, and there is none"
+            return f"{who} needs {d.expected} at {path}, but found none"
         case Kind.SAME:
-            return f"{who} wants {d.expected} again, at {path}, and there is {d.found}"
+            return f"{who} needs {d.expected} again at {path}, but found {d.found}"
         case _:
-            return f"{who} wants {d.expected}, at {path}, and there is {d.found}"
+            return f"{who} needs {d.expected} at {path}, but found {d.found}"
 
 
 def _made_of_constants(graph: Graph) -> set[Expr]:

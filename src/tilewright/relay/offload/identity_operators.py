@@ -71,8 +71,8 @@ def inserted(name: str, value: Expr, argument: int, count: int, attrs: Attrs) ->
     known = {k: v for k, v in {**given, **attrs}.items() if k in cls.attribute_names}
     missing = [n for n in cls.attribute_names if n not in known and n not in cls.attribute_defaults]
     if len(more) != count - 1 or missing:
-        raise CompileError(f"{name} takes more than the value ({', '.join(missing) or f'{count} arguments'}), and only "
-                           "the author of the model knows what", code="TW0909")
+        raise CompileError(f"{name} cannot be inserted: it needs values that the model does not "
+                           f"determine ({', '.join(missing) or f'{count} arguments'})", code="TW0909")
     more.insert(argument, value)  # type: ignore[arg-type]
     return cls(**known)(*more, span=value.span)
 

@@ -237,7 +237,7 @@ class Nearest:
     def _no_constant(self, p: DFPattern, e: Expr) -> Difference:
         mendable = e in self.constant or isinstance(e, Var)
         made = ("computed from constants" if e in self.constant else "a variable" if isinstance(e, Var)
-                else "computed while the program runs")
+                else "computed at run time")
         return Difference(Kind.CONSTANT, p, e, "a constant", f"{short(e, int(isinstance(e, Var)))}, {made}",
                           1 if mendable else NO_EDIT - 1, wanted={"foldable": e in self.constant})
 

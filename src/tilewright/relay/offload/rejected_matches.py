@@ -50,7 +50,7 @@ def why_not_taken(
     if leaving:
         value, user = leaving[0]
         edit = once_more(group.inside, leaving, operands)
-        return Reason(Kind.ESCAPE, f"row '{name}' fits, but {short(value)} inside of it is used outside too, "
+        return Reason(Kind.ESCAPE, f"row '{name}' fits, but {short(value)} inside the match is also used outside it, "
                       f"by {_user(user)}", "a value that only the match uses", f"used by {_user(user)}", edit)
     check = row[2] if len(row) == 3 else None
     answer = check(group.root) if check is not None else True
@@ -64,8 +64,8 @@ def why_not_taken(
             f"{target}.…", name,
             Edit(f"call the row '{target}.{name.rpartition('.')[2]}'", True, table=lambda table: [
                 (f"{target}.{r[0].rpartition('.')[2]}", *r[1:]) if r[0] == name else tuple(r) for r in table]))
-    return Reason(Kind.REGION, f"row '{name}' fits, but the partition for {target} gave it back", "a part of a region",
-                  "none", None)
+    return Reason(Kind.REGION, f"row '{name}' fits, but the partitioner for {target} rejected the region",
+                  "a part of a region", "none", None)
 
 
 def why_not_supported(target: str, call: Call, says: Callable[[Any], Any], questions: Questions) -> Reason:
@@ -74,7 +74,7 @@ def why_not_supported(target: str, call: Call, says: Callable[[Any], Any], quest
     what = f"the attribute 'target.{target}' of {call.op.name}, {place_of(says)},"
     answer = says(call)
     if answer:
-        return Reason(Kind.REGION, f"{what} says yes, but the partition for {target} gave it back",
+        return Reason(Kind.REGION, f"{what} accepts it, but the partitioner for {target} rejected the region",
                       "a part of a region", "none", None)
     return _refused(what, says, answer, call, (call,), call.args, Kind.SUPPORT, questions)
 
@@ -101,7 +101,7 @@ def _refused(
         if tried is not None:
             edit = tried if edit is None else replace(tried, text=edit.text)
     rule = answer.rule if isinstance(answer, Refusal) else ""
-    return Reason(kind, f"{what} says no" + (f": {rule}" if rule else ""), rule or "yes", "no", edit)
+    return Reason(kind, f"{what} rejects it" + (f": {rule}" if rule else ""), rule or "yes", "no", edit)
 
 
 def _until_it_agrees(check: Callable[[Any], Any], answer: Any, root: Expr, inputs: Sequence[Expr]) -> Edit | None:

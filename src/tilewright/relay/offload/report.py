@@ -44,7 +44,7 @@ class Record:
     def apply(self, mod: IRModule | None = None, params: Mapping[str, Any] | None = None) -> IRModule:
         """Apply the edit to the explained module (or the equal `mod`); see `Edit.apply`."""
         if self.edit is None:
-            raise OptionError(f"there is no small edit that brings '{self.node}' to {self.target}: {self.why}",
+            raise OptionError(f"no small edit off-loads '{self.node}' to {self.target}: {self.why}",
                               code="TW0909")
         whole = mod if mod is not None else self.mod
         assert whole is not None

@@ -38,7 +38,7 @@ def parse_expr(
     reader = ModuleReader(source, source_name, init_module, init_meta_table)
     _, expr = reader.read()
     if expr is None:
-        raise reader.source.error(0, 1, "an expression is expected, and the text has none; read definitions with parse")
+        raise reader.source.error(0, 1, "an expression is expected, but the text has none; use parse for definitions")
     return expr
 
 

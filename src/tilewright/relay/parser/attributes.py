@@ -69,7 +69,7 @@ class AttributeReader(TypeReader):
                 return _WORDS[token.text]
             case "word" if _is_dtype(token.text):
                 return str(DataType(token.text))
-        raise self.fail(f"the value of an attribute is expected here, and this is {shown(token)}; write a number, a "
+        raise self.fail(f"the value of an attribute is expected here, not {shown(token)}; write a number, a "
                         "\"string\", a [list], True, False or None", token)
 
     def _negative(self) -> Any:
@@ -106,9 +106,9 @@ class AttributeReader(TypeReader):
         _ = self.expect("]", "']'")
         entries = self.meta.get(kind, ())
         if not token.text.isdigit() or int(token.text) >= len(entries):
-            there = f"there are {len(entries)} of these" if entries else "there are none"
-            raise self.fail(f"meta[{kind}][{token.text}] is not in the meta data: {there}; add the text's #[metadata], "
-                            "or give init_meta_table", start)
+            there = f"it has {len(entries)} of that class" if entries else "it has none of that class"
+            raise self.fail(f"meta[{kind}][{token.text}] is not in the meta data: {there}; add the text's "
+                            "#[metadata], or pass init_meta_table", start)
         index = int(token.text)
         return self._constant(index, entries[index], start) if kind == "relay.Constant" else entries[index]
 
@@ -116,7 +116,7 @@ class AttributeReader(TypeReader):
         known = self._constants.get(index)
         if known is None:
             if isinstance(entry, Expr) and not isinstance(entry, Constant):
-                raise self.fail(f"meta[relay.Constant][{index}] was given as a {type(entry).__name__}, not as an array",
+                raise self.fail(f"meta[relay.Constant][{index}] must be an array, not {type(entry).__name__}",
                                 start)
             known = self._constants[index] = entry if isinstance(entry, Constant) else Constant(entry)
         return known
@@ -132,11 +132,11 @@ class AttributeReader(TypeReader):
             number: float = -float(digits) if negative else float(digits)
             return Constant(np.asarray(number, dtype.numpy()))
         if not whole:
-            raise self.fail(f"'{token.text}' is a whole number with a fraction", token)
+            raise self.fail(f"'{token.text}' has an integer suffix, but a fraction", token)
         value = -int(digits) if negative else int(digits)
         low, high = _range(dtype)
         if not low <= value <= high:
-            raise self.fail(f"{value} does not fit {dtype}, which ends at {low if negative else high}", token)
+            raise self.fail(f"{value} does not fit {dtype}; the limit is {low if negative else high}", token)
         return Constant(np.asarray(value).astype(dtype.numpy()) if dtype != "uint64" else np.asarray(value, "uint64"))
 
     def operator(self, kind: type[Op], attrs: Mapping[str, tuple[Any, Token]], start: Token) -> Op:

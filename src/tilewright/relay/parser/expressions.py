@@ -200,7 +200,7 @@ class ExprReader(AttributeReader):
         """Raise a `ParseError` if a value contradicts its annotation."""
         if given is None or wanted is None or given == wanted or bind_types(wanted, given, frozenset(), {}):
             return
-        raise self.fail(f"{what} {wanted!r}, and its value is {given!r}", token)
+        raise self.fail(f"{what} {wanted!r}, but its value is {given!r}", token)
 
     # Operators between values.
     def expr(self, level: int = 1) -> Expr:
@@ -245,7 +245,7 @@ class ExprReader(AttributeReader):
     def _call(self, called: Expr, token: Token) -> Expr:
         args, attrs = self._arguments()
         for _, at in attrs.values():
-            raise self.fail("only operators have attributes; the arguments of a function are given by their places", at)
+            raise self.fail("only operators have attributes; the arguments of a function are positional", at)
         return self.build(token, lambda: Call(called, args, span=self.span(token, "call")))
 
     def _primary(self) -> Expr:
@@ -265,7 +265,7 @@ class ExprReader(AttributeReader):
         if kind == "{":
             self.at -= 1
             return self.braces()
-        raise self.fail(f"a value is expected here, and this is {shown(token)}", token)
+        raise self.fail(f"a value is expected here, not {shown(token)}", token)
 
     def _parentheses(self, token: Token) -> Expr:
         """Read `()`, `(a,)`, `(a, b)`, or a parenthesized value, which can have several lines."""
@@ -309,8 +309,8 @@ class ExprReader(AttributeReader):
         low, high, names = _arity(kind.name)
         if not low <= len(args) <= high:
             attributes = ", ".join(kind.attribute_names)
-            by_name = f"; attributes are written by name: {attributes}" if len(args) > high and attributes else ""
-            raise self.fail(f"{kind.name} takes {_counted(low, high)} ({', '.join(names)}), and is given "
+            by_name = f"; attributes need a name: {attributes}" if len(args) > high and attributes else ""
+            raise self.fail(f"{kind.name} takes {_counted(low, high)} ({', '.join(names)}), but was given "
                             f"{len(args)}{by_name}", token)
         made = self.operator(kind, attrs, token)
         span = self.span(token, kind.name)
@@ -335,7 +335,7 @@ class ExprReader(AttributeReader):
                 attrs[name] = (self.attribute(), token)
             elif token.kind in ("string", "["):
                 known = ", ".join(f"{n}=…" for n in getattr(kind, "attribute_names", ())) or "name=…"
-                raise self.fail(f"attributes are written by name: {known}", token)
+                raise self.fail(f"attributes need a name: {known}", token)
             else:
                 args.append(self.expr())
             if self.kind != ")":
@@ -352,8 +352,7 @@ class ExprReader(AttributeReader):
             _ = self.expect(")", "')'")
             cases.append((token, cond, self.braces()))
             if not self.word("else"):
-                raise self.fail(f"'else' is expected here, and this is {shown(self.token)}: "
-                                "an if has a value either way")
+                raise self.fail(f"'else' is expected here, not {shown(self.token)}; an if needs both branches")
             token = self.token
             if not self.word("if"):
                 break
@@ -406,8 +405,8 @@ class ExprReader(AttributeReader):
         if token.kind == "(":
             return PatternTuple(tuple(self._patterns(names)))
         if token.kind != "word":
-            raise self.fail(f"a pattern is expected here, and this is {shown(token)}; "
-                            "write _, %x, (…, …), or a constructor", token)
+            raise self.fail(f"a pattern is expected here, not {shown(token)}; write _, %x, (…, …), or a "
+                            "constructor", token)
         if token.text == "_":
             return PatternWildcard()
         made = self.constructors.get(plain_word(token.text), [])
@@ -452,7 +451,7 @@ class ExprReader(AttributeReader):
         args, attrs = self._arguments()
         wanted = 2 if token.text == "ref_write" else 1
         if len(args) != wanted or attrs:
-            raise self.fail(f"{token.text} takes {wanted} argument{'s' * (wanted > 1)}, and is given "
+            raise self.fail(f"{token.text} takes {wanted} argument{'s' * (wanted > 1)}, but was given "
                             f"{len(args) + len(attrs)}", token)
         return self.build(token, lambda: make(*args, self.span(token, token.text)))
 

@@ -77,7 +77,7 @@ def _no_token(source: Source, at: int) -> ParseError:
                             "write for example 1, 1i64, 0.5f, 1e-3f64 or 2f16")
     if text[at] in "%@":
         return source.error(at, 1, f"a name is expected after '{text[at]}'")
-    return source.error(at, 1, f"'{text[at]}' stands for nothing in Relay")
+    return source.error(at, 1, f"'{text[at]}' is not a token of Relay")
 
 
 def string_value(token: Token) -> str:

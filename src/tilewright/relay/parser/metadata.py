@@ -26,7 +26,7 @@ def read_metadata(text: str) -> dict[str, list[Any]]:
         return _tvm_form(found) if "b64ndarrays" in found else {kind: [_entry(e) for e in entries]
             for kind, entries in found.items()}
     except (CompileError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        raise CompileError(f"the section #[metadata] is damaged: {error}", code="TW0406") from None
+        raise CompileError(f"the section #[metadata] cannot be read: {error}", code="TW0406") from None
 
 
 def _entry(entry: Any) -> Any:

@@ -130,7 +130,7 @@ class ModuleReader(ExprReader):
             most = max(most, depth)
             functions += token.text == "def"
             if depth > DEEPEST:
-                raise self.fail("the text is nested too deeply here; give the inner values names", token)
+                raise self.fail("the text is nested too deeply here; assign the inner values to names", token)
         return most + functions
 
     def _version(self) -> None:
@@ -138,12 +138,12 @@ class ModuleReader(ExprReader):
             return
         start = self.take()
         if not self.word("version"):
-            raise self.fail('the first line of a text is #[version = "0.0.5"]')
+            raise self.fail('the first line must be #[version = "0.0.5"]')
         _ = self.expect("=", "'='")
         given = string_value(self.expect("string", "the version, in quotes,"))
         _ = self.expect("]", "']'")
         if given != VERSION:
-            raise self.fail(f"the text is of version {given}, and {VERSION} is read", start)
+            raise self.fail(f"the text has version {given}, but only {VERSION} is supported", start)
 
     def _expression(self) -> Expr:
         self.start()
@@ -159,7 +159,7 @@ class ModuleReader(ExprReader):
             self.at, self._names, self.sizes = at, names, sizes
         found = self.scope()
         if self.kind != "end":
-            raise self.fail(f"the end of the text is expected here, and this is {shown(self.token)}")
+            raise self.fail(f"the end of the text is expected here, not {shown(self.token)}")
         return found
 
     # Data types.
@@ -174,7 +174,7 @@ class ModuleReader(ExprReader):
     def _extern(self) -> None:
         start = self.take()
         if not self.word("type"):
-            raise self.fail(f"'type' is expected behind 'extern', and this is {shown(self.token)}", start)
+            raise self.fail(f"'type' is expected after 'extern', not {shown(self.token)}", start)
         header, variables = self._type_head()
         self.module[header] = TypeData(header, tuple(variables), ())
 
@@ -214,7 +214,7 @@ class ModuleReader(ExprReader):
         _ = self.expect("{", "'{'")
         while not self.accept("}"):
             if not self.at_attribute():
-                raise self.fail(f'"name" = value is expected here, and this is {shown(self.token)}')
+                raise self.fail(f'"name" = value is expected here, not {shown(self.token)}')
             name = self.attribute_name()
             self.module.attrs[name] = self.attribute()
 
@@ -240,7 +240,7 @@ class ModuleReader(ExprReader):
     def _pass_over(self, token: Token) -> None:
         """Skip the body that starts at the current token."""
         if self.kind != "{":
-            raise self.fail(f"'{{' and the body of the function are expected here, and this is {shown(self.token)}")
+            raise self.fail(f"'{{' and the body of the function are expected here, not {shown(self.token)}")
         depth = 0
         while self.kind != "end":
             kind = self.take().kind

@@ -68,7 +68,7 @@ class Cursor:
         """Return the next token, which must be of that kind; `what` describes it in errors."""
         found = self.tokens[self.at]
         if found[0] != kind:
-            raise self.fail(f"{what} is expected here, and this is {shown(found)}")
+            raise self.fail(f"{what} is expected here, not {shown(found)}")
         self.at += 1
         return found
 
@@ -114,8 +114,8 @@ class TypeReader(Cursor):
         if token.kind == "(":
             return self._tuple_type()
         if token.kind != "word":
-            raise self.fail(f"a type is expected here, and this is {shown(token)}; "
-                            "write for example Tensor[(1, 3), float32]", token)
+            raise self.fail(f"a type is expected here, not {shown(token)}; write for example Tensor[(1, 3), "
+                            "float32]", token)
         read = _TYPES.get(token.text)
         if read is not None:
             return read(self)
@@ -128,7 +128,7 @@ class TypeReader(Cursor):
 
     def _scalar(self, token: Token) -> Type:
         if token.text == "_":
-            raise self.fail("a part of a type cannot be left open; leave out the whole annotation", token)
+            raise self.fail("a type cannot be partly unknown; omit the whole annotation", token)
         try:
             return TensorType((), DataType(token.text))
         except CompileError:
@@ -173,7 +173,7 @@ class TypeReader(Cursor):
         args = self.type_list("]") if self.accept("[") else []
         wanted = self.arities.get(header.name_hint, len(args))
         if len(args) != wanted:
-            raise self.fail(f"{header.name_hint} is generic in {wanted} types, and {len(args)} are given", token)
+            raise self.fail(f"{header.name_hint} has {wanted} type parameters, but {len(args)} types were given", token)
         return TypeCall(header, args)
 
     def _tensor(self) -> Type:
@@ -239,7 +239,7 @@ class TypeReader(Cursor):
             _ = self.expect(")", "')'")
             return found
         if token.kind != "word":
-            raise self.fail(f"a size is expected here, and this is {shown(token)}; write a number, a name, or ?", token)
+            raise self.fail(f"a size is expected here, not {shown(token)}; write a number, a name, or ?", token)
         if self.kind == "(":
             return self._size_call(token)
         dtype = INT64

@@ -44,22 +44,23 @@ def load_json(text: str, max_bytes: int = MOST_BYTES) -> Any:
         found = json.loads(text, parse_constant=_no_number)
     except json.JSONDecodeError as error:
         raise ParseError(
-            f"the text is no JSON: {error.msg} at line {error.lineno}, column {error.colno}", code="TW0406"
+            f"the text is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}", code="TW0406"
         ) from None
     except (ValueError, RecursionError) as error:
-        raise ParseError(f"the text is no JSON that is read here: {error}", code="TW0406") from None
+        raise ParseError(f"the JSON text cannot be read: {error}", code="TW0406") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ParseError(
-            f"the text is no program saved as JSON: it does not begin with 'format': '{FORMAT}'", code="TW0406")
+            f"the text is not a program saved as JSON: it does not begin with 'format': '{FORMAT}'", code="TW0406")
     if found.get("version") != VERSION:
         raise ParseError(
-            f"the text is of version {found.get('version')!r}, and version {VERSION} is read; save the program again",
+            f"the text has version {found.get('version')!r}, but only version {VERSION} is supported; save the "
+            "program again",
             code="TW0406")
     return _Reader(max_bytes).whole(found)
 
 
 def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number in JSON")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 class _Reader:
@@ -90,31 +91,31 @@ class _Reader:
             raise ParseError(f"the saved program is damaged at {self.place}: {message}", code="TW0406") from None
         except (MemoryError, RecursionError) as error:
             raise ParseError(
-                f"the saved program is damaged at {self.place}: it asks for too much ({type(error).__name__})",
+                f"the saved program is damaged at {self.place}: it is too large ({type(error).__name__})",
                 code="TW0406"
             ) from None
 
     def _array(self, a: Any) -> np.ndarray[Any, Any]:
         dtype, shape, data = DataType(_text(a["dtype"])), a["shape"], _text(a["data"])
         if not isinstance(shape, list) or len(shape) > 32 or not all(fits(d, int) and d >= 0 for d in shape):
-            raise ParseError(f"{shape!r} is no shape", code="TW0406")
+            raise ParseError(f"{shape!r} is not a shape", code="TW0406")
         given = len(data) * 3 // 4 - data[-2:].count("=")
         wanted = given if dtype.is_object else math.prod(shape) * dtype.itemsize
         self.left -= wanted
         if self.left < 0:
-            raise ParseError(f"the arrays take more than the limit; this one has {wanted} bytes", code="TW0406")
+            raise ParseError(f"the arrays exceed the size limit; this one has {wanted} bytes", code="TW0406")
         if given != wanted:
             raise ParseError(
-                f"an array of {dtype} of shape {tuple(shape)} has {wanted} bytes, and there are {given}", code="TW0406")
+                f"an array of {dtype} of shape {tuple(shape)} needs {wanted} bytes, but has {given}", code="TW0406")
         try:
             raw = base64.b64decode(data, validate=True)
         except binascii.Error as error:
-            raise ParseError(f"its contents are no base64: {error}", code="TW0406") from None
+            raise ParseError(f"its contents are not valid base64: {error}", code="TW0406") from None
         return from_bytes(raw, dtype, shape)
 
     def _node(self, number: int, given: Any) -> Any:
         if not isinstance(given, dict):
-            raise ParseError("a node is a map", code="TW0406")
+            raise ParseError("a node must be a map", code="TW0406")
         kinds = kinds_by_name()
         name = _text(given.get("class"))
         kind = kinds.get(name)
@@ -131,9 +132,9 @@ class _Reader:
             value = fields[field] = self._value(given[field], 0)
             if not fits(value, hint):
                 raise ParseError(
-                    f"the field '{field}' is {hint_text(hint)}, and this is {_shown(value)}", code="TW0406")
+                    f"the field '{field}' must be {hint_text(hint)}, not {_shown(value)}", code="TW0406")
         if fields.get("lanes", 1) not in range(1, MAXIMUM_LANES):
-            raise ParseError(f"{fields['lanes']} is no number of lanes", code="TW0406")
+            raise ParseError(f"{fields['lanes']} is not a number of lanes", code="TW0406")
         made = kind.build(**fields)
         if "type" in given:
             self._found_type(made, self._value(given["type"], 0))
@@ -142,10 +143,10 @@ class _Reader:
     def _found_type(self, e: Any, found: Any) -> None:
         """Record the inferred type of a node whose operands do not determine it."""
         if not isinstance(e, Expr) or not isinstance(found, Type):
-            raise ParseError("the field 'type' is the type of an expression", code="TW0406")
+            raise ParseError("the field 'type' must be the type of an expression", code="TW0406")
         own = e.known_type()
         if own is not None and not bind_types(own, found, frozenset(), {}):
-            raise ParseError(f"its type is {own!r}, and the text says {found!r}", code="TW0406")
+            raise ParseError(f"its type is {own!r}, but the text contains {found!r}", code="TW0406")
         e.set_type(found)
 
     def _module(self, given: Any) -> IRModule:
@@ -165,18 +166,18 @@ class _Reader:
             ):
                 raise ParseError("a name, its GlobalVar and a function are expected", code="TW0406")
             if name in mod:
-                raise ParseError(f"the function '{name}' is there twice", code="TW0406")
+                raise ParseError(f"the function '{name}' occurs twice", code="TW0406")
             mod[var] = function
         self.place = "root, attrs"
         attrs = self._value(given["attrs"], 0)
         if not fits(attrs, dict[str, Any]):
-            raise ParseError("attributes are a map from names", code="TW0406")
+            raise ParseError("attributes must be a map with names as keys", code="TW0406")
         mod.attrs.update(attrs)
         return mod
 
     def _value(self, x: Any, depth: int) -> Any:
         if depth > DEEPEST:
-            raise ParseError(f"a value nests deeper than {DEEPEST}", code="TW0406")
+            raise ParseError(f"a value is nested deeper than {DEEPEST} levels", code="TW0406")
         if isinstance(x, list):
             return tuple(self._value(v, depth + 1) for v in x)
         if not isinstance(x, dict):
@@ -206,7 +207,7 @@ class _Reader:
             case "span":
                 name, kind, file, line = inner
                 if not all(isinstance(v, str) for v in (name, kind, file)) or not fits(line, int):
-                    raise ParseError("a span is a name, a kind, a file and a line", code="TW0406")
+                    raise ParseError("a span must be a name, a kind, a file and a line", code="TW0406")
                 return Origin(name, kind, file, line)
             case "intrinsic":
                 if inner not in _INTRINSICS:
@@ -221,7 +222,7 @@ class _Reader:
 
     def _known(self, table: list[Any], number: Any, what: str) -> Any:
         if not fits(number, int) or not 0 <= number < len(table):
-            raise ParseError(f"there is no {what} {number!r} before it; there are {len(table)}", code="TW0406")
+            raise ParseError(f"{what} {number!r} is not defined before its use; {len(table)} are", code="TW0406")
         return table[number]
 
 
@@ -234,7 +235,7 @@ def _listed(given: Any, name: str) -> list[Any]:
 
 def _text(x: Any) -> str:
     if not isinstance(x, str):
-        raise ParseError(f"a string is expected, and this is {_shown(x)}", code="TW0406")
+        raise ParseError(f"a string is expected, not {_shown(x)}", code="TW0406")
     return x
 
 

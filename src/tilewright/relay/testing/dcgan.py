@@ -23,7 +23,7 @@ def get_net(batch_size: int, random_len: int = 100, oshape: tuple[int, ...] = (3
     """Return the network that turns `random_len` numbers into an image of `oshape`, 64x64. Raises `CompileError` for
     another size."""
     if oshape[1:] != (64, 64):
-        raise CompileError(f"the generator makes images of 64x64, not {oshape[1]}x{oshape[2]}",
+        raise CompileError(f"the generator produces images of 64x64, not {oshape[1]}x{oshape[2]}",
                            code="TW0417")
     x: Expr = dense_add_bias(data_of(batch_size, (random_len,), dtype), units=4 * 4 * ngf * 8, name="fc")
     x = nn.relu(Reshape((-1, ngf * 8, 4, 4))(x))

@@ -18,7 +18,7 @@ class _Images:
 
     def __init__(self, layout: str) -> None:
         if layout not in ("NCHW", "NHWC"):
-            raise CompileError(f"the layout is NCHW or NHWC, and was given as {layout!r}", code="TW0417")
+            raise CompileError(f"the layout must be NCHW or NHWC, not {layout!r}", code="TW0417")
         self.layout, self.axis = layout, layout.index("C")
         self.kernel_layout = "OIHW" if layout == "NCHW" else "HWIO"
 

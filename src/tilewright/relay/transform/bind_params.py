@@ -40,6 +40,6 @@ def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
 def _value(p: Var, value: Any) -> Constant:
     found = value if isinstance(value, Constant) else const(value)
     if p.type_annotation is not None and found.known_type() != p.type_annotation:
-        raise InputError(f"parameter '{p.name_hint}' is {found.known_type()!r}, and the model declares "
-                         f"{p.type_annotation!r}", p.span, code="TW0704")
+        raise InputError(f"parameter '{p.name_hint}' has type {found.known_type()!r}, but the "
+                         f"model declares {p.type_annotation!r}", p.span, code="TW0704")
     return replace(found, span=p.span)

@@ -60,8 +60,8 @@ class ChangeBatch(FunctionPass):
         if axis is None:
             return p
         if not isinstance(kind, TensorType) or not -kind.ndim <= axis < kind.ndim:
-            raise OptionError(f"the parameter '{p.name_hint}' is {kind!r} and has no axis {axis}; name tensors in "
-                              "data, each with its axis of the batch", p.span, code="TW0408")
+            raise OptionError(f"the parameter '{p.name_hint}' has type {kind!r}, without an "
+                              f"axis {axis}; map each tensor to its batch axis in data", p.span, code="TW0408")
         if kind.shape[axis] == self.batch_size:
             return p
         at = axis % kind.ndim

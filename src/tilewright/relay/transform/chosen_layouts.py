@@ -114,7 +114,7 @@ def in_layouts(op: Any, wanted: Sequence[str]) -> Op:
     attrs = op.attributes()
     name = "data_layout" if "data_layout" in attrs else "layout"
     if name not in attrs:
-        raise OptionError(f"{op.name} has no layout to choose; take it out of desired_layouts", code="TW0410")
+        raise OptionError(f"{op.name} has no layout; remove it from desired_layouts", code="TW0410")
     data = attrs[name] if wanted[0] == "default" else wanted[0]
     changed: dict[str, Any] = {name: data}
     if "kernel_layout" in attrs:
@@ -155,6 +155,6 @@ def operator_of(e: Call, found: Any, name: str) -> Op | None:
         and len(found.args) == len(e.args) and all(isinstance(a, Var) for a in found.args)
     ):
         raise OptionError(
-            f"the hook of {e.op.name} for {name} must return a call of {e.op.name} on its inputs, "
-            "in their order, with other layouts, or of another operator with as many layouts", code="TW0409")
+            f"the hook of {e.op.name} for {name} must return a call of {e.op.name} on its inputs, in "
+            "order, with other layouts, or of another operator with the same number of layouts", code="TW0409")
     return found.op

@@ -84,7 +84,7 @@ class ChosenSweep(Sweep):
         result = _order(before, after)
         kind = e.checked_type
         if result is not None and isinstance(kind, TensorType) and not fits(result, kind.shape):
-            raise OptionError(f"{e.op.name} makes {kind!r}, which is not made of the whole blocks of {after}", e.span,
+            raise OptionError(f"the result {kind!r} of {e.op.name} is not divisible into the blocks of {after}", e.span,
                               code="TW0410")
         return other, tuple(wanted), result
 
@@ -163,8 +163,8 @@ def _out_layout(op: Op) -> str:
 
 def _order(before: str, after: str) -> Order | None:
     if sorted(before) != sorted(layout(after).plain):
-        raise CompileError(f"layout '{after}' is not known here; it must be an order of the letters "
-                           f"{', '.join(before)}, for example {before}, and blocks of them", code="TW0410")
+        raise CompileError(f"layout '{after}' is not valid here; it must be a permutation of the "
+                           f"letters {', '.join(before)}, for example {before}, and blocks of them", code="TW0410")
     order = order_of(before, after)
     return None if is_identity_order(order) else order
 

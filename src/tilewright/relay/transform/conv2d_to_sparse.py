@@ -84,8 +84,8 @@ class Conv2dToSparse2(FunctionPass):
 
 def _check(layout: str, kernel_size: int) -> None:
     if (layout, kernel_size) not in (("NHWC", 1), ("NHWC", 3), ("NCHW", 1)):
-        raise OptionError(f"sparse convolutions of layout {layout} with a kernel of {kernel_size} are not made: NHWC "
-                          "has 1 and 3, NCHW has 1", code="TW0408")
+        raise OptionError(f"sparse convolutions of layout {layout} with a kernel of {kernel_size} are "
+                          "not supported: NHWC supports 1 and 3, NCHW supports 1", code="TW0408")
 
 
 def _qualifies(e: Call, layout: str, size: int) -> bool:

@@ -72,8 +72,8 @@ class Defunctionalize(Pass):
         main = mod["main"]
         if main.type_params or any(_has_function(t)
                                    for t in (*(p.checked_type for p in main.params), main.body.checked_type)):
-            raise CompileError(f"@main is {main.checked_type!r}; to make a program first-order, main has no type "
-                               "parameters, takes and returns no functions", code="TW0404")
+            raise CompileError(f"@main has type {main.checked_type!r}; to make a program first-order, "
+                               "it must not have type parameters, nor take or return functions", code="TW0404")
         lifted = InferType()(LambdaLift()(_with_plain_closures(mod)))
         work = _Defunctionalization(lifted)
         made = work.run()
@@ -193,8 +193,8 @@ class _Defunctionalization:
         found = next((a for a in self.arrows if a.type == t), None)
         if found is None:
             if t.type_params:
-                raise CompileError(f"a value of the type {t!r} is used, which is generic; give it to what calls it by "
-                                   "name, or write a function of plain types around it", span, code="TW0404")
+                raise CompileError(f"a value of the generic type {t!r} is used; call it by name, "
+                                   "or wrap it in a function without type parameters", span, code="TW0404")
             found = _Arrow(t, GlobalTypeVar(self.name("Func")), GlobalVar(self.name("apply")))
             self.arrows.append(found)
         return found
@@ -220,9 +220,9 @@ class _Defunctionalization:
         if found is None:
             if sum(n == name for n, _ in self.instances) == COPIES or any(_size(t) > LARGEST for t in key[1]):
                 raise CompileError(
-                    f"@{name} is used with ever more types, as where it calls itself with a "
-                    "tuple of its argument, and there is no end of first-order copies of it; "
-                    "make it a function of plain types", function.span, code="TW0404")
+                    f"@{name} is used with an unlimited number of types, for example "
+                    "because it calls itself with a tuple of its argument; give it "
+                    "fixed types", function.span, code="TW0404")
             self.copied = self.copied or bool(variables)
             found = self.instances[key] = GlobalVar(self.name(name) if variables else name)
             self.queue.append((found, function, {v: bound[v] for v in variables}))
@@ -369,7 +369,7 @@ class _Body:
             return Call(self.new[op], [self.operand(a) for a in e.args], span=e.span)
         kind = self.type_of(op)
         if not isinstance(kind, FuncType):
-            raise CompileError(f"{short(op)} is called, and is {kind!r}", e.span, code="TW0404")
+            raise CompileError(f"{short(op)} is called, but has type {kind!r}", e.span, code="TW0404")
         args = [self.operand(a, t, e) for a, t in zip(e.args, kind.arg_types, strict=True)]
         if isinstance(op, Call) and isinstance(op.op, GlobalVar) and _makes_closures(self.program.mod, op.op):
             target = self.program.instance(

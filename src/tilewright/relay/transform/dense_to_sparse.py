@@ -39,8 +39,8 @@ class WeightsToSparse:
 
     def __post_init__(self) -> None:
         if len(self.weight_name) != len(self.weight_shape) or any(len(s) != 3 for s in self.weight_shape):
-            raise OptionError("weight_shape has three shapes for each of weight_name: "
-                              "of the data, the indices and the row starts", code="TW0408")
+            raise OptionError("weight_shape needs three shapes for each entry of weight_name: data, "
+                              "indices and indptr", code="TW0408")
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         main = mod["main"]

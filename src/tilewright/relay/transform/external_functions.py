@@ -48,12 +48,12 @@ class OutlineCompilerFunctionsWithExistingGlobalSymbols(Pass):
             name = str(e.op.attrs["global_symbol"])
             known = mod[name] if name in mod else made.setdefault(name, e.op)
             if not structural_equal(known, e.op, exact=True):
-                raise CompileError(f"two functions have the global symbol '{name}'; give each its own", e.op.span,
+                raise CompileError(f"two functions have the global symbol '{name}'; give each a unique one", e.op.span,
                                    code="TW0414")
             around = free_vars(e.op)
             if around:
-                raise CompileError(f"the function '{name}' reads %{around[0].name_hint}, which is bound outside of it; "
-                                   "make that a parameter", e.op.span, code="TW0414")
+                raise CompileError(f"the function '{name}' reads %{around[0].name_hint}, "
+                                   "which is bound outside the function; make it a parameter", e.op.span, code="TW0414")
             return Call(GlobalVar(name, e.op.known_type()), e.args, span=e.span)
 
         new = mod.map_functions(lambda f: rewrite(f, outline), Function)

@@ -90,9 +90,9 @@ def _check_regions(function: Function, quantized: Container[Expr]) -> None:
     for e in order:
         if e in inside and e not in quantized and regions[e] and isinstance(e, Call) and isinstance(e.op, Op):
             known = type(e.op) in RULES or isinstance(e.op, (Dequantize, Quantize, Add))
-            why = ("for these arguments: a scale or zero point is computed, is one for each channel, or differs"
+            why = ("for these arguments: a scale or zero point is not constant, is per channel, or differs"
                    if known else "")
-            advice = "quantize before it, or let it stay one of real numbers with hard_fail=False"
+            advice = "quantize before it, or keep it in floating point with hard_fail=False"
             raise CompileError(f"{e.op.name} has no integer form{why and ' '}{why}; {advice}", e.span,
                                code="TW1005")
 

@@ -48,13 +48,13 @@ class FlexibleShapeDispatch(Pass):
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         buckets = sorted(self.buckets or ())
         if not buckets or buckets[0] < 1:
-            raise OptionError(f"buckets is {self.buckets!r}; it must list the sizes to compile for, at least one",
+            raise OptionError(f"buckets is {self.buckets!r}; it must be a list of one or more sizes to compile for",
                               code="TW0408")
         main = mod["main"]
         varying = range(len(main.params)) if self.input_indices is None else self.input_indices
         if not varying or not all(0 <= k < len(main.params) for k in varying):
-            raise OptionError(f"input_indices are positions among the {len(main.params)} inputs, one or more, and were "
-                              f"given as {self.input_indices!r}", code="TW0408")
+            raise OptionError("input_indices must be one or more positions among the "
+                              f"{len(main.params)} inputs, not {self.input_indices!r}", code="TW0408")
         new = mod.copy()
         for size in buckets:
             new[f"main_{size}"] = ChangeBatch({main.params[k]: self.axis for k in varying},
@@ -73,8 +73,8 @@ class FlexibleShapeDispatch(Pass):
     def _open(self, p: Var) -> Var:
         kind = p.checked_type
         if not isinstance(kind, TensorType):
-            raise OptionError(f"the input '{p.name_hint}' is {kind!r}, and only a tensor can have another size; name "
-                              "the others in input_indices", code="TW0408")
+            raise OptionError(f"the input '{p.name_hint}' has type {kind!r}, but only a tensor can "
+                              "have other sizes; list only tensors in input_indices", code="TW0408")
         return Var(p.name_hint, TensorType([UnknownDim() if d == self.axis else n for d, n in enumerate(kind.shape)],
                                            kind.dtype), p.span)
 

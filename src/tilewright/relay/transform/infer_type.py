@@ -153,7 +153,8 @@ class _Inference:
             case Let():
                 var, value = self.type_of(e.var), self.type_of(e.value)
                 if not self.solver.unify(var, value):
-                    self.fail(name, e, f"the variable is {self.shown(var)}, and its value {self.shown(value)}")
+                    self.fail(name, e, f"the variable has type {self.shown(var)}, but its value has type "
+                                       f"{self.shown(value)}")
             case _:
                 pass
 
@@ -180,7 +181,7 @@ class _Inference:
             found = e.op.infer_call(types, None)
         except ShapeError as error:
             self.fail(name, e, error.message)
-        self.same(name, e, found, "the result is {1}, and {0} is wanted")
+        self.same(name, e, found, "the result has type {1}, but {0} is expected")
         return None
 
     def call_function(self, name: str, e: Call) -> None:
@@ -189,44 +190,47 @@ class _Inference:
             _ = self.solver.unify(function, FuncType(args, self.type_of(e)))
             return
         if not isinstance(function, FuncType):
-            self.fail(name, e, f"a function was expected, and {short(e.op)} is {self.shown(function)}")
+            self.fail(name, e, f"a function is expected, but {short(e.op)} has type {self.shown(function)}")
         if len(args) != len(function.arg_types):
-            self.fail(name, e, f"{short(e.op)} takes {len(function.arg_types)} arguments and was given {len(args)}")
+            self.fail(name, e, f"{short(e.op)} takes {len(function.arg_types)} arguments, but was given {len(args)}")
         function = self.solver.instantiate(function)
         for i, (wanted, given) in enumerate(zip(function.arg_types, args, strict=True)):
             if not self.solver.unify(wanted, given):
-                self.fail(name, e, f"argument {i}, {short(e.args[i])}, is {self.shown(given)}, and "
-                          f"{self.shown(wanted)} is wanted")
-        self.same(name, e, function.ret_type, "the result is {1}, and {0} is wanted")
+                self.fail(name, e, f"argument {i}, {short(e.args[i])}, has type {self.shown(given)}, but "
+                                   f"{self.shown(wanted)} is expected")
+        self.same(name, e, function.ret_type, "the result has type {1}, but {0} is expected")
 
     def tuple(self, name: str, e: Tuple) -> None:
-        self.same(name, e, TupleType([self.type_of(f) for f in e.fields]), "the tuple is {1}, and {0} is wanted")
+        self.same(
+            name, e, TupleType([self.type_of(f) for f in e.fields]), "the tuple has type {1}, but {0} is expected")
 
     def item(self, name: str, e: TupleGetItem) -> Hole | None:
         whole = self.solver.resolve(self.type_of(e.tuple_value))
         if isinstance(whole, Hole):
             return whole
         if not isinstance(whole, TupleType):
-            self.fail(name, e, f"a tuple was expected, but {short(e.tuple_value)} is {self.shown(whole)}")
+            self.fail(name, e, f"a tuple is expected, but {short(e.tuple_value)} has type {self.shown(whole)}")
         if not 0 <= e.index < len(whole.fields):
-            self.fail(name, e, f"there is no field {e.index} in a tuple of {len(whole.fields)}, {self.shown(whole)}")
-        self.same(name, e, whole.fields[e.index], "the field is {1}, and {0} is wanted")
+            self.fail(name, e, f"field {e.index} is out of range for a tuple of {len(whole.fields)} fields, "
+                               f"{self.shown(whole)}")
+        self.same(name, e, whole.fields[e.index], "the field has type {1}, but {0} is expected")
         return None
 
     def function(self, name: str, e: Function) -> None:
         ret = self.type_of(e)
         assert isinstance(ret, FuncType)
         if not self.solver.unify(ret.ret_type, self.type_of(e.body)):
-            self.fail(name, e, f"the function is declared to return {self.shown(ret.ret_type)}, and its body is "
-                      f"{self.shown(self.type_of(e.body))}")
+            self.fail(name, e, f"the function is declared to return {self.shown(ret.ret_type)}, but its body has type "
+                               f"{self.shown(self.type_of(e.body))}")
 
     def let(self, name: str, e: Let) -> None:
-        self.same(name, e, self.type_of(e.body), "the value is {1}, and {0} is wanted")
+        self.same(name, e, self.type_of(e.body), "the value has type {1}, but {0} is expected")
 
     def branch(self, name: str, e: If) -> None:
         cond = self.type_of(e.cond)
         if not self.solver.unify(cond, TensorType((), BOOL)):
-            self.fail(name, e, f"the condition of an if is a bool scalar, and {short(e.cond)} is {self.shown(cond)}")
+            self.fail(name, e, f"the condition of an if must be a bool scalar, but {short(e.cond)} has type "
+                               f"{self.shown(cond)}")
         self.join(name, e, [e.true_branch, e.false_branch], "the branches of an if")
 
     def join(self, name: str, e: Expr, cases: list[Expr], what: str) -> None:
@@ -235,30 +239,31 @@ class _Inference:
         for c in cases[1:]:
             other = self.type_of(c)
             if not self.solver.unify(found, other):
-                self.fail(name, e, f"{what} have the types {self.shown(found)} and {self.shown(other)}, which differ")
+                self.fail(name, e, f"{what} have different types, {self.shown(found)} and {self.shown(other)}")
             if self.solver.hole_in(found) is None and self.solver.hole_in(other) is None:
                 found = join_types(self.solver.expand(found), self.solver.expand(other)) or found
-        self.same(name, e, found, "the value is {1}, and {0} is wanted")
+        self.same(name, e, found, "the value has type {1}, but {0} is expected")
 
     def reference(self, name: str, e: RefCreate) -> None:
-        self.same(name, e, RefType(self.type_of(e.value)), "the reference is {1}, and {0} is wanted")
+        self.same(name, e, RefType(self.type_of(e.value)), "the reference has type {1}, but {0} is expected")
 
     def held(self, name: str, e: RefRead | RefWrite) -> Type:
         """Return the type of the content of the reference of `e`."""
         place = self.solver.resolve(self.type_of(e.ref))
         held: Type = place.value if isinstance(place, RefType) else Hole()
         if not isinstance(place, RefType) and not self.solver.unify(place, RefType(held)):
-            self.fail(name, e, f"a reference was expected, and {short(e.ref)} is {self.shown(place)}")
+            self.fail(name, e, f"a reference is expected, but {short(e.ref)} has type {self.shown(place)}")
         return held
 
     def read(self, name: str, e: RefRead) -> None:
-        self.same(name, e, self.held(name, e), "the reference holds {1}, and {0} is wanted")
+        self.same(name, e, self.held(name, e), "the reference holds {1}, but {0} is expected")
 
     def write(self, name: str, e: RefWrite) -> None:
         held, value = self.held(name, e), self.type_of(e.value)
         if not self.solver.unify(held, value):
-            self.fail(name, e, f"the reference holds {self.shown(held)}, and {self.shown(value)} is written to it")
-        self.same(name, e, TupleType(()), "a write gives {1}, and {0} is wanted")
+            self.fail(name, e, f"a value of type {self.shown(value)} cannot be written to a reference to "
+                               f"{self.shown(held)}")
+        self.same(name, e, TupleType(()), "a write has type {1}, but {0} is expected")
 
     def match(self, name: str, e: Match) -> None:
         for c in e.clauses:
@@ -270,22 +275,24 @@ class _Inference:
         match p:
             case PatternVar():
                 if not self.solver.unify(self.type_of(p.var), given):
-                    self.fail(name, e, f"%{p.var.name_hint} is {self.shown(self.type_of(p.var))}, and stands for a "
-                              f"value of {self.shown(given)}")
+                    self.fail(name, e, f"%{p.var.name_hint} has type {self.shown(self.type_of(p.var))}, but the "
+                                       f"matched value has type {self.shown(given)}")
             case PatternTuple():
                 fields: list[Type] = [Hole() for _ in p.patterns]
                 if not self.solver.unify(TupleType(fields), given):
-                    self.fail(name, e, f"a tuple of {len(fields)} is matched with a value of type {self.shown(given)}")
+                    self.fail(name, e, f"a pattern for a tuple of {len(fields)} fields cannot match a value of type "
+                                       f"{self.shown(given)}")
                 for q, t in zip(p.patterns, fields, strict=True):
                     self.pattern(name, e, q, t)
             case PatternConstructor():
                 made = p.constructor.known_type()
                 if not isinstance(made, FuncType):
-                    self.fail(name, e, f"the constructor {p.constructor.name_hint} belongs to no definition")
+                    self.fail(name, e, f"the constructor {p.constructor.name_hint} does not belong to a data type of "
+                                       "the module")
                 made = self.solver.instantiate(made)
                 if not self.solver.unify(made.ret_type, given):
-                    self.fail(name, e, f"{p.constructor.name_hint} makes values of {self.shown(made.ret_type)}, and is "
-                              f"matched with one of {self.shown(given)}")
+                    self.fail(name, e, f"the constructor {p.constructor.name_hint} of {self.shown(made.ret_type)} "
+                                       f"cannot match a value of type {self.shown(given)}")
                 for q, t in zip(p.patterns, made.arg_types, strict=True):
                     self.pattern(name, e, q, t)
             case _:
@@ -321,8 +328,8 @@ class _Inference:
             raise CompileError(f"{_in(name)}the function @{e.name_hint} is not in the module, so its type is not known",
                                e.span, code="TW0401")
         found = self.shown(self.type_of(e))
-        partly = "" if found == "_" else f", only that it is {found}"
-        hint = "bind it to a variable of a written type, or declare the type of the function's result"
+        partly = "" if found == "_" else f" completely ({found})"
+        hint = "bind it to a variable with a type annotation, or declare the type of the function's result"
         raise CompileError(f"{_in(name)}the type of {short(e)} is not known{partly}; {hint}", e.span, code="TW0310")
 
     def record(self, e: Expr) -> None:

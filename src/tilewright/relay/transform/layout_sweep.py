@@ -131,8 +131,9 @@ class Sweep:
             return Stored(e, result)
         new = Call(new_op, now if args is e.args else [Tuple(tuple(now), e.args[0].span)], span=e.span)
         if not _is_permuted(e.known_type(), new.known_type(), result):
-            raise InternalError(f"{op}.relayout({perms}) gives {new.known_type()!r} "
-                                f"for {e.known_type()!r} stored as {result}")
+            raise InternalError(
+                f"{op}.relayout({perms}) returned {new.known_type()!r} for {e.known_type()!r} stored as {result}"
+            )
         return Stored(new, result)
 
     def rule(self, e: Call, perms: Sequence[Perm | None]) -> Relaid | None:

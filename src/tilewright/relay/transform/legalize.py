@@ -54,6 +54,6 @@ def asked(name: str, hook: Any, call: Call) -> Expr | None:
                            "to keep the call", call.span, code="TW0409")
     if found.known_type() is not None and found.known_type() != result:
         raise CompileError(
-            f"the hook of {call.op.name} for {name} returned a value of type {found.known_type()!r} for one of type "
-            f"{result!r}; cast or reshape it", call.span, code="TW0409")
+            f"the hook of {call.op.name} for {name} returned type {found.known_type()!r}, "
+            f"but {result!r} is expected; cast or reshape the result", call.span, code="TW0409")
     return found

@@ -43,8 +43,8 @@ def _row(row: tuple[Any, ...]) -> tuple[str, DFPattern, Callable[[Expr], bool]]:
     good = (isinstance(row, (tuple, list)) and len(row) in (2, 3) and isinstance(row[0], str)
             and isinstance(row[1], DFPattern))
     if not good or not all(map(callable, row[2:])):
-        raise OptionError("a row of a pattern table is (name, pattern) or (name, "
-                          f"pattern, check), and this one is {row!r}", code="TW0413")
+        raise OptionError("a row of a pattern table must be (name, pattern) or (name, pattern, check), "
+                          f"not {row!r}", code="TW0413")
     return row[0], row[1], row[2] if len(row) == 3 else _always
 
 

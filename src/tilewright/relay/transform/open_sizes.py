@@ -49,7 +49,7 @@ def check_operators(function: Function) -> None:
     do."""
     for e in post_order(function.body, inside=False):
         if isinstance(e, Call) and isinstance(e.op, Op) and e.op.kind > Fusion.BROADCAST and not e.op.takes_open_sizes:
-            raise CompileError(f"{e.op.name} has no form for symbolic sizes", e.span, code="TW0304")
+            raise CompileError(f"{e.op.name} does not support symbolic sizes", e.span, code="TW0304")
 
 
 class _Samples:
@@ -63,7 +63,7 @@ class _Samples:
             return with_operands(e, list(args)) if args else e
         if not isinstance(e, Call) or not isinstance(e.op, Op):
             what = f"call of a {type(e.op).__name__}" if isinstance(e, Call) else type(e).__name__
-            raise CompileError(f"a {what} has no form for symbolic sizes", getattr(e, "span", None), code="TW0304")
+            raise CompileError(f"a {what} does not support symbolic sizes", getattr(e, "span", None), code="TW0304")
         return self.call(e, args)
 
     def call(self, e: Call, args: Sequence[Expr]) -> Expr:
@@ -83,5 +83,5 @@ class _Samples:
             return d
         found = open_size(substitute(d, self.symbols))
         if found is None:
-            raise CompileError(f"the dimension {d} is not made of the dimensions of the inputs", code="TW0304")
+            raise CompileError(f"the dimension {d} cannot be computed from the dimensions of the inputs", code="TW0304")
         return found

@@ -56,8 +56,8 @@ def _optimize(mod: IRModule, targets: set[str]) -> None:
             found = hook(IRModule(
                 {n: f for n, f in mod.items() if isinstance(f, Function) and f.attrs.get("Compiler") == target}))
             if not isinstance(found, IRModule):
-                raise CompileError(f"the hook relay.ext.{target}.optimize returned {type(found).__name__}; it returns "
-                                   "a module of functions", code="TW0409")
+                raise CompileError(f"the hook relay.ext.{target}.optimize returned "
+                                   f"{type(found).__name__}; it must return a module of functions", code="TW0409")
             mod.update(found)
 
 
@@ -132,8 +132,8 @@ class _Partition:
         """Return the name of the region's function: letters, digits and underscores."""
         name = re.sub(r"\W", "_", f"tvmgen_{self.options.mod_name}_{region.target}_{self.name}_{region.id}")
         if name in self.mod:
-            raise CompileError(f"the module has a function @{name} already; give PartitionGraph another mod_name than "
-                               f"'{self.options.mod_name}'", code="TW0414")
+            raise CompileError(f"the module already has a function @{name}; give PartitionGraph a "
+                               f"mod_name other than '{self.options.mod_name}'", code="TW0414")
         return name
 
 
@@ -152,8 +152,8 @@ def _calling_order(root: Expr, region: Mapping[Expr, Region]) -> list[Expr]:
             below = [begin.args[0] for begin in region[e].ins] if e in region else operands(e)
             stack.extend((o, False) for o in reversed(below))
         elif e not in done:
-            raise CompileError("a region reads what is made of its own results; make two regions of it, so that one "
-                               "can be computed first", e.span, code="TW0414")
+            raise CompileError("a region reads a value that depends on its own results; split "
+                               "it into two regions", e.span, code="TW0414")
     return list(done)
 
 

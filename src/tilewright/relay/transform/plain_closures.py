@@ -151,8 +151,8 @@ class _Copies:
     def _refuse(self, o: Expr, e: Expr) -> NoReturn:
         t = self.meant[o].checked_type
         raise CompileError(
-            f"{short(o)} has the type {t!r}, which is generic, and is a value in {short(e)}; call it by name, or write "
-            "a function of plain types around it",
+            f"{short(o)} has the generic type {t!r} and is used as a value in {short(e)}; call it by name, or wrap it "
+            "in a function without type parameters",
             e.span or o.span, code="TW0404")
 
     def _lets(self, e: Let, body: Expr) -> Expr:
@@ -167,8 +167,8 @@ class _Copies:
             for k, o in enumerate(operands(e)):
                 if o in own_name and self._key(e, k, o) != function.type_params:
                     raise CompileError(
-                        f"{short(o)} calls itself with other types in {short(e)}, so there is no end of copies of it; "
-                        "make it a function of plain types",
+                        f"{short(o)} calls itself with other types in {short(e)}, so it would need an unlimited "
+                        "number of copies; give it fixed types",
                         e.span or function.span, code="TW0404")
         plain = Function(function.params, function.body, function.declared_ret_type, None, function.attrs,
                          function.span)

@@ -35,8 +35,8 @@ class PlanDevices(FunctionPass):
                 e.op.dst_virtual_device]
             for other in named:
                 if device_name(other) != here:
-                    raise TargetError(f"a value is to be on the device {other}, and the program runs on {here}; "
-                                      "compile for one device", e.span, code="TW0506")
+                    raise TargetError(f"a value is placed on the device {other}, but the "
+                                      f"program runs on {here}; compile for one device", e.span, code="TW0506")
             return e.args[0]
 
         return rewrite(function, planned)

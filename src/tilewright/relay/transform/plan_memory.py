@@ -216,7 +216,7 @@ def _planned(function: Function, order: Sequence[Expr], limit: int | None) -> Me
     for k, p in enumerate(function.params):
         types = _tensors(p.checked_type, p)
         if not isinstance(p.checked_type, TensorType):
-            raise CompileError(f"input '{p.name_hint}' is a tuple; give its tensors as inputs of their own", p.span,
+            raise CompileError(f"input '{p.name_hint}' is a tuple; pass its tensors as separate inputs", p.span,
                                code="TW0403")
         planner.values[p] = [_value(_Memory(MemorySpace.INPUT, k), types[0])]
     for e in order:
@@ -291,7 +291,8 @@ class _Planner:
     def _field(self, e: TupleGetItem) -> list[_Value]:
         whole = e.tuple_value.checked_type
         if not isinstance(whole, TupleType):
-            raise CompileError(f"field {e.index} is taken of a value of type {whole!r}, which is no tuple", e.span,
+            raise CompileError(f"field {e.index} cannot be taken from a value of type {whole!r}, which is not "
+                               "a tuple", e.span,
                                code="TW0402")
         before = sum(len(_tensors(t, e)) for t in whole.fields[: e.index])
         count = len(_tensors(whole.fields[e.index], e))
@@ -470,7 +471,8 @@ def _tensors(kind: Type, e: Expr) -> list[TensorType]:
         return [kind]
     if isinstance(kind, TupleType):
         return [t for f in kind.fields for t in _tensors(f, e)]
-    raise CompileError(f"a value of type {kind!r} has no place in memory", e.span, code="TW0403")
+    raise CompileError(f"a value of type {kind!r} cannot be stored in memory; only tensors and "
+                       "tuples of tensors can", e.span, code="TW0403")
 
 
 def _assign(memories: list[_Memory], limit: int | None) -> int:
@@ -489,7 +491,7 @@ def _assign(memories: list[_Memory], limit: int | None) -> int:
 def _location(v: _Value) -> Location:
     memory, found = v.place()
     if found is None:
-        raise InternalError(f"a value of type {v.type!r} is no box of its memory")
+        raise InternalError(f"a value of type {v.type!r} is not a contiguous box of its memory")
     storage = found.storage(v.type.shape)
     skip = found.offset * v.type.dtype.itemsize
     larger = None if storage == v.type.shape else storage

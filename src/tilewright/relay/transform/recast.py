@@ -25,13 +25,13 @@ def recast(expr: Expr, dtype: str, out_dtype: str, ops: Sequence[str] | None = N
     kinds = tuple(get(name) for name in (ops or ["nn.conv2d"]))
     for kind in kinds:
         if "out_dtype" not in kind.attribute_names:
-            raise OptionError(f"{kind.name} has no out_dtype, so its arguments cannot "
-                              "be in another type; take it out of ops", code="TW0408")
+            raise OptionError(f"{kind.name} has no out_dtype, so its arguments cannot have another "
+                              "type; remove it from ops", code="TW0408")
     chosen = [e for e in post_order(expr) if isinstance(e, Call) and type(e.op) in kinds]
     for k in skip_layers or ():
         if not -len(chosen) <= k < len(chosen):
-            raise OptionError(f"skip_layers names the layer {k}, and there are {len(chosen)} "
-                              f"calls of {', '.join(kind.name for kind in kinds)}", code="TW0408")
+            raise OptionError(f"skip_layers contains layer {k}, but there are only {len(chosen)} calls "
+                              f"of {', '.join(kind.name for kind in kinds)}", code="TW0408")
     left = {k % len(chosen) for k in skip_layers or ()}
     seen = 0
 

@@ -24,7 +24,7 @@ class RemoveUnusedFunctions(Pass):
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         for name in self.entry_functions:
             if name not in mod:
-                raise OptionError(f"the entry function '{name}' is not in the module, which has {', '.join(mod)}",
+                raise OptionError(f"the entry function '{name}' is not in the module; it has {', '.join(mod)}",
                                   code="TW0401")
         live = reached(mod, self.entry_functions)
         dead = [name for name in mod if name not in live]

@@ -26,7 +26,7 @@ class SplitArgs(FunctionPass):
 
     def __post_init__(self) -> None:
         if self.max_function_args < 0 or self.max_function_args == 1:
-            raise OptionError("max_function_args is 0 (no limit), or 2 or more, and was given "
+            raise OptionError("max_function_args must be 0 (no limit), or 2 or more, not "
                               f"{self.max_function_args}", code="TW0408")
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:

@@ -244,9 +244,8 @@ class _Cutter:
                 if isinstance(e, NOT_IN_STAGES):
                     what = f"the function @{e.name_hint}" if isinstance(e, GlobalVar) else f"a {type(e).__name__}"
                     raise CompileError(
-                        f"{what} stands among values whose sizes are only known while the program runs, "
-                        "and such a program is not run in stages; give the sizes, "
-                        "or evaluate it with relay.create_executor('debug')",
+                        f"{what} is not supported together with sizes known only at run time; give static sizes, or "
+                        "evaluate the program with relay.create_executor('debug')",
                         getattr(e, "span", None), code="TW0403")
                 if isinstance(e, Tuple) or e not in self.ready:
                     stack.append((e, True))

@@ -66,10 +66,10 @@ class ToMixedPrecision(FunctionPass):
             raise OptionError(f"mixed precision supports {', '.join(TYPES)}, not "
                               f"'{self.mixed_precision_type}'", code="TW0418")
         if self.missing_op_mode not in (0, 1, 2):
-            raise OptionError(f"missing_op_mode is 0, 1 or 2, and was given as {self.missing_op_mode!r}", code="TW0418")
+            raise OptionError(f"missing_op_mode must be 0, 1 or 2, not {self.missing_op_mode!r}", code="TW0418")
         if self.acc_dtype not in ("float32", self.mixed_precision_type):
-            raise OptionError(f"products of {self.mixed_precision_type} are summed in it or in float32, not in "
-                              f"'{self.acc_dtype}'", code="TW0418")
+            raise OptionError(f"products of {self.mixed_precision_type} can be summed in "
+                              f"{self.mixed_precision_type} or in float32, not in '{self.acc_dtype}'", code="TW0418")
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         if self.missing_op_mode < 2:
@@ -87,8 +87,9 @@ class ToMixedPrecision(FunctionPass):
         advice = "register one with relay.op.register_mixed_precision_conversion"
         if missing and self.missing_op_mode == 0:
             first = next(iter(missing.values()))[0]
-            raise CompileError(f"no category in mixed precision has {', '.join(sorted(missing))}; {advice}, or keep "
-                               "them in float32 with missing_op_mode=2", first.span, code="TW0418")
+            raise CompileError("these operators have no category in mixed precision: "
+                               f"{', '.join(sorted(missing))}; {advice}, or keep them in "
+                               "float32 with missing_op_mode=2", first.span, code="TW0418")
         for name, calls in missing.items():
             times = "once" if len(calls) == 1 else f"{len(calls)} times"
             warnings.warn(f"{name}, called {times}, has no category in mixed precision and stays in float32; {advice}",
@@ -172,8 +173,9 @@ class _Conversion:
         if (not isinstance(said, (list, tuple)) or len(said) != 3 or said[0] not in (0, 1, 2)
                 or any(str(t) not in types for t in said[1:])):
             raise OptionError(
-                f"the hook of {op.name} for ToMixedPrecision returned {said!r}; it returns 0 (always), 1 (follow) or "
-                f"2 (never), the type to sum in and the type of the result, each {' or '.join(types)}", code="TW0409")
+                f"the hook of {op.name} for ToMixedPrecision returned {said!r}; it must return 0 "
+                "(always), 1 (follow) or 2 (never), the type to sum in and the type of the result, "
+                f"each {' or '.join(types)}", code="TW0409")
         return _Said(CATEGORIES[int(said[0])], DataType(str(said[1])), DataType(str(said[2])), False)
 
     def in_half(self, e: Call) -> bool:

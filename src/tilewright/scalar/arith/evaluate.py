@@ -137,7 +137,7 @@ class Evaluator:
 
     def _loaded(self, e: Load, mask: Any) -> Any:
         if self.load is None:
-            raise InternalError(f"'{e}' reads memory where a number is expected")
+            raise InternalError(f"'{e}' reads memory, but a number is expected")
         return typed(self.load(e, tuple(self._value(i, mask) for i in e.indices), mask), e.dtype)
 
     def _selected(self, e: Select, mask: Any) -> Any:

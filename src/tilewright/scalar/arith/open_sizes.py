@@ -111,7 +111,7 @@ def limit(size: int, least: int) -> None:
         return
     if len(rest) != 1 or found is None or len(rest[0][0]) != 1 or rest[0][0][0] not in found or abs(rest[0][1]) != 1:
         raise CompileError(
-            f"the size {size} has to be {least} or more, and whether it is, no range of a single dimension says",
+            f"the size {size} must be at least {least}; this does not follow from the range of a single dimension",
             code="TW0304")
     ((variable,), sign) = rest[0]
     low, high = found.limits.get(variable, (0, None))
@@ -213,7 +213,7 @@ class _Open(OpenSize):
 
     def __float__(self) -> float:
         raise CompileError(
-            f"the size {self} is known when the program runs, and a number is needed while compiling", code="TW0304")
+            f"the size {self} is known only at run time, but a number is needed at compile time", code="TW0304")
 
     def __truediv__(self, other: Any) -> Any:
         return float(self)
@@ -254,7 +254,8 @@ def _below(a: _Open, b: Any, answer: bool) -> bool:
     if isinstance(b, _Open):
         signs = {k > 0 for k in _terms(a - b).values()}
         if len(signs) > 1 and not _is_zero(a % b) and not _is_zero(b % a):
-            raise CompileError(f"which of the sizes {a} and {b} is larger depends on what they are", code="TW0304")
+            raise CompileError(f"the sizes {a} and {b} cannot be compared at compile time: the order "
+                               "depends on their values", code="TW0304")
     return answer
 
 

@@ -65,9 +65,8 @@ def _keep_promise(e: PrimExpr, found: PrimExpr, wanted: PrimExpr) -> None:
     if found is not wanted:
         names = [x.buffer.name for x in walk(e) if isinstance(x, Load)]
         raise ScheduleError(
-            f"an instruction takes '{names[0]}' with {wanted} elements from one row to the next, "
-            f"and in memory there are {found}; declare the buffer of the instruction "
-            "with strides=[te.var('stride'), …, 1] and pass its strides on")
+            f"an instruction needs '{names[0]}' with a row stride of {wanted} elements, but in memory it is {found}; "
+            "declare the instruction's buffer with strides=[te.var('stride'), …, 1] and pass its strides on")
 
 
 def _flat(buffer: Buffer) -> Buffer:

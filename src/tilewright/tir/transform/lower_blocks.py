@@ -221,7 +221,8 @@ def _apart(
     totals = stored_buffers(block)
     if combiner is None or len(totals) != 1:
         raise ScheduleError(
-            f"reduction '{block.name}' has several results; its loop '{outer[-1].var.name}' cannot be summed up apart")
+            f"reduction '{block.name}' has several results; its loop '{outer[-1].var.name}' cannot be summed "
+            "separately")
     total = totals[0]
     partial = Buffer(f"{total.name}_part", tuple(f.extent for f in rows) or (1,), total.dtype, "local")
     partials.append(partial)
@@ -263,8 +264,8 @@ def _in_lanes(
     )
     if across is None or not isinstance(body, Store):
         raise ScheduleError(
-            f"reduction '{block.name}' cannot be vectorized along '{vector.var.name}': only sums, products, maxima and "
-            "minima of one value can")
+            f"reduction '{block.name}' cannot be vectorized along '{vector.var.name}': only sums, products, maxima "
+            "and minima of one value support this")
     points = _points(block)
     lanes = integer(vector.extent)
     rows = tuple(f.var for f in spatial)

@@ -86,9 +86,9 @@ class _Reads:
             return
         if len(ways) == _MOST_WAYS:
             raise CompileError(
-                f"the accesses of an expression of {e.dtype} cannot be checked: "
-                f"more than {_MOST_WAYS} combinations of conditions lead to it; "
-                "store the value that the branches share in a buffer, or switch tir.instrument_* off", code="TW0412")
+                f"the accesses of an expression of {e.dtype} cannot be checked: more than {_MOST_WAYS} "
+                "combinations of conditions lead to it; store the value that the branches share in a "
+                "buffer, or disable tir.instrument_*", code="TW0412")
         ways.append(path)
         if isinstance(e, Select):
             self.collect(e.condition, path)

@@ -190,14 +190,14 @@ def _spread(s: Stmt, apart: Mapping[str, Sequence[Alignment]]) -> Stmt:
 
 def _padded(buffer: Buffer, alignments: Sequence[Alignment]) -> list[int]:
     if not all(isinstance(d, int) for d in buffer.shape):
-        raise ScheduleError(f"storage_align of '{buffer.name}' needs sizes that are known, and it has {buffer.shape}")
+        raise ScheduleError(f"storage_align of '{buffer.name}' needs constant sizes, but the shape is {buffer.shape}")
     shape = list(buffer.shape)
     for dimension, factor, offset in alignments:
         rest = prod(shape[dimension + 2 :])
         fitting = [n for n in range(shape[dimension + 1], shape[dimension + 1] + factor) if n * rest % factor == offset]
         if not fitting:
             raise ScheduleError(
-                f"storage_align of '{buffer.name}': rows of {rest} elements "
-                f"cannot be {offset} more than a multiple of {factor} apart")
+                f"storage_align of '{buffer.name}': rows of {rest} elements cannot have a stride that is {offset} "
+                f"more than a multiple of {factor}")
         shape[dimension + 1] = fitting[0]
     return shape

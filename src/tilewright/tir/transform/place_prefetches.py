@@ -51,8 +51,8 @@ def _ahead(outer: For, buffer: Buffer, ranges: Ranges) -> For:
     sizes = [size for _, size in part or () if isinstance(size, int)]
     if part is None or len(sizes) < len(part) or not _is_one_run(part, buffer):
         raise ScheduleError(
-            f"what a trip of loop '{outer.var.name}' reads of "
-            f"'{buffer.name}' is not one run of memory; it cannot be prefetched")
+            f"the part of '{buffer.name}' that an iteration of loop '{outer.var.name}' reads is not contiguous in "
+            "memory, so it cannot be prefetched")
     elements = math.prod(sizes)
     following: dict[PrimExpr, PrimExpr] = {outer.var: add(outer.var, 1)}
     *first, last = [substitute(start, following) for start, _ in part]

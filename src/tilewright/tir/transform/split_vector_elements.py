@@ -53,7 +53,7 @@ def _store(s: Store, split: dict[Buffer, Buffer]) -> Stmt:
         return s
     if any(i.dtype.lanes > 1 for i in s.indices):
         raise ScheduleError(
-            f"'{s.buffer.name}' holds {s.buffer.dtype}, and its index is a vector; index one element at a time")
+            f"'{s.buffer.name}' holds {s.buffer.dtype}, but its index is a vector; index one element at a time")
     lane = Var("lane")
     memo: dict[PrimExpr, PrimExpr] = {}
 
@@ -73,5 +73,5 @@ def _refuse_vectors(e: PrimExpr, lanes: int, where: str) -> None:
     for x in walk(e):
         if isinstance(x, Load) and x.buffer.dtype.lanes not in (1, lanes):
             raise ScheduleError(
-                f"'{x.buffer.name}' holds {x.buffer.dtype}, and {where}, cannot take its elements; read numbers, or "
-                "vectors of as many lanes")
+                f"'{x.buffer.name}' holds {x.buffer.dtype}, which cannot be used in {where}; read scalars, or vectors "
+                "with the same number of lanes")

@@ -130,7 +130,8 @@ class _Unroller:
             return self.copied(s, range(low.value, low.value + extent.value)) if isinstance(low, IntImm) else None
         if s.kind == UNROLLED:
             raise ScheduleError(
-                f"the unrolled loop '{s.var.name}' runs {extent} times; split it by a constant first", s.origin)
+                f"the unrolled loop '{s.var.name}' has {extent} iterations, which is not a constant; split "
+                "it by a constant first", s.origin)
         loop, outer = replace(s, min=low, extent=extent), self.ranges
         hidden = self.env.pop(s.var, None)
         self.enter(inside(loop, outer))

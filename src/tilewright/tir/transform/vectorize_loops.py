@@ -78,7 +78,8 @@ def _vectorized(loop: For, ranges: Ranges) -> Stmt:
     span = trips(loop)
     if span is None:
         raise ScheduleError(
-            f"the vectorized loop '{loop.var.name}' runs {loop.extent} times; split it by a constant first", loop.origin
+            f"the vectorized loop '{loop.var.name}' has {loop.extent} iterations, which is not a "
+            "constant; split it by a constant first", loop.origin
         )
     if span.start:
         loop = replace(
@@ -208,9 +209,9 @@ class _Vectorizer:
             raise _NoVector
         if self.depends(s.value):
             raise ScheduleError(
-                f"the vectorized loop '{self.lane.name}' writes one element "
-                f"of '{s.buffer.name}' from all of its {self.lanes} lanes; "
-                f"vectorize a loop that '{s.buffer.name}' is indexed by, or split the reduction with rfactor",
+                f"the vectorized loop '{self.lane.name}' writes one element of '{s.buffer.name}' from all of its "
+                f"{self.lanes} lanes; vectorize a loop that indexes '{s.buffer.name}', or split the reduction with "
+                "rfactor",
                 self.loop.origin)
         return s
 

@@ -23,7 +23,7 @@ def _widths(data: te.Tensor, before: Ints, after: Ints | None) -> list[tuple[int
     ends = before if after is None else after
     if len(before) != data.ndim or len(ends) != data.ndim:
         raise ShapeError(
-            f"padding {text(tuple(before))} and {text(tuple(ends))} needs one number for each of the {data.ndim} "
+            f"padding {text(tuple(before))} and {text(tuple(ends))} must have one number for each of the {data.ndim} "
             "dimensions"
         )
     return list(zip(before, ends, strict=True))
@@ -57,7 +57,7 @@ def mirror_pad(
     for n, w in zip(dims(data), widths, strict=True):
         if isinstance(n, int) and max(w) > n - 1 + edge:
             raise ShapeError(
-                f"a dimension of {n} can be mirrored by at most {n - 1 + edge} elements, and {max(w)} are asked for"
+                f"a dimension of {n} can be mirrored by at most {n - 1 + edge} elements, not by {max(w)}"
             )
 
     nothing = te.compute((), lambda: const(0, data.dtype), name="pad_value")
@@ -124,7 +124,7 @@ def batch_to_space_nd(data: te.Tensor, block_shape: Ints, crop_begin_list: Ints,
     blocks, (n, *sizes) = _counts(block_shape), dims(data)
     m = len(blocks)
     if n % product(blocks):
-        raise ShapeError(f"a batch of {n} is not made of blocks of {text(blocks)}")
+        raise ShapeError(f"a batch of {n} cannot be divided into blocks of {text(blocks)}")
     split = [*blocks, n // product(blocks), *sizes]
     order = [m, *(v for k in range(m) for v in (m + 1 + k, k)), *range(2 * m + 1, len(split))]
     whole = [n // product(blocks), *(size * b for size, b in zip(sizes, blocks, strict=False)), *sizes[m:]]
@@ -133,7 +133,7 @@ def batch_to_space_nd(data: te.Tensor, block_shape: Ints, crop_begin_list: Ints,
     last = [0, *_counts(crop_end_list), *[0] * (len(sizes) - m)]
     kept = [size - a - b for size, a, b in zip(whole, first, last, strict=True)]
     if min(kept) < 1:
-        raise ShapeError(f"cutting {text(first)} and {text(last)} off {text(whole)} leaves nothing")
+        raise ShapeError(f"cropping {text(first)} and {text(last)} from {text(whole)} leaves an empty tensor")
     return of.strided_slice(regrouped, first, [1] * len(first), kept, "cropped")
 
 

@@ -15,7 +15,9 @@ from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension, wi
 def _block_of(layout: str) -> int:
     found = "".join(c for c in layout if c.isdigit())
     if layout != f"NCHW{found}c" or not found:
-        raise ShapeError(f"layout '{layout}' has no blocks of channels; it is NCHW8c, with the size of a block")
+        raise ShapeError(
+            f"layout '{layout}' has no blocks of channels; give for example NCHW8c, where 8 is the size of a block"
+        )
     return int(found)
 
 
@@ -45,7 +47,7 @@ def conv2d_NCHWc(
         depth * inner
     ) or chunks * block % groups:
         raise ShapeError(
-            f"data {text(data.extents)} ({layout}) and the kernel {text(kernel.extents)} do not make a result "
+            f"data {text(data.extents)} ({layout}) and the kernel {text(kernel.extents)} do not fit the output layout "
             f"{out_layout}"
         )
     return _conv(
@@ -64,7 +66,7 @@ def conv2d_NCHWc_int8(
     _, _, _, _, outer, block, together = kernel.extents
     if together != n_elems:
         raise ShapeError(
-            f"{n_elems} input channels were to stand together, and the kernel {text(kernel.extents)} has {together}"
+            f"{n_elems} input channels must be adjacent, but in the kernel {text(kernel.extents)} it is {together}"
         )
     groups = data.extents[1] * data.extents[4] // (kernel.extents[1] * outer * together)
     layouts = (layout, f"OIHW{outer}i{block}o{together}i", out_layout)
@@ -81,7 +83,7 @@ def depthwise_conv2d_NCHWc(
     channels = Input.extents[1] * Input.extents[4]
     if block != _block_of(out_layout) or Input.extents[4] != _block_of(layout) or chunks * block % channels:
         raise ShapeError(
-            f"data {text(Input.extents)} ({layout}) and the kernel {text(Filter.extents)} do not make a result "
+            f"data {text(Input.extents)} ({layout}) and the kernel {text(Filter.extents)} do not fit the output layout "
             f"{out_layout}"
         )
     layouts = (layout, f"OIHW1i{block}o", out_layout)

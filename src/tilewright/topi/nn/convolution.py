@@ -33,8 +33,8 @@ def convolution(
     given = data.extents[data_layout.index("C")]
     if given != depth * groups or channels % groups:
         raise ShapeError(
-            f"{given} channels in, {channels} out and {groups} groups do not fit the kernel {text(weight.extents)} "
-            f"({kernel_layout})"
+            f"{given} input channels, {channels} output channels and {groups} groups do not fit the kernel "
+            f"{text(weight.extents)} ({kernel_layout})"
         )
     every, apart = per_dimension(strides, n, "strides"), per_dimension(dilation, n, "dilation")
     sides = padding_of(padding, [(k - 1) * d + 1 for k, d in zip(kernel, apart, strict=True)])
@@ -159,8 +159,8 @@ def require_plain_layout(rewritten: str, original: Any) -> None:
     compilation."""
     if rewritten or original:
         raise ShapeError(
-            f"the operand was rewritten by a tuner (layout '{rewritten or original}'); give it in its own layout, it "
-            "is packed when the kernel is made"
+            f"the operand was rewritten by a tuner (layout '{rewritten or original}'); pass it in its original layout: "
+            "it is packed when the kernel is compiled"
         )
 
 

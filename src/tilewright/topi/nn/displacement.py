@@ -70,7 +70,7 @@ def fifo_buffer(data: te.Tensor, buffer: te.Tensor, axis: int) -> te.Tensor:
         d != at and differ(n, m) for d, (n, m) in enumerate(zip(dims(data), dims(buffer), strict=True))
     ):
         raise ShapeError(
-            f"data {text(dims(data))} and the buffer {text(dims(buffer))} differ elsewhere than along axis {at}"
+            f"data {text(dims(data))} and the buffer {text(dims(buffer))} differ in another axis than {at}"
         )
     size, new = dims(buffer)[at], dims(data)[at]
 

@@ -19,7 +19,7 @@ from tilewright.topi.transform import dims
 def _require_product(a: te.Tensor, b: te.Tensor, depth: Any, inner: Any) -> None:
     if differ(depth, inner):
         raise ShapeError(
-            f"{text(dims(a))} and {text(dims(b))} cannot be multiplied: they are summed along {depth} and {inner}"
+            f"{text(dims(a))} and {text(dims(b))} cannot be multiplied: the reduced dimensions are {depth} and {inner}"
         )
 
 
@@ -66,7 +66,9 @@ def matmul(
     (n,)."""
     require_plain_layout(auto_scheduler_rewritten_layout, meta_schedule_original_shape)
     if transpose_a and tensor_a.ndim != 2:
-        raise ShapeError(f"tensor_a {text(dims(tensor_a))} cannot be transposed: it is no matrix; transpose it before")
+        raise ShapeError(
+            f"tensor_a {text(dims(tensor_a))} cannot be transposed: it is not a matrix; transpose it before the call"
+        )
     _require_product(
         tensor_a, tensor_b, dims(tensor_a)[0 if transpose_a else -1], dims(tensor_b)[1 if transpose_b else 0]
     )
@@ -91,7 +93,7 @@ def batch_matmul(
     _require_product(tensor_a, tensor_b, a[1 if transpose_a else 2], b[2 if transpose_b else 1])
     result = (*broadcast_shapes(a[:1], b[:1]), a[2 if transpose_a else 1], b[1 if transpose_b else 2])
     if oshape is not None and tuple(oshape) != result:
-        raise ShapeError(f"the result is to have the shape {text(tuple(oshape))}, and the matrices make {text(result)}")
+        raise ShapeError(f"oshape is {text(tuple(oshape))}, but the product has the shape {text(result)}")
     return fastest(of.batch_matmul)(tensor_a, tensor_b, transpose_a, transpose_b, DataType(out_dtype or tensor_a.dtype))
 
 

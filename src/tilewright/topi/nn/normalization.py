@@ -64,7 +64,7 @@ def _affine(x: te.Tensor, axes: Sequence[int], gamma: te.Tensor | None, beta: te
             t.ndim != len(axes) or any(differ(n, dims(x)[d]) for n, d in zip(dims(t), axes, strict=True))
         ):
             raise ShapeError(
-                f"{what} must have the shape {text([dims(x)[d] for d in axes])}, and it has {text(dims(t))}"
+                f"{what} must have the shape {text([dims(x)[d] for d in axes])}, not {text(dims(t))}"
             )
 
     def element(*i: Var) -> PrimExpr:

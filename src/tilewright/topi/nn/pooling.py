@@ -130,7 +130,7 @@ def pool_grad(
     sizes, counts = [data.extents[d] for d in spatial], [grads.extents[d] for d in spatial]
     wanted = [pooled_size(n, window[k], every[k], 1, sides[k], sides[2 + k], ceil_mode, k) for k, n in enumerate(sizes)]
     if counts != wanted:
-        raise ShapeError(f"gradients of {counts} places do not belong to windows at {wanted} places")
+        raise ShapeError(f"gradients at {counts} positions do not fit windows at {wanted} positions")
     taps = [te.reduce_axis((0, w), f"k{d}") for d, w in enumerate(window)]
     found = None if _is_mean(pool_type) else _places_of_maxima(data, spatial, counts, window, every, sides)
 

@@ -56,7 +56,7 @@ def _coded(code: Any, choices: dict[str, PrimExpr]) -> PrimExpr:
     name = SQNN_CODE_TO_DTYPE.get(code, "") if isinstance(code, int) else str(code)
     if name not in choices:
         raise ShapeError(
-            f"'{code}' is not a type to quantize to; it must be one of {', '.join(SQNN_DTYPE_TO_CODE)}, or its code"
+            f"'{code}' is not a quantized type; it must be one of {', '.join(SQNN_DTYPE_TO_CODE)}, or its code"
         )
     return choices[name]
 

@@ -41,7 +41,7 @@ def lstm(
     computation. Raises `ShapeError`.
     """
     if sorted(weight_layout) != sorted("IFGO"):
-        raise ShapeError(f"weight_layout '{weight_layout}' must have each of the letters I, F, G and O once")
+        raise ShapeError(f"weight_layout '{weight_layout}' must contain each of the letters I, F, G and O once")
     time, batch, _ = Xs.extents
     hidden = Wi.extents[0] // 4
     width = hidden if proj is None else proj.extents[0]

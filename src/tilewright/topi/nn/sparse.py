@@ -18,9 +18,9 @@ from tilewright.topi.transform import dims, reshape, transpose
 def _require_sparse(data: te.Tensor, indices: te.Tensor, indptr: te.Tensor) -> None:
     if data.ndim not in (1, 3) or indices.ndim != 1 or indptr.ndim != 1 or dims(data)[0] != dims(indices)[0]:
         raise ShapeError(
-            f"values {text(dims(data))}, columns {text(dims(indices))} and row starts {text(dims(indptr))} are no "
-            "sparse matrix: "
-            "values are (count,) or (count, rows, columns) of a block, with one column each"
+            f"values {text(dims(data))}, columns {text(dims(indices))} and row starts {text(dims(indptr))} do not form "
+            "a sparse matrix: values have the shape (count,), or (count, rows, columns) for blocks, with one column "
+            "index each"
         )
 
 
@@ -81,7 +81,7 @@ def sparse_transpose(sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_i
     """Return the transpose of a square CSR matrix: its values, columns and row starts."""
     _require_sparse(sparse_data, sparse_indices, sparse_indptr)
     if sparse_data.ndim != 1:
-        raise ShapeError(f"values {text(dims(sparse_data))} are blocks; only matrices of single values are transposed")
+        raise ShapeError(f"values {text(dims(sparse_data))} are blocks; only matrices without blocks can be transposed")
     count, rows = sparse_data.extents[0], sparse_indptr.extents[0] - 1
 
     def body(
@@ -153,8 +153,8 @@ def sparse_conv2d(
     3x3 in NHWC with padding 1."""
     if (layout, kernel_size) not in (("NHWC", 1), ("NCHW", 1), ("NHWC", 3)):
         raise ShapeError(
-            f"layout {layout} with a kernel of {kernel_size} is not made: NHWC has 1 and 3, NCHW has 1; make the "
-            "weights dense for others"
+            f"layout {layout} with a kernel of {kernel_size} is not supported: NHWC supports 1 and 3, NCHW supports 1; "
+            "use dense weights"
         )
     data = transpose(dense_data, [0, 2, 3, 1]) if layout == "NCHW" else dense_data
     n, height, width, depth = data.extents

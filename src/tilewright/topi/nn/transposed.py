@@ -36,7 +36,7 @@ def _transposed(
         (n, s) in enumerate(zip(data.extents[2:], strides, strict=True))
     ]
     if min(sizes) < 1:
-        raise ShapeError(f"the padding {text(sides)} leaves nothing of the result: its spatial shape is {text(sizes)}")
+        raise ShapeError(f"the padding {text(sides)} leaves an empty result: its spatial shape is {text(sizes)}")
     order = range(rank + 2)
     return of.conv_transpose(
         data, kernel, strides, sides[:rank], (1,) * rank, groups, sizes, order, order, order,

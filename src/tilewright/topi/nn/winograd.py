@@ -38,7 +38,7 @@ def _transform(kernel: te.Tensor, element: Any, shape: Sequence[Any], tile_size:
     """Return `out[p…, rest…]`: the taps `element(tap…, rest…)` transformed along the last `dimensions` spatial
     dimensions."""
     if not 1 <= tile_size <= _TILE:
-        raise ShapeError(f"tiles of {tile_size} are not made; tile_size is 1 to {_TILE}")
+        raise ShapeError(f"tile_size {tile_size} is not supported; it must be from 1 to {_TILE}")
     g = matrices(tile_size).weights
     points = tile_size + TAPS - 1
 
@@ -93,8 +93,8 @@ class _Tiles:
         self.data, self.place, self.m, self.points = data, place, m, m + TAPS - 1
         if any(v != 1 for what in (strides, dilation) for v in per_dimension(what, 2, "strides and dilation")):
             raise ShapeError(
-                f"Winograd's algorithm is made for strides and dilation of 1, and they are {strides} and {dilation}; "
-                "use topi.nn.conv2d"
+                f"Winograd's algorithm supports only strides and dilation of 1, not {strides} and {dilation}; use "
+                "topi.nn.conv2d"
             )
         self.batch, self.height, self.width, self.depth = (data.extents[d] for d in place)
         self.top, self.left, bottom, right = padding_of(padding, (TAPS, TAPS))
@@ -148,7 +148,7 @@ def _tile_of(weight: te.Tensor) -> int:
     points = weight.extents[0]
     if points != weight.extents[1] or not TAPS <= points <= _TILE + TAPS - 1:
         raise ShapeError(
-            f"a kernel {text(weight.extents)} was not transformed for tiles of up to {_TILE}; see "
+            f"a kernel {text(weight.extents)} was not transformed for tiles of up to {_TILE}; call "
             "conv2d_winograd_weight_transform"
         )
     return points - TAPS + 1
