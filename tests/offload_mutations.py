@@ -243,7 +243,7 @@ def other_mutations() -> Iterator[tuple[str, Block, str, Kind, tuple[str, ...], 
         ), True
     for step in ((2, 2), (3, 3), (2, 1)):
         yield f"steps{step}", one_call("nn.avg_pool2d", **{**pool, "strides": step}), "op", Kind.CHECK, (
-            "small_steps", "says no", "strides = (1, 1)"
+            "small_steps", "rejects it", "strides = (1, 1)"
         ), True
     yield "ceil", one_call("nn.avg_pool2d", **pool, ceil_mode=True), "op", Kind.CHECK, (
         "small_steps", "ceil_mode = False"
@@ -425,7 +425,7 @@ def quantized_mutations() -> Iterator[tuple[str, Block, str, Kind, tuple[str, ..
         yield f"{name}_after", partial(q, after=between(name)), "scale", Kind.EXTRA, (name, "nn.bias_add directly")
     for out in ("uint8", "int32"):
         yield f"to_{out}", partial(q, out=out), "conv", Kind.DTYPE, ("int8", out, "out_dtype")
-    yield "strides", lambda net, x, n: q(net, x, n, strides=(3, 3)), "conv", Kind.CHECK, ("says no", "strides")
+    yield "strides", lambda net, x, n: q(net, x, n, strides=(3, 3)), "conv", Kind.CHECK, ("rejects it", "strides")
     yield "conv_seen", lambda net, x, n: q(net, x, n, seen=1), "conv", Kind.ESCAPE, ("qnn.conv2d", "outside")
     yield "bias_seen", lambda net, x, n: q(net, x, n, seen=2), "conv", Kind.ESCAPE, ("nn.bias_add", "outside")
 

@@ -161,7 +161,7 @@ def test_builds_that_cannot_be() -> None:
         CompileError, match=r"binds: 'A' is bound to a int; create a buffer with tir.decl_buffer\(A.shape, A.dtype, …\)"
     ):
         tvm.build(s, args, binds={args[0]: 1})
-    with pytest.raises(CompileError, match=r"binds: buffer 'x: float32\[5\]' does not fit Tensor\(A: float32\[6\]\)"):
+    with pytest.raises(CompileError, match=r"binds: buffer 'x: float32\[5\]' does not match Tensor\(A: float32\[6\]\)"):
         tvm.build(s, args, binds={args[0]: tvm.tir.decl_buffer((5,), "float32", "x")})
     with pytest.raises(
         CompileError, match="binds= belongs to a te schedule; the buffers of a IRModule are its parameters"
@@ -243,8 +243,7 @@ def test_vectors_and_numbers_do_not_meet() -> None:
     body = For(i, as_expr(0), as_expr(8), "serial", Store(other, Load(wide, (i,)), (i,)))
     with pytest.raises(
         ScheduleError,
-        match=r"'A' holds float32x2, which cannot be used in 'B', float32; read scalars, or vectors with the same "
-        r"number "
-        r"lanes"
+        match="'A' holds float32x2, which cannot be used in 'B', float32; read scalars, or vectors with the "
+        "same number of lanes"
     ):
         split_vector_elements(PrimFunc("f", (wide, other), body))

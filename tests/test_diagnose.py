@@ -113,7 +113,7 @@ def test_a_wrong_one_ends_with_1_and_a_folder_that_shows_it(
     (["--reference", "onnx"], "--reference: there is no 'onnx'; choose from interpreter, onnxruntime, torch, tflite"),
     (["--reference", "torch"], "torch reads models of PyTorch"),
     (["--target", "npu, llvm"], "has accelerators"),
-    (["--pass-config", "relay.FuseOps.max_depth=x"], "relay.FuseOps.max_depth is int"),
+    (["--pass-config", "relay.FuseOps.max_depth=x"], "relay.FuseOps.max_depth takes int, not 'x'"),
     (["--plugin", "nobody.py"], "there is no file"),
     (["--timeout", "0"], "Invalid value for '--timeout'"),
 ])

@@ -177,7 +177,7 @@ POOLED = {"StrideW": 1, "StrideH": 1, "FilterWidth": 3, "FilterHeight": 3}
         "x", (1, 2, 2, 1), "int8", None, 0.1
     ), T("y", (1, 2, 2, 1), "int8", None, 0.1), "ResizeBilinearOptions", {},
          (T("s", (2,), "int32", [1 << 25, 7]),)),
-         "its result has 33554432 x 7 points, and at most 134217728 are supported"),
+         "its result has 33554432 x 7 points, but at most 134217728 are supported"),
     (model([T("x", (1, 3)), T("h", (1, 4)), T("w", (16, 7)), T("b", (1, 4)), *(T(f"y{k}", (1, 4)) for k in range(4))],
            [Op("LSTM", [0, 1, 2, -1, 3], [4, 5, 6, 7], "LSTMOptions", {"KernelType": 1})], [0, 1, 2, 3], [4]),
            "1 of its 5 inputs are missing"),
@@ -304,7 +304,7 @@ def test_names_that_are_there_twice(tmp_path: Path) -> None:
         written.writestr("m/version", b"3\n")
         written.writestr("m/version", b"4\n")
     (tmp_path / "m.pt").write_bytes(made.getvalue())
-    with pytest.raises(ModelError, match="its entry 'm/version' is there twice"):
+    with pytest.raises(ModelError, match="its entry 'm/version' occurs twice"):
         tilewright.compile(tmp_path / "m.pt")
 
 

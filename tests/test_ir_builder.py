@@ -135,7 +135,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         lambda: one().__setitem__((0, 0, 0), tvm.expr.const(1, "int32")), CompileError,
         r"a value of int32 cannot be stored in 'b', which holds float32; use .astype"
     ),
-    "indices": (lambda: one()[0, 0], CompileError, "'b' has 3 dimensions, but was given 2 indices"),
+    "indices": (lambda: one()[0, 0], CompileError, "'b' has 3 dimensions and was given 2 indices"),
     "pointer": (
         lambda: tir.ir_builder.create().buffer_ptr(A), CompileError,  # type: ignore[arg-type]
         "buffer_ptr takes a buffer, .*, not Tensor"

@@ -235,8 +235,8 @@ def test_hooks_that_cannot_be_followed(hook: Callable[[Any], None]) -> None:
 def test_layouts_that_cannot_be_desired() -> None:
     mod = IRModule.from_expr(nn.conv2d(var("x", shape=(1, 8, 3, 3)), weight(8, 8, 1, 1)))
     for wanted, message in (
-        (["NCHW8"], "'NCHW8' is not a layout"), (["NCHW8d", "OIHW"], "has blocks 8d of a dimension D"),
-        (["NDHWC", "default"], "layout 'NDHWC' is not known here"),
+        (["NCHW8"], "'NCHW8' is not a layout"), (["NCHW8d", "OIHW"], "has blocks 8d, but no dimension D"),
+        (["NDHWC", "default"], "layout 'NDHWC' is not valid here"),
     ):
         with pytest.raises(CompileError, match=message):
             transform.ConvertLayout({"nn.conv2d": wanted})(mod)

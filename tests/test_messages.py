@@ -88,8 +88,8 @@ MESSAGES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         lambda: var("y").checked_type, CompileError, "the type of this Var is not known; annotate its variables"
     ),
     "a tuple as a tensor": (lambda: Tuple((x, x)).tensor_type, CompileError, "a tensor is expected, not"),
-    "past the last field": (lambda: Tuple((x, x))[2], IndexError, "field 2 of a tuple of 2"),
-    "a free variable": (lambda: evaluate(Function((), x)), CompileError, "the variable 'x' has no value here"),
+    "past the last field": (lambda: Tuple((x, x))[2], IndexError, "field 2 is out of range for a tuple of 2"),
+    "a free variable": (lambda: evaluate(Function((), x)), CompileError, "the variable 'x' is not bound here"),
     "no such function": (
         lambda: evaluate(Function((x,), relay.Call(relay.GlobalVar("f"), [x])), np.zeros((2, 4), "float32")),
         CompileError,

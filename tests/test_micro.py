@@ -119,8 +119,8 @@ def test_what_a_project_refuses(library: Path, tmp_path: Path) -> None:
     project.build()
     for inputs, message in (([], "takes 1 inputs .x., but 0 were given"), ({}, "'x' is not given"), (
         {"y": IMAGE}, "has no input 'y'; it has x"
-    ), ([IMAGE[:1]], r"is uint8\[2, 6, 7, 5\], and uint8\[1, 6, 7, 5\]"),
-                            ([IMAGE.astype(np.int8)], "and int8")):
+    ), ([IMAGE[:1]], r"is uint8\[2, 6, 7, 5\], but uint8\[1, 6, 7, 5\] was given"),
+                            ([IMAGE.astype(np.int8)], "but int8")):
         with pytest.raises(InputError, match=message):
             project.run(inputs)
     with pytest.raises(OptionError, match="it is fixed when a project is built"):

@@ -165,7 +165,7 @@ def test_builds_that_cannot_be() -> None:
         relay.build(mod, "llvm", target_host="llvm -mcpu=x86-64", params=params)
     with pytest.raises(CompileError, match=r"relay.build takes an IRModule or a Relay function, but was given a str"):
         relay.build("model.onnx", "llvm")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="parameter 'w0' is"):
+    with pytest.raises(InputError, match="parameter 'w0' has"):
         relay.build(mod, "llvm", params={"w0": np.zeros((3, 3), np.float32)})
 
 

@@ -159,7 +159,7 @@ MESSAGES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
         conv(relay.var("h", shape=(1, 4, 6, 6), dtype="float16"), constant(4, 4, 3, 3, dtype="float16")),
         ("npu.c", is_op("nn.conv2d")(wildcard().has_dtype("float32"), is_constant().has_dtype("float32"))),
         "row 'npu.c' needs float32 at nn.conv2d[0], but found float16\n  and it needs float32 at nn.conv2d[1], "
-        "and there is float16\n"
+        "but found float16\n"
         "  edit: cast %h to float32 (it is float16); make the constant float32 (it is float16) (changes the results)",
     ),
     "dtype of a result": (
@@ -239,10 +239,10 @@ def test_a_check_that_says_no() -> None:
     message = said(explained(conv(x, WEIGHT), ("npu.c", CONV, small)), "conv")
     assert message.startswith(
         f"{SIZE}row 'npu.c' fits, but its check, small (test_offload.py:"
-    ) and message.endswith("), says no")
+    ) and message.endswith("), rejects it")
     grouped = conv(x, constant(4, 1, 3, 3), groups=4)
     report = explained(grouped, ("npu.c", CONV, strict))
-    assert "), says no: groups are 1\n  edit: make groups 1 (changes the results)" in str(report[0])
+    assert "), rejects it: groups are 1\n  edit: make groups 1 (changes the results)" in str(report[0])
     assert report[0].kind is Kind.CHECK
     after = explain_offload(report[0].apply(), "npu", tables={"npu": [("npu.c", CONV, strict)]})
     assert [t.node for t in after.taken] == ["conv"]
@@ -303,9 +303,9 @@ def test_what_an_attribute_of_an_operator_says() -> None:
     first, second = (said(report, n) for n in ("nn.softmax@", "tanh@"))
     assert (
         "the attribute 'target.npu' of nn.softmax, " in first
-        and "says no\n  edit: set axis = 1 of nn.softmax (it is -1) (changes the results)" in first
+        and "rejects it\n  edit: set axis = 1 of nn.softmax (it is -1) (changes the results)" in first
     )
-    assert second.endswith("says no: no tanh of images\n  edit: reshape it")
+    assert second.endswith("rejects it: no tanh of images\n  edit: reshape it")
     record = next(r for r in report if r.operator == "nn.softmax")
     assert record.kind is Kind.SUPPORT
     assert [t.operator for t in explain_offload(record.apply(), "npu").taken] == ["nn.softmax"]
@@ -537,7 +537,7 @@ def test_patterns_of_every_kind_are_compared() -> None:
     report = explained(
         call("add", call("add", x, constant(1)), relay.var("z", shape=(1,)), origin="sum"), ("npu.sum", again)
     )
-    assert "wants a constant, at add[1], and there is %z, a variable" in said(report, "sum")
+    assert "needs a constant at add[1], but found %z, a variable" in said(report, "sum")
 
 
 def test_dominators() -> None:
@@ -548,7 +548,7 @@ def test_dominators() -> None:
         call("add", call("tanh", c), call("exp", c), origin="sum"), ("npu.d", whole)
     ).share_of_operators == 1
     report = explained(call("add", call("tanh", c), call("sin", c), origin="sum"), ("npu.d", whole))
-    assert "and there is sin between" in said(report, "sum") and next(
+    assert "but found sin between" in said(report, "sum") and next(
         r for r in report if r.node == "sum"
     ).kind is Kind.EXTRA
     leaves = explained(relay.Tuple((call("add", call("tanh", c), call("exp", c), origin="sum"), c)), ("npu.d", whole))

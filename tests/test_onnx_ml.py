@@ -291,7 +291,7 @@ def interpreted_map(model: onnx.ModelProto, given: dict[Any, Any]) -> Array:
     ),
     (
         single("LinearRegressor", ROWS, {"y": FLOAT}, coefficients=[1.0] * 3),
-        "3 coefficients are given, and 1 outputs of 4 features need 4"
+        "3 coefficients are given, but 1 outputs of 4 features need 4"
     ),
     (
         single("LinearRegressor", ROWS, {"y": FLOAT}, coefficients=[1.0] * 4, post_transform="CUBE"),

@@ -19,7 +19,7 @@ GLOBS = {"relay": "relay_onnx*", "1.12.0": "onnx-1.12.0*", "1.16.2": "onnx-1.16.
 REFUSED = {
     "relay": {
         "test_dft__1": "attribute 'axis' is not one of DFT at opset 21",
-        "test_linear_regressor__5": "3 coefficients are given, and 1 outputs of 4 features need 4",
+        "test_linear_regressor__5": "3 coefficients are given, but 1 outputs of 4 features need 4",
         "test_multinomial__1": "its input must be a matrix",
     },
     "1.12.0": {}, "1.16.2": {},

@@ -417,8 +417,8 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     ),
     (
         nn.Conv2d(kernel_layout="HW"), (IMAGE, t(8, 3, 3, 3)),
-        "kernel layout 'HW' is not a valid layout here; it must be a permutation of the letters O, I, H, W, for example "
-        "OIHW"
+        "kernel layout 'HW' is not a valid layout here; it must be a permutation of the letters O, I, H, W, for "
+        "example OIHW"
     ),
     (
         nn.Conv2d(), (t(1, 3, 8, 8, dtype="int8"), t(8, 3, 3, 3, dtype="uint8")),

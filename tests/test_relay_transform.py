@@ -305,7 +305,7 @@ def test_the_interpreter_runs_the_branch_that_is_taken_and_names_wrong_inputs() 
     with pytest.raises(InputError, match="1 inputs were given, but the function has 2: c, x"):
         evaluate(program, value)
     with pytest.raises(
-        InputError, match=r"input 'x' is Tensor\[\(2\), float32\], and was given float64 of shape \(2,\)"
+        InputError, match=r"input 'x' has type Tensor\[\(2\), float32\], but was given float64 of shape \(2,\)"
     ):
         evaluate(program, np.array(True), value.astype("float64"))
 

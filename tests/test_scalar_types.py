@@ -81,7 +81,8 @@ def test_the_range_of_a_constant(dtype: str) -> None:
 WRONG: list[tuple[Any, str, str]] = [
     (65520.0, "float16", "65520.0 is not a value of float16: it is too large"),
     (1e39, "float32", "1e.39 is not a value of float32"),
-    (float("inf"), "int32", "inf is not a value of int32"), (float("nan"), "uint8", "nan is not a value of uint8"),
+    (float("inf"), "int32", "inf is not a value of the integer type int32"),
+    (float("nan"), "uint8", "nan is not a value of the integer type uint8"),
     ("3", "int32", "'3' .str. is not a constant of type int32"), (3, "handle", "3 .int. is not a constant of type"),
 ]
 

@@ -176,7 +176,7 @@ def test_the_steps_are_the_schedule() -> None:
         ),
         (lambda s: s.fuse(s.loops("C")[0], s.loops("C")[2]), "'k' is not directly inside 'i'"),
         (lambda s: s.reorder(s.loops("C")[0], s.loops("D")[0]), "other statements between the loops"),
-        (lambda s: (s.vectorize(s.loops("C")[1]), s.unroll(s.loops("C")[1])), "loop 'j' is vectorized already"),
+        (lambda s: (s.vectorize(s.loops("C")[1]), s.unroll(s.loops("C")[1])), "loop 'j' is already vectorized; leave"),
         (lambda s: s.compute_inline("C"), "block 'C' is a reduction"),
         (lambda s: s.set_scope("D", "local"), "block 'D' computes the parameter 'D'"),
         (lambda s: s.compute_at("D", s.loops("C")[0]), "'D' is not read inside loop 'i'"),

@@ -158,7 +158,8 @@ REFUSED: dict[str, tuple[str, Step, str]] = {
     "sums out of their order": (
         TRANSPOSED, lambda s: s.reorder(*reversed(s.split(s.fuse(*loops(s)), [3, 2]))), "cannot run in the order"),
     "blockize of a mixed loop": (
-        TRANSPOSED, lambda s: s.blockize(s.fuse(*loops(s))), "over a spatial and a reduction axis of block .z. at once"
+        TRANSPOSED, lambda s: s.blockize(s.fuse(*loops(s))),
+        "fuses a spatial and a reduction axis of block 'z'; call blockize before that fuse"
     ),
     "bind": (CARRIED, lambda s: s.bind(loops(s)[0], "threadIdx.x"), "loop 'i' cannot be bound to threads: 'Z'"),
     "parallel after a fuse": (CARRIED, lambda s: s.parallel(s.fuse(*loops(s))), "loop 'i_j' cannot be parallel: 'Z'"),
@@ -189,7 +190,7 @@ REFUSED: dict[str, tuple[str, Step, str]] = {
     "rfactor of a triangle": (TRIANGLE, lambda s: s.rfactor(loops(s)[1], 0), "may cover only a part of its axes"),
     "decompose where points are visited again": (
         TWICE, lambda s: (s.compute_at("c", loops(s)[0]), s.decompose_reduction("c", loops(s)[0])),
-        "loop 'i' compute points of block 'c' again"),
+        "loop 'i' recompute points of block 'c', each"),
     "compute_inline past a change": (
         CHAIN, lambda s: s.compute_inline("c"), "block 'c' cannot be computed in block 'z'"
     ),

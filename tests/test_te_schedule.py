@@ -381,11 +381,11 @@ REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
     "reorder twice": (lambda p: p.s[p.C].reorder(p.k, p.k), r"reorder of 'C' was given the same axis twice: k, k"),
     "split late": (
         in_turn(lambda p: p.s[p.C].unroll(p.k), lambda p: p.s[p.C].split(p.k, 2)),
-        r"loop 'k' of 'C' is already unrolled; split it before that"
+        r"loop 'k' of 'C' is already unrolled; split it first"
     ),
     "two kinds": (
         in_turn(lambda p: p.s[p.C].unroll(p.k), lambda p: p.s[p.C].parallel(p.k)),
-        r"loop 'k' of 'C' is already unrolled; do not make it parallel, or it before that"
+        r"loop 'k' of 'C' is already unrolled; leave that out, or split it first"
     ),
     "pragma": (
         lambda p: p.s[p.C].pragma(p.k, "faster"),
@@ -418,11 +418,11 @@ REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
     "bind twice": (bind_twice, r"thread axis 'vthread' is already bound to a loop of 'C'; fuse the two loops and"),
     "bind marked": (
         in_turn(lambda p: p.s[p.C].parallel(p.k), lambda p: p.s[p.C].bind(p.k, te.thread_axis("vthread"))),
-        r"loop 'k' of 'C' is already parallel; bind it before that"
+        r"loop 'k' of 'C' is already parallel; bind it first"
     ),
     "mark bound": (
         in_turn(lambda p: p.s[p.C].bind(p.k, te.thread_axis("vthread")), lambda p: p.s[p.C].unroll(p.k)),
-        r"loop 'k' of 'C' is bound to threads already"
+        "loop 'k' of 'C' is already bound to threads; leave that out"
     ),
     "thread_axis": (
         lambda p: te.thread_axis("core"),
@@ -475,7 +475,7 @@ REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
         lambda p: p.s[p.A].transform_layout(lambda i, j: (j, i)),
         r"transform_layout: 'A' is an input, which has no loops"
     ),
-    "group of none": (lambda p: p.s.create_group(p.A, p.B), r"no stage to group is between B and A to group"),
+    "group of none": (lambda p: p.s.create_group(p.A, p.B), "no stage to group is between B and A"),
     "group twice": (lambda p: (p.s.create_group(p.C, p.A), p.s.create_group(p.C, p.A)), r"'C' is already in a group"),
     "group in itself": (
         lambda p: p.s.create_group(p.C, p.A).compute_at(p.s[p.C], p.k),

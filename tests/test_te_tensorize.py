@@ -164,7 +164,7 @@ def test_loops_that_are_not_the_instruction() -> None:
 
     refused(
         tensorized(gemv(8, L, native=False)),
-        r"'gemv' cannot replace loop 'j_1': axis 'j' runs over 16, and 'i' of 8 is expected. The instruction computes"
+        "'gemv' cannot replace loop 'j_1': axis 'j' has 16 values, but 'i' of 8 is expected. The instruction computes"
     )
     refused(
         tensorized(gemv(12, L, native=False), 12),
@@ -291,7 +291,7 @@ def test_declarations_that_cannot_be() -> None:
         r"reduce_update\)"
     ):
         te.decl_tensor_intrin(b.op, lambda i, o: None, "x")
-    with pytest.raises(CompileError, match="the function of tensor intrinsic 'x' must return statements, not int"):
+    with pytest.raises(CompileError, match="the function of tensor intrinsic 'x' must return statements, not a int"):
         te.decl_tensor_intrin(b.op, lambda i, o: 3, "x")
     with pytest.raises(CompileError, match=r"decl_tensor_intrin 'x': scalar_params are not supported"):
         te.decl_tensor_intrin(b.op, lambda i, o: 3, "x", scalar_params=[1])

@@ -311,7 +311,7 @@ REFUSED = [
         lambda: model(
             [T("s", (2,), "int32", [0, -1]), T("y", (3,))],
             [Op("RANDOM_UNIFORM", [0], [1], "RandomOptions", {"Seed": 1})], [], [1]
-        ), "to have the shape \\(0, -1\\), and sizes"
+        ), "would have the shape \\(0, -1\\); sizes"
     ),
     (lambda: model(
         [T("x", (2, 3)), T("u", (1, 1), value=[[1]]), T("b", (1,), "int32", [0]), T("y", (2, 3))],

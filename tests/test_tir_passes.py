@@ -58,7 +58,7 @@ def test_programs_that_are_not_well_formed() -> None:
     assert not analysis.verify_memory(PrimFunc("f", (b,), loop))
     assert not analysis.verify_well_formed(PrimFunc("f", (a,), loop.body), assert_mode=False)
     with pytest.raises(
-        CompileError, match="function 'f' is not well formed: variable 'i' is used where it has no value"
+        CompileError, match="function 'f' is not well formed: variable 'i' is used where it is not defined"
     ):
         analysis.verify_well_formed(PrimFunc("f", (a,), loop.body))
     with pytest.raises(CompileError, match="buffer 'a' is written where it does not exist"):
@@ -82,7 +82,7 @@ def test_a_block_knows_the_loops_around_it_by_its_axes() -> None:
     """
     assert analysis.verify_well_formed(tir.parse(text.format(row="vi")))
     assert not analysis.verify_well_formed(tir.parse(text.format(row="i")), assert_mode=False)
-    with pytest.raises(CompileError, match="variable 'i' is used where it has no value"):
+    with pytest.raises(CompileError, match="variable 'i' is used where it is not defined"):
         analysis.verify_well_formed(tir.parse(text.format(row="i")))
     with pytest.raises(ScheduleError, match="block 'B' uses the loop variable 'i' directly; bind an axis to it"):
         tir.Schedule(tir.parse(text.format(row="i")))

@@ -279,7 +279,7 @@ MESSAGES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "the step that fails": (
         applied({"step": "unroll", "args": [LOOP]}, {"step": "unroll", "args": [LOOP]}),
-        "step 1, .*loop 'i' is unrolled already"
+        "step 1, .*loop 'i' is already unrolled; leave that out"
     ),
     "no step": (applied("unroll"), "'unroll' is not a schedule step; one is"),
     "no reference": (applied({"step": "unroll", "args": [{"loop": 0}]}), "is not a reference to a block or a loop; a"),
@@ -297,11 +297,11 @@ MESSAGES: dict[str, tuple[Callable[[], object], str]] = {
         "has two blocks 'C'; give each a unique name"
     ),
     "another buffer": (
-        lambda: tir.Schedule(product).set_scope("C", 1, "local"), "block 'C' writes 0: C; there is no 1 among them"
+        lambda: tir.Schedule(product).set_scope("C", 1, "local"), "block 'C' writes 0: C; 1 is not one of them"
     ),
     "another buffer to read": (
         lambda: tir.Schedule(product).cache_read("C", "X", "local"),
-        "block 'C' reads 0: A, 1: B; there is no 'X' among them"
+        "block 'C' reads 0: A, 1: B; 'X' is not one of them"
     ),
 }
 

@@ -158,7 +158,7 @@ REFUSED: dict[str, tuple[str, Callable[[tir.Schedule], object], str]] = {
         "loop 'i' is parallel, but a rolling buffer"),
     "a loop with a ring is not split": (
         "window", lambda s: (s.compute_at("B", i := s.get_loops("C")[0]), s.rolling_buffer("B"), s.split(i, [2, 4])),
-        "the trips of loop 'i' stay as they are"),
+        "loop 'i' cannot be changed: B passes data from one iteration to the next. The loops there:"),
     "a loop with a ring on threads": (
         "window", lambda s: (s.compute_at("B", i := s.get_loops("C")[0]), s.rolling_buffer("B"), s.parallel(i)),
         "a rolling buffer passes data from one iteration to the next"),
@@ -182,7 +182,7 @@ REFUSED: dict[str, tuple[str, Callable[[tir.Schedule], object], str]] = {
         "pair", lambda s: s.transform_layout("B", 0, "lambda i, j: (i - 1, j)"), "has no known range from 0 up"
     ),
     "a map of other rank": (
-        "pair", lambda s: s.transform_layout("B", 0, "lambda i: (i,)"), "takes 1 indices, and 2 are needed"
+        "pair", lambda s: s.transform_layout("B", 0, "lambda i: (i,)"), "takes 1 indices, but 2 are needed"
     ),
     "no map": (
         "pair", lambda s: s.transform_layout("B", 0, "lambda i, j: (max(i, j),)"), "is not allowed in an index map"
@@ -211,7 +211,7 @@ REFUSED: dict[str, tuple[str, Callable[[tir.Schedule], object], str]] = {
         "cannot be parallel inside the vectorized loop 'i'"
     ),
     "lanes of two axes at once": (
-        "rows", lambda s: s.vectorize(s.fuse(*s.get_loops("B"))), "is over a spatial and a reduction axis at once"
+        "rows", lambda s: s.vectorize(s.fuse(*s.get_loops("B"))), "' fuses a spatial and a reduction axis; vectorize"
     ),
     "a part of a sum": (
         "rows", lambda s: (s.decompose_reduction("B", s.get_loops("B")[0]), s.cache_write("B", 0, "local")),
@@ -219,7 +219,7 @@ REFUSED: dict[str, tuple[str, Callable[[tir.Schedule], object], str]] = {
     "probabilities": ("rows", lambda s: s.sample_categorical([1, 2], [0.5]), "give one for each, with the sum 1"),
     "a decision that does not fit": (
         "rows", lambda s: s.sample_perfect_tile(s.get_loops("B")[1], 2, decision=[3, 3]),
-        "is not 2 factors of the 8 trips"
+        "is not 2 factors of the 8 iterations"
     ),
     "another function": ("rows", lambda s: s.work_on("other"), "there is no loop function 'other' in the module"),
 }

@@ -308,10 +308,10 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "a fraction in integers": ("B[0, 0] = 1.5", "1.5 is not a value of int32; write an integer, or T.cast"),
     "a value of another type": (
         "B[0, 0] = T.int64(5) + T.cast(A[0], \"int64\")",
-        "a value of int64 is stored in 'B', which holds int32; write T.cast"
+        "a value of int64 cannot be stored in 'B', which holds int32; write T.cast"
     ),
     "a loop variable among floats": (
-        "for i in range(8):\n    A[i] = i", "a value of int64 is stored in 'A', which holds float32"
+        "for i in range(8):\n    A[i] = i", "a value of int64 cannot be stored in 'A', which holds float32"
     ),
     "a number out of range": ("B[0, 0] = T.int8(300)", "300 is not a value of int8, which holds -128 to 127"),
     "a typed fraction": ("B[0, 0] = T.int32(1.5)", "1.5 is not a value of int32"),
@@ -319,7 +319,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "a membership": ("A[0] = A[0] in A[1]", "In is not a comparison of TVMScript"),
     "a division by zero": ("A[8 // 0] = 1.0", "this expression divides by zero"),
     "no lanes": ("A[T.ramp(0, 1, 0)] = 1.0", "a positive integer is expected here"),
-    "too few arguments": ("A[0] = T.ramp(0, 1)", "T.ramp takes 3 arguments, and is given 2"),
+    "too few arguments": ("A[0] = T.ramp(0, 1)", "T.ramp takes 3 arguments, but was given 2"),
     "an unknown argument": ('A[0] = T.exp(A[0], typ="x")', "T.exp has no argument 'typ'; did you mean"),
     "an untyped call": ("A[0] = T.exp()", r"T.exp\(\) has no argument that determines its type; give dtype="),
     "no float": ('A[0] = float("1")', r"float\(…\) takes only 'inf', '-inf' or 'nan'"),
@@ -327,7 +327,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "a number as a type": ("A[0] = T.cast(1, 32)", 'a data type is expected here, like "float32"'),
     "a while": ("while True:\n    pass", "Python's While is not a statement of TVMScript"),
     "a loop over something": ("for i in A:\n    pass", "a loop must iterate over one of T.serial, T.parallel"),
-    "too many variables": ("for i, j in T.grid(3):\n    pass", "the loops have 1 variables, and 2 are named"),
+    "too many variables": ("for i, j in T.grid(3):\n    pass", "1 loop variables are needed, but 2 were given"),
     "a loop into an element": ("for A[0] in T.serial(3):\n    pass", "the variable of a loop must be a name"),
     "a loop without an end": ("for i in T.serial():\n    pass", "T.serial takes one argument"),
     "a number as a condition": ("if B[0, 0]:\n    pass", "a condition must be bool, but this is int32; write a"),
@@ -361,7 +361,7 @@ def test_errors_show_the_line(name: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    (wrapped("pass", "A"), "parameter 'A' is a buffer: A: T.Buffer"),
+    (wrapped("pass", "A"), "parameter 'A' must have a buffer type: A: T.Buffer"),
     (
         wrapped("pass", "a: T.handle"),
         r"parameter 'a' is a handle, but has no T.match_buffer\(a, …\)"

@@ -461,7 +461,7 @@ WEIGHT = b"K\x00(K\x03K\x04t(K\x04K\x01t"
 
 
 @pytest.mark.parametrize(("old", "new", "why"), [
-    (b"cpuq\x0aK\x0c", b"cpuq\x0a" + MILLION, "has a tensor with 4194304 bytes in '0', which has 48"),
+    (b"cpuq\x0aK\x0c", b"cpuq\x0a" + MILLION, "has a tensor with 4194304 bytes in '0', which holds 48"),
     (b"cpuq\x0aK\x0c", b"cpuq\x0ah\x08", "an invalid reference to tensor data"),
     (WEIGHT, b"K\x00(" + MILLION + b"K\x04t(K\x04K\x01t", "does not fit its 48 bytes"),
     (WEIGHT, b"K\x00(K\x03K\x04t(" + MILLION + b"K\x01t", "does not fit its 48 bytes"),

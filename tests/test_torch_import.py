@@ -112,8 +112,8 @@ def test_shapes_that_a_file_does_not_say_are_asked_for(tmp_path: Path) -> None:
     traced(network(), picture()).save(str(tmp_path / "m.pt"))
     with pytest.raises(
         ModelError,
-        match=r"does not say the shapes of its inputs \(input\); give them: .* shapes=\{'input': \(1, 3, 224, 224\)\} "
-        r"to compile"
+        match=r"does not contain the shapes of its inputs \(input\); give them: .* "
+        r"shapes=\{'input': \(1, 3, 224, 224\)\} to compile"
     ):
         tilewright.compile(tmp_path / "m.pt")
 

@@ -356,12 +356,12 @@ class Stage:
             if m.axis is axis and not m.kind.startswith("pragma_"):
                 raise ScheduleError(
                     f"loop '{_name(axis)}' of '{self.op.name}' is already "
-                    f"{'bound to threads' if m.kind == 'thread' else m.kind}; {step} it before that")
+                    f"{'bound to threads' if m.kind == 'thread' else m.kind}; {step} it first")
         return at
 
     def _mark(self, axis: IterVar, kind: str, value: Any = None) -> None:
         if kind in ("vectorized", "unrolled", "parallel"):
-            self._unmarked(axis, f"do not make it {kind}, or")
+            self._unmarked(axis, "leave that out, or split")
         else:
             self._place(axis)
         self.marks.append(Mark(axis, kind, value))

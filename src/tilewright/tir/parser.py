@@ -367,8 +367,7 @@ class FunctionReader(ExprReader):
         before = dict(self.names)
         trips = [self.trips(call, [a]) for a in call.args] if name == "grid" else [self.trips(call, call.args)]
         if len(targets) != len(trips):
-            raise self.error(node.target, f"the number of loop variables is {len(targets)}, but {len(trips)} are "
-                                          "needed")
+            raise self.error(node.target, f"{len(trips)} loop variables are needed, but {len(targets)} were given")
         given = self.keywords(call, "annotations", "dtype", "extent")
         notes = self.literal(given["annotations"]) if "annotations" in given else {}
         loops = []

@@ -525,7 +525,7 @@ class Schedule(Recorder):
     def _serial(self, loop: Var, step: str) -> For:
         node = self._loop(loop)
         if node.kind != SERIAL:
-            raise self._error(f"loop '{loop.name}' is already {node.kind}; {step} it before that", node)
+            raise self._error(f"loop '{loop.name}' is already {node.kind}; {step} it first", node)
         self._not_rolling(node)
         return node
 
@@ -546,7 +546,7 @@ class Schedule(Recorder):
             check_trips(self.func, node, kind, self._path(node))
 
     def _kind(self, loop: Var, kind: str) -> None:
-        node = self._serial(loop, f"make it {kind} or")
+        node = self._serial(loop, "leave that out, or split")
         self._replace(node, replace(node, kind=kind))
 
     def _path(self, target: Stmt) -> list[Stmt]:

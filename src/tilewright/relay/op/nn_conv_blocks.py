@@ -39,6 +39,6 @@ class DepthwiseConv2dNCHWc(Conv):
         """The type of `nn.conv2d`; the kernel has one input channel for each output."""
         depth = self.kernel_shape(tensors(weight)[0])[1]
         if isinstance(depth, int) and depth != 1:
-            raise ShapeError("a depthwise kernel has one input channel for each output, and this one "
+            raise ShapeError("a depthwise kernel has one input channel for each output, but this one "
                              f"({self.kernel_layout}) has {depth}")
         return Conv.infer(self, data, weight)
