@@ -226,7 +226,7 @@ REFUSED: tuple[Case, ...] = (
     ("tvmc compile o.onnx --target llvm", 4, "--input-shapes"),
     ("tvmc compile q.relay --target llvm", 4, "--input-shapes"),
     ("tvmc compile o.onnx --target llvm --input-shapes x:[-1,16] -f mlf", 4, "leaves sizes of 'x' dynamic"),
-    ("tvmc compile o.onnx --target llvm --input-shapes x:[-1,16] --desired-layout NHWC", 4, "leaves sizes of 'x' dynamic"),
+    ("tvmc compile o.onnx --target llvm --input-shapes x:[-1,16] --desired-layout NHWC", 4, "sizes of 'x' dynamic"),
     ("tvmc compile q.relay --target llvm --input-shapes x:[2,5]", 4, "was given the shape [2, 5]"),
     ("tvmc compile q.relay --target llvm --input-shapes z:[2,4]", 4, "has no input 'z'"),
     ("tvmc compile m.onnx --target llvm --input-shapes x=3", 4, "cannot read 'x=3'"),

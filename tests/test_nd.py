@@ -160,8 +160,8 @@ def test_vectors_have_their_lanes_as_the_last_axis_of_numpy() -> None:
     assert (copy.shape, str(copy.dtype)) == ((3, 2), "float32x4")
     with pytest.raises(
         InputError,
-        match=r"shape \(3, 2\) cannot be copied into one of shape \(3, 2\) and dtype float32x4, whose 4 lanes are a "
-        r"last axis"
+        match=r"shape \(3, 2\) cannot be copied into one of shape \(3, 2\) and dtype float32x4, whose 4 lanes form "
+        r"the last axis"
     ):
         made.copyfrom(values[..., 0])
 
