@@ -3,6 +3,7 @@ on threads."""
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -263,7 +264,7 @@ def test_what_is_not_worth_it_stays() -> None:
     kept = dnnl.partition_for_dnnl(mod, prune=False)
     assert rows(kept) == {"eltwise"}
     np.testing.assert_allclose(
-        relay.build(dnnl.partition_for_dnnl(mod), "llvm").executable(np.ones((2, 3), np.float32)), np.e, rtol=1e-6
+        relay.build(dnnl.partition_for_dnnl(mod), "llvm").executable(np.ones((2, 3), np.float32)), math.e, rtol=1e-6
     )
 
 
