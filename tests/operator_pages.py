@@ -143,7 +143,7 @@ def pages() -> dict[Path, str]:
     rows = []
     for family, (title, _) in FAMILIES.items():
         common = common_rule(members[family])
-        head = f"# {title}\n\n{BEHIND}\n" + (f"Result, where an entry names none: {common}\n\n" if common else "")
+        head = f"# {title}\n\n{BEHIND}\n" + (f"Result, unless an entry gives its own: {common}\n\n" if common else "")
         entries = "".join(_entry(cls, common) for cls in members[family])
         found[FOLDER / f"{family}.md"] = f"{head}{entries.rstrip()}\n"
         names = ", ".join(

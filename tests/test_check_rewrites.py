@@ -128,7 +128,8 @@ def test_floats_within_rounding_are_equal() -> None:
 def test_a_program_that_no_longer_runs() -> None:
     lost = by_rule("Lose", lambda e: var("z", e.checked_type) if is_call(e, "nn.relu") else None)
     with checked(), pytest.raises(
-        RewriteError, match="the function runs before the pass, but fails after it: CompileError: the variable 'z' is "
+        RewriteError, match="the function runs before the pass, but fails after it: CompileError: "
+        "the variable 'z' is not bound here"
     ):
         lost(program())
 

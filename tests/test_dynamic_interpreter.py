@@ -344,7 +344,7 @@ def test_no_elements_are_asked_for() -> None:
     for k in (3, 0, 1):
         values, places = compiled(floats(2, 5), np.array([k]))
         assert (values.shape, places.shape, places.dtype) == ((2, k), (2, k), np.int64)
-    with pytest.raises(ModelError, match=r"TopK_0': K \(the number of results\)"):
+    with pytest.raises(ModelError, match=r"K \(the number of results\) is -1; it must not be negative"):
         compiled(floats(2, 5), np.array([-1]))
 
 

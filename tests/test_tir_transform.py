@@ -231,7 +231,7 @@ flat, square = Buffer("a", (8,)), Buffer("q", (4, 4))
 axis = IterVar(Var("v"), as_expr(4))
 WRONG: list[tuple[Stmt, str]] = [
     (loops((j, 4, V), body=Store(flat, const(0, "float32"), (j,))), "f: loop 'j' is still vectorized, in"),
-    (Store(flat, const(0, "float32"), (k,)), "f: variable 'k' is used where it has no value, in"),
+    (Store(flat, const(0, "float32"), (k,)), "f: variable 'k' is used where it has no value, in\n    a\\[k\\] = 0.0"),
     (Store(flat, const(0, "int32"), (zero,)), "f: a value of int32 is stored as float32"),
     (Store(Buffer("b", (1,)), const(0, "float32"), (zero,)), "f: buffer 'b' is written where it does not exist"),
     (Store(flat, Buffer("b", (1,))[0], (zero,)), "f: buffer 'b' is read where it does not exist"),

@@ -298,7 +298,8 @@ REFUSALS: dict[str, tuple[Callable[[], Any], str]] = {
     "pad": (lambda: topi.nn.pad(Y, (1,)), "must have one number for each of the 2 dimensions"),
     "dilate": (lambda: topi.nn.dilate(Y, (1,)), "need one number for each of the 2 dimensions"),
     "space_to_batch": (lambda: topi.nn.space_to_batch_nd(Y, (4,), (0,), (0,)), "do not divide the padded shape"),
-    "batch_to_space": (lambda: topi.nn.batch_to_space_nd(Y, (2,), (0,), (0,)), "of 5 cannot be divided into blocks"),
+    "batch_to_space": (lambda: topi.nn.batch_to_space_nd(Y, (2,), (0,), (0,)),
+                       "a batch of 5 cannot be divided into blocks"),
     "crop": (lambda: topi.nn.batch_to_space_nd(te.placeholder((4, 2)), (2,), (2,), (2,)), "leaves an empty"),
     "upsampling": (lambda: topi.nn.upsampling(IMAGE, 2, 2, method="area"), "method 'area' is not supported"),
     "upsampling3d": (

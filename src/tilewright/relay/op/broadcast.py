@@ -55,7 +55,7 @@ class Binary(Broadcasting):
     """Base of the operators of two tensors."""
 
     def infer(self, lhs: Type, rhs: Type) -> TensorType:
-        """The broadcast shape of two tensors of one dtype; that dtype, or the one that the operator names."""
+        """The broadcast shape of two tensors of one dtype. The dtype is theirs, unless the operator has its own."""
         a, b = tensors(lhs, rhs)
         if a.dtype is not b.dtype:
             require_same_dtype((a, b))
