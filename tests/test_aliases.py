@@ -38,6 +38,19 @@ def test_submodules_are_loaded_once() -> None:
     assert real_name("relay.op") == "relay.op"
 
 
+def test_the_package_has_another_name_where_a_program_gives_it_one() -> None:
+    code = (
+        "import sys, tilewright; sys.modules['tvm'] = tilewright\n"
+        "import tvm.testing, tvm.relay.op.nn, tvm.contrib.graph_executor, tvm.relay.testing.resnet\n"
+        "from tvm.autotvm.task import space\n"
+        "assert tvm.testing is tilewright.testing and tvm.relay.op is tilewright.relay.op\n"
+        "assert sys.modules['tvm.relay.op.nn'] is sys.modules['tilewright.relay.op.nn']\n"
+        "assert space is sys.modules['tilewright.search.autotvm.task.space']\n"
+        "try:\n    import tvm.nothing\nexcept ModuleNotFoundError as error:\n    print(error)\n")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "No module named 'tvm.nothing'\n"), done.stderr
+
+
 def test_names_of_nothing_are_not_found() -> None:
     for name in ("autotvm.nothing", "nothing", "contrib.nothing"):
         with pytest.raises(ModuleNotFoundError, match=r"No module named 'tilewright\."):

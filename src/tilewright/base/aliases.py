@@ -129,11 +129,12 @@ class AliasFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if not fullname.startswith(_PREFIX):
+        top, _, name = fullname.partition(".")
+        is_renamed = f"{top}." != _PREFIX  # a program may write `sys.modules["tvm"] = tilewright`
+        if not name or (is_renamed and sys.modules.get(top) is not sys.modules[_PREFIX[:-1]]):
             return None
-        name = fullname.removeprefix(_PREFIX)
         real = real_name(name)
-        if real == name or (found := find_spec(_PREFIX + real)) is None:
+        if (real == name and not is_renamed) or (found := find_spec(_PREFIX + real)) is None:
             return None
         if name in FORMER:
             warnings.warn(f"'{fullname}' is now '{_PREFIX}{real}'", MovedModuleWarning, stacklevel=2)
