@@ -6,7 +6,7 @@ import operator
 import random
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,8 @@ from tilewright.runtime.artifact import load_executable
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.open_program import MOST_PLANS, OpenExecutable, Shapes
 from tilewright.scalar.arith import Ranges, prove
-from tilewright.scalar.arith.open_sizes import limit, open_size, sample, samples, typical
-from tilewright.scalar.expr import Var, as_expr, const, floordiv, floormod, minimum
+from tilewright.scalar.arith.open_sizes import equation, limit, open_size, sample, samples, typical
+from tilewright.scalar.expr import PrimExpr, Var, as_expr, const, floordiv, floormod, minimum
 
 pytestmark = pytest.mark.slow
 
@@ -179,6 +179,24 @@ def test_open_sizes_are_compared_only_where_the_answer_holds_for_all() -> None:
     ):
         float(a)
     assert typical(a * 3) == 192
+
+
+def test_sizes_are_equal_if_their_expressions_are() -> None:
+    a = sample(Var("n"), 61)
+    odd = a // 2 * 2 + 1
+    assert int(odd) == int(a) == 61
+    assert a not in (odd, 61) and odd - a and a % 2  # sizes other than 61 are even
+    assert a + a == 2 * a and (a * 4) // 2 - a == a and not a - a
+    with pytest.raises(CompileError, match=r"compares with 0 depends on a remainder"):
+        assert odd - a > 0
+
+
+def test_dimensions_that_must_be_equal_are_determined_by_one_another() -> None:
+    n, m, k = Var("n"), Var("m"), Var("k")
+    assert str(equation(n, m)) == "{m: n}" and str(equation(n + m, k)) == "{k: (m + n)}"
+    assert str(equation(n * 2, m * 2 + 2)) == "None"
+    assert str(equation(floordiv(n + 15, 16), floordiv(n + 31, 32) * 2)) == "{n: (n_by_32 * 32)}"
+    assert equation(floordiv(n, 2), floordiv(m, 2)) is None
 
 
 def test_conditions_are_proven_by_open_ends() -> None:
@@ -361,7 +379,7 @@ def opened(example: Example, axis: int) -> tuple[Function, int]:
     return Function([new[p] for p in params], new[call]), size  # type: ignore[misc]
 
 
-def _same(function: Function) -> Function:
+def _same(function: Function, replaced: Mapping[Var, PrimExpr]) -> Function:
     return function
 
 
@@ -419,14 +437,4 @@ def test_windows_whose_results_stand_in_another_layout_are_refused() -> None:
             OpenSizeError,
             match="has a dynamic height or width, but stores its result in another layout than it is computed in"
         ):
-            build_open(lambda f=function: f, {}, Target("llvm"), "m", BuildReport(), Cache(None))  # type: ignore[misc]
-
-
-def test_an_operator_that_was_not_tried_with_open_sizes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    example = next(e for e in EXAMPLES if e.op.name == "argsort")
-    function, _ = opened(example, 0)
-    with pytest.raises(OpenSizeError, match=r"argsort does not support symbolic sizes"):
-        build_open(lambda: function, {}, Target("llvm"), "m", BuildReport(), Cache(None))
-    monkeypatch.setattr(type(example.op), "takes_open_sizes", True)
-    with pytest.raises(OpenSizeError, match="depends on the sizes at compile time"):
-        build_open(lambda: function, {}, Target("llvm"), "m", BuildReport(), Cache(None))
+            build_open(partial(_same, function), {}, Target("llvm"), "m", BuildReport(), Cache(None))  # type: ignore[misc]

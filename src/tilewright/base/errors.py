@@ -11,7 +11,7 @@ A class with a single code has it as an attribute. Otherwise the code is given w
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 _LONGEST_NAME: Final = 200
 """Number of characters of a name that is shown whole; names of nodes in nested functions grow long."""
@@ -98,6 +98,12 @@ class ShapeError(CompileError):
     """A type or shape rule of an operator is violated."""
 
     code = "TW0301"
+
+
+class UnequalSizesError(ShapeError):
+    """Two dynamic `sizes` must be equal, and are different expressions."""
+
+    sizes: tuple[Any, Any] | None = None
 
 
 class ParseError(CompileError):

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tilewright.base.types import OpenSize
+
 MOST_BYTES: Final = 1 << 39
 """Largest size of one tensor, in bytes (512 GiB)."""
 MOST_WRITTEN_OUT: Final = 10_000
@@ -46,7 +48,7 @@ def refused_size(shape: Sequence[Any], itemsize: int) -> str:
         if isinstance(d, int):
             if d < 0:
                 return f"a tensor of shape {tuple(shape)} has a negative size"
-            total *= d or 1
+            total *= 1 if isinstance(d, OpenSize) else d or 1
     return (
         f"a tensor of shape {tuple(shape)} needs more memory than the limit of "
         f"{shown_bytes(MOST_BYTES)}" if total > MOST_BYTES

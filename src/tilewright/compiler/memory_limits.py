@@ -17,6 +17,7 @@ from tilewright.relay.expr import Function
 from tilewright.relay.transform.plan_memory import MemoryPlan, MemorySpace, plan_memory
 from tilewright.runtime.host import host_arch
 from tilewright.runtime.scratch import Scratch
+from tilewright.scalar.arith.open_sizes import typical
 
 _NAMED: Final = 6
 """Number of values that a message names."""
@@ -96,13 +97,14 @@ def check_memory(plan: MemoryPlan, target: Target, name: str) -> None:
     Programs for other machines are checked against `relay.backend.max_memory` alone.
     """
     _check_made(plan, target, name)
-    needed = plan.workspace_bytes + sum(t.nbytes for t in plan.outputs) + sum(c.nbytes for c in plan.constants) + sum(
-        _nbytes(v.known_type()) for v in plan.inputs
+    needed = typical(
+        plan.workspace_bytes + sum(t.nbytes for t in plan.outputs) + sum(c.nbytes for c in plan.constants)
+        + sum(_nbytes(v.known_type()) for v in plan.inputs)
     )
     there = machine_bytes()
     if needed <= there or target.mtriple.split("-")[0] not in ("", host_arch()):
         return
-    values = [(_nbytes(v.known_type()), f"input '{v.name_hint}'", v.known_type()) for v in plan.inputs]
+    values = [(typical(_nbytes(v.known_type())), f"input '{v.name_hint}'", v.known_type()) for v in plan.inputs]
     size, what, kind = max((*values, *_made(plan)), key=lambda v: v[0])
     raise CompileError(
         f"'{name}' needs {shown_bytes(needed)} of memory, but only {shown_bytes(there)} are available; the largest "
@@ -114,7 +116,7 @@ def _made(plan: MemoryPlan) -> list[tuple[int, str, Type | None]]:
     """Return the values that the steps make: bytes, node of the model, type."""
     return [
         (
-            out.type.nbytes,
+            typical(out.type.nbytes),
             str((s.call and (s.call.span or (isinstance(s.call.op, Function) and s.call.op.span))) or "a value"),
             out.type
         ) for s in plan.steps for out in s.outputs
@@ -129,7 +131,7 @@ def _check_made(plan: MemoryPlan, target: Target, name: str) -> None:
             f"relay.backend.max_memory is {allowed}; give the limit in bytes of the values of a program, or 0 for a "
             "quarter of the memory of the machine", code="TW0209"
         )
-    made = plan.workspace_bytes + sum(t.nbytes for t in plan.outputs)
+    made = typical(plan.workspace_bytes + sum(t.nbytes for t in plan.outputs))
     if not allowed and target.mtriple.split("-")[0] not in ("", host_arch()):
         return
     limit = allowed or machine_bytes() // 4

@@ -22,6 +22,8 @@ from tilewright.runtime.artifact import Artifact
 if TYPE_CHECKING:
     from tilewright.ir.instrument import PassInstrument
     from tilewright.ir.module import IRModule
+    from tilewright.relay.expr import Function
+    from tilewright.scalar.expr import PrimExpr
 
 
 @dataclass(frozen=True)
@@ -116,13 +118,20 @@ class ModelCompiler:
     ) -> Artifact:
         """Compile one program for all of these sizes. Raises `OpenSizeError` if the model has no such program."""
         from tilewright.compiler.open_program import build_open
+        from tilewright.scalar.arith.ranges import Ranges
+        from tilewright.scalar.arith.simplify import simplify
         from tilewright.scalar.expr import Var
+        from tilewright.scalar.walk import substitute
 
         names = {d: wanted.symbol(d) for dims in wanted.dims.values() for d in dims if isinstance(d, str)}
         symbols = {d: Var(name) * step for d, (name, step) in names.items()}
-        shapes = {
-            name: tuple(symbols[d] if isinstance(d, str) else d for d in dims) for name, dims in wanted.dims.items()}
-        ranges, report = wanted.symbol_ranges(), report or self.report
+        ranges, kept = wanted.symbol_ranges(), report or self.report
+
+        def make(replaced: Mapping[Var, PrimExpr]) -> Function:
+            sizes = {d: simplify(substitute(e, {**replaced}), Ranges()) for d, e in symbols.items()}
+            shapes = {
+                name: tuple(sizes[d] if isinstance(d, str) else d for d in dims) for name, dims in wanted.dims.items()}
+            return self.read(shapes, kept)["main"]
+
         with self.context(instruments):
-            return build_open(
-                lambda: self.read(shapes, report)["main"], ranges, self.target, self.source.name, report, self.cache)
+            return build_open(make, ranges, self.target, self.source.name, kept, self.cache)

@@ -9,78 +9,145 @@ Machine code is made for one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
+from math import isqrt
 from typing import Any, Final
 
 import numpy as np
 
 from tilewright.backends.target import Target
 from tilewright.base import interning
-from tilewright.base.errors import CompileError, InputError, ShapeError
+from tilewright.base.errors import CompileError, InputError, ShapeError, UnequalSizesError
 from tilewright.base.types import INT64
 from tilewright.compiler.cache import Cache
+from tilewright.compiler.flow import needs_control
 from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.program import Unfinished, build_program
 from tilewright.compiler.report import BuildReport
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_equal
 from tilewright.ir.transform import PassContext
-from tilewright.relay.expr import Function
-from tilewright.relay.transform.open_sizes import check_operators, symbols_of, with_samples
+from tilewright.relay.expr import Call, Function
+from tilewright.relay.op.deferred import Waiting
+from tilewright.relay.transform.open_sizes import symbols_of, with_samples, with_sizes
 from tilewright.relay.transform.pipeline import optimize
 from tilewright.relay.transform.split_batch import PARTS
-from tilewright.relay.transform.stages import needs_stages
+from tilewright.relay.transform.stages import needs_stages, resolve
+from tilewright.relay.visitor import post_order
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Symbol
-from tilewright.scalar.arith.open_sizes import Limit, open_size, samples
-from tilewright.scalar.expr import IntImm, PrimExpr, Var
-from tilewright.scalar.walk import free_vars
+from tilewright.scalar.arith.open_sizes import Limit, equation, open_size, samples
+from tilewright.scalar.expr import IntImm, Mul, PrimExpr, Var, number_of
+from tilewright.scalar.walk import free_vars, substitute
 
 Array = np.ndarray[Any, Any]
 _FEWEST: Final = 4
 _SMALL: Final = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59)
+_MOST_EQUATIONS: Final = 16
+"""Number of dimensions of a model that may be determined by others."""
 Range = tuple[int, "int | None"]
 
 _SAMPLES: Final = ((61, 127, 131, 137, 139, 149, 151, 157), (211, 223, 227, 229, 233, 239, 241, 251))
 """Samples of each size. They are primes, so that no constant of a model is likely to divide or equal both samples of a
 size."""
+_LARGE_SAMPLES: Final = (
+    (1021, 1031, 1033, 1039, 1049, 1051, 1061, 1063), (4093, 4099, 4111, 4127, 4129, 4133, 4139, 4153)
+)
+"""Samples for programs in which a threshold of a schedule lies between the usual ones: all sizes count as large."""
 
 
 class OpenSizeError(CompileError):
-    """A program cannot be compiled for dynamic sizes; it can be compiled for each combination of sizes."""
+    """A program cannot be compiled for dynamic sizes; it can be compiled for each combination of sizes.
+
+    `sizes` are two sizes that must be equal, if that is the reason.
+    """
 
     code = "TW0304"
+    sizes: tuple[PrimExpr, PrimExpr] | None = None
+
+
+class _SamplesDiffer(OpenSizeError):
+    """The programs of two samples differ."""
 
 
 def build_open(
-    make: Callable[[], Function], ranges: Mapping[str, Range], target: Target, name: str, report: BuildReport,
-    cache: Cache,
+    make: Callable[[Mapping[Var, PrimExpr]], Function], ranges: Mapping[str, Range], target: Target, name: str,
+    report: BuildReport, cache: Cache,
 ) -> Artifact:
     """Compile the function that `make` imports for its symbolic dimensions, whose `ranges` are given by name.
 
-    Raises `OpenSizeError` if it cannot be compiled for dynamic sizes, `InputError` for a range that the model excludes.
+    `make` replaces dimensions by expressions of others: dimensions that the model requires to be equal are one
+    dimension, and each call checks that. Raises `OpenSizeError` if the model cannot be compiled for dynamic sizes,
+    `InputError` for a range that the model excludes.
     """
+    replaced: dict[Var, PrimExpr] = {}
+    wanted = dict(ranges)
     with no_garbage_collection():
+        while True:
+            try:
+                return _built(make, replaced, wanted, target, name, report, cache)
+            except OpenSizeError as error:
+                found = error.sizes and equation(*error.sizes)
+                if not found or len(replaced) == _MOST_EQUATIONS:
+                    raise
+                replaced = {v: substitute(e, {**found}) for v, e in replaced.items()} | found
+                for old, size in found.items():
+                    if isinstance(size, Mul):
+                        wanted[str(size.a)] = _scaled(wanted.get(old.name, (1, None)), size)
+            finally:
+                interning.release()
+
+
+def _scaled(wanted: Range, size: Mul) -> Range:
+    """Return the range of the variable in `variable * step` for the range of the product."""
+    step, (least, most) = number_of(size.b), wanted
+    assert isinstance(step, int)
+    return -(-least // step), None if most is None else most // step
+
+
+def _built(
+    make: Callable[[Mapping[Var, PrimExpr]], Function], replaced: Mapping[Var, PrimExpr], ranges: Mapping[str, Range],
+    target: Target, name: str, report: BuildReport, cache: Cache,
+) -> Artifact:
+    with samples({}, _SAMPLES[0]) as imported:
+        main = _imported(lambda: with_sizes(make(replaced), replaced))
+    renamed = _named(symbols_of(main))
+    known = [imported.limits.get(v) for v in renamed]
+    try:
         try:
-            with samples({}, _SAMPLES[0]) as imported:
-                main = _imported(make)
-            renamed = _named(symbols_of(main))
-            numbers = _numbers([imported.limits.get(v) for v in renamed])
-            made, limits = _checked(main, renamed, numbers, target, name, report, cache)
-            symbols = [
-                _symbol(old, new, ranges.get(old.name, (1, None)), [imported.limits.get(old), limits.get(new)])
-                for old, new in renamed.items()]
-            return replace(made, manifest=replace(made.manifest, symbols=tuple(symbols))).finish()
-        finally:
-            interning.release()
+            made, limits = _checked(main, renamed, _numbers(known, _SAMPLES), target, name, report, cache)
+        except _SamplesDiffer:
+            made, limits = _checked(main, renamed, _numbers(known, _LARGE_SAMPLES), target, name, report, cache)
+    except OpenSizeError as error:
+        if error.sizes is not None:
+            given = {new: old for old, new in renamed.items()}
+            error.sizes = substitute(error.sizes[0], {**given}), substitute(error.sizes[1], {**given})
+        raise
+    symbols = [
+        _symbol(old, new, ranges.get(old.name, (1, None)), [imported.limits.get(old), limits.get(new)])
+        for old, new in renamed.items()]
+    return replace(made, manifest=replace(made.manifest, symbols=tuple(symbols))).finish()
 
 
 def _imported(make: Callable[[], Function]) -> Function:
     try:
         return make()
-    except ShapeError as error:
-        raise OpenSizeError(error.message, error.origin) from error
+    except CompileError as error:
+        if error.code not in (ShapeError.code, OpenSizeError.code):
+            raise
+        raise _refusal(error) from error
+
+
+def _refusal(error: CompileError) -> OpenSizeError:
+    """Return the error for a program that cannot be compiled for dynamic sizes because of `error`."""
+    refused = OpenSizeError(error.message, error.origin)
+    cause: BaseException | None = error
+    while cause is not None and refused.sizes is None:  # an error is raised again with the node of the model
+        refused.sizes = cause.sizes if isinstance(cause, UnequalSizesError) else None
+        cause = cause.__cause__
+    return refused
 
 
 def _named(symbols: Sequence[Var]) -> dict[Var, Var]:
@@ -111,22 +178,30 @@ def _symbol(old: Var, new: Var, wanted: Range, limits: Sequence[Limit | None]) -
     return Symbol(new.name, least, most)
 
 
-def _numbers(limits: Sequence[Limit | None]) -> list[tuple[int, int]]:
-    """Return two samples for each size, within its known limits."""
+def _numbers(limits: Sequence[Limit | None], pairs: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """Return two samples for each size, within its known limits, from `pairs` where the limits allow it."""
     free = list(_SMALL)
-    found = []
-    for first, second, limit in zip(*_SAMPLES, limits, strict=False):
-        most = limit[1] if limit is not None else None
+    found: list[tuple[int, int]] = []
+    for first, second, limit in zip(*pairs, limits, strict=False):
+        least, most = limit or (0, None)
+        taken = {n for pair in found for n in pair}
+        if least > first:
+            first = _prime(least, taken)
+            second = _prime(max(second, 2 * first), taken)
         if most is not None and most < second:
-            fitting = [p for p in (*free, *_SAMPLES[0]) if p <= most]
+            fitting = [p for p in (*free, *_SAMPLES[0]) if least <= p <= most]
             if len(fitting) < _FEWEST:
-                raise OpenSizeError(
-                    f"one of its sizes is at most {most}, which is too small a range to represent all sizes")
+                raise OpenSizeError(f"one of its sizes is from {least} to {most}, which is too few to represent all")
             found.append((fitting[len(fitting) // 2], fitting[-1]))
             free = [p for p in free if p not in found[-1]]
             continue
         found.append((first, second))
     return found
+
+
+def _prime(least: int, taken: Container[int]) -> int:
+    """Return the smallest prime from `least` that is not taken."""
+    return next(n for n in count(least) if n not in taken and all(n % d for d in range(2, isqrt(n) + 1)))
 
 
 def _checked(
@@ -192,9 +267,8 @@ def _made(
         try:
             sampled = with_samples(
                 main, {old: IntImm(INT64, 1) if old is batch else new for old, new in renamed.items()})
-            if needs_stages(sampled):
-                raise OpenSizeError("some sizes depend on the values of its inputs")
-            check_operators(sampled)
+            sampled = resolve(sampled, sampled.params, lambda e: None)
+            _check_sizes(sampled)
             with report.phase("graph"):
                 optimized = optimize(IRModule({"main": sampled}), target)["main"]
             if batch is not None:
@@ -207,29 +281,41 @@ def _made(
         except OpenSizeError:
             raise
         except CompileError as error:
-            raise OpenSizeError(error.message, error.origin) from error
+            raise _refusal(error) from error
         except TypeError as error:  # raised by Python for a symbolic size in the place of a number
             raise OpenSizeError(f"compilation needs a number instead of a symbolic size ({error})") from error
     return made, found.limits
 
 
+def _check_sizes(function: Function) -> None:
+    """Raise `OpenSizeError` for control flow, and for a value whose size depends on values of the inputs."""
+    if needs_control(function):
+        raise OpenSizeError("programs with control flow have known sizes")
+    if needs_stages(function):
+        found = next((e for e in post_order(function.body) if isinstance(e, Call) and isinstance(e.op, Waiting)), None)
+        what = "a branch" if found is None else f"the result of {getattr(found.op, 'op_type', found.op.name)}"
+        raise OpenSizeError(f"the size of {what} depends on values that the program computes", found and found.span)
+
+
 def _compare(a: Unfinished, b: Unfinished) -> None:
-    """Raise `OpenSizeError` if the programs of two samples differ."""
+    """Raise `_SamplesDiffer` if the programs of two samples differ."""
     ours_made, theirs_made = a.report.kernels, b.report.kernels
     for symbol, kernel in ours_made.items():
         if symbol not in theirs_made or not structural_equal(
             kernel.stages["lowered"], theirs_made[symbol].stages["lowered"], exact=True
         ):
-            raise OpenSizeError(
-                f"the kernel of {symbol.partition('_')[2].partition('_')[2]} depends on the sizes at compile time")
+            raise _SamplesDiffer(
+                f"the kernel of {symbol.partition('_')[2].partition('_')[2]} depends on the sizes in ways that are "
+                "decided while compiling")
     # only compiled code has these two
     plan = replace(a.manifest, scratch=b.manifest.scratch, sites=b.manifest.sites)
     if len(ours_made) != len(theirs_made) or plan != b.manifest:
-        raise OpenSizeError(
-            "the order of the kernels, or the plan of memory, depends on the sizes at compile time")
+        raise _SamplesDiffer(
+            "the order of the kernels, or the plan of memory, depends on the sizes in ways that are decided while "
+            "compiling")
     ours, theirs = ([v for values in made.sources() for v in values] for made in (a, b))
     if len(ours) != len(theirs) or not all(map(_same, ours, theirs)):
-        raise OpenSizeError("a constant depends on the sizes")
+        raise _SamplesDiffer("a constant depends on the sizes")
 
 
 def _same(a: Array, b: Array) -> bool:

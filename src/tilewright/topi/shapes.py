@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
-from tilewright.base.errors import ShapeError
+from tilewright.base.errors import ShapeError, UnequalSizesError
 from tilewright.base.types import OpenSize, TensorType
 from tilewright.scalar.arith.open_sizes import limit, open_size
 from tilewright.scalar.expr import PrimExpr, as_expr, minimum, sub
@@ -22,8 +22,25 @@ def same(a: Any, b: Any) -> bool:
 
 
 def differ(a: Any, b: Any) -> bool:
-    """Return whether two dimensions are known to differ."""
-    return isinstance(a, int) and isinstance(b, int) and a != b
+    """Return whether two dimensions are known to differ. Raises `UnequalSizesError` for two dynamic sizes."""
+    found = isinstance(a, int) and isinstance(b, int) and a != b
+    if found and isinstance(a, OpenSize) and isinstance(b, OpenSize):
+        raise unequal(a, b, f"the dynamic sizes {a} and {b} must be equal")
+    return found
+
+
+def unequal(a: Any, b: Any, message: str) -> ShapeError:
+    """Return the error for two sizes that must be equal; with the sizes, if both are dynamic."""
+    if not is_dynamic(a) or not is_dynamic(b):
+        return ShapeError(message)
+    error = UnequalSizesError(message)
+    error.sizes = _symbolic(a), _symbolic(b)
+    return error
+
+
+def is_dynamic(size: Any) -> bool:
+    """Return whether a size is an expression of the sizes of the inputs."""
+    return isinstance(size, (OpenSize, PrimExpr)) and not getattr(size, "unknown", False)
 
 
 def axis_of(axis: int, ndim: int, what: str = "axis") -> int:
@@ -75,7 +92,7 @@ def _meet(a: Any, b: Any, shapes: Sequence[Shape], axis: int) -> Any:
         return a if getattr(a, "unknown", False) else b
     shown = " and ".join(map(text, shapes))
     hint = "make them equal, or one of them 1" if isinstance(a, int) else "give both the same symbol"
-    raise ShapeError(f"shapes {shown} do not broadcast: dimension {axis} is {a} in one and {b} in another; {hint}")
+    raise unequal(a, b, f"shapes {shown} do not broadcast: dimension {axis} is {a} in one and {b} in another; {hint}")
 
 
 def text(shape: Sequence[Any]) -> str:
@@ -207,6 +224,10 @@ Slice = tuple[Any, Any, int]
 """The first index, the number of elements and the step along one dimension."""
 
 
+_ENDLESS: Final = 1 << 24
+"""Ends of slices from which on they mean the end of a dynamic dimension."""
+
+
 def slices(
     shape: Shape, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None, axes: Sequence[int] | None,
     mode: str
@@ -244,7 +265,11 @@ def _slice(size: Any, begin: int, end: int, step: int, mode: str) -> Slice:
             return 0, size, 1
         if getattr(size, "unknown", False):
             return begin, size, step
-        raise ShapeError(f"dimension {size} is symbolic and cannot be sliced by [{begin}:{end}:{step}]")
+        known = open_size(size)
+        if known is None:
+            raise ShapeError(f"dimension {size} is symbolic and cannot be sliced by [{begin}:{end}:{step}]")
+        first, count, step = _open_slice(known, begin, end, step)
+        return _symbolic(first), _symbolic(count), step
     if step == 1 and begin >= 0 and end >= 0:  # a dynamic size is only compared here
         last = end if end <= size else size
         return (begin, last - begin, 1) if begin < last else (0, 0, 1)
@@ -252,13 +277,22 @@ def _slice(size: Any, begin: int, end: int, step: int, mode: str) -> Slice:
     return found.start if len(found) else 0, len(found), step
 
 
+def _symbolic(size: int) -> Any:
+    """Return the expression of a dynamic size, and other sizes as they are."""
+    return size.expr if isinstance(size, OpenSize) else size
+
+
 def _open_slice(size: int, begin: int, end: int, step: int) -> Slice:
     """Return a slice of a dynamic dimension, or with a dynamic bound; its assumptions become limits of the sizes."""
     if step < 0:
-        raise ShapeError(f"a dimension of the symbolic size {size} cannot be sliced backward")
+        if (begin != -1 and begin < _ENDLESS) or end > -_ENDLESS:
+            raise ShapeError(f"a dimension of the dynamic size {size} can only be sliced backwards as a whole")
+        return size - 1, (size - step - 1) // -step, step
     first = size + begin if begin < 0 else begin
-    last = size + end if end < 0 else size if end >= 2**31 - 1 else end
+    last = size + end if end < 0 else size if end >= _ENDLESS else end
     for bound in (first, last):
         if bound is not size:
             limit(size - bound, 0)
+    if last is size and end < 2**31 - 1:
+        limit(end - size, 0)
     return first, (last - first + step - 1) // step, step

@@ -10,7 +10,7 @@ from tilewright.base.types import TensorType
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import PrimExpr, Value, Var
 from tilewright.tir.data_layout import bijective_layout
-from tilewright.topi.shapes import differ, product
+from tilewright.topi.shapes import product, same
 
 Dims = Sequence[Any]
 
@@ -219,7 +219,7 @@ def layout_transform(x: te.Tensor, src_layout: str, dst_layout: str) -> te.Tenso
 
     def element(*i: Var) -> PrimExpr:
         where = way.backward_index(i)
-        short = [w < n for w, n, m in zip(where, sizes, filled, strict=True) if differ(n, m)]
+        short = [w < n for w, n, m in zip(where, sizes, filled, strict=True) if not same(n, m)]
         return E.if_then_else(E.all_of(*short), x(*where), E.const(0, x.dtype)) if short else x(*where)
 
     return te.compute(shape, element, name="layout_transform")

@@ -8,6 +8,7 @@ from typing import Any
 from tilewright import te
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import OpenSize
+from tilewright.scalar.arith.open_sizes import limit, open_size
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.simplify import simplify
 from tilewright.scalar.expr import PrimExpr, all_of, as_expr, maximum, minimum
@@ -42,7 +43,10 @@ def window_count(size: Any, before: int, after: int, kernel: Any, stride: int, d
     """Return the number of window positions along one dimension. Raises `ShapeError` if the window does not fit."""
     reach = (kernel - 1) * dilation + 1
     room = size + before + after - reach
-    if isinstance(room, int) and room < 0:
+    dynamic = open_size(room) if isinstance(room, PrimExpr) else room
+    if isinstance(dynamic, OpenSize):
+        limit(dynamic, 0)
+    elif isinstance(room, int) and room < 0:
         raise ShapeError(
             f"a window of {reach} does not fit into spatial dimension {axis} of {size} with padding {before} and "
             f"{after}"
@@ -76,19 +80,27 @@ def pooled_size(
     With `ceil_mode`, a last window that starts inside the data or the leading padding can extend beyond the end.
     """
     count = window_count(size, before, after + (stride - 1 if ceil_mode else 0), window, stride, dilation, axis)
-    if not ceil_mode:
+    if not ceil_mode or after + stride <= (window - 1) * dilation + 1:  # a last window always begins inside
         return count
-    if not isinstance(count, int):
+    if isinstance(count, OpenSize) or not isinstance(count, int):
         raise ShapeError(
-            f"ceil_mode needs static sizes, but spatial dimension {axis} is {size}; give the model's inputs fixed sizes"
+            f"ceil_mode with a stride of {stride} and a window of {window} needs known sizes, and spatial dimension "
+            f"{axis} is {size}; give the model's inputs fixed sizes"
         )
     return count - 1 if (count - 1) * stride >= size + before else count
 
 
-def reaching(shape: Shape, counts: Ints, window: Ints, strides: Ints, dilation: Ints, padding: Ints) -> tuple[int, ...]:
-    """Return the padding, extended as the last windows in ceil mode require."""
+def reaching(
+    shape: Shape, counts: Ints, window: Ints, strides: Ints, dilation: Ints, padding: Ints, ceil_mode: bool
+) -> tuple[int, ...]:
+    """Return the padding, extended as the last windows require with `ceil_mode`, or for dynamic sizes can require."""
+    if not ceil_mode:
+        return tuple(padding)
     n, after = len(window), []
     for k, (size, count) in enumerate(zip(shape, counts, strict=True)):
+        if isinstance(size, OpenSize):
+            after.append(padding[n + k] + strides[k] - 1)
+            continue
         reach = (count - 1) * strides[k] + (window[k] - 1) * dilation[k] + 1
         after.append(max(padding[n + k], reach - size - padding[k]))
     return (*padding[:n], *after)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tilewright.backends.cpu.machine import STEP_NS
 from tilewright.backends.machine import Machine
+from tilewright.scalar.arith.open_sizes import typical
 from tilewright.tir.stmt import PARALLEL, SERIAL, For, PrimFunc, Stmt, map_bodies, walk_stmt
 from tilewright.topi.work import WORK
 
@@ -18,7 +19,7 @@ def share_loops(func: PrimFunc, machine: Machine) -> PrimFunc:
         if not isinstance(s, For) or WORK not in s.annotations:
             return map_bodies(s, visit) or s
         step, steps, trips = s.annotations[WORK]
-        shared = trips > 1 and steps * STEP_NS[step] > machine.core.thread_ns
+        shared = typical(trips) > 1 and typical(steps) * STEP_NS[step] > machine.core.thread_ns
         grain = max(1, trips // machine.core.pieces) if shared else 1
         notes = {k: v for k, v in s.annotations.items() if k != WORK} | ({} if grain == 1 else {"grain": grain})
         return replace(s, kind=PARALLEL if shared else SERIAL, body=visit(s.body), annotations=notes)

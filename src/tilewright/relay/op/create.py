@@ -133,7 +133,7 @@ class OnesLike(FilledLike):
     number = 1
 
 
-@op("arange", kind=Fusion.INJECTIVE, takes_open_sizes=True)
+@op("arange", kind=Fusion.INJECTIVE)
 class Arange(Op):
     """start, start + step, …, up to but without stop."""
 
@@ -205,7 +205,7 @@ def _constant(value: Any, call: Call) -> Constant:
     return Constant(np.asarray(value, call.tensor_type.dtype.numpy()), call.span)
 
 
-@op("shape_of", kind=Fusion.OPAQUE, takes_open_sizes=True)
+@op("shape_of", kind=Fusion.OPAQUE)
 class ShapeOf(Op):
     """The shape of a tensor, as a vector."""
 

@@ -157,7 +157,7 @@ class Resize(Spatial):
         return call.args[0] if all(line == Line(1, 0, 1) for line in lines) else None
 
 
-@op("image.resize1d", kind=Fusion.INJECTIVE, takes_open_sizes=True)
+@op("image.resize1d", kind=Fusion.INJECTIVE)
 class Resize1d(Resize):
     """Images (batch, channels, width) resampled to `size`."""
 
@@ -165,7 +165,7 @@ class Resize1d(Resize):
     rank = 1
 
 
-@op("image.resize2d", kind=Fusion.INJECTIVE, takes_open_sizes=True)
+@op("image.resize2d", kind=Fusion.INJECTIVE)
 class Resize2d(Resize):
     """Images (batch, channels, height, width) resampled to `size`."""
 
@@ -211,7 +211,7 @@ class Enlarged(Spatial):
         return self._resize(call.args[0].tensor_type)(call.args[0], span=call.span)
 
 
-@op("nn.upsampling", kind=Fusion.INJECTIVE, takes_open_sizes=True)
+@op("nn.upsampling", kind=Fusion.INJECTIVE)
 class Upsampling(Enlarged):
     """Images (batch, channels, height, width) enlarged by `scale_h` and `scale_w`."""
 

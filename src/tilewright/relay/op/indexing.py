@@ -24,7 +24,7 @@ def _integers(t: TensorType) -> None:
         raise ShapeError(f"indices must be integers, and they are {t.dtype}; cast them first")
 
 
-@op("take", kind=Fusion.INJECTIVE, takes_open_sizes=True)
+@op("take", kind=Fusion.INJECTIVE)
 class Take(Op):
     """The slices of `data` at `indices` along `axis`; elements of the flattened data without `axis` (ONNX Gather)."""
 

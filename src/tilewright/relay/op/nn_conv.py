@@ -227,7 +227,7 @@ class Conv1d(Conv):
     rank = 1
 
 
-@op("nn.conv2d", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
+@op("nn.conv2d", kind=Fusion.OUT_FUSABLE)
 class Conv2d(Conv):
     """Two-dimensional convolution: data (batch, in, height, width), weight (out, in / groups, kh, kw).
 
@@ -326,7 +326,7 @@ class Conv1dTranspose(ConvTranspose):
     rank = 1
 
 
-@op("nn.conv2d_transpose", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
+@op("nn.conv2d_transpose", kind=Fusion.OUT_FUSABLE)
 class Conv2dTranspose(ConvTranspose):
     """Transposed two-dimensional convolution: data (batch, in, height, width), weight (in, out / groups, kh, kw).
 

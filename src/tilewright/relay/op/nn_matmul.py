@@ -52,7 +52,7 @@ def _swapped(x: Array, swap: bool) -> Array:
     return x.swapaxes(-1, -2) if swap else x
 
 
-@op("nn.dense", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
+@op("nn.dense", kind=Fusion.OUT_FUSABLE)
 class Dense(Op):
     """data (…, in) times the transpose of weight (units, in)."""
 
@@ -80,7 +80,7 @@ class Dense(Op):
         return definitions.dense(data, weight, product_dtype(data.dtype, weight.dtype, self.out_dtype))
 
 
-@op("nn.matmul", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
+@op("nn.matmul", kind=Fusion.OUT_FUSABLE)
 class Matmul(Op):
     """tensor_a (…, m, k) times tensor_b (k, n), each optionally transposed."""
 
@@ -117,7 +117,7 @@ class Matmul(Op):
         return definitions.matmul(tensor_a, tensor_b, self.transpose_a, self.transpose_b, dtype)
 
 
-@op("nn.batch_matmul", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
+@op("nn.batch_matmul", kind=Fusion.OUT_FUSABLE)
 class BatchMatmul(Op):
     """Matrix products of two 3-d tensors: (b, m, k) times the transpose of (b, n, k). A batch of one is repeated."""
 

@@ -65,7 +65,7 @@ class AlongAxis(Op):
         return type(self)(**{**self.attributes(), "axis": order.index(axis)}), (order,), order
 
 
-@op("nn.softmax", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
+@op("nn.softmax", kind=Fusion.OUT_FUSABLE)
 class Softmax(AlongAxis):
     """exp(x - max(x)) / sum(exp(x - max(x))) along `axis`."""
 
@@ -101,7 +101,7 @@ class LogSoftmax(AlongAxis):
         return topi.log_softmax(data, self.axis)
 
 
-@op("nn.batch_norm", kind=Fusion.OPAQUE, takes_open_sizes=True)
+@op("nn.batch_norm", kind=Fusion.OPAQUE)
 class BatchNorm(Op):
     """gamma * (data - moving_mean) / sqrt(moving_var + epsilon) + beta along `axis`; inference only (Ioffe and Szegedy,
     2015).
@@ -235,7 +235,7 @@ class Normalization(Op):
         return topi.scaled(x, self.axis % x.ndim, gamma if self.scale else None, beta if self.center else None, name)
 
 
-@op("nn.layer_norm", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
+@op("nn.layer_norm", kind=Fusion.OUT_FUSABLE)
 class LayerNorm(Normalization):
     """gamma * (x - mean) / sqrt(variance + epsilon) + beta, with the statistics along `axis` (Ba et al., 2016)."""
 

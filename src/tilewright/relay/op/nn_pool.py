@@ -134,7 +134,8 @@ class Pool(Spatial):
 
     def _reaching(self, shape: Shape) -> tuple[int, ...]:
         """Return the padding, enlarged for the last windows of `ceil_mode`."""
-        return reaching(shape, self._sizes(shape), self.pool_size, self.strides, self.dilation, self.padding)
+        return reaching(shape, self._sizes(shape), self.pool_size, self.strides, self.dilation, self.padding,
+                        self.ceil_mode)
 
     def infer(self, data: Type) -> TensorType:
         """(batch, channels, windows, …); the dtype of the data. Window counts are rounded down (`ceil_mode`: up)."""
@@ -222,7 +223,7 @@ class MaxPool1d(MaxPool):
     rank = 1
 
 
-@op("nn.max_pool2d", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
+@op("nn.max_pool2d", kind=Fusion.OUT_FUSABLE)
 class MaxPool2d(MaxPool):
     """The maximum of each window of (batch, channels, height, width)."""
 
@@ -245,7 +246,7 @@ class AvgPool1d(AvgPool):
     rank = 1
 
 
-@op("nn.avg_pool2d", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
+@op("nn.avg_pool2d", kind=Fusion.OUT_FUSABLE)
 class AvgPool2d(AvgPool):
     """The mean of each window of (batch, channels, height, width)."""
 
@@ -331,7 +332,7 @@ class AdaptiveMaxPool2d(AdaptiveTo):
     mean = False
 
 
-@op("nn.global_avg_pool2d", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
+@op("nn.global_avg_pool2d", kind=Fusion.OUT_FUSABLE)
 class GlobalAvgPool2d(Adaptive):
     """The mean of each channel of an image: (batch, channels, 1, 1)."""
 
@@ -342,7 +343,7 @@ class GlobalAvgPool2d(Adaptive):
     mean = True
 
 
-@op("nn.global_max_pool2d", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
+@op("nn.global_max_pool2d", kind=Fusion.OUT_FUSABLE)
 class GlobalMaxPool2d(Adaptive):
     """The maximum of each channel of an image: (batch, channels, 1, 1)."""
 

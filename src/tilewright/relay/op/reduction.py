@@ -110,7 +110,7 @@ def _nonempty(data: TensorType, axes: Sequence[int], name: str) -> None:
                          f"{text(axes)}")
 
 
-@op("sum", kind=Fusion.REDUCE, takes_open_sizes=True)
+@op("sum", kind=Fusion.REDUCE)
 class Sum(Reduction):
     """The sum. Integers wrap around in their own type; floats of 16 bits are summed in float32."""
 
@@ -138,7 +138,7 @@ class Extreme(Reduction):
         return Reduction.infer(self, data)
 
 
-@op("max", kind=Fusion.REDUCE, takes_open_sizes=True)
+@op("max", kind=Fusion.REDUCE)
 class Max(Extreme):
     """The largest element."""
 
@@ -146,7 +146,7 @@ class Max(Extreme):
     of_arrays = staticmethod(np.max)
 
 
-@op("min", kind=Fusion.REDUCE, takes_open_sizes=True)
+@op("min", kind=Fusion.REDUCE)
 class Min(Extreme):
     """The smallest element."""
 
@@ -190,7 +190,7 @@ def _mean(data: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
             else np.trunc(total / count))
 
 
-@op("mean", kind=Fusion.REDUCE, takes_open_sizes=True)
+@op("mean", kind=Fusion.REDUCE)
 class Mean(Reduction):
     """The sum divided by the number of elements; integers are rounded toward zero."""
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 
 import numpy as np
 
-from tilewright.base.errors import CompileError, NoNativeKernel, Origin, ShapeError
+from tilewright.base.errors import CompileError, NoNativeKernel, Origin, ShapeError, UnequalSizesError
 from tilewright.base.limits import refused_size
 from tilewright.base.types import DataType, TensorType, TupleType, Type
 from tilewright.ir.op_attributes import op_attr, register_op_attr, reset_op_attr
@@ -76,14 +76,6 @@ class Op:
     """True when it also works on tensors of Python objects (strings), by its reference."""
     reads_texts: ClassVar[bool] = False
     """True when its kernel reads strings of the inputs, as blocks of bytes (`topi/classic/texts.py`)."""
-
-    takes_open_sizes: ClassVar[bool] = False
-    """True when its kernels are known to be correct at sizes other than those they were compiled for
-    (`compiler/open_program.py`).
-
-    Elementwise kernels always are. Equal kernels for two sample sizes prove nothing about a third, so untested
-    operators are refused.
-    """
 
     attribute_names: ClassVar[tuple[str, ...]] = ()
     attribute_defaults: ClassVar[dict[str, Any]] = {}
@@ -289,7 +281,8 @@ class Op:
             if error.origin is not None:
                 raise
             shown = ", ".join(map(repr, types))
-            raise ShapeError(f"{self}({shown}): {error.message}", span) from None
+            kept = error if isinstance(error, UnequalSizesError) else None
+            raise ShapeError(f"{self}({shown}): {error.message}", span) from kept
         except TypeError as error:
             if "infer()" not in str(error):
                 raise
@@ -323,8 +316,7 @@ def attributes(cls: type[T]) -> type[T]:
 
 
 @dataclass_transform(frozen_default=True, eq_default=True)
-def op(name: str, kind: Fusion, *, variadic: bool = False,
-        takes_open_sizes: bool = False) -> Callable[[type[T]], type[T]]:
+def op(name: str, kind: Fusion, *, variadic: bool = False) -> Callable[[type[T]], type[T]]:
     """Declare an operator. The annotated fields of the class are its attributes, with the specification's defaults."""
 
     def declare(cls: type[T]) -> type[T]:
@@ -333,7 +325,7 @@ def op(name: str, kind: Fusion, *, variadic: bool = False,
         fields = dataclasses.fields(made)
         made.attribute_names = tuple(f.name for f in fields)
         made.attribute_defaults = {f.name: f.default for f in fields if f.default is not dataclasses.MISSING}
-        made.name, made.kind, made.variadic, made.takes_open_sizes = name, kind, variadic, takes_open_sizes
+        made.name, made.kind, made.variadic = name, kind, variadic
         if name in OPS:
             raise CompileError(f"operator '{name}' is declared twice", code="TW0212")
         OPS[name] = made

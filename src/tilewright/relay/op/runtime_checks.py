@@ -13,7 +13,7 @@ from tilewright.topi.outside import outside
 from tilewright.topi.shapes import text
 
 
-@op("outside", kind=Fusion.OPAQUE, takes_open_sizes=True)
+@op("outside", kind=Fusion.OPAQUE)
 class Outside(Op):
     """1 if an element of `indices` lies outside of [-size, size), or of [0, size) without `negative`, else 0: an int32
     scalar.
@@ -43,7 +43,7 @@ class Outside(Op):
         return outside(indices, self.sizes, self.negative)
 
 
-@op("require_zero", kind=Fusion.ELEMWISE, takes_open_sizes=True)
+@op("require_zero", kind=Fusion.ELEMWISE)
 class RequireZero(Op):
     """`data`. Where the int32 scalar `faults` is not zero, the run ends with a `RunError` of the text `message`."""
 

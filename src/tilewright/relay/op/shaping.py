@@ -60,7 +60,7 @@ class View(Op):
         return None
 
 
-@op("reshape", kind=Fusion.INJECTIVE, takes_open_sizes=True)
+@op("reshape", kind=Fusion.INJECTIVE)
 class Reshape(View):
     """The elements in row-major order under `newshape`.
 
@@ -173,7 +173,7 @@ class ReshapeLike(Op):
         return Reshape(result.shape, allowzero=True)(call.args[0], span=call.span) if result.is_static else None
 
 
-@op("squeeze", kind=Fusion.INJECTIVE, takes_open_sizes=True)
+@op("squeeze", kind=Fusion.INJECTIVE)
 class Squeeze(View):
     """The data without dimensions of size one."""
 
@@ -191,7 +191,7 @@ class Squeeze(View):
         return None if order is None else (Squeeze(places(order, gone)), (order,), without(order, gone))
 
 
-@op("expand_dims", kind=Fusion.INJECTIVE, takes_open_sizes=True)
+@op("expand_dims", kind=Fusion.INJECTIVE)
 class ExpandDims(View):
     """The data with `num_newaxis` dimensions of size one inserted before dimension `axis`."""
 
@@ -204,7 +204,7 @@ class ExpandDims(View):
         return expanded(shape, self.axis, self.num_newaxis)
 
 
-@op("nn.batch_flatten", kind=Fusion.INJECTIVE, takes_open_sizes=True)
+@op("nn.batch_flatten", kind=Fusion.INJECTIVE)
 class BatchFlatten(View):
     """(n, d1 * d2 * …): all dimensions but the first flattened."""
 

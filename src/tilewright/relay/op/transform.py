@@ -38,7 +38,7 @@ def _permuted(values: Sequence[Any], perm: Perm) -> tuple[Any, ...]:
 _order = functools.lru_cache(1024)(permutation)
 
 
-@op("transpose", kind=Fusion.INJECTIVE, takes_open_sizes=True)
+@op("transpose", kind=Fusion.INJECTIVE)
 class Transpose(Op):
     """The data with permuted dimensions: dimension k of the result is dimension `axes[k]` of the data."""
 
@@ -99,7 +99,7 @@ def _fields(data: Any, what: str) -> tuple[TensorType, ...]:
     return fields
 
 
-@op("concatenate", kind=Fusion.INJECTIVE, variadic=True, takes_open_sizes=True)
+@op("concatenate", kind=Fusion.INJECTIVE, variadic=True)
 class Concatenate(Op):
     """The tensors of a tuple joined along `axis`.
 
@@ -177,7 +177,7 @@ class Stack(Op):
         return topi.stack(data, self.axis % (data[0].ndim + 1))
 
 
-@op("split", kind=Fusion.INJECTIVE, takes_open_sizes=True)
+@op("split", kind=Fusion.INJECTIVE)
 class Split(Op):
     """A tuple of the parts of the data along `axis`."""
 
@@ -232,7 +232,7 @@ class Split(Op):
         return Split(tuple(p // size for p in points[1:-1]), axis=order.index(axis)), (order,), order
 
 
-@op("strided_slice", kind=Fusion.INJECTIVE, takes_open_sizes=True)
+@op("strided_slice", kind=Fusion.INJECTIVE)
 class StridedSlice(Op):
     """`data[begin:end:strides]` along `axes`, as in numpy; bounds outside of the data are clamped."""
 
@@ -317,7 +317,7 @@ class SliceLike(Op):
                                   self._shape(topi.dims(data), topi.dims(shape_like)), "slice_like")
 
 
-@op("nn.pad", kind=Fusion.INJECTIVE, takes_open_sizes=True)
+@op("nn.pad", kind=Fusion.INJECTIVE)
 class Pad(Op):
     """`data` with `pad_width[d] = (before, after)` elements added along each dimension."""
 
@@ -379,7 +379,7 @@ class Pad(Op):
         return Pad(tuple(widths), self.pad_mode), (order, None), order
 
 
-@op("repeat", kind=Fusion.INJECTIVE, takes_open_sizes=True)
+@op("repeat", kind=Fusion.INJECTIVE)
 class Repeat(Op):
     """The data with each element repeated `repeats` times along `axis` (`numpy.repeat`)."""
 

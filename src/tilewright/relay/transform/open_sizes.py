@@ -12,9 +12,11 @@ from typing import Any
 from tilewright.base.errors import CompileError
 from tilewright.base.types import TensorType
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
-from tilewright.relay.op.registry import Fusion, Op
+from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import operands, post_order, with_operands
 from tilewright.scalar.arith.open_sizes import open_size
+from tilewright.scalar.arith.ranges import Ranges
+from tilewright.scalar.arith.simplify import simplify
 from tilewright.scalar.expr import PrimExpr
 from tilewright.scalar.expr import Var as Symbol
 from tilewright.scalar.walk import free_vars, substitute
@@ -33,7 +35,15 @@ def with_samples(function: Function, symbols: Mapping[Symbol, PrimExpr]) -> Func
 
     Raises `CompileError` for an expression without a size for these samples.
     """
-    put = _Samples(symbols)
+    return _rebuilt(function, _Samples(symbols))
+
+
+def with_sizes(function: Function, sizes: Mapping[Symbol, PrimExpr]) -> Function:
+    """Return `function` with symbols of its dimensions replaced by expressions of other symbols."""
+    return _rebuilt(function, _Substitution(sizes)) if sizes else function
+
+
+def _rebuilt(function: Function, put: _Substitution) -> Function:
     params = [
         Var(p.name_hint, TensorType([put.size(d) for d in p.tensor_type.shape], p.tensor_type.dtype), p.span)
         for p in function.params]
@@ -44,16 +54,8 @@ def with_samples(function: Function, symbols: Mapping[Symbol, PrimExpr]) -> Func
     return Function(params, new[function.body], None, function.type_params, function.attrs, function.span)
 
 
-def check_operators(function: Function) -> None:
-    """Raise `CompileError` for the first operator that does not support dynamic shapes; elementwise operators always
-    do."""
-    for e in post_order(function.body, inside=False):
-        if isinstance(e, Call) and isinstance(e.op, Op) and e.op.kind > Fusion.BROADCAST and not e.op.takes_open_sizes:
-            raise CompileError(f"{e.op.name} does not support symbolic sizes", e.span, code="TW0304")
-
-
-class _Samples:
-    """Substitutes samples in expressions."""
+class _Substitution:
+    """Substitutes symbols in types and attributes."""
 
     def __init__(self, symbols: Mapping[Symbol, PrimExpr]) -> None:
         self.symbols: dict[PrimExpr, PrimExpr] = dict(symbols.items())
@@ -77,6 +79,13 @@ class _Samples:
             found = tuple(map(self.attribute, value))
             return value if all(a is b for a, b in zip(value, found, strict=True)) else found
         return self.size(value) if isinstance(value, PrimExpr) else value
+
+    def size(self, d: Any) -> Any:
+        return simplify(substitute(d, self.symbols), Ranges()) if isinstance(d, PrimExpr) else d
+
+
+class _Samples(_Substitution):
+    """Substitutes samples of symbols."""
 
     def size(self, d: Any) -> Any:
         if not isinstance(d, PrimExpr):

@@ -14,13 +14,16 @@ A size is a polynomial over variables and inexact quotients, in canonical form.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias
 
 from tilewright.base.errors import CompileError
 from tilewright.base.types import FLOAT32, INT64, OpenSize, Size
+from tilewright.scalar.arith.evaluate import evaluate
 from tilewright.scalar.arith.linear import linear
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.simplify import simplify
@@ -37,6 +40,7 @@ from tilewright.scalar.expr import (
     Sub,
     Var,
     add,
+    as_expr,
     cast,
     const,
     div,
@@ -50,6 +54,10 @@ from tilewright.scalar.walk import free_vars, substitute, text_of
 
 TYPICAL: Final = 64
 """The value of a dynamic dimension in estimates."""
+_REMAINDERS: Final = 12
+"""Number of consecutive sizes for which a comparison of a remainder with a number must have the same answer."""
+_LARGE: Final = 1 << 20
+"""A size so large that expressions that grow with it are far larger than remainders."""
 Limit: TypeAlias = tuple[int, int | None]
 Terms: TypeAlias = dict[tuple[PrimExpr, ...], int]
 
@@ -106,20 +114,24 @@ def limit(size: int, least: int) -> None:
     found = _SAMPLES.get()
     if _GRANTED.get():
         return
-    known, rest = terms.get((), 0), [(atoms, k) for atoms, k in terms.items() if atoms]
-    if not rest and known >= least:
-        return
-    if len(rest) != 1 or found is None or len(rest[0][0]) != 1 or rest[0][0][0] not in found or abs(rest[0][1]) != 1:
-        raise CompileError(
-            f"the size {size} must be at least {least}; this does not follow from the range of a single dimension",
-            code="TW0304")
-    ((variable,), sign) = rest[0]
-    low, high = found.limits.get(variable, (0, None))
-    if sign > 0:
-        low = max(low, least - known)
-    else:
-        high = known - least if high is None else min(high, known - least)
-    found.limits[variable] = low, high
+    room, rest = least - terms.get((), 0), [(atoms, k) for atoms, k in terms.items() if atoms]
+    if all(k > 0 for _, k in rest) and sum(k for a, k in rest if all(isinstance(v, Var) for v in a)) >= room:
+        return  # every dimension is 1 or more
+    if len(rest) == 1 and found is not None and len(rest[0][0]) == 1:
+        (((atom,), k),) = rest
+        bound = -(-room // k) if k > 0 else room // k
+        if atom in found:
+            low, high = found.limits.get(atom, (0, None))
+            found.limits[atom] = (
+                (max(low, bound), high) if k > 0 else (low, bound if high is None else min(high, bound)))
+            return
+        if isinstance(atom, FloorDiv) and isinstance(atom.b, IntImm) and (inner := open_size(atom.a)) is not None:
+            by = atom.b.value
+            limit(inner if k > 0 else -inner, bound * by if k > 0 else -(bound * by + by - 1))
+            return
+    raise CompileError(
+        f"the size {size} has to be {least} or more, and whether it is, no range of a single dimension says",
+        code="TW0304")
 
 
 def open_size(e: PrimExpr) -> int | None:
@@ -133,6 +145,32 @@ def open_size(e: PrimExpr) -> int | None:
 def takes_open() -> bool:
     """Return whether a program with dynamic sizes is being compiled."""
     return _SAMPLES.get() is not None
+
+
+def equation(a: PrimExpr, b: PrimExpr) -> dict[Var, PrimExpr] | None:
+    """Return a variable and its value such that two sizes are equal: by a linear equation, or by making a variable a
+    multiple of the divisors in them; None if neither is possible."""
+    variables = {v: k + 2 for k, v in enumerate(dict.fromkeys([*free_vars(a), *free_vars(b)]))}
+    with samples(variables):
+        first, second = open_size(a), open_size(b)
+        if first is None or second is None:
+            return None
+        terms = _terms(first - second)
+        inside = {v for atoms in terms for x in atoms if not isinstance(x, Var) or len(atoms) > 1 for v in free_vars(x)}
+        alone = [v for v in (b, a) if isinstance(v, Var) and v not in inside]
+        solved = [*alone, *(atoms[0] for atoms, k in terms.items() if len(atoms) == 1 and abs(k) == 1)]
+        for v in solved:
+            if isinstance(v, Var) and v not in inside and (v,) in terms:
+                value = _sum(sample(v, variables[v]), _product(first - second, terms[v,]), -1)
+                return {v: as_expr(value, INT64)}
+        steps = {
+            x.b.value for atoms in terms for x in atoms
+            if isinstance(x, (FloorDiv, FloorMod)) and isinstance(x.b, IntImm)}
+        if len(inside) != 1 or not steps:
+            return None
+    (v,) = inside
+    step = math.lcm(*steps)
+    return {v: mul(Var(f"{v.name}_by_{step}"), const(step, INT64))}
 
 
 def sampled() -> tuple[PrimExpr, ...]:
@@ -219,16 +257,28 @@ class _Open(OpenSize):
         return float(self)
 
     def __lt__(self, other: Any) -> bool:
-        return _below(self, other, int(self) < other)
+        return _below(self, other, operator.lt)
 
     def __le__(self, other: Any) -> bool:
-        return _below(self, other, int(self) <= other)
+        return _below(self, other, operator.le)
 
     def __gt__(self, other: Any) -> bool:
-        return _below(self, other, int(self) > other)
+        return _below(self, other, operator.gt)
 
     def __ge__(self, other: Any) -> bool:
-        return _below(self, other, int(self) >= other)
+        return _below(self, other, operator.ge)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether two sizes are equal for all values of their variables; a size in general position is no number."""
+        return isinstance(other, _Open) and (self is other or self.terms == other.terms)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __bool__(self) -> bool:
+        return True
+
+    __hash__ = OpenSize.__hash__
 
     def __rtruediv__(self, other: Any) -> Any:
         """Return the reciprocal times `other` as an expression: the factor of a mean."""
@@ -245,17 +295,25 @@ class _Open(OpenSize):
         return format(repr(self), spec)
 
 
-def _below(a: _Open, b: Any, answer: bool) -> bool:
-    """Return `answer`, the result for the samples, if it is the same for all sizes: one operand includes the other, or
-    is a multiple of it.
+def _below(a: _Open, b: Any, compare: Callable[[int, int], bool]) -> bool:
+    """The answer of `compare` for the samples. Raises `CompileError` where other sizes can have another answer: neither
+    of two sizes contains the other, or the answer depends on a remainder.
 
-    A comparison with a number is decided by the sample, as a typical size.
+    Other comparisons with numbers ask how large sizes usually are.
     """
+    answer = compare(int(a), int(b))
     if isinstance(b, _Open):
         signs = {k > 0 for k in _terms(a - b).values()}
         if len(signs) > 1 and not _is_zero(a % b) and not _is_zero(b % a):
             raise CompileError(f"the sizes {a} and {b} cannot be compared at compile time: the order "
                                "depends on their values", code="TW0304")
+    elif any(not isinstance(atom, Var) for atoms in a.terms for atom in atoms):
+        variables = list(free_vars(a.expr))
+        found = [
+            int(evaluate(a.expr, {v: _LARGE + step * (k + 1) for k, v in enumerate(variables)}))
+            for step in range(_REMAINDERS)]
+        if max(map(abs, found)) < _LARGE // 1024 and len({compare(n, int(b)) for n in found}) > 1:
+            raise CompileError(f"how {a} compares with {b} depends on a remainder", code="TW0304")
     return answer
 
 
@@ -312,6 +370,8 @@ def _quotient(a: int, b: int) -> int:
             whole, rest = _divided(top, atoms, k)
             if not rest:
                 return _made(number, whole)
+            if atoms and set(top) == {atoms}:
+                return Size(top[atoms] // k)
             if not atoms:
                 if all(n < 0 for n in top.values()):
                     return -(((-a) + (k - 1)) // b)
@@ -355,6 +415,8 @@ def _remainder(a: int, b: int) -> int:
                 return rest.get((), 0) % k
             if not rest:
                 return 0
+            if atoms and set(top) == {atoms}:
+                return _made(number, {atoms: top[atoms] % k})
             if not atoms:
                 top = rest
     return _made(number, {(floormod(_expression(top), _expression(bottom)),): 1})

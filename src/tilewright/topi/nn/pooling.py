@@ -52,7 +52,7 @@ def _pool(
         pooled_size(n, window[k], every[k], apart[k], sides[k], sides[rank + k], ceil_mode, k) for k,
         n in enumerate(sizes)
     ]
-    whole = reaching(tuple(sizes), counts, window, every, apart, sides)
+    whole = reaching(tuple(sizes), counts, window, every, apart, sides, ceil_mode)
     if _is_mean(pool_type):
         return fastest(of.avg_pool)(data, window, every, whole, apart, layout, count_include_pad, sides)
     return fastest(of.max_pool)(data, window, every, whole, apart, layout)

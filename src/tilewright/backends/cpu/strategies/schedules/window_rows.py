@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
+from tilewright.base.types import OpenSize
 from tilewright.scalar.arith.divisors import divisors
 from tilewright.scalar.expr import Var
 from tilewright.te.tensor import Tensor
@@ -57,8 +58,10 @@ class WindowRowsSchedule(CpuSchedule):
 
 def _vectors(k: KernelBlocks, loop: Var, lanes: int) -> Var:
     """Split a row into vectors, the last of which may overlap the previous one; return the loop over them."""
-    s = k.schedule
-    block, lane = s.split(loop, [None, min(lanes, 1 << (s.extent(loop).bit_length() - 1))], overlap=True)
+    s, extent = k.schedule, k.schedule.extent(loop)
+    known = not isinstance(extent, OpenSize)  # a dynamic row may be shorter than a vector, so its last one is masked
+    lanes = min(lanes, 1 << (extent.bit_length() - 1)) if known else lanes
+    block, lane = s.split(loop, [None, lanes], overlap=known)
     s.vectorize(lane)
     return block
 
