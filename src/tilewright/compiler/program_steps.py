@@ -109,7 +109,7 @@ class StepMaker:
                 value = self._known[loc.index]
                 return Place("constant", self.constants.add((value,), None, value.nbytes))
             case MemorySpace.INPUT | MemorySpace.OUTPUT:
-                return Place(loc.place.value, loc.index, loc.skip)
+                return Place(loc.place.value, loc.index, written(loc.skip))
             case MemorySpace.OBJECT:
                 return Place("object", loc.index)
             case MemorySpace.PIECE:

@@ -12,6 +12,7 @@ from math import inf, log2
 from typing import Any, Final
 
 from tilewright import te
+from tilewright.base.types import OpenSize
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar
@@ -78,6 +79,8 @@ class _Forest:
         first = self.b.let("first", leaf * self.entries)
         with self.b.for_range(0, self.entries, "entry") as entry:
             target = entry if self.entries == self.n_targets else E.cast("int64", self.targets[first + entry])
+            if isinstance(self.entries, OpenSize):
+                target = E.if_then_else(E.compare(E.EQ, self.entries.expr, self.n_targets), entry, target)
             where = E.as_expr(row) * self.n_targets + target
             self.out[where] = self.combine(self.out[where], self.weights[first + entry])
 
