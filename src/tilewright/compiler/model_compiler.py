@@ -131,7 +131,8 @@ class ModelCompiler:
             sizes = {d: simplify(substitute(e, {**replaced}), Ranges()) for d, e in symbols.items()}
             shapes = {
                 name: tuple(sizes[d] if isinstance(d, str) else d for d in dims) for name, dims in wanted.dims.items()}
-            return self.read(shapes, kept)["main"]
+            main: Function = self.read(shapes, kept)["main"]
+            return main
 
         with self.context(instruments):
             return build_open(make, ranges, self.target, self.source.name, kept, self.cache)

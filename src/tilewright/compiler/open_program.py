@@ -294,7 +294,7 @@ def _check_sizes(function: Function) -> None:
     if needs_stages(function):
         found = next((e for e in post_order(function.body) if isinstance(e, Call) and isinstance(e.op, Waiting)), None)
         what = "a branch" if found is None else f"the result of {getattr(found.op, 'op_type', found.op.name)}"
-        raise OpenSizeError(f"the size of {what} depends on values that the program computes", found and found.span)
+        raise OpenSizeError(f"the size of {what} depends on values that the program computes", None if found is None else found.span)
 
 
 def _compare(a: Unfinished, b: Unfinished) -> None:

@@ -130,7 +130,7 @@ def limit(size: int, least: int) -> None:
             limit(inner if k > 0 else -inner, bound * by if k > 0 else -(bound * by + by - 1))
             return
     raise CompileError(
-        f"the size {size} has to be {least} or more, and whether it is, no range of a single dimension says",
+        f"the size {size} must be at least {least}; this does not follow from the range of a single dimension",
         code="TW0304")
 
 
@@ -269,7 +269,7 @@ class _Open(OpenSize):
         return _below(self, other, operator.ge)
 
     def __eq__(self, other: object) -> bool:
-        """Whether two sizes are equal for all values of their variables; a size in general position is no number."""
+        """Whether two sizes are equal for all values of their variables. A symbolic size never equals a number."""
         return isinstance(other, _Open) and (self is other or self.terms == other.terms)
 
     def __ne__(self, other: object) -> bool:
