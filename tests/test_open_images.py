@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
 from small_models import onnxruntime_answers
-from tilewright.base.errors import InputError, OpenSizeWarning
+from tilewright.base.errors import InputError
 from tilewright.runtime.artifact import load_executable
 from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.sizes import multiple_of
@@ -238,13 +238,12 @@ def test_multiples_of_a_number(tmp_path: Path) -> None:
         loaded(real(1, 3, 72, 8))
 
 
-def test_where_multiples_are_needed_the_warning_says_what_does_not_fit() -> None:
-    with pytest.warns(
-        OpenSizeWarning,
-        match=r"is compiled for each combination of its sizes: Add .* do not broadcast: dimension -2 is .* in one and"
-    ):
-        program = tilewright.compile(pyramid(), shapes={"x": (1, 3, "h", "w")}, threads=1)
-    assert program(real(1, 3, 8, 16)).shape == (1, 1, 16, 32)
+def test_sizes_that_must_be_multiples_become_multiples() -> None:
+    program = check(pyramid(), (1, 3, "h", "w"), [(8, 16), (40, 24)])
+    assert [str(s) for s in program.artifact.manifest.symbols] == ["h_by_8 from 1", "w_by_8 from 1"]
+    told = "input 'x' has shape [1, 3, 9, 16], expected float32 x[1, 3, (h_by_8 * 8), (w_by_8 * 8)] where h_by_8 = 1"
+    with pytest.raises(InputError, match=re.escape(told)):
+        program(real(1, 3, 9, 16))
 
 
 @pytest.mark.parametrize(("shape", "message"), [

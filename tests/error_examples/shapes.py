@@ -31,7 +31,8 @@ def tw0303() -> None:
 
 def tw0304() -> None:
     x = relay.var("x", shape=(expr.Var("n"), 4))
-    build_open(lambda replaced: relay.Function([x], relay.argwhere(x)), {}, Target("llvm"), "m", BuildReport(), Cache(None))
+    places = relay.Function([x], relay.argwhere(x))
+    build_open(lambda replaced: places, {}, Target("llvm"), "m", BuildReport(), Cache(None))
 
 
 def tw0305() -> None:

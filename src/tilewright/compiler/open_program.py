@@ -31,10 +31,11 @@ from tilewright.ir.structural import structural_equal
 from tilewright.ir.transform import PassContext
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.deferred import Waiting
+from tilewright.relay.op.registry import Op
 from tilewright.relay.transform.open_sizes import symbols_of, with_samples, with_sizes
 from tilewright.relay.transform.pipeline import optimize
 from tilewright.relay.transform.split_batch import PARTS
-from tilewright.relay.transform.stages import needs_stages, resolve
+from tilewright.relay.transform.stages import is_static, needs_stages, resolve
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Symbol
@@ -61,15 +62,13 @@ _LARGE_SAMPLES: Final = (
 class OpenSizeError(CompileError):
     """A program cannot be compiled for dynamic sizes; it can be compiled for each combination of sizes.
 
-    `sizes` are two sizes that must be equal, if that is the reason.
+    `sizes` are two sizes that must be equal, if that is the reason. `samples_differ` if the programs of two samples
+    differ, so that others may agree.
     """
 
     code = "TW0304"
     sizes: tuple[PrimExpr, PrimExpr] | None = None
-
-
-class _SamplesDiffer(OpenSizeError):
-    """The programs of two samples differ."""
+    samples_differ = False
 
 
 def build_open(
@@ -118,7 +117,9 @@ def _built(
     try:
         try:
             made, limits = _checked(main, renamed, _numbers(known, _SAMPLES), target, name, report, cache)
-        except _SamplesDiffer:
+        except OpenSizeError as error:
+            if not error.samples_differ:
+                raise
             made, limits = _checked(main, renamed, _numbers(known, _LARGE_SAMPLES), target, name, report, cache)
     except OpenSizeError as error:
         if error.sizes is not None:
@@ -292,30 +293,42 @@ def _check_sizes(function: Function) -> None:
     if needs_control(function):
         raise OpenSizeError("programs with control flow have known sizes")
     if needs_stages(function):
-        found = next((e for e in post_order(function.body) if isinstance(e, Call) and isinstance(e.op, Waiting)), None)
-        what = "a branch" if found is None else f"the result of {getattr(found.op, 'op_type', found.op.name)}"
-        raise OpenSizeError(f"the size of {what} depends on values that the program computes", None if found is None else found.span)
+        found = next(
+            (e for e in post_order(function.body) if isinstance(e, Call) and isinstance(e.op, Op)
+             and (isinstance(e.op, Waiting) or not is_static(e.known_type()))), None)
+        if found is None:
+            raise OpenSizeError("the size of a branch depends on values that the program computes")
+        raise OpenSizeError(
+            f"the size of the result of {getattr(found.op, 'op_type', found.op.name)} depends on values that the "
+            "program computes", found.span)
+
+
+def _differ(message: str) -> OpenSizeError:
+    """Return the error for two samples whose programs differ."""
+    error = OpenSizeError(message)
+    error.samples_differ = True
+    return error
 
 
 def _compare(a: Unfinished, b: Unfinished) -> None:
-    """Raise `_SamplesDiffer` if the programs of two samples differ."""
+    """Raise `OpenSizeError` if the programs of two samples differ."""
     ours_made, theirs_made = a.report.kernels, b.report.kernels
     for symbol, kernel in ours_made.items():
         if symbol not in theirs_made or not structural_equal(
             kernel.stages["lowered"], theirs_made[symbol].stages["lowered"], exact=True
         ):
-            raise _SamplesDiffer(
+            raise _differ(
                 f"the kernel of {symbol.partition('_')[2].partition('_')[2]} depends on the sizes in ways that are "
                 "decided while compiling")
     # only compiled code has these two
     plan = replace(a.manifest, scratch=b.manifest.scratch, sites=b.manifest.sites)
     if len(ours_made) != len(theirs_made) or plan != b.manifest:
-        raise _SamplesDiffer(
+        raise _differ(
             "the order of the kernels, or the plan of memory, depends on the sizes in ways that are decided while "
             "compiling")
     ours, theirs = ([v for values in made.sources() for v in values] for made in (a, b))
     if len(ours) != len(theirs) or not all(map(_same, ours, theirs)):
-        raise _SamplesDiffer("a constant depends on the sizes")
+        raise _differ("a constant depends on the sizes")
 
 
 def _same(a: Array, b: Array) -> bool:
