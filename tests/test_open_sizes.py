@@ -35,7 +35,16 @@ from tilewright.runtime.artifact import load_executable
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.open_program import MOST_PLANS, OpenExecutable, Shapes
 from tilewright.scalar.arith import Ranges, prove
-from tilewright.scalar.arith.open_sizes import equation, limit, open_size, sample, samples, typical
+from tilewright.scalar.arith.open_sizes import (
+    equation,
+    limit,
+    may_be_zero,
+    open_size,
+    sample,
+    samples,
+    typical,
+    zero_allowed,
+)
 from tilewright.scalar.expr import PrimExpr, Var, as_expr, const, floordiv, floormod, minimum
 
 pytestmark = pytest.mark.slow
@@ -136,7 +145,9 @@ def test_sizes_are_reckoned_with_as_numbers_and_stay_what_they_say() -> None:
         "(n * 6)": a * 384 // 64, "((n + 7) // 8)": -(-a // 8), "12": a * 12 // a, "0": (a * 12) % a,
         "5": (8 * b + 5) % 8, "((m * n) * 3)": 3 * a * b,
         "(n + 1)": 2 + a - 1, "((m * n) + n)": a * (b + 1), "2": (2 * a + 2) // (a + 1), "((n * -1) + 10)": 10 - a,
-        "((m // 4) + n)": (4 * a + b) // 4,
+        "((m // 4) + n)": (4 * a + b) // 4, "(n * 4)": (a * b * 32 + a * a * 32) // (8 * b + 8 * a),
+        "(m - n)": (b * b - a * a) // (a + b), "3": 3 % (a + 3), "1": (a + 3) // (a + 3),
+        "(((m * n) + 1) // (m + n))": (a * b + 1) // (a + b),
     }
     assert {text: str(size) for text, size in said.items()} == {text: text for text in said}
     assert not isinstance(a * 12 // a, OpenSize)
@@ -173,7 +184,7 @@ def test_what_is_taken_for_granted_of_a_size_limits_it() -> None:
 
 def test_open_sizes_are_compared_only_where_the_answer_holds_for_all() -> None:
     a, b = sample(Var("n"), 61), sample(Var("m"), 127)
-    assert a < a + 1 and a * b >= b and max(a, 3) is a
+    assert a < a + 1 and a * b >= b and max(a, 3) is a and (a + b) * a >= a + b
     with pytest.raises(CompileError, match="the sizes n and m cannot be compared at compile time: the order depends"):
         assert a < b
     with pytest.raises(
@@ -181,6 +192,15 @@ def test_open_sizes_are_compared_only_where_the_answer_holds_for_all() -> None:
     ):
         float(a)
     assert typical(a * 3) == 192
+
+
+def test_sizes_that_may_be_zero_are_compared_with_care() -> None:
+    a, b = sample(Var("n"), 61), sample(Var("m"), 127)
+    assert a * b >= b and not may_be_zero(a * b)
+    with zero_allowed({"n"}):
+        assert a + b >= b and may_be_zero(a * b) and not may_be_zero(a + b)
+        with pytest.raises(CompileError, match=r"the sizes .* and m cannot be compared"):
+            assert a * b >= b
 
 
 def test_sizes_are_equal_if_their_expressions_are() -> None:
@@ -196,7 +216,7 @@ def test_sizes_are_equal_if_their_expressions_are() -> None:
 def test_dimensions_that_must_be_equal_are_determined_by_one_another() -> None:
     n, m, k = Var("n"), Var("m"), Var("k")
     assert str(equation(n, m)) == "{m: n}" and str(equation(n + m, k)) == "{k: (m + n)}"
-    assert str(equation(n * 2, m * 2 + 2)) == "None"
+    assert str(equation(n * 2, m * 2 + 2)) == "None" and str(equation(minimum(n, m + 1), n)) == "{n: (m + 1)}"
     assert str(equation(floordiv(n + 15, 16), floordiv(n + 31, 32) * 2)) == "{n: (n_by_32 * 32)}"
     assert equation(floordiv(n, 2), floordiv(m, 2)) is None
 
@@ -265,6 +285,53 @@ def test_one_program_for_any_batch_of_images() -> None:
         program = tilewright.compile(of, shapes={"x": ("n", 3, 12, 12)}, threads=1, config=config)
         check(program, of, [{"x": real(n, 3, 12, 12)} for n in (1, 2, 5, 8)])
         assert program.artifact.manifest.parts == parts
+
+
+def test_a_size_may_be_zero_if_its_range_begins_there() -> None:
+    program = tilewright.compile(perceptron(), shapes={"x": ("0..64", 20)}, threads=1)
+    assert program(real(0, 20)).shape == (0, 33)
+    check(program, perceptron(), [{"x": real(n, 20)} for n in (1, 7, 64)])
+    with pytest.raises(InputError, match="dimension 0 of input 'x' is 0, but the program was compiled for batch"):
+        tilewright.compile(perceptron(), shapes={"x": ("batch", 20)}, threads=1)(real(0, 20))
+    lengths = tilewright.compile(encoder(), shapes={"ids": ("b=0..", "t=0..")}, threads=2)
+    assert [lengths(np.zeros(s, np.int64)).shape for s in ((0, 3), (2, 0), (0, 0))] == [(0, 3, 32), (2, 0, 32), (0, 0, 32)]  # noqa: E501
+    check(lengths, encoder(), [{"ids": np.arange(s[0] * s[1]).reshape(s)} for s in ((1, 1), (2, 7), (1, 40))])
+    images = tilewright.compile(convolutions(), shapes={"x": ("n=0..", 3, 12, 12)}, threads=1)
+    assert images(real(0, 3, 12, 12)).shape == (0, 5)
+
+
+def test_a_dimension_may_be_a_sum_of_others() -> None:
+    nodes = [node("Concat", ["a", "b"], "ab", axis=0), node("Mul", ["ab", "c"], "y")]
+    of = model(nodes, {"a": ["past", 3], "b": ["n", 3], "c": ["past + n", 3]}, {})
+    inputs = [{"a": real(p, 3), "b": real(n, 3), "c": real(p + n, 3)} for p, n in ((1, 1), (5, 1), (40, 7), (3, 32))]
+    for shapes in (
+        {"a": ("past", 3), "b": ("n", 3)}, {"a": ("p", 3), "b": ("n", 3), "c": ("p + n", 3)},
+        {"a": ("p", 3), "b": ("n", 3), "c": ("past + n", 3)}, {"a": ("p", 3), "b": ("n", 3), "c": ("k", 3)},
+    ):
+        program = tilewright.compile(of, shapes=shapes, threads=1)
+        check(program, of, inputs)
+        with pytest.raises(InputError, match=r"input 'c' has shape \[3, 3\], expected float32 c\[\(.* \+ .*\), 3\]"):
+            program(real(1, 3), real(1, 3), real(3, 3))
+    with pytest.raises(InputError, match=r"a dimension of input 'c' is 'p \+ k', but no dimension is named 'k'"):
+        tilewright.compile(of, shapes={"a": ("p", 3), "b": ("n", 3), "c": ("p + k", 3)})
+
+
+def test_ranges_and_slices_begin_at_sizes() -> None:
+    nodes = [
+        node("Shape", ["a"], "sa"), node("Gather", ["sa", "zero"], "first"), node("Shape", ["b"], "sb"),
+        node("Gather", ["sb", "zero"], "second"), node("Add", ["first", "second"], "last"),
+        node("Range", ["first", "last", "step"], "places"), node("Cast", ["places"], "floats", to=FLOAT),
+        node("Concat", ["a", "b"], "ab", axis=0), node("Unsqueeze", ["first", "axis"], "begin"),
+        node("Unsqueeze", ["last", "axis"], "end"), node("Slice", ["ab", "begin", "end", "axis"], "cut"),
+        node("Slice", ["ab", "end", "most", "axis"], "none"), node("Concat", ["cut", "none"], "whole", axis=0),
+        node("Mul", ["whole", "floats"], "y"),
+    ]
+    weights = {"zero": np.int64(0), "step": np.int64(1), "axis": np.array([0]), "most": np.array([2**63 - 1])}
+    of = model(nodes, {"a": ["p"], "b": ["n"]}, weights)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OpenSizeWarning)
+        program = tilewright.compile(of, shapes={"a": ("p=0..",), "b": ("n",)}, threads=1)
+    check(program, of, [{"a": real(p), "b": real(n)} for p, n in ((0, 1), (1, 1), (9, 4), (3, 40))])
 
 
 def test_it_is_saved_and_loaded(tmp_path: Path) -> None:

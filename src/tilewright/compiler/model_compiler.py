@@ -118,13 +118,15 @@ class ModelCompiler:
     ) -> Artifact:
         """Compile one program for all of these sizes. Raises `OpenSizeError` if the model has no such program."""
         from tilewright.compiler.open_program import build_open
+        from tilewright.runtime.sizes import value
         from tilewright.scalar.arith.ranges import Ranges
         from tilewright.scalar.arith.simplify import simplify
         from tilewright.scalar.expr import Var
         from tilewright.scalar.walk import substitute
 
-        names = {d: wanted.symbol(d) for dims in wanted.dims.values() for d in dims if isinstance(d, str)}
-        symbols = {d: Var(name) * step for d, (name, step) in names.items()}
+        names = {d: wanted.symbol(d) for d in wanted.plain()}
+        symbols: dict[str, Any] = {d: Var(name) * step for d, (name, step) in names.items()}
+        symbols |= {d: value(d, symbols) for d in wanted.sums}
         ranges, kept = wanted.symbol_ranges(), report or self.report
 
         def make(replaced: Mapping[Var, PrimExpr]) -> Function:

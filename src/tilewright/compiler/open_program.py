@@ -39,7 +39,7 @@ from tilewright.relay.transform.stages import is_static, needs_stages, resolve
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Symbol
-from tilewright.scalar.arith.open_sizes import Limit, equation, open_size, samples
+from tilewright.scalar.arith.open_sizes import Limit, equation, open_size, samples, zero_allowed
 from tilewright.scalar.expr import IntImm, Mul, PrimExpr, Var, number_of
 from tilewright.scalar.walk import free_vars, substitute
 
@@ -110,7 +110,8 @@ def _built(
     make: Callable[[Mapping[Var, PrimExpr]], Function], replaced: Mapping[Var, PrimExpr], ranges: Mapping[str, Range],
     target: Target, name: str, report: BuildReport, cache: Cache,
 ) -> Artifact:
-    with samples({}, _SAMPLES[0]) as imported:
+    zero = {name for name, (least, _) in ranges.items() if least == 0}
+    with zero_allowed(zero), samples({}, _SAMPLES[0]) as imported:
         main = _imported(lambda: with_sizes(make(replaced), replaced))
     renamed = _named(symbols_of(main))
     known = [imported.limits.get(v) for v in renamed]

@@ -2,6 +2,7 @@
 
     shapes={"x": ("1..64", 3, "h", "w=32..")}      1 to 64, under the model's name; `h`; `w`, at least 32
     shapes={"x": (1, 3, "h=32..1280:32", "w:32")}  multiples of 32, for networks that halve an image repeatedly
+    shapes={"x": (1, "n"), "mask": (1, "p + n")}    a sum of other dimensions
 
 This module imports nothing of the compiler, because its result is the cache key of a program.
 """
@@ -9,7 +10,7 @@ This module imports nothing of the compiler, because its result is the cache key
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,6 +19,8 @@ from tilewright.base.errors import InputError
 _DIMENSION: Final = re.compile(
     r"(?:(?P<name>[^\W\d]\w*)\s*=?\s*)?(?:(?P<least>\d+)\s*\.\.\s*(?P<most>\d*))?(?:\s*:\s*(?P<step>[1-9]\d*))?",
     re.ASCII)
+_NAME: Final = re.compile(r"[^\W\d]\w*", re.ASCII)
+_SUM: Final = re.compile(r"\w+(?:\s*[-+*]\s*\w+)+", re.ASCII)
 _NAMELESS: Final = frozenset({"", "?", "*", "-1", "None"})
 
 Dims = tuple["int | str", ...]
@@ -25,8 +28,8 @@ Dims = tuple["int | str", ...]
 
 @dataclass(slots=True)
 class OpenShapes:
-    """The dimensions of the inputs with given shapes, dynamic ones by name, and the ranges of the dynamic dimensions.
-    """
+    """The dimensions of the inputs with given shapes, dynamic ones by name or as arithmetic over names, and the ranges
+    of the names."""
 
     dims: dict[str, Dims] = field(default_factory=dict)
     ranges: dict[str, tuple[int, int | None]] = field(default_factory=dict)
@@ -34,10 +37,17 @@ class OpenShapes:
     """Divisors of dimensions; the default is 1."""
     names: dict[str, int | str] = field(default_factory=dict)
     """Symbols of the model, mapped to another name or a number."""
+    sums: set[str] = field(default_factory=set)
+    """Dimensions that are arithmetic over other dimensions: `past + length`."""
+
+    def plain(self) -> list[str]:
+        """Return the names of dimensions, without arithmetic over names."""
+        return list(dict.fromkeys(
+            d for dims in self.dims.values() for d in dims if isinstance(d, str) and d not in self.sums))
 
     def key(self) -> Any:
         """Return a JSON value that identifies this object."""
-        return ["open", self.dims, self.ranges, self.steps]
+        return ["open", self.dims, self.ranges, self.steps, sorted(self.sums)]
 
     def symbol(self, name: str) -> tuple[str, int]:
         """Return the symbol and the factor of a dimension in programs, `h` or `h_by_32 * 32`."""
@@ -69,6 +79,8 @@ def open_shapes(
     found = OpenShapes()
     for name, own, _ in signature:
         if name not in shapes:
+            if any(_is_sum(d) for d in own):
+                found.dims[name] = tuple(_own(name, k, d) for k, d in enumerate(own))
             continue
         given = tuple(shapes[name])
         if len(given) != len(own):
@@ -77,13 +89,44 @@ def open_shapes(
                 f"{given}", code="TW0305")
         found.dims[name] = tuple(
             _dimension(found, name, k, d, o) for k, (d, o) in enumerate(zip(given, own, strict=True)))
+    known = {d for dims in found.dims.values() for d in dims if isinstance(d, str) and not _is_sum(d)}
+    labels = {d for _, own, _ in signature for d in own}
+    for name, dims in found.dims.items():
+        found.dims[name] = tuple(_resolved(found, name, d, known, d in labels) for d in dims)
     return found
+
+
+def _own(name: str, axis: int, own: int | str) -> int | str:
+    """Return a dimension of the model, with a name if it has none."""
+    return f"{name}_{axis}" if own in _NAMELESS else own
+
+
+def _is_sum(d: Any) -> bool:
+    return isinstance(d, str) and _SUM.fullmatch(d) is not None and _NAME.search(d) is not None
+
+
+def _resolved(found: OpenShapes, name: str, d: int | str, known: Container[str], is_own: bool) -> int | str:
+    """Return a dimension of the input `name` in the names that are given for those of the model. Arithmetic over other
+    names counts as a name if it is the model's own."""
+    if not isinstance(d, str):
+        return d
+    if not _is_sum(d):
+        return d if d in known and d not in found.names else found.names.get(d, d)
+    text = _NAME.sub(lambda m: str(found.names.get(m[0], m[0])), d)
+    missing = [n for n in _NAME.findall(text) if n not in known]
+    if missing:
+        if is_own:
+            return d
+        raise InputError(
+            f"a dimension of input '{name}' is {d!r}, but no dimension is named '{missing[0]}'; name a dimension of an "
+            "input so, or write a number", code="TW0305")
+    found.sums.add(text)
+    return text
 
 
 def _dimension(found: OpenShapes, name: str, axis: int, given: Any, own: int | str) -> int | str:
     where = f"dimension {axis} of input '{name}'"
-    made = int(given) if not isinstance(given, str) else _named(
-        found, where, given, f"{name}_{axis}" if own in _NAMELESS else own)
+    made = int(given) if not isinstance(given, str) else _named(found, where, given, _own(name, axis, own))
     if isinstance(own, int):
         if own != made:
             raise InputError(f"{where} is {own} in the model, but {given!r} is given; give {own}", code="TW0305")
@@ -95,11 +138,13 @@ def _dimension(found: OpenShapes, name: str, axis: int, given: Any, own: int | s
 
 
 def _named(found: OpenShapes, where: str, text: str, own: int | str) -> int | str:
+    if text == own or (_is_sum(text) and not isinstance(own, int)):
+        return text
     match = _DIMENSION.fullmatch(text.strip())
     if match is None or not text.strip():
         raise InputError(
             f"{where} is {text!r}; write a number, a name (\"n\"), a range (\"1..64\") or both (\"n=1..64\"), followed "
-            "by \":32\" for multiples of 32", code="TW0305")
+            "by \":32\" for multiples of 32, or arithmetic over names (\"n + m\")", code="TW0305")
     if isinstance(own, int):
         raise InputError(f"{where} is {own} in the model, but {text!r} is given; give {own}", code="TW0305")
     name = match["name"] or own

@@ -272,7 +272,9 @@ def _place_to_json(place: Place) -> str:
 def _place_from_json(text: Any) -> Place:
     kind, _, where = str(text).partition(":")
     offset, plus, skip = where.partition("+")
-    if kind not in _KINDS or not offset.isdecimal() or (plus and kind != PIECE and not skip.isdecimal()):
+    if kind not in _KINDS or not offset.isdecimal() or (
+        plus and kind not in (PIECE, INPUT, OUTPUT) and not skip.isdecimal()
+    ):
         raise ArtifactError(
             f"the manifest has an unknown place: {str(text)[:40]}; compile the model again", code="TW0804")
     return Place(kind, int(offset), int(skip or 0) if skip.isdecimal() or not plus else check_size(skip))

@@ -92,9 +92,9 @@ class Schedule(Recorder):
         self.func = func
         self.checked = checked
         self.steps: list[ScheduleStep] = []
-        self._facts: dict[PrimExpr, Interval] = dict.fromkeys(sampled(), (1, None))
-        """Facts that hold in every block: symbolic sizes are not 0, and symbolic loops split with overlap are at least
-        as long as the inner factor."""
+        self._facts: dict[PrimExpr, Interval] = {v: (n, None) for v, n in sampled().items()}
+        """Facts that hold in every block: lower bounds of symbolic sizes, and symbolic loops split with overlap are at
+        least as long as the inner factor."""
 
     # Queries.
     def block(self, name: str) -> Block:

@@ -18,7 +18,12 @@ Perm = tuple[int, ...]
 
 def same(a: Any, b: Any) -> bool:
     """Return whether two dimensions are known to be equal."""
-    return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
+    if a is b or (isinstance(a, int) and isinstance(b, int)):
+        return a is b or bool(a == b)
+    if not isinstance(a, PrimExpr) or not isinstance(b, PrimExpr) or not is_dynamic(a) or not is_dynamic(b):
+        return False
+    first, second = open_size(a), open_size(b)
+    return first is not None and first == second
 
 
 def differ(a: Any, b: Any) -> bool:
@@ -249,17 +254,19 @@ def slices(
     return result
 
 
-def _slice(size: Any, begin: int, end: int, step: int, mode: str) -> Slice:
+def _slice(size: Any, begin: Any, end: Any, step: int, mode: str) -> Slice:
     if mode == "size":
         first = begin + size if begin < 0 else begin
         return first, size - first if end < 0 else end, 1
     if step == 0:
         raise ShapeError("a stride must not be 0; use 1 or more, or a negative stride to slice backward")
-    if isinstance(size, OpenSize) or isinstance(end, OpenSize):
+    if any(isinstance(x, OpenSize) for x in (size, begin, end)):
         return _open_slice(size, begin, end, step)
+    if isinstance(begin, PrimExpr):
+        return _slice_from(size, begin, end, step)
     if isinstance(end, PrimExpr):
-        last = minimum(end, size)
-        return begin, sub(as_expr(open_size(last) or last), begin), 1
+        bound = minimum(end, size)
+        return begin, sub(as_expr(open_size(bound) or bound), begin), 1
     if not isinstance(size, int):
         if begin == 0 and step == 1 and end >= 2**31 - 1:
             return 0, size, 1
@@ -277,9 +284,35 @@ def _slice(size: Any, begin: int, end: int, step: int, mode: str) -> Slice:
     return found.start if len(found) else 0, len(found), step
 
 
+def symbolic_count(start: Any, stop: Any, step: Any) -> Any:
+    """Return the number of elements of a sequence with symbolic bounds; it limits the sizes so that `stop` is not
+    before `start`. Raises `ShapeError` for a step other than a positive or negative integer."""
+    if not isinstance(step, int) or step == 0 or any(isinstance(x, float) for x in (start, stop)):
+        raise ShapeError(f"a sequence from {start} to {stop} by {step} must consist of integers")
+    first, last = (x if isinstance(x, int) else open_size(x) for x in (start, stop))
+    if first is None or last is None:
+        if step == 1:
+            return stop - start
+        raise ShapeError(f"the sequence from {start} to {stop} by {step} has an unknown number of elements")
+    length = last - first if step > 0 else first - last
+    limit(length, 0)
+    count = (length + abs(step) - 1) // abs(step)
+    return count if isinstance(start, OpenSize) or isinstance(stop, OpenSize) else _symbolic(count)
+
+
 def _symbolic(size: int) -> Any:
     """Return the expression of a dynamic size, and other sizes as they are."""
     return size.expr if isinstance(size, OpenSize) else size
+
+
+def _slice_from(size: Any, begin: PrimExpr, end: Any, step: int) -> Slice:
+    """Return a slice that begins at an expression of sizes."""
+    last = as_expr(size if isinstance(end, int) and end >= _ENDLESS else minimum(as_expr(end), size))
+    known, first, stop = open_size(as_expr(size)), open_size(begin), open_size(last)
+    if known is None or first is None or stop is None:
+        raise ShapeError(f"dimension {size} cannot be sliced by [{begin}:{end}:{step}]: the bounds are unknown")
+    first, count, step = _open_slice(known, first, stop, step)
+    return _symbolic(first), _symbolic(count), step
 
 
 def _open_slice(size: int, begin: int, end: int, step: int) -> Slice:

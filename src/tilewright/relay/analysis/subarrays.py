@@ -17,6 +17,7 @@ from typing import Any, Final
 from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from tilewright.relay.op.registry import Op
+from tilewright.scalar.arith.open_sizes import typical
 
 _SHORTEST_RUN: Final = 64
 """Shortest contiguous run in bytes for in-place access; shorter runs are copied."""
@@ -115,7 +116,7 @@ def is_place(call: Call) -> bool:
 def _mostly_made(parts: Expr) -> bool:
     """Return whether most bytes of the fields of a tuple are computed, so that their kernels can write them in place.
     """
-    sizes = [(f.tensor_type.nbytes, _is_made(f)) for f in parts.fields]  # type: ignore[attr-defined]
+    sizes = [(typical(f.tensor_type.nbytes), _is_made(f)) for f in parts.fields]  # type: ignore[attr-defined]
     return bool(2 * sum(n for n, made in sizes if made) > sum(n for n, _ in sizes))
 
 

@@ -14,7 +14,7 @@ from tilewright.relay.op.registry import Array, Fusion, Op, Precision, attribute
 from tilewright.scalar.expr import PrimExpr
 from tilewright.topi import indexing as topi
 from tilewright.topi import lookup, moves
-from tilewright.topi.shapes import axis_of, product, text
+from tilewright.topi.shapes import axis_of, product, symbolic_count, text
 
 
 @op("full", kind=Fusion.BROADCAST)
@@ -148,8 +148,8 @@ class Arange(Op):
     """Type of the result."""
 
     def _count(self) -> Any:
-        if isinstance(self.stop, (PrimExpr, OpenSize)) and self.step == 1 and isinstance(self.start, int):
-            return self.stop - self.start  # a symbolic size
+        if any(isinstance(x, (PrimExpr, OpenSize)) for x in (self.start, self.stop)):
+            return symbolic_count(self.start, self.stop, self.step)
         return lookup.arange_count(self.start, self.stop, self.step)
 
     def infer(self) -> TensorType:

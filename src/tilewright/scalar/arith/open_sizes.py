@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias
@@ -78,7 +78,6 @@ class Samples(dict[PrimExpr, int]):
             self[v] = self._spare.pop(0)
         return self.get(v)
 
-
 _SAMPLES: Final[ContextVar[Samples | None]] = ContextVar("samples", default=None)
 
 
@@ -95,6 +94,19 @@ def samples(known: Mapping[Var, int], spare: Sequence[int] = ()) -> Iterator[Sam
         yield found
     finally:
         _SAMPLES.reset(token)
+
+
+_ZERO: Final[ContextVar[Container[str]]] = ContextVar("zero", default=frozenset())
+
+
+@contextmanager
+def zero_allowed(names: Container[str]) -> Iterator[None]:
+    """Within this context, the variables of these names may be zero; others are at least 1."""
+    token = _ZERO.set(names)
+    try:
+        yield
+    finally:
+        _ZERO.reset(token)
 
 
 @contextmanager
@@ -115,8 +127,8 @@ def limit(size: int, least: int) -> None:
     if _GRANTED.get():
         return
     room, rest = least - terms.get((), 0), [(atoms, k) for atoms, k in terms.items() if atoms]
-    if all(k > 0 for _, k in rest) and sum(k for a, k in rest if all(isinstance(v, Var) for v in a)) >= room:
-        return  # every dimension is 1 or more
+    if (bound := _bound(terms)) is not None and bound >= least:
+        return
     if len(rest) == 1 and found is not None and len(rest[0][0]) == 1:
         (((atom,), k),) = rest
         bound = -(-room // k) if k > 0 else room // k
@@ -148,8 +160,8 @@ def takes_open() -> bool:
 
 
 def equation(a: PrimExpr, b: PrimExpr) -> dict[Var, PrimExpr] | None:
-    """Return a variable and its value such that two sizes are equal: by a linear equation, or by making a variable a
-    multiple of the divisors in them; None if neither is possible."""
+    """Return a variable and its value such that two sizes are equal: by a linear equation, by equal operands of a
+    minimum, or by making a variable a multiple of the divisors in them; None if none of these is possible."""
     variables = {v: k + 2 for k, v in enumerate(dict.fromkeys([*free_vars(a), *free_vars(b)]))}
     with samples(variables):
         first, second = open_size(a), open_size(b)
@@ -163,6 +175,9 @@ def equation(a: PrimExpr, b: PrimExpr) -> dict[Var, PrimExpr] | None:
             if isinstance(v, Var) and v not in inside and (v,) in terms:
                 value = _sum(sample(v, variables[v]), _product(first - second, terms[v,]), -1)
                 return {v: as_expr(value, INT64)}
+        operands = _equal_operands(terms)
+        if operands is not None:
+            return equation(*operands)
         steps = {
             x.b.value for atoms in terms for x in atoms
             if isinstance(x, (FloorDiv, FloorMod)) and isinstance(x.b, IntImm)}
@@ -173,9 +188,23 @@ def equation(a: PrimExpr, b: PrimExpr) -> dict[Var, PrimExpr] | None:
     return {v: mul(Var(f"{v.name}_by_{step}"), const(step, INT64))}
 
 
-def sampled() -> tuple[PrimExpr, ...]:
-    """Return the variables that have samples."""
-    return tuple(_SAMPLES.get() or ())
+def _equal_operands(terms: Terms) -> tuple[PrimExpr, PrimExpr] | None:
+    """Return the operands of the only minimum or maximum in `terms`, if the sum is zero where they are equal."""
+    found = [x for atoms in terms for x in atoms if isinstance(x, (Min, Max))]
+    if len(found) != 1:
+        return None
+    (choice,) = found
+    for operand in choice.operands():
+        size = open_size(substitute(_expression(terms), {choice: operand}))
+        if size is not None and not _terms(size):
+            return choice.a, choice.b
+    return None
+
+
+def sampled() -> dict[PrimExpr, int]:
+    """Return the variables that have samples, each with its lower bound: 0 or 1."""
+    known = _SAMPLES.get()
+    return {v: _least_of(v) for v in known or ()}
 
 
 def sample(v: Var, number: int) -> OpenSize:
@@ -303,8 +332,9 @@ def _below(a: _Open, b: Any, compare: Callable[[int, int], bool]) -> bool:
     """
     answer = compare(int(a), int(b))
     if isinstance(b, _Open):
-        signs = {k > 0 for k in _terms(a - b).values()}
-        if len(signs) > 1 and not _is_zero(a % b) and not _is_zero(b % a):
+        terms = _terms(a - b)
+        below, above = _bound(terms), _bound({atoms: -k for atoms, k in terms.items()})
+        if (below is None or below < 0) and (above is None or above < 0):
             raise CompileError(f"the sizes {a} and {b} cannot be compared at compile time: the order "
                                "depends on their values", code="TW0304")
     elif any(not isinstance(atom, Var) for atoms in a.terms for atom in atoms):
@@ -315,6 +345,12 @@ def _below(a: _Open, b: Any, compare: Callable[[int, int], bool]) -> bool:
         if max(map(abs, found)) < _LARGE // 1024 and len({compare(n, int(b)) for n in found}) > 1:
             raise CompileError(f"how {a} compares with {b} depends on a remainder", code="TW0304")
     return answer
+
+
+def may_be_zero(size: int) -> bool:
+    """Return whether a dynamic size can be zero; False for a number."""
+    least = _bound(_terms(size)) if isinstance(size, _Open) else 1
+    return least is None or least < 1
 
 
 def typical(size: int) -> int:
@@ -332,6 +368,36 @@ def typical(size: int) -> int:
             product *= int(number) if number is not None else TYPICAL
         total += product
     return total
+
+
+def _bound(terms: Terms) -> int | None:
+    """Return a lower bound of a sum for all values of its variables; None if it can decrease.
+
+    Every atom is written as its own lower bound plus a rest: (n - 1)*m is (n' + 0)*(m' + 1) with n', m' >= 0.
+    """
+    shifted: Terms = {}
+    for atoms, k in terms.items():
+        parts: Terms = {(): k}
+        for atom in atoms:
+            least = _least_of(atom)
+            longer = {(*rest, atom): factor for rest, factor in parts.items()}
+            for rest, factor in parts.items() if least else ():
+                longer[rest] = longer.get(rest, 0) + factor * least
+            parts = longer
+        for rest, factor in parts.items():
+            shifted[rest] = shifted.get(rest, 0) + factor
+    return shifted.get((), 0) if all(factor >= 0 for rest, factor in shifted.items() if rest) else None
+
+
+def _is_less(a: Terms, b: Terms) -> bool:
+    """Return whether 0 <= a < b for all values of their variables."""
+    least, room = _bound(a), _bound({atoms: b.get(atoms, 0) - a.get(atoms, 0) for atoms in {**a, **b}})
+    return least is not None and least >= 0 and room is not None and room > 0
+
+
+def _least_of(atom: PrimExpr) -> int:
+    """Return a lower bound of an atom. Quotients and remainders of sizes are not negative."""
+    return int(isinstance(atom, Var) and atom.name not in _ZERO.get())
 
 
 def _terms(x: int) -> Terms:
@@ -364,6 +430,8 @@ def _quotient(a: int, b: int) -> int:
     """Return the quotient, exact where possible: (8*n*m) // (4*n) -> 2*m, (8*n + 3) // 4 -> 2*n, and -((-n) // 4) -> (n
     + 3) // 4."""
     number, top, bottom = int(a) // int(b), _terms(a), _terms(b)
+    if _is_less(top, bottom):
+        return Size(0)
     if len(bottom) == 1:
         ((atoms, k),) = bottom.items()
         if k > 0:
@@ -376,10 +444,8 @@ def _quotient(a: int, b: int) -> int:
                 if all(n < 0 for n in top.values()):
                     return -(((-a) + (k - 1)) // b)
                 return _made(number, _with_quotient(whole, rest, k))
-    elif bottom and top and set(top) == set(bottom):
-        factors = {divmod(top[t], k) for t, k in bottom.items()}
-        if len(factors) == 1 and not next(iter(factors))[1]:
-            return Size(next(iter(factors))[0])
+    elif (exact := _exact(top, bottom)) is not None:
+        return _made(number, exact)
     return _made(number, {(floordiv(_expression(top), _expression(bottom)),): 1})
 
 
@@ -407,6 +473,8 @@ def _atom(e: PrimExpr, number: int) -> int:
 
 def _remainder(a: int, b: int) -> int:
     number, top, bottom = int(a) % int(b), _terms(a), _terms(b)
+    if _is_less(top, bottom):
+        return a
     if len(bottom) == 1:
         ((atoms, k),) = bottom.items()
         if k > 0:
@@ -419,7 +487,34 @@ def _remainder(a: int, b: int) -> int:
                 return _made(number, {atoms: top[atoms] % k})
             if not atoms:
                 top = rest
+    elif _exact(top, bottom) is not None:
+        return 0
     return _made(number, {(floormod(_expression(top), _expression(bottom)),): 1})
+
+
+def _exact(top: Terms, bottom: Terms) -> Terms | None:
+    """Return the quotient of two polynomials with a remainder of zero, by long division; None for another remainder:
+    (n*m + n*k) / (m + k) -> n."""
+    atoms = sorted({x for term in (*top, *bottom) for x in term}, key=text_of)
+
+    def order(term: tuple[PrimExpr, ...]) -> tuple[int, ...]:
+        return len(term), *(term.count(x) for x in atoms)
+
+    first = max(bottom, key=order)
+    quotient: Terms = {}
+    rest = dict(top)
+    while rest:
+        last = max(rest, key=order)
+        ((factor, k),) = _divided({last: rest[last]}, first, bottom[first])[0].items() or (((), 0),)
+        if not k:
+            return None
+        quotient[factor] = k
+        for term, n in bottom.items():
+            product = tuple(sorted((*factor, *term), key=text_of))
+            rest[product] = rest.get(product, 0) - k * n
+            if not rest[product]:
+                del rest[product]
+    return quotient
 
 
 def _divided(top: Terms, atoms: tuple[PrimExpr, ...], k: int) -> tuple[Terms, Terms]:
@@ -471,7 +566,3 @@ _RULES: Final[dict[type, Any]] = {
     FloorMod: lambda a, b: a % b,
     Min: lambda a, b: _least(a, b, Min), Max: lambda a, b: _least(a, b, Max),
 }
-
-
-def _is_zero(size: int) -> bool:
-    return not isinstance(size, _Open) and size == 0

@@ -64,7 +64,7 @@ def attention(
     first = rows_tile(keys, block, deep, options)
     if isinstance(keys, OpenSize) and options.height == _FEW_KEYS:
         first = replace(first, rows=1)
-    second = _second_tile(register_tile(block, heads.width, int(steps), options), block)
+    second = _second_tile(register_tile(block, heads.width, steps, options), block)
     turned = _turned(query, heads, dot, padded)
     products = _products(key, turned, heads, dot, dtype)
     scores = _scores(products, mask, scale, causal, queries, keys)

@@ -10,9 +10,9 @@ import numpy as np
 
 from tilewright import te
 from tilewright.backends.cpu.strategies.dots import Dot, dot_of
-from tilewright.backends.cpu.strategies.schedules.open_rows import MOST_OPEN_ROWS, OPEN_ROWS, Heights, balanced
+from tilewright.backends.cpu.strategies.schedules.open_rows import MOST_OPEN_ROWS, Heights, balanced
 from tilewright.backends.cpu.strategies.schedules.tile import MatmulSchedule
-from tilewright.backends.cpu.strategies.tiles import Tile, register_tile
+from tilewright.backends.cpu.strategies.tiles import OPEN_ROWS, Tile, register_tile
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.base.types import DataType, OpenSize
 from tilewright.scalar.expr import PrimExpr, Var, add, as_expr, cast, floordiv, floormod, if_then_else, mul

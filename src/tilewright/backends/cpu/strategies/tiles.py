@@ -14,9 +14,15 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.backends.machine import Machine
+from tilewright.base.types import OpenSize
+
+OPEN_ROWS: Final = 840
+"""The symbolic number of rows, or length of a sum, for which tiles are chosen; all heights divide it."""
+_OPEN_COLUMNS: Final = 64 * OPEN_ROWS
 
 _MOST_VECTORS_OF_A_ROW = 8
 
@@ -38,13 +44,16 @@ def register_tile(
     rows: int, columns: int, depth: int, options: KernelOptions, *, most_rows: int = 16, most_sums: int = 32,
     stride: int = 0, taps: int = 1, names: tuple[str, str] = ("tile_y", "tile_x"),
 ) -> Tile:
-    """Return the cheapest tile for a product of `rows x depth` by `depth x columns`, by the model above.
+    """Return the cheapest tile for a product of `rows x depth` by `depth x columns`, by the model above. Symbolic sizes
+    count as large.
 
     For a convolution whose taps along a row share their inputs, `taps` is their number and `stride` the distance of
     neighbouring outputs in inputs. The tile has at most `most_sums` accumulators. Columns that do not fill a vector get
     a narrower one. `names` are the decisions for rows and columns.
     """
     machine = options.machine
+    rows, depth = (OPEN_ROWS if isinstance(n, OpenSize) else n for n in (rows, depth))
+    columns = _OPEN_COLUMNS if isinstance(columns, OpenSize) else columns
     best = _best(rows, columns, depth, machine, most_rows, most_sums, stride, taps)[1]
     height, width = options.decide(
         names, (best.rows, best.columns),

@@ -100,13 +100,17 @@ def constant_of_shape(shape: Expr, *, value: Any = None, node: Node) -> Expr:
 
 @converter("Range")
 def range_(start: Expr, limit: Expr, delta: Expr, *, stash_type: int = 1, node: Node) -> Expr:
-    first, step = node.scalar(start, "start"), node.scalar(delta, "delta")
-    (last,) = value.flat if (value := node.dims(limit,
-                                                "limit")).dtype == object and value.size == 1 else (node.scalar(limit,
-                                                    "limit"),)
+    step = node.scalar(delta, "delta")
+    first, last = _bound(start, "start", node), _bound(limit, "limit", node)
     if step == 0:
         node.refuse("delta is 0")
     return op.arange(start=first, stop=last, step=step, dtype=dtype_of(start))
+
+
+def _bound(x: Expr, name: str, node: Node) -> Any:
+    """The bound of a range: a number, or an expression of symbolic sizes."""
+    value = node.dims(x, name)
+    return value.item() if value.dtype == object and value.size == 1 else node.scalar(x, name)
 
 
 @converter("EyeLike")

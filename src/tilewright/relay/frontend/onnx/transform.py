@@ -198,26 +198,22 @@ def slice_(data: Expr, starts: Expr, ends: Expr, axes: Expr | None = None, steps
 
 
 def _bounds(data: Expr, x: Expr, name: str, axes: Sequence[int] | None, node: Node) -> tuple[Any, ...]:
-    """Slice bounds: a bound equal to the symbolic size is the end; other ends may be symbolic too."""
+    """Slice bounds: an end equal to the symbolic size is the end; other bounds may be symbolic, too."""
     value = node.dims(x, name)
     if value.dtype != object:
         return tuple(int(v) for v in value.flat)
     dims, result = shape_of(data), []
     for k, bound in enumerate(value.flat):
         size = dims[axes[k] if axes is not None else k]
-        if bound is size:
+        if bound is size and name == "ends":
             result.append(1 << 62)
-        elif isinstance(bound, (int, np.integer)):
-            result.append(int(bound))
-        elif name == "ends":
-            result.append(bound)
         else:
-            return node.ints(x, name)
+            result.append(int(bound) if isinstance(bound, (int, np.integer)) and not is_noted(bound) else bound)
     return tuple(result)
 
 
 def _slice(
-    data: Expr, starts: Sequence[int], ends: Sequence[Any], axes: Sequence[int] | None, steps: Sequence[int] | None,
+    data: Expr, starts: Sequence[Any], ends: Sequence[Any], axes: Sequence[int] | None, steps: Sequence[int] | None,
     node: Node,
 ) -> Expr:
     dims = shape_of(data)
@@ -241,13 +237,13 @@ def _slice(
     return op.strided_slice(data, begin=begin, end=end_, strides=stride, axes=axis_)
 
 
-def _slice_part(start: int, end: Any, step: int, size: Any, axis: int, data: Expr,
-                node: Node) -> tuple[int, int, int] | None:
+def _slice_part(start: Any, end: Any, step: int, size: Any, axis: int, data: Expr,
+                node: Node) -> tuple[Any, Any, int] | None:
     """Begin, end and stride of a slice of one dimension, or None if it keeps the whole dimension."""
-    if not isinstance(end, int):
-        if step == 1 and start >= 0:
-            return start, end, step
-        node.refuse(f"the slice [{start}:{end}:{step}] of dimension {axis} must have an end that is known at compile "
+    if not isinstance(start, int) or not isinstance(end, int):
+        if step == 1 and all(not isinstance(bound, int) or bound >= 0 for bound in (start, end)):
+            return start, min(end, (1 << 31) - 1) if isinstance(end, int) else end, step
+        node.refuse(f"the slice [{start}:{end}:{step}] of dimension {axis} must have bounds that are known at compile "
                     "time; give the shapes of the inputs")
     if not isinstance(size, int) or is_noted(size):
         if start == 0 and end >= 1 << 31 and step == 1:

@@ -11,6 +11,7 @@ import math
 
 from tilewright.backends.cpu.strategies.schedules.kernel import parallel_over
 from tilewright.backends.machine import Machine
+from tilewright.base.types import OpenSize
 from tilewright.scalar.arith.open_sizes import typical
 from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, number_of
 from tilewright.scalar.walk import walk
@@ -40,10 +41,11 @@ def schedule_injective(s: Schedule, output: str, machine: Machine) -> None:
         loop = kept[-1]
         outer = axes[: axes.index(loop)]
     extent = s.extent(loop)
-    while lanes > 1 and lanes > extent:
+    is_open = isinstance(extent, OpenSize)
+    while lanes > 1 and lanes > extent and not is_open:
         lanes //= 2
     if lanes >= 2:
-        vectors = _VECTORS if extent >= _VECTORS * lanes * 2 and outer == [loop] else 1
+        vectors = _VECTORS if (is_open or extent >= _VECTORS * lanes * 2) and outer == [loop] else 1
         around, vector, lane = s.split(loop, [None, vectors, lanes])
         s.unroll(vector)
         s.vectorize(lane)

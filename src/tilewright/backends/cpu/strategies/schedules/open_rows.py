@@ -14,14 +14,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from tilewright.backends.cpu.strategies.tiles import Tile, conv_tile
+from tilewright.backends.cpu.strategies.tiles import OPEN_ROWS, Tile, conv_tile
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.base.types import OpenSize
-from tilewright.scalar.expr import LE, LT, PrimExpr, add, any_of, as_expr, compare, floordiv, sub
+from tilewright.scalar.arith.open_sizes import may_be_zero
+from tilewright.scalar.expr import LE, LT, PrimExpr, add, any_of, as_expr, compare, floordiv, maximum, sub
 
 MOST_OPEN_ROWS: Final = 8
-OPEN_ROWS: Final = 840
-"""The number of rows for which tiles are chosen; all heights divide it."""
 
 Heights: TypeAlias = tuple[tuple[int, PrimExpr], ...]
 
@@ -60,7 +59,7 @@ def widths(outputs: int, most: int) -> Heights:
 
 def _needed(rows: int, most: int) -> PrimExpr:
     """Return the smallest height that gives the minimum number of tiles."""
-    total = as_expr(rows)
+    total = maximum(as_expr(rows), 1) if may_be_zero(rows) else as_expr(rows)
     tiles = floordiv(add(total, most - 1), most)
     return floordiv(add(total, sub(tiles, 1)), tiles)
 
