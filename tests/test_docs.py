@@ -30,7 +30,7 @@ from tilewright.ir.op_attributes import registrations
 from tilewright.relay.frontend.onnx import CONVERTERS
 from tilewright.relay.op.contrib import _TABLES
 from tilewright.relay.op.deferred import RESOLVERS
-from tilewright.runtime import rpc
+from tilewright.runtime import load, rpc
 from tilewright.tir.parse_expr import _CALLS, _NAMED, INTRINSICS
 from tilewright.tir.parser import _DECLARATIONS, _HEADERS, _LOOPS
 
@@ -249,14 +249,14 @@ def test_the_page_on_c_runs(models_here: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.skipif(not has_zig(), reason="needs the Python package ziglang")
 def test_the_page_on_shipping_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = ROOT / "docs" / "shipping.md"
-    (commands,), (source,) = blocks(page, "sh"), blocks(page, "python")
+    (commands, _), (source,) = blocks(page, "sh"), blocks(page, "python")
     for line in commands.splitlines():
         assert main(shlex.split(line)[1:]) == 0, f"{line}\n{capsys.readouterr().err}"
     exec(compile(source, page.name, "exec"), {})
     assert {p.name for p in models_here.iterdir()} >= {
         "model.so", "model.a", "model.h", "model.dll", "model.wasm", "tilewright.mjs", "model.o"
     }
-    (declared,) = blocks(page, "c")
+    declared, _ = blocks(page, "c")
     header = (models_here / "model.h").read_text()
     assert all(line.partition("/*")[0].strip() in header for line in declared.splitlines())
     (script,) = blocks(page, "js")
@@ -266,6 +266,36 @@ def test_the_page_on_shipping_runs(models_here: Path, capsys: pytest.CaptureFixt
             ["node", "page.mjs"], capture_output=True, text=True, timeout=100, check=False, stdin=subprocess.DEVNULL
         )
         assert (done.stdout, done.stderr) == ("10 x\n", "")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_the_c_of_dynamic_shapes_on_the_page_on_shipping_runs(
+    models_here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = ROOT / "docs" / "shipping.md"
+    command, source = blocks(page, "sh")[1].strip(), blocks(page, "c")[1]
+    assert main(shlex.split(command)[1:]) == 0, capsys.readouterr().err
+    (models_here / "model.h").write_text(load("model.so").header())
+    (models_here / "main.c").write_text(f"""
+#include <stdio.h>
+#include "model.h"
+static _Alignas(64) float x[3 * 96 * 64], y[10];
+int main(void) {{
+const void* inputs[] = {{x}};
+void* outputs[] = {{y}};
+for (int k = 0; k < 3 * 96 * 64; k++) x[k] = 1;
+{source}
+printf("%d %d %d %d %.5f\\n", (int)status, (int)y_shape[0], (int)y_shape[1], (int)y_bytes[0], (double)y[9]);
+x_shape[2] = 97;
+puts(model_message(model_run(shapes, inputs, outputs)));
+}}
+""")
+    subprocess.run(["gcc", "-Wall", "-Werror", "main.c", "./model.so", "-o", "main"], check=True)
+    said = subprocess.run(["./main"], capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
+    wanted = load("model.so").executable()(np.ones((1, 3, 96, 64), np.float32))
+    assert said == [
+        f"0 1 10 40 {wanted[0, 9]:.5f}", "dimension 2 of input 'x' must be a multiple of 8, from 32 to 256"]
 
 
 def test_the_examples_for_contributors_run(tmp_path: Path) -> None:

@@ -72,12 +72,15 @@ def _check_form(artifact: Artifact, path: Path) -> None:
         raise ArtifactError(
             f"{path}: modules of WebAssembly have addresses of 32 bits; compile for -mtriple=wasm32-unknown-unknown",
             code="TW0802")
-    if path.suffix in (".o", ".a", ".dll", ".wasm") and (
-        manifest.functions or not manifest.is_native or manifest.symbols
-    ):
+    if path.suffix in (".o", ".a", ".dll", ".wasm") and (manifest.functions or not manifest.is_native):
         raise ArtifactError(
-            f"{path}: a {path.suffix} file holds a model as one C function, and this program has dynamic shapes, parts "
-            "of other compilers, or single functions; save it as .tar", code="TW0802")
+            f"{path}: a {path.suffix} file holds a model as C functions, and this program has parts of other "
+            "compilers, or single functions; save it as .tar", code="TW0802")
+    if path.suffix == ".wasm" and manifest.symbols:
+        raise ArtifactError(
+            f"{path}: the loader of .wasm files takes known sizes, and this program has dynamic shapes "
+            f"({', '.join(s.name for s in manifest.symbols)}); give all sizes in shapes=, or save it as .a",
+            code="TW0802")
 
 
 @compiler_hooks.link_for_debuggers.provide
@@ -161,7 +164,7 @@ def _link(
 def _save_library(artifact: Artifact, path: Path, linker: Linker | None) -> None:
     with _object_files(artifact) as (manifest, modules, objects):
         library = objects[0].with_name("linked.so")
-        entries = manifest.functions or (*manifest.entries, *(_of_c(manifest) if manifest.is_native else ()))
+        entries = manifest.functions or (*manifest.entries, *(manifest.c_functions if manifest.is_native else ()))
         data = (*_DATA, *(["tw_modules"] if modules else []), *([RECORD] if manifest.sites else []))
         _link(manifest, objects, library, (*_POOL, *data, *entries, *([CALLBACK] if manifest.calls else [])), linker)
         write_atomically(path, lambda target: _finish_library(library, manifest, target), 0o777)
@@ -170,7 +173,7 @@ def _save_library(artifact: Artifact, path: Path, linker: Linker | None) -> None
 def _save_dll(artifact: Artifact, path: Path, linker: Linker | None) -> None:
     with _object_files(artifact) as (manifest, _, objects):
         library = objects[0].with_name(path.name)
-        _link(manifest, objects, library, (*_DATA, *_of_c(manifest)), linker)
+        _link(manifest, objects, library, (*_DATA, *manifest.c_functions), linker)
         write_atomically(path, lambda target: _finish_library(library, manifest, target), 0o777)
         _write_header(manifest, path)
 
@@ -190,15 +193,10 @@ def _save_wasm(artifact: Artifact, path: Path, linker: Linker | None) -> None:
         objects[-1].write_bytes(host.data(target, [("tw_constants", artifact.constants)]))
         objects.append(folder / "memory.o")
         objects[-1].write_bytes(host.compile(MEMORY, target))
-        _link(manifest, objects, folder / "linked.wasm", (*_of_c(manifest), "aligned_alloc", "free"), linker)
+        _link(manifest, objects, folder / "linked.wasm", (*manifest.c_functions, "aligned_alloc", "free"), linker)
         module = sealed((folder / "linked.wasm").read_bytes(), manifest)
         write_atomically(path, lambda file: _fill(module, file))
         write_atomically(path.with_name(LOADER.name), lambda file: _fill(LOADER.read_bytes(), file))
-
-
-def _of_c(manifest: Manifest) -> tuple[str, str]:
-    """Return the functions that a C program calls."""
-    return f"{manifest.c_name}_run", f"{manifest.c_name}_close"
 
 
 def _write_header(manifest: Manifest, path: Path) -> None:

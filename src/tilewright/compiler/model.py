@@ -439,7 +439,12 @@ class Model:
         one = self._single is not None or (
             self._stages is not None and not self._has_groups and not self._stages.root.asked
         )
-        if self._open is not None or not one:
+        if self._open is not None:
+            raise InputError(
+                f"one C file needs known sizes, and this program has dynamic shapes ({described(self._signature)}); "
+                "give numbers in shapes=, or save it as .so or .a, which C programs call with the shapes of a call",
+                code="TW0511")
+        if not one:
             raise InputError(
                 "one C file needs inputs of known sizes; give all of them in shapes=, and only tensors", code="TW0511")
         shapes = self._input_shapes()

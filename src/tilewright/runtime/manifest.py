@@ -24,6 +24,7 @@ from tilewright.runtime.program import (
     step_to_json,
 )
 from tilewright.runtime.scratch import NOTHING, Scratch
+from tilewright.runtime.size_rules import size_rules
 from tilewright.runtime.sizes import Size, check_size
 
 FORMAT: Final = 1
@@ -158,6 +159,12 @@ class Manifest:
         return self.scratch.stack + self.scratch.heap
 
     @property
+    def c_functions(self) -> tuple[str, ...]:
+        """The functions that a C program calls."""
+        of_sizes = ("output_shapes", "output_bytes", "workspace_bytes", "message") if self.symbols else ()
+        return tuple(f"{self.c_name}_{function}" for function in ("run", "close", *of_sizes))
+
+    @property
     def is_native(self) -> bool:
         """Whether all steps are native code of this compiler, so that a C program can run them."""
         return all(isinstance(step, NativeStep) for step in self.steps) and not self.calls
@@ -177,6 +184,11 @@ class Manifest:
         name = re.sub(r"[^A-Za-z0-9_]", "_", self.name)
         return name if re.match(r"[A-Za-z]", name) and name != "tw" else f"model_{name}"
 
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """The messages of the statuses from `FIRST_MESSAGE` on: run-time errors, then wrong sizes of inputs."""
+        return (*self.failures, *map(str, size_rules(self.inputs, self.symbols) if self.symbols else ()))
+
     def header(self) -> str:
         """Return the C header of the plain entry function."""
         name, guard = self.c_name, f"{self.c_name.upper()}_H"
@@ -187,6 +199,7 @@ class Manifest:
             f"/* Model {_comment(self.name)}, compiled by Tilewright {self.compiler} for {_comment(self.target)}.",
             " * Contiguous tensors, 16-byte aligned, none overlapping another:",
             *tensors,
+            *(f" * {s}" for s in self.symbols),
             *self._texts(),
             " */",
             f"#ifndef {guard}",
@@ -198,7 +211,8 @@ class Manifest:
             'extern "C" {',
             "#endif",
             *self._statuses(),
-            f"int32_t {name}_run(const void* const* inputs, void* const* outputs);",
+            *(_functions_of_sizes(name) if self.symbols else [
+                f"int32_t {name}_run(const void* const* inputs, void* const* outputs);"]),
             "/* Ends the threads and frees the memory of finished calls; needed before dlclose. A later call starts "
             "again. */",
             f"void {name}_close(void);",
@@ -224,7 +238,7 @@ class Manifest:
         """Return comments on the status that the entry function returns."""
         fault = f"; {MEMORY_FAULT}: a wrong access to memory was found, and left out" if self.sites else ""
         if self.steps:
-            said = [f" * {k}: {_comment(text)}" for k, text in enumerate(self.failures, FIRST_MESSAGE)]
+            said = [f" * {k}: {_comment(text)}" for k, text in enumerate(self.messages, FIRST_MESSAGE)]
             first = (
                 f"/* 0: done; {NO_MEMORY}, {NO_SCRATCH}: out of memory{fault}. May be called from several threads at "
                 "once."
@@ -370,6 +384,20 @@ def _call(fields: Any) -> ExternalStep:
     if not isinstance(step, ExternalStep):
         raise ValueError(f"{fields!r} is not a call of a module")
     return step
+
+
+def _functions_of_sizes(name: str) -> list[str]:
+    """Return the declarations of the functions of a program with dynamic shapes."""
+    return [
+        "/* shapes[i] has the dimensions of inputs[i]. */",
+        f"int32_t {name}_run(const int64_t* const* shapes, const void* const* inputs, void* const* outputs);",
+        "/* These return the same statuses. The first writes the dimensions of outputs[i] to output_shapes[i]. */",
+        f"int32_t {name}_output_shapes(const int64_t* const* shapes, int64_t* const* output_shapes);",
+        f"int32_t {name}_output_bytes(const int64_t* const* shapes, int64_t* bytes);",
+        f"int32_t {name}_workspace_bytes(const int64_t* const* shapes, int64_t* bytes);",
+        "/* The message of a status. */",
+        f"const char* {name}_message(int32_t status);",
+    ]
 
 
 def _comment(value: object) -> str:

@@ -29,7 +29,7 @@ def value(text: int | str, known: Mapping[str, int]) -> int | None:
     if isinstance(text, int):
         return text
     direct = known.get(text)
-    return direct if direct is not None or text.isidentifier() else _value(_parsed(text), known)
+    return direct if direct is not None or text.isidentifier() else _value(parsed(text), known)
 
 
 def multiple_of(size: Size) -> tuple[str, int] | None:
@@ -40,11 +40,12 @@ def multiple_of(size: Size) -> tuple[str, int] | None:
 
 def check_size(text: str) -> str:
     """Return `text` if it is a valid size; raises `ValueError` otherwise."""
-    _value(_parsed(text), {})
+    _value(parsed(text), {})
     return text
 
 
-def _parsed(text: str) -> ast.expr:
+def parsed(text: str) -> ast.expr:
+    """Return a size as a tree. Raises `ValueError` for a text that is no expression."""
     try:
         return ast.parse(text, mode="eval").body
     except SyntaxError as error:

@@ -11,17 +11,25 @@ from typing import Final
 
 from tilewright.backends.cpu import processors
 from tilewright.backends.cpu.llvm.allocation import allocator
+from tilewright.backends.cpu.llvm.open_entry import emit_open_functions
 from tilewright.runtime.manifest import Manifest
 
 
 def emit_c_entry(manifest: Manifest) -> str:
-    """Return the text of `<name>_run(const void* const* inputs, void* const* outputs)` and `<name>_close(void)`."""
+    """Return the text of `<name>_run(const void* const* inputs, void* const* outputs)` and `<name>_close(void)`.
+
+    For dynamic shapes, `<name>_run` also takes the shapes of the inputs (`open_entry.py`).
+    """
     pointer = processors.pointer_bytes(manifest.triple)
     input_bytes, output_bytes = pointer * len(manifest.inputs), pointer * len(manifest.outputs)
     allocate, free = allocator(manifest.triple)
     threaded = not manifest.triple or processors.has_threads(manifest.triple)
-    return ((_THREADED if threaded else _SERIAL) + _RUN).format(
-        name=manifest.c_name, threads=manifest.threads, pointer=pointer, allocate=allocate, free=free,
+    context = (_THREADED if threaded else _SERIAL).format(
+        name=manifest.c_name, threads=manifest.threads, pointer=pointer, allocate=allocate, free=free)
+    if manifest.symbols:
+        return context + emit_open_functions(manifest)
+    return context + _RUN.format(
+        name=manifest.c_name, pointer=pointer, allocate=allocate, free=free,
         slots=len(manifest.inputs) + len(manifest.outputs) + 2, input_bytes=input_bytes, output_bytes=output_bytes,
         constants_slot=input_bytes + output_bytes, workspace_slot=input_bytes + output_bytes + pointer,
         workspace_bytes=max(64, -(-manifest.workspace_bytes // 64) * 64))
