@@ -287,22 +287,23 @@ def _from_front(indices: Expr, data: Expr, axis: int, node: Node) -> Expr:
     """Indices into a dimension of `data`, normalized to count from the front."""
     value = node.known(indices)
     known = indices if value is None or value.dtype == object else Constant(value, indices.span)
-    return from_front(known, shape_of(data)[axis], f"dimension {axis} of the input", node)
+    return from_front(known, data, axis, node)
 
 
-def _index_tuples_first(indices: Expr, sizes: Sequence[Any], node: Node) -> Expr:
-    """Move index tuples from the last dimension (ONNX) to the first (Relay)."""
+def _index_tuples_first(indices: Expr, data: Expr, first: int, node: Node) -> Expr:
+    """Move index tuples from the last dimension (ONNX) to the first (Relay). They index the dimensions of `data` from
+    `first` on."""
     value = node.known(indices)
     count, n = shape_of(indices)[-1], rank(indices)
     known = indices if value is None or value.dtype == object else Constant(value, indices.span)
-    if isinstance(count, int) and all(isinstance(s, int) for s in sizes[:count]):
-        known = tuples_from_front(known, sizes[:count], node)
+    if isinstance(count, int) and first + count <= rank(data):
+        known = tuples_from_front(known, data, range(first, first + count), node)
     return transpose(known, (n - 1, *range(n - 1)))
 
 
 @converter("GatherND")
 def gather_nd(data: Expr, indices: Expr, *, batch_dims: int = 0, node: Node) -> Expr:
-    return op.gather_nd(data, _index_tuples_first(indices, shape_of(data)[batch_dims:], node), batch_dims=batch_dims)
+    return op.gather_nd(data, _index_tuples_first(indices, data, batch_dims, node), batch_dims=batch_dims)
 
 
 _REDUCTIONS = {"none": "update", "update": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
@@ -323,7 +324,7 @@ def scatter_elements(data: Expr, indices: Expr, updates: Expr, *, axis: int = 0,
 def scatter_nd(data: Expr, indices: Expr, updates: Expr, *, reduction: str = "none", node: Node) -> Expr:
     if reduction not in _REDUCTIONS:
         node.refuse(f"reduction is {reduction!r}; it must be one of {', '.join(_REDUCTIONS)}")
-    return op.scatter_nd(data, _index_tuples_first(indices, shape_of(data), node), updates, mode=_REDUCTIONS[reduction])
+    return op.scatter_nd(data, _index_tuples_first(indices, data, 0, node), updates, mode=_REDUCTIONS[reduction])
 
 
 @converter("Expand")
