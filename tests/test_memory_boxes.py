@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from typing import Any
 
 import numpy as np
@@ -228,8 +229,11 @@ def random_value(rng: random.Random, values: list[Expr]) -> Expr:
 def test_places_inside_of_inputs_are_text_both_ways() -> None:
     step = KernelCall("k", (RuntimePlace("input", 1, 128), RuntimePlace("workspace", 64), RuntimePlace("output", 0)))
     assert step_from_json(step_to_json(step)) == step
-    with pytest.raises(ArtifactError, match="an unknown place: input:1\\+x"):
-        step_from_json(["call", "k", "", "input:1+x"])
+    symbolic = KernelCall("k", (RuntimePlace("input", 1, "(n * 40)"), RuntimePlace("piece", 0, "n")))
+    assert step_from_json(step_to_json(symbolic)) == symbolic
+    for place in ("input:1+x!", "input:1+", "workspace:64+n", "input:x", "shelf:1"):
+        with pytest.raises(ArtifactError, match=f"an unknown place: {re.escape(place)}"):
+            step_from_json(["call", "k", "", place])
 
 
 def test_a_place_beyond_an_input_is_refused() -> None:

@@ -272,9 +272,14 @@ def _place_to_json(place: Place) -> str:
 def _place_from_json(text: Any) -> Place:
     kind, _, where = str(text).partition(":")
     offset, plus, skip = where.partition("+")
-    if kind not in _KINDS or not offset.isdecimal() or (
-        plus and kind not in (PIECE, INPUT, OUTPUT) and not skip.isdecimal()
-    ):
+    try:
+        if kind not in _KINDS or not offset.isdecimal():
+            raise ValueError(f"{kind!r} is not a kind of place")
+        if not plus or skip.isdecimal():
+            return Place(kind, int(offset), int(skip or 0))
+        if kind not in (PIECE, INPUT, OUTPUT):
+            raise ValueError(f"a place of kind {kind!r} has no symbolic offset")
+        return Place(kind, int(offset), check_size(skip))
+    except ValueError as error:
         raise ArtifactError(
-            f"the manifest has an unknown place: {str(text)[:40]}; compile the model again", code="TW0804")
-    return Place(kind, int(offset), int(skip or 0) if skip.isdecimal() or not plus else check_size(skip))
+            f"the manifest has an unknown place: {str(text)[:40]}; compile the model again", code="TW0804") from error
