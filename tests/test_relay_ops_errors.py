@@ -451,8 +451,8 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     ),
     (nn.MaxPool2d((9,)), (IMAGE,), "a window of 9 does not fit into spatial dimension 0 of 8 with padding 0 and 0"),
     (
-        nn.MaxPool2d((2,), (2,), ceil_mode=True), (t(1, 3, N, 8),),
-        "ceil_mode with a stride of 2 and a window of 2 needs known sizes, and spatial dimension 0 is n; give the "
+        nn.MaxPool2d((2,), (3,), ceil_mode=True), (t(1, 3, N, 8),),
+        "ceil_mode with a stride of 3 and a window of 2 needs known sizes, and spatial dimension 0 is n; give the "
         "model's inputs fixed sizes"
     ),
     (nn.AdaptiveAvgPool2d((0, 1)), (IMAGE,), "spatial dimension 0 of 8 cannot be pooled to 0; both must be 1 or more"),
