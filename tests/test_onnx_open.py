@@ -1,0 +1,77 @@
+"""ONNX's conformance suite with every dimension of every input open: one program for a case, and none is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import daily
+import onnx_open
+from onnx_open import Outcome, cluster, opened, run
+from onnx_suite import Case, cases
+
+pytestmark = pytest.mark.slow
+PARTS = 48
+_FEWEST = 0.5
+"""Share of the cases of a part that must pass."""
+
+
+@pytest.mark.parametrize("part", daily.sample(range(PARTS), 4, "open suite"))
+def test_open_cases_are_right_or_refused(part: int) -> None:
+    outcomes = {c.name: run(c) for c in cases()[part::PARTS]}
+    assert not {name: o.wrong for name, o in outcomes.items() if o.wrong}
+    open_cases = [o for o in outcomes.values() if not o.closed]
+    assert sum(o.passed for o in open_cases) >= _FEWEST * len(open_cases)
+
+
+def _model(nodes: list[onnx.NodeProto], inputs: Mapping[str, tuple[int, Sequence[int]]]) -> onnx.ModelProto:
+    taken = [helper.make_tensor_value_info(n, kind, shape) for n, (kind, shape) in inputs.items()]
+    made = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    return helper.make_model(
+        helper.make_graph(nodes, "g", taken, made), opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def _slice() -> onnx.ModelProto:
+    """Slice along axis 0, whose ends are sums of two inputs."""
+    nodes = [
+        helper.make_node("Add", ["a", "b"], ["end"]), helper.make_node("Slice", ["x", "start", "end"], ["y"]),
+    ]
+    kinds = {"x": (TensorProto.FLOAT, [4, 1, 3, 4])} | {n: (TensorProto.INT64, [1]) for n in ("start", "a", "b")}
+    return _model(nodes, kinds)
+
+
+def test_equal_sizes_are_one_symbol_and_values_that_decide_sizes_are_constants() -> None:
+    one = np.ones(1, np.int64)
+    of = opened(_slice(), [np.zeros((4, 1, 3, 4), np.float32), one * 0, one, one])
+    assert of.shapes == {"x": ("d4", 1, "d3", "d4")} and of.sizes == {"d4": 4, "d3": 3}
+    assert {t.name: numpy_helper.to_array(t).tolist() for t in of.model.graph.initializer} == {
+        "start": [0], "a": [1], "b": [1]}
+    assert [i.name for i in of.model.graph.input] == ["x"] == list(of.given)
+    assert of.inputs({"d4": 8, "d3": 6})["x"].shape == (8, 1, 6, 8)
+
+
+def test_a_case_is_called_at_its_sizes_and_at_larger_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = _model([helper.make_node("Erf", ["x"], ["y"])], {"x": (TensorProto.FLOAT, [2, 3])})
+    case = Case("erf", lambda: (model, [([np.ones((2, 3), np.float32)], [np.full((2, 3), 0.8427008, np.float32)])]))
+    assert run(case) == Outcome(sizes=3)
+    called = onnx_open._called
+    monkeypatch.setattr(onnx_open, "_called", lambda program, given: [y + (y.size > 6) for y in called(program, given)])
+    assert "at {'d2': 4, 'd3': 6}: Not equal" in " ".join(run(case).wrong.split()).replace("\\n", "")
+
+
+def test_refusals_and_cases_without_open_dimensions_are_told_apart() -> None:
+    model = _model([helper.make_node("NonZero", ["x"], ["y"])], {"x": (TensorProto.FLOAT, [2, 3])})
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.INT64
+    refused = run(Case("nonzero", lambda: (model, [([np.ones((2, 3), np.float32)], [np.zeros((2, 6), np.int64)])])))
+    assert refused.refused and not refused.passed and not refused.wrong
+    closed = _model([helper.make_node("Erf", ["x"], ["y"])], {"x": (TensorProto.FLOAT, [1, 1])})
+    assert run(Case("erf", lambda: (closed, [([np.ones((1, 1), np.float32)], [])]))).closed
+
+
+def test_refusals_are_grouped_without_the_names_of_nodes_and_sizes() -> None:
+    said = "'model' is compiled for each combination of its sizes: Pad 'Pad_0' at m.onnx:3: the size (d4 + 2) is known"
+    assert cluster(said) == "Pad: the size (d + 2) is known"
