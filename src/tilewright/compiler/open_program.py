@@ -39,6 +39,7 @@ from tilewright.relay.transform.stages import is_static, needs_stages, resolve
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Symbol
+from tilewright.runtime.program import OutsideStep
 from tilewright.scalar.arith.open_sizes import Limit, equation, open_size, samples
 from tilewright.scalar.expr import IntImm, Mul, PrimExpr, Var, number_of
 from tilewright.scalar.walk import free_vars, substitute
@@ -53,6 +54,8 @@ Range = tuple[int, "int | None"]
 _SAMPLES: Final = ((61, 127, 131, 137, 139, 149, 151, 157), (211, 223, 227, 229, 233, 239, 241, 251))
 """Samples of each size. They are primes, so that no constant of a model is likely to divide or equal both samples of a
 size."""
+_LARGEST: Final = 1 << 31
+"""Sizes above which a limit of a size is taken for a contradiction."""
 _LARGE_SAMPLES: Final = (
     (1021, 1031, 1033, 1039, 1049, 1051, 1061, 1063), (4093, 4099, 4111, 4127, 4129, 4133, 4139, 4153)
 )
@@ -186,6 +189,8 @@ def _numbers(limits: Sequence[Limit | None], pairs: Sequence[Sequence[int]]) -> 
     for first, second, limit in zip(*pairs, limits, strict=False):
         least, most = limit or (0, None)
         taken = {n for pair in found for n in pair}
+        if least > _LARGEST:
+            raise OpenSizeError(f"one of its sizes must be at least {least}, which is larger than any tensor")
         if least > first:
             first = _prime(least, taken)
             second = _prime(max(second, 2 * first), taken)
@@ -214,6 +219,8 @@ def _checked(
 
     def program(batch: Var | None) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
         made, limits = _made(main, renamed, batch, [n for n, _ in numbers], target, name, report, cache)
+        if batch is not None and any(isinstance(step, OutsideStep) for step in made.manifest.steps):
+            raise OpenSizeError("operators that run in Python take a whole batch, not one image after another")
         if set(renamed) != {batch}:  # sizes that the program for one image does not determine
             check, _ = _made(main, renamed, batch, [n for _, n in numbers], target, name, BuildReport(), None)
             _compare(made, check)

@@ -287,9 +287,11 @@ class Meeting:
                     return False
                 limits[key] = found
         for (a, c), parts in self.divided.items():
-            if (a, c) not in joined and len(parts) == 2 and all(limits[k] == (0, 0) for k in parts.values()):
+            if (a, c) not in joined and len(parts) == 2 and all(limits.get(k) == (0, 0) for k in parts.values()):
                 joined.add((a, c))
                 whole = self._form(a, False)
+                for key in whole.coefs:  # unknowns that this form is the first to contain
+                    limits.setdefault(key, self.limits[key])
                 equations.append(Equation({k: n for k, n in whole.coefs.items() if k[0] == "delta"}, 0))
         return all(self._digits(e, limits) for e in equations)
 

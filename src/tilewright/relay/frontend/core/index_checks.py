@@ -16,6 +16,8 @@ from tilewright.base.types import INT64
 from tilewright.relay.expr import Call, Constant, Expr, TupleGetItem
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import Refusing, cast, dtype_of, rank, reshape, scalar, shape_of
+from tilewright.scalar.arith.open_sizes import limit, open_size, takes_open
+from tilewright.topi.shapes import is_dynamic
 
 
 class Located(Refusing, Protocol):
@@ -31,14 +33,15 @@ _SAME: Final = frozenset(["cast", "reshape", "transpose", "squeeze", "expand_dim
 """Operators whose results are elements of their first argument."""
 
 
-def from_front(indices: Expr, size: Any, what: str, node: Located) -> Expr:
-    """Indices in [-size, size), which count from the end if negative, normalized to [0, size).
+def from_front(indices: Expr, data: Expr, axis: int, node: Located) -> Expr:
+    """Indices into a dimension of `data` in [-size, size), which count from the end if negative, normalized to
+    [0, size).
 
-    `what` names the dimension in messages. Constant indices out of range are refused at import, others at run time. If
-    `size` is not static, the indices are returned unchanged.
+    Constant indices out of range are refused at import, others at run time.
     """
+    size, what = shape_of(data)[axis], f"dimension {axis} of the input"
     if not isinstance(size, int):
-        return indices
+        return _from_front_of_symbolic(indices, data, range(axis, axis + 1), node)
     low, high = bounds_of(indices)
     wrong = f"an index is outside {what}, which has {size} elements; indices must be {-size} to {size - 1}"
     if isinstance(indices, Constant):
@@ -54,8 +57,11 @@ def from_front(indices: Expr, size: Any, what: str, node: Located) -> Expr:
                                              op.add(indices, scalar(size, indices)), indices)
 
 
-def tuples_from_front(indices: Expr, sizes: Sequence[int], node: Located) -> Expr:
-    """`from_front` for tuples of indices along the last dimension, one index for each of `sizes`."""
+def tuples_from_front(indices: Expr, data: Expr, axes: range, node: Located) -> Expr:
+    """`from_front` for tuples of indices along the last dimension, one index for each of the consecutive `axes`."""
+    sizes = [shape_of(data)[a] for a in axes]
+    if not all(isinstance(n, int) for n in sizes):
+        return _from_front_of_symbolic(indices, data, axes, node)
     low = bounds_of(indices)[0]
     lengths = np.asarray(sizes, np.int64)
     wrong = (f"an index is outside the input, whose dimensions have {', '.join(map(str, sizes))} elements; each index "
@@ -68,6 +74,41 @@ def tuples_from_front(indices: Expr, sizes: Sequence[int], node: Located) -> Exp
     indices = cast(indices, INT64)
     indices = _required(indices, tuple(sizes), f"{node.origin}: {wrong}")
     return op.where(op.less(indices, scalar(0, indices)), op.add(indices, Constant(lengths)), indices)
+
+
+def _from_front_of_symbolic(indices: Expr, data: Expr, axes: range, node: Located) -> Expr:
+    """`from_front` where the sizes of some of the `axes` of `data` are known only when the program runs.
+
+    Constant indices become limits of symbolic sizes. Sizes that depend on values bound no index.
+    """
+    low, high = bounds_of(indices)
+    sizes = tuple(shape_of(data)[a] for a in axes)
+    if dtype_of(indices).bits < INT64.bits or dtype_of(indices).code != "int":
+        indices = cast(indices, INT64)
+    if (takes_open() and all(isinstance(n, int) or is_dynamic(n) for n in sizes)
+            and not _are_limited(sizes, low, high)):
+        shown = ", ".join(map(str, sizes))
+        indices = _required(indices, sizes, f"{node.origin}: an index is outside the input, whose dimensions have "
+                            f"{shown} elements; each index must be at least minus the size of its dimension, and "
+                            "below the size")
+    if low >= 0:
+        return indices
+    lengths = op.strided_slice(op.shape_of(data, dtype=dtype_of(indices)), begin=(axes.start,), end=(axes.stop,))
+    below = op.add(indices, lengths if rank(indices) else reshape(lengths, ()))
+    return below if high < 0 else op.where(op.less(indices, scalar(0, indices)), below, indices)
+
+
+def _are_limited(sizes: Sequence[Any], low: float, high: float) -> bool:
+    """Whether all indices from `low` to `high` are within `sizes`, because symbolic sizes are limited accordingly."""
+    least = max(-low, high + 1)
+    if not np.isfinite(least) or any(isinstance(n, int) and n < least for n in sizes):
+        return False
+    found = [open_size(n) for n in sizes if not isinstance(n, int)]
+    if any(n is None for n in found):
+        return False
+    for n in found:
+        limit(n, int(least))  # type: ignore[arg-type]
+    return True
 
 
 def inside(indices: Expr, sizes: Sequence[int], node: Located) -> Expr:
@@ -88,12 +129,12 @@ def inside(indices: Expr, sizes: Sequence[int], node: Located) -> Expr:
     return _required(indices, tuple(sizes), f"{node.origin}: {wrong}", negative=False)
 
 
-def _required(indices: Expr, sizes: tuple[int, ...], message: str, negative: bool = True) -> Expr:
+def _required(indices: Expr, sizes: tuple[Any, ...], message: str, negative: bool = True) -> Expr:
     """`indices`, checked at run time to be within `sizes`."""
     if any(isinstance(d, int) and not d for d in shape_of(indices)):
         return indices
     flat = indices
-    if rank(indices) > 1 and indices.tensor_type.is_static:
+    if rank(indices) > 1 and indices.tensor_type.is_static and all(isinstance(n, int) for n in sizes):
         sizes = sizes[:1] if len(set(sizes)) == 1 else sizes
         flat = reshape(indices, (-1,) if len(sizes) == 1 else (-1, len(sizes)))
     return op.require_zero(indices, op.outside(flat, sizes=sizes, negative=negative), message=message)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.errors import ShapeError
 from tilewright.base.limits import MOST_BYTES
 from tilewright.relay.expr import Constant, Expr, const
 from tilewright.relay.frontend.core.index_checks import from_front, tuples_from_front
@@ -31,6 +32,7 @@ from tilewright.relay.frontend.shaping import (
 )
 from tilewright.relay.op.selection import places_of
 from tilewright.scalar.arith.noted_sizes import is_noted
+from tilewright.scalar.arith.open_sizes import takes_open
 from tilewright.scalar.expr import PrimExpr, UnknownDim
 
 
@@ -176,10 +178,19 @@ def _split(data: Expr, sizes: Sequence[int] | None, count: int, axis: int, node:
         sizes = [min(step, max(0, length - k * step)) for k in range(count)]
     if isinstance(length, int) and sum(sizes) != length:
         node.refuse(f"the parts {tuple(sizes)} do not add up to {length}, the size of dimension {axis}")
+    if not isinstance(length, int) and takes_open():
+        _require_sum(length, sizes)
     if len(sizes) == 1:
         return (data,)
     ends = np.cumsum(sizes)[:-1].tolist()
     return fields(op.split(data, indices_or_sections=tuple(ends), axis=axis), len(sizes))
+
+
+def _require_sum(length: Any, sizes: Sequence[Any]) -> None:
+    """Raise `ShapeError` for parts of known sizes of a symbolic dimension, which they determine."""
+    if all(isinstance(n, int) for n in sizes):
+        raise ShapeError(f"the parts {tuple(sizes)} must add up to the symbolic size {length}; give it the size "
+                         f"{sum(sizes)}")
 
 
 @converter("Slice")
@@ -291,22 +302,23 @@ def _from_front(indices: Expr, data: Expr, axis: int, node: Node) -> Expr:
     """Indices into a dimension of `data`, normalized to count from the front."""
     value = node.known(indices)
     known = indices if value is None or value.dtype == object else Constant(value, indices.span)
-    return from_front(known, shape_of(data)[axis], f"dimension {axis} of the input", node)
+    return from_front(known, data, axis, node)
 
 
-def _index_tuples_first(indices: Expr, sizes: Sequence[Any], node: Node) -> Expr:
-    """Move index tuples from the last dimension (ONNX) to the first (Relay)."""
+def _index_tuples_first(indices: Expr, data: Expr, first: int, node: Node) -> Expr:
+    """Move index tuples from the last dimension (ONNX) to the first (Relay). They index the dimensions of `data` from
+    `first` on."""
     value = node.known(indices)
     count, n = shape_of(indices)[-1], rank(indices)
     known = indices if value is None or value.dtype == object else Constant(value, indices.span)
-    if isinstance(count, int) and all(isinstance(s, int) for s in sizes[:count]):
-        known = tuples_from_front(known, sizes[:count], node)
+    if isinstance(count, int) and first + count <= rank(data):
+        known = tuples_from_front(known, data, range(first, first + count), node)
     return transpose(known, (n - 1, *range(n - 1)))
 
 
 @converter("GatherND")
 def gather_nd(data: Expr, indices: Expr, *, batch_dims: int = 0, node: Node) -> Expr:
-    return op.gather_nd(data, _index_tuples_first(indices, shape_of(data)[batch_dims:], node), batch_dims=batch_dims)
+    return op.gather_nd(data, _index_tuples_first(indices, data, batch_dims, node), batch_dims=batch_dims)
 
 
 _REDUCTIONS = {"none": "update", "update": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
@@ -327,7 +339,7 @@ def scatter_elements(data: Expr, indices: Expr, updates: Expr, *, axis: int = 0,
 def scatter_nd(data: Expr, indices: Expr, updates: Expr, *, reduction: str = "none", node: Node) -> Expr:
     if reduction not in _REDUCTIONS:
         node.refuse(f"reduction is {reduction!r}; it must be one of {', '.join(_REDUCTIONS)}")
-    return op.scatter_nd(data, _index_tuples_first(indices, shape_of(data), node), updates, mode=_REDUCTIONS[reduction])
+    return op.scatter_nd(data, _index_tuples_first(indices, data, 0, node), updates, mode=_REDUCTIONS[reduction])
 
 
 @converter("Expand")
