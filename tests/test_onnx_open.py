@@ -63,6 +63,22 @@ def test_a_case_is_called_at_its_sizes_and_at_larger_ones(monkeypatch: pytest.Mo
     assert "at {'d2': 4, 'd3': 6}: Not equal" in " ".join(run(case).wrong.split()).replace("\\n", "")
 
 
+@pytest.mark.parametrize("name", [
+    "gather_negative_indices", "gather_elements_negative_indices", "scatter_elements_with_negative_indices",
+])
+def test_negative_indices_count_from_the_end_of_an_open_dimension(name: str) -> None:
+    outcome = run(next(c for c in cases() if c.name == f"node/test_{name}"))
+    assert outcome.passed and outcome.sizes, outcome
+
+
+@pytest.mark.parametrize("name", [
+    "equal_string", "split_variable_parts_2d_opset18", "split_variable_parts_2d_opset13",
+])
+def test_cases_that_need_a_number_or_python_are_refused(name: str) -> None:
+    outcome = run(next(c for c in cases() if c.name == f"node/test_{name}"))
+    assert outcome.refused and not outcome.wrong, outcome
+
+
 def test_refusals_and_cases_without_open_dimensions_are_told_apart() -> None:
     model = _model([helper.make_node("NonZero", ["x"], ["y"])], {"x": (TensorProto.FLOAT, [2, 3])})
     model.graph.output[0].type.tensor_type.elem_type = TensorProto.INT64

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.errors import ShapeError
 from tilewright.base.limits import MOST_BYTES
 from tilewright.relay.expr import Constant, Expr, const
 from tilewright.relay.frontend.core.index_checks import from_front, tuples_from_front
@@ -31,6 +32,7 @@ from tilewright.relay.frontend.shaping import (
 )
 from tilewright.relay.op.selection import places_of
 from tilewright.scalar.arith.noted_sizes import is_noted
+from tilewright.scalar.arith.open_sizes import takes_open
 from tilewright.scalar.expr import PrimExpr, UnknownDim
 
 
@@ -176,10 +178,19 @@ def _split(data: Expr, sizes: Sequence[int] | None, count: int, axis: int, node:
         sizes = [min(step, max(0, length - k * step)) for k in range(count)]
     if isinstance(length, int) and sum(sizes) != length:
         node.refuse(f"the parts {tuple(sizes)} do not add up to {length}, the size of dimension {axis}")
+    if not isinstance(length, int) and takes_open():
+        _require_sum(length, sizes)
     if len(sizes) == 1:
         return (data,)
     ends = np.cumsum(sizes)[:-1].tolist()
     return fields(op.split(data, indices_or_sections=tuple(ends), axis=axis), len(sizes))
+
+
+def _require_sum(length: Any, sizes: Sequence[Any]) -> None:
+    """Raise `ShapeError` for parts of known sizes of a symbolic dimension, which they determine."""
+    if all(isinstance(n, int) for n in sizes):
+        raise ShapeError(f"the parts {tuple(sizes)} must add up to the symbolic size {length}; give it the size "
+                         f"{sum(sizes)}")
 
 
 @converter("Slice")
