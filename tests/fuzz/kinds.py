@@ -9,6 +9,7 @@ from fuzz.outcomes import Kind
 
 _PLACES: Final = {
     "onnx": ("fuzz.onnx_kind", "OnnxKind"),
+    "open": ("fuzz.open_kind", "OpenKind"),
     "torch": ("fuzz.torch_kind", "TorchKind"),
     "tflite": ("fuzz.tflite_kind", "TfliteKind"),
     "relay": ("fuzz.relay_kind", "RelayKind"),

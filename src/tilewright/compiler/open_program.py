@@ -40,7 +40,7 @@ from tilewright.relay.visitor import post_order
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Symbol
 from tilewright.runtime.program import OutsideStep
-from tilewright.scalar.arith.open_sizes import Limit, equation, open_size, samples, zero_allowed
+from tilewright.scalar.arith.open_sizes import Limit, equation, open_size, samples
 from tilewright.scalar.expr import IntImm, Mul, PrimExpr, Var, number_of
 from tilewright.scalar.walk import free_vars, substitute
 
@@ -113,27 +113,35 @@ def _built(
     make: Callable[[Mapping[Var, PrimExpr]], Function], replaced: Mapping[Var, PrimExpr], ranges: Mapping[str, Range],
     target: Target, name: str, report: BuildReport, cache: Cache,
 ) -> Artifact:
-    zero = {name for name, (least, _) in ranges.items() if least == 0}
-    with zero_allowed(zero), samples({}, _SAMPLES[0]) as imported:
-        main = _imported(lambda: with_sizes(make(replaced), replaced))
+    with samples({}, _SAMPLES[0], {name: least for name, (least, _) in ranges.items()}) as imported:
+        main = _imported(lambda: with_sizes(_straight(make(replaced)), replaced))
     renamed = _named(symbols_of(main))
-    known = [imported.limits.get(v) for v in renamed]
+    early = [_symbol(old, new, ranges, [imported.limits.get(old)]) for old, new in renamed.items()]
+    known = [(s.least, imported.limits.get(old, (0, None))[1]) for s, old in zip(early, renamed, strict=True)]
+    least = {s.name: max(s.least, 1) for s in early}  # comparisons hold for tensors with elements
     try:
         try:
-            made, limits = _checked(main, renamed, _numbers(known, _SAMPLES), target, name, report, cache)
+            made, limits = _checked(main, renamed, _numbers(known, _SAMPLES), least, target, name, report, cache)
         except OpenSizeError as error:
             if not error.samples_differ:
                 raise
-            made, limits = _checked(main, renamed, _numbers(known, _LARGE_SAMPLES), target, name, report, cache)
+            made, limits = _checked(main, renamed, _numbers(known, _LARGE_SAMPLES), least, target, name, report, cache)
     except OpenSizeError as error:
         if error.sizes is not None:
             given = {new: old for old, new in renamed.items()}
             error.sizes = substitute(error.sizes[0], {**given}), substitute(error.sizes[1], {**given})
         raise
     symbols = [
-        _symbol(old, new, ranges.get(old.name, (1, None)), [imported.limits.get(old), limits.get(new)])
+        _symbol(old, new, ranges, [imported.limits.get(old), limits.get(new)])
         for old, new in renamed.items()]
     return replace(made, manifest=replace(made.manifest, symbols=tuple(symbols))).finish()
+
+
+def _straight(function: Function) -> Function:
+    """Return `function`. Raises `OpenSizeError` for control flow."""
+    if needs_control(function):
+        raise OpenSizeError("programs with control flow have known sizes")
+    return function
 
 
 def _imported(make: Callable[[], Function]) -> Function:
@@ -170,9 +178,9 @@ def _named(symbols: Sequence[Var]) -> dict[Var, Var]:
     return renamed
 
 
-def _symbol(old: Var, new: Var, wanted: Range, limits: Sequence[Limit | None]) -> Symbol:
+def _symbol(old: Var, new: Var, ranges: Mapping[str, Range], limits: Sequence[Limit | None]) -> Symbol:
     """Return a size with its range: the requested one, intersected with the limits of the model."""
-    least, most = wanted
+    least, most = wanted = ranges.get(old.name, (1, None))
     for low, high in (limit for limit in limits if limit is not None):
         least = max(least, low)
         most = high if most is None else most if high is None else min(most, high)
@@ -183,12 +191,12 @@ def _symbol(old: Var, new: Var, wanted: Range, limits: Sequence[Limit | None]) -
     return Symbol(new.name, least, most)
 
 
-def _numbers(limits: Sequence[Limit | None], pairs: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+def _numbers(limits: Sequence[Limit], pairs: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
     """Return two samples for each size, within its known limits, from `pairs` where the limits allow it."""
     free = list(_SMALL)
     found: list[tuple[int, int]] = []
     for first, second, limit in zip(*pairs, limits, strict=False):
-        least, most = limit or (0, None)
+        least, most = limit
         taken = {n for pair in found for n in pair}
         if least > _LARGEST:
             raise OpenSizeError(f"one of its sizes must be at least {least}, which is larger than any tensor")
@@ -212,18 +220,18 @@ def _prime(least: int, taken: Container[int]) -> int:
 
 
 def _checked(
-    main: Function, renamed: Mapping[Var, Var], numbers: Sequence[tuple[int, int]], target: Target, name: str,
-    report: BuildReport, cache: Cache,
+    main: Function, renamed: Mapping[Var, Var], numbers: Sequence[tuple[int, int]], least: Mapping[str, int],
+    target: Target, name: str, report: BuildReport, cache: Cache,
 ) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
     """Return the program, and the limits of its sizes. It computes one image after another where that is best for large
     batches, or the only way."""
 
     def program(batch: Var | None) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
-        made, limits = _made(main, renamed, batch, [n for n, _ in numbers], target, name, report, cache)
+        made, limits = _made(main, renamed, batch, [n for n, _ in numbers], least, target, name, report, cache)
         if batch is not None and any(isinstance(step, OutsideStep) for step in made.manifest.steps):
             raise OpenSizeError("operators that run in Python take a whole batch, not one image after another")
         if set(renamed) != {batch}:  # sizes that the program for one image does not determine
-            check, _ = _made(main, renamed, batch, [n for _, n in numbers], target, name, BuildReport(), None)
+            check, _ = _made(main, renamed, batch, [n for _, n in numbers], least, target, name, BuildReport(), None)
             _compare(made, check)
         return made, limits
 
@@ -264,15 +272,15 @@ def _is_apart(main: Function, batch: Var, numbers: Sequence[int], target: Target
 
 
 def _made(
-    main: Function, renamed: Mapping[Var, Var], batch: Var | None, numbers: Sequence[int], target: Target, name: str,
-    report: BuildReport, cache: Cache | None,
+    main: Function, renamed: Mapping[Var, Var], batch: Var | None, numbers: Sequence[int], least: Mapping[str, int],
+    target: Target, name: str, report: BuildReport, cache: Cache | None,
 ) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
     """Return the program for a sample, and the limits of its sizes; without a `cache`, as loops only, for comparison.
 
     With `batch`, it is the program of one image, which is called for each.
     """
     symbols = tuple(renamed.values())
-    with samples(dict(zip(symbols, numbers, strict=True))) as found:
+    with samples(dict(zip(symbols, numbers, strict=True)), least=least) as found:
         try:
             sampled = with_samples(
                 main, {old: IntImm(INT64, 1) if old is batch else new for old, new in renamed.items()})
@@ -298,8 +306,7 @@ def _made(
 
 def _check_sizes(function: Function) -> None:
     """Raise `OpenSizeError` for control flow, and for a value whose size depends on values of the inputs."""
-    if needs_control(function):
-        raise OpenSizeError("programs with control flow have known sizes")
+    _straight(function)
     if needs_stages(function):
         found = next(
             (e for e in post_order(function.body) if isinstance(e, Call) and isinstance(e.op, Op)

@@ -328,4 +328,5 @@ def _open_slice(size: int, begin: int, end: int, step: int) -> Slice:
             limit(size - bound, 0)
     if last is size and end < 2**31 - 1:
         limit(end - size, 0)
+    limit(last - first, 0)
     return first, (last - first + step - 1) // step, step

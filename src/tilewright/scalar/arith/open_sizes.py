@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias
@@ -64,11 +64,13 @@ Terms: TypeAlias = dict[tuple[PrimExpr, ...], int]
 
 
 class Samples(dict[PrimExpr, int]):
-    """The samples of variables, and their `limits`: the least and the greatest permitted values."""
+    """The samples of variables, their `least` values by name, where these are known and not 1, and their `limits`: the
+    least and the greatest values that the program assumes."""
 
-    def __init__(self, known: Mapping[Var, int], spare: Sequence[int]) -> None:
+    def __init__(self, known: Mapping[Var, int], spare: Sequence[int], least: Mapping[str, int]) -> None:
         super().__init__(known.items())
         self._spare = list(spare)
+        self.least = least
         self.limits: dict[PrimExpr, Limit] = {}
 
 
@@ -85,28 +87,23 @@ _GRANTED: Final[ContextVar[bool]] = ContextVar("granted", default=False)
 
 
 @contextmanager
-def samples(known: Mapping[Var, int], spare: Sequence[int] = ()) -> Iterator[Samples]:
+def samples(
+    known: Mapping[Var, int], spare: Sequence[int] = (), least: Mapping[str, int] | None = None
+) -> Iterator[Samples]:
     """Within this context, `open_size` uses these samples (and `spare` ones for other variables), and `limit` records
-    limits."""
-    found = Samples(known, spare)
+    limits.
+
+    `least` has the least values of variables by name, by default those of the context around it. Others are at least 1.
+    """
+    outer = _SAMPLES.get()
+    if least is None:
+        least = outer.least if outer is not None else {}
+    found = Samples(known, spare, least)
     token = _SAMPLES.set(found)
     try:
         yield found
     finally:
         _SAMPLES.reset(token)
-
-
-_ZERO: Final[ContextVar[Container[str]]] = ContextVar("zero", default=frozenset())
-
-
-@contextmanager
-def zero_allowed(names: Container[str]) -> Iterator[None]:
-    """Within this context, the variables of these names may be zero; others are at least 1."""
-    token = _ZERO.set(names)
-    try:
-        yield
-    finally:
-        _ZERO.reset(token)
 
 
 @contextmanager
@@ -202,7 +199,7 @@ def _equal_operands(terms: Terms) -> tuple[PrimExpr, PrimExpr] | None:
 
 
 def sampled() -> dict[PrimExpr, int]:
-    """Return the variables that have samples, each with its lower bound: 0 or 1."""
+    """Return the variables that have samples, each with its lower bound."""
     known = _SAMPLES.get()
     return {v: _least_of(v) for v in known or ()}
 
@@ -397,7 +394,13 @@ def _is_less(a: Terms, b: Terms) -> bool:
 
 def _least_of(atom: PrimExpr) -> int:
     """Return a lower bound of an atom. Quotients and remainders of sizes are not negative."""
-    return int(isinstance(atom, Var) and atom.name not in _ZERO.get())
+    if not isinstance(atom, Var):
+        return 0
+    known = _SAMPLES.get()
+    if known is None:
+        return 1
+    low, _ = known.limits.get(atom, (0, None))
+    return max(low, known.least.get(atom.name, 1))
 
 
 def _terms(x: int) -> Terms:
