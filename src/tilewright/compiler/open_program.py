@@ -118,7 +118,7 @@ def _built(
     renamed = _named(symbols_of(main))
     early = [_symbol(old, new, ranges, [imported.limits.get(old)]) for old, new in renamed.items()]
     known = [(s.least, imported.limits.get(old, (0, None))[1]) for s, old in zip(early, renamed, strict=True)]
-    least = {s.name: max(s.least, 1) for s in early}  # comparisons hold for tensors with elements
+    least = {s.name: s.least for s in early}
     try:
         try:
             made, limits = _checked(main, renamed, _numbers(known, _SAMPLES), least, target, name, report, cache)
@@ -280,7 +280,7 @@ def _made(
     With `batch`, it is the program of one image, which is called for each.
     """
     symbols = tuple(renamed.values())
-    with samples(dict(zip(symbols, numbers, strict=True)), least=least) as found:
+    with samples(dict(zip(symbols, numbers, strict=True)), least=least, nonempty=True) as found:
         try:
             sampled = with_samples(
                 main, {old: IntImm(INT64, 1) if old is batch else new for old, new in renamed.items()})

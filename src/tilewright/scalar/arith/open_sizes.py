@@ -65,12 +65,14 @@ Terms: TypeAlias = dict[tuple[PrimExpr, ...], int]
 
 class Samples(dict[PrimExpr, int]):
     """The samples of variables, their `least` values by name, where these are known and not 1, and their `limits`: the
-    least and the greatest values that the program assumes."""
+    least and the greatest values that the program assumes. With `nonempty`, comparisons need not hold for zero."""
 
-    def __init__(self, known: Mapping[Var, int], spare: Sequence[int], least: Mapping[str, int]) -> None:
+    def __init__(
+        self, known: Mapping[Var, int], spare: Sequence[int], least: Mapping[str, int], nonempty: bool
+    ) -> None:
         super().__init__(known.items())
         self._spare = list(spare)
-        self.least = least
+        self.least, self.nonempty = least, nonempty
         self.limits: dict[PrimExpr, Limit] = {}
 
 
@@ -88,17 +90,18 @@ _GRANTED: Final[ContextVar[bool]] = ContextVar("granted", default=False)
 
 @contextmanager
 def samples(
-    known: Mapping[Var, int], spare: Sequence[int] = (), least: Mapping[str, int] | None = None
+    known: Mapping[Var, int], spare: Sequence[int] = (), least: Mapping[str, int] | None = None, nonempty: bool = False,
 ) -> Iterator[Samples]:
     """Within this context, `open_size` uses these samples (and `spare` ones for other variables), and `limit` records
     limits.
 
     `least` has the least values of variables by name, by default those of the context around it. Others are at least 1.
+    With `nonempty`, the order of two sizes is asked for tensors with elements only.
     """
     outer = _SAMPLES.get()
     if least is None:
         least = outer.least if outer is not None else {}
-    found = Samples(known, spare, least)
+    found = Samples(known, spare, least, nonempty)
     token = _SAMPLES.set(found)
     try:
         yield found
@@ -330,7 +333,10 @@ def _below(a: _Open, b: Any, compare: Callable[[int, int], bool]) -> bool:
     answer = compare(int(a), int(b))
     if isinstance(b, _Open):
         terms = _terms(a - b)
-        below, above = _bound(terms), _bound({atoms: -k for atoms, k in terms.items()})
+        known = _SAMPLES.get()
+        nonempty = known is not None and known.nonempty
+        below = _bound(terms, nonempty)
+        above = _bound({atoms: -k for atoms, k in terms.items()}, nonempty)
         if (below is None or below < 0) and (above is None or above < 0):
             raise CompileError(f"the sizes {a} and {b} cannot be compared at compile time: the order "
                                "depends on their values", code="TW0304")
@@ -367,8 +373,9 @@ def typical(size: int) -> int:
     return total
 
 
-def _bound(terms: Terms) -> int | None:
-    """Return a lower bound of a sum for all values of its variables; None if it can decrease.
+def _bound(terms: Terms, nonempty: bool = False) -> int | None:
+    """Return a lower bound of a sum for all values of its variables; None if it can decrease. With `nonempty`, no
+    variable is zero.
 
     Every atom is written as its own lower bound plus a rest: (n - 1)*m is (n' + 0)*(m' + 1) with n', m' >= 0.
     """
@@ -376,7 +383,7 @@ def _bound(terms: Terms) -> int | None:
     for atoms, k in terms.items():
         parts: Terms = {(): k}
         for atom in atoms:
-            least = _least_of(atom)
+            least = max(_least_of(atom), int(nonempty and isinstance(atom, Var)))
             longer = {(*rest, atom): factor for rest, factor in parts.items()}
             for rest, factor in parts.items() if least else ():
                 longer[rest] = longer.get(rest, 0) + factor * least
