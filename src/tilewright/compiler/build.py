@@ -9,6 +9,7 @@ from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError, InputError, OptionError
 from tilewright.base.nd import Device
 from tilewright.compiler.cache import Cache
+from tilewright.compiler.entry_values import layout_of, with_plain_entry
 from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.pipeline import compile_module, is_one_program
 from tilewright.compiler.report import BuildReport
@@ -23,6 +24,8 @@ from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.pipeline import optimize
 from tilewright.relay.transform.stages import needs_stages
 from tilewright.runtime.artifact import Artifact
+from tilewright.runtime.entry_layout import EntryLayout
+from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.module import FactoryModule, Session
 
 
@@ -36,12 +39,13 @@ def build_module(
 
 def build(
     mod: IRModule | Expr, target: str | Mapping[str, Any] | Target | None = None,
-    target_host: str | Target | None = None, params: Mapping[str, Any] | None = None, mod_name: str = "default",
+    target_host: str | Target | None = None, params: Mapping[str, Any] | None = None, mod_name: str = "default", *,
+    report: BuildReport | None = None,
 ) -> FactoryModule:
     """Compile a module or function under the current `PassContext`, with `params` bound to its parameters by name.
 
     The default target is that of the enclosing `with Target(…):`. The host of a CPU is the CPU: `target_host` may
-    repeat the target, and any other value is refused. Raises `CompileError`.
+    repeat the target, and any other value is refused. `report` receives the texts of the program. Raises `CompileError`.
     """
     chosen = _target(target, target_host)
     if not isinstance(mod, (IRModule, Expr)):
@@ -49,11 +53,11 @@ def build(
             f"relay.build takes an IRModule or a Relay function, but was given a {type(mod).__name__}", code="TW0215")
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     with no_garbage_collection():
-        bound = bind_params(module, params) if params else module
+        bound = with_plain_entry(bind_params(module, params) if params else module)
         if needs_stages(bound["main"]):
             bound = typed(bound)
         if is_one_program(bound["main"]):
-            return FactoryModule(build_module(bound, chosen, mod_name))
+            return FactoryModule(build_module(bound, chosen, mod_name, report))
         return StagedModule(bound, chosen, mod_name)
 
 
@@ -72,6 +76,7 @@ class StagedModule(FactoryModule):
                 return grow(point.function or main, values)
 
         self.name, self._outputs = name, len(main.body.fields) if isinstance(main.body, Tuple) else 1
+        self._entry = layout_of(main)
         self.stages = Stages(signature_of(main), point_of(main), grown, compiled)
         self.stages.prepare()
 
@@ -88,6 +93,22 @@ class StagedModule(FactoryModule):
     @property
     def libmod_name(self) -> str:
         return self.name
+
+    @property
+    def entry(self) -> EntryLayout | None:
+        return self._entry
+
+    @property
+    def input_names(self) -> list[str]:
+        return [name for name, *_ in self.stages.signature]
+
+    def manifests(self) -> list[Manifest]:
+        """Return the manifests of the stages that are compiled."""
+        return [s.artifact.manifest for s in self.stages.programs()]
+
+    def identity(self) -> str:
+        """Return a text that identifies the program: its name and its inputs."""
+        return f"{self.name}({self.stages.described()})"
 
     def session(self, device: Device) -> Session:
         """Return a session, whose outputs exist after its first run."""

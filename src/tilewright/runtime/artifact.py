@@ -33,6 +33,7 @@ from tilewright.runtime.executable import Executable
 from tilewright.runtime.library import SharedLibrary
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.modules import ModuleNode, load_modules
+from tilewright.runtime.records import RecordExecutable
 from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.program import Code
 from tilewright.runtime.sealed_tar import is_sealed, plain_members
@@ -71,6 +72,9 @@ class Artifact:
                 f"{self.path}: a library of functions ({', '.join(self.manifest.functions)}), not a model; read it "
                 "with runtime.load_module",
                 code="TW0809")
+        entry = self.manifest.entry
+        if entry is not None and (entry.is_boxed or entry.records):
+            return RecordExecutable(self.manifest, self.code(), self.constants, threads, modules=self.modules)
         if self.manifest.symbols:
             return OpenExecutable(self.manifest, self.code(), self.constants, threads)
         return Executable(self.manifest, self.code(), self.constants, threads, modules=self.modules)
