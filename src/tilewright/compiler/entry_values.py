@@ -2,8 +2,8 @@
 
     def @main(%t: (A, List[B])) { body }  ->  def @main(%t.0: A, %t.1: List[B]) { body with (%t.0, %t.1) for %t }
 
-A parameter that is a tuple becomes one parameter for each field. The structure of the original values is described by an
-`EntryLayout`, an attribute of the new function, which the manifest stores.
+A parameter that is a tuple becomes one parameter for each field. The structure of the original values is described by
+an `EntryLayout`, an attribute of the new function, which the manifest stores.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def with_plain_entry(mod: IRModule) -> IRModule:
     body = substitute(main.body, {p: e for p, (e, _) in new.items() if p is not e})
     params = [v for _, leaves in new.values() for v in leaves]
     made = typed.copy()
-    made["main"] = Function(params, body, main.ret_type, (), {**main.attrs, ENTRY_LAYOUT: json.dumps(layout.to_json())}, main.span)
+    attrs = {**main.attrs, ENTRY_LAYOUT: json.dumps(layout.to_json())}
+    made["main"] = Function(params, body, main.ret_type, (), attrs, main.span)
     return made
 
 

@@ -14,12 +14,12 @@ import numpy as np
 from tilewright.base.errors import InputError, OptionError
 from tilewright.base.nd import Device, NDArray, array
 from tilewright.base.settings import nearest
-from tilewright.base.types import TensorType
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.compiler.build import build
 from tilewright.compiler.entry_values import layout_of, with_plain_entry
 from tilewright.compiler.stage_growth import typed
 from tilewright.ir.module import IRModule
-from tilewright.relay.expr import Expr, Function, GlobalVar, Var
+from tilewright.relay.expr import Constant, Expr, Function, GlobalVar
 from tilewright.relay.interpreter import ConstructorValue, RefValue, evaluate
 from tilewright.relay.scope_builder import ScopeBuilder
 from tilewright.relay.transform.bind_params import bind_params
@@ -59,8 +59,8 @@ class Executor:
         value.
 
         `binds` are values of free variables. The function takes arrays, in order or by the names of its parameters, and
-        returns `NDArray`s and tuples (`ADT`s). A value of a data type is a `ConstructorValue` of the interpreter, and an
-        `ADT` of a compiled program. The interpreter also returns `RefValue`s.
+        returns `NDArray`s and tuples (`ADT`s). A value of a data type is a `ConstructorValue` of the interpreter, and
+        an `ADT` of a compiled program. The interpreter also returns `RefValue`s.
         """
         if expr is not None and binds:
             builder = ScopeBuilder()
@@ -111,13 +111,17 @@ def _arranged(function: Function, args: tuple[Any, ...], named: Mapping[str, Any
         raise InputError(
             f"{given} arguments were given, but the function takes {len(function.params)}"
             + (f"; missing: {', '.join(missing)}" if missing else ""), code="TW0701")
-    return [_number(p, v) for p, v in zip(function.params, [*args, *(named[n] for n in left)], strict=True)]
+    values = [*args, *(named[n] for n in left)]
+    return [_number(p.known_type(), v) for p, v in zip(function.params, values, strict=True)]
 
 
-def _number(param: Var, value: Any) -> Any:
-    """Convert a Python number to the parameter's type, except a float to an integer type; return other values
-    unchanged."""
-    kind = param.known_type()
+def _number(kind: Type | None, value: Any) -> Any:
+    """Convert a Python number to a parameter's type, except a float to an integer type, and a constant to its array;
+    return other values unchanged."""
+    if isinstance(value, Constant):
+        return value.value
+    if isinstance(kind, TupleType) and isinstance(value, (tuple, list)) and len(value) == len(kind.fields):
+        return tuple(map(_number, kind.fields, value))
     if not isinstance(kind, TensorType) or not isinstance(value, (bool, int, float)) or (
         isinstance(value, float) and not kind.dtype.is_float
     ):

@@ -55,8 +55,9 @@ class VMCompiler:
     def lower(self, mod: Any, target: AnyTarget = None, target_host: str | Target | None = None) -> None:
         """Compile `mod`. Raises `CompileError`."""
         report = BuildReport()
-        made = build(mod, target, target_host, self._params, "vm_mod", report=report)
-        self._made = Executable(made, _listing(mod if isinstance(mod, IRModule) else IRModule.from_expr(mod), made, report))
+        made = build(mod, target, target_host, self._params, "vm_mod", report=report, for_all_sizes=True)
+        module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
+        self._made = Executable(made, _listing(module, made, report))
 
     def codegen(self) -> None:
         """Do nothing: `lower` makes the code, since kernels are compiled while the graph is lowered."""
@@ -84,10 +85,10 @@ def _listing(mod: IRModule, made: FactoryModule, report: BuildReport) -> Listing
         return replace(listing_of(made), constants=types)
     program, blocks = report.control
     kernels = [kernel_symbols(b.steps) for b in blocks]
-    listed = []
+    listed, known = [], dict(mod.items())
     for f in program.functions:
-        known = mod[f.name] if f.name in mod else None
-        names = [p.name_hint for p in known.params] if isinstance(known, Function) else [f"%{r}" for r in f.params]
+        source = known.get(f.name)
+        names = [p.name_hint for p in source.params] if isinstance(source, Function) else [f"%{r}" for r in f.params]
         listed.append((f.name, names, [_with_kernels(line, kernels) for line in repr(f).splitlines()[1:]]))
     return Listing(listed, types, list(dict.fromkeys(s for b in kernels for s in b)))
 

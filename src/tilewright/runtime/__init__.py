@@ -19,8 +19,8 @@ from tilewright.runtime.threads import NullThreadPool
 
 __all__ = [
     "Artifact", "BenchmarkResult", "ConstantsModule", "DataType", "DeviceMemory", "Driver", "Executable",
-    "FactoryModule", "FunctionModule", "Module", "ModuleNode", "NDArray", "NullThreadPool", "container", "convert", "cpu",
-    "device", "load",
+    "FactoryModule", "FunctionModule", "Module", "ModuleNode", "NDArray", "NullThreadPool", "container", "convert",
+    "cpu", "device", "load",
     "load_driver", "load_module",
     "load_param_dict", "memory_of", "profiling", "register_module", "save_param_dict", "vm",
 ]

@@ -17,7 +17,7 @@ class ADT(tuple[Any, ...]):
         made.tag = tag
         return made
 
-    def __getnewargs__(self) -> tuple[int, tuple[Any, ...]]:  # type: ignore[override]
+    def __getnewargs__(self) -> tuple[int, tuple[Any, ...]]:
         return self.tag, tuple(self)
 
 

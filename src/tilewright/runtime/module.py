@@ -14,7 +14,7 @@ import numpy as np
 from tilewright.base.errors import InputError
 from tilewright.base.nd import Device, NDArray, empty
 from tilewright.runtime import compiler_hooks
-from tilewright.runtime.artifact import Artifact, load
+from tilewright.runtime.artifact import Artifact, is_staged, load, load_executable
 from tilewright.runtime.benchmark import USUAL, BenchmarkResult, Pace, measure
 from tilewright.runtime.entry_layout import EntryLayout
 from tilewright.runtime.executable import Executable
@@ -135,7 +135,7 @@ class FactoryModule:
 
     def identity(self) -> str:
         """Return a text that is equal for two modules only if they are the same program with the same constants."""
-        constants = hashlib.sha256(self.artifact.constants).hexdigest()
+        constants = hashlib.sha256(self.artifact.constants.data).hexdigest()
         return replace(self.artifact.manifest, hashes={}, modules=()).to_json() + constants
 
     @property
@@ -200,5 +200,9 @@ def load_module(path: str | os.PathLike[str]) -> FactoryModule | FunctionModule:
     files."""
     if Path(path).suffix == ".c":
         return compiler_hooks.load_c(Path(path))
+    if is_staged(path):
+        stages: Any = load_executable(path)
+        module: FactoryModule = stages.module()
+        return module
     artifact = load(path)
     return FunctionModule(artifact) if artifact.manifest.functions else FactoryModule(artifact)

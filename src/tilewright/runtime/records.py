@@ -183,7 +183,7 @@ class _Cells:
 
     def _cell(self, tag: int, words: Sequence[int]) -> int:
         block = aligned_empty((max(_LINE, _HEAD + 8 * len(words)),))
-        struct.pack_into(f"<qii{len(words)}Q", block, 0, _HELD, tag, 0, *words)
+        struct.pack_into(f"<qii{len(words)}Q", block.data, 0, _HELD, tag, 0, *words)
         self.held.append(block)
         address: int = block.ctypes.data
         return address

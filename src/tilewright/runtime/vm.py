@@ -39,12 +39,15 @@ class Listing:
 
 
 class Executable:
-    """A compiled program, as `relay.vm.compile` returns it. `Executable(mod)` takes a module of `runtime.load_module`."""
+    """A compiled program, the result of `relay.vm.compile`.
+
+    `Executable(mod)` takes a module of `runtime.load_module`.
+    """
 
     def __init__(self, mod: Any, listing: Listing | None = None) -> None:
-        self.mod = mod.mod if isinstance(mod, Executable) else mod
+        self.mod: Any = mod
         """The module with the native code; `mod.export_library(path)` writes it to a file."""
-        self._listing = listing or (mod._listing if isinstance(mod, Executable) else None)
+        self._listing = listing
 
     @property
     def lib(self) -> Any:
@@ -160,7 +163,7 @@ def parameter_names(mod: Any) -> list[str]:
 
 
 def _identity(mod: Any) -> str:
-    """Return a digest that identifies a program, wherever it is stored."""
+    """Return a digest that identifies a program in memory or in a file."""
     return hashlib.sha256(mod.identity().encode()).hexdigest()
 
 
@@ -256,8 +259,9 @@ class VirtualMachine:
         self._check(func_name)
         if end_to_end:
             return measure(lambda: self.invoke(func_name, *args, **kwargs), repeat, number, min_repeat_ms or 0)
-        return self.executable.benchmark(
+        found: BenchmarkResult = self.executable.benchmark(
             *self._flat(args, kwargs), repeat=repeat, number=number, min_repeat_ms=min_repeat_ms or 0)
+        return found
 
     def _flat(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Return the inputs of the program for the arguments of a call, by default those of `set_input`."""

@@ -40,7 +40,7 @@ class TempDirectory:
 
     def listdir(self) -> list[str]:
         """Return the names of the files in the directory."""
-        return os.listdir(self.temp_dir)
+        return [p.name for p in self.temp_dir.iterdir()]
 
     def __truediv__(self, other: str | os.PathLike[str]) -> Path:
         return self.temp_dir / other

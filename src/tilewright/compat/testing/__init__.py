@@ -14,7 +14,7 @@ import numpy as np
 from tilewright.base.nd import Device, device
 
 if TYPE_CHECKING:
-    from tilewright.compat.testing.parameters import (
+    from tilewright.compat.testing.pytest_names import (
         exclude_targets,
         fixture,
         known_failing_targets,
@@ -37,7 +37,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        return getattr(importlib.import_module("tilewright.compat.testing.parameters"), name)
+        return getattr(importlib.import_module("tilewright.compat.testing.pytest_names"), name)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)
 
 

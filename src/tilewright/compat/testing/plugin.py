@@ -9,7 +9,7 @@ import pytest
 from tilewright.backends.target import Target
 from tilewright.base.nd import Device, device
 from tilewright.compat.testing import device_enabled, enabled_targets
-from tilewright.compat.testing.parameters import EXCLUDED, GROUP, TARGETS
+from tilewright.compat.testing.pytest_names import EXCLUDED, GROUP, TARGETS
 
 __all__ = ["dev", "pytest_generate_tests"]
 

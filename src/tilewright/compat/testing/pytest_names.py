@@ -41,7 +41,7 @@ def parameter(*values: Any, ids: Sequence[str] | None = None, by_dict: Mapping[s
         ids, values = list(by_dict), tuple(by_dict.values())
 
     @pytest.fixture(params=values, ids=ids)
-    def made(request: pytest.FixtureRequest) -> Any:
+    def made(*_cls: Any, request: pytest.FixtureRequest) -> Any:
         return request.param
 
     return made
@@ -52,7 +52,7 @@ def parameters(*value_sets: Sequence[Any], ids: Sequence[str] | None = None) -> 
     group, found = next(_GROUPS), []
     for k in range(len(value_sets[0]) if value_sets else 0):
 
-        def made(request: pytest.FixtureRequest) -> Any:
+        def made(*_cls: Any, request: pytest.FixtureRequest) -> Any:
             return request.param
 
         setattr(made, GROUP, (group, [v[k] for v in value_sets], ids, k))
@@ -60,7 +60,7 @@ def parameters(*value_sets: Sequence[Any], ids: Sequence[str] | None = None) -> 
     return tuple(found)
 
 
-def _Grouped(made: Any) -> Any:  # noqa: N802
+def _Grouped(made: Any) -> Any:
     fixture_of = pytest.fixture(made)
     setattr(fixture_of, GROUP, getattr(made, GROUP))
     return fixture_of
