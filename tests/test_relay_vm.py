@@ -15,6 +15,7 @@ import tilewright as tvm
 from tilewright import relay
 from tilewright.base.errors import ArtifactError, CompileError, InputError
 from tilewright.compiler.vm import VMCompiler
+from tilewright.relay.dataflow_pattern import is_op, wildcard
 from tilewright.relay.interpreter import ConstructorValue
 from tilewright.runtime import vm
 from tilewright.runtime.container import ADT, tuple_object
@@ -272,6 +273,14 @@ def test_unknown_dimensions_that_broadcast() -> None:
         np.testing.assert_array_equal(run.run(f32(*a), f32(*b)).numpy(), f32(*a) + f32(*b))
     with pytest.raises((InputError, CompileError)):
         run.run(f32(3, 4), f32(2, 4))
+
+
+def test_unknown_dimensions_in_a_composite_function() -> None:
+    pattern = is_op("nn.dense")(wildcard(), wildcard())
+    merged = relay.transform.MergeComposite([("example.dense", pattern)])(dense(relay.Any()))
+    run = machine(merged)  # compiled when it is called
+    with pytest.raises(CompileError, match="a Function is not supported together with sizes known only at run time"):
+        run.run(f32(2, 16))
 
 
 def test_counts_run_in_stages(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from tilewright.compiler.report import BuildReport
 from tilewright.compiler.specialization import Specialization
 from tilewright.compiler.staged import Stages
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import post_order, substitute
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.benchmark import BenchmarkResult
@@ -45,7 +46,9 @@ def open_artifact(main: Function, target: Target, name: str, report: BuildReport
 def _is_open(main: Function) -> bool:
     """Whether a function has unknown dimensions, and operators and tuples alone."""
     kinds = [p.known_type() for p in main.params]
-    plain = all(isinstance(e, (Call, Constant, Tuple, TupleGetItem, Var)) for e in post_order(main.body, inside=False))
+    plain = all(
+        isinstance(e.op, Op) if isinstance(e, Call) else isinstance(e, (Constant, Tuple, TupleGetItem, Var))
+        for e in post_order(main.body, inside=False))
     return plain and all(isinstance(t, TensorType) for t in kinds) and any(
         isinstance(d, PrimExpr) for t in kinds if isinstance(t, TensorType) for d in t.shape)
 
