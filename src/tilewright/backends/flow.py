@@ -213,7 +213,8 @@ class FlowProgram:
     """Functions by number; `main` is the first. `blocks` are the bytes of the inputs and outputs of each block.
 
     `results` are the paths to the output tensors from the result of `main`. `messages` are those of failures.
-    `fallible` are the blocks that may fail, in a call or for lack of memory.
+    `fallible` are the blocks that may fail, in a call or for lack of memory. `records` are the parameters of `main`
+    that are cells of the caller. If `is_boxed`, `main` has no `results`: its only output is the address of its value.
     """
 
     functions: list[FlowFunction]
@@ -221,6 +222,8 @@ class FlowProgram:
     results: tuple[tuple[int, ...], ...]
     messages: list[str]
     fallible: set[int] = field(default_factory=set)
+    records: frozenset[int] = frozenset()
+    is_boxed: bool = False
 
     def __repr__(self) -> str:
         return "\n".join(map(repr, self.functions))

@@ -46,6 +46,7 @@ PUBLIC: Final[Mapping[str, str]] = {
     "params": "base.params",
     "parser": "compat.parser",
     "registry": "compat.registry",
+    "relay.backend.vm": "compiler.vm",
     "rpc": "runtime.rpc",
     "script": "tir.script",
     "serialization": "relay.serialization",

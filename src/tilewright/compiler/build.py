@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError, InputError, OptionError
 from tilewright.base.nd import Device
 from tilewright.compiler.cache import Cache
+from tilewright.compiler.entry_values import layout_of, with_plain_entry
 from tilewright.compiler.garbage_collection import no_garbage_collection
+from tilewright.compiler.model_compiler import Options
+from tilewright.compiler.open_module import OpenStages, open_artifact
 from tilewright.compiler.pipeline import compile_module, is_one_program
 from tilewright.compiler.report import BuildReport
+from tilewright.compiler.saved_stages import Way, save_stages
 from tilewright.compiler.specialization import Specialization
 from tilewright.compiler.stage_growth import grow, point_of, signature_of, typed, with_main
 from tilewright.compiler.staged import Edge, Point, Stages
@@ -23,6 +29,8 @@ from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.pipeline import optimize
 from tilewright.relay.transform.stages import needs_stages
 from tilewright.runtime.artifact import Artifact
+from tilewright.runtime.entry_layout import EntryLayout
+from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.module import FactoryModule, Session
 
 
@@ -36,12 +44,14 @@ def build_module(
 
 def build(
     mod: IRModule | Expr, target: str | Mapping[str, Any] | Target | None = None,
-    target_host: str | Target | None = None, params: Mapping[str, Any] | None = None, mod_name: str = "default",
+    target_host: str | Target | None = None, params: Mapping[str, Any] | None = None, mod_name: str = "default", *,
+    report: BuildReport | None = None, for_all_sizes: bool = False,
 ) -> FactoryModule:
     """Compile a module or function under the current `PassContext`, with `params` bound to its parameters by name.
 
     The default target is that of the enclosing `with Target(…):`. The host of a CPU is the CPU: `target_host` may
-    repeat the target, and any other value is refused. Raises `CompileError`.
+    repeat the target, and any other value is refused. `report` receives the texts of the program. With `for_all_sizes`,
+    a module with unknown dimensions is compiled now, as one program, where that is possible. Raises `CompileError`.
     """
     chosen = _target(target, target_host)
     if not isinstance(mod, (IRModule, Expr)):
@@ -49,18 +59,30 @@ def build(
             f"relay.build takes an IRModule or a Relay function, but was given a {type(mod).__name__}", code="TW0215")
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     with no_garbage_collection():
-        bound = bind_params(module, params) if params else module
+        bound = with_plain_entry(bind_params(module, params) if params else module)
         if needs_stages(bound["main"]):
             bound = typed(bound)
         if is_one_program(bound["main"]):
-            return FactoryModule(build_module(bound, chosen, mod_name))
-        return StagedModule(bound, chosen, mod_name)
+            return FactoryModule(build_module(bound, chosen, mod_name, report))
+        one = open_artifact(bound["main"], chosen, mod_name, report or BuildReport()) if for_all_sizes else None
+        return StagedModule.of(bound, chosen, mod_name, one)
 
 
 class StagedModule(FactoryModule):
-    """A module with data-dependent shapes, compiled in stages at run time, under the context in which it was built."""
+    """A module whose sizes differ between calls: stages that are compiled at run time, and one program for all sizes
+    where there is one."""
 
-    def __init__(self, mod: IRModule, target: Target, name: str) -> None:
+    def __init__(self, stages: Stages, name: str, outputs: int, one: Artifact | None = None, entry: EntryLayout
+                 | None = None, writer: Callable[[Path], Path] | None = None) -> None:
+        """`outputs` is the number of outputs, `writer` saves the stages to a file."""
+        self.stages, self.name, self._outputs, self._one, self._entry, self._writer = (
+            stages, name, outputs, one, entry, writer
+        )
+        self._callable: Any = stages if one is None else OpenStages(Specialization(one, None), stages)
+
+    @staticmethod
+    def of(mod: IRModule, target: Target, name: str, one: Artifact | None = None) -> StagedModule:
+        """Return a typed module, compiled under the context in which it was built."""
         context, main, cache = PassContext.current(), mod["main"], Cache.default()
 
         def compiled(make: Callable[[], Function], edge: Edge) -> Specialization:
@@ -71,23 +93,54 @@ class StagedModule(FactoryModule):
             with context, no_garbage_collection():
                 return grow(point.function or main, values)
 
-        self.name, self._outputs = name, len(main.body.fields) if isinstance(main.body, Tuple) else 1
-        self.stages = Stages(signature_of(main), point_of(main), grown, compiled)
-        self.stages.prepare()
+        def written(path: Path) -> Path:
+            options = Options(context.opt_level, dict(context.config), tuple(context.disabled_pass))
+            return save_stages(stages, Way(name, target, options, entry=layout_of(main)), main, path)
+
+        outputs = len(main.body.fields) if isinstance(main.body, Tuple) else 1
+        stages = Stages(signature_of(main), point_of(main), grown, compiled)
+        if one is None:
+            stages.prepare()
+        return StagedModule(stages, name, outputs, one, layout_of(main), written)
 
     @property
     def executable(self) -> Any:
-        """The tree of stages, a callable."""
-        return self.stages
+        """The program as a callable."""
+        return self._callable
 
     @property
     def artifact(self) -> Artifact:
-        """Raise `InputError`: the module is not a single program that can be saved."""
-        raise InputError(self.stages.why_not_one(), code="TW0708")
+        """The program for all sizes. Raises `InputError` if there is none."""
+        if self._one is None:
+            raise InputError(self.stages.why_not_one(), code="TW0708")
+        return self._one
 
     @property
     def libmod_name(self) -> str:
         return self.name
+
+    @property
+    def entry(self) -> EntryLayout | None:
+        return self._entry
+
+    @property
+    def input_names(self) -> list[str]:
+        return [name for name, *_ in self.stages.signature]
+
+    def manifests(self) -> list[Manifest]:
+        """Return the manifests of the programs that are compiled."""
+        one = [] if self._one is None else [self._one.manifest]
+        return one + [s.artifact.manifest for s in self.stages.programs()]
+
+    def identity(self) -> str:
+        """Return a text that identifies the program; for stages, their name and inputs."""
+        return f"{self.name}({self.stages.described()})" if self._one is None else super().identity()
+
+    def export_library(self, file_name: str | os.PathLike[str]) -> Path:
+        """Write the program for all sizes, if there is one, else the stages, to a `.tar`."""
+        if self._one is None and self._writer is not None:
+            return self._writer(Path(file_name))
+        return super().export_library(file_name)
 
     def session(self, device: Device) -> Session:
         """Return a session, whose outputs exist after its first run."""

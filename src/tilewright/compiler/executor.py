@@ -16,14 +16,17 @@ from tilewright.base.nd import Device, NDArray, array
 from tilewright.base.settings import nearest
 from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.compiler.build import build
+from tilewright.compiler.entry_values import layout_of, with_plain_entry
 from tilewright.compiler.stage_growth import typed
 from tilewright.ir.module import IRModule
-from tilewright.relay.expr import Expr, Function, GlobalVar, Var
+from tilewright.relay.expr import Constant, Expr, Function, GlobalVar
 from tilewright.relay.interpreter import ConstructorValue, RefValue, evaluate
 from tilewright.relay.scope_builder import ScopeBuilder
 from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.stages import needs_stages
+from tilewright.runtime.container import ADT
+from tilewright.runtime.records import flat_inputs, nested_result
 
 KINDS: Final = ("debug", "graph", "vm", "aot")
 
@@ -56,7 +59,8 @@ class Executor:
         value.
 
         `binds` are values of free variables. The function takes arrays, in order or by the names of its parameters, and
-        returns `NDArray`s, tuples, `ConstructorValue`s and `RefValue`s.
+        returns `NDArray`s and tuples (`ADT`s). A value of a data type is a `ConstructorValue` of the interpreter, and
+        an `ADT` of a compiled program. The interpreter also returns `RefValue`s.
         """
         if expr is not None and binds:
             builder = ScopeBuilder()
@@ -75,15 +79,20 @@ class Executor:
     def _callable(self, function: Function) -> Callable[..., Any]:
         module = self.mod.copy()
         module["main"] = function
-        module = typed(module) if needs_stages(function) else InferType()(module)
-        compiled = None if self.kind == "debug" else build(module, self.target).executable
-        result_type = module["main"].ret_type
+        if self.kind != "debug":
+            module = with_plain_entry(module)
+            entry = layout_of(module["main"])
+        module = typed(module) if needs_stages(module["main"]) else InferType()(module)
+        if self.kind == "debug":
+            return lambda *args, **named: _value(evaluate(module, *_arranged(function, args, named)))
+        compiled, device = build(module, self.target).executable, self.device or Device()
 
         def call(*args: Any, **named: Any) -> Any:
             given = _arranged(function, args, named)
-            if compiled is None:
-                return _value(evaluate(module, *given))
-            return _nested(_value(compiled(*given)), result_type)
+            if entry is None:
+                return _value(compiled(*given))
+            found = compiled(*flat_inputs(entry.inputs, given))
+            return nested_result(entry.result, found, lambda x: array(x, device))
 
         return call
 
@@ -102,13 +111,17 @@ def _arranged(function: Function, args: tuple[Any, ...], named: Mapping[str, Any
         raise InputError(
             f"{given} arguments were given, but the function takes {len(function.params)}"
             + (f"; missing: {', '.join(missing)}" if missing else ""), code="TW0701")
-    return [_number(p, v) for p, v in zip(function.params, [*args, *(named[n] for n in left)], strict=True)]
+    values = [*args, *(named[n] for n in left)]
+    return [_number(p.known_type(), v) for p, v in zip(function.params, values, strict=True)]
 
 
-def _number(param: Var, value: Any) -> Any:
-    """Convert a Python number to the parameter's type, except a float to an integer type; return other values
-    unchanged."""
-    kind = param.known_type()
+def _number(kind: Type | None, value: Any) -> Any:
+    """Convert a Python number to a parameter's type, except a float to an integer type, and a constant to its array;
+    return other values unchanged."""
+    if isinstance(value, Constant):
+        return value.value
+    if isinstance(kind, TupleType) and isinstance(value, (tuple, list)) and len(value) == len(kind.fields):
+        return tuple(map(_number, kind.fields, value))
     if not isinstance(kind, TensorType) or not isinstance(value, (bool, int, float)) or (
         isinstance(value, float) and not kind.dtype.is_float
     ):
@@ -121,24 +134,12 @@ def _value(result: Any) -> Any:
     if isinstance(result, NDArray):
         return result
     if isinstance(result, (tuple, list)):
-        return tuple(map(_value, result))
+        return ADT(0, map(_value, result))
     if isinstance(result, ConstructorValue):
         return _constructed(result)
     if isinstance(result, RefValue):
         return RefValue(_value(result.value))
     return array(result) if isinstance(result, (np.ndarray, np.generic)) else result
-
-
-def _nested(result: Any, kind: Type | None) -> Any:
-    """Arrange the flat results of a compiled program in the tuples of `kind`."""
-    if not isinstance(kind, TupleType) or not any(isinstance(f, TupleType) for f in kind.fields):
-        return result
-    left = iter(result if isinstance(result, tuple) else (result,))
-
-    def built(t: Type) -> Any:
-        return tuple(map(built, t.fields)) if isinstance(t, TupleType) else next(left)
-
-    return built(kind)
 
 
 def _constructed(root: ConstructorValue) -> ConstructorValue:

@@ -21,6 +21,7 @@ from tilewright.base.errors import CompileError, InternalError
 from tilewright.base.graphs import reachable
 from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.compiler.entry_types import check_entry_types, input_error, result_types
+from tilewright.compiler.entry_values import has_records, layout_of
 from tilewright.ir.module import IRModule
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from tilewright.relay.analysis.branches import Branches, is_kernel
@@ -68,12 +69,14 @@ def needs_control(main: Function) -> bool:
 def lower_control(mod: IRModule) -> Lowered:
     """Lower `main` and its callees. Needs inferred types; raises `CompileError` for constructs without a native form.
 
-    `main` takes tensors and returns tensors or tuples of them (`compiler/entry_types.py`).
+    `main` takes tensors and returns tensors or tuples of them (`compiler/entry_types.py`), or values of data types
+    (`compiler/entry_values.py`).
     """
-    check_entry_types(mod["main"])
-    main = mod["main"]
+    main, layout = mod["main"], layout_of(mod["main"])
+    if layout is None or not has_records(main):
+        check_entry_types(main)
     for p in main.params:
-        if not p.tensor_type.is_static:
+        if isinstance(p.checked_type, TensorType) and not p.tensor_type.is_static:
             raise input_error(p, p.tensor_type)
     if main.ret_type is None:
         raise CompileError(
@@ -83,7 +86,10 @@ def lower_control(mod: IRModule) -> Lowered:
     done.function_of("main")
     while done.waiting:
         done.waiting.pop(0).lower()
-    done.lowered.program.results = tuple(path for path, _ in result_types(main.ret_type))
+    program = done.lowered.program
+    if layout is not None:
+        program.records, program.is_boxed = layout.records, layout.is_boxed
+    program.results = () if program.is_boxed else tuple(path for path, _ in result_types(main.ret_type))
     return done.lowered
 
 

@@ -33,6 +33,7 @@ from tilewright.backends.target import Target
 from tilewright.base import interning, jit_policy
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.entry_types import check_entry_types
+from tilewright.compiler.entry_values import has_records, layout_of, with_plain_entry
 from tilewright.compiler.external import offload, take_external, with_stand_ins
 from tilewright.compiler.flow import Lowered, lower_control, needs_control
 from tilewright.compiler.garbage_collection import no_garbage_collection
@@ -62,13 +63,13 @@ def compile_module(
     """
     report, chosen, begin = report or BuildReport(), Target(target), jit_policy.clock()
     with compiling():
-        taken = off_loaded(make(), chosen)
+        taken = off_loaded(with_plain_entry(make()), chosen)
         modules, operators = taken.modules, len(calls(taken.module["main"].body))
         with report.phase("graph"):
             front = front_half(taken.module, chosen.processor)
         if report.keeps_module:
             report.module = front.optimized
-        lists = front.main.attrs.get("output_lists", ())
+        lists, entry = front.main.attrs.get("output_lists", ()), layout_of(front.main)
         options = (chosen.processor, name, report, cache or Cache.default(), front.output_names)
         if front.control is None:
             program = build_program(front.functions[0], *options, loops=front.loops)
@@ -77,7 +78,7 @@ def compile_module(
         del taken, front
         made = program.finish()
         jit_policy.COMPILING.took(operators, jit_policy.clock() - begin)
-        return replace(made, manifest=replace(made.manifest, lists=lists), modules=modules)
+        return replace(made, manifest=replace(made.manifest, lists=lists, entry=entry), modules=modules)
 
 
 def compile_fused(main: Function, target: Target, name: str) -> Artifact:
@@ -146,7 +147,7 @@ def front_half(mod: IRModule, processor: Target) -> FrontHalf:
     """Return the functions from which kernels are made, under the current `PassContext`. Raises `CompileError`."""
     main = mod["main"]
     loops = {n: f for n, f in mod.items() if isinstance(f, PrimFunc)}
-    if not needs_control(main):
+    if not needs_control(main) and not has_records(main):
         check_entry_types(main)
         return FrontHalf(main, None, optimize(mod, processor), loops)
     control = lower_control(SettleNumerics()(ChooseNumerics()(InferType()(mod))))

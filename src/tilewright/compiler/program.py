@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from tilewright.backends.host_code import FIRST_CHUNK, ControlFlow, Watch
 from tilewright.backends.ownership import own
 from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError, NotNativeWarning
-from tilewright.base.types import TensorType, Type, tensors_of
+from tilewright.base.types import DataType, TensorType, Type, tensors_of
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.constant_pool import ConstantPool
 from tilewright.compiler.debug_texts import MODEL
@@ -48,6 +48,10 @@ from tilewright.scalar.expr import Var as Symbol
 from tilewright.tir.stmt import PrimFunc
 
 Array = np.ndarray[Any, Any]
+ADDRESS: Final = TensorType((1,), DataType("int64"))
+"""The input of a program that is a value of a data type: the address of its cell."""
+ADDRESSES: Final = TensorType((2,), DataType("int64"))
+"""The output of a program that returns a value of a data type: the addresses of its cell, and of the memory to free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +217,7 @@ def build_flow(
         host = target.backend.host_code
         texts = host.flow(flow, manifest, target)
         report.llvm["flow"] = texts[0]
+        report.control = flow.program, made
         kernels = code.complete(objects, overlapping(step for m in made for step in m.steps))
         entries = [objects.add(text, host) for text in texts]
         return Unfinished(manifest, (*kernels, *entries), maker.constants, report)
@@ -233,18 +238,20 @@ def _flow(
     }
     constants = [maker.constants.add((a,), None, a.nbytes) for a in lowered.constants]
     workspace = max((m.workspace_bytes for m in made), default=0)
-    results = tensors_of(main.ret_type)
+    results = [ADDRESSES] if lowered.program.is_boxed else tensors_of(main.ret_type)
+    inputs = [Var(p.name_hint, ADDRESS) if k in lowered.program.records else p for k, p in enumerate(main.params)]
     made = [replace(m, constants_bytes=maker.constants.size) for m in made]
     program = replace(lowered.program, functions=[own(f) for f in lowered.program.functions])
     program.fallible.update(k for k, m in enumerate(made) if m.sites or m.scratch.heap or any(map(may_fail, m.steps)))
     watch = Watch(work, looks.keys(), SPAN) if looks or sum(work) >= LONG or has_calls(program) else None
     manifest = parts.manifest(
-        main.params, results, most(parts.code.scratch(maker.table)), output_names, steps=(),
+        inputs, results, most(parts.code.scratch(maker.table)), output_names, steps=(),
         workspace_bytes=workspace + FIRST_CHUNK, calls=tuple(maker.calls), interruptible=watch is not None,
     )
     calls = [len(c.inputs) + len(c.outputs) for c in maker.calls]
     return manifest, ControlFlow(
-        program, made, looks, calls, constants, [t.nbytes for t in results], workspace, watch
+        program, made, looks, calls, constants, [] if program.is_boxed else [t.nbytes for t in results], workspace,
+        watch
     )
 
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
+    from tilewright.backends.flow import FlowProgram
     from tilewright.compiler.kernel import Kernel
     from tilewright.ir.module import IRModule
     from tilewright.relay.expr import Function
     from tilewright.relay.transform.plan_memory import MemoryPlan
+    from tilewright.runtime.manifest import Manifest
     from tilewright.runtime.program import Step
     from tilewright.tir.stmt import PrimFunc
 
@@ -32,6 +34,8 @@ class BuildReport:
     plans: list[tuple[MemoryPlan, tuple[Step, ...]]] = field(default_factory=list)
     kernels: dict[str, Kernel] = field(default_factory=dict)
     llvm: dict[str, str] = field(default_factory=dict)
+    control: tuple[FlowProgram, Sequence[Manifest]] | None = None
+    """The functions of a program with control flow, and its blocks."""
     text: str = ""
     """The text of all kernels, if the target's back end emits a single text."""
 

@@ -42,6 +42,7 @@ from tilewright.relay.expr import Call, Expr, Function, Tuple, Var
 from tilewright.relay.serialization import load_json, save_json
 from tilewright.runtime import compiler_hooks
 from tilewright.runtime.artifact import STAGES_MEMBER, Artifact, load_tar
+from tilewright.runtime.entry_layout import EntryLayout
 from tilewright.runtime.files import write_atomically
 from tilewright.runtime.sealed_tar import is_sealed, member, plain_members, sealed_tar
 
@@ -58,6 +59,8 @@ class Way:
     target: Target
     options: Options
     threads: int | None = None
+    entry: EntryLayout | None = None
+    """The structure of the values that the program takes and returns, if not all are tensors."""
 
     def compiled(self, function: Function) -> Artifact:
         """Compile one stage."""
@@ -96,6 +99,8 @@ class _Writer:
             "inputs": [[name, list(dims), str(dtype)] for name, dims, dtype, _ in tree.signature],
             "root": self._point(tree.root, main),
         }
+        if way.entry is not None:
+            said["entry"] = way.entry.to_json()
         self.text = json.dumps({**said, "sums": self.sums}).encode()
 
     def write(self, file: BinaryIO) -> None:
@@ -160,6 +165,25 @@ def _closed(call: Call) -> Function:
 class SavedStages(Stages):
     """A loaded program in stages, called like the model that it was saved from."""
 
+    name = "default"
+    entry: EntryLayout | None = None
+
+    def module(self) -> Any:
+        """Return the program as a module of `runtime.load_module`."""
+        from tilewright.compiler.build import StagedModule
+
+        return StagedModule(self, self.name, self._output_count(), None, self.entry)
+
+    def _output_count(self) -> int:
+        """Return the number of outputs: that of any way to the end of the program."""
+        points = [self.root]
+        while points:
+            for edge in points.pop().edges.values():
+                if edge.next is None:
+                    return len(edge.gives)
+                points.append(edge.next)
+        return 1
+
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         results, lists = self.run(self.arrays(args, kwargs), out)
         if out is not None and lists:
@@ -223,7 +247,9 @@ class _Reader:
             with no_garbage_collection(), way.options.context():
                 return grow(point.function, values)
 
-        return SavedStages(inputs, root, grown, lambda make, edge: Specialization(way.compiled(make()), self.threads))
+        made = SavedStages(inputs, root, grown, lambda make, edge: Specialization(way.compiled(make()), self.threads))
+        made.name, made.entry = way.name, EntryLayout.from_json(said["entry"]) if "entry" in said else None
+        return made
 
     def _bytes(self, name: str) -> bytes:
         stream = self.archive.extractfile(self.members[name])

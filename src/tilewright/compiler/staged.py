@@ -391,6 +391,16 @@ class Stages:
             "the values that determine its shapes constants of the model to have one program"
         )
 
+    def programs(self) -> Iterator[Specialization]:
+        """Yield the compiled stages."""
+        points = [self.root]
+        while points:
+            for edge in list(points.pop().edges.values()):
+                if edge.program is not None:
+                    yield edge.program
+                if edge.next is not None:
+                    points.append(edge.next)
+
     def described(self) -> str:
         """Return the inputs and their dimensions as text."""
         return described(self.signature)

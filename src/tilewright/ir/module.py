@@ -53,11 +53,14 @@ class IRModule:
         return found
 
     def __setitem__(self, name: Any, function: Any) -> None:
+        """Set a function, or a data type by its `GlobalTypeVar`. An expression becomes a function of its free
+        variables."""
         if isinstance(name, GlobalTypeVar):
             self.type_definitions[name] = function
             return
         key = _name(name)
-        self._functions[key] = function
+        bare = str(getattr(function, "type_key", "")).startswith("relay.") and not hasattr(function, "params")
+        self._functions[key] = dialects.as_function(function) if bare else function
         if not isinstance(name, str):
             self._names[key] = name
 

@@ -135,6 +135,10 @@ class Expr:
         """Return whether this is the same node, as `==` does."""
         return self is other
 
+    def __call__(self, *args: Expr) -> Call:
+        """Return a call of the function that this expression denotes."""
+        return Call(self, args)
+
     def __add__(self, other: Any) -> Call: return _apply("add", self, other)
     def __radd__(self, other: Any) -> Call: return _apply("add", other, self)
     def __sub__(self, other: Any) -> Call: return _apply("subtract", self, other)

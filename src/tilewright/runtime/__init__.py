@@ -5,7 +5,7 @@ from typing import Any
 from tilewright.base.nd import NDArray, cpu, device
 from tilewright.base.params import load_param_dict, save_param_dict
 from tilewright.base.types import DataType
-from tilewright.runtime import profiling, vm
+from tilewright.runtime import container, profiling, vm
 from tilewright.runtime.artifact import Artifact, load
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.constants_module import ConstantsModule
@@ -13,13 +13,14 @@ from tilewright.runtime.device_memory import DeviceMemory, memory_of
 from tilewright.runtime.driver import Driver, load_driver
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.functions import FunctionModule
-from tilewright.runtime.module import FactoryModule, load_module
+from tilewright.runtime.module import FactoryModule, Module, load_module
 from tilewright.runtime.modules import ModuleNode, register_module
 from tilewright.runtime.threads import NullThreadPool
 
 __all__ = [
     "Artifact", "BenchmarkResult", "ConstantsModule", "DataType", "DeviceMemory", "Driver", "Executable",
-    "FactoryModule", "FunctionModule", "ModuleNode", "NDArray", "NullThreadPool", "convert", "cpu", "device", "load",
+    "FactoryModule", "FunctionModule", "Module", "ModuleNode", "NDArray", "NullThreadPool", "container", "convert",
+    "cpu", "device", "load",
     "load_driver", "load_module",
     "load_param_dict", "memory_of", "profiling", "register_module", "save_param_dict", "vm",
 ]

@@ -35,6 +35,7 @@ from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.modules import ModuleNode, load_modules
 from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.program import Code
+from tilewright.runtime.records import RecordExecutable
 from tilewright.runtime.sealed_tar import is_sealed, plain_members
 
 if TYPE_CHECKING:
@@ -71,6 +72,9 @@ class Artifact:
                 f"{self.path}: a library of functions ({', '.join(self.manifest.functions)}), not a model; read it "
                 "with runtime.load_module",
                 code="TW0809")
+        entry = self.manifest.entry
+        if entry is not None and (entry.is_boxed or entry.records):
+            return RecordExecutable(self.manifest, self.code(), self.constants, threads, modules=self.modules)
         if self.manifest.symbols:
             return OpenExecutable(self.manifest, self.code(), self.constants, threads)
         return Executable(self.manifest, self.code(), self.constants, threads, modules=self.modules)
@@ -307,15 +311,20 @@ def _is_staged(start: bytes) -> bool:
     return start[:100].rstrip(b"\0") == STAGES_MEMBER.encode()
 
 
+def is_staged(path: str | os.PathLike[str]) -> bool:
+    """Whether a file exists and contains a program in stages."""
+    file = Path(path)
+    if not file.is_file():
+        return False
+    with file.open("rb") as stream:
+        return _is_staged(stream.read(100))
+
+
 def load_executable(path: str | os.PathLike[str], threads: int | None = None) -> Executable | Any:
     """Load a saved model. A program in stages needs the compiler, because it may compile more stages.
 
     Raises `ArtifactError` if it is damaged or made for another machine.
     """
-    file = Path(path)
-    if file.is_file():
-        with file.open("rb") as stream:
-            start = stream.read(100)
-        if _is_staged(start):
-            return compiler_hooks.load_stages(file, threads)
+    if is_staged(path):
+        return compiler_hooks.load_stages(Path(path), threads)
     return load(path).executable(threads)

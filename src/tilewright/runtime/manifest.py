@@ -11,6 +11,7 @@ from tilewright.base.errors import ArtifactError, CompileError
 from tilewright.base.json_reading import read_json
 from tilewright.base.memory_faults import OVERLAP, Site
 from tilewright.base.types import DataType
+from tilewright.runtime.entry_layout import EntryLayout
 from tilewright.runtime.notes import Note
 from tilewright.runtime.program import (
     ExternalStep,
@@ -143,6 +144,9 @@ class Manifest:
     interruptible: bool = False
     """Whether runs may be long, so that the code has entries that check for pending signals (`runtime/interrupts.py`).
     """
+    entry: EntryLayout | None = None
+    """The structure of the values of the model, if it takes tuples or values of data types, or returns values of data
+    types or tuples in tuples."""
     sanitizer: str = ""
     """The sanitizer that the process must start with: "address" for AddressSanitizer."""
 
@@ -290,6 +294,8 @@ class Manifest:
             content["calls"] = [step_to_json(step) for step in self.calls]
         if self.lists:
             content["lists"] = list(self.lists)
+        if self.entry is not None:
+            content["entry"] = self.entry.to_json()
         if self.parts != 1:
             content["parts"] = self.parts
         if self.symbols:
@@ -359,6 +365,7 @@ def _read(content: dict[str, Any]) -> Manifest:
         failures=tuple(map(str, content.get("failures", ()))),
         scratch=_scratch(*content.get("scratch", (0, 0, ""))),
         calls=tuple(map(_call, content.get("calls", ()))),
+        entry=EntryLayout.from_json(content["entry"]) if "entry" in content else None,
         lists=tuple(n if n in (None, "tensor") else _count(n) for n in content.get("lists", ())),
         symbols=tuple(
             Symbol(str(name), _count(least), None if most is None else _count(most))

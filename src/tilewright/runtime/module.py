@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from tilewright.base.errors import InputError
 from tilewright.base.nd import Device, NDArray, empty
 from tilewright.runtime import compiler_hooks
-from tilewright.runtime.artifact import Artifact, load
+from tilewright.runtime.artifact import Artifact, is_staged, load, load_executable
 from tilewright.runtime.benchmark import USUAL, BenchmarkResult, Pace, measure
+from tilewright.runtime.entry_layout import EntryLayout
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.graph_json import graph_json
+from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.modules import ModuleNode
 from tilewright.runtime.program import TensorInfo
 
@@ -116,6 +120,25 @@ class FactoryModule:
         return self._executable
 
     @property
+    def entry(self) -> EntryLayout | None:
+        """The structure of the values that the model takes and returns, if not all are tensors."""
+        return self.artifact.manifest.entry
+
+    @property
+    def input_names(self) -> list[str]:
+        """The names of the native inputs."""
+        return [t.name for t in self.artifact.manifest.inputs]
+
+    def manifests(self) -> list[Manifest]:
+        """Return the manifests of the native programs of the model."""
+        return [self.artifact.manifest]
+
+    def identity(self) -> str:
+        """Return a text that is equal for two modules only if they are the same program with the same constants."""
+        constants = hashlib.sha256(self.artifact.constants.data).hexdigest()
+        return replace(self.artifact.manifest, hashes={}, modules=()).to_json() + constants
+
+    @property
     def mod(self) -> FactoryModule:
         """The module itself, for TVM's `exe.mod.export_library(path)`."""
         return self
@@ -168,10 +191,18 @@ class FactoryModule:
         return self.artifact.save(file_name)
 
 
+Module: TypeAlias = FactoryModule | FunctionModule | ModuleNode
+"""TVM's name for compiled code of any kind."""
+
+
 def load_module(path: str | os.PathLike[str]) -> FactoryModule | FunctionModule:
     """Read a model or functions that `export_library` wrote; C text is compiled. Raises `ArtifactError` for other
     files."""
     if Path(path).suffix == ".c":
         return compiler_hooks.load_c(Path(path))
+    if is_staged(path):
+        stages: Any = load_executable(path)
+        module: FactoryModule = stages.module()
+        return module
     artifact = load(path)
     return FunctionModule(artifact) if artifact.manifest.functions else FactoryModule(artifact)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
-_MODULES: Final = {"debugger": "runtime.debugger", "graph_executor": "runtime.graph_executor"}
+_MODULES: Final = {
+    "debugger": "runtime.debugger", "graph_executor": "runtime.graph_executor", "utils": "compat.contrib.utils",
+}
 """Attribute -> the module, without `tilewright.`."""
 
 if TYPE_CHECKING:
+    from tilewright.compat.contrib import utils
     from tilewright.runtime import debugger, graph_executor
 
-__all__ = ["debugger", "graph_executor"]
+__all__ = ["debugger", "graph_executor", "utils"]
 
 
 def __getattr__(name: str) -> Any:

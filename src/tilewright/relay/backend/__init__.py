@@ -9,8 +9,8 @@ from tilewright.relay.backend import interpreter
 
 
 def __getattr__(name: str) -> Any:
-    if name == "te_compiler":
-        return importlib.import_module("tilewright.relay.backend.te_compiler")
+    if name in ("te_compiler", "vm"):
+        return importlib.import_module(f"tilewright.relay.backend.{name}")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)
 
 

@@ -27,4 +27,16 @@ def select_implementation(
         lambda workload: None if advisor is None else advisor.seconds(target, workload))
 
 
-__all__ = ["get_valid_implementations", "select_implementation"]
+class TECompiler:
+    """The part of TVM's compiler that lowers operators. Here no lowered functions are kept between two builds."""
+
+    def clear(self) -> None:
+        """Return at once: there are no lowered functions of earlier builds to forget."""
+
+
+def get() -> TECompiler:
+    """Return the compiler of operators."""
+    return TECompiler()
+
+
+__all__ = ["TECompiler", "get", "get_valid_implementations", "select_implementation"]

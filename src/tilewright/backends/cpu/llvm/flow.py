@@ -429,9 +429,13 @@ class _Text:
 
 def _entry(flow: ControlFlow, cells: _Cells, lists: int) -> str:
     """Return `tw_run`, or the function that does its work: it sets up a run, calls `main`, and copies outputs that are
-    not in place."""
+    not in place.
+
+    The output of a boxed program is two words: the cell of the value, and the first of the linked chunks that hold it,
+    which the caller frees. An input that is a record is one word, the address of a cell that is never released.
+    """
     program, looks = flow.program, flow.watch is not None
-    inputs, outputs = len(program.functions[0].params), len(program.results)
+    inputs, outputs = len(program.functions[0].params), len(program.results) + program.is_boxed
     wrapper = cells.wrapper()
     size = lists + 8 * len(cells.known)
     text = _Text(program, (), cells, 0)
@@ -451,14 +455,18 @@ def _entry(flow: ControlFlow, cells: _Cells, lists: int) -> str:
     keep(_CONSTANTS, argument(inputs + outputs))
     workspace = argument(inputs + outputs + 1)
     keep(_WORKSPACE, workspace)
-    keep(_FREE_FROM, text._at(workspace, flow.workspace_bytes))
-    keep(_FREE_TO, text._at(workspace, flow.workspace_bytes + FIRST_CHUNK))
+    if not program.is_boxed:  # the value outlives the call, but its workspace does not
+        keep(_FREE_FROM, text._at(workspace, flow.workspace_bytes))
+        keep(_FREE_TO, text._at(workspace, flow.workspace_bytes + FIRST_CHUNK))
     if any(isinstance(i, (Call, Apply)) for f in program.functions for i in walk(f.body)):
         text._line("%limit = call i64 @flow.limit(ptr %run)")
         keep(_LIMIT, "%limit", "i64")
     for k in range(inputs):
-        text._take(k, wrapper)
-        text._line(f"store ptr {argument(k)}, ptr {text._at(f'%r{k}', _FIELDS)}")
+        if k in program.records:
+            text._load(f"%r{k}", argument(k))
+        else:
+            text._take(k, wrapper)
+            text._line(f"store ptr {argument(k)}, ptr {text._at(f'%r{k}', _FIELDS)}")
         keep(_ARGS + 8 * k, f"%r{k}")
     text._line("%result = call ptr @flow.0(ptr %run, ptr null)")
     text._check("%result")
@@ -473,11 +481,16 @@ def _entry(flow: ControlFlow, cells: _Cells, lists: int) -> str:
         text._line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {elements}, i64 {nbytes}, i1 false)")
         text._line(f"br label %there.{k}")
         text._label(f"there.{k}")
+    if program.is_boxed:
+        target = argument(inputs)
+        text._line(f"store ptr %result, ptr {target}")
+        chunks = text._load(text._new(), text._at("%run", _CHUNKS))
+        text._line(f"store ptr {chunks}, ptr {text._at(target, 8)}")
     return "\n".join([
         "define internal i32 @tw_run.steps(ptr %ctx, ptr %args, ptr %pending) nounwind {" if looks
         else "define i32 @tw_run(ptr %ctx, ptr %args) nounwind {",
         "entry:", f"  %run = alloca [{size} x i8], align 16", *text.lines,
-        "  call void @flow.finish(ptr %run)", "  ret i32 0", "fail:",
+        *([] if program.is_boxed else ["  call void @flow.finish(ptr %run)"]), "  ret i32 0", "fail:",
         f"  %status.at = getelementptr i8, ptr %run, i64 {_STATUS}",
         "  %status = load i64, ptr %status.at", "  call void @flow.finish(ptr %run)",
         "  %short = trunc i64 %status to i32", "  ret i32 %short", "}",

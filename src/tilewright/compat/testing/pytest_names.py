@@ -1,0 +1,145 @@
+"""Parameters of test functions, under the names of `tvm.testing`.
+
+    batch = parameter(1, 8)                     a fixture with two values
+    height, width = parameters((1, 2), (3, 4))  fixtures whose values change together
+
+    @parametrize_targets("llvm")
+    def test_conv(target, dev, batch): ...
+
+`plugin.py` gives these values to the functions.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any, Final, TypeVar
+
+import pytest
+
+from tilewright.base.errors import OptionError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+TARGETS: Final = "tilewright_targets"
+"""Attribute of a test function: its targets."""
+EXCLUDED: Final = "tilewright_excluded"
+"""Attribute of a test function: targets that it does not support, mapped to the mark of its tests."""
+GROUP: Final = "tilewright_group"
+"""Attribute of a fixture function: the number, values, ids and position of parameters that change together."""
+_GROUPS: Final = count()
+
+
+def parameter(*values: Any, ids: Sequence[str] | None = None, by_dict: Mapping[str, Any] | None = None) -> Any:
+    """Return a fixture with these values. `by_dict` maps ids to values."""
+    if by_dict is not None:
+        if values or ids:
+            raise OptionError(
+                "parameter takes values with ids, or by_dict; give one of them", code="TW0215")
+        ids, values = list(by_dict), tuple(by_dict.values())
+
+    @pytest.fixture(params=values, ids=ids)
+    def made(*_cls: Any, request: pytest.FixtureRequest) -> Any:
+        return request.param
+
+    return made
+
+
+def parameters(*value_sets: Sequence[Any], ids: Sequence[str] | None = None) -> tuple[Any, ...]:
+    """Return one fixture for each position in the tuples of `value_sets`; a test gets the values of one tuple."""
+    group, found = next(_GROUPS), []
+    for k in range(len(value_sets[0]) if value_sets else 0):
+
+        def made(*_cls: Any, request: pytest.FixtureRequest) -> Any:
+            return request.param
+
+        setattr(made, GROUP, (group, [v[k] for v in value_sets], ids, k))
+        found.append(_Grouped(made))
+    return tuple(found)
+
+
+def _Grouped(made: Any) -> Any:
+    fixture_of = pytest.fixture(made)
+    setattr(fixture_of, GROUP, getattr(made, GROUP))
+    return fixture_of
+
+
+def fixture(func: Any = None, *, cache_return_value: bool = False) -> Any:
+    """Make a fixture of a function; with `cache_return_value`, it is called once a session for each of its parameters.
+    """
+    if func is None:
+        return lambda f: fixture(f, cache_return_value=cache_return_value)
+    return pytest.fixture(_cached(func) if cache_return_value else func)
+
+
+def _cached(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `func` with its results stored by the text of its arguments."""
+    known: dict[str, Any] = {}
+
+    def call(**named: Any) -> Any:
+        key = repr(sorted(named.items(), key=lambda item: item[0]))
+        if key not in known:
+            known[key] = func(**named)
+        return known[key]
+
+    call.__name__, call.__doc__ = func.__name__, func.__doc__
+    call.__signature__ = inspect.signature(func)  # type: ignore[attr-defined]
+    return call
+
+
+def parametrize_targets(*targets: Any) -> Any:
+    """Run a test function on these targets instead of all enabled ones; also a plain decorator, for all enabled ones.
+    """
+    if len(targets) == 1 and callable(targets[0]):
+        return targets[0]
+
+    def mark(func: F) -> F:
+        setattr(func, TARGETS, [t for t in targets if not isinstance(t, tuple)] or [t for t, _ in targets])
+        return func
+
+    return mark
+
+
+def exclude_targets(*targets: str) -> Callable[[F], F]:
+    """Leave these targets out of a test function."""
+    return lambda func: _excluded(func, targets, None)
+
+
+def known_failing_targets(*targets: str) -> Callable[[F], F]:
+    """Mark a test function as expected to fail on these targets."""
+    return lambda func: _excluded(func, targets, pytest.mark.xfail(reason="known to fail on this target"))
+
+
+def _excluded(func: F, targets: Sequence[str], mark: Any) -> F:
+    setattr(func, EXCLUDED, {**getattr(func, EXCLUDED, {}), **dict.fromkeys(targets, mark)})
+    return func
+
+
+def _requires(what: str, *, is_present: bool) -> Any:
+    """Return a decorator that skips a test where `what` is missing, used with or without parentheses."""
+    mark = pytest.mark.skipif(not is_present, reason=f"requires {what}")
+
+    def decorate(*marks: Any) -> Any:
+        if len(marks) == 1 and callable(marks[0]):
+            return mark(marks[0])
+        return mark
+
+    return decorate
+
+
+requires_llvm = _requires("LLVM", is_present=True)
+requires_gpu = _requires("a GPU", is_present=False)
+requires_cuda = _requires("CUDA", is_present=False)
+
+
+def uses_gpu(func: F) -> F:
+    """Return a test function that also runs on the GPUs of a machine; no GPU is supported, so it is unchanged."""
+    return func
+
+
+def main() -> None:
+    """Run the tests of the file that calls this, with the arguments of the command line."""
+    caller = sys._getframe(1).f_globals["__file__"]
+    raise SystemExit(pytest.main([caller, *sys.argv[1:]]))
