@@ -16,9 +16,10 @@ from tilewright.base.errors import CompileError
 from tilewright.base.graphs import reachable
 from tilewright.base.types import TensorType, TupleType, Type, TypeCall, substitute_type
 from tilewright.ir.module import IRModule
-from tilewright.relay.expr import Expr, Function, GlobalVar, Tuple, Var
+from tilewright.relay.expr import Call, Expr, Function, GlobalVar, Tuple, Var
+from tilewright.relay.op.deferred import Waiting
 from tilewright.relay.transform.infer_type import InferType
-from tilewright.relay.visitor import operands, substitute
+from tilewright.relay.visitor import operands, post_order, substitute
 from tilewright.runtime.entry_layout import DATA, TENSOR, TUPLE, UNKNOWN, EntryLayout, Layout
 
 ENTRY_LAYOUT: Final = "entry_layout"
@@ -38,7 +39,7 @@ def with_plain_entry(mod: IRModule) -> IRModule:
     kinds = [p.known_type() for p in main.params]
     if not any(isinstance(t, (TupleType, TypeCall)) for t in kinds) and not _has_structure(main):
         return mod
-    if main.type_params or _calls_main(mod):
+    if main.type_params or _calls_main(mod) or _waits(main):
         return mod
     typed = InferType()(mod)
     main = typed["main"]
@@ -79,6 +80,11 @@ def _has_structure(main: Function) -> bool:
     if isinstance(kind, TupleType):
         return not all(isinstance(f, TensorType) for f in kind.fields)
     return not isinstance(kind, TensorType)
+
+
+def _waits(main: Function) -> bool:
+    """Whether nodes of an imported model wait for values; such a model takes and returns tensors."""
+    return any(isinstance(e, Call) and isinstance(e.op, Waiting) for e in post_order(main))
 
 
 def _calls_main(mod: IRModule) -> bool:
