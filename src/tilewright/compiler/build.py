@@ -110,7 +110,7 @@ class StagedModule(FactoryModule):
 
     @property
     def artifact(self) -> Artifact:
-        """The program for all sizes. Raises `InputError` if there is none."""
+        """The program for all sizes. Raises `InputError` if the model has no such program."""
         if self._one is None:
             raise InputError(self.stages.why_not_one(), code="TW0708")
         return self._one
