@@ -30,13 +30,12 @@ from small_networks import KINDS
 from tilewright import te
 from tilewright.backends.cpu.llvm import compile as llvm_compile
 from tilewright.backends.target import Target
-from tilewright.base import forks, interning
+from tilewright.base import forks, garbage_collection, interning
+from tilewright.base.garbage_collection import no_garbage_collection
 from tilewright.base.recursion import room_for
 from tilewright.base.types import DataType
-from tilewright.compiler import garbage_collection
 from tilewright.compiler.build import build_module
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.report import BuildReport
 from tilewright.driver.files import _umask
 from tilewright.scalar import expr

@@ -83,12 +83,20 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(f"tilewright.{name}")
+        return _imported(name)
     if name not in _NAMES:
         raise AttributeError(f"module 'tilewright' has no attribute '{name}'")
     module, attribute = _NAMES[name]
-    found = globals()[name] = getattr(importlib.import_module(f"tilewright.{module}"), attribute)
+    found = globals()[name] = getattr(_imported(module), attribute)
     return found
+
+
+def _imported(module: str) -> Any:
+    """Return a module of the package. Hundreds of modules make objects that stay, so nothing is collected meanwhile."""
+    from tilewright.base.garbage_collection import no_garbage_collection
+
+    with no_garbage_collection():
+        return importlib.import_module(f"tilewright.{module}")
 
 
 def __dir__() -> list[str]:

@@ -9,10 +9,10 @@ from typing import Any
 
 from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError, InputError, OptionError
+from tilewright.base.garbage_collection import no_garbage_collection
 from tilewright.base.nd import Device
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.entry_values import layout_of, with_plain_entry
-from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.model_compiler import Options
 from tilewright.compiler.open_module import OpenStages, open_artifact
 from tilewright.compiler.pipeline import compile_module, is_one_program

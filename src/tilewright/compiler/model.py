@@ -21,9 +21,9 @@ import numpy as np
 from tilewright.backends.target import Target
 from tilewright.base import settings
 from tilewright.base.errors import InputError, OpenSizeWarning, OptionError
+from tilewright.base.garbage_collection import no_garbage_collection
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.formats import PYTORCH, RELAY, format_of
-from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.model_compiler import ModelCompiler, Options
 from tilewright.compiler.model_source import FileSource, ModelSource
 from tilewright.compiler.open_shapes import OpenShapes, has_open, open_shapes
@@ -35,7 +35,6 @@ from tilewright.runtime.artifact import Artifact, runs_here
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.open_program import OpenExecutable
-from tilewright.runtime.profile import Profile
 from tilewright.runtime.program import TensorInfo
 from tilewright.runtime.threads import checked_threads
 
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from tilewright.ir.instrument import PassInstrument
     from tilewright.ir.module import IRModule
     from tilewright.relay.expr import Function
+    from tilewright.runtime.profile import Profile
 
 Array = np.ndarray[Any, Any]
 Shapes = Mapping[str, Sequence[Any]]

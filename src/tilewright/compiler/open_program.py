@@ -20,10 +20,10 @@ import numpy as np
 from tilewright.backends.target import Target
 from tilewright.base import interning
 from tilewright.base.errors import CompileError, InputError, ShapeError, UnequalSizesError
+from tilewright.base.garbage_collection import no_garbage_collection
 from tilewright.base.types import INT64
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.flow import needs_control
-from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.program import Unfinished, build_program
 from tilewright.compiler.report import BuildReport
 from tilewright.ir.module import IRModule

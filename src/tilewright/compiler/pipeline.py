@@ -31,12 +31,12 @@ from dataclasses import dataclass, replace
 
 from tilewright.backends.target import Target
 from tilewright.base import interning, jit_policy
+from tilewright.base.garbage_collection import no_garbage_collection
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.entry_types import check_entry_types
 from tilewright.compiler.entry_values import has_records, layout_of, with_plain_entry
 from tilewright.compiler.external import offload, take_external, with_stand_ins
 from tilewright.compiler.flow import Lowered, lower_control, needs_control
-from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.program import build_flow, build_program
 from tilewright.compiler.report import BuildReport
 from tilewright.ir.module import IRModule

@@ -27,9 +27,9 @@ import numpy as np
 from tilewright import __version__
 from tilewright.backends.target import Target
 from tilewright.base.errors import ArtifactError, InputError, ParseError
+from tilewright.base.garbage_collection import no_garbage_collection
 from tilewright.base.json_reading import read_json
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.model_compiler import Options
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.report import BuildReport

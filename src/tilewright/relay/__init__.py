@@ -69,7 +69,6 @@ from tilewright.relay.expr import (
 from tilewright.relay.functor import ExprFunctor, ExprMutator, ExprVisitor
 from tilewright.relay.op import annotation
 from tilewright.relay.op.registry import operator_names, public_function
-from tilewright.relay.parser import fromtext, parse, parse_expr
 from tilewright.relay.printer import astext
 from tilewright.relay.scope_builder import ScopeBuilder, bind
 from tilewright.scalar.expr import UnknownDim as Any
@@ -100,6 +99,7 @@ if TYPE_CHECKING:
         ty,
         type_functor,
     )
+    from tilewright.relay.parser import fromtext, parse, parse_expr
     from tilewright.relay.prelude import Prelude
 
 _MODULES: Final = frozenset({
@@ -149,6 +149,10 @@ def _late(name: str) -> typing.Any:
         from tilewright.compiler.build import build
 
         return build
+    if name in ("fromtext", "parse", "parse_expr"):
+        from tilewright.relay import parser
+
+        return getattr(parser, name)
     if name == "Prelude":
         from tilewright.relay.prelude import Prelude
 

@@ -11,7 +11,6 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Expr, Function, GlobalVar
 from tilewright.relay.op.registry import OPS
 from tilewright.relay.op.unsupported import left_out
-from tilewright.relay.parser import parse
 from tilewright.relay.printer import astext
 from tilewright.relay.visitor import free_vars
 
@@ -20,6 +19,8 @@ dialects.astext.provide(astext)
 
 @dialects.parse.provide
 def _parse(text: str, source_name: str, module: IRModule) -> IRModule:
+    from tilewright.relay.parser import parse
+
     return parse(text, source_name, init_module=module)
 
 

@@ -12,7 +12,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from tilewright.runtime.fault_reports import last_reported
 from tilewright.runtime.interrupts import entry_of
 from tilewright.runtime.manifest import FIRST_MESSAGE, MEMORY_FAULT, NO_MEMORY, NO_SCRATCH, NO_STACK, Manifest
 from tilewright.runtime.modules import ModuleNode, function_of
-from tilewright.runtime.profile import Profile, profile_program
 from tilewright.runtime.program import (
     CONSTANT,
     INPUT,
@@ -46,6 +45,9 @@ from tilewright.runtime.program import (
 from tilewright.runtime.scratch import ALWAYS_THERE, check_stack
 from tilewright.runtime.stepping import Subject
 from tilewright.runtime.threads import POOLS, checked_threads, default_threads, set_threads_of_call
+
+if TYPE_CHECKING:
+    from tilewright.runtime.profile import Profile
 
 Array = np.ndarray[Any, Any]
 _KERNEL_ALIGNMENT: Final = 16
@@ -217,6 +219,8 @@ class Executable:
         With `timeline`, additional runs record the parts of each parallel loop by thread. Raises `RunError` for
         programs with control flow, dynamic shapes or strings, whose steps cannot be called separately.
         """
+        from tilewright.runtime.profile import profile_program
+
         with self.stepwise(*args, **kwargs) as (subject, _):
             return profile_program(subject, number, timeline)
 

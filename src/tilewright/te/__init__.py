@@ -1,6 +1,9 @@
 """Tensor expressions (`placeholder`, `compute`, reductions, `scan`, `extern`, `hybrid`) and their schedules
 (`create_schedule`)."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from tilewright.scalar.expr import all_of as all
 from tilewright.scalar.expr import any_of as any
 from tilewright.scalar.expr import div as div
@@ -41,7 +44,6 @@ from tilewright.scalar.intrinsics import (
 from tilewright.scalar.intrinsics import fabs as abs
 from tilewright.scalar.intrinsics import nearbyint as round
 from tilewright.scalar.intrinsics import pow as power
-from tilewright.te import hybrid
 from tilewright.te.create import tensors_as_prim_func as create_prim_func
 from tilewright.te.extern import ExternOp, extern, extern_primfunc
 from tilewright.te.gradient import gradient
@@ -90,3 +92,13 @@ __all__ = [
     "sqrt", "sum", "tag_scope", "tan", "tanh", "thread_axis",
     "trunc", "truncdiv", "truncmod", "var",
 ]
+
+if TYPE_CHECKING:
+    from tilewright.te import hybrid
+
+
+def __getattr__(name: str) -> Any:
+    """Return the module `hybrid`, which is imported at its first use. Raises `AttributeError` for other names."""
+    if name != "hybrid":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f"{__name__}.hybrid")

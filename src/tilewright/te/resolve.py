@@ -28,7 +28,6 @@ from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from tilewright.te.thread import ThreadAxis
 from tilewright.te.unroll_by_hint import unroll_by_hint
 from tilewright.tir.index_map import IndexMap
-from tilewright.tir.layout_rewrites import transform_block_layout, transform_layout
 from tilewright.tir.legality import check_any_order, check_threads, fault
 from tilewright.tir.schedule import Schedule as Engine
 from tilewright.tir.stmt import (
@@ -173,6 +172,8 @@ class _Resolver:
 
     def lay_out(self, stage: Stage, layout: IndexMap) -> None:
         """Change the layout of a stage's value, and compute it in the order of the new layout."""
+        from tilewright.tir.layout_rewrites import transform_block_layout, transform_layout
+
         block = self.engine.block(self.block(stage))
         (buffer,) = stored_buffers(block)
         rest = tuple(Var(i.var.name) for i in block.iters if i.kind == "reduce")

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.backends.target import Target
+from tilewright.base.garbage_collection import no_garbage_collection
 from tilewright.base.plugins import run_plugin
-from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.driver.diagnosis.case import Array, Case, case_of, flattened, kernel_case, operators, save_arrays
 from tilewright.driver.diagnosis.loop_stages import first_wrong_stage
 from tilewright.driver.diagnosis.ways import (

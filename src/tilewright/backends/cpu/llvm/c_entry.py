@@ -11,7 +11,6 @@ from typing import Final
 
 from tilewright.backends.cpu import processors
 from tilewright.backends.cpu.llvm.allocation import allocator
-from tilewright.backends.cpu.llvm.open_entry import emit_open_functions
 from tilewright.runtime.manifest import Manifest
 
 
@@ -27,6 +26,8 @@ def emit_c_entry(manifest: Manifest) -> str:
     context = (_THREADED if threaded else _SERIAL).format(
         name=manifest.c_name, threads=manifest.threads, pointer=pointer, allocate=allocate, free=free)
     if manifest.symbols:
+        from tilewright.backends.cpu.llvm.open_entry import emit_open_functions
+
         return context + emit_open_functions(manifest)
     return context + _RUN.format(
         name=manifest.c_name, pointer=pointer, allocate=allocate, free=free,
