@@ -162,7 +162,7 @@ define void @{name}_close() nounwind {{
 }}
 
 """
-_RUN: Final = """\
+DECLARATIONS: Final = """\
 @tw_constants = external constant i8
 @spare = internal global ptr null
 
@@ -170,10 +170,9 @@ declare i32 @tw_run(ptr, ptr)
 declare ptr @{allocate}(i64, i64)
 declare void @{free}(ptr)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-
-; 0: done; 1, -1: out of memory. A call takes the spare workspace, or allocates one, and leaves it as the spare.
-define i32 @{name}_run(ptr %inputs, ptr %outputs) nounwind {{
-  %args = alloca [{slots} x ptr], align 8
+"""
+"""What `<name>_run` uses."""
+ARGUMENTS: Final = """\
   call void @llvm.memcpy.p0.p0.i64(ptr %args, ptr %inputs, i64 {input_bytes}, i1 false)
   %args.outputs = getelementptr inbounds i8, ptr %args, i64 {input_bytes}
   call void @llvm.memcpy.p0.p0.i64(ptr %args.outputs, ptr %outputs, i64 {output_bytes}, i1 false)
@@ -185,6 +184,14 @@ define i32 @{name}_run(ptr %inputs, ptr %outputs) nounwind {{
 find:
   %spare = atomicrmw xchg ptr @spare, ptr null acq_rel, align {pointer}
   %no_spare = icmp eq ptr %spare, null
+"""
+"""Fills the arguments of `tw_run` but for the workspace, and takes the spare workspace: `%spare`, `%no_spare`."""
+_RUN: Final = DECLARATIONS + """\
+
+; 0: done; 1, -1: out of memory. A call takes the spare workspace, or allocates one, and leaves it as the spare.
+define i32 @{name}_run(ptr %inputs, ptr %outputs) nounwind {{
+  %args = alloca [{slots} x ptr], align 8
+""" + ARGUMENTS + """\
   br i1 %no_spare, label %allocate, label %run
 allocate:
   %fresh = call ptr @{allocate}(i64 64, i64 {workspace_bytes})

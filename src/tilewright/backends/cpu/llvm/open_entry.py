@@ -18,6 +18,7 @@ from typing import Final
 
 from tilewright.backends.cpu import processors
 from tilewright.backends.cpu.llvm.allocation import allocator
+from tilewright.backends.cpu.llvm.c_entry import ARGUMENTS, DECLARATIONS
 from tilewright.base.memory_placement import ALIGNMENT
 from tilewright.runtime.manifest import FIRST_MESSAGE, MEMORY_FAULT, NO_MEMORY, NO_SCRATCH, Manifest
 from tilewright.runtime.size_rules import SizeRule, size_rules
@@ -447,14 +448,7 @@ done:
   ret i64 %result
 }
 """
-_RUN: Final = """\
-@tw_constants = external constant i8
-@spare = internal global ptr null
-
-declare i32 @tw_run(ptr, ptr)
-declare ptr @{allocate}(i64, i64)
-declare void @{free}(ptr)
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+_RUN: Final = DECLARATIONS + """\
 
 define internal i1 @same(ptr %a, ptr %b) nounwind {{
 entry:
@@ -506,17 +500,7 @@ define i32 @{name}_run(ptr %shapes, ptr %inputs, ptr %outputs) nounwind {{
 wrong:
   ret i32 %solved
 prepare:
-  call void @llvm.memcpy.p0.p0.i64(ptr %args, ptr %inputs, i64 {input_bytes}, i1 false)
-  %args.outputs = getelementptr inbounds i8, ptr %args, i64 {input_bytes}
-  call void @llvm.memcpy.p0.p0.i64(ptr %args.outputs, ptr %outputs, i64 {output_bytes}, i1 false)
-  %args.constants = getelementptr inbounds i8, ptr %args, i64 {constants_slot}
-  store ptr @tw_constants, ptr %args.constants, align {pointer}
-  %context = call ptr @get_context()
-  %no_context = icmp eq ptr %context, null
-  br i1 %no_context, label %no_memory, label %find
-find:
-  %spare = atomicrmw xchg ptr @spare, ptr null acq_rel, align {pointer}
-  %no_spare = icmp eq ptr %spare, null
+""" + ARGUMENTS + """\
   br i1 %no_spare, label %plan, label %compare
 compare:
   %planned.at = getelementptr inbounds i8, ptr %spare, i64 8
