@@ -171,7 +171,7 @@ declare ptr @{allocate}(i64, i64)
 declare void @{free}(ptr)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
-"""What `<name>_run` uses."""
+"""The declarations for `<name>_run`."""
 ARGUMENTS: Final = """\
   call void @llvm.memcpy.p0.p0.i64(ptr %args, ptr %inputs, i64 {input_bytes}, i1 false)
   %args.outputs = getelementptr inbounds i8, ptr %args, i64 {input_bytes}
