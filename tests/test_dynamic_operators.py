@@ -56,6 +56,15 @@ CASES: list[tuple[Op, tuple[np.ndarray[Any, Any] | np.generic, ...], Op]] = [
         dynamic.DynStridedSlice("size"), (real(5, 6), ints(1), ints(2), ints(1)),
         relay.op.get("strided_slice")((1,), (2,), slice_mode="size")
     ),
+    (
+        dynamic.DynStridedSlice(axes=(2, 0)), (real(5, 3, 6), ints(1, 0), ints(4, 5), ints(2)),
+        relay.op.get("strided_slice")((1, 0), (4, 5), (2, 2), (2, 0))
+    ),
+    (
+        dynamic.DynNonMaxSuppression(top_k=3, return_indices=False),
+        (real(2, 5, 6), ints(5, 4), real(2, 5).astype("int32"), ints(2)[0], np.float32(0.4)),
+        relay.op.get("vision.non_max_suppression")(2, float(np.float32(0.4)), top_k=3, return_indices=False)
+    ),
     (dynamic.DynSqueeze(), (real(1, 3, 1), ints(0, 2)), relay.op.get("squeeze")((0, 2))),
     (dynamic.DynExpandDims(2), (real(3, 4), ints(1)[0]), relay.op.get("expand_dims")(1, 2)),
     (dynamic.DynPad(), (real(2, 3), ints((0, 1), (2, 0)), np.float32(7)), relay.op.get("nn.pad")(((0, 1), (2, 0)))),
@@ -95,7 +104,7 @@ def test_the_meaning_is_that_of_the_static_operator(op: Any, inputs: Any, static
     for t, w in zip(types, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
         assert isinstance(t, TensorType)
         assert t.dtype.numpy() == w.dtype
-        assert any(isinstance(d, UnknownDim) for d in t.shape)
+        assert any(isinstance(d, UnknownDim) for d in t.shape) != isinstance(op, dynamic.DynNonMaxSuppression)
         assert all(isinstance(d, UnknownDim) or d == n for d, n in zip(t.shape, w.shape, strict=True))
 
 
@@ -130,6 +139,13 @@ def test_attributes_may_be_tensors() -> None:
     assert relay.nn.upsampling3d(
         var("v", shape=(1, 2, 3, 4, 5)), scale, scale, scale, method="trilinear"
     ).op == dynamic.DynUpsampling3d(method="trilinear")
+    begin, end = (var(n, shape=(1,), dtype="int64") for n in ("begin", "end"))
+    part = relay.strided_slice(x, begin, end, axes=(1,))
+    assert part.op == dynamic.DynStridedSlice(axes=(1,))
+    found = part.tensor_type
+    assert (found.shape[0], type(found.shape[1]), found.dtype) == (2, UnknownDim, "float32")
+    agree(evaluate(Function([x, begin, end], part), value := real(2, 3), ints(1), ints(3)), value[:, 1:3])
+    assert relay.strided_slice(x, begin, end=[2], strides=[1]).op == dynamic.DynStridedSlice()
     assert relay.topk(x, k=var("k", shape=(), dtype="int32"), axis=0).op == dynamic.DynTopK(axis=0)
     with pytest.raises(CompileError, match=r"transpose cannot take axes as a tensor"):
         relay.transpose(x, axes=shape)
@@ -165,12 +181,28 @@ def test_what_dynamic_operators_refuse() -> None:
         dynamic.DynReshape()(x, const(1.0))
     with pytest.raises(ShapeError, match=r"begin has 3 numbers, and the data \(2, 3\) has 2 dimensions"):
         dynamic.DynStridedSlice()(x, const(ints(0, 0, 0)), const(ints(1, 1, 1)), const(ints(1, 1, 1)))
+    with pytest.raises(ShapeError, match=r"begin has 1 numbers for the 2 axes \(0, 1\)"):
+        dynamic.DynStridedSlice(axes=(0, 1))(x, const(ints(0)), const(ints(1)), const(ints(1)))
+    with pytest.raises(ShapeError, match="max_output_size must be one number, and it is"):
+        dynamic.DynNonMaxSuppression()(
+            var("d", shape=(1, 4, 6)), const(ints(4)), var("i", shape=(1, 4), dtype="int32"), const(ints(2)),
+            const(0.5))
     with pytest.raises(
         ShapeError, match=r"pad_width must have the shape \(2, 2\), a pair for each dimension, and it has \(3, 2\)"
     ):
         dynamic.DynPad()(x, const(np.zeros((3, 2), "int64")), const(0.0))
     with pytest.raises(ShapeError, match=r"data must have 5 dimensions; it has 2: \(2, 3\)"):
         dynamic.DynUpsampling3d()(x, const(1.0), const(1.0), const(1.0))
+
+
+def test_a_dimension_of_unknown_size_can_be_squeezed() -> None:
+    x = var("x", shape=(UnknownDim(), UnknownDim()))
+    program = IRModule.from_expr(Function([x], relay.squeeze(x, axis=[0])))
+    run = relay.create_executor("vm", program).evaluate()
+    value = real(1, 5)
+    agree(run(value).numpy(), value[0])
+    with pytest.raises(ShapeError, match=r"dimension 0 of \(2, 5\) is 2 and cannot be squeezed"):
+        run(real(2, 5))
 
 
 def test_programs_of_known_shapes_compile() -> None:

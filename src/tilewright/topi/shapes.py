@@ -9,7 +9,7 @@ from typing import Any, Final
 from tilewright.base.errors import ShapeError, UnequalSizesError
 from tilewright.base.types import OpenSize, TensorType
 from tilewright.scalar.arith.open_sizes import limit, open_size
-from tilewright.scalar.expr import PrimExpr, as_expr, minimum, sub
+from tilewright.scalar.expr import PrimExpr, UnknownDim, as_expr, minimum, sub
 
 Shape = tuple[Any, ...]
 """Dimensions: ints, or integer `PrimExpr`s where the size is symbolic."""
@@ -183,12 +183,12 @@ def require_elements(shape: Shape, result: Shape, newshape: Shape) -> Shape:
 
 
 def squeezed(shape: Shape, axis: int | Sequence[int] | None) -> Shape:
-    """Return `shape` without dimensions of size one: the named ones, or all."""
+    """Return `shape` without dimensions of size one: the named ones, whose sizes may be unknown, or all."""
     if axis is None:
         return tuple(n for n in shape if not same(n, 1))
     gone = axes_of(axis, len(shape))
     for d in gone:
-        if not same(shape[d], 1):
+        if not isinstance(shape[d], UnknownDim) and not same(shape[d], 1):
             raise ShapeError(
                 f"dimension {d} of {text(shape)} is {shape[d]} and cannot be squeezed; only dimensions of size 1 can"
             )

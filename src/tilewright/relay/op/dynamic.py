@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
 
 from tilewright.base.errors import CompileError, Origin, ShapeError
 from tilewright.base.types import TensorType, Type
-from tilewright.relay.expr import Call, Constant, Expr
-from tilewright.relay.op import broadcast, create, image, scattering, shaping, sorting, transform
+from tilewright.relay.expr import Call, Constant, Expr, const
+from tilewright.relay.op import broadcast, create, image, scattering, shaping, sorting, transform, vision
 from tilewright.relay.op.deferred import Ask, all_known
 from tilewright.relay.op.registry import OPS, Array, Fusion, Op, Precision, attributes, op, tensors
 from tilewright.scalar.expr import UnknownDim
@@ -27,6 +28,8 @@ class Dynamic(Op):
 
     objects = True
     places: ClassVar[tuple[int, ...]] = (1,)
+    standing: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Values of inputs that may be left out, where they are not the defaults of the static operator's attributes."""
 
     def static(self, *values: Array) -> Op:
         """Return the operator for these values of the arguments at `places`."""
@@ -51,7 +54,8 @@ class Dynamic(Op):
 def with_tensor_attributes(cls: type[Op], args: Sequence[Any], named: Mapping[str, Any], span: Origin | None) -> Call:
     """A call of an operator with expressions as attributes: constants become attributes, others need `dyn.…`.
 
-    Raises `CompileError` if the operator has no dynamic form with these arguments.
+    Tensors that are not given have the default values of the attributes. Raises `CompileError` if the operator has no
+    dynamic form with these arguments.
     """
     plain = {n: v.value.tolist() if isinstance(v, Constant) else v for n, v in named.items()}
     if not any(isinstance(v, Expr) for v in plain.values()):
@@ -60,12 +64,14 @@ def with_tensor_attributes(cls: type[Op], args: Sequence[Any], named: Mapping[st
     inputs = list(inspect.signature(dynamic.infer).parameters)[1:] if dynamic is not None else []
     computed = [n for n, v in plain.items() if isinstance(v, Expr) and n not in inputs]
     left = inputs[len(args) :]
-    if dynamic is None or computed or any(n not in named for n in left):
+    known = {**cls.attribute_defaults, **getattr(dynamic, "standing", {}), **named}
+    if dynamic is None or computed or any(known.get(n) is None for n in left):
         need = f"; dyn.{cls.name} takes {', '.join(inputs)}" if dynamic is not None else ""
         raise CompileError(f"{cls.name} cannot take "
                            f"{', '.join(computed or [n for n, v in plain.items() if isinstance(v, Expr)])} as a "
                            f"tensor{need}", span, code="TW0307")
-    return dynamic(**{n: v for n, v in plain.items() if n not in inputs})(*args, *(named[n] for n in left), span=span)
+    return dynamic(**{n: v for n, v in plain.items() if n not in inputs})(
+        *args, *(v if isinstance(v := known[n], Expr) else const(np.asarray(v)) for n in left), span=span)
 
 
 def _unknown(ndim: int) -> tuple[UnknownDim, ...]:
@@ -245,28 +251,41 @@ class DynTopK(Dynamic):
 
 @op("dyn.strided_slice", kind=Fusion.OPAQUE)
 class DynStridedSlice(Dynamic):
-    """`strided_slice` of the leading dimensions, with begin, end and strides given by tensors."""
+    """`strided_slice` with begin, end and strides given by tensors."""
 
     precision = Precision.NEVER
     places = (1, 2, 3)
+    standing = MappingProxyType({"strides": (1,)})
     slice_mode: str = "end"
     """Meaning of `end`: "end" (exclusive bounds) or "size" (numbers of elements, -1 for the rest)."""
+    axes: tuple[int, ...] | None = None
+    """Dimensions that are sliced; None means the leading ones."""
 
     def infer(self, data: Type, begin: Type, end: Type, strides: Type) -> TensorType:
-        """Unknown sizes for the dimensions that `begin` covers, the sizes of the data for the others."""
+        """Unknown sizes for the sliced dimensions, the sizes of the data for the others."""
         (t,) = tensors(data)
         n = _count(begin, "begin")
         if n > t.ndim:
             raise ShapeError(f"begin has {n} numbers, and the data {text(t.shape)} has {t.ndim} dimensions")
-        return TensorType((*_unknown(n), *t.shape[n:]), t.dtype)
+        sliced = self._sliced(n, t.ndim)
+        return TensorType([UnknownDim() if d in sliced else s for d, s in enumerate(t.shape)], t.dtype)
+
+    def _sliced(self, count: int, ndim: int) -> tuple[int, ...]:
+        if self.axes is None:
+            return tuple(range(count))
+        if len(self.axes) != count:
+            raise ShapeError(f"begin has {count} numbers for the {len(self.axes)} axes {text(self.axes)}")
+        return tuple(axis_of(a, ndim) for a in self.axes)
 
     def static(self, *values: Array) -> Op:
         begin, end, strides = map(_whole, values)
+        if len(strides) == 1:
+            strides *= len(begin)
         return transform.StridedSlice(begin, end, None if self.slice_mode == "size" else strides,
-                                      tuple(range(len(begin))), self.slice_mode)
+                                      self.axes or tuple(range(len(begin))), self.slice_mode)
 
     def reference(self, data: Array, begin: Array, end: Array, strides: Array) -> Array:
-        if self.slice_mode != "end" or strides.size != begin.size:
+        if self.axes is not None or self.slice_mode != "end" or strides.size != begin.size:
             found: Array = super().reference(data, begin, end, strides)
             return found
         return np.ascontiguousarray(data[tuple(map(slice, begin.tolist(), end.tolist(), strides.tolist()))])
@@ -412,3 +431,39 @@ class DynSparseToDense(Dynamic):
 
     def static(self, *values: Array) -> Op:
         return scattering.SparseToDense(_whole(values[0]))
+
+
+@op("dyn.vision.non_max_suppression", kind=Fusion.OPAQUE)
+class DynNonMaxSuppression(Dynamic):
+    """`vision.non_max_suppression` with the largest number of boxes and the threshold given by scalar tensors."""
+
+    places = (3, 4)
+    force_suppress: bool = False
+    """True compares boxes of all classes, False those of one class only."""
+    top_k: int = -1
+    """Number of best boxes that are considered; -1 means all."""
+    coord_start: int = 2
+    """Position of the first of the four coordinates among the values of a box."""
+    score_index: int = 1
+    """Position of the score among the values of a box."""
+    id_index: int = 0
+    """Position of the class among the values of a box; -1 for none."""
+    return_indices: bool = True
+    """True returns the indices of the kept boxes and their number, False the boxes."""
+    invalid_to_bottom: bool = False
+    """True moves the kept boxes to the front."""
+
+    def infer(
+        self, data: Type, valid_count: Type, indices: Type, max_output_size: Type, iou_threshold: Type
+    ) -> Type:
+        """The types of `vision.non_max_suppression`; the last two inputs are scalars."""
+        for what, t in zip(("max_output_size", "iou_threshold"), tensors(max_output_size, iou_threshold), strict=True):
+            if t.ndim:
+                raise ShapeError(f"{what} must be one number, and it is {t!r}")
+        return self._with(-1, 0.5).infer(data, valid_count, indices)
+
+    def _with(self, most: int, threshold: float) -> vision.NonMaxSuppression:
+        return vision.NonMaxSuppression(max_output_size=most, iou_threshold=threshold, **self.attributes())
+
+    def static(self, *values: Array) -> Op:
+        return self._with(int(values[0].reshape(())), float(values[1].reshape(())))
