@@ -161,6 +161,15 @@ def test_a_program_for_open_sizes_is_timed_beside_those_for_each_size(tmp_path: 
     assert all(" ratio " in line for line in done.stdout.splitlines())
 
 
+def test_networks_with_open_dimensions_are_compared_and_timed() -> None:
+    done = run("open_networks.py", "testing.mlp", "--sizes", "2", "--seconds", "0.01")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (line,) = done.stdout.splitlines()
+    assert "agrees at 2 sizes" in line and " time " in line and "; artifact " in line
+    compared = run("open_networks.py", "testing.mlp", "--sizes", "1", "--no-race").stdout
+    assert "agrees at 1 sizes" in compared and " time " not in compared
+
+
 @pytest.mark.parametrize("program", sorted(path.stem for path in BENCHMARKS.glob("*.py")))
 def test_every_program_finds_what_it_imports(program: str) -> None:
     done = subprocess.run(
