@@ -319,7 +319,7 @@ assert text_cases.run_case(case).strip() == case["text"].strip()
 
 
 def test_the_page_on_dynamic_shapes_runs(models_here: Path) -> None:
-    (source,) = blocks(ROOT / "docs" / "dynamic_shapes.md", "python")
+    source = "\n".join(blocks(ROOT / "docs" / "dynamic_shapes.md", "python"))
     exec(compile(source, "dynamic_shapes.md", "exec"), {})
 
 

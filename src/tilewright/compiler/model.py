@@ -36,6 +36,7 @@ from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.program import TensorInfo
+from tilewright.runtime.stateful import Stateful
 from tilewright.runtime.threads import checked_threads
 
 if TYPE_CHECKING:
@@ -276,6 +277,11 @@ class Model:
         return self._program.artifact.manifest.outputs
 
     @property
+    def is_one_program(self) -> bool:
+        """Whether one program answers every call, so that the shapes of a call's inputs give those of its outputs."""
+        return self._only is not None
+
+    @property
     def in_python(self) -> frozenset[str]:
         """Names of the operators that run in Python by their numpy meaning, in the programs so far."""
         trees = (tree.in_python for tree in self._trees.values())
@@ -300,6 +306,19 @@ class Model:
         if out is None and not kwargs:
             return program(*args)
         return program(*args, out=out, **kwargs)
+
+    def stateful(self, states: Mapping[str, str], initial: Mapping[str, Any] | None = None) -> Stateful:
+        """Return the program with states, outputs of a call that are inputs of the next one.
+
+        `states` maps inputs to outputs; `*` stands for the same text in both: `{"past.*": "present.*"}`. A call of the
+        result takes and returns the other tensors only. States are zeros at first, or `initial`, with the smallest
+        sizes that the program takes. Raises `InputError` for wrong names, and for a model that is not one program.
+        """
+        if self._only is None:
+            raise InputError(
+                f"'{self._compiler.source.name}' is compiled for each combination of its sizes, and states need one "
+                "program; compile it with known or symbolic sizes: shapes={…}", code="TW0708")
+        return Stateful(self._only, states, initial)
 
     def warm_up(self, *args: Any, **kwargs: Any) -> None:
         """Compile all that a call with these inputs needs, and make the call.

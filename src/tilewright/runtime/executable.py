@@ -157,7 +157,7 @@ class Executable:
         self._generation = -1
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
-        """Run the program; `out` is an array, or one for each output, to write into instead of new ones."""
+        """Run the program; `out` is an array, or one for each output (None: a new one), to write into."""
         given: Sequence[Any] = args
         places = None if kwargs else _places(given, self._takes)
         if places is None:
@@ -451,6 +451,8 @@ class Executable:
     def _run_into(self, inputs: Sequence[Array], out: Any, places: Sequence[int]) -> list[Any]:
         """Write into the caller's arrays, through new arrays if a kernel cannot write into them directly."""
         given = [out] if len(self._outputs) == 1 and not isinstance(out, (tuple, list)) else list(out)
+        if len(given) == len(self._gives):
+            given = [_new(shape, d) if o is None else o for o, (d, shape) in zip(given, self._gives, strict=True)]
         direct = _places(given, self._gives, written=True)
         if direct is not None and _apart(places, direct, self._sizes):
             self._run(inputs, given, [*places, *direct])

@@ -69,14 +69,22 @@ class InferenceSession:
         self._note("model_loading", begin)
 
     def run(
-        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None,
+        *, into: Mapping[str, Array] | None = None,
     ) -> list[Any]:
-        """Return the outputs of these names (None: all), for inputs by name. Raises `InputError` for an unknown name
-        or a wrong input."""
+        """Return the outputs of these names (None: all), for inputs by name.
+
+        `into` has arrays by the names of outputs, which are written instead of new ones where the program knows the
+        shapes of its outputs. Raises `InputError` for an unknown name or a wrong input.
+        """
         places = [_place(n, [o.name for o in self._outputs]) for n in output_names] if output_names else None
         begin = 0 if self._profile is None else time.perf_counter_ns()
         arrays = self._arrays(input_feed)
-        found = self.model(self._checked(input_feed)) if arrays is None else self.model.run_arrays(arrays)
+        if into and self.model.is_one_program:
+            out = [into.get(o.name) for o in self._outputs]
+            found = self.model(self._checked(input_feed), out=out)
+        else:
+            found = self.model(self._checked(input_feed)) if arrays is None else self.model.run_arrays(arrays)
         if begin:
             self._note("model_run", begin)
         results = list(found) if type(found) is tuple else [found]
@@ -260,12 +268,13 @@ class IOBinding:
         """Run the session on the bound inputs. Raises `InputError`."""
         if not self._outputs:
             raise InputError("no output is bound; call bind_output(name) for each output that you need", code="TW0708")
-        results = self._session.run(list(self._outputs), self._inputs)
+        bound = {n: v.numpy() for n, v in self._outputs.items() if v is not None}
+        results = self._session.run(list(self._outputs), self._inputs, into=bound)
         self._results = []
-        for y, bound in zip(results, self._outputs.values(), strict=True):
-            if bound is not None:
-                bound.update_inplace(y)
-            self._results.append(OrtValue(y) if bound is None else bound)
+        for y, value in zip(results, self._outputs.values(), strict=True):
+            if value is not None and value.numpy() is not y:
+                value.update_inplace(y)
+            self._results.append(OrtValue(y) if value is None else value)
 
     def get_outputs(self) -> list[OrtValue]:
         """Return the results of the last run, in the order in which the outputs were bound."""
