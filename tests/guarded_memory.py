@@ -61,7 +61,7 @@ def guarded_workspace() -> Iterator[list[Plan]]:
 def run_guarded(run: Executable, plans: Sequence[Plan], arrays: Sequence[Array]) -> list[Array]:
     """The outputs; an `AssertionError` says which guard bytes were changed."""
     plan = next((p for p in plans if p.total == run.manifest.workspace_bytes), Plan(0, ()))
-    frame = run._new_frame()
+    frame = run._take_frame()
     frame.workspace.fill(FILL)
     run._frames.append(frame)
     banded = [aligned_empty((2 * GUARD + info.nbytes,), "uint8") for info in run.outputs]

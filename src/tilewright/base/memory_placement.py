@@ -32,15 +32,20 @@ def place_pieces(pieces: Sequence[LiveRange], limit: int | None = None) -> tuple
     Above `limit`, other orders are tried until one fits, and the smallest workspace is returned. None is below
     `peak_bytes`.
     """
-    clashes = _clashes(pieces)
-    best = _placed(pieces, clashes, sorted(range(len(pieces)), key=lambda k: -pieces[k].nbytes))
+    sizes, clashes = [p.nbytes for p in pieces], find_clashes(pieces)
+    best = place_sizes(sizes, clashes)
     if limit is None or best[1] <= limit or peak_bytes(pieces) > limit:
         return best
     for order in _orders(pieces):
-        best = min(best, _placed(pieces, clashes, order), key=lambda found: found[1])
+        best = min(best, _placed(sizes, clashes, order), key=lambda found: found[1])
         if best[1] <= limit:
             break
     return best
+
+
+def place_sizes(sizes: Sequence[int], clashes: Sequence[Sequence[int]]) -> tuple[list[int], int]:
+    """Return the offset of each live range of these sizes, the largest first, and the size of the workspace."""
+    return _placed(sizes, clashes, sorted(range(len(sizes)), key=lambda k: -sizes[k]))
 
 
 def alive_bytes(pieces: Sequence[LiveRange], step: int) -> int:
@@ -67,20 +72,21 @@ def _orders(pieces: Sequence[LiveRange]) -> Iterator[list[int]]:
 
 
 def _placed(
-    pieces: Sequence[LiveRange], clashes: Sequence[Sequence[int]], order: Sequence[int]
+    sizes: Sequence[int], clashes: Sequence[Sequence[int]], order: Sequence[int]
 ) -> tuple[list[int], int]:
     """Place the ranges in this order; return the offsets and the size of the workspace."""
-    offsets = [-1] * len(pieces)
+    offsets, ends = [-1] * len(sizes), [-1] * len(sizes)
     total = 0
     for k in order:
-        size = _aligned(pieces[k].nbytes)
-        taken = sorted((offsets[c], offsets[c] + _aligned(pieces[c].nbytes)) for c in clashes[k] if offsets[c] >= 0)
+        size = _aligned(sizes[k])
+        taken = sorted((offsets[c], ends[c]) for c in clashes[k] if offsets[c] >= 0)
         offsets[k] = _best_gap(taken, size)
-        total = max(total, offsets[k] + size)
+        ends[k] = offsets[k] + size
+        total = max(total, ends[k])
     return offsets, total
 
 
-def _clashes(pieces: Sequence[LiveRange]) -> list[list[int]]:
+def find_clashes(pieces: Sequence[LiveRange]) -> list[list[int]]:
     """Return, for each range, the ranges that are live at the same time."""
     found: list[list[int]] = [[] for _ in pieces]
     alive: list[int] = []

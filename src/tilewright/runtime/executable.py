@@ -8,6 +8,7 @@ share one, and a single thread allocates nothing but its outputs.
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tilewright.base.errors import InputError, InternalError, RunError
+from tilewright.base.forks import lazy_attribute
 from tilewright.base.limits import machine_bytes, shown_bytes
 from tilewright.base.nd import ALIGNMENT, NDArray, aligned_copy, aligned_empty, as_numpy
 from tilewright.base.string_tensors import pack_texts
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 _KERNEL_ALIGNMENT: Final = 16
-_SURELY_THERE: Final = 1 << 28
+SURELY_THERE: Final = 1 << 28
 """Number of bytes up to which the memory of the machine is not checked."""
 _MISALIGNED: Final = _KERNEL_ALIGNMENT - 1
 _ARRAY: Final = np.ndarray
@@ -61,19 +63,27 @@ _BYTE: Final = np.dtype(np.uint8)
 _STRING: Final = {str}
 
 
-class _Frame:
+class Frame:
     """The state of one running call: the block of addresses, the workspace, Python objects by number, and fixed
     arguments of the steps that run in Python."""
 
-    __slots__ = ("address", "block", "given", "objects", "workspace")
+    __slots__ = ("address", "block", "given", "objects", "size", "table", "workspace")
 
-    def __init__(self, size: int, constants: int, workspace_bytes: int, table: int) -> None:
-        self.workspace = aligned_empty((workspace_bytes,))
+    def __init__(self, size: int, constants: int, workspace_bytes: int, table: Array | None) -> None:
+        self.size = size
         self.objects: dict[int, Array] = {}
         self.given: dict[_Outside, list[Array]] = {}
         self.block = bytearray(8 * (size + 3))
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.block))
-        struct.pack_into("3Q", self.block, 8 * size, constants, _address(self.workspace), table)
+        struct.pack_into("Q", self.block, 8 * size, constants)
+        self.use(aligned_empty((workspace_bytes,)), table)
+
+    def use(self, workspace: Array, table: Array | None) -> None:
+        """Let the next run use this workspace and table of sizes."""
+        self.workspace, self.table = workspace, table
+        self.given.clear()
+        struct.pack_into(
+            "2Q", self.block, 8 * self.size + 8, address_of(workspace), 0 if table is None else address_of(table))
 
 
 class _Outside:
@@ -115,28 +125,40 @@ class Executable:
         self._table = table
         self._check_memory()
         self.code = code
-        self._constants = _aligned(constants)
+        self._constants = aligned(constants)
         self._threads = checked_threads(threads) if threads is not None else manifest.threads or default_threads()
-        self._inputs = tuple((t, t.dtype.numpy(), t.shape) for t in manifest.inputs)
-        self._outputs = tuple((t, t.dtype.numpy(), t.shape) for t in manifest.outputs)
-        self._takes = tuple((dtype, shape) for _, dtype, shape in self._inputs)
+        self._takes = tuple((t.dtype.numpy(), t.shape) for t in manifest.inputs)
         native = {a.offset for s in manifest.steps if isinstance(s, KernelCall) for a in s.args if a.kind == INPUT}
         self._texts = tuple((k, k in native) for k, t in enumerate(manifest.inputs) if t.dtype == "string")
         """The inputs of strings, and whether kernels read them."""
-        self._gives = tuple((dtype, shape) for _, dtype, shape in self._outputs)
-        self._sizes = tuple(t.nbytes for t in (*manifest.inputs, *manifest.outputs))
+        self._gives = tuple((t.dtype.numpy(), t.shape) for t in manifest.outputs)
         self._names = tuple(t.name for t in manifest.inputs)
         self._position = {t.name: i for i, t in enumerate(manifest.inputs)}
-        self._pack = struct.Struct(f"{len(self._inputs) + len(self._outputs)}Q").pack_into
-        self._frames: list[_Frame] = []
+        self._pack = struct.Struct(f"{len(self._takes) + len(self._gives)}Q").pack_into
+        self._frames: list[Frame] = []
         self._generation = -1
         self._context = 0
+        self._name, self._scratch = manifest.name, manifest.scratch
         self._takes_stack = manifest.scratch.stack > ALWAYS_THERE
+        self._calls_modules = bool(manifest.calls)
         self._plan: list[Callable[[int, int], int] | _Outside] = self._bind()
         made = {p.makes for p in self._plan if isinstance(p, _Outside)}
         self._new = tuple((None if k in made else dtype, shape) for k, (dtype, shape) in enumerate(self._gives))
         """Allocate the results of a call, except for results that a step in Python creates."""
         self._native = self._plan[0] if len(self._plan) == 1 and not isinstance(self._plan[0], _Outside) else None
+
+    @lazy_attribute
+    def _inputs(self) -> tuple[tuple[TensorInfo, np.dtype[Any], tuple[int, ...]], ...]:
+        return tuple((t, t.dtype.numpy(), t.shape) for t in self.manifest.inputs)
+
+    @lazy_attribute
+    def _outputs(self) -> tuple[tuple[TensorInfo, np.dtype[Any], tuple[int, ...]], ...]:
+        return tuple((t, t.dtype.numpy(), t.shape) for t in self.manifest.outputs)
+
+    @lazy_attribute
+    def _sizes(self) -> tuple[int, ...]:
+        """Bytes of the inputs and outputs as numpy arrays."""
+        return tuple(dtype.itemsize * math.prod(shape) for dtype, shape in (*self._takes, *self._gives))
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
@@ -165,7 +187,7 @@ class Executable:
             places = _places(given, self._takes)
         if places is None:
             given = self._readable(given)
-            places = [*map(_address, given)]
+            places = [*map(address_of, given)]
         blocks = self._pack_texts(given, places) if self._texts else ()
         if out is not None:
             results = self._run_into(given, out, places)
@@ -200,12 +222,12 @@ class Executable:
             return measure(lambda: self(*given, **kwargs), repeat, number, min_repeat_ms)
         arrays = self._arrange(given, kwargs)
         results = [np.empty(shape, dtype) for dtype, shape in self._gives]
-        places = [*map(_address, arrays), *map(_address, results)]
+        places = [*map(address_of, arrays), *map(address_of, results)]
         blocks = self._pack_texts(arrays, places)
         if self._native is None:
             return measure(lambda: self._run(arrays, results, places), repeat, number, min_repeat_ms)
         self._run(arrays, results, places)
-        frame, native, context = self._new_frame(), self._native, self._context
+        frame, native, context = self._take_frame(), self._native, self._context
         try:
             self._pack(frame.block, 0, *places)
             return measure(lambda: native(context, frame.address), repeat, number, min_repeat_ms)
@@ -238,13 +260,13 @@ class Executable:
                 code="TW0714")
         arrays = self._arrange(args or (self.example_inputs(),), kwargs)
         results = [np.empty(shape, dtype) for dtype, shape in self._gives]
-        places = [[*map(_address, arrays)], [*map(_address, results)]]
+        places = [[*map(address_of, arrays)], [*map(address_of, results)]]
         self._run(arrays, results, [*places[0], *places[1]])
-        frame = self._new_frame()
+        frame = self._take_frame()
         self._pack(frame.block, 0, *places[0], *places[1])
         memory = {
-            INPUT: places[0], OUTPUT: places[1], CONSTANT: [_address(self._constants)],
-            WORKSPACE: [_address(frame.workspace)]
+            INPUT: places[0], OUTPUT: places[1], CONSTANT: [address_of(self._constants)],
+            WORKSPACE: [address_of(frame.workspace)]
         }
 
         def outside(step: OutsideStep) -> None:
@@ -275,7 +297,7 @@ class Executable:
         # the first test is fast, the second searches a registry
         if type(first) is dict or isinstance(first, Mapping):
             args, kwargs = (), {**first, **kwargs}
-        return self._by_name(args, kwargs) if kwargs or len(args) != len(self._inputs) else args
+        return self._by_name(args, kwargs) if kwargs or len(args) != len(self._names) else args
 
     def _readable(self, args: Sequence[Any]) -> list[Array]:
         return [readable(info, dtype, x) for (info, dtype, _), x in zip(self._inputs, args, strict=True)]
@@ -292,10 +314,10 @@ class Executable:
                 except TypeError:
                     check_texts(self.manifest.inputs[k], texts)
                     raise
-                place = _address(block)
+                place = address_of(block)
                 if place & _MISALIGNED:
                     block = aligned_copy(block)
-                    place = _address(block)
+                    place = address_of(block)
                 places[k] = place
                 blocks.append(block)
             else:
@@ -303,7 +325,7 @@ class Executable:
         return blocks
 
     def _by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-        if len(args) > len(self._inputs):
+        if len(args) > len(self._names):
             raise InputError(
                 f"{len(args)} inputs were given, but the model has {len(self._inputs)}: {self._signature()}",
                 code="TW0701")
@@ -322,7 +344,7 @@ class Executable:
             raise InputError(
                 f"missing input {', '.join(repr(n) for n in missing)}; the model takes {self._signature()}",
                 code="TW0701")
-        return [values[i] for i in range(len(self._inputs))]
+        return [values[i] for i in range(len(self._names))]
 
     def _signature(self) -> str:
         return ", ".join(map(str, self.manifest.inputs)) or "no inputs"
@@ -341,18 +363,23 @@ class Executable:
         self._context = POOLS.context(self._threads, self.code)
         self._generation = generation
 
-    def _new_frame(self) -> _Frame:
+    def _take_frame(self) -> Frame:
+        """Return a frame, which is appended to `_frames` after the run."""
         try:
-            return _Frame(
-                len(self._inputs) + len(self._outputs), _address(self._constants), self.manifest.workspace_bytes,
-                0 if self._table is None else _address(self._table))
+            return self._frames.pop()
+        except IndexError:
+            pass
+        try:
+            return Frame(
+                len(self._takes) + len(self._gives), address_of(self._constants), self.manifest.workspace_bytes,
+                self._table)
         except MemoryError:
             raise self._no_memory() from None
 
     def _check_memory(self) -> None:
         """Raise `RunError` if the program needs more memory than this process may use."""
         needed = self.manifest.workspace_bytes + sum(t.nbytes for t in self.manifest.outputs)
-        if needed > _SURELY_THERE and needed > machine_bytes():
+        if needed > SURELY_THERE and needed > machine_bytes():
             raise self._no_memory()
 
     def _no_memory(self) -> RunError:
@@ -369,17 +396,14 @@ class Executable:
         if self._generation != POOLS.generation:
             self._enter_pool()
         if self._takes_stack:
-            check_stack(self.manifest.name, self.manifest.scratch)
-        try:
-            frame = self._frames.pop()
-        except IndexError:
-            frame = self._new_frame()
+            check_stack(self._name, self._scratch)
+        frame = self._take_frame()
         try:
             self._pack(frame.block, 0, *places)
             native = self._native
             if native is not None:
                 status = (
-                    native(self._context, frame.address) if not self.manifest.calls
+                    native(self._context, frame.address) if not self._calls_modules
                     else self._run_calling(native, frame)
                 )
             else:
@@ -390,7 +414,7 @@ class Executable:
         if status:
             raise last_reported(self.code, self.manifest) if status == MEMORY_FAULT else failure(self.manifest, status)
 
-    def _run_calling(self, native: Callable[[int, int], int], frame: _Frame) -> int:
+    def _run_calling(self, native: Callable[[int, int], int], frame: Frame) -> int:
         """Run code that calls functions of modules; raise the exceptions of these functions."""
         before = set_threads_of_call(self._threads)
         try:
@@ -402,7 +426,7 @@ class Executable:
             raise raised()
         return status
 
-    def _run_parts(self, frame: _Frame, inputs: Sequence[Array], outputs: Any, fresh: bool) -> int:
+    def _run_parts(self, frame: Frame, inputs: Sequence[Array], outputs: Any, fresh: bool) -> int:
         for part in self._plan:
             if isinstance(part, _Outside):
                 self._run_outside(part, frame, inputs, outputs, fresh)
@@ -410,7 +434,7 @@ class Executable:
                 return status
         return 0
 
-    def _run_outside(self, host: _Outside, frame: _Frame, inputs: Sequence[Array], outputs: Any, fresh: bool) -> None:
+    def _run_outside(self, host: _Outside, frame: Frame, inputs: Sequence[Array], outputs: Any, fresh: bool) -> None:
         given = frame.given.get(host)
         if given is None:
             given = [self._view(value, frame, inputs, outputs) for value in host.step.inputs]
@@ -430,7 +454,7 @@ class Executable:
             else:
                 np.copyto(self._view(value, frame, inputs, outputs), result, casting="no")
 
-    def _view(self, value: HostValue, frame: _Frame, inputs: Sequence[Array], outputs: Sequence[Array]) -> Array:
+    def _view(self, value: HostValue, frame: Frame, inputs: Sequence[Array], outputs: Sequence[Array]) -> Array:
         kind, offset = value.place.kind, value.place.offset
         if kind == OBJECT:
             return frame.objects[offset]
@@ -450,22 +474,22 @@ class Executable:
 
     def _run_into(self, inputs: Sequence[Array], out: Any, places: Sequence[int]) -> list[Any]:
         """Write into the caller's arrays, through new arrays if a kernel cannot write into them directly."""
-        given = [out] if len(self._outputs) == 1 and not isinstance(out, (tuple, list)) else list(out)
+        given = [out] if len(self._gives) == 1 and not isinstance(out, (tuple, list)) else list(out)
         if len(given) == len(self._gives):
             given = [_new(shape, d) if o is None else o for o, (d, shape) in zip(given, self._gives, strict=True)]
         direct = _places(given, self._gives, written=True)
         if direct is not None and _apart(places, direct, self._sizes):
             self._run(inputs, given, [*places, *direct])
             return given
-        if len(given) != len(self._outputs):
-            raise InputError(f"out= has {len(given)} arrays, the model has {len(self._outputs)} outputs", code="TW0705")
+        if len(given) != len(self._gives):
+            raise InputError(f"out= has {len(given)} arrays, the model has {len(self._gives)} outputs", code="TW0705")
         targets = [_writable(info, dtype, o) for (info, dtype, _), o in zip(self._outputs, given, strict=True)]
         written: list[Array] = []
         for target in targets:
-            usable = target.flags.c_contiguous and not _address(target) & (_KERNEL_ALIGNMENT - 1)
+            usable = target.flags.c_contiguous and not address_of(target) & (_KERNEL_ALIGNMENT - 1)
             shared = usable and any(np.may_share_memory(target, other) for other in (*inputs, *written))
             written.append(target if usable and not shared else np.empty(target.shape, target.dtype))
-        self._run(inputs, written, [*places, *map(_address, written)])
+        self._run(inputs, written, [*places, *map(address_of, written)])
         for target, result in zip(targets, written, strict=True):
             if target is not result:
                 np.copyto(target, result)
@@ -510,7 +534,8 @@ _FIELD: Final = object.__basicsize__ // 8
 _MEMORY: Final = _words()
 
 
-def _address(x: Array) -> int:
+def address_of(x: Array) -> int:
+    """Return the address of the first element."""
     return _slow_address(x) if _MEMORY is None else _MEMORY[(id(x) >> 3) + _FIELD]
 
 
@@ -527,7 +552,7 @@ def _places(
         flags = x.flags
         if not flags.c_contiguous or (written and not flags.writeable):
             return None
-        place = _slow_address(x) if _MEMORY is None else _MEMORY[(id(x) >> 3) + _FIELD]  # `_address`, inlined
+        place = _slow_address(x) if _MEMORY is None else _MEMORY[(id(x) >> 3) + _FIELD]  # `address_of`, inlined
         if place & _MISALIGNED:
             return None
         found.append(place)
@@ -546,8 +571,9 @@ def _apart(read: Sequence[int], written: Sequence[int], sizes: Sequence[int]) ->
     return True
 
 
-def _aligned(constants: Array) -> Array:
-    if _address(constants) % ALIGNMENT == 0:
+def aligned(constants: Array) -> Array:
+    """Return constants at an aligned address, copied if necessary."""
+    if address_of(constants) % ALIGNMENT == 0:
         return constants
     return aligned_copy(constants)
 
@@ -572,7 +598,7 @@ def readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
         x = x.reshape(())
     if x.shape != info.shape:
         raise InputError(f"input '{info.name}' has shape {list(x.shape)}, expected {info}", code="TW0704")
-    if x.flags.c_contiguous and not _address(x) & (_KERNEL_ALIGNMENT - 1):
+    if x.flags.c_contiguous and not address_of(x) & (_KERNEL_ALIGNMENT - 1):
         return x
     copy = aligned_empty(x.shape, x.dtype)
     np.copyto(copy, x)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 Size: TypeAlias = int | str
@@ -50,6 +50,46 @@ def parsed(text: str) -> ast.expr:
         return ast.parse(text, mode="eval").body
     except SyntaxError as error:
         raise ValueError(f"{text!r} is not a size") from error
+
+
+def compiled(sizes: Sequence[Any], names: Sequence[str]) -> Callable[..., tuple[Any, ...]]:
+    """Return a function of the values of `names` that computes all `sizes`, numbers and texts in nested tuples, in the
+    same form. Raises `ValueError` for a text that is not a size of these names."""
+    code = ast.Expression(_Compiler(names).function(tuple(sizes)))
+    function: Callable[..., tuple[Any, ...]] = eval(
+        compile(ast.fix_missing_locations(code), "<sizes>", "eval"), {"__builtins__": {}, **_CALLS})
+    return function
+
+
+class _Compiler(ast.NodeTransformer):
+    """Translates sizes to a Python function that computes each of them once: `lambda s0: ((t0 := s0 * 4), t0)`."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._arguments = {name: f"s{k}" for k, name in enumerate(names)}
+        self._computed: dict[str, str] = {}
+
+    def function(self, sizes: tuple[Any, ...]) -> ast.Lambda:
+        arguments = ast.arguments([], [ast.arg(a) for a in self._arguments.values()], None, [], [], None, [])
+        return ast.Lambda(arguments, self._expression(sizes))
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        argument = self._arguments.get(node.id, node.id if node.id in _CALLS else "")
+        if not argument:
+            raise ValueError(f"the size {node.id!r} cannot be derived from {', '.join(self._arguments) or 'no sizes'}")
+        return ast.Name(argument, ast.Load())
+
+    def _expression(self, size: Any) -> ast.expr:
+        if isinstance(size, tuple):
+            return ast.Tuple([self._expression(s) for s in size], ast.Load())
+        if isinstance(size, int):
+            return ast.Constant(int(size))
+        if size in self._computed:
+            return ast.Name(self._computed[size], ast.Load())
+        tree: ast.expr = self.visit(parsed(check_size(size)))
+        if isinstance(tree, ast.Name):
+            return tree
+        name = self._computed[size] = f"t{len(self._computed)}"
+        return ast.NamedExpr(ast.Name(name, ast.Store()), tree)
 
 
 def _value(e: ast.expr, known: Mapping[str, int]) -> int | None:

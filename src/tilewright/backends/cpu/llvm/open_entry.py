@@ -6,7 +6,8 @@
 
 They do what `runtime/open_program.py` does in Python: solve for the symbols, fill the table of sizes, and place the
 pieces of the workspace. A frame is one allocation that holds its capacity, a table, and a workspace. The frame of
-the last call is kept: a call with the same sizes uses it as it is, another plans again and grows it if necessary.
+the last call is kept: a call with the same sizes uses it as it is, another plans again, and grows it if necessary,
+by an eighth more than needed.
 Sizes beyond 2**47 bytes count as out of memory.
 """
 
@@ -518,7 +519,10 @@ measure:
   br i1 %enough, label %fill, label %allocate
 allocate:
   call void @{free}(ptr %spare)
-  %more = add i64 %needed, 63
+  %eighth = lshr i64 %needed, 3
+  %extra = select i1 %no_spare, i64 0, i64 %eighth
+  %grown = add i64 %needed, %extra
+  %more = add i64 %grown, 63
   %room = and i64 %more, -64
   %whole = add i64 %room, {header}
   %fresh = call ptr @{allocate}(i64 64, i64 %whole)
