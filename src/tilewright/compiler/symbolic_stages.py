@@ -254,10 +254,13 @@ def _converted(
 
 
 def _cut(sampled: Function, count: int) -> tuple[Cut, tuple[Var, ...]]:
-    """Cut a function with samples of its sizes where values decide again; return its `count` empty parameters, too."""
+    """Cut a function with samples of its sizes where values decide again; return its `count` empty parameters, too.
+
+    A node that does not take symbols stays unconverted: a conversion that reads a sample as a number, and clamps it,
+    could be the same for both samples of a size.
+    """
     params = sampled.params[:len(sampled.params) - count]
-    resolved = resolve(Function(params, sampled.body, attrs=sampled.attrs), params, lambda e: None)
-    return cut(merge_equal(resolved)), tuple(sampled.params[len(params):])
+    return cut(merge_equal(Function(params, sampled.body, attrs=sampled.attrs))), tuple(sampled.params[len(params):])
 
 
 def _symbols_in(stage: Function) -> set[Symbol]:
