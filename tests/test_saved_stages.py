@@ -82,6 +82,19 @@ def test_what_is_loaded_grows_and_is_saved_again(tmp_path: Path, slow_clock: int
     assert sum(e.program is not None for e in loaded.edges()) > programs
 
 
+def test_counts_that_were_not_met_before_it_was_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = tilewright.compile(model("NonZero", {"x": (50,)}, {"y": INT64}))
+    compiled(floats(50))
+    loaded = again(compiled, tmp_path)
+    monkeypatch.delattr("tilewright.compiler.saved_stages.Way.compiled")
+    monkeypatch.delattr("tilewright.compiler.saved_stages.Way.compiled_symbolic")
+    for n in range(1, 51):
+        np.testing.assert_array_equal(loaded((np.arange(50) < n).astype(np.float32)), [np.arange(n)])
+    assert [len(e.sizes) for e in loaded.edges()] == [0, 1]
+    points = [e.next for e in loaded.edges() if e.next is not None]
+    assert not any(p.seen for p in points)
+
+
 def test_values_that_decide_the_first_way(tmp_path: Path) -> None:
     proto = model("ReduceSum", {"x": (2, 3), "axes": (1,)}, {"axes": INT64}, keepdims=0)
     compiled, x = tilewright.compile(proto), floats(2, 3)

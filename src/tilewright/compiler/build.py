@@ -22,6 +22,7 @@ from tilewright.compiler.specialization import Specialization
 from tilewright.compiler.stage_growth import grow, point_of, signature_of, typed, with_main
 from tilewright.compiler.staged import Edge, Point, Stages
 from tilewright.compiler.staged_session import StagedSession
+from tilewright.compiler.symbolic_stages import symbolic_edge
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.relay.expr import Expr, Function, Tuple
@@ -93,12 +94,17 @@ class StagedModule(FactoryModule):
             with context, no_garbage_collection():
                 return grow(point.function or main, values)
 
+        def symbolic(point: Point, values: Sequence[Any]) -> tuple[Edge | None, tuple[int, ...]]:
+            with context, no_garbage_collection():
+                return symbolic_edge(point, values, lambda stage, _: Specialization(
+                    stage.compiled(target.processor, name, BuildReport(), cache), None))
+
         def written(path: Path) -> Path:
             options = Options(context.opt_level, dict(context.config), tuple(context.disabled_pass))
             return save_stages(stages, Way(name, target, options, entry=layout_of(main)), main, path)
 
         outputs = len(main.body.fields) if isinstance(main.body, Tuple) else 1
-        stages = Stages(signature_of(main), point_of(main), grown, compiled)
+        stages = Stages(signature_of(main), point_of(main), grown, compiled, symbolic=symbolic)
         if one is None:
             stages.prepare()
         return StagedModule(stages, name, outputs, one, layout_of(main), written)

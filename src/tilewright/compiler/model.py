@@ -42,6 +42,7 @@ from tilewright.runtime.threads import checked_threads
 if TYPE_CHECKING:
     from tilewright.backends.cpu.c.model import CModel
     from tilewright.backends.cpu.link import Linker
+    from tilewright.compiler.symbolic_stages import SymbolicStage
     from tilewright.ir.instrument import PassInstrument
     from tilewright.ir.module import IRModule
     from tilewright.relay.expr import Function
@@ -246,7 +247,7 @@ class Model:
         made = Stages(
             inputs, root, lambda point, values: self._grown(made, point, values, module),
             lambda make, edge: self._compiled(made, make, edge),
-            lambda key: self._known(made, key), groups, lambda edge: self._kept(made, edge))
+            lambda key: self._known(made, key), groups, lambda edge: self._kept(made, edge), self._symbolic)
         return made
 
     def specializations(self) -> list[Specialization]:
@@ -564,6 +565,16 @@ class Model:
         made = self._compiler.compile(lambda: self._compiler.source.module_of(make()))
         self._compiler.store(self._way_to(tree, edge), made)
         return Specialization(made, self._threads)
+
+    def _symbolic(self, point: Point, values: Sequence[Array]) -> tuple[Edge | None, tuple[int, ...]]:
+        """Return the edge of a point for all sizes, if it has one, and the numbers of the values that decide it."""
+        from tilewright.compiler.symbolic_stages import symbolic_edge
+
+        def compiled(stage: SymbolicStage, edge: Edge) -> Specialization:
+            return Specialization(self._compiler.compile_symbolic(stage, edge.name), self._threads)
+
+        with no_garbage_collection(), self._compiler.context():
+            return symbolic_edge(point, values, compiled)
 
     def _kept(self, tree: Stages, edge: Edge) -> Specialization | None:
         """Return the program of a stage in the cache; `_known` looks for that of a whole model."""

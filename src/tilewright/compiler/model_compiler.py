@@ -20,6 +20,7 @@ from tilewright.compiler.report import BuildReport
 from tilewright.runtime.artifact import Artifact
 
 if TYPE_CHECKING:
+    from tilewright.compiler.symbolic_stages import SymbolicStage
     from tilewright.ir.instrument import PassInstrument
     from tilewright.ir.module import IRModule
     from tilewright.relay.expr import Function
@@ -138,3 +139,12 @@ class ModelCompiler:
 
         with self.context(instruments):
             return build_open(make, ranges, self.target, self.source.name, kept, self.cache)
+
+    def compile_symbolic(self, stage: SymbolicStage, name: str) -> Artifact:
+        """Compile a stage for all sizes, or take it from the cache. Raises `OpenSizeError` if it has no such program.
+        """
+        found = self.stored(name)
+        if found is None:
+            found = stage.compiled(self.target.processor, self.source.name, self.report, self.cache)
+            self.store(name, found)
+        return found

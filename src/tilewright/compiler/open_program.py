@@ -50,6 +50,7 @@ _SMALL: Final = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59)
 _MOST_EQUATIONS: Final = 16
 """Number of dimensions of a model that may be determined by others."""
 Range = tuple[int, "int | None"]
+Resolved = Callable[[Function], Function]
 
 _SAMPLES: Final = ((61, 127, 131, 137, 139, 149, 151, 157), (211, 223, 227, 229, 233, 239, 241, 251))
 """Samples of each size. They are primes, so that no constant of a model is likely to divide or equal both samples of a
@@ -76,30 +77,41 @@ class OpenSizeError(CompileError):
 
 def build_open(
     make: Callable[[Mapping[Var, PrimExpr]], Function], ranges: Mapping[str, Range], target: Target, name: str,
-    report: BuildReport, cache: Cache,
+    report: BuildReport, cache: Cache, resolved: Resolved | None = None,
 ) -> Artifact:
     """Compile the function that `make` imports for its symbolic dimensions, whose `ranges` are given by name.
 
     `make` replaces dimensions by expressions of others: dimensions that the model requires to be equal are one
-    dimension, and each call checks that. Raises `OpenSizeError` if the model cannot be compiled for dynamic sizes,
-    `InputError` for a range that the model excludes.
+    dimension, and each call checks that. `resolved` converts what waits for sizes once they are samples, and may return
+    a part of the function with some of its parameters. Raises `OpenSizeError` if the model cannot be compiled for
+    dynamic sizes, `InputError` for a range that the model excludes.
     """
     replaced: dict[Var, PrimExpr] = {}
     wanted = dict(ranges)
     with no_garbage_collection():
         while True:
             try:
-                return _built(make, replaced, wanted, target, name, report, cache)
+                return _built(make, replaced, wanted, target, name, report, cache, resolved or _resolved)
             except OpenSizeError as error:
-                found = error.sizes and equation(*error.sizes)
-                if not found or len(replaced) == _MOST_EQUATIONS:
+                found = equations(error, replaced)
+                if found is None:
                     raise
-                replaced = {v: substitute(e, {**found}) for v, e in replaced.items()} | found
                 for old, size in found.items():
-                    if isinstance(size, Mul):
+                    if isinstance(size, Mul) and old not in replaced:
                         wanted[str(size.a)] = _scaled(wanted.get(old.name, (1, None)), size)
+                replaced = found
             finally:
                 interning.release()
+
+
+def equations(error: CompileError, replaced: Mapping[Var, PrimExpr]) -> dict[Var, PrimExpr] | None:
+    """Return `replaced` and a further dimension as an expression of others, if `error` requires sizes to be equal; None
+    for another error."""
+    sizes = (error if isinstance(error, OpenSizeError) else _refusal(error)).sizes
+    found = sizes and equation(*sizes)
+    if not found or len(replaced) == _MOST_EQUATIONS:
+        return None
+    return {v: substitute(e, {**found}) for v, e in replaced.items()} | found
 
 
 def _scaled(wanted: Range, size: Mul) -> Range:
@@ -111,7 +123,7 @@ def _scaled(wanted: Range, size: Mul) -> Range:
 
 def _built(
     make: Callable[[Mapping[Var, PrimExpr]], Function], replaced: Mapping[Var, PrimExpr], ranges: Mapping[str, Range],
-    target: Target, name: str, report: BuildReport, cache: Cache,
+    target: Target, name: str, report: BuildReport, cache: Cache, resolved: Resolved,
 ) -> Artifact:
     with samples({}, _SAMPLES[0], {name: least for name, (least, _) in ranges.items()}) as imported:
         main = _imported(lambda: with_sizes(_straight(make(replaced)), replaced))
@@ -121,16 +133,19 @@ def _built(
     least = {s.name: s.least for s in early}
     try:
         try:
-            made, limits = _checked(main, renamed, _numbers(known, _SAMPLES), least, target, name, report, cache)
+            made, limits = _checked(
+                main, renamed, _numbers(known, _SAMPLES), least, target, name, report, cache, resolved)
         except OpenSizeError as error:
             if not error.samples_differ:
                 raise
-            made, limits = _checked(main, renamed, _numbers(known, _LARGE_SAMPLES), least, target, name, report, cache)
+            made, limits = _checked(
+                main, renamed, _numbers(known, _LARGE_SAMPLES), least, target, name, report, cache, resolved)
     except OpenSizeError as error:
         if error.sizes is not None:
             given = {new: old for old, new in renamed.items()}
             error.sizes = substitute(error.sizes[0], {**given}), substitute(error.sizes[1], {**given})
         raise
+    report.take(made.report)
     symbols = [
         _symbol(old, new, ranges, [imported.limits.get(old), limits.get(new)])
         for old, new in renamed.items()]
@@ -221,17 +236,19 @@ def _prime(least: int, taken: Container[int]) -> int:
 
 def _checked(
     main: Function, renamed: Mapping[Var, Var], numbers: Sequence[tuple[int, int]], least: Mapping[str, int],
-    target: Target, name: str, report: BuildReport, cache: Cache,
+    target: Target, name: str, report: BuildReport, cache: Cache, resolved: Resolved,
 ) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
     """Return the program, and the limits of its sizes. It computes one image after another where that is best for large
     batches, or the only way."""
 
     def program(batch: Var | None) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
-        made, limits = _made(main, renamed, batch, [n for n, _ in numbers], least, target, name, report, cache)
+        own = report.apart()
+        made, limits = _made(main, renamed, batch, [n for n, _ in numbers], least, target, name, own, cache, resolved)
         if batch is not None and any(isinstance(step, OutsideStep) for step in made.manifest.steps):
             raise OpenSizeError("operators that run in Python take a whole batch, not one image after another")
         if set(renamed) != {batch}:  # sizes that the program for one image does not determine
-            check, _ = _made(main, renamed, batch, [n for _, n in numbers], least, target, name, BuildReport(), None)
+            others = [n for _, n in numbers]
+            check, _ = _made(main, renamed, batch, others, least, target, name, BuildReport(), None, resolved)
             _compare(made, check)
         return made, limits
 
@@ -273,7 +290,7 @@ def _is_apart(main: Function, batch: Var, numbers: Sequence[int], target: Target
 
 def _made(
     main: Function, renamed: Mapping[Var, Var], batch: Var | None, numbers: Sequence[int], least: Mapping[str, int],
-    target: Target, name: str, report: BuildReport, cache: Cache | None,
+    target: Target, name: str, report: BuildReport, cache: Cache | None, resolved: Resolved,
 ) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
     """Return the program for a sample, and the limits of its sizes; without a `cache`, as loops only, for comparison.
 
@@ -284,7 +301,7 @@ def _made(
         try:
             sampled = with_samples(
                 main, {old: IntImm(INT64, 1) if old is batch else new for old, new in renamed.items()})
-            sampled = resolve(sampled, sampled.params, lambda e: None)
+            sampled = resolved(sampled)
             _check_sizes(sampled)
             with report.phase("graph"):
                 optimized = optimize(IRModule({"main": sampled}), target)["main"]
@@ -302,6 +319,11 @@ def _made(
         except TypeError as error:  # raised by Python for a symbolic size in the place of a number
             raise OpenSizeError(f"compilation needs a number instead of a symbolic size ({error})") from error
     return made, found.limits
+
+
+def _resolved(sampled: Function) -> Function:
+    """Convert the nodes that wait for sizes alone."""
+    return resolve(sampled, sampled.params, lambda e: None)
 
 
 def _check_sizes(function: Function) -> None:

@@ -48,6 +48,18 @@ class BuildReport:
         if text:
             self.llvm[symbol] = text
 
+    def apart(self) -> BuildReport:
+        """Return a report for one attempt of a build, whose seconds count in this one."""
+        return BuildReport(self.keeps_module, self.phases)
+
+    def take(self, other: BuildReport) -> None:
+        """Add the results of the attempt that succeeded."""
+        self.functions.update(other.functions)
+        self.plans += other.plans
+        self.kernels.update(other.kernels)
+        self.llvm.update(other.llvm)
+        self.text = other.text or self.text
+
     def planned(self, plan: MemoryPlan, steps: Sequence[Step]) -> None:
         """Keep a plan and its steps if the module is kept."""
         if self.keeps_module:

@@ -36,7 +36,8 @@ from tilewright.compiler.report import BuildReport
 from tilewright.compiler.sequences import grouped
 from tilewright.compiler.specialization import Specialization
 from tilewright.compiler.stage_growth import Sizer, grow
-from tilewright.compiler.staged import Edge, Key, Point, Stages, described
+from tilewright.compiler.staged import Edge, Key, Point, SizeOf, Stages, described
+from tilewright.compiler.symbolic_stages import SymbolicStage, symbolic_edge
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Expr, Function, Tuple, Var
 from tilewright.relay.serialization import load_json, save_json
@@ -67,6 +68,10 @@ class Way:
         with self.options.context():
             return compile_module(
                 lambda: IRModule.from_expr(function), self.target, self.name, BuildReport(), Cache.default())
+
+    def compiled_symbolic(self, stage: SymbolicStage) -> Artifact:
+        """Compile one stage for all sizes. Raises `OpenSizeError` if it has no such program."""
+        return stage.compiled(self.target.processor, self.name, BuildReport(), Cache.default())
 
 
 def save_stages(tree: Stages, way: Way, main: Function | None, path: Path) -> Path:
@@ -116,14 +121,17 @@ class _Writer:
     def _point(self, point: Point, function: Function | None) -> dict[str, Any]:
         edges = [
             self._edge(e) for e in list(point.edges.values()) if e.ready and (function is None or not _needs_python(e))]
+        symbolic = [
+            {**self._edge(e), "key": _stored_key(key), "sizes": [[s.value, s.place, s.is_dimension] for s in e.sizes]}
+            for key, e in list(point.symbolic.items()) if e is not None]
         return {
             "function": self._function(function), "open": point.open, "asked": point.asked, "met": point.met,
-            "edges": edges
+            "edges": edges, "decided": point.decided, "symbolic": symbolic,
         }
 
     def _edge(self, edge: Edge) -> dict[str, Any]:
         return {
-            "key": [k if isinstance(k, tuple) else base64.b64encode(k).decode() for k in edge.key], "takes": edge.takes,
+            "key": _stored_key(edge.key), "takes": edge.takes,
             "gives": edge.gives, "lists": edge.lists,
             "small": edge.small, "program": self._program(edge.program),
             "next": None if edge.next is None else self._point(edge.next, edge.next.function),
@@ -143,6 +151,14 @@ class _Writer:
         with (self.folder / name).open("rb") as file:
             self.sums[name] = hashlib.file_digest(file, "sha256").hexdigest()
         return name
+
+
+def _stored_key(key: Key) -> list[Any]:
+    return [k if isinstance(k, tuple) else base64.b64encode(k).decode() for k in key]
+
+
+def _loaded_key(key: Sequence[Any]) -> Key:
+    return tuple(base64.b64decode(k) if isinstance(k, str) else tuple(k) for k in key)
 
 
 def _needs_python(edge: Edge) -> bool:
@@ -247,7 +263,14 @@ class _Reader:
             with no_garbage_collection(), way.options.context():
                 return grow(point.function, values)
 
-        made = SavedStages(inputs, root, grown, lambda make, edge: Specialization(way.compiled(make()), self.threads))
+        def symbolic(point: Point, values: Sequence[Array]) -> tuple[Edge | None, tuple[int, ...]]:
+            with no_garbage_collection(), way.options.context():
+                return symbolic_edge(
+                    point, values, lambda stage, _: Specialization(way.compiled_symbolic(stage), self.threads))
+
+        made = SavedStages(
+            inputs, root, grown, lambda make, edge: Specialization(way.compiled(make()), self.threads),
+            symbolic=symbolic)
         made.name, made.entry = way.name, EntryLayout.from_json(said["entry"]) if "entry" in said else None
         return made
 
@@ -274,13 +297,22 @@ class _Reader:
         point = Point(self._function(said["function"]), said["open"])
         point.asked, point.met, point.name = tuple(said["asked"]), int(said["met"]), name
         for one in said["edges"]:
-            key: Key = tuple(base64.b64decode(k) if isinstance(k, str) else tuple(k) for k in one["key"])
-            after = None if one["next"] is None else self._point(one["next"], "")
-            sizers = [(self._sizer(function), tuple(places)) for function, places in one["sizers"]]
-            edge = Edge(one["takes"], one["gives"], after, None, sizers, small=one["small"], lists=tuple(one["lists"]))
-            edge.program = self._program(one["program"])
-            point.keep(key, edge)
+            point.keep(_loaded_key(one["key"]), self._edge(one))
+        point.decided = tuple(said.get("decided", ()))
+        for one in said.get("symbolic", ()):
+            key, edge = _loaded_key(one["key"]), self._edge(one)
+            point.name_edge(edge, edge.sizes, point.decided, key)
+            point.symbolic[key] = edge
         return point
+
+    def _edge(self, one: dict[str, Any]) -> Edge:
+        after = None if one["next"] is None else self._point(one["next"], "")
+        sizers = [(self._sizer(function), tuple(places)) for function, places in one["sizers"]]
+        sizes = [SizeOf(int(value), int(place), bool(of)) for value, place, of in one.get("sizes", ())]
+        edge = Edge(
+            one["takes"], one["gives"], after, None, sizers, small=one["small"], lists=tuple(one["lists"]), sizes=sizes)
+        edge.program = self._program(one["program"])
+        return edge
 
     def _sizer(self, name: str) -> Sizer:
         function = self._function(name)

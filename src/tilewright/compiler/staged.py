@@ -8,6 +8,9 @@ known key costs one dictionary lookup. For a new key the rest is resolved, the s
 (`compiler/stage_growth.py`) and compiled. Calls of known sizes stay in native code, and a program of one stage is one
 edge.
 
+Where possible, the edge of a point is a stage with symbolic sizes, which serves all counts
+(`compiler/symbolic_stages.py`). The rest of this text is about stages of known sizes.
+
 Sizes that differ at every call must not cause endless compilation. After its first key, a point interprets the rest in
 numpy (`relay/dynamic_interpreter.py`), and compiles the stage of a key when that pays (`base/jit_policy.py`). If an
 operator is too large to interpret, or the rest has control flow, the stage of a new key is compiled at once; after
@@ -22,6 +25,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,6 +41,7 @@ from tilewright.compiler.specialization import Specialization
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.executable import check_texts, readable
 from tilewright.runtime.guards import Guards
+from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.program import TensorInfo
 
 if TYPE_CHECKING:
@@ -60,22 +65,38 @@ MOST_EDGES: Final = 64
 """Number of edges that a point keeps."""
 
 
+@dataclass(frozen=True, slots=True)
+class SizeOf:
+    """A size that a symbol of a stage stands for: a dimension of a value of a point, or an element of an integer value.
+    """
+
+    value: int
+    place: int
+    is_dimension: bool
+
+    def read(self, values: Sequence[Array]) -> int:
+        value = values[self.value]
+        return int(value.shape[self.place] if self.is_dimension else value.flat[self.place])
+
+
 class Edge:
     """One way on from a point: a stage, the `sizers` that run after it in numpy, and the next point.
 
     The values of a run are numbered: those of the point, the results of the stage, the results of the `sizers` in
     order. `takes` are the numbers of the stage's arguments, `gives` those of the next point's values, or of the
-    outputs.
+    outputs. A stage for all values of its `sizes` takes an empty array for each of them, whose first dimension is the
+    size.
     """
 
     __slots__ = (
-        "_meaning", "_operators", "gives", "is_whole", "key", "lists", "name", "next", "program", "sizers", "small",
-        "stage", "takes", "use"
+        "_meaning", "_operators", "gives", "is_whole", "key", "lists", "name", "next", "program", "sizers", "sizes",
+        "small", "stage", "takes", "use"
     )
 
     def __init__(
         self, takes: Sequence[int], gives: Sequence[int], after: Point | None = None, stage: Function | None = None,
         sizers: Sequence[tuple[Sizer, tuple[int, ...]]] = (), *, small: bool = False, lists: Lists = (),
+        sizes: Sequence[SizeOf] = (),
     ) -> None:
         self.lists = lists
         """How the outputs are grouped (see `relay/sequence_values.py`), where there is no next point and they are not
@@ -83,6 +104,7 @@ class Edge:
         self.takes, self.gives, self.next, self.stage, self.sizers, self.small = (
             tuple(takes), tuple(gives), after, stage, tuple(sizers), small
         )
+        self.sizes = tuple(sizes)
         self.is_whole = after is None and not self.sizers and (*self.takes, *self.gives) == tuple(
             range(len(self.takes) + len(self.gives)))
         """Whether the stage is all that there is to do: its results are the outputs."""
@@ -125,6 +147,24 @@ class Edge:
         self.use.ran(jit_policy.clock() - begin)
         return found
 
+    def given(self, values: Sequence[Array]) -> list[Array]:
+        """Return the arguments of the stage."""
+        given = [values[k] for k in self.takes]
+        if self.sizes:
+            given += [np.empty((size.read(values), 0), np.bool_) for size in self.sizes]
+        return given
+
+    def serves(self, values: Sequence[Array]) -> bool:
+        """Whether the sizes of these values are in the ranges of a stage with symbolic sizes."""
+        assert self.program is not None
+        executable = self.program.executable
+        try:
+            if isinstance(executable, OpenExecutable):
+                executable.at(tuple([x.shape for x in self.given(values)]))
+        except (InputError, ValueError):
+            return False
+        return True
+
     def take_stage(self) -> Function:
         """Return the stage; the edge drops it."""
         stage, self.stage, self._meaning = self.stage, None, None
@@ -148,6 +188,10 @@ class Point:
         """Keys that were interpreted and have no edge."""
         self.uses = Uses()
         self.too_large = 0
+        self.decided: tuple[int, ...] = ()
+        """Values that decide edges with symbolic sizes."""
+        self.symbolic: OrderedDict[Key, Edge | None] = OrderedDict()
+        """The edges with symbolic sizes; None where there is none."""
         self._operators = 0
 
     @property
@@ -198,12 +242,32 @@ class Point:
             return edge
         return edge
 
+    def known_symbolic(self, values: Sequence[Array]) -> Edge | None:
+        """Return the edge with symbolic sizes that serves these values."""
+        if not self.symbolic:
+            return None
+        edge = self.symbolic.get(tuple([content(values[k]) for k in self.decided]))
+        return edge if edge is not None and edge.serves(values) else None
+
+    def keep_symbolic(self, values: Sequence[Array], edge: Edge | None, decided: tuple[int, ...]) -> None:
+        """Add an edge with symbolic sizes, or note that there is none for these values."""
+        if not set(decided) <= set(self.decided):
+            self.decided = tuple(sorted({*self.decided, *decided}))
+            self.symbolic.clear()  # their keys lack the values that now decide
+        self.symbolic[tuple(content(values[k]) for k in self.decided)] = edge
+        if len(self.symbolic) > MOST_EDGES:
+            self.symbolic.popitem(last=False)
+
+    def name_edge(self, edge: Edge, *what: Any) -> None:
+        """Name an edge, and the point after it, by what decides it."""
+        edge.name = hashlib.sha256("|".join((self.name, *map(repr, what))).encode()).hexdigest()
+        if edge.next is not None:
+            edge.next.name = edge.name
+
     def keep(self, key: Key, edge: Edge) -> None:
         """Add an edge; above `MOST_EDGES`, drop the least recently used one."""
         edge.key = key
-        edge.name = hashlib.sha256(f"{self.name}|{self.open}|{self.asked}|{key!r}".encode()).hexdigest()
-        if edge.next is not None:
-            edge.next.name = edge.name
+        self.name_edge(edge, self.open, self.asked, key)
         self.edges[key] = edge
         if len(self.edges) > MOST_EDGES:
             self.edges.popitem(last=False)
@@ -211,6 +275,10 @@ class Point:
 
 Grow = Callable[[Point, "Sequence[Array] | None"], "tuple[Edge, set[int]]"]
 """Returns the edge for these values, and the numbers of those that decided it; with None, of those that would."""
+
+
+GrowSymbolic = Callable[[Point, "Sequence[Array]"], "tuple[Edge | None, tuple[int, ...]]"]
+"""Returns the edge of a point for all sizes, if it has one, and the numbers of the values that decide it."""
 
 
 class Stages:
@@ -221,9 +289,11 @@ class Stages:
         compiler: Callable[[Callable[[], Function], Edge], Specialization],
         known: Callable[[Key], Edge | None] = lambda key: None, groups: Mapping[str, Any] | None = None,
         kept: Callable[[Edge], Specialization | None] = lambda edge: None,
+        symbolic: GrowSymbolic = lambda point, values: (None, ()),
     ) -> None:
         """`compiler` compiles the function that its first argument returns, for an edge. `known` returns an existing
-        edge of the root, and `kept` the earlier compilation of an edge's stage, if any.
+        edge of the root, and `kept` the earlier compilation of an edge's stage, if any. `symbolic` makes edges with
+        symbolic sizes.
 
         `groups` are the sequences and optionals whose tensors are inputs (see `compiler/sequences.py`).
         """
@@ -233,6 +303,7 @@ class Stages:
             (element, len(dims), [(k, d) for k, d in enumerate(dims) if isinstance(d, int)]) for _, dims, _,
             element in self.signature]
         self.root, self._grow, self._compile, self._known, self._kept = root, grow, compiler, known, kept
+        self._symbolic = symbolic
         self._lock = new_reentrant_lock()
         self._conversions: Conversions | None = None
         self.last: Specialization | None = None
@@ -265,7 +336,7 @@ class Stages:
     def _outputs(self, edge: Edge, inputs: Sequence[Array], at_once: bool) -> tuple[list[Array], Lists]:
         values = list(inputs)
         while True:
-            given = [values[k] for k in edge.takes]
+            given = edge.given(values)
             if edge.program is not None:
                 made = edge.program.executable(*given)
                 values += made if type(made) is tuple else (made,)
@@ -277,7 +348,7 @@ class Stages:
             point = edge.next
             if point is None:
                 return _apart(values, inputs), edge.lists
-            known = point.known(values)
+            known = point.known_symbolic(values) or point.known(values)
             if known is None and not at_once and (ended := self._on_values(point, values)) is not None:
                 return ended
             edge = known or self._way(point, values, at_once)
@@ -331,6 +402,8 @@ class Stages:
             edge = point.edges.get(key)
             if edge is None and point is self.root and not point.asked and (edge := self._known(key)) is not None:
                 self._add(point, key, edge)
+            if edge is None and (found := self._symbolic_way(point, values)) is not None:
+                return found
             if edge is None:
                 edge, asked = self._grow(point, values)
                 if not asked <= set(point.asked):
@@ -347,6 +420,16 @@ class Stages:
             if not edge.ready and not (changing and not point.uses.pays(edge.use, COMPILING.of(edge.operators))):
                 self._make(point, key, edge)
             return edge
+
+    def _symbolic_way(self, point: Point, values: Sequence[Array]) -> Edge | None:
+        """Return an edge with symbolic sizes for these values, made if the point has not been asked for one."""
+        if point is self.root:
+            return None
+        if tuple(content(values[k]) for k in point.decided) not in point.symbolic:
+            edge, decided = self._symbolic(point, values)
+            point.keep_symbolic(values, edge, decided)
+            point.met += edge is not None
+        return point.known_symbolic(values)
 
     def _add(self, point: Point, key: Key, edge: Edge) -> None:
         point.met += 1
@@ -431,7 +514,8 @@ class Stages:
         """Yield every edge of the tree."""
         points = [self.root]
         while points:
-            for edge in points.pop().edges.values():
+            point = points.pop()
+            for edge in (*point.edges.values(), *filter(None, point.symbolic.values())):
                 yield edge
                 if edge.next is not None:
                     points.append(edge.next)
@@ -453,6 +537,11 @@ class Stages:
             for key, edge in list(point.edges.items()):
                 if edge.program is not None:
                     edge.program.guards = point.guards(key, inputs)
+                    found.append(edge.program)
+                if edge.next is not None and edge.next.function is not None:
+                    points.append((edge.next, _inputs_of(edge.next.function)))
+            for edge in filter(None, list(point.symbolic.values())):
+                if edge.program is not None:
                     found.append(edge.program)
                 if edge.next is not None and edge.next.function is not None:
                     points.append((edge.next, _inputs_of(edge.next.function)))

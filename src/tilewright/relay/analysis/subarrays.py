@@ -42,6 +42,8 @@ class Box:
         """Return this box in an array whose rows of `width` lie `pitch` apart, from `column` on; None if that is not a
         box.
         """
+        if not width:
+            return None
         row, first = divmod(self.offset, width)
         start = row * pitch + column + first
         if first + (self.rows - 1) * self.pitch + self.length <= width:

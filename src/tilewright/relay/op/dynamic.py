@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright.base.errors import CompileError, Origin, ShapeError
-from tilewright.base.types import TensorType, Type
+from tilewright.base.types import OpenSize, TensorType, Type
 from tilewright.relay.expr import Call, Constant, Expr, const
 from tilewright.relay.op import broadcast, create, image, scattering, shaping, sorting, transform, vision
 from tilewright.relay.op.deferred import Ask, all_known
 from tilewright.relay.op.registry import OPS, Array, Fusion, Op, Precision, attributes, op, tensors
-from tilewright.scalar.expr import UnknownDim
+from tilewright.scalar.expr import PrimExpr, UnknownDim
 from tilewright.topi.shapes import axis_of, require_rank, text
 
 
@@ -78,8 +78,9 @@ def _unknown(ndim: int) -> tuple[UnknownDim, ...]:
     return tuple(UnknownDim() for _ in range(ndim))
 
 
-def _whole(value: Array) -> tuple[int, ...]:
-    return tuple(int(n) for n in value.reshape(-1))
+def _whole(value: Array) -> tuple[Any, ...]:
+    """Return the elements as integers; symbolic sizes, which object arrays hold, stay symbolic."""
+    return tuple(n if isinstance(n, (OpenSize, PrimExpr)) else int(n) for n in value.reshape(-1))
 
 
 def _count(t: Type, what: str) -> int:

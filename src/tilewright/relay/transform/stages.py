@@ -15,7 +15,7 @@ Two analyses determine where to cut: that of known sizes in this module, and tha
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -65,22 +65,31 @@ def needs_stages(function: Function) -> bool:
     return any(pending(e) or not is_static(e.known_type()) for e in order) or bool(choices_of_objects(order))
 
 
-def resolve(function: Function, params: Sequence[Var], ask: Ask) -> Function:
+def is_known(t: Type | None) -> bool:
+    """Return whether a type is known, with dimensions that are numbers or symbolic."""
+    if isinstance(t, TensorType):
+        return not any(getattr(d, "unknown", False) for d in t.shape)
+    return all(map(is_known, t.fields)) if isinstance(t, TupleType) else is_static(t)
+
+
+def resolve(
+    function: Function, params: Sequence[Var], ask: Ask, is_typed: Callable[[Type | None], bool] = is_static
+) -> Function:
     """Return `function` with these typed parameters, and with everything resolved whose values `ask` provides.
 
-    `ask` gets expressions over the new parameters, and constants. Raises the errors of conversions and type inference,
-    which name the node.
+    `ask` gets expressions over the new parameters, and constants. `is_typed` accepts the types of operands that an
+    operator needs to be resolved. Raises the errors of conversions and type inference, which name the node.
     """
     new: dict[Expr, Expr] = dict(zip(function.params, params, strict=True))
-    _Resolver(new, ask).run(function.body)
+    _Resolver(new, ask, is_typed).run(function.body)
     return Function(params, new[function.body], None, function.type_params, function.attrs, function.span)
 
 
 class _Resolver:
     """A walk over a body, operands first. Of a branch with a known condition, only the selected side is visited."""
 
-    def __init__(self, new: dict[Expr, Expr], ask: Ask) -> None:
-        self.new = new
+    def __init__(self, new: dict[Expr, Expr], ask: Ask, is_typed: Callable[[Type | None], bool]) -> None:
+        self.new, self.is_typed = new, is_typed
         self.ask: Ask = lambda e: e.value if isinstance(e, Constant) else ask(e)
 
     def run(self, body: Expr) -> None:
@@ -103,7 +112,7 @@ class _Resolver:
         """Return what to visit next for a branch whose condition has been visited."""
         cond = self.new[e.cond]
         inside = any(
-            pending(o) or not is_static(o.known_type()) or has_objects(o)
+            pending(o) or not self.is_typed(o.known_type()) or has_objects(o)
             for o in post_order(e.true_branch, e.false_branch))
         value = self.ask(cond) if inside or isinstance(cond, Constant) else None
         if value is None:
@@ -123,7 +132,7 @@ class _Resolver:
         made = e if all(a is b for a, b in zip(old, now, strict=True)) else with_operands(e, now)
         if not isinstance(made, Call):
             return fold(made) or made
-        if not all(is_static(a.known_type()) for a in made.args):
+        if not all(self.is_typed(a.known_type()) for a in made.args):
             return made
         if pending(made):
             return self._resolved(made)
@@ -141,7 +150,7 @@ class _Resolver:
         for e in post_order(found, without=call.args):
             now = [new.get(o, o) for o in operands(e)]
             made = e if all(a is b for a, b in zip(operands(e), now, strict=True)) else with_operands(e, now)
-            if isinstance(made, Call) and pending(made) and all(is_static(a.known_type()) for a in made.args):
+            if isinstance(made, Call) and pending(made) and all(self.is_typed(a.known_type()) for a in made.args):
                 made = self._resolved(made)
             new[e] = made
         return new.get(found, found)

@@ -373,6 +373,13 @@ def typical(size: int) -> int:
     return total
 
 
+def surely_differ(a: int, b: int) -> bool:
+    """Return whether two sizes differ for all values of their variables."""
+    terms = _terms(a - b)
+    bounds = (_bound({atoms: sign * k for atoms, k in terms.items()}) for sign in (1, -1))
+    return any(bound is not None and bound > 0 for bound in bounds)
+
+
 def _bound(terms: Terms, nonempty: bool = False) -> int | None:
     """Return a lower bound of a sum for all values of its variables; None if it can decrease. With `nonempty`, no
     variable is zero.

@@ -7,17 +7,19 @@ the few operators that occur in shape arithmetic accept such arrays.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
 from tilewright.base.limits import MOST_KNOWN_FLOATS, MOST_KNOWN_INTEGERS
-from tilewright.base.types import TensorType, TupleType, Type
+from tilewright.base.types import OpenSize, TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from tilewright.relay.op.registry import Op
 from tilewright.scalar.arith.noted_sizes import is_noted
-from tilewright.scalar.expr import PrimExpr, UnknownDim
+from tilewright.scalar.arith.open_sizes import open_size, surely_differ
+from tilewright.scalar.expr import PrimExpr, UnknownDim, maximum, minimum
 
 Array = np.ndarray[Any, Any]
 
@@ -31,9 +33,12 @@ _SELECTING: Final = frozenset({
 _ARITHMETIC: Final[dict[str, Callable[..., Any]]] = {
     "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b,
     "divide": lambda a, b: a // b, "floor_divide": lambda a, b: a // b, "floor_mod": lambda a, b: a % b,
-    "cast": lambda a: a,
+    "cast": lambda a: a, "minimum": np.frompyfunc(minimum, 2, 1), "maximum": np.frompyfunc(maximum, 2, 1),
 }
 """Arithmetic on dimensions. They are never negative, so division is floor division."""
+_REDUCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    "min": minimum, "max": maximum, "sum": lambda a, b: a + b, "prod": lambda a, b: a * b,
+}
 
 
 class KnownValues:
@@ -88,7 +93,7 @@ class KnownValues:
         if value.dtype == object:
             if value.ndim > 1:
                 return e
-            if any(is_noted(d) or not isinstance(d, (int, np.integer)) for d in value.flat):
+            if any(is_noted(d) or isinstance(d, OpenSize) or not isinstance(d, (int, np.integer)) for d in value.flat):
                 self._dims[e] = value
                 return e
         return Constant(value.astype(e.tensor_type.dtype.numpy(), copy=False), getattr(e, "span", None))
@@ -120,13 +125,30 @@ def _equal(x: Array, y: Array) -> Array | None:
     """Elementwise equality of dimensions; None if one is undecided. Negative numbers never equal a dimension."""
     found = []
     for a, b in np.broadcast(x, y):
-        if isinstance(a, PrimExpr) or isinstance(b, PrimExpr):
-            if a is not b and not any(not isinstance(d, PrimExpr) and d < 0 for d in (a, b)):
+        if any(isinstance(d, (PrimExpr, OpenSize)) for d in (a, b)):
+            if a is not b and not _differ(a, b):
                 return None
             found.append(a is b)
         else:
             found.append(bool(a == b))
     return np.array(found, bool).reshape(np.broadcast_shapes(x.shape, y.shape))
+
+
+def _differ(a: Any, b: Any) -> bool:
+    """Return whether two dimensions, or a dimension and a number, differ for all sizes."""
+    if any(not isinstance(d, (PrimExpr, OpenSize)) and d < 0 for d in (a, b)):
+        return True
+    x, y = (open_size(d) if isinstance(d, PrimExpr) else int(d) if isinstance(d, np.integer) else d for d in (a, b))
+    return x is not None and y is not None and surely_differ(x, y)
+
+
+def _reduced(op: Op, x: Array) -> Array | None:
+    """Return the minimum, maximum, sum or product of all elements of a vector of dimensions."""
+    out = op.infer(TensorType(x.shape, "int64"))
+    if not isinstance(out, TensorType) or out.size != 1 or not x.size:
+        return None
+    rule = _REDUCTIONS[op.name]
+    return np.array([functools.reduce(rule, x.ravel().tolist()), None], object)[:1].reshape(out.shape)
 
 
 def _apply(op: Op, args: list[Any]) -> Any:
@@ -135,6 +157,8 @@ def _apply(op: Op, args: list[Any]) -> Any:
         rule = _ARITHMETIC.get(op.name)
         if op.name == "equal":
             return _equal(*args)
+        if op.name in _REDUCTIONS:
+            return _reduced(op, *args)
         return None if rule is None else np.array(rule(*(a.astype(object) for a in args)), dtype=object)
     result = op.reference(*args)
     return result if isinstance(result, tuple) else np.asarray(result)
