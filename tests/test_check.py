@@ -37,7 +37,9 @@ def test_a_native_model() -> None:
         ("Gemm", 2, "native"), ("Relu", 1, "native"), ("Softmax", 1, "native")
     ]
     assert report.open_sizes == {"x": ("n",)} and report.outputs[0].shape == ("n", 10)
-    assert tilewright.check(models.mlp(batch="n"), {"x": (2, 16)}).ok
+    assert report.symbolic and not report.why_not_symbolic
+    static = tilewright.check(models.mlp(batch="n"), {"x": (2, 16)})
+    assert static.ok and static.symbolic is None
 
 
 def test_an_unknown_operator_and_how_to_supply_it() -> None:
@@ -92,7 +94,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     onnx.save(unknown(), bad)
     assert main(["check", str(good)]) == 0
     said = capsys.readouterr().out
-    for words in ("opset ai.onnx 17", "x: float[n, 16]", "Gemm", "native", "'x' has symbolic sizes (n)"):
+    for words in ("opset ai.onnx 17", "x: float[n, 16]", "Gemm", "native", "'x' has symbolic sizes (n)",
+                  "One program serves all sizes."):
         assert words in said
     assert main(["check", str(bad), "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
@@ -167,8 +170,10 @@ def _max_pool() -> onnx.ModelProto:
 def test_models_of_open_sizes_that_run_are_not_refused(
     model: Callable[[], onnx.ModelProto], shapes: list[tuple[int, ...]]
 ) -> None:
-    assert tilewright.check(model()).ok
+    report = tilewright.check(model())
+    assert report.ok and report.symbolic, report.why_not_symbolic
     compiled = tilewright.compile(model())
+    assert not compiled.why_not_symbolic
     for shape in shapes:
         x = np.random.default_rng(0).random(shape, np.float32)
         np.testing.assert_array_equal(compiled(x), models.onnxruntime_answers(model(), {"x": x})[0])

@@ -131,7 +131,7 @@ def test_an_array_that_belongs_to_no_input_is_named() -> None:
 
 def test_an_input_of_open_size_cannot_be_filled() -> None:
     with pytest.raises(
-        OptionError, match=r"input 'x' has the dynamic shape \[batch, 3\]; give its sizes with --input-shapes \"x:"
+        OptionError, match=r"input 'x' has the dynamic shape \[batch,3\]; give numbers for batch in --input-shapes \"x:"
     ):
         tensors.feed([info("x", ("batch", 3), "float32")], {}, tensors.Fill.RANDOM)
 
@@ -266,12 +266,45 @@ def test_open_sizes_come_from_the_shapes_or_from_the_inputs(tmp_path: Path, caps
     path = tmp_path / "cnn.onnx"
     path.write_bytes(cnn("batch").SerializeToString())
     assert main(["run", str(path)]) == 2
-    assert '--input-shapes "NAME:[1,3,224,224]"' in capsys.readouterr().err
+    assert 'give numbers for batch in --input-shapes "x:[batch,3,16,16]"' in capsys.readouterr().err
     assert main(["run", str(path), "--input-shapes", "x:[3,3,16,16]"]) == 0, capsys.readouterr().err
     assert capsys.readouterr().out == "y: float32[3, 10]\n"
     np.savez(tmp_path / "in.npz", x=np.zeros((2, 3, 16, 16), np.float32))
     assert main(["run", str(path), "-i", str(tmp_path / "in.npz")]) == 0, capsys.readouterr().err
     assert capsys.readouterr().out == "y: float32[2, 10]\n"
+
+
+def test_a_saved_program_for_all_sizes_runs_with_given_shapes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, saved = tmp_path / "cnn.onnx", tmp_path / "cnn.so"
+    path.write_bytes(cnn("batch").SerializeToString())
+    for given in ([], ["--input-shapes", "x:[n,3,16,16]"]):
+        assert main(["compile", str(path), "-o", str(saved), *given]) == 0, capsys.readouterr().err
+        capsys.readouterr()
+        assert main(["run", str(saved), "--input-shapes", "x:[5,3,16,16]", "--print-time"]) == 0
+        assert "mean (ms)" in capsys.readouterr().out
+        assert main(["run", str(saved), "--input-shapes", "x:[2,3,16,16]"]) == 0
+        assert capsys.readouterr().out == "y: float32[2, 10]\n"
+    assert main(["run", str(saved), "--input-shapes", "x:[2,3,16,17]"]) == 1
+    assert "input 'x' has shape [2, 3, 16, 17], expected float32 x[n, 3, 16, 16]" in capsys.readouterr().err
+    assert main(["run", str(saved), "--input-shapes", "z:[2]"]) == 1
+    assert "the model has no input 'z'; it has x" in capsys.readouterr().err
+    assert main(["run", str(saved)]) == 2
+    assert 'give numbers for n in --input-shapes "x:[n,3,16,16]"' in capsys.readouterr().err
+
+
+def test_a_model_without_a_program_for_all_sizes_needs_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "m.onnx"
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])
+    y = helper.make_tensor_value_info("y", TensorProto.INT64, None)
+    graph = helper.make_graph([helper.make_node("NonZero", ["x"], ["y"])], "g", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    assert main(["compile", str(path), "-o", str(tmp_path / "m.tar")]) == 2
+    said = capsys.readouterr().err
+    assert "No program serves all sizes: " in said and 'Give numbers for the names in --input-shapes "x:[n]"' in said
 
 
 def test_run_a_model_that_gives_a_sequence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -374,7 +374,7 @@ def test_what_cannot_be_measured_is_said(tmp_path: Path, capsys: pytest.CaptureF
         (["-o", "report.pdf"], 2, "has none of the extensions of the report: .html, .htm"),
         (["--target", "nosuch"], 1, "nosuch"),
         (["-o", "no/such/folder.html"], 1, "cannot write"),
-        (["--input-shapes", "x:[n,16]"], 2, "give every size a number"),
+        (["--input-shapes", "x:[n,16]"], 2, "give numbers in --input-shapes"),
     ],
 )
 def test_mistakes_are_told_in_one_line(
@@ -392,8 +392,19 @@ def test_mistakes_are_told_in_one_line(
 
 
 def test_open_sizes_are_asked_for() -> None:
-    with pytest.raises(tvm.errors.OptionError, match="give every size a number"):
+    with pytest.raises(
+        tvm.errors.OptionError, match=r"one program serves all sizes, n from 1\. A report shows .* give numbers"
+    ):
         explained(tvm.compile(mlp("n").SerializeToString(), shapes={"x": ("n", 16)}), "open")
+
+
+def test_a_page_names_the_symbolic_dimensions_of_the_model() -> None:
+    content = explained(tvm.compile(mlp("n").SerializeToString(), shapes={"x": (4, 16)}), "net", run=False)
+    assert content.sizes == "x: n = 4" == summary_of(content)["sizes"]
+    called = tvm.compile(mlp("n").SerializeToString(), symbolic=False)
+    called(np.ones((3, 16), np.float32))
+    assert explained(called, "net", run=False).sizes == "x: n = 3"
+    assert not explained(tvm.compile(mlp().SerializeToString()), "net", run=False).sizes
 
 
 def test_profiled_code_in_memory_gives_the_same_answers() -> None:

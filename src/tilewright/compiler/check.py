@@ -1,12 +1,14 @@
-"""The report of `tilewright.check(model)` and `tilewright check MODEL`: how a model would run, without compiling it.
+"""The report of `tilewright.check(model)` and `tilewright check MODEL`: how a model would run.
 
-The model is only read and imported; a ResNet-50 takes a third of a second.
+A model of known sizes is only read and imported; a ResNet-50 takes a third of a second. A model with symbolic
+dimensions is also compiled for all sizes, because only that shows whether it can be; the cache keeps the program.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tilewright.base.errors import CompileError
@@ -54,6 +56,11 @@ class ModelReport:
     operators: tuple[Operator, ...]
     refused: str = ""
     """Why the model cannot be imported although it has no unknown operators; empty if it can."""
+    symbolic: bool | None = None
+    """Whether one program serves all sizes of the symbolic dimensions; None if there are none, or the model is refused.
+    """
+    why_not_symbolic: str = ""
+    """Why no program serves all sizes; a program is then compiled for each combination of sizes."""
 
     @property
     def ok(self) -> bool:
@@ -73,7 +80,7 @@ class ModelReport:
 
     @property
     def open_sizes(self) -> dict[str, tuple[str, ...]]:
-        """The dynamic dimensions of each input; a program is compiled for each of their sizes."""
+        """The dynamic dimensions of each input."""
         return {v.name: names for v in self.inputs if (names := tuple(d for d in v.shape if isinstance(d, str)))}
 
     def as_dict(self) -> dict[str, Any]:
@@ -93,7 +100,28 @@ def check(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> Mode
             for key, nodes in whole.nodes.items()]
     rows.sort(key=lambda o: (-o.count, o.name))
     inputs, outputs = (tuple(Value(*v) for v in values) for values in (whole.inputs, whole.outputs))
-    return ModelReport(dict(whole.versions), whole.producer, inputs, outputs, tuple(rows), refused)
+    report = ModelReport(dict(whole.versions), whole.producer, inputs, outputs, tuple(rows), refused)
+    return report if not report.ok else _with_sizes(report, model, shapes or {})
+
+
+def _with_sizes(report: ModelReport, model: Any, shapes: Mapping[str, Sequence[Any]]) -> ModelReport:
+    """Add whether one program serves all sizes of the dimensions that remain symbolic."""
+    dims = [d for v in report.inputs for d in shapes.get(v.name, v.shape)]
+    if all(isinstance(d, int) for d in dims):
+        return report
+    if report.staged:
+        names = ", ".join(o.name for o in report.staged)
+        return replace(
+            report, symbolic=False, why_not_symbolic=f"values determine the sizes of results ({names})")
+    from tilewright.compiler.model import compile
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            why = compile(model, shapes).why_not_symbolic
+        except CompileError as error:
+            return replace(report, refused=str(error))
+    return replace(report, symbolic=not why, why_not_symbolic=why)
 
 
 @dataclass(slots=True)

@@ -20,13 +20,13 @@ import numpy as np
 
 from tilewright.backends.target import Target
 from tilewright.base import settings
-from tilewright.base.errors import InputError, OpenSizeWarning, OptionError
+from tilewright.base.errors import CompileError, InputError, OpenSizeWarning, OptionError
 from tilewright.base.garbage_collection import no_garbage_collection
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.formats import PYTORCH, RELAY, format_of
+from tilewright.compiler.formats import PYTORCH, format_of
 from tilewright.compiler.model_compiler import ModelCompiler, Options
-from tilewright.compiler.model_source import FileSource, ModelSource
-from tilewright.compiler.open_shapes import OpenShapes, has_open, open_shapes
+from tilewright.compiler.model_source import source_of
+from tilewright.compiler.open_shapes import OpenShapes, default_shapes, has_open, open_shapes
 from tilewright.compiler.report import BuildReport
 from tilewright.compiler.sequences import Groups, flat, given_shape, grouped, is_group, shape_of, tensors_of
 from tilewright.compiler.specialization import Specialization
@@ -58,15 +58,16 @@ def compile(
     model: Any, shapes: Shapes | None = None, target: str | Target = "llvm", threads: int | None = None, *,
     opt_level: int = 3, config: Mapping[str, Any] | None = None, disabled_pass: Sequence[str] = (),
     mixed_precision: str = "", numerics: str = "", max_arena: int = 0, cache: Cache | None = None,
-    specialise_after: int = 0, records: Any = None,
+    specialise_after: int = 0, records: Any = None, symbolic: bool = True,
 ) -> Model:
     """Compile a model for this machine, or for `target`.
 
     - `model`: the path or bytes of a file (ONNX, TFLite, PyTorch, or Relay as `.relay`), or an object: a `ModelProto`,
       a `tflite.Model`, a TorchScript module, an `ExportedProgram`, an `IRModule`, or a function of Relay.
-    - `shapes`: sizes of symbolic input dimensions, by input. Without them, a model with symbolic dimensions is compiled
-      for each shape at the first call with it. With names or ranges (`("1..64", 3, "h", "w")`), one program serves all
-      sizes and can be saved; `OpenSizeWarning` reports a model without such a program.
+    - `shapes`: sizes of symbolic input dimensions, by input. Dimensions that remain symbolic are served by one program
+      for all sizes; names and ranges (`("1..64", 3, "h", "w")`) limit the sizes. A model without such a program is
+      compiled for each combination of shapes at the first call with it (`Model.why_not_symbolic` has the reason).
+    - `symbolic`: false compiles a program for each combination of shapes even if one could serve all sizes.
     - `target`: in TVM's form; accelerators before the processor ("npu, llvm") compute the operators that they support.
     - `threads`: threads that share the work of a call (default: all cores).
     - `opt_level`, `config`, `disabled_pass`: the arguments of `PassContext`.
@@ -103,22 +104,11 @@ def compile(
     if not isinstance(model, (str, bytes, os.PathLike)) and format_of(model) is PYTORCH:
         model, shapes = PYTORCH.read(model, shapes)[0], None  # a module of torch has no bytes as identity
     with _advised(records), no_garbage_collection():
-        source = _source(model, shapes or {}, kept, report)
+        source = source_of(model, shapes or {}, kept, report)
         made = Model(ModelCompiler(source, chosen, options, kept, report), shapes or {}, threads)
         made.specialise_after = specialise_after
-        made.prepare()
+        made.prepare(symbolic)
     return made
-
-
-def _source(model: Any, shapes: Shapes, cache: Cache, report: BuildReport) -> ModelSource:
-    """Return the source of a model: a file, or a program in memory."""
-    is_text = isinstance(model, (str, os.PathLike)) and format_of(model) is RELAY
-    # tested by name, so that other objects import nothing
-    if not is_text and not type(model).__module__.startswith("tilewright."):
-        return FileSource(model, shapes, cache, report)
-    from tilewright.compiler.relay_source import RelaySource
-
-    return RelaySource(RELAY.read(model, shapes)[0] if is_text else model)
 
 
 def _advised(records: Any) -> Any:
@@ -146,15 +136,23 @@ class Model:
         self._only: Executable | None = None
         """The same program, loaded, if all outputs are tensors."""
         self._open: OpenShapes | None = None
+        self._has_limits = False
+        """Whether the caller gave the dynamic dimensions, so that sizes beyond them are refused."""
+        self.why_not_symbolic = ""
+        """Why a model with symbolic dimensions has no program for all sizes; empty if it has one."""
         self._trees: dict[Key, Stages] = {}
         self._stages: Stages | None = None
         """The tree of the last call, if calls decide the programs."""
         self.specialise_after = 0
 
-    def prepare(self) -> None:
-        """Compile every program that no size or value of a call decides."""
+    def prepare(self, symbolic: bool = True) -> None:
+        """Compile every program that no size or value of a call decides; with `symbolic`, that for all sizes where
+        sizes of inputs are not known."""
         _check_names(self._shapes, [n for n, _, _ in self._signature])
-        if has_open(self._shapes) and self._prepare_open():
+        self._has_limits = has_open(self._shapes)
+        if not self._has_limits and self.open_dimensions:
+            self.why_not_symbolic = self._why_not_open() if symbolic else "symbolic=False was given"
+        if (self._has_limits or self.open_dimensions) and not self.why_not_symbolic and self._prepare_open():
             return
         dims = {n: tuple(self._shapes.get(n, own)) for n, own, _ in self._signature}
         module: list[IRModule] = []
@@ -193,28 +191,54 @@ class Model:
             if not self._has_groups:
                 self._use(edge.program.artifact)
 
+    def _why_not_open(self) -> str:
+        """Return why the inputs, the target or the options allow no program for all sizes; empty if they do."""
+        if self._has_groups:
+            return "it takes sequences or optionals"
+        if self.target.accelerators:
+            return f"accelerators ({', '.join(a.name for a in self.target.accelerators)}) need known sizes"
+        return (
+            "a limit of the memory between kernels needs known sizes"
+            if self._compiler.options.config.get("relay.backend.max_arena") else "")
+
     def _prepare_open(self) -> bool:
-        """Compile one program for all sizes. Without such a program, warn and return False: shapes are then compiled
-        separately."""
-        wanted = open_shapes(self._signature, self._shapes)
-        self._shapes = dict(wanted.dims)
+        """Compile one program for all sizes. Return False without such a program: shapes are then compiled separately.
+        A caller who gave the dynamic dimensions is warned."""
+        given = self._shapes if self._has_limits else default_shapes(self._signature, self._shapes)
+        wanted = open_shapes(self._signature, given)
+        if self._has_limits:
+            self._shapes = dict(wanted.dims)
         artifact = self._compiler.stored(wanted.key())
         if artifact is None:
-            from tilewright.compiler.open_program import OpenSizeError
-
-            try:
-                artifact = self._compiler.compile_open(wanted)
-            except OpenSizeError as error:
-                warnings.warn(OpenSizeWarning(
-                    f"'{self._compiler.source.name}' is compiled for each combination of its sizes: {error}"),
-                    stacklevel=4)
+            refused = self._compiler.refusal(wanted.key())
+            if refused is None:
+                artifact, refused = self._compiled_open(wanted)
+            if artifact is None:
+                self.why_not_symbolic = refused
+                if self._has_limits:
+                    warnings.warn(OpenSizeWarning(
+                        f"'{self._compiler.source.name}' is compiled for each combination of its sizes: {refused}"),
+                        stacklevel=4)
                 return False
-            self._compiler.store(wanted.key(), artifact)
         self._open = wanted
         self._use(artifact)
         if self.specialise_after and isinstance(self._only, OpenExecutable):
             self._only.specialise(self._specialised, self.specialise_after)
         return True
+
+    def _compiled_open(self, wanted: OpenShapes) -> tuple[Artifact | None, str]:
+        """Return the program for all sizes, or None and the reason; the cache keeps either."""
+        from tilewright.compiler.open_program import OpenSizeError
+
+        try:
+            artifact = self._compiler.compile_open(wanted)
+        except CompileError as error:
+            if self._has_limits and not isinstance(error, OpenSizeError):
+                raise
+            self._compiler.store_refusal(wanted.key(), str(error))
+            return None, str(error)
+        self._compiler.store(wanted.key(), artifact)
+        return artifact, ""
 
     def _specialised(self, shapes: Sequence[tuple[int, ...]]) -> Executable:
         """Return the program for these shapes alone, from the cache or compiled."""
@@ -252,8 +276,8 @@ class Model:
 
     def specializations(self) -> list[Specialization]:
         """Return the programs so far, each with the guards under which a call uses it."""
-        return [self._single] if self._single is not None else [
-            s for tree in self._trees.values() for s in tree.specializations()]
+        apart = [s for tree in self._trees.values() for s in tree.specializations()]
+        return apart if self._single is None else [self._single, *apart]
 
     @property
     def artifact(self) -> Artifact:
@@ -283,10 +307,38 @@ class Model:
         return self._only is not None
 
     @property
+    def declared_dimensions(self) -> dict[str, tuple[int | str, ...]]:
+        """The shapes of the inputs with symbolic dimensions as the model declares them."""
+        return {
+            n: tuple(dims) for n, dims, _ in self._signature
+            if not is_group(dims) and any(isinstance(d, str) for d in dims)}
+
+    @property
+    def open_dimensions(self) -> dict[str, tuple[int | str, ...]]:
+        """The shapes of the inputs with symbolic dimensions."""
+        if self._single is not None:
+            shapes = {t.name: tuple(t.shape) for t in self._single.artifact.manifest.inputs}
+        else:
+            shapes = {n: tuple(self._shapes.get(n, own)) for n, own, dtype in self._signature if not is_group(own)}
+        return {n: dims for n, dims in shapes.items() if any(isinstance(d, str) for d in dims)}
+
+    @property
+    def size_report(self) -> str:
+        """The symbolic dimensions of the inputs, and how programs serve their sizes; empty without such dimensions."""
+        if not self.open_dimensions:
+            return ""
+        shapes = described([*self.open_dimensions.items()])
+        if self._open is not None:
+            ranges = ", ".join(map(str, self.artifact.manifest.symbols))
+            return f"symbolic dimensions ({shapes}): one program serves all sizes, {ranges}"
+        why = self.why_not_symbolic
+        return f"symbolic dimensions ({shapes}): a program is compiled for each combination of sizes, because {why}"
+
+    @property
     def in_python(self) -> frozenset[str]:
         """Names of the operators that run in Python by their numpy meaning, in the programs so far."""
         trees = (tree.in_python for tree in self._trees.values())
-        return frozenset(self._single.in_python if self._single is not None else chain.from_iterable(trees))
+        return frozenset(chain(self._single.in_python if self._single is not None else (), *trees))
 
     @property
     def threads(self) -> int:
@@ -304,9 +356,16 @@ class Model:
         program = self._only
         if program is None:
             return self._call(args, kwargs, out)
-        if out is None and not kwargs:
-            return program(*args)
-        return program(*args, out=out, **kwargs)
+        try:
+            return program(*args) if out is None and not kwargs else program(*args, out=out, **kwargs)
+        except InputError as error:
+            if not self._serves_apart(error):
+                raise
+        return self._call(args, kwargs, out, apart=True)
+
+    def _serves_apart(self, error: InputError) -> bool:
+        """Whether sizes that the program for all sizes refuses are compiled separately: the caller gave no limits."""
+        return self._open is not None and not self._has_limits and error.code in ("TW0704", "TW0709")
 
     def stateful(self, states: Mapping[str, str], initial: Mapping[str, Any] | None = None) -> Stateful:
         """Return the program with states, outputs of a call that are inputs of the next one.
@@ -328,22 +387,26 @@ class Model:
         (`base/jit_policy.py`). A service can compile its shapes before it starts; in the cache or a saved file they
         remain available. Raises the errors of a call.
         """
-        self._call(args, kwargs, None, at_once=True)
+        if self._only is not None:
+            self(*args, **kwargs)
+        else:
+            self._call(args, kwargs, None, at_once=True)
 
     def run_arrays(self, arrays: Sequence[Array]) -> Any:
         """Run on arrays, in order, that are known to have the dtypes, ranks and fixed sizes of the inputs."""
-        if self._only is not None:
-            return self._only(*arrays)
-        if self._has_groups or self._single is not None:
-            return self._call(arrays, {}, None)
+        if self._only is not None or self._has_groups or self._single is not None:
+            return self(*arrays)
         (tree,) = self._trees.values()
         results, lists = tree.run(arrays)
         self._stages = tree
         return grouped(results, lists) if lists else results
 
-    def _call(self, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any, *, at_once: bool = False) -> Any:
-        """Run any model; `__call__` takes a shorter path for one program with tensors alone."""
-        if self._single is not None:
+    def _call(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any, *, at_once: bool = False, apart: bool = False
+    ) -> Any:
+        """Run any model; `__call__` takes a shorter path for one program with tensors alone. `apart` is true for sizes
+        that the program for all sizes refuses."""
+        if self._single is not None and not apart:
             lists = self._single.artifact.manifest.lists
             results = self._single.executable(*args, out=None if lists else out, **kwargs)
         else:
@@ -359,7 +422,7 @@ class Model:
     def _tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Stages, Sequence[Any]]:
         """Return the stages for a call, and the tensors that they take. Raises `InputError` for unsuitable inputs."""
         if not self._has_groups:
-            (tree,) = self._trees.values()
+            tree = self._tree({})
             return tree, tree.in_order(args, kwargs)
         values = in_order(self._signature, args, kwargs)
         groups = {
@@ -378,14 +441,17 @@ class Model:
 
         Other forms need a linker, too: `.a` and `.o` with their header, `.dll` for Windows, `.wasm` with its loader for
         JavaScript. A program in stages is saved as a `.tar` for this package, with its compiled stages and the rest of
-        the program. `.c` is one C file with its header: see `export_c`.
+        the program. So are programs for several combinations of shapes; other forms hold one of them, and `InputError`
+        names the shapes. `.c` is one C file with its header: see `export_c`.
         """
         tree = self._stages
         if Path(path).suffix == ".c":
             return self.save_c(path)
-        if self._single is not None or tree is None or not tree.root.edges or (
-            tree.last is not None and not tree.root.asked
-        ):
+        if self._single is not None or tree is None or not tree.root.edges:
+            return self.artifact.save(path, linker)
+        if not tree.root.asked and len(tree.root.edges) > 1:
+            _check_holds_several(tree, Path(path))
+        elif tree.last is not None and not tree.root.asked:
             return self.artifact.save(path, linker)
         if self._has_groups:
             raise InputError(
@@ -474,15 +540,26 @@ class Model:
     def benchmark(self, *args: Any, **options: Any) -> BenchmarkResult:
         """Time the program, on these inputs or on random ones: see `Executable.benchmark`."""
         if self._single is not None:
-            return self._single.executable.benchmark(*args, **options)
+            try:
+                return self._single.executable.benchmark(*args, **options)
+            except InputError as error:
+                if not self._serves_apart(error):
+                    raise
         if self._stages is not None and not args and self._stages.last is not None:
             return self._stages.last.executable.benchmark(**options)
         tree, tensors = self._tensors(args, {})
         return tree.benchmark(*tensors, **options)
 
     def profile(self, *args: Any, **options: Any) -> Profile:
-        """Return the time of each step, on these inputs or on random ones: see `Executable.profile`."""
-        return self.executable.profile(*args, **options)
+        """Return the time of each step, on these inputs or on random ones: see `Executable.profile`.
+
+        The steps of a model with a program for all sizes are those of the program for the sizes of these inputs, or of
+        the last call.
+        """
+        program = self.executable
+        if self._open is None or self._has_limits or not isinstance(program, OpenExecutable):
+            return program.profile(*args, **options)
+        return self._specialised(program.shapes_of(*args)).profile(*args, **options)
 
     def dump(self, stage: str) -> str:
         """Return the program as text at a stage: `relay`, `tir`, `ll` or `asm`, for the target c `c` instead of the
@@ -591,6 +668,18 @@ def _is_one_program(module: IRModule) -> bool:
     from tilewright.compiler.pipeline import is_one_program
 
     return is_one_program(module["main"])
+
+
+def _check_holds_several(tree: Stages, path: Path) -> None:
+    """Raise `InputError` for a file that holds one program, if calls made several."""
+    if path.suffix == ".tar":
+        return
+    names = [tree.signature[k][0] for k in tree.root.open]
+    calls = [", ".join(f"{n}: {shape}" for n, shape in zip(names, key, strict=True)) for key in tree.root.edges]
+    raise InputError(
+        f"{path}: the model was compiled for {len(calls)} combinations of shapes ({'; '.join(calls)}), and a "
+        f"'{path.suffix}' file holds one program; save it as .tar, or compile it with the sizes in shapes=",
+        code="TW0807")
 
 
 def _is_model(tree: Stages, edge: Edge) -> bool:

@@ -89,6 +89,18 @@ class ModelCompiler:
             with self.report.phase("cache"):
                 self.cache.put_artifact(key, artifact)
 
+    def refusal(self, what: Any) -> str | None:
+        """Return why the model has no program for these sizes, if the cache knows that."""
+        key = self._key(["refused", what])
+        found = None if key is None else self.cache.get(key)
+        return None if found is None else found.decode()
+
+    def store_refusal(self, what: Any, reason: str) -> None:
+        """Keep the reason for which the model has no program for these sizes."""
+        key = self._key(["refused", what])
+        if key is not None:
+            self.cache.put(key, reason.encode())
+
     def _key(self, what: Any) -> str | None:
         """Return the key of a program; None if a key cannot cover all that the program depends on."""
         hooks = hooks_digest()

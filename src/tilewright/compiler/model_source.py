@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright import __version__
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.digests import digest_external, digest_model
-from tilewright.compiler.formats import Format, Signature, format_of
+from tilewright.compiler.formats import RELAY, Format, Signature, format_of
 from tilewright.compiler.report import BuildReport
 
 if TYPE_CHECKING:
@@ -90,6 +90,17 @@ class FileSource(ModelSource):
 def build_key(kind: str, *parts: str) -> str:
     """Return a cache key for results of this build of the compiler."""
     return Cache.key(kind, __version__, compiler_fingerprint(), *parts)
+
+
+def source_of(model: Any, shapes: Mapping[str, Any], cache: Cache, report: BuildReport) -> ModelSource:
+    """Return the source of a model: a file, or a program in memory."""
+    is_text = isinstance(model, (str, os.PathLike)) and format_of(model) is RELAY
+    # tested by name, so that other objects import nothing
+    if not is_text and not type(model).__module__.startswith("tilewright."):
+        return FileSource(model, shapes, cache, report)
+    from tilewright.compiler.relay_source import RelaySource
+
+    return RelaySource(RELAY.read(model, shapes)[0] if is_text else model)
 
 
 def _identity(form: Format) -> str:

@@ -67,6 +67,24 @@ class OpenShapes:
         return found
 
 
+def default_shapes(
+    signature: Sequence[tuple[str, Sequence[int | str], str]], shapes: Mapping[str, Sequence[Any]]
+) -> dict[str, Dims]:
+    """Return the shapes of all inputs: given ones, else the model's own, with a name for each dimension without one."""
+    own = {d for _, dims, _ in signature for d in dims}
+    return {
+        name: tuple(_unlike(_own(name, axis, d), own) if d in _NAMELESS else d
+                    for axis, d in enumerate(shapes.get(name, dims)))
+        for name, dims, _ in signature}
+
+
+def _unlike(name: int | str, known: Container[int | str]) -> int | str:
+    """Return the name of a dimension that has none, other than the names of the model."""
+    while name in known:
+        name = f"{name}_"
+    return name
+
+
 def has_open(shapes: Mapping[str, Any]) -> bool:
     """Whether the given shapes have a dynamic dimension."""
     return any(isinstance(d, str) for shape in shapes.values() if isinstance(shape, Sequence) for d in shape)

@@ -62,6 +62,16 @@ Records = Annotated[
 ]
 
 
+def _asking(model: Any, error: InputError) -> str:
+    """Return the message that asks for the sizes that a model does not know."""
+    shapes = " ".join(f"{name}:[{','.join(map(str, dims))}]" for name, dims in model.open_dimensions.items())
+    if not shapes:
+        return f'{error}. On the command line that is --input-shapes "NAME:[1,3,224,224]"'
+    return (
+        f'{error}. No program serves all sizes: {model.why_not_symbolic}. Give numbers for the names in --input-shapes '
+        f'"{shapes}"')
+
+
 @dataclass(frozen=True)
 class Pipeline:
     """The options of a compilation: target, input shapes, passes."""
@@ -124,9 +134,7 @@ class Compilation(Pipeline):
         try:
             _ = made.inputs
         except InputError as error:
-            raise OptionError(
-                f'{error}. On the command line that is --input-shapes "NAME:[1,3,224,224]"', code="TW0113"
-            ) from None
+            raise OptionError(_asking(made, error), code="TW0113") from None
         return made
 
     def loaded_or_compiled(self, model: Path, given: Mapping[str, Any]) -> Any:

@@ -166,7 +166,7 @@ def run_command(
         raise OptionError(f"--outputs: '{outputs}' does not end in .npz", code="TW0206")
     given = files.read_arrays(inputs) if inputs else {}
     compiled = how.loaded_or_compiled(model, given)
-    fed = tensors.feed(compiled.inputs, given, fill_mode)
+    fed = tensors.feed(compiled.inputs, given, fill_mode, how.shapes)
     answer = compiled(fed)
     answers = dict(
         zip((o.name for o in compiled.outputs), flat(answer if isinstance(answer, tuple) else (answer,)), strict=True))
@@ -227,8 +227,8 @@ def profile_command(
     given = files.read_arrays(inputs) if inputs else {}
     compiled = how.loaded_or_compiled(model, given)
     program = _executable(compiled)
-    profiles.profile_to(
-        program, tensors.feed(program.inputs, given, fill_mode), repeat, form, output, trace, memory, peaks, aggregate)
+    fed = tensors.feed(program.inputs, given, fill_mode, how.shapes)
+    profiles.profile_to(program, fed, repeat, form, output, trace, memory, peaks, aggregate)
     if verbose:
         _show_details(compiled)
 
@@ -242,7 +242,8 @@ def check_command(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Show, without compiling, which operators of MODEL run natively, run in numpy, or are unknown."""
+    """Show which operators of MODEL run natively, run in numpy, or are unknown, and whether one program serves all
+    sizes."""
     from tilewright.compiler.check import check
     from tilewright.driver import report
 

@@ -35,10 +35,12 @@ def show(report: ModelReport) -> None:
         if o.why:
             console.print(escape(f"{o.name} ({', '.join(o.nodes)}): {o.why}"), style=_COLOURS[o.runs])
     for name, sizes in report.open_sizes.items():
+        console.print(escape(f"'{name}' has symbolic sizes ({', '.join(sizes)})"))
+    if report.symbolic is not None:
         console.print(
             escape(
-                f"'{name}' has symbolic sizes ({', '.join(sizes)}): a program is compiled for each size that it is "
-                "called with"))
+                "One program serves all sizes." if report.symbolic
+                else f"A program is compiled for each combination of sizes, because {report.why_not_symbolic}"))
     if report.refused:
         console.print(escape(f"refused: {report.refused}"), style="red")
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tilewright.base.errors import InputError, OptionError
 from tilewright.base.limits import machine_bytes, shown_bytes
+from tilewright.runtime.program import TensorInfo
 
 
 class Fill(StrEnum):
@@ -21,25 +22,30 @@ class Fill(StrEnum):
     RANDOM = "random"
 
 
-def feed(infos: Sequence[Any], given: Mapping[str, NDArray[Any]], fill: Fill) -> dict[str, NDArray[Any]]:
-    """Return an array for each input (objects with `name`, `shape`, `dtype`): from `given`, else filled.
+def feed(
+    infos: Sequence[Any], given: Mapping[str, NDArray[Any]], fill: Fill,
+    shapes: Mapping[str, tuple[Any, ...]] | None = None,
+) -> dict[str, NDArray[Any]]:
+    """Return an array for each input (objects with `name`, `shape`, `dtype`): from `given`, else filled, of the shape
+    in `shapes` or its own.
 
     Raises `InputError` for an unknown input, `OptionError` for an input of dynamic shape that is not given.
     """
-    known = [info.name for info in infos]
-    if extra := [name for name in given if name not in known]:
+    known, wanted = [info.name for info in infos], shapes or {}
+    if extra := [name for name in (*given, *wanted) if name not in known]:
         raise InputError(f"the model has no input '{extra[0]}'; it has {', '.join(known)}", code="TW0702")
     random = np.random.default_rng(0)
-    return {info.name: given[info.name] if info.name in given else filled(info, fill, random) for info in infos}
+    sized = [TensorInfo(i.name, wanted[i.name], i.dtype) if i.name in wanted else i for i in infos]
+    return {info.name: given[info.name] if info.name in given else filled(info, fill, random) for info in sized}
 
 
 def filled(info: Any, fill: Fill, random: np.random.Generator) -> NDArray[Any]:
     """Return an array for one input; random means uniform in [0, 1) for floats, 0 or 1 for other dtypes."""
     if not all(isinstance(size, int) for size in info.shape):
-        shape = ", ".join(map(str, info.shape))
+        shape, names = ",".join(map(str, info.shape)), dict.fromkeys(d for d in info.shape if isinstance(d, str))
         raise OptionError(
-            f"input '{info.name}' has the dynamic shape [{shape}]; give its sizes with --input-shapes "
-            f"\"{info.name}:[…]\", or its values with --inputs",
+            f"input '{info.name}' has the dynamic shape [{shape}]; give numbers for {', '.join(names)} in "
+            f"--input-shapes \"{info.name}:[{shape}]\", or its values with --inputs",
             code="TW0113")
     if (needed := info.nbytes) > (there := machine_bytes()):
         raise InputError(

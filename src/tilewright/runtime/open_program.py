@@ -111,6 +111,16 @@ class OpenExecutable(Executable):
                 code="TW0708")
         return self.last.benchmark(**options)
 
+    def shapes_of(self, *args: Any, **kwargs: Any) -> Shapes:
+        """Return the shapes of these inputs, or of the last call without any. Raises `InputError` for shapes that the
+        program refuses."""
+        program = self._for(self._in_order(args, kwargs)) if args or kwargs else self.last
+        if program is None:
+            raise InputError(
+                f"the program has dynamic shapes ({self._signature()}); call it once, or give the inputs",
+                code="TW0708")
+        return tuple(tuple(int(d) for d in t.shape) for t in program.inputs)
+
     def example_inputs(self, seed: int = 0) -> dict[str, Array]:
         """Return arrays that the model accepts, with the smallest value of every dynamic size."""
         sizes: dict[str, int] = {s.name: s.least for s in self.manifest.symbols}

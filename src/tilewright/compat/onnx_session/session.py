@@ -29,7 +29,7 @@ _PROVIDER: Final = "CPUExecutionProvider"
 
 
 class InferenceSession:
-    """A model that is compiled for each combination of input shapes, immediately if all are known."""
+    """A model that is compiled once for all input shapes, or, if that is not possible, for each combination of them."""
 
     def __init__(
         self, path_or_bytes: Any, sess_options: Any = None, providers: Sequence[Any] | None = None,

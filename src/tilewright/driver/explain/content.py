@@ -53,6 +53,8 @@ class Content:
     c: str = ""
     """The C text of all kernels, if the target is C."""
     accelerators: tuple[str, ...] = field(default=())
+    sizes: str = ""
+    """The symbolic dimensions of the model, for which this program has numbers."""
 
 
 def explained(model: Model, name: str, run: bool = True) -> Content:
@@ -62,11 +64,10 @@ def explained(model: Model, name: str, run: bool = True) -> Content:
     possible, `not_measured` gives the reason.
     """
     if model.artifact.manifest.symbols:
-        sizes = ", ".join(s.name for s in model.artifact.manifest.symbols)
+        shapes = " ".join(f"{n}:[{','.join(map(str, dims))}]" for n, dims in model.open_dimensions.items())
         raise OptionError(
-            f"'{name}' has symbolic sizes ({sizes}), but a report needs a program of static shapes; give every size a "
-            "number",
-            code="TW0304")
+            f"'{name}' has {model.size_report}. A report shows the program for one combination of sizes; give numbers "
+            f'in --input-shapes "{shapes}"', code="TW0304")
     report, recording = BuildReport(keeps_module=True), Recording()
     artifact = model.build_again(report, (recording,))
     steps = tuple(_steps(report, recording.external))
@@ -84,7 +85,16 @@ def explained(model: Model, name: str, run: bool = True) -> Content:
         name, str(model.target), artifact.manifest, report.phases, recording.passes, tuple(recording.states), steps,
         tuple(_kernels(report, steps, model.target.processor)), memory_of([plan for plan, _ in report.plans]),
         measurement, reason, report.text,
-        tuple(a.name for a in model.target.accelerators))
+        tuple(a.name for a in model.target.accelerators), _sizes(model))
+
+
+def _sizes(model: Model) -> str:
+    """Return the symbolic dimensions of the model with their numbers in this program: `x: batch = 1`."""
+    given = {t.name: t.shape for t in model.inputs}
+    numbers = [
+        f"{name}: " + ", ".join(f"{d} = {n}" for d, n in zip(dims, given[name], strict=True) if isinstance(d, str))
+        for name, dims in model.declared_dimensions.items() if name in given]
+    return "; ".join(numbers)
 
 
 def _steps(report: BuildReport, external: Mapping[str, Function]) -> list[ProgramStep]:

@@ -74,6 +74,7 @@ def summary_of(content: Content) -> dict[str, Any]:
     return {
         "model": content.name, "target": content.target, "compiler": __version__, "accelerators": content.accelerators,
         "inputs": [[t.name, _tensor(t)] for t in m.inputs], "outputs": [[t.name, _tensor(t)] for t in m.outputs],
+        "sizes": content.sizes,
         "phases": [[name, seconds] for name, seconds in content.phases.items()], "passes": content.passes,
         "states": [
             {"name": s.name, "seconds": s.seconds, **_counted(before, s)} for before, s in _pairs(content.states)],

@@ -50,6 +50,10 @@ def _rebuilt(function: Function, put: _Substitution) -> Function:
     new: dict[Expr, Expr] = dict(zip(function.params, params, strict=True))
     for e in post_order(function.body, inside=False):
         if e not in new:
+            if any(o not in new for o in operands(e)):
+                raise CompileError(
+                    "loops and other bindings of variables do not support symbolic sizes", getattr(e, "span", None),
+                    code="TW0304")
             new[e] = put.rebuilt(e, [new[o] for o in operands(e)])
     return Function(params, new[function.body], None, function.type_params, function.attrs, function.span)
 

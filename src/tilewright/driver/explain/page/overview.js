@@ -12,6 +12,7 @@ function overview() {
   return el('div.page', {},
     el('h1', {}, summary.model),
     el('p.lead', {}, 'compiled for ', el('code', {}, summary.target), ` by Tilewright ${summary.compiler}`),
+    summary.sizes ? el('p.note', {}, `The model has symbolic dimensions; this program is for ${summary.sizes}.`) : null,
     el('div.tiles', {}, tiles.map(([name, value, words]) => el('div.tile', {}, el('span', {}, name), el('b', {}, value), el('small', {}, words)))),
     el('div.columns', {},
       panel('Inputs and outputs', signature()),
