@@ -169,6 +169,11 @@ class Executable:
         return self.manifest.outputs
 
     @property
+    def output_types(self) -> tuple[tuple[np.dtype[Any], tuple[int, ...]], ...]:
+        """The dtype and shape of each output."""
+        return self._gives
+
+    @property
     def threads(self) -> int:
         """Number of threads that share the work of a call."""
         return self._threads

@@ -107,8 +107,8 @@ class Stateful:
             out: list[Array | None] = [None] * len(self.program.outputs)
             plan = self._plan(feed)
             for name, k in self._pairs.items():
-                info = plan.outputs[k]
-                out[k] = buffers[name].next(tuple(map(int, info.shape)), info.dtype.numpy())
+                dtype, shape = plan.output_types[k]
+                out[k] = buffers[name].next(shape, dtype)
             found = self.program(*feed.values(), out=out)
             results = found if isinstance(found, tuple) else (found,)
             for name, k in self._pairs.items():
