@@ -30,6 +30,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_equal
 from tilewright.ir.transform import PassContext
 from tilewright.relay.expr import Call, Function
+from tilewright.relay.frontend.core.known import ShapeValues
 from tilewright.relay.op.deferred import Waiting
 from tilewright.relay.op.registry import Op
 from tilewright.relay.transform.open_sizes import symbols_of, with_samples, with_sizes
@@ -323,7 +324,7 @@ def _made(
 
 def _resolved(sampled: Function) -> Function:
     """Convert the nodes that wait for sizes alone."""
-    return resolve(sampled, sampled.params, lambda e: None)
+    return resolve(sampled, sampled.params, ShapeValues())
 
 
 def _check_sizes(function: Function) -> None:

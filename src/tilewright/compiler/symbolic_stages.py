@@ -30,7 +30,7 @@ from tilewright.compiler.stage_growth import Sizer, point_of
 from tilewright.compiler.staged import Edge, Point, SizeOf
 from tilewright.ir.structural import structural_equal
 from tilewright.relay.expr import Call, Constant, Expr, Function, Var
-from tilewright.relay.frontend.core.known import KnownValues
+from tilewright.relay.frontend.core.known import KnownValues, is_shape_arithmetic
 from tilewright.relay.op.create import ShapeOf
 from tilewright.relay.op.dynamic import DynStridedSlice
 from tilewright.relay.op.registry import Op
@@ -51,8 +51,6 @@ Array = np.ndarray[Any, Any]
 
 _MOST_ELEMENTS: Final = 16
 """Largest number of integers in a value whose elements are sizes."""
-_LONGEST: Final = 64
-"""Largest number of expressions in shape arithmetic that is evaluated for an operator."""
 _FIRST_SAMPLE: Final = 1009
 
 
@@ -78,7 +76,7 @@ class _Asked(KnownValues):
     def __call__(self, e: Expr) -> Array | None:
         if isinstance(e, Var):
             return self.of(e)
-        if not _is_arithmetic(e):
+        if not is_shape_arithmetic(e):
             return None
         before = dict(self.found)
         value = self._evaluate(e)
@@ -86,26 +84,6 @@ class _Asked(KnownValues):
             return value
         self.found = before
         return None
-
-
-def _is_arithmetic(e: Expr) -> bool:
-    """Whether `e` is computed from a few integers and shapes in a few operators."""
-    seen: dict[Expr, None] = {e: None}
-    stack = [e]
-    while stack:
-        now = stack.pop()
-        t = now.known_type()
-        if not isinstance(t, TupleType) and (
-            not isinstance(t, TensorType) or not t.is_static or t.is_open or t.dtype.is_float or t.size > _MOST_ELEMENTS
-        ):
-            return False
-        below = () if isinstance(now, Call) and isinstance(now.op, ShapeOf) else operands(now)
-        new = [o for o in below if o not in seen]
-        seen.update((o, None) for o in new)
-        stack += new
-        if len(seen) > _LONGEST:
-            return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -373,11 +373,9 @@ def typical(size: int) -> int:
     return total
 
 
-def surely_differ(a: int, b: int) -> bool:
-    """Return whether two sizes differ for all values of their variables."""
-    terms = _terms(a - b)
-    bounds = (_bound({atoms: sign * k for atoms, k in terms.items()}) for sign in (1, -1))
-    return any(bound is not None and bound > 0 for bound in bounds)
+def least_difference(a: int, b: int) -> int | None:
+    """Return a lower bound of `a - b` for all values of their variables; None if none is known."""
+    return _bound(_terms(a - b))
 
 
 def _bound(terms: Terms, nonempty: bool = False) -> int | None:

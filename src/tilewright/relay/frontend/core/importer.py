@@ -123,7 +123,7 @@ class Importer:
             lost = ", ".join(map(str, wanted[len(results):]))
             what = f"{len(results)} of its {len(source.outputs)} outputs are supported: {lost} cannot be computed"
             raise ModelError(what, origin, code="TW0107")
-        if source.kind in self.shape_sources or all(a is None or self.known.of(self.expr(a)) is not None for a in args):
+        if source.kind in self.shape_sources or all(a is None or self.known.is_evaluated(self.expr(a)) for a in args):
             return [r if name is None else self.known.settle(r) for name, r in zip(source.outputs, results,
                 strict=False)]
         return results

@@ -1,13 +1,13 @@
 """Values known during an import: constants, and shapes as arrays of dimensions.
 
 Shape arithmetic (`Shape`, `Gather`, `Concat`, …) is evaluated during the import, which gives `Reshape` and similar
-operators static attributes. A shape with symbolic dimensions is an object array of ints and integer `PrimExpr`s. Only
-the few operators that occur in shape arithmetic accept such arrays.
+operators static attributes. A shape with symbolic dimensions is an object array of ints and integer `PrimExpr`s, or of
+sizes once these have samples (`arith/open_sizes.py`). Only the few operators that occur in shape arithmetic
+(`shape_arithmetic.py`) accept such arrays.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -16,30 +16,21 @@ import numpy as np
 from tilewright.base.limits import MOST_KNOWN_FLOATS, MOST_KNOWN_INTEGERS
 from tilewright.base.types import OpenSize, TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
+from tilewright.relay.frontend.core.shape_arithmetic import UNDECIDED, applied
+from tilewright.relay.op.create import NdarraySize, ShapeOf
 from tilewright.relay.op.registry import Op
+from tilewright.relay.visitor import operands
 from tilewright.scalar.arith.noted_sizes import is_noted
-from tilewright.scalar.arith.open_sizes import open_size, surely_differ
-from tilewright.scalar.expr import PrimExpr, UnknownDim, maximum, minimum
+from tilewright.scalar.expr import UnknownDim
+from tilewright.topi.shapes import product
 
 Array = np.ndarray[Any, Any]
 
 _MOST_STEPS: Final = 8
-
-_SELECTING: Final = frozenset({
-    "take", "strided_slice", "concatenate", "reshape", "expand_dims", "squeeze", "split", "stack", "transpose",
-    "gather", "tile", "copy", "where",
-})
-"""Operators whose reference only moves elements, so that it also accepts arrays of dimensions."""
-_ARITHMETIC: Final[dict[str, Callable[..., Any]]] = {
-    "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b,
-    "divide": lambda a, b: a // b, "floor_divide": lambda a, b: a // b, "floor_mod": lambda a, b: a % b,
-    "cast": lambda a: a, "minimum": np.frompyfunc(minimum, 2, 1), "maximum": np.frompyfunc(maximum, 2, 1),
-}
-"""Arithmetic on dimensions. They are never negative, so division is floor division."""
-_REDUCTIONS: Final[dict[str, Callable[..., Any]]] = {
-    "min": minimum, "max": maximum, "sum": lambda a, b: a + b, "prod": lambda a, b: a * b,
-}
-
+_MOST_ELEMENTS: Final = 16
+"""Largest number of integers in a value of shape arithmetic that operators ask for."""
+_LONGEST: Final = 64
+"""Largest number of expressions in shape arithmetic that operators ask for."""
 
 class KnownValues:
     """The known values of expressions: those of constants, and recorded results of shape arithmetic."""
@@ -48,6 +39,8 @@ class KnownValues:
         """`ask` computes values that a conversion requires."""
         self._dims: dict[Expr, Array] = {}
         self._same: dict[Expr, Expr] = {}
+        self._undecided: dict[Expr, Array] = {}
+        """Conditions on sizes, of which some are undecided."""
         self._ask = ask
 
     def demand(self, e: Expr) -> Array | None:
@@ -65,6 +58,10 @@ class KnownValues:
     def of(self, e: Expr | None) -> Array | None:
         """The value of `e`, an object array if dimensions in it are symbolic; None if it is not known."""
         return e.value if isinstance(e, Constant) else None if e is None else self._dims.get(e)
+
+    def is_evaluated(self, e: Expr) -> bool:
+        """Whether the value of `e` is known, or a condition on sizes that need not be decided."""
+        return self.of(e) is not None or e in self._undecided
 
     def settle_near(self, e: Expr) -> Expr:
         """Settle `e` if all its operands within a few steps are known; return it unchanged otherwise."""
@@ -91,6 +88,9 @@ class KnownValues:
         if not isinstance(value, np.ndarray):
             return e
         if value.dtype == object:
+            if any(d is UNDECIDED for d in value.flat):
+                self._undecided[e] = value
+                return e
             if value.ndim > 1:
                 return e
             if any(is_noted(d) or isinstance(d, OpenSize) or not isinstance(d, (int, np.integer)) for d in value.flat):
@@ -101,6 +101,7 @@ class KnownValues:
     def _evaluate(self, e: Expr) -> Any:
         """The value of a short expression over known values: an array, a tuple of arrays, or None."""
         known = self.of(e)
+        known = self._undecided.get(e) if known is None else known
         if known is not None:
             return known
         if isinstance(e, Tuple):
@@ -111,57 +112,53 @@ class KnownValues:
             return None if whole is None else whole[e.index]
         if not isinstance(e, Call) or not isinstance(e.op, Op):
             return None
-        if e.op.name == "shape_of":
-            return np.array(e.args[0].tensor_type.shape, dtype=object)
+        if e.op.name in ("shape_of", "ndarray_size"):
+            return _shape_value(e)
         if isinstance(e.checked_type, TensorType) and not _is_bounded(e.checked_type):
             return None
         args = [self._evaluate(a) for a in e.args]
         if any(a is None for a in args):
             return None
-        return _apply(e.op, args)
+        return applied(e.op, e.checked_type, args)
 
 
-def _equal(x: Array, y: Array) -> Array | None:
-    """Elementwise equality of dimensions; None if one is undecided. Negative numbers never equal a dimension."""
-    found = []
-    for a, b in np.broadcast(x, y):
-        if any(isinstance(d, (PrimExpr, OpenSize)) for d in (a, b)):
-            if a is not b and not _differ(a, b):
-                return None
-            found.append(a is b)
-        else:
-            found.append(bool(a == b))
-    return np.array(found, bool).reshape(np.broadcast_shapes(x.shape, y.shape))
-
-
-def _differ(a: Any, b: Any) -> bool:
-    """Return whether two dimensions, or a dimension and a number, differ for all sizes."""
-    if any(not isinstance(d, (PrimExpr, OpenSize)) and d < 0 for d in (a, b)):
-        return True
-    x, y = (open_size(d) if isinstance(d, PrimExpr) else int(d) if isinstance(d, np.integer) else d for d in (a, b))
-    return x is not None and y is not None and surely_differ(x, y)
-
-
-def _reduced(op: Op, x: Array) -> Array | None:
-    """Return the minimum, maximum, sum or product of all elements of a vector of dimensions."""
-    out = op.infer(TensorType(x.shape, "int64"))
-    if not isinstance(out, TensorType) or out.size != 1 or not x.size:
+def _shape_value(e: Call) -> Array | None:
+    """The value of `shape_of` or `ndarray_size`; None for an argument of unknown rank."""
+    t = e.args[0].known_type()
+    if not isinstance(t, TensorType):
         return None
-    rule = _REDUCTIONS[op.name]
-    return np.array([functools.reduce(rule, x.ravel().tolist()), None], object)[:1].reshape(out.shape)
+    shape = np.array([*t.shape, None], dtype=object)[:-1]
+    if isinstance(e.op, Op) and e.op.name == "shape_of":
+        return shape
+    return np.array([product(t.shape), None], dtype=object)[:1].reshape(())
 
 
-def _apply(op: Op, args: list[Any]) -> Any:
-    symbolic = any(a.dtype == object for arg in args for a in (arg if isinstance(arg, tuple) else (arg,)))
-    if symbolic and op.name not in _SELECTING:
-        rule = _ARITHMETIC.get(op.name)
-        if op.name == "equal":
-            return _equal(*args)
-        if op.name in _REDUCTIONS:
-            return _reduced(op, *args)
-        return None if rule is None else np.array(rule(*(a.astype(object) for a in args)), dtype=object)
-    result = op.reference(*args)
-    return result if isinstance(result, tuple) else np.asarray(result)
+class ShapeValues(KnownValues):
+    """Evaluates what operators ask for, where it is computed from a few integers and the shapes of tensors."""
+
+    def __call__(self, e: Expr) -> Array | None:
+        value = self._evaluate(e) if is_shape_arithmetic(e) else None
+        return value if isinstance(value, np.ndarray) and not any(v is UNDECIDED for v in value.flat) else None
+
+
+def is_shape_arithmetic(e: Expr) -> bool:
+    """Whether `e` is computed from a few integers and shapes in a few operators."""
+    seen: dict[Expr, None] = {e: None}
+    stack = [e]
+    while stack:
+        now = stack.pop()
+        t = now.known_type()
+        if not isinstance(t, TupleType) and (
+            not isinstance(t, TensorType) or not t.is_static or t.is_open or t.size > _MOST_ELEMENTS
+        ):
+            return False
+        below = () if isinstance(now, Call) and isinstance(now.op, (ShapeOf, NdarraySize)) else operands(now)
+        new = [o for o in below if o not in seen]
+        seen.update((o, None) for o in new)
+        stack += new
+        if len(seen) > _LONGEST:
+            return False
+    return True
 
 
 def _is_bounded(t: TensorType) -> bool:
