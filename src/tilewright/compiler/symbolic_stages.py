@@ -21,7 +21,7 @@ import numpy as np
 from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError, InputError
 from tilewright.base.nd import content
-from tilewright.base.types import OpenSize, TensorType, TupleType, Type, tensors_of
+from tilewright.base.types import OpenSize, TensorType, Type, tensors_of
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.open_program import OpenSizeError, build_open, equations
 from tilewright.compiler.report import BuildReport
@@ -30,15 +30,14 @@ from tilewright.compiler.stage_growth import Sizer, point_of
 from tilewright.compiler.staged import Edge, Point, SizeOf
 from tilewright.ir.structural import structural_equal
 from tilewright.relay.expr import Call, Constant, Expr, Function, Var
-from tilewright.relay.frontend.core.known import KnownValues, is_shape_arithmetic
-from tilewright.relay.op.create import ShapeOf
+from tilewright.relay.frontend.core.known import ShapeValues
 from tilewright.relay.op.dynamic import DynStridedSlice
 from tilewright.relay.op.registry import Op
 from tilewright.relay.sequence_values import with_known_outputs
 from tilewright.relay.transform.eliminate_common_subexpr import merge_equal
 from tilewright.relay.transform.open_sizes import with_samples
 from tilewright.relay.transform.stages import Cut, cut, is_known, resolve
-from tilewright.relay.visitor import calls, operands, post_order, rewrite
+from tilewright.relay.visitor import calls, post_order, rewrite
 from tilewright.runtime.artifact import Artifact
 from tilewright.scalar.arith.open_sizes import samples
 from tilewright.scalar.arith.ranges import Ranges
@@ -54,7 +53,7 @@ _MOST_ELEMENTS: Final = 16
 _FIRST_SAMPLE: Final = 1009
 
 
-class _Asked(KnownValues):
+class _Asked(ShapeValues):
     """Answers operators that ask for values: by symbols for `sizes`, by the `values` of the call for others."""
 
     def __init__(self, sizes: Mapping[Expr, Array], values: Mapping[Expr, Array]) -> None:
@@ -76,14 +75,11 @@ class _Asked(KnownValues):
     def __call__(self, e: Expr) -> Array | None:
         if isinstance(e, Var):
             return self.of(e)
-        if not is_shape_arithmetic(e):
-            return None
         before = dict(self.found)
-        value = self._evaluate(e)
-        if isinstance(value, np.ndarray):
-            return value
-        self.found = before
-        return None
+        value = super().__call__(e)
+        if value is None:
+            self.found = before
+        return value
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,5 +182,6 @@ _ELEMENTWISE: Final[dict[str, Callable[..., Any]]] = {
 }
 """Arithmetic and comparisons of dimensions."""
 _REDUCTIONS: Final[dict[str, Callable[..., Any]]] = {
-    "min": functools.partial(_chosen, True), "max": functools.partial(_chosen, False), "sum": lambda a, b: a + b, "prod": lambda a, b: a * b,
+    "min": functools.partial(_chosen, True), "max": functools.partial(_chosen, False),
+    "sum": lambda a, b: a + b, "prod": lambda a, b: a * b,
 }
