@@ -83,6 +83,10 @@ def test_a_mask_of_another_length_is_refused(program: tilewright.Model) -> None:
         program(feed)
 
 
+def test_heads_that_share_a_cache_read_it_in_place(program: tilewright.Model) -> None:
+    kernels = [str(getattr(step, "symbol", "")) for step in program.artifact.manifest.steps]
+    assert sum("attention" in k for k in kernels) == TINY.layers
+    assert sum("broadcast_to" in k for k in kernels) <= 1  # of the mask, for all layers
 
 
 def test_any_batch_of_prompts(model: onnx.ModelProto) -> None:

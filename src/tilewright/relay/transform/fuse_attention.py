@@ -5,6 +5,8 @@
 
 Reshapes, transposes and splits around it are absorbed: heads are read in place as columns of (batch, tokens, columns),
 and written in the same form. If the operands are not columns of such tensors, each head becomes a separate batch.
+Heads that share their keys and values (grouped-query attention) become one head, whose queries are those of the group:
+keys and values are read where they are, and never repeated.
 """
 
 from __future__ import annotations
@@ -15,17 +17,17 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from tilewright.base.types import TensorType
+from tilewright.base.types import OpenSize, TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function
-from tilewright.relay.op.broadcast import Add, Divide, Multiply, Where
+from tilewright.relay.op.broadcast import Add, BroadcastTo, Divide, Multiply, Where
 from tilewright.relay.op.nn_attention import Attention
 from tilewright.relay.op.nn_matmul import BatchMatmul
 from tilewright.relay.op.nn_norm import Softmax
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.transform import Transpose
-from tilewright.relay.transform.permutations import reshaped, transposed
+from tilewright.relay.transform.permutations import axes_of, reshaped, transposed
 from tilewright.relay.transform.simplify_expr import uniform
 from tilewright.relay.transform.strides import merged, strided
 from tilewright.relay.visitor import consumers, post_order, rewrite
@@ -159,18 +161,50 @@ def _attention(scores: _Scores, e: Call) -> Expr | None:
         return None
     factor, q = _scaled(q)
     other, k = _scaled(k)
+    group, k, v = _shared(k, v)
+    if group > 1:
+        q = reshaped(q, (k.tensor_type.shape[0], group * queries, size))
     batch, found = _common([_columns(x) for x in (q, k, v)])
     if not found:
-        batch, found = total, [_HeadColumns(_plain(x), 0) for x in (q, k, v)]
-    heads = total // batch
-    mask = _masks(scores.masks, batch, heads)
+        batch, found = q.tensor_type.shape[0], [_HeadColumns(_plain(x), 0) for x in (q, k, v)]
+    heads = q.tensor_type.shape[0] // batch
+    mask = _masks(scores.masks, batch, heads, group)
     if mask is False:
         return None
     op = Attention(heads=heads, size=size, width=width, scale=scores.scale * factor * other,
                    starts=(found[0].start, found[1].start, found[2].start))
     result = op(*(o.data for o in found), *([] if mask is None else [mask]), span=e.span)
-    by_head = transposed(reshaped(result, (batch, queries, heads, width)), (0, 2, 1, 3))
+    by_head = transposed(reshaped(result, (batch, group * queries, heads, width)), (0, 2, 1, 3))
     return reshaped(by_head, (total, queries, width))
+
+
+def _shared(k: Expr, v: Expr) -> tuple[int, Expr, Expr]:
+    """Return the number of consecutive heads that share their keys and values, and both without repetition."""
+    first, second = _repeated(k), _repeated(v)
+    if first is None or second is None or first[0] != second[0]:
+        return 1, k, v
+    return first[0], first[1], second[1]
+
+
+def _repeated(x: Expr) -> tuple[int, Expr] | None:
+    """Return `n` and the matrices of which `x` (total, tokens, size) has each `n` times in a row; None if there are
+    none."""
+    e, is_swapped = x, False
+    while isinstance(e, Call) and e.tensor_type.ndim > 2:
+        if isinstance(e.op, Transpose) and axes_of(e) == (*range(e.tensor_type.ndim - 2), e.tensor_type.ndim - 1,
+                                                          e.tensor_type.ndim - 2):
+            is_swapped = not is_swapped
+        elif not (isinstance(e.op, Op) and e.op.view and e.args[0].tensor_type.shape[-2:] == e.tensor_type.shape[-2:]):
+            break
+        e = e.args[0]
+    if not (isinstance(e, Call) and isinstance(e.op, BroadcastTo)):
+        return None
+    shape, own = e.tensor_type.shape, e.args[0].tensor_type.shape
+    own = (1,) * (len(shape) - len(own)) + own
+    if len(shape) < 3 or isinstance(shape[-3], OpenSize) or shape[-3] < 2 or own != (*shape[:-3], 1, *shape[-2:]):
+        return None
+    base = reshaped(e.args[0], (prod(shape[:-3]), *shape[-2:]))
+    return int(shape[-3]), transposed(base, (0, 2, 1)) if is_swapped else base
 
 
 def _scaled(x: Expr) -> tuple[float, Expr]:
@@ -229,18 +263,42 @@ def _plain(x: Expr) -> Expr:
     return transposed(x.args[0], x.attrs.axes) if isinstance(x, Call) and x.op == _SWAP else x
 
 
-def _masks(masks: tuple[tuple[Expr, tuple[int, ...]], ...], batch: int, heads: int) -> Expr | bool | None:
-    """Return the sum of the masks, transposed to key-major order: None without masks, False if one does not fit."""
+def _masks(
+    masks: tuple[tuple[Expr, tuple[int, ...]], ...], batch: int, heads: int, group: int
+) -> Expr | bool | None:
+    """Return the sum of the masks, transposed to key-major order: None without masks, False if one does not fit.
+
+    The queries of `group` heads follow each other.
+    """
     total: Expr | None = None
     for mask, shape in masks:
         own = mask.tensor_type.shape
         wide = (1,) * (len(shape) - len(own)) + own
-        lead = _lead(wide[:-2], shape[:-2], batch, heads)
-        if lead is None or wide[-1] != shape[-1]:
+        if wide[-1] != shape[-1]:
             return False
-        by_key = transposed(reshaped(mask, (*lead, *wide[-2:])), (0, 1, 3, 2))
+        if group > 1:
+            by_query = _of_groups(mask, wide, shape, batch * heads, group)
+        else:
+            lead = _lead(wide[:-2], shape[:-2], batch, heads)
+            if lead is None:
+                return False
+            by_query = reshaped(mask, (*lead, *wide[-2:]))
+        by_key = transposed(by_query, (0, 1, 3, 2))
         total = by_key if total is None else Add()(total, by_key)
     return total
+
+
+def _of_groups(mask: Expr, wide: tuple[int, ...], shape: tuple[int, ...], total: int, group: int) -> Expr:
+    """Return a mask of shape `wide`, which broadcasts to `shape`, as (total or 1, 1, group * queries or 1, keys)."""
+    rows, keys = wide[-2:]
+    if all(d == 1 for d in wide[:-2]):
+        if rows == 1:
+            return reshaped(mask, (1, 1, 1, keys))
+        copies = BroadcastTo(shape=(group, rows, keys))(reshaped(mask, (1, rows, keys)))
+        return reshaped(copies, (1, 1, group * rows, keys))
+    if wide != shape:
+        mask = BroadcastTo(shape=shape)(reshaped(mask, wide))
+    return reshaped(mask, (total, 1, group * shape[-2], keys))
 
 
 def _lead(own: tuple[int, ...], shape: tuple[int, ...], batch: int, heads: int) -> tuple[int, int] | None:
