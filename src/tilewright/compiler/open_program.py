@@ -10,8 +10,8 @@ Machine code is made for one.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import replace
-from itertools import count
+from dataclasses import dataclass, replace
+from itertools import count, islice, permutations
 from math import isqrt
 from typing import Any, Final
 
@@ -41,38 +41,51 @@ from tilewright.relay.visitor import post_order
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Symbol
 from tilewright.runtime.program import OutsideStep
-from tilewright.scalar.arith.open_sizes import Limit, equation, open_size, samples
+from tilewright.runtime.size_rules import Requirement
+from tilewright.scalar.arith.evaluate import evaluate
+from tilewright.scalar.arith.open_sizes import Limit, Samples, UnfitSamplesError, open_size, samples
+from tilewright.scalar.arith.size_equations import equation
 from tilewright.scalar.expr import IntImm, Mul, PrimExpr, Var, number_of
-from tilewright.scalar.walk import free_vars, substitute
+from tilewright.scalar.walk import free_vars, substitute, text_of
 
 Array = np.ndarray[Any, Any]
 _FEWEST: Final = 4
 _SMALL: Final = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59)
-_MOST_EQUATIONS: Final = 16
-"""Number of dimensions of a model that may be determined by others."""
+_MOST_EQUATIONS: Final = 32
+"""Number of equations between the dimensions of a model."""
 Range = tuple[int, "int | None"]
 Resolved = Callable[[Function], Function]
+_MOST_ORDERS: Final = 2000
+"""Number of orders of the samples that are tried."""
+Bound = tuple[PrimExpr, int]
+"""A sum of sizes and its least value."""
+Equation = tuple[PrimExpr, PrimExpr]
+"""Two sizes that must be equal."""
 
-_SAMPLES: Final = ((61, 127, 131, 137, 139, 149, 151, 157), (211, 223, 227, 229, 233, 239, 241, 251))
+_SAMPLES: Final = (
+    (61, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181, 191, 193, 197),
+    (211, 223, 227, 229, 233, 239, 241, 251, 257, 263, 269, 271, 277, 281, 283, 293))
 """Samples of each size. They are primes, so that no constant of a model is likely to divide or equal both samples of a
 size."""
 _LARGEST: Final = 1 << 31
 """Sizes above which a limit of a size is taken for a contradiction."""
 _LARGE_SAMPLES: Final = (
-    (1021, 1031, 1033, 1039, 1049, 1051, 1061, 1063), (4093, 4099, 4111, 4127, 4129, 4133, 4139, 4153)
-)
+    (1021, 1031, 1033, 1039, 1049, 1051, 1061, 1063, 1069, 1087, 1091, 1093, 1097, 1103, 1109, 1117),
+    (4093, 4099, 4111, 4127, 4129, 4133, 4139, 4153, 4157, 4159, 4177, 4201, 4211, 4217, 4219, 4229))
 """Samples for programs in which a threshold of a schedule lies between the usual ones: all sizes count as large."""
 
 
 class OpenSizeError(CompileError):
     """A program cannot be compiled for dynamic sizes; it can be compiled for each combination of sizes.
 
-    `sizes` are two sizes that must be equal, if that is the reason. `samples_differ` if the programs of two samples
+    `sizes` are two sizes that must be equal, if that is the reason, and `bound` is a sum that is too small for the
+    samples. `samples_differ` if the programs of two samples
     differ, so that others may agree.
     """
 
     code = "TW0304"
-    sizes: tuple[PrimExpr, PrimExpr] | None = None
+    sizes: Equation | None = None
+    bound: Bound | None = None
     samples_differ = False
 
 
@@ -88,31 +101,46 @@ def build_open(
     dynamic sizes, `InputError` for a range that the model excludes.
     """
     replaced: dict[Var, PrimExpr] = {}
+    equal: list[Equation] = []
     wanted = dict(ranges)
     with no_garbage_collection():
-        while True:
+        for _ in range(_MOST_EQUATIONS):
             try:
-                return _built(make, replaced, wanted, target, name, report, cache, resolved or _resolved)
+                return _built(make, replaced, equal, wanted, target, name, report, cache, resolved or _resolved)
             except OpenSizeError as error:
+                if error.sizes is None or error.sizes in equal:
+                    raise
                 found = equations(error, replaced)
                 if found is None:
-                    raise
+                    equal.append(error.sizes)
+                    continue
+                equal = [(substitute(a, {**found}), substitute(b, {**found})) for a, b in equal]
                 for old, size in found.items():
-                    if isinstance(size, Mul) and old not in replaced:
-                        wanted[str(size.a)] = _scaled(wanted.get(old.name, (1, None)), size)
+                    if old not in replaced:
+                        _narrow(wanted, old, size)
                 replaced = found
             finally:
                 interning.release()
+    raise OpenSizeError(f"its dimensions have to satisfy more than {_MOST_EQUATIONS} equations")
 
 
 def equations(error: CompileError, replaced: Mapping[Var, PrimExpr]) -> dict[Var, PrimExpr] | None:
-    """Return `replaced` and a further dimension as an expression of others, if `error` requires sizes to be equal; None
-    for another error."""
+    """Return `replaced` and further dimensions as expressions of others, if `error` requires sizes to be equal; None
+    for another error, and for an equation without a solution for one dimension."""
     sizes = (error if isinstance(error, OpenSizeError) else _refusal(error)).sizes
     found = sizes and equation(*sizes)
     if not found or len(replaced) == _MOST_EQUATIONS:
         return None
     return {v: substitute(e, {**found}) for v, e in replaced.items()} | found
+
+
+def _narrow(wanted: dict[str, Range], old: Var, size: PrimExpr) -> None:
+    """Add the range of the variable in a multiple to `wanted`; check a number against the range of its variable."""
+    least, most = asked = wanted.get(old.name, (1, None))
+    if isinstance(size, Mul) and isinstance(size.a, Var):
+        wanted[size.a.name] = _scaled(asked, size)
+    elif isinstance(size, IntImm) and not (least <= size.value and (most is None or size.value <= most)):
+        raise _excluded(old.name, asked, size.value, size.value)
 
 
 def _scaled(wanted: Range, size: Mul) -> Range:
@@ -123,24 +151,19 @@ def _scaled(wanted: Range, size: Mul) -> Range:
 
 
 def _built(
-    make: Callable[[Mapping[Var, PrimExpr]], Function], replaced: Mapping[Var, PrimExpr], ranges: Mapping[str, Range],
-    target: Target, name: str, report: BuildReport, cache: Cache, resolved: Resolved,
+    make: Callable[[Mapping[Var, PrimExpr]], Function], replaced: Mapping[Var, PrimExpr], equal: Sequence[Equation],
+    ranges: Mapping[str, Range], target: Target, name: str, report: BuildReport, cache: Cache, resolved: Resolved,
 ) -> Artifact:
-    with samples({}, _SAMPLES[0], {name: least for name, (least, _) in ranges.items()}) as imported:
+    with samples({}, _SAMPLES[0], {name: least for name, (least, _) in ranges.items()}) as known:
+        known.equations(equal)
         main = _imported(lambda: with_sizes(_straight(make(replaced)), replaced))
     renamed = _named(symbols_of(main))
-    early = [_symbol(old, new, ranges, [imported.limits.get(old)]) for old, new in renamed.items()]
-    known = [(s.least, imported.limits.get(old, (0, None))[1]) for s, old in zip(early, renamed, strict=True)]
-    least = {s.name: s.least for s in early}
+    early = [_symbol(old, new, ranges, [known.limits.get(old)]) for old, new in renamed.items()]
+    limits = [(s.least, known.limits.get(old, (0, None))[1]) for s, old in zip(early, renamed, strict=True)]
+    imported = _Imported(main, renamed, equal, {s.name: s.least for s in early}, resolved)
+    required = [(imported.named(e), n) for e, n in known.requirements()]
     try:
-        try:
-            made, limits = _checked(
-                main, renamed, _numbers(known, _SAMPLES), least, target, name, report, cache, resolved)
-        except OpenSizeError as error:
-            if not error.samples_differ:
-                raise
-            made, limits = _checked(
-                main, renamed, _numbers(known, _LARGE_SAMPLES), least, target, name, report, cache, resolved)
+        made, found = _for_samples(imported, required, limits, target, name, report, cache)
     except OpenSizeError as error:
         if error.sizes is not None:
             given = {new: old for old, new in renamed.items()}
@@ -148,9 +171,69 @@ def _built(
         raise
     report.take(made.report)
     symbols = [
-        _symbol(old, new, ranges, [imported.limits.get(old), limits.get(new)])
-        for old, new in renamed.items()]
-    return replace(made, manifest=replace(made.manifest, symbols=tuple(symbols))).finish()
+        _symbol(old, new, ranges, [known.limits.get(old), found.limits.get(new)]) for old, new in renamed.items()]
+    requirements = [
+        *(Requirement(text_of(imported.named(a)), "==", text_of(imported.named(b))) for a, b in equal),
+        *(Requirement(text_of(e), ">=", n) for e, n in (*required, *found.requirements()))]
+    return replace(
+        made, manifest=replace(made.manifest, symbols=tuple(symbols), requirements=tuple(dict.fromkeys(requirements)))
+    ).finish()
+
+
+@dataclass(frozen=True)
+class _Imported:
+    """A function with symbolic dimensions, their names in the program, and their `least` values by these names."""
+
+    main: Function
+    renamed: Mapping[Var, Var]
+    equal: Sequence[Equation]
+    least: Mapping[str, int]
+    resolved: Resolved
+
+    def named(self, e: PrimExpr) -> PrimExpr:
+        """Return a size with the names of the program."""
+        return substitute(e, {**self.renamed})
+
+
+def _for_samples(
+    imported: _Imported, required: list[Bound], limits: Sequence[Limit], target: Target, name: str,
+    report: BuildReport, cache: Cache,
+) -> tuple[Unfinished, Samples]:
+    """Return the program, and the limits of its sizes, for samples that satisfy what the model requires of sums of
+    sizes; adds these bounds to `required`."""
+    pairs = _SAMPLES
+    for _ in range(_MOST_EQUATIONS):
+        numbers = _fitting(_numbers(limits, pairs), limits, tuple(imported.renamed.values()), required)
+        try:
+            return _checked(imported, numbers, target, name, report, cache)
+        except OpenSizeError as error:
+            unfit = error.bound is not None and error.bound not in required
+            if not unfit and (not error.samples_differ or pairs is _LARGE_SAMPLES):
+                raise
+            if unfit:
+                required.append(error.bound)  # type: ignore[arg-type]
+            else:
+                pairs = _LARGE_SAMPLES
+    raise OpenSizeError(f"its dimensions have to satisfy more than {_MOST_EQUATIONS} conditions")
+
+
+def _fitting(
+    numbers: Sequence[tuple[int, int]], limits: Sequence[Limit], symbols: Sequence[Var], required: Sequence[Bound]
+) -> Sequence[tuple[int, int]]:
+    """Return samples within the limits for which the sums have their least values; `numbers` if none are found."""
+
+    def fit(found: Sequence[tuple[int, int]]) -> bool:
+        return all(
+            least <= n and (most is None or n <= most)
+            for pair, (least, most) in zip(found, limits, strict=True) for n in pair
+        ) and all(
+            evaluate(e, dict(zip(symbols, values, strict=True))) >= least
+            for values in zip(*found, strict=True) for e, least in required)
+
+    if not required:
+        return numbers
+    candidates = (*numbers, *zip(*_LARGE_SAMPLES, strict=True))
+    return next(filter(fit, islice(permutations(candidates, len(numbers)), _MOST_ORDERS)), numbers)
 
 
 def _straight(function: Function) -> Function:
@@ -175,6 +258,7 @@ def _refusal(error: CompileError) -> OpenSizeError:
     cause: BaseException | None = error
     while cause is not None and refused.sizes is None:  # an error is raised again with the node of the model
         refused.sizes = cause.sizes if isinstance(cause, UnequalSizesError) else None
+        refused.bound = cause.bound if isinstance(cause, UnfitSamplesError) else refused.bound
         cause = cause.__cause__
     return refused
 
@@ -201,10 +285,16 @@ def _symbol(old: Var, new: Var, ranges: Mapping[str, Range], limits: Sequence[Li
         least = max(least, low)
         most = high if most is None else most if high is None else min(most, high)
     if most is not None and most < least:
-        raise InputError(
-            f"dimension '{old.name}' is given as {wanted[0]} to {wanted[1]}, but the model takes {least} to {most}; "
-            "give another range", code="TW0709")
+        raise _excluded(old.name, wanted, least, most)
     return Symbol(new.name, least, most)
+
+
+def _excluded(name: str, wanted: Range, least: int, most: int) -> InputError:
+    """Return the error for a range that the model excludes."""
+    takes = f"only {least}" if least == most else f"{least} to {most}"
+    return InputError(
+        f"dimension '{name}' is given as {wanted[0]} to {wanted[1]}, but the model takes {takes}; give another range",
+        code="TW0709")
 
 
 def _numbers(limits: Sequence[Limit], pairs: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
@@ -236,39 +326,57 @@ def _prime(least: int, taken: Container[int]) -> int:
 
 
 def _checked(
-    main: Function, renamed: Mapping[Var, Var], numbers: Sequence[tuple[int, int]], least: Mapping[str, int],
-    target: Target, name: str, report: BuildReport, cache: Cache, resolved: Resolved,
-) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
+    imported: _Imported, numbers: Sequence[tuple[int, int]], target: Target, name: str, report: BuildReport,
+    cache: Cache,
+) -> tuple[Unfinished, Samples]:
     """Return the program, and the limits of its sizes. It computes one image after another where that is best for large
     batches, or the only way."""
+    main = imported.main
 
-    def program(batch: Var | None) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
+    def program(batch: Var | None) -> tuple[Unfinished, Samples]:
         own = report.apart()
-        made, limits = _made(main, renamed, batch, [n for n, _ in numbers], least, target, name, own, cache, resolved)
+        try:
+            made, found = _made(imported, batch, [n for n, _ in numbers], target, name, own, cache)
+        except OpenSizeError as error:
+            if error.sizes is not None and not _requires(imported, batch, [n for _, n in numbers], target, error.sizes):
+                error.sizes = None
+            raise
         if batch is not None and any(isinstance(step, OutsideStep) for step in made.manifest.steps):
             raise OpenSizeError("operators that run in Python take a whole batch, not one image after another")
-        if set(renamed) != {batch}:  # sizes that the program for one image does not determine
-            others = [n for _, n in numbers]
-            check, _ = _made(main, renamed, batch, others, least, target, name, BuildReport(), None, resolved)
+        if set(imported.renamed) - {batch}:  # sizes that the program for one image does not determine
+            check, _ = _made(imported, batch, [n for _, n in numbers], target, name, BuildReport(), None)
             _compare(made, check)
-        return made, limits
+        return made, found
 
-    batch = _batch_of(main)
+    batch = _batch_of(main, imported.equal)
     if batch is not None and _is_apart(main, batch, [n for n, _ in numbers], target, 0):
         return program(batch)
     try:
         return program(None)
-    except OpenSizeError:
-        if batch is None or not _is_apart(main, batch, [n for n, _ in numbers], target, 1):
+    except OpenSizeError as error:
+        if batch is None or error.sizes is not None or not _is_apart(main, batch, [n for n, _ in numbers], target, 1):
             raise
         return program(batch)
 
 
-def _batch_of(main: Function) -> Var | None:
+def _requires(
+    imported: _Imported, batch: Var | None, numbers: Sequence[int], target: Target, sizes: Equation
+) -> bool:
+    """Whether the model requires two sizes to be equal for other samples as well, so that they do not depend on the
+    samples."""
+    try:
+        _made(imported, batch, numbers, target, "", BuildReport(), None)
+    except OpenSizeError as error:
+        return error.sizes is not None and all(a is b for a, b in zip(error.sizes, sizes, strict=True))
+    return False
+
+
+def _batch_of(main: Function, equal: Sequence[Equation]) -> Var | None:
     """Return the symbolic first dimension that all inputs share; None if there is none, or others depend on it."""
     first = {p.tensor_type.shape[0] if p.tensor_type.ndim else None for p in main.params}
     batch = first.pop() if len(first) == 1 else None
     others = {v for p in main.params for d in p.tensor_type.shape[1:] if isinstance(d, PrimExpr) for v in free_vars(d)}
+    others.update(v for pair in equal for e in pair for v in free_vars(e))
     return batch if isinstance(batch, Var) and batch not in others else None
 
 
@@ -290,19 +398,21 @@ def _is_apart(main: Function, batch: Var, numbers: Sequence[int], target: Target
 
 
 def _made(
-    main: Function, renamed: Mapping[Var, Var], batch: Var | None, numbers: Sequence[int], least: Mapping[str, int],
-    target: Target, name: str, report: BuildReport, cache: Cache | None, resolved: Resolved,
-) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
+    imported: _Imported, batch: Var | None, numbers: Sequence[int], target: Target, name: str, report: BuildReport,
+    cache: Cache | None,
+) -> tuple[Unfinished, Samples]:
     """Return the program for a sample, and the limits of its sizes; without a `cache`, as loops only, for comparison.
 
     With `batch`, it is the program of one image, which is called for each.
     """
+    main, renamed = imported.main, imported.renamed
     symbols = tuple(renamed.values())
-    with samples(dict(zip(symbols, numbers, strict=True)), least=least, nonempty=True) as found:
+    with samples(dict(zip(symbols, numbers, strict=True)), least=imported.least, nonempty=True) as found:
+        found.equations((imported.named(a), imported.named(b)) for a, b in imported.equal)
         try:
             sampled = with_samples(
                 main, {old: IntImm(INT64, 1) if old is batch else new for old, new in renamed.items()})
-            sampled = resolved(sampled)
+            sampled = imported.resolved(sampled)
             _check_sizes(sampled)
             with report.phase("graph"):
                 optimized = optimize(IRModule({"main": sampled}), target)["main"]
@@ -319,7 +429,7 @@ def _made(
             raise _refusal(error) from error
         except TypeError as error:  # raised by Python for a symbolic size in the place of a number
             raise OpenSizeError(f"compilation needs a number instead of a symbolic size ({error})") from error
-    return made, found.limits
+    return made, found
 
 
 def _resolved(sampled: Function) -> Function:

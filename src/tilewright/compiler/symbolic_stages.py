@@ -42,7 +42,7 @@ from tilewright.runtime.artifact import Artifact
 from tilewright.scalar.arith.open_sizes import samples
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.simplify import simplify
-from tilewright.scalar.expr import PrimExpr, UnknownDim, as_expr
+from tilewright.scalar.expr import IntImm, PrimExpr, UnknownDim, as_expr
 from tilewright.scalar.expr import Var as Symbol
 from tilewright.scalar.walk import free_vars, substitute
 
@@ -208,7 +208,8 @@ def _converted(
     replaced: Mapping[Symbol, PrimExpr],
 ) -> _Converted:
     """Convert what waits for values, with symbols for the sizes."""
-    known = {size: simplify(substitute(v, {**replaced}), Ranges()) for size, v in symbols.items()}
+    known: dict[SizeOf, Any] = {size: simplify(substitute(v, {**replaced}), Ranges()) for size, v in symbols.items()}
+    known = {size: e.value if isinstance(e, IntImm) else e for size, e in known.items()}
     params: list[Var] = []
     elements: dict[Expr, Array] = {}
     for k, p in enumerate(function.params):

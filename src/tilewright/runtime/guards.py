@@ -20,6 +20,7 @@ from tilewright.base.errors import InputError
 from tilewright.base.nd import content
 from tilewright.runtime.manifest import Manifest, Symbol
 from tilewright.runtime.program import TensorInfo
+from tilewright.runtime.size_rules import Requirement
 from tilewright.runtime.sizes import Size, multiple_of, value
 
 Shapes = Sequence[Sequence[int]]
@@ -36,11 +37,12 @@ class Guards:
     inputs: tuple[TensorInfo, ...]
     symbols: tuple[Symbol, ...] = ()
     contents: tuple[tuple[int, Hashable], ...] = ()
+    requirements: tuple[Requirement, ...] = ()
 
     @staticmethod
     def of(manifest: Manifest) -> Guards:
         """Return the guards of a program."""
-        return Guards(manifest.inputs, manifest.symbols)
+        return Guards(manifest.inputs, manifest.symbols, requirements=manifest.requirements)
 
     def hold(self, inputs: Sequence[np.ndarray[Any, Any]]) -> bool:
         """Whether the code may serve a call with these inputs, in order."""
@@ -71,6 +73,10 @@ class Guards:
         for s in self.symbols:
             if not s.least <= known[s.name] or (s.most is not None and known[s.name] > s.most):
                 raise self._out_of_range(s, known[s.name])
+        for r in self.requirements:
+            if not r.holds(known):
+                told = ", ".join(f"{name} = {n}" for name, n in known.items())
+                raise InputError(f"{r}, as the model requires, but {told}; give inputs of other shapes", code="TW0709")
         return {s.name: known[s.name] for s in self.symbols}
 
     def _out_of_range(self, symbol: Symbol, number: int) -> InputError:

@@ -25,7 +25,7 @@ from tilewright.runtime.program import (
     step_to_json,
 )
 from tilewright.runtime.scratch import NOTHING, Scratch
-from tilewright.runtime.size_rules import size_rules
+from tilewright.runtime.size_rules import RELATIONS, Requirement, size_rules
 from tilewright.runtime.sizes import Size, check_size
 
 FORMAT: Final = 1
@@ -125,6 +125,8 @@ class Manifest:
     symbols: tuple[Symbol, ...] = ()
     """The symbolic sizes of the inputs. If there are any, `pieces` are the parts of the workspace. The code then reads
     a table of `symbols`, `sizes`, and offsets of `pieces` (`runtime/open_program.py`)."""
+    requirements: tuple[Requirement, ...] = ()
+    """Relations of the symbols that hold in every call."""
     sizes: tuple[str, ...] = ()
     pieces: tuple[Piece, ...] = ()
     calls: tuple[ExternalStep, ...] = ()
@@ -191,7 +193,8 @@ class Manifest:
     @property
     def messages(self) -> tuple[str, ...]:
         """The messages of the statuses from `FIRST_MESSAGE` on: run-time errors, then wrong sizes of inputs."""
-        return (*self.failures, *map(str, size_rules(self.inputs, self.symbols) if self.symbols else ()))
+        rules = (*size_rules(self.inputs, self.symbols), *self.requirements) if self.symbols else ()
+        return (*self.failures, *map(str, rules))
 
     def header(self) -> str:
         """Return the C header of the plain entry function."""
@@ -300,6 +303,7 @@ class Manifest:
             content["parts"] = self.parts
         if self.symbols:
             content["symbols"] = [[s.name, s.least, s.most] for s in self.symbols]
+            content["requirements"] = [[r.left, r.relation, r.right] for r in self.requirements]
             content["sizes"] = list(self.sizes)
             content["pieces"] = [[p.nbytes, p.birth, p.death] for p in self.pieces]
         if self.modules:
@@ -370,6 +374,7 @@ def _read(content: dict[str, Any]) -> Manifest:
         symbols=tuple(
             Symbol(str(name), _count(least), None if most is None else _count(most))
             for name, least, most in content.get("symbols", ())),
+        requirements=tuple(map(_requirement, content.get("requirements", ()))),
         sizes=tuple(check_size(str(text)) for text in content.get("sizes", ())),
         modules=tuple((str(kind), _count(size)) for kind, size in content.get("modules", ())),
         notes=tuple(map(Note.from_json, content.get("notes", ()))),
@@ -380,6 +385,13 @@ def _read(content: dict[str, Any]) -> Manifest:
         sites=tuple(map(Site.from_json, content.get("sites", ()))),
         pieces=tuple(
             Piece(_size(nbytes), _count(birth), _count(death)) for nbytes, birth, death in content.get("pieces", ())))
+
+
+def _requirement(fields: Any) -> Requirement:
+    left, relation, right = fields
+    if relation not in RELATIONS:
+        raise ValueError(f"{relation!r} is not a relation")
+    return Requirement(_size(left), relation, _size(right))
 
 
 def _scratch(stack: Any, heap: Any, kernel: Any) -> Scratch:

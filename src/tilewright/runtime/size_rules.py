@@ -4,18 +4,19 @@
                                     dimension 1 of input 'x' must be a multiple of 32, at least 32
                                     dimension 2 of input 'x' must be 3
 
-There is one rule for each dimension, in order; the status of a call that breaks rule `k` is `k` after those of the
-run-time errors (`Manifest.failures`).
+There is one rule for each dimension, in order, then one for each requirement of the model (`n * m == 24`); the status
+of a call that breaks rule `k` is `k` after those of the run-time errors (`Manifest.failures`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.runtime.program import TensorInfo
-from tilewright.runtime.sizes import Size, multiple_of
+from tilewright.runtime.sizes import Size, multiple_of, value
 
 if TYPE_CHECKING:
     from tilewright.runtime.manifest import Symbol
@@ -42,6 +43,30 @@ class SizeRule:
         most = None if self.symbol.most is None else self.symbol.most * self.factor
         limits = f"at least {least}" if most is None else f"from {least} to {most}"
         return start + (limits if self.factor == 1 else f"a multiple of {self.factor}, {limits}")
+
+
+RELATIONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {"==": operator.eq, ">=": operator.ge}
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A relation between sizes that every call must satisfy: `left == right` or `left >= right`."""
+
+    left: Size
+    relation: str
+    right: Size
+
+    def holds(self, known: Mapping[str, int]) -> bool:
+        """Whether these values of the symbols satisfy the relation."""
+        return RELATIONS[self.relation](value(self.left, known), value(self.right, known))
+
+    def __str__(self) -> str:
+        return f"the sizes must satisfy {_plain(self.left)} {self.relation} {_plain(self.right)}"
+
+
+def _plain(size: Size) -> Size:
+    """Return a size without parentheses around the whole."""
+    return size[1:-1] if isinstance(size, str) and size.startswith("(") else size
 
 
 def size_rules(inputs: Sequence[TensorInfo], symbols: Sequence[Symbol]) -> list[SizeRule]:

@@ -9,7 +9,7 @@ from typing import Any
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import TensorType
 from tilewright.topi.layouts import axes_between
-from tilewright.topi.shapes import Perm, Shape, product, require_rank
+from tilewright.topi.shapes import Perm, Shape, is_multiple, product, require_rank
 
 Plan = tuple[Shape, Perm, Shape]
 """Reshape to the first shape, transpose by the axes, reshape to the second shape."""
@@ -33,7 +33,7 @@ def _sizes(shape: Shape, layout: str, what: str) -> dict[str, Any]:
 
 
 def _divided(size: Any, by: int, what: str) -> Any:
-    if isinstance(size, int) and size % by:
+    if not is_multiple(size, by):
         raise ShapeError(f"the {what} ({size}) must be a multiple of {by}")
     return size // by
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from tilewright.base.errors import ShapeError, UnequalSizesError
-from tilewright.base.types import OpenSize, TensorType
-from tilewright.scalar.arith.open_sizes import limit, open_size
+from tilewright.base.types import INT64, OpenSize, TensorType
+from tilewright.scalar.arith.open_sizes import greater, limit, open_size, smaller
 from tilewright.scalar.expr import PrimExpr, UnknownDim, as_expr, minimum, sub
 
 Shape = tuple[Any, ...]
@@ -20,32 +20,53 @@ def same(a: Any, b: Any) -> bool:
     """Return whether two dimensions are known to be equal."""
     if a is b or (isinstance(a, int) and isinstance(b, int)):
         return a is b or bool(a == b)
-    if not isinstance(a, PrimExpr) or not isinstance(b, PrimExpr) or not is_dynamic(a) or not is_dynamic(b):
+    if not is_dynamic(a) and not is_dynamic(b):
         return False
-    first, second = open_size(a), open_size(b)
-    return first is not None and first == second
+    first, second = (open_size(x) if isinstance(x, PrimExpr) else x for x in (a, b))
+    return first is not None and second is not None and first == second
 
 
 def differ(a: Any, b: Any) -> bool:
-    """Return whether two dimensions are known to differ. Raises `UnequalSizesError` for two dynamic sizes."""
-    found = isinstance(a, int) and isinstance(b, int) and a != b
-    if found and isinstance(a, OpenSize) and isinstance(b, OpenSize):
+    """Return whether two dimensions are known to differ. Raises `UnequalSizesError` if one of them is dynamic."""
+    found = not isinstance(a, PrimExpr) and not isinstance(b, PrimExpr) and bool(a != b)
+    if found and (isinstance(a, OpenSize) or isinstance(b, OpenSize)):
         raise unequal(a, b, f"the dynamic sizes {a} and {b} must be equal")
     return found
 
 
 def unequal(a: Any, b: Any, message: str) -> ShapeError:
-    """Return the error for two sizes that must be equal; with the sizes, if both are dynamic."""
-    if not is_dynamic(a) or not is_dynamic(b):
+    """Return the error for two sizes that must be equal; with the sizes, if one of them is dynamic."""
+    if not is_dynamic(a) and not is_dynamic(b):
         return ShapeError(message)
     error = UnequalSizesError(message)
-    error.sizes = _symbolic(a), _symbolic(b)
+    error.sizes = as_expr(_symbolic(a), INT64), as_expr(_symbolic(b), INT64)
     return error
+
+
+def is_multiple(size: Any, divisor: Any) -> bool:
+    """Return whether a size is a multiple of a divisor. Raises `UnequalSizesError` if one of them is dynamic."""
+    if isinstance(size, PrimExpr) or isinstance(divisor, PrimExpr):
+        return True
+    if isinstance(size, OpenSize) or isinstance(divisor, OpenSize):
+        return not differ(size // divisor * divisor, size)
+    return bool(size % divisor == 0)
 
 
 def is_dynamic(size: Any) -> bool:
     """Return whether a size is an expression of the sizes of the inputs."""
     return isinstance(size, (OpenSize, PrimExpr)) and not getattr(size, "unknown", False)
+
+
+def at_least(size: Any, least: int) -> Any:
+    """Return the maximum of a size and a number; for a dynamic size an expression, unless one of the two is larger for
+    all inputs."""
+    return greater(size, least) if isinstance(size, OpenSize) else max(size, least)
+
+
+def at_most(size: Any, most: Any) -> Any:
+    """Return the minimum of two sizes; for dynamic sizes an expression, unless one of the two is smaller for all
+    inputs."""
+    return smaller(size, most) if isinstance(size, OpenSize) or isinstance(most, OpenSize) else min(size, most)
 
 
 def axis_of(axis: int, ndim: int, what: str = "axis") -> int:
@@ -165,7 +186,7 @@ def fill_left_over(shape: Shape, result: Shape, newshape: Shape) -> Shape:
             kept.remove(n)
             del rest[match]
     have, others = product(rest), product(kept)
-    if isinstance(have, int) and isinstance(others, int) and (others == 0 or have % others):
+    if same(others, 0) or not is_multiple(have, others):
         raise ShapeError(
             f"{text(shape)} has {have} elements, which {text(newshape)} cannot divide into rows of {others}"
         )
@@ -214,7 +235,7 @@ def permutation(axes: Sequence[int] | None, ndim: int) -> Perm:
 def cuts(size: Any, wanted: int | Sequence[int]) -> list[Any]:
     """Return the start of each part of a dimension, and the end: for a number of equal parts, or for indices."""
     if isinstance(wanted, int):
-        if wanted < 1 or (isinstance(size, int) and size % wanted):
+        if wanted < 1 or not is_multiple(size, wanted):
             raise ShapeError(
                 f"a dimension of {size} cannot be split into {wanted} equal parts; give the indices to cut at"
             )
@@ -300,7 +321,7 @@ def symbolic_count(start: Any, stop: Any, step: Any) -> Any:
     return count if isinstance(start, OpenSize) or isinstance(stop, OpenSize) else _symbolic(count)
 
 
-def _symbolic(size: int) -> Any:
+def _symbolic(size: Any) -> Any:
     """Return the expression of a dynamic size, and other sizes as they are."""
     return size.expr if isinstance(size, OpenSize) else size
 

@@ -15,7 +15,7 @@ from tilewright.tir.data_layout import bijective_layout
 from tilewright.topi import transform as topi
 from tilewright.topi.blocks import Plan, depth_to_space_plan, space_to_depth_plan
 from tilewright.topi.nn import blocks as of_batches
-from tilewright.topi.shapes import Shape, text
+from tilewright.topi.shapes import Shape, is_multiple, text
 
 
 class Regrouping(Op):
@@ -131,7 +131,7 @@ class SpaceToBatchNd(Op):
             raise ShapeError(f"block_shape {text(blocks)} needs a pair of paddings for each of its dimensions, and "
                              "data with at least one more dimension")
         padded = [n + sum(p) for n, p in zip(t.shape[1:], self.paddings, strict=False)]
-        if any(isinstance(n, int) and n % b for n, b in zip(padded, blocks, strict=True)):
+        if not all(is_multiple(n, b) for n, b in zip(padded, blocks, strict=True)):
             raise ShapeError(f"blocks of {text(blocks)} do not divide the padded dimensions {text(padded)}")
         return TensorType((t.shape[0] * math.prod(blocks), *(n // b for n, b in zip(padded, blocks, strict=True)),
                            *t.shape[1 + m :]), t.dtype)
@@ -170,7 +170,7 @@ class BatchToSpaceNd(Op):
         if t.ndim <= m or len(self.crops) != m:
             raise ShapeError(f"block_shape {text(blocks)} needs a pair of crops for each of its dimensions, and data "
                              "with at least one more dimension")
-        if isinstance(t.shape[0], int) and t.shape[0] % math.prod(blocks):
+        if not is_multiple(t.shape[0], math.prod(blocks)):
             raise ShapeError(f"a batch of {t.shape[0]} cannot be divided into blocks of {text(blocks)}")
         sizes = [n * b - sum(c) for n, b, c in zip(t.shape[1:], blocks, self.crops, strict=False)]
         return TensorType((t.shape[0] // math.prod(blocks), *sizes, *t.shape[1 + m :]), t.dtype)

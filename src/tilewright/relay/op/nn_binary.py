@@ -13,7 +13,7 @@ from tilewright.relay.op.nn_conv import Conv2d, normalized
 from tilewright.relay.op.nn_matmul import product_of
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi.nn import binary as topi
-from tilewright.topi.shapes import axis_of, differ, require_rank, text
+from tilewright.topi.shapes import axis_of, differ, is_multiple, require_rank, text
 
 
 def word_of(pack_dtype: str) -> DataType:
@@ -25,7 +25,7 @@ def word_of(pack_dtype: str) -> DataType:
 
 
 def _words(n: Any, kind: DataType, axis: int) -> Any:
-    if isinstance(n, int) and n % kind.bits:
+    if not is_multiple(n, kind.bits):
         raise ShapeError(f"{n} elements along axis {axis} do not fill words of {kind.bits} bits; pad them")
     return n // kind.bits
 

@@ -23,7 +23,7 @@ from tilewright.topi import channel_blocks
 from tilewright.topi import conv_transpose as topi_transpose
 from tilewright.topi.channel_blocks import is_blocked, plain_data, plain_kernel
 from tilewright.topi.layouts import SPATIAL, axes_between, channels_first, channels_last, data_axes, kernel_axes
-from tilewright.topi.shapes import Perm, Shape, differ, inverse, last_channels, require_rank, text
+from tilewright.topi.shapes import Perm, Shape, differ, inverse, is_multiple, last_channels, require_rank, text
 from tilewright.topi.windows import both_sides, per_dimension, window_count
 
 Ints = Sequence[int]
@@ -114,7 +114,7 @@ class Convolution(Op):
             return ordered(shape, inverse(data_axes(layout, self.rank)))
         way = plain_data(layout, self.rank)
         block = max(1, way.src.factor_of("C"))
-        if isinstance(shape[1], int) and shape[1] % block:
+        if not is_multiple(shape[1], block):
             raise ShapeError(f"the {shape[1]} output channels cannot be divided into the blocks of {block} that the "
                              f"layout {layout} has")
         return tuple(way.backward_shape(shape))
@@ -151,7 +151,7 @@ class Conv(Convolution):
         if differ(shape[1], kernel[1] * self.groups):
             groups = f" in {self.groups} groups" if self.groups != 1 else ""
             raise ShapeError(f"channels of data ({shape[1]}) and weight ({kernel[1]}{groups}) differ")
-        if isinstance(kernel[0], int) and kernel[0] % self.groups:
+        if not is_multiple(kernel[0], self.groups):
             raise ShapeError(f"the {kernel[0]} output channels cannot be divided among {self.groups} groups")
         n = self.rank
         sizes = [

@@ -12,7 +12,7 @@ from tilewright.base.types import TensorType, Type
 from tilewright.relay.op.nn_conv import normalized
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi.nn import deformable as topi
-from tilewright.topi.shapes import differ, require_rank, text
+from tilewright.topi.shapes import differ, is_multiple, require_rank, text
 from tilewright.topi.windows import window_count
 
 LAYOUTS = {"NCHW": ("OIHW", (0, 1, 2, 3), (0, 1, 2, 3)), "NHWC": ("HWIO", (0, 3, 1, 2), (3, 2, 0, 1))}
@@ -76,8 +76,8 @@ class DeformableConv2d(Op):
         if any(map(differ, wanted, given)):
             raise ShapeError(f"offset {text(moved.shape)} must have the batch size {batch}, {wanted[1]} channels and "
                              f"the spatial shape {text(out)} of the result")
-        if (differ(channels, depth * self.groups) or (isinstance(channels, int) and channels % self.deformable_groups)
-                or (isinstance(out_channels, int) and out_channels % self.groups)):
+        if (differ(channels, depth * self.groups) or not is_multiple(channels, self.deformable_groups)
+                or not is_multiple(out_channels, self.groups)):
             raise ShapeError(f"data {text(t.shape)} and weight {text(kernel.shape)} do not fit {self.groups} groups "
                              f"and {self.deformable_groups} deformable groups")
         if (self.channels is not None and differ(self.channels, out_channels)) or (self.kernel_size is not None

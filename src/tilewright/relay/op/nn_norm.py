@@ -17,7 +17,7 @@ from tilewright.relay.op.registry import Array, Fusion, Op, Precision, Relaid, o
 from tilewright.relay.op.shaping import sized
 from tilewright.topi import norm as topi
 from tilewright.topi.orders import Order, block
-from tilewright.topi.shapes import Perm, axes_of, axis_of, differ, require_same_dtype, text
+from tilewright.topi.shapes import Perm, axes_of, axis_of, differ, is_multiple, require_same_dtype, text
 
 
 def _floating(t: TensorType) -> TensorType:
@@ -300,7 +300,7 @@ class GroupNorm(Normalization):
         """The type of the data (floating-point); `num_groups` divides the channels."""
         t = Normalization.infer(self, data, gamma, beta)
         channels = t.shape[axis_of(self.axis, t.ndim)]
-        if isinstance(channels, int) and channels % self.num_groups:
+        if not is_multiple(channels, self.num_groups):
             raise ShapeError(f"the {channels} channels cannot be divided into {self.num_groups} groups")
         return t
 

@@ -14,7 +14,7 @@ from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.relay.op.sorting import sorted_places
 from tilewright.relay.op.vision import unsuppressed
 from tilewright.topi.layouts import data_axes
-from tilewright.topi.shapes import Shape, differ, inverse, require_rank, text
+from tilewright.topi.shapes import Shape, differ, inverse, is_multiple, require_rank, text
 from tilewright.topi.vision import multibox
 from tilewright.topi.vision import rois as regions
 from tilewright.topi.windows import per_dimension
@@ -319,7 +319,7 @@ class YoloReorg(Op):
         batch, channels, height, width = t.shape
         for what, size, by in (("channels", channels, self.stride**2), ("height", height, self.stride),
                                ("width", width, self.stride)):
-            if isinstance(size, int) and size % by:
+            if not is_multiple(size, by):
                 raise ShapeError(f"the {what} ({size}) must be a multiple of {by}")
         shape: Shape = (batch, channels * self.stride**2, height // self.stride, width // self.stride)
         return TensorType(shape, t.dtype)

@@ -17,7 +17,7 @@ from tilewright.relay.visitor import operands, post_order, with_operands
 from tilewright.scalar.arith.open_sizes import open_size
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.simplify import simplify
-from tilewright.scalar.expr import PrimExpr
+from tilewright.scalar.expr import IntImm, PrimExpr
 from tilewright.scalar.expr import Var as Symbol
 from tilewright.scalar.walk import free_vars, substitute
 
@@ -85,7 +85,10 @@ class _Substitution:
         return self.size(value) if isinstance(value, PrimExpr) else value
 
     def size(self, d: Any) -> Any:
-        return simplify(substitute(d, self.symbols), Ranges()) if isinstance(d, PrimExpr) else d
+        if not isinstance(d, PrimExpr):
+            return d
+        found = simplify(substitute(d, self.symbols), Ranges())
+        return found.value if isinstance(found, IntImm) else found
 
 
 class _Samples(_Substitution):

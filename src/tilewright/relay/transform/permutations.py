@@ -15,6 +15,7 @@ from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.shaping import sized
 from tilewright.relay.op.transform import Transpose
+from tilewright.scalar.arith.open_sizes import is_below
 from tilewright.topi.shapes import inverse
 
 Perm = tuple[int, ...]
@@ -79,7 +80,7 @@ def groups(before: Sequence[Any], after: Sequence[Any]) -> list[tuple[list[int],
     """Return how a reshape matches axes: the smallest runs `(axes before, axes after)` with equal products, without
     axes of size 1.
 
-    None if a size is symbolic.
+    None if a size is symbolic, or if products of dynamic sizes cannot be compared.
     """
     if not all(isinstance(d, int) for d in (*before, *after)):
         return None
@@ -89,19 +90,22 @@ def groups(before: Sequence[Any], after: Sequence[Any]) -> list[tuple[list[int],
         return None
     found: list[tuple[list[int], list[int]]] = []
     i = j = 0
-    while i < len(a):
+    while i < len(a) and j < len(b):
         left, right = [a[i]], [b[j]]
         x, y = before[a[i]], after[b[j]]
         i, j = i + 1, j + 1
         while x != y:
-            if x < y:
+            below = is_below(x, y)
+            if below is None or (i if below else j) == len(a if below else b):
+                return None
+            if below:
                 left.append(a[i])
                 x, i = x * before[a[i]], i + 1
             else:
                 right.append(b[j])
                 y, j = y * after[b[j]], j + 1
         found.append((left, right))
-    return found
+    return found if i == len(a) and j == len(b) else None
 
 
 def carried(perm: Perm, before: Sequence[Any], after: Sequence[Any]) -> Perm | None:

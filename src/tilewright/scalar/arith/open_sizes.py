@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias
@@ -40,7 +40,6 @@ from tilewright.scalar.expr import (
     Sub,
     Var,
     add,
-    as_expr,
     cast,
     const,
     div,
@@ -60,26 +59,52 @@ _LARGE: Final = 1 << 20
 """A size so large that expressions that grow with it are far larger than remainders."""
 Limit: TypeAlias = tuple[int, int | None]
 Terms: TypeAlias = dict[tuple[PrimExpr, ...], int]
+Key: TypeAlias = frozenset[tuple[tuple[PrimExpr, ...], int]]
+"""The terms of a sum."""
 
+
+class UnfitSamplesError(CompileError):
+    """A `bound`, a sum of sizes and its least value, that the samples of the sizes do not satisfy."""
+
+    code = "TW0304"
+    bound: tuple[PrimExpr, int] | None = None
 
 
 class Samples(dict[PrimExpr, int]):
     """The samples of variables, their `least` values by name, where these are known and not 1, and their `limits`: the
-    least and the greatest values that the program assumes. With `nonempty`, comparisons need not hold for zero."""
+    least and the greatest values that the program assumes. With `nonempty`, comparisons need not hold for zero.
+
+    `bounds` are limits of sums of several variables: the least value of each sum without its constant.
+    """
 
     def __init__(
         self, known: Mapping[Var, int], spare: Sequence[int], least: Mapping[str, int], nonempty: bool
     ) -> None:
         super().__init__(known.items())
-        self._spare = list(spare)
+        self.spare = list(spare)
         self.least, self.nonempty = least, nonempty
         self.limits: dict[PrimExpr, Limit] = {}
+        self.bounds: dict[Key, int] = {}
+        self.equal: set[Key] = set()
+        """Sums that are zero in every call, divided by common factors."""
 
+    def equations(self, pairs: Iterable[tuple[PrimExpr, PrimExpr]]) -> None:
+        """Take the two sizes of each pair as equal."""
+        for a, b in pairs:
+            first, second = _read(a, self), _read(b, self)
+            if first is not None and second is not None:
+                self.equal.add(_key(terms_of(first - second)))
+
+    def requirements(self) -> list[tuple[PrimExpr, int]]:
+        """Return the sums that `bounds` limits, and the least value of each, which is not negative."""
+        return [
+            (expression(dict(key) if least >= 0 else {**dict(key), (): -least}), max(least, 0))
+            for key, least in self.bounds.items()]
 
     def of(self, v: Var) -> int | None:
         """Return the sample of a variable; a new variable gets a spare one, if any are left."""
-        if v not in self and self._spare:
-            self[v] = self._spare.pop(0)
+        if v not in self and self.spare:
+            self[v] = self.spare.pop(0)
         return self.get(v)
 
 _SAMPLES: Final[ContextVar[Samples | None]] = ContextVar("samples", default=None)
@@ -102,6 +127,8 @@ def samples(
     if least is None:
         least = outer.least if outer is not None else {}
     found = Samples(known, spare, least, nonempty)
+    if outer is not None:
+        found.equal |= outer.equal
     token = _SAMPLES.set(found)
     try:
         yield found
@@ -120,30 +147,42 @@ def granted() -> Iterator[None]:
 
 
 def limit(size: int, least: int) -> None:
-    """Require a size to be at least `least`. Raises `CompileError` if it is known to be smaller, or if the condition
-    does not limit a single variable."""
-    terms = _terms(size)
+    """Require a size to be at least `least`. Raises `CompileError` if it is smaller for all values of its variables."""
+    terms = terms_of(size)
     found = _SAMPLES.get()
     if _GRANTED.get():
         return
-    room, rest = least - terms.get((), 0), [(atoms, k) for atoms, k in terms.items() if atoms]
+    room, rest = least - terms.get((), 0), {atoms: k for atoms, k in terms.items() if atoms}
     if (bound := _bound(terms)) is not None and bound >= least:
         return
-    if len(rest) == 1 and found is not None and len(rest[0][0]) == 1:
-        (((atom,), k),) = rest
-        bound = -(-room // k) if k > 0 else room // k
-        if atom in found:
-            low, high = found.limits.get(atom, (0, None))
-            found.limits[atom] = (
-                (max(low, bound), high) if k > 0 else (low, bound if high is None else min(high, bound)))
-            return
-        if isinstance(atom, FloorDiv) and isinstance(atom.b, IntImm) and (inner := open_size(atom.a)) is not None:
-            by = atom.b.value
-            limit(inner if k > 0 else -inner, bound * by if k > 0 else -(bound * by + by - 1))
-            return
-    raise CompileError(
-        f"the size {size} must be at least {least}; this does not follow from the range of a single dimension",
-        code="TW0304")
+    above = _bound({atoms: -k for atoms, k in terms.items()})
+    if found is None or not rest or (above is not None and -above < least):
+        raise CompileError(f"the size {size} must be at least {least}, but is smaller for all inputs", code="TW0304")
+    if not _limit_variable(rest, room, found):
+        key = frozenset(rest.items())
+        found.bounds[key] = max(room, found.bounds.get(key, room))
+        if int(size) < least and not found.spare:
+            error = UnfitSamplesError(f"the size {size} must be at least {least}, unlike its samples")
+            error.bound = expression(rest), room
+            raise error
+
+
+def _limit_variable(terms: Terms, least: int, found: Samples) -> bool:
+    """Require a sum to be at least `least` by a limit of its only variable; return whether this is possible."""
+    if len(terms) != 1 or len(atoms := next(iter(terms))) != 1:
+        return False
+    (atom,), k = atoms, terms[atoms]
+    bound = -(-least // k) if k > 0 else least // k
+    if atom in found:
+        low, high = found.limits.get(atom, (0, None))
+        found.limits[atom] = (
+            (max(low, bound), high) if k > 0 else (low, bound if high is None else min(high, bound)))
+        return True
+    if isinstance(atom, FloorDiv) and isinstance(atom.b, IntImm) and (inner := open_size(atom.a)) is not None:
+        by = atom.b.value
+        limit(inner if k > 0 else -inner, bound * by if k > 0 else -(bound * by + by - 1))
+        return True
+    return False
 
 
 def open_size(e: PrimExpr) -> int | None:
@@ -159,52 +198,10 @@ def takes_open() -> bool:
     return _SAMPLES.get() is not None
 
 
-def equation(a: PrimExpr, b: PrimExpr) -> dict[Var, PrimExpr] | None:
-    """Return a variable and its value such that two sizes are equal: by a linear equation, by equal operands of a
-    minimum, or by making a variable a multiple of the divisors in them; None if none of these is possible."""
-    variables = {v: k + 2 for k, v in enumerate(dict.fromkeys([*free_vars(a), *free_vars(b)]))}
-    with samples(variables):
-        first, second = open_size(a), open_size(b)
-        if first is None or second is None:
-            return None
-        terms = _terms(first - second)
-        inside = {v for atoms in terms for x in atoms if not isinstance(x, Var) or len(atoms) > 1 for v in free_vars(x)}
-        alone = [v for v in (b, a) if isinstance(v, Var) and v not in inside]
-        solved = [*alone, *(atoms[0] for atoms, k in terms.items() if len(atoms) == 1 and abs(k) == 1)]
-        for v in solved:
-            if isinstance(v, Var) and v not in inside and (v,) in terms:
-                value = _sum(sample(v, variables[v]), _product(first - second, terms[v,]), -1)
-                return {v: as_expr(value, INT64)}
-        operands = _equal_operands(terms)
-        if operands is not None:
-            return equation(*operands)
-        steps = {
-            x.b.value for atoms in terms for x in atoms
-            if isinstance(x, (FloorDiv, FloorMod)) and isinstance(x.b, IntImm)}
-        if len(inside) != 1 or not steps:
-            return None
-    (v,) = inside
-    step = math.lcm(*steps)
-    return {v: mul(Var(f"{v.name}_by_{step}"), const(step, INT64))}
-
-
-def _equal_operands(terms: Terms) -> tuple[PrimExpr, PrimExpr] | None:
-    """Return the operands of the only minimum or maximum in `terms`, if the sum is zero where they are equal."""
-    found = [x for atoms in terms for x in atoms if isinstance(x, (Min, Max))]
-    if len(found) != 1:
-        return None
-    (choice,) = found
-    for operand in choice.operands():
-        size = open_size(substitute(_expression(terms), {choice: operand}))
-        if size is not None and not _terms(size):
-            return choice.a, choice.b
-    return None
-
-
 def sampled() -> dict[PrimExpr, int]:
     """Return the variables that have samples, each with its lower bound."""
     known = _SAMPLES.get()
-    return {v: _least_of(v) for v in known or ()}
+    return {v: _least_of(v) or 0 for v in known or ()}
 
 
 def sample(v: Var, number: int) -> OpenSize:
@@ -235,7 +232,7 @@ class _Open(OpenSize):
     def __new__(cls, number: int, terms: Terms) -> _Open:
         self = super().__new__(cls, number)
         self.terms = terms
-        self.expr = _expression(terms)
+        self.expr = expression(terms)
         return self
 
     def __add__(self, other: Any) -> Any:
@@ -298,8 +295,16 @@ class _Open(OpenSize):
         return _below(self, other, operator.ge)
 
     def __eq__(self, other: object) -> bool:
-        """Whether two sizes are equal for all values of their variables. A symbolic size never equals a number."""
-        return isinstance(other, _Open) and (self is other or self.terms == other.terms)
+        """Whether two sizes are equal for all values of their variables, or by an equation that each call checks.
+
+        Without an equation, a symbolic size never equals a number.
+        """
+        if isinstance(other, _Open) and (self is other or self.terms == other.terms):
+            return True
+        known = _SAMPLES.get()
+        if known is None or not known.equal or not isinstance(other, int):
+            return False
+        return _key(terms_of(self - other)) in known.equal
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -332,7 +337,7 @@ def _below(a: _Open, b: Any, compare: Callable[[int, int], bool]) -> bool:
     """
     answer = compare(int(a), int(b))
     if isinstance(b, _Open):
-        terms = _terms(a - b)
+        terms = terms_of(a - b)
         known = _SAMPLES.get()
         nonempty = known is not None and known.nonempty
         below = _bound(terms, nonempty)
@@ -340,6 +345,10 @@ def _below(a: _Open, b: Any, compare: Callable[[int, int], bool]) -> bool:
         if (below is None or below < 0) and (above is None or above < 0):
             raise CompileError(f"the sizes {a} and {b} cannot be compared at compile time: the order "
                                "depends on their values", code="TW0304")
+        if below is not None and below >= 0 > int(a) - int(b):  # a requirement that the samples do not satisfy
+            return compare(1, 0)
+        if above is not None and above >= 0 > int(b) - int(a):
+            return compare(0, 1)
     elif any(not isinstance(atom, Var) for atoms in a.terms for atom in atoms):
         variables = list(free_vars(a.expr))
         found = [
@@ -350,9 +359,17 @@ def _below(a: _Open, b: Any, compare: Callable[[int, int], bool]) -> bool:
     return answer
 
 
+def is_below(a: int, b: int) -> bool | None:
+    """Return whether a size is smaller than another; None if that depends on their values."""
+    try:
+        return a < b
+    except CompileError:
+        return None
+
+
 def may_be_zero(size: int) -> bool:
     """Return whether a dynamic size can be zero; False for a number."""
-    least = _bound(_terms(size)) if isinstance(size, _Open) else 1
+    least = _bound(terms_of(size)) if isinstance(size, _Open) else 1
     return least is None or least < 1
 
 
@@ -375,20 +392,34 @@ def typical(size: int) -> int:
 
 def least_difference(a: int, b: int) -> int | None:
     """Return a lower bound of `a - b` for all values of their variables; None if none is known."""
-    return _bound(_terms(a - b))
+    return _bound(terms_of(a - b))
 
 
 def _bound(terms: Terms, nonempty: bool = False) -> int | None:
     """Return a lower bound of a sum for all values of its variables; None if it can decrease. With `nonempty`, no
-    variable is zero.
+    variable is zero."""
+    known = _SAMPLES.get()
+    found = [_shifted(terms, nonempty)]
+    if known is not None and known.bounds:
+        least = known.bounds.get(frozenset((atoms, k) for atoms, k in terms.items() if atoms))
+        found.append(None if least is None else least + terms.get((), 0))
+    if any(len(atoms) == 1 and isinstance(atoms[0], (FloorDiv, FloorMod)) for atoms in terms):
+        found.append(_without_quotients(terms, nonempty))
+    return max((n for n in found if n is not None), default=None)
 
-    Every atom is written as its own lower bound plus a rest: (n - 1)*m is (n' + 0)*(m' + 1) with n', m' >= 0.
+
+def _shifted(terms: Terms, nonempty: bool) -> int | None:
+    """Return a lower bound of a sum: every atom is written as its own lower bound plus a rest.
+
+    (n - 1)*m is (n' + 0)*(m' + 1) with n', m' >= 0.
     """
     shifted: Terms = {}
     for atoms, k in terms.items():
         parts: Terms = {(): k}
         for atom in atoms:
-            least = max(_least_of(atom), int(nonempty and isinstance(atom, Var)))
+            least = _least_of(atom, nonempty)
+            if least is None:
+                return None
             longer = {(*rest, atom): factor for rest, factor in parts.items()}
             for rest, factor in parts.items() if least else ():
                 longer[rest] = longer.get(rest, 0) + factor * least
@@ -398,70 +429,131 @@ def _bound(terms: Terms, nonempty: bool = False) -> int | None:
     return shifted.get((), 0) if all(factor >= 0 for rest, factor in shifted.items() if rest) else None
 
 
+def _without_quotients(terms: Terms, nonempty: bool) -> int | None:
+    """Return a lower bound of a sum by (e - k + 1) / k <= e // k <= e / k and 0 <= e % k < k."""
+    divisors = [
+        x.b.value for atoms in terms for x in atoms[:1]
+        if len(atoms) == 1 and isinstance(x, FloorDiv) and isinstance(x.b, IntImm)]
+    scale, total = math.lcm(*divisors), 0
+    for atoms, k in terms.items():
+        x = atoms[0] if len(atoms) == 1 else None
+        if isinstance(x, FloorDiv) and isinstance(x.b, IntImm) and (inner := open_size(x.a)) is not None:
+            by = x.b.value
+            total += (inner - (by - 1 if k > 0 else 0)) * (scale // by * k)
+        elif isinstance(x, FloorMod) and isinstance(x.b, IntImm):
+            total += min(scale * k * (x.b.value - 1), 0)
+        else:
+            total += made(0, {atoms: scale * k})
+    least = _shifted(terms_of(total), nonempty)
+    return None if least is None else -(-least // scale)
+
+
 def _is_less(a: Terms, b: Terms) -> bool:
     """Return whether 0 <= a < b for all values of their variables."""
     least, room = _bound(a), _bound({atoms: b.get(atoms, 0) - a.get(atoms, 0) for atoms in {**a, **b}})
     return least is not None and least >= 0 and room is not None and room > 0
 
 
-def _least_of(atom: PrimExpr) -> int:
-    """Return a lower bound of an atom. Quotients and remainders of sizes are not negative."""
-    if not isinstance(atom, Var):
-        return 0
+def _least_of(atom: PrimExpr, nonempty: bool = False) -> int | None:
+    """Return a lower bound of an atom; None if there is no simple one. With `nonempty`, no variable is zero."""
     known = _SAMPLES.get()
-    if known is None:
-        return 1
-    low, _ = known.limits.get(atom, (0, None))
-    return max(low, known.least.get(atom.name, 1))
+    if isinstance(atom, Var):
+        if known is None:
+            return 1
+        low, _ = known.limits.get(atom, (0, None))
+        return max(low, known.least.get(atom.name, 1), int(nonempty))
+    if isinstance(atom, FloorMod):
+        return 0
+    if known is None or not isinstance(atom, (FloorDiv, Min, Max)):
+        return 0
+    sizes = [_read(e, known) for e in atom.operands()]
+    bounds = [None if n is None else _bound(terms_of(n), nonempty) for n in sizes]
+    if isinstance(atom, Max):
+        return max((n for n in bounds if n is not None), default=None)
+    first, second = bounds
+    if isinstance(atom, Min):
+        return None if first is None or second is None else min(first, second)
+    if isinstance(atom.b, IntImm):
+        return None if first is None else first // atom.b.value
+    return 0 if first is not None and first >= 0 else None
 
 
-def _terms(x: int) -> Terms:
+def terms_of(x: int) -> Terms:
+    """Return the terms of a size or a number."""
     return x.terms if isinstance(x, _Open) else {(): int(x)} if x else {}
 
 
-def _made(number: int, terms: Terms) -> int:
-    """Return the size with these terms; a plain number if it has no variables."""
+def reduced(terms: Terms) -> Terms:
+    """Return the terms of a sum divided by their common factors, with a first term that is positive in text order."""
+    if not terms:
+        return terms
+    by, _ = _divided(terms, _shared(terms), math.gcd(*terms.values()))
+    first = min(by, key=lambda atoms: [text_of(x) for x in atoms])
+    return by if by[first] > 0 else {atoms: -k for atoms, k in by.items()}
+
+
+def _key(terms: Terms) -> Key:
+    return frozenset(reduced(terms).items())
+
+
+def made(number: int, terms: Terms) -> int:
+    """Return the size with these terms and a sample; a plain number if it has no variables."""
     terms = {atoms: k for atoms, k in terms.items() if k}
     return _Open(number, terms) if any(terms) else Size(terms.get((), 0))
 
 
 def _sum(a: int, b: int, sign: int) -> int:
-    total = dict(_terms(a))
-    for atoms, k in _terms(b).items():
+    total = dict(terms_of(a))
+    for atoms, k in terms_of(b).items():
         total[atoms] = total.get(atoms, 0) + sign * k
-    return _made(int(a) + sign * int(b), total)
+    return made(int(a) + sign * int(b), total)
 
 
 def _product(a: int, b: int) -> int:
     total: Terms = {}
-    for x, k in _terms(a).items():
-        for y, n in _terms(b).items():
+    for x, k in terms_of(a).items():
+        for y, n in terms_of(b).items():
             atoms = tuple(sorted((*x, *y), key=text_of))
             total[atoms] = total.get(atoms, 0) + k * n
-    return _made(int(a) * int(b), total)
+    return made(int(a) * int(b), total)
 
 
 def _quotient(a: int, b: int) -> int:
     """Return the quotient, exact where possible: (8*n*m) // (4*n) -> 2*m, (8*n + 3) // 4 -> 2*n, and -((-n) // 4) -> (n
     + 3) // 4."""
-    number, top, bottom = int(a) // int(b), _terms(a), _terms(b)
+    number, top, bottom = int(a) // int(b), *_without_common(terms_of(a), terms_of(b))
     if _is_less(top, bottom):
         return Size(0)
     if len(bottom) == 1:
         ((atoms, k),) = bottom.items()
         if k > 0:
             whole, rest = _divided(top, atoms, k)
-            if not rest:
-                return _made(number, whole)
+            if not rest or (whole and _is_less(rest, bottom)):
+                return made(number, whole)
             if atoms and set(top) == {atoms}:
                 return Size(top[atoms] // k)
             if not atoms:
-                if all(n < 0 for n in top.values()):
+                if any(top) and all(n < 0 for t, n in top.items() if t):
                     return -(((-a) + (k - 1)) // b)
-                return _made(number, _with_quotient(whole, rest, k))
+                return made(number, _with_quotient(whole, rest, k))
     elif (exact := _exact(top, bottom)) is not None:
-        return _made(number, exact)
-    return _made(number, {(floordiv(_expression(top), _expression(bottom)),): 1})
+        return made(number, exact)
+    return made(number, {(floordiv(expression(top), expression(bottom)),): 1})
+
+
+def _without_common(top: Terms, bottom: Terms) -> tuple[Terms, Terms]:
+    """Return a dividend and a divisor without the variables that occur in all terms: (n*m) // (4*n) -> m // 4."""
+    shared = _shared((*top, *bottom)) if top and any(top) else ()
+    return (_divided(top, shared, 1)[0], _divided(bottom, shared, 1)[0]) if shared else (top, bottom)
+
+
+def _shared(terms: Iterable[tuple[PrimExpr, ...]]) -> tuple[PrimExpr, ...]:
+    """Return the atoms that all terms contain."""
+    first, *others = sorted(terms, key=len)
+    shared = list(first)
+    for atoms in others:
+        shared = [x for k, x in enumerate(shared) if shared[:k].count(x) < atoms.count(x)]
+    return tuple(shared)
 
 
 def _with_quotient(whole: Terms, rest: Terms, k: int) -> Terms:
@@ -476,18 +568,18 @@ def _with_quotient(whole: Terms, rest: Terms, k: int) -> Terms:
             left, known, k = (
                 {(a,): c for a, c in dividend.coefs.items()}, dividend.const + known * inner.b.value, k * inner.b.value
             )
-        atom = (floordiv(_expression({**left, (): known % k}), const(k, INT64)),)
+        atom = (floordiv(expression({**left, (): known % k}), const(k, INT64)),)
         whole[atom] = whole.get(atom, 0) + 1
     whole[()] = whole.get((), 0) + known // k
     return whole
 
 
 def _atom(e: PrimExpr, number: int) -> int:
-    return e.value if isinstance(e, IntImm) else _made(number, {(e,): 1})
+    return e.value if isinstance(e, IntImm) else made(number, {(e,): 1})
 
 
 def _remainder(a: int, b: int) -> int:
-    number, top, bottom = int(a) % int(b), _terms(a), _terms(b)
+    number, top, bottom = int(a) % int(b), terms_of(a), terms_of(b)
     if _is_less(top, bottom):
         return a
     if len(bottom) == 1:
@@ -499,12 +591,14 @@ def _remainder(a: int, b: int) -> int:
             if not rest:
                 return 0
             if atoms and set(top) == {atoms}:
-                return _made(number, {atoms: top[atoms] % k})
+                return made(number, {atoms: top[atoms] % k})
             if not atoms:
+                if _is_less(rest, bottom):
+                    return made(number, rest)
                 top = rest
     elif _exact(top, bottom) is not None:
         return 0
-    return _made(number, {(floormod(_expression(top), _expression(bottom)),): 1})
+    return made(number, {(floormod(expression(top), expression(bottom)),): 1})
 
 
 def _exact(top: Terms, bottom: Terms) -> Terms | None:
@@ -551,7 +645,7 @@ def _divided(top: Terms, atoms: tuple[PrimExpr, ...], k: int) -> tuple[Terms, Te
     return whole, rest
 
 
-def _expression(terms: Terms) -> PrimExpr:
+def expression(terms: Terms) -> PrimExpr:
     """Return the sum as an expression in a fixed order: longer products first, the constant last."""
     total: PrimExpr | None = None
     for atoms, k in sorted(terms.items(), key=lambda t: (-len(t[0]), t[1] < 0, [text_of(a) for a in t[0]])):
@@ -564,16 +658,38 @@ def _expression(terms: Terms) -> PrimExpr:
     return const(0, INT64) if total is None else total
 
 
+def greater(a: int, b: int) -> int:
+    """Return the maximum of two sizes: an expression, unless one of them is larger for all inputs."""
+    terms = terms_of(a - b)
+    if (bound := _bound(terms)) is not None and bound >= 0:
+        return a
+    if (bound := _bound({atoms: -k for atoms, k in terms.items()})) is not None and bound >= 0:
+        return b
+    return _atom(Max(expression(terms_of(a)), expression(terms_of(b))), max(int(a), int(b)))
+
+
+def smaller(a: int, b: int) -> int:
+    """Return the minimum of two sizes: an expression, unless one of them is smaller for all inputs."""
+    found = greater(-a, -b)
+    return -found if found in (-a, -b) else _atom(
+        Min(expression(terms_of(a)), expression(terms_of(b))), min(int(a), int(b)))
+
+
 def _least(a: int, b: int, kind: type) -> int:
-    """Return the minimum or maximum. Between a dynamic size and a number, the dynamic size is chosen, and limited
-    accordingly."""
-    if isinstance(a, _Open) != isinstance(b, _Open):
-        chosen, other = (a, b) if isinstance(a, _Open) else (b, a)
-        limit(other - chosen if kind is Min else chosen - other, 0)
-        return chosen
-    return _atom(
-        kind(_expression(_terms(a)), _expression(_terms(b))),
-        min(int(a), int(b)) if kind is Min else max(int(a), int(b)))
+    """Return the minimum or maximum. Between a multiple of a variable and a number, the multiple is chosen, and the
+    variable limited accordingly."""
+    found = smaller(a, b) if kind is Min else greater(a, b)
+    chosen, other = (a, b) if isinstance(a, _Open) else (b, a)
+    if found in (a, b) or isinstance(other, _Open) or not _is_linear(chosen):
+        return found
+    limit(other - chosen if kind is Min else chosen - other, 0)
+    return chosen
+
+
+def _is_linear(size: int) -> bool:
+    """Return whether a size is a number plus a multiple of one variable."""
+    atoms = [x for term in terms_of(size) for x in term]
+    return len(atoms) == 1 and isinstance(atoms[0], Var)
 
 
 _RULES: Final[dict[type, Any]] = {

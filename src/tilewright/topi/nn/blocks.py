@@ -13,7 +13,7 @@ from tilewright.topi import transform as of
 from tilewright.topi.blocks import depth_to_space_plan, space_to_depth_plan
 from tilewright.topi.layouts import data_axes
 from tilewright.topi.resize import Line, resize
-from tilewright.topi.shapes import product, text
+from tilewright.topi.shapes import is_multiple, product, text
 from tilewright.topi.tag import INJECTIVE, tagged
 from tilewright.topi.transform import dims
 from tilewright.topi.windows import Ints
@@ -110,7 +110,7 @@ def space_to_batch_nd(
     padded = pad(data, [0, *_counts(pad_before), *rest], [0, *_counts(pad_after), *rest], pad_value)
     n, *sizes = dims(padded)
     m = len(blocks)
-    if any(size % b for size, b in zip(sizes, blocks, strict=False)):
+    if not all(is_multiple(size, b) for size, b in zip(sizes, blocks, strict=False)):
         raise ShapeError(f"blocks of {text(blocks)} do not divide the padded shape {text(dims(padded))}")
     split = [n, *(v for size, b in zip(sizes, blocks, strict=False) for v in (size // b, b)), *sizes[m:]]
     order = [*(2 + 2 * k for k in range(m)), 0, *(1 + 2 * k for k in range(m)), *range(1 + 2 * m, len(split))]
@@ -123,7 +123,7 @@ def batch_to_space_nd(data: te.Tensor, block_shape: Ints, crop_begin_list: Ints,
     """Turn batches into blocks of the dimensions after the first, with the block as the slower part, then crop."""
     blocks, (n, *sizes) = _counts(block_shape), dims(data)
     m = len(blocks)
-    if n % product(blocks):
+    if not is_multiple(n, product(blocks)):
         raise ShapeError(f"a batch of {n} cannot be divided into blocks of {text(blocks)}")
     split = [*blocks, n // product(blocks), *sizes]
     order = [m, *(v for k in range(m) for v in (m + 1 + k, k)), *range(2 * m + 1, len(split))]

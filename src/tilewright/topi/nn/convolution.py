@@ -14,7 +14,7 @@ from tilewright.base.types import DataType, TensorType
 from tilewright.topi import channel_blocks
 from tilewright.topi.algorithms import fastest
 from tilewright.topi.layouts import kernel_axes
-from tilewright.topi.shapes import require_rank, text
+from tilewright.topi.shapes import differ, is_multiple, require_rank, text
 from tilewright.topi.tag import tagged
 from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension, window_count
 
@@ -31,7 +31,7 @@ def convolution(
     axes = kernel_axes(kernel_layout, n)
     channels, depth, *kernel = (weight.extents[d] for d in axes)
     given = data.extents[data_layout.index("C")]
-    if given != depth * groups or channels % groups:
+    if differ(given, depth * groups) or not is_multiple(channels, groups):
         raise ShapeError(
             f"{given} input channels, {channels} output channels and {groups} groups do not fit the kernel "
             f"{text(weight.extents)} ({kernel_layout})"

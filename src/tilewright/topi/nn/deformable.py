@@ -12,7 +12,7 @@ from tilewright.scalar.expr import PrimExpr, Var, add, all_of, cast, const, floo
 from tilewright.scalar.intrinsics import floor
 from tilewright.topi.kinds import Reduction
 from tilewright.topi.layouts import placed
-from tilewright.topi.shapes import text
+from tilewright.topi.shapes import differ, is_multiple, text
 from tilewright.topi.tag import tagged
 from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension, window_count
 
@@ -45,7 +45,10 @@ def _deformable(
         window_count(n, sides[k], sides[2 + k], taps[k], every[k], apart[k], k) for k, n in enumerate((height, width))
     ]
     wanted = batch, deformable_groups * taps[0] * taps[1] * 2, *out
-    if tuple(offset.extents[d] for d in place) != wanted or channels != depth * groups or channels % deformable_groups:
+    if (
+        any(map(differ, (offset.extents[d] for d in place), wanted)) or differ(channels, depth * groups)
+        or not is_multiple(channels, deformable_groups)
+    ):
         raise ShapeError(
             f"data {text(data.extents)}, offsets {text(offset.extents)} and the kernel {text(kernel.extents)} do not "
             f"fit {groups} groups "

@@ -10,7 +10,7 @@ from tilewright.base.errors import ShapeError
 from tilewright.scalar.expr import PrimExpr, Var, add, cast, mul
 from tilewright.scalar.intrinsics import sqrt
 from tilewright.topi import norm as of
-from tilewright.topi.shapes import axes_of, axis_of, differ, text
+from tilewright.topi.shapes import axes_of, axis_of, differ, is_multiple, text
 from tilewright.topi.tag import tagged
 from tilewright.topi.transform import dims, reshape
 
@@ -106,7 +106,7 @@ def group_norm(
     Raises `ShapeError`."""
     channel = axis_of(channel_axis, data.ndim)
     shape, channels = dims(data), dims(data)[channel]
-    if isinstance(channels, int) and channels % num_groups:
+    if not is_multiple(channels, num_groups):
         raise ShapeError(f"the {channels} channels cannot be divided into {num_groups} groups")
     grouped = reshape(data, (*shape[:channel], num_groups, channels // num_groups, *shape[channel + 1 :]), "grouped")
     over = [a + (a >= channel) for a in axes_of(axes, data.ndim) if a != channel]

@@ -9,7 +9,7 @@ from tilewright import te
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType, TensorType
 from tilewright.topi import conv_transpose as of
-from tilewright.topi.shapes import require_rank, text
+from tilewright.topi.shapes import differ, is_multiple, require_rank, text
 from tilewright.topi.tag import tagged
 from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension
 
@@ -24,7 +24,7 @@ def _transposed(
     strides, more = per_dimension(stride, rank, "strides"), per_dimension(output_padding, rank, "output_padding")
     taps = kernel.extents[2:]
     sides = padding_of(padding, taps)
-    if data.extents[1] != kernel.extents[0] or data.extents[1] % groups:
+    if differ(data.extents[1], kernel.extents[0]) or not is_multiple(data.extents[1], groups):
         raise ShapeError(
             f"channels of data {text(data.extents)} and the kernel {text(kernel.extents)}, in {groups} groups, do not "
             "fit"

@@ -29,6 +29,7 @@ from tilewright.runtime.sizes import Size, parsed
 _OPERATORS: Final[dict[type[ast.operator], str]] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "div", ast.Mod: "mod"
 }
+_RELATIONS: Final = {"==": "eq", ">=": "sge"}
 
 
 def emit_open_functions(manifest: Manifest) -> str:
@@ -121,6 +122,9 @@ def _solve(manifest: Manifest, pointer: int) -> str:
         if rule.symbol is None and isinstance(rule.size, str):
             value = body.size(rule.size)
             body.text += _checked(number, f"icmp eq i64 %dim{number}, {value}", first)
+    for number, requirement in enumerate(manifest.requirements, len(rules)):
+        left, right = body.size(requirement.left), body.size(requirement.right)
+        body.text += _checked(number, f"icmp {_RELATIONS[requirement.relation]} i64 {left}, {right}", first)
     return "\n".join([*lines, *body.text, *_status(), "}", ""])
 
 

@@ -14,6 +14,7 @@ from tilewright.relay.frontend.onnx.pooling import max_and_where
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, dtype_of, pad, rank, scalar, shape_of
+from tilewright.topi.shapes import at_least, is_multiple
 
 _CONV: Final = {1: (op.nn.conv1d, "NCW", "OIW"), 2: (op.nn.conv2d, "NCHW", "OIHW"), 3: (op.nn.conv3d, "NCDHW", "OIDHW")}
 _CONV_TRANSPOSE: Final = {
@@ -45,7 +46,7 @@ def _check_window(x: Expr, node: Node, **given: Sequence[int]) -> None:
 def _check_groups(group: int, node: Node, **channels: object) -> None:
     """Refuse a group count that does not divide the known channel counts, given by input name."""
     for name, count in channels.items():
-        if group < 1 or (isinstance(count, int) and count % group):
+        if group < 1 or not is_multiple(count, group):
             node.refuse(f"group is {group}; it must be 1 or more and divide the {count} channels of {name}")
 
 
@@ -69,7 +70,7 @@ def paddings(
         totals = [(k - 1) * d for k, d in zip(kernel, dilations, strict=True)]
     else:
         sizes = node.static(x, "X")[2:]
-        totals = [max(0, (-(-size // s) - 1) * s + (k - 1) * d + 1 - size)
+        totals = [at_least((-(-size // s) - 1) * s + (k - 1) * d + 1 - size, 0)
                   for size, k, s, d in zip(sizes, kernel, strides, dilations, strict=True)]
     small, large = [t // 2 for t in totals], [t - t // 2 for t in totals]
     return (*small, *large) if auto_pad == "SAME_UPPER" else (*large, *small)
@@ -117,9 +118,9 @@ def conv_transpose(
         full = [s * (size - 1) + e + (k - 1) * d + 1 for size, s, e, k, d in zip(sizes, strides, extra, kernel,
             dilations, strict=True)]
         totals = [f - size for f, size in zip(full, wanted, strict=True)]
-        extra = tuple(e + max(0, -t) for e, t in zip(extra, totals, strict=True))
-        small = [max(0, t) // 2 for t in totals]
-        large = [max(0, t) - s for t, s in zip(totals, small, strict=True)]
+        extra = tuple(e + at_least(-t, 0) for e, t in zip(extra, totals, strict=True))
+        small = [at_least(t, 0) // 2 for t in totals]
+        large = [at_least(t, 0) - s for t, s in zip(totals, small, strict=True)]
         padding = (*small, *large) if auto_pad == "SAME_UPPER" else (*large, *small)
     y = build(x, w, strides=strides, padding=padding, dilation=dilations, groups=group, channels=shape_of(w)[1] * group,
               kernel_size=tuple(kernel),

@@ -14,6 +14,7 @@ from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, pad, reshape, scalar, shape_of, transpose
+from tilewright.topi.shapes import differ, is_multiple
 
 
 @converter("MaxUnpool", since=9)
@@ -52,7 +53,7 @@ def col2im(
                     "or more) for each dimension, and pads two")
     padded = [size + edges[k] + edges[k + n] for k, size in enumerate(image)]
     counts = [(p - d * (b - 1) - 1) // s + 1 for p, d, b, s in zip(padded, apart, block, steps, strict=True)]
-    if rows % math.prod(block) or math.prod(counts) != positions:
+    if not is_multiple(rows, math.prod(block)) or differ(math.prod(counts), positions):
         node.refuse(f"its input has {rows} rows and {positions} columns; blocks of {block} in an image of {image} need "
                     f"a multiple of {math.prod(block)} rows and {math.prod(counts)} columns")
     node.check_table(batch * rows, *counts)
@@ -157,11 +158,11 @@ def _check_deform(
         if numbers is not None and (len(numbers) != count or min(numbers) < least):
             node.refuse(f"{name} is {numbers}; it must be {count} numbers of {least} or more")
     (n, channels, height, width), weights = node.static(x, "X"), node.static(w, "W")
-    if min(group, offset_group) < 1 or channels % group or channels % offset_group:
+    if min(group, offset_group) < 1 or not is_multiple(channels, group) or not is_multiple(channels, offset_group):
         node.refuse(f"group is {group} and offset_group {offset_group}; each must be 1 or more and divide the "
                     f"{channels} channels of X")
-    if (len(weights) != 4 or weights[1] != channels // group or weights[0] % group
-            or weights[2:] != (given["kernel_shape"] or weights[2:])):
+    if (len(weights) != 4 or differ(weights[1], channels // group) or not is_multiple(weights[0], group)
+            or any(map(differ, weights[2:], given["kernel_shape"] or weights[2:]))):
         node.refuse(f"W has the shape {weights}; it must be (a multiple of {group}, {channels // group}, the height "
                     "and the width of the kernel)")
     far, steps, edges = given["dilations"] or (1, 1), given["strides"] or (1, 1), given["pads"] or (0,) * 4
@@ -171,6 +172,7 @@ def _check_deform(
     wanted = {"offset": (offset, (n, offset_group * taps * 2, *image)),
               "mask": (mask, (n, offset_group * taps, *image)), "B": (b, weights[:1])}
     for name, (value, shape) in wanted.items():
-        if value is not None and node.static(value, name) != shape:
-            node.refuse(f"{name} has the shape {node.static(value, name)}; with its X, W and attributes it must be "
+        found = shape if value is None else node.static(value, name)
+        if len(found) != len(shape) or any(map(differ, found, shape)):
+            node.refuse(f"{name} has the shape {found}; with its X, W and attributes it must be "
                         f"{shape}")

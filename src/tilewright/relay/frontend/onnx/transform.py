@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tilewright.base.errors import ShapeError
 from tilewright.base.limits import MOST_BYTES
 from tilewright.relay.expr import Constant, Expr, const
 from tilewright.relay.frontend.core.index_checks import from_front, tuples_from_front
@@ -34,6 +34,7 @@ from tilewright.relay.op.selection import places_of
 from tilewright.scalar.arith.noted_sizes import is_noted
 from tilewright.scalar.arith.open_sizes import takes_open
 from tilewright.scalar.expr import PrimExpr, UnknownDim
+from tilewright.topi.shapes import at_least, at_most, differ, unequal
 
 
 @converter("Reshape")
@@ -175,22 +176,22 @@ def _split(data: Expr, sizes: Sequence[int] | None, count: int, axis: int, node:
         if not isinstance(length, int):
             length = node.static(data, "input")[axis]
         step = -(-length // count)
-        sizes = [min(step, max(0, length - k * step)) for k in range(count)]
-    if isinstance(length, int) and sum(sizes) != length:
+        sizes = [at_most(at_least(length - k * step, 0), step) for k in range(count)]
+    elif isinstance(length, int) and differ(sum(sizes), length):
         node.refuse(f"the parts {tuple(sizes)} do not add up to {length}, the size of dimension {axis}")
-    if not isinstance(length, int) and takes_open():
+    elif not isinstance(length, int) and takes_open():
         _require_sum(length, sizes)
     if len(sizes) == 1:
         return (data,)
-    ends = np.cumsum(sizes)[:-1].tolist()
+    ends = itertools.accumulate(sizes[:-1])
     return fields(op.split(data, indices_or_sections=tuple(ends), axis=axis), len(sizes))
 
 
 def _require_sum(length: Any, sizes: Sequence[Any]) -> None:
-    """Raise `ShapeError` for parts of known sizes of a symbolic dimension, which they determine."""
+    """Raise `UnequalSizesError` for parts of known sizes of a symbolic dimension, which they determine."""
     if all(isinstance(n, int) for n in sizes):
-        raise ShapeError(f"the parts {tuple(sizes)} must add up to the symbolic size {length}; give it the size "
-                         f"{sum(sizes)}")
+        raise unequal(length, sum(sizes), f"the parts {tuple(sizes)} must add up to the symbolic size {length}; give "
+                      f"it the size {sum(sizes)}")
 
 
 @converter("Slice")
