@@ -139,6 +139,22 @@ def test_inputs_that_share_a_size_must_agree(tmp_path: Path) -> None:
     assert library.status([(3, 5), (4, 3)])[1] == "dimension 0 of input 'z' must be equal to n"
 
 
+def test_requirements_of_several_sizes_are_checked_by_each_call(tmp_path: Path) -> None:
+    nodes = [node("Reshape", ["x", "rows"], "r"), node("MatMul", ["r", "w"], "y")]
+    weights = {"rows": np.array([-1, 6]), "w": real(6, 4)}
+    program = tilewright.compile(model(nodes, {"x": ["n", "m", "k"]}, weights), {"x": ("n", "m", "k")})
+    library = library_of(program, tmp_path)
+    x = real(4, 3, 5)
+    assert library.run([x])[0].tobytes() == program(x).tobytes() == (program(x.reshape(2, 2, 15))).tobytes()
+    said = "the sizes must satisfy (((k * m) * n) // 6) * 6 == (k * m) * n"
+    status, message = library.status([(4, 4, 5)])
+    assert message == said and f" * {status}: {message}\n" in program.artifact.header()
+    loaded = tilewright.load(program.save(tmp_path / "model.tar"))
+    for of in (program, loaded):
+        with pytest.raises(InputError, match=r"the sizes must satisfy .*, as the model requires, but n = 4, m = 4"):
+            of(real(4, 4, 5))
+
+
 def test_the_native_plan_is_that_of_python(tmp_path: Path) -> None:
     """Random pieces, whose sizes are expressions: the offsets are those of `place_pieces`."""
     base = tilewright.compile(perceptron().SerializeToString(), OPEN["perceptron"][1]).artifact

@@ -200,10 +200,16 @@ class OpenExecutable(Executable):
             for s, n in zip(self.manifest.symbols, values, strict=True)
         ):
             sizes: Sizes = self._sizes_of(*values)
-            if sizes[0] == shapes:
+            if sizes[0] == shapes and self._satisfies(values):
                 return values, sizes
         self.guards.sizes(shapes)  # says which shape is wrong
         raise InternalError(f"the guards of '{self.manifest.name}' admit {shapes}, for which it has no plan")
+
+    def _satisfies(self, values: Sequence[int]) -> bool:
+        if not self.manifest.requirements:
+            return True
+        known = {s.name: n for s, n in zip(self.manifest.symbols, values, strict=True)}
+        return all(r.holds(known) for r in self.manifest.requirements)
 
     def _first(self, values: Sequence[int], sizes: Sizes) -> Executable:
         """Return the program for the first combination of sizes, from which those for others are copied."""
@@ -258,6 +264,6 @@ def concrete(manifest: Manifest, sizes: Sizes, workspace_bytes: int) -> Manifest
     """Return the manifest of a program of dynamic sizes at one combination of them."""
     inputs, outputs, parts, _, _ = sizes
     return replace(
-        manifest, symbols=(), sizes=(), pieces=(), workspace_bytes=workspace_bytes, parts=parts,
+        manifest, symbols=(), requirements=(), sizes=(), pieces=(), workspace_bytes=workspace_bytes, parts=parts,
         inputs=tuple(replace(t, shape=shape) for t, shape in zip(manifest.inputs, inputs, strict=True)),
         outputs=tuple(replace(t, shape=shape) for t, shape in zip(manifest.outputs, outputs, strict=True)))
