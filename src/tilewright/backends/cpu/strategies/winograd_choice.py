@@ -12,7 +12,7 @@ from typing import Final
 
 from tilewright import te
 from tilewright.backends.cpu.strategies.dots import ONE, Dot, dot_of
-from tilewright.backends.cpu.strategies.tiles import product_cycles
+from tilewright.backends.cpu.strategies.tiles import OPEN_ROWS, Tile, product_cycles, register_tile
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.backends.machine import Machine
 from tilewright.base.types import DataType
@@ -23,6 +23,8 @@ _SIZES: Final = (2, 4)
 _FACTORS: Final = ("float32", "bfloat16")
 """Types of factors. Products are float32, and for bfloat16 the direct algorithm takes half as many steps."""
 _FEWEST_CHANNELS: Final = 4
+_MOST_OPEN_TILES: Final = 96
+"""Number of tiles in a block of an image of symbolic size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,54 @@ def cut(
     found = large if large.cycles(machine) < machine.core.larger_tile_gain * small.cycles(machine) else small
     direct = whole.direct_cycles(machine, dot=dot_of(data.dtype, weight.dtype, out_dtype, depth // groups, options))
     return _decided(whole, found if found.cycles(machine) < machine.core.winograd_gain * direct else None, options)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCut:
+    """A convolution of symbolic height or width, cut into tiles, whose products have `tile` and are computed for
+    `block` tiles of the image at a time."""
+
+    image: Cut
+    block: int
+    tile: Tile
+
+    @property
+    def setting(self) -> str:
+        """The option of kernels that asks for this algorithm."""
+        return f"{self.image.m}x{self.image.m}"
+
+    def tile_cycles(self, machine: Machine) -> float:
+        """Return the estimated cycles of one tile among many."""
+        z = self.image
+        squared = z.points**2
+        products = squared * z.parts * product_cycles(self.block, z.part_channels, z.part_depth, machine)
+        vectors = -(-z.depth // machine.lanes()) + -(-z.channels // machine.lanes())
+        weights, between = 4 * squared * z.part_depth * z.channels, 4 * squared * (z.depth + z.channels)
+        core = machine.core
+        again = 0.0 if weights <= machine.l2_bytes * 3 // 4 else core.weight_cycles(weights)
+        spilled = between * core.spilled_byte_cycles if self.block * between > machine.l2_bytes else 0.0
+        return (products + again) / self.block + squared * vectors * z.points + spilled
+
+
+def open_cut(
+    data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int],
+    padding: Sequence[int], dilation: Sequence[int], out_dtype: DataType, options: KernelOptions, groups: int = 1,
+) -> OpenCut | None:
+    """Return the cut of a convolution of `data` NHWC with symbolic height or width; None if the direct algorithm is
+    faster for images of all sizes."""
+    setting = _setting(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype, options)
+    parts = _parts(groups, depth // groups, channels // groups, options.machine)
+    if setting == "off" or not parts:
+        return None
+    n, height, width, _ = data.extents
+    top, left, bottom, right = padding
+    m = max(_SIZES) if setting == "auto" else int(setting[0])
+    whole = Cut(n, height, width, depth, channels, (top, left, bottom, right), m, 1, groups, parts)
+    tile = register_tile(OPEN_ROWS, whole.part_channels, whole.part_depth, options)
+    if parts > 1 and whole.part_channels % tile.columns:
+        tile = Tile(tile.rows, 1, tile.lanes)
+    ways = [OpenCut(whole, tile.rows * k, tile) for k in range(1, _MOST_OPEN_TILES // tile.rows + 1)]
+    return min(ways, key=lambda way: way.tile_cycles(options.machine))
 
 
 def _decided(whole: Cut, found: Cut | None, options: KernelOptions) -> Cut | None:
