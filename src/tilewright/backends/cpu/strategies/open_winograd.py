@@ -24,7 +24,7 @@ from tilewright.backends.cpu.strategies.schedules.open_winograd import OpenWinog
 from tilewright.backends.cpu.strategies.winograd import by_pairs, by_parity, pack
 from tilewright.backends.cpu.strategies.winograd_choice import OpenCut
 from tilewright.backends.kernel_options import KernelOptions
-from tilewright.scalar.expr import PrimExpr, Var, add, all_of, cast, const, floordiv, floormod, if_then_else, mul
+from tilewright.scalar.expr import PrimExpr, Var, add, all_of, const, floordiv, floormod, if_then_else, mul
 from tilewright.topi.winograd import TAPS, chosen, matrices
 
 
@@ -52,7 +52,7 @@ def convolution(
         (covered, z.points, z.points, z.depth), down, name="columns", inline=False, axis_names=("g", "i", "s", "c"))
     spectrum = te.compute(
         (z.points, z.points, covered, z.depth), along, name="spectrum", inline=False, axis_names=("i", "j", "g", "c"))
-    sums = _sums(spectrum, pack(weight, kernel, z, tile), found, covered)
+    sums = _sums(spectrum, pack(weight, kernel, z, tile, "transformed"), found, covered)
     product = te.compute(sums.extents, sums, name="product", inline=False, axis_names=("xi", "g", "o"))
 
     def downwards(g: Var, p: Var, j: Var, o: Var) -> PrimExpr:

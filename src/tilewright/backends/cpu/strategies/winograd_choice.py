@@ -16,6 +16,7 @@ from tilewright.backends.cpu.strategies.tiles import OPEN_ROWS, Tile, product_cy
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.backends.machine import Machine
 from tilewright.base.types import DataType
+from tilewright.scalar.expr import LT, PrimExpr, as_expr, compare
 from tilewright.te.tensor import PlaceholderOp
 from tilewright.topi.winograd import TAPS
 
@@ -23,6 +24,8 @@ _SIZES: Final = (2, 4)
 _FACTORS: Final = ("float32", "bfloat16")
 """Types of factors. Products are float32, and for bfloat16 the direct algorithm takes half as many steps."""
 _FEWEST_CHANNELS: Final = 4
+_USUAL_SIDE: Final = 64 * 64
+"""Height of an image times its number of channels: networks begin with 64 channels at a quarter of 256 pixels."""
 _MOST_OPEN_TILES: Final = 96
 """Number of tiles in a block of an image of symbolic size."""
 
@@ -190,9 +193,22 @@ class OpenCut:
     tile: Tile
 
     @property
-    def setting(self) -> str:
+    def tiles(self) -> str:
         """The option of kernels that asks for this algorithm."""
         return f"{self.image.m}x{self.image.m}"
+
+    def is_faster(self, machine: Machine, steps: int, dot: Dot) -> PrimExpr:
+        """Return the condition on the sizes that this algorithm takes less time than the direct one."""
+        z = self.image
+        rows = self.tile.rows
+        computed = -(-(z.batch * z.rows * z.tiles) // rows) * rows
+        read = 4 * z.part_depth * z.channels * machine.core.memory_byte_cycles
+        depth = z.depth // z.groups // dot.width
+        pixel = z.groups * product_cycles(OPEN_ROWS, z.channels // z.groups, steps * depth, machine) / OPEN_ROWS
+        gain = machine.core.winograd_gain
+        direct = z.batch * z.out[0] * z.out[1] * round(gain * pixel) + round(gain * steps * read / z.groups)
+        tiles = computed * round(self.tile_cycles(machine)) + round(z.points**2 * read)
+        return compare(LT, as_expr(tiles), as_expr(direct))
 
     def tile_cycles(self, machine: Machine) -> float:
         """Return the estimated cycles of one tile among many."""
@@ -204,15 +220,19 @@ class OpenCut:
         core = machine.core
         again = 0.0 if weights <= machine.l2_bytes * 3 // 4 else core.weight_cycles(weights)
         spilled = between * core.spilled_byte_cycles if self.block * between > machine.l2_bytes else 0.0
-        return (products + again) / self.block + squared * vectors * z.points + spilled
+        return (products + again * weights) / self.block + squared * vectors * z.points + spilled
 
 
 def open_cut(
     data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int],
     padding: Sequence[int], dilation: Sequence[int], out_dtype: DataType, options: KernelOptions, groups: int = 1,
 ) -> OpenCut | None:
-    """Return the cut of a convolution of `data` NHWC with symbolic height or width; None if the direct algorithm is
-    faster for images of all sizes."""
+    """Return the cut of a convolution of `data` NHWC with symbolic height or width; None where the direct algorithm is
+    usually faster.
+
+    Networks halve images and double channels, so many channels are expected to have small images, for which the larger
+    weights of this algorithm do not pay.
+    """
     setting = _setting(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype, options)
     parts = _parts(groups, depth // groups, channels // groups, options.machine)
     if setting == "off" or not parts:
@@ -224,8 +244,18 @@ def open_cut(
     tile = register_tile(OPEN_ROWS, whole.part_channels, whole.part_depth, options)
     if parts > 1 and whole.part_channels % tile.columns:
         tile = Tile(tile.rows, 1, tile.lanes)
+    if setting == "auto" and not _is_usual(whole, options.machine):
+        return None
     ways = [OpenCut(whole, tile.rows * k, tile) for k in range(1, _MOST_OPEN_TILES // tile.rows + 1)]
     return min(ways, key=lambda way: way.tile_cycles(options.machine))
+
+
+def _is_usual(z: Cut, machine: Machine) -> bool:
+    """Whether Winograd's algorithm is faster for an image of the usual size for its channels."""
+    side = max(1, round(_USUAL_SIDE / (z.depth * z.channels) ** 0.5))
+    usual = replace(z, batch=1, height=side, width=side)
+    fastest = min(c.cycles(machine) for c in _blocks(usual, z.m))
+    return fastest < machine.core.winograd_gain * usual.direct_cycles(machine)
 
 
 def _decided(whole: Cut, found: Cut | None, options: KernelOptions) -> Cut | None:
