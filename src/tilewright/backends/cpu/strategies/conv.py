@@ -22,11 +22,10 @@ from tilewright.backends.cpu.strategies import open_winograd, planes, winograd
 from tilewright.backends.cpu.strategies.dots import FOURS, ROWS, Dot, along_rows, dot_of
 from tilewright.backends.cpu.strategies.products import matmul_rows, unroll
 from tilewright.backends.cpu.strategies.schedules import open_rows
-from tilewright.backends.cpu.strategies.schedules.kernel import Alternatives
 from tilewright.backends.cpu.strategies.schedules.open_rows import Heights, balanced_pixels, widths
 from tilewright.backends.cpu.strategies.schedules.tile import ConvSchedule, writes_out_taps
 from tilewright.backends.cpu.strategies.schedules.window import WindowSchedule, crowds, outputs_together
-from tilewright.backends.cpu.strategies.winograd_choice import cut, open_cut, volume_cut
+from tilewright.backends.cpu.strategies.winograd_choice import cut, open_cuts, volume_cut
 from tilewright.backends.cpu.strategies.winograd_volume import volume_convolution
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.base.types import INT32, DataType, OpenSize
@@ -98,14 +97,11 @@ def conv(
         )
         if found is not None:
             return winograd.convolution(data, weight, kernel, found, options)
-    faster: Alternatives = ()
     if is_open and dot is not FOURS and data_layout == out_layout == "NHWC":
-        opened = open_cut(
+        opened = open_cuts(
             data, weight, groups * depth, channels, ksize, strides, padding, dilation, out_dtype, options, groups)
-        if opened is not None and options.winograd_tiles == opened.tiles:
+        if opened:
             return open_winograd.convolution(data, weight, kernel, opened, options)
-        if opened is not None:
-            faster = ((opened.tiles, opened.is_faster(options.machine, math.prod(ksize), dot)),)
     if not is_open and groups == 1 and data.dtype == DataType("float32") and data_layout == out_layout == "NDHWC":
         volume = volume_cut(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype, options)
         if volume is not None:
@@ -116,8 +112,8 @@ def conv(
     ) and groups == 1 and not any(padding) and data_layout == out_layout and place[-1] == len(shape) - 1:
         return _pointwise(_every(geometry), weight, kernel, out_dtype, options)
     return _direct(
-        geometry, weight, kernel, groups, channels // groups, depth, dot, axes_of_layout(out_layout), out_dtype,
-        options, faster)
+        geometry, weight, kernel, groups, channels // groups, depth, dot, axes_of_layout(out_layout), out_dtype, options
+    )
 
 
 class Geometry(Window):
@@ -180,7 +176,7 @@ class Geometry(Window):
 
 def _direct(
     g: Geometry, weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, depth: int, dot: Dot,
-    out_place: tuple[int, ...], out_dtype: DataType, options: KernelOptions, faster: Alternatives = (),
+    out_place: tuple[int, ...], out_dtype: DataType, options: KernelOptions,
 ) -> te.Tensor:
     deep, dtype = depth // dot.width, dot.accumulator(out_dtype)
     steps = deep * math.prod(g.ksize)
@@ -216,7 +212,7 @@ def _direct(
             tile=tile, shared=shared, unroll=step, groups=groups, channels=groups * channels, flops=flops,
             exact=dtype.is_integer,
             padded=g.padded, heights=g.heights(tile.rows), left_bytes=math.prod(g.data.extents) * g.data.dtype.itemsize,
-            channels_last=out_place, faster=faster,
+            channels_last=out_place,
         ),
     )
 

@@ -10,16 +10,18 @@ so that one code serves all sizes:
     partial[g, p, j, o] = sum over i of At[p, i] * product[i*a + j, g, o]
     out[n, t*m + p, u*m + q, o] = sum over j of At[q, j] * partial[g, p, j, o]
 
-The matrices and the packed weights are those of `winograd.py`. Small images are faster by the direct algorithm: each
-call compares the costs of both.
+The matrices and the packed weights are those of `winograd.py`. Small images are faster with small tiles, and large
+images with large tiles: where both matter, the kernel has code for both, and compares their estimated times.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from tilewright import te
 from tilewright.backends.cpu.strategies.products import flatten, unflatten, unroll
+from tilewright.backends.cpu.strategies.schedules.kernel import Alternatives
 from tilewright.backends.cpu.strategies.schedules.open_winograd import OpenWinogradSchedule
 from tilewright.backends.cpu.strategies.winograd import by_pairs, by_parity, pack
 from tilewright.backends.cpu.strategies.winograd_choice import OpenCut
@@ -29,10 +31,20 @@ from tilewright.topi.winograd import TAPS, chosen, matrices
 
 
 def convolution(
-    data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], found: OpenCut, options: KernelOptions
+    data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], found: Sequence[OpenCut],
+    options: KernelOptions,
 ) -> te.Tensor:
     """Return the convolution of `data` NHWC with constant weights, whose axes `kernel` are O, I, H, W, as a tensor
-    NHWC."""
+    NHWC, by the first of the found cuts; the others are faster for some sizes."""
+    first, *others = found
+    faster = tuple((other.tiles, other.is_faster(first, options.machine)) for other in others)
+    return _convolution(data, weight, kernel, first, options, faster)
+
+
+def _convolution(
+    data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], found: OpenCut, options: KernelOptions,
+    faster: Alternatives,
+) -> te.Tensor:
     z, tile, block = found.image, found.tile, found.block
     images = (z.batch, z.rows, z.tiles)
     count = math.prod(images)
@@ -52,7 +64,7 @@ def convolution(
         (covered, z.points, z.points, z.depth), down, name="columns", inline=False, axis_names=("g", "i", "s", "c"))
     spectrum = te.compute(
         (z.points, z.points, covered, z.depth), along, name="spectrum", inline=False, axis_names=("i", "j", "g", "c"))
-    sums = _sums(spectrum, pack(weight, kernel, z, tile, "transformed"), found, covered)
+    sums = _sums(spectrum, pack(weight, kernel, z, tile, f"packed_{found.tiles}"), found, covered)
     product = te.compute(sums.extents, sums, name="product", inline=False, axis_names=("xi", "g", "o"))
 
     def downwards(g: Var, p: Var, j: Var, o: Var) -> PrimExpr:
@@ -61,7 +73,7 @@ def convolution(
 
     schedule = OpenWinogradSchedule(
         copy=copy, columns=columns, spectrum=spectrum, sums=sums, product=product, m=z.m, block=block, count=count,
-        tile=tile, images=(z.batch, *z.out), unroll=unroll(z.part_depth, options),
+        tile=tile, images=(z.batch, *z.out), unroll=unroll(z.part_depth, options), faster=faster,
         flops=2 * z.points**2 * count * z.part_depth * z.channels)
     partial = te.compute(
         (covered, z.m, z.points, sums.extents[-1]), downwards, name="partial", schedule=schedule, inline=False,

@@ -26,6 +26,8 @@ _FACTORS: Final = ("float32", "bfloat16")
 _FEWEST_CHANNELS: Final = 4
 _USUAL_SIDE: Final = 64 * 64
 """Height of an image times its number of channels: networks begin with 64 channels at a quarter of 256 pixels."""
+_SECOND_PACKING_GAIN: Final = 0.87
+"""Fraction of the time of small tiles below which weights are packed for large tiles too."""
 _MOST_OPEN_TILES: Final = 96
 """Number of tiles in a block of an image of symbolic size."""
 
@@ -197,18 +199,16 @@ class OpenCut:
         """The option of kernels that asks for this algorithm."""
         return f"{self.image.m}x{self.image.m}"
 
-    def is_faster(self, machine: Machine, steps: int, dot: Dot) -> PrimExpr:
-        """Return the condition on the sizes that this algorithm takes less time than the direct one."""
-        z = self.image
-        rows = self.tile.rows
+    def is_faster(self, other: OpenCut, machine: Machine) -> PrimExpr:
+        """Return the condition on the sizes that these tiles take less time than other ones."""
+        return compare(LT, as_expr(self._cycles(machine)), as_expr(other._cycles(machine)))
+
+    def _cycles(self, machine: Machine) -> int:
+        """Return the estimated cycles, which are symbolic."""
+        z, rows = self.image, self.tile.rows
         computed = -(-(z.batch * z.rows * z.tiles) // rows) * rows
-        read = 4 * z.part_depth * z.channels * machine.core.memory_byte_cycles
-        depth = z.depth // z.groups // dot.width
-        pixel = z.groups * product_cycles(OPEN_ROWS, z.channels // z.groups, steps * depth, machine) / OPEN_ROWS
-        gain = machine.core.winograd_gain
-        direct = z.batch * z.out[0] * z.out[1] * round(gain * pixel) + round(gain * steps * read / z.groups)
-        tiles = computed * round(self.tile_cycles(machine)) + round(z.points**2 * read)
-        return compare(LT, as_expr(tiles), as_expr(direct))
+        weights = 4 * z.points**2 * z.part_depth * z.channels
+        return computed * round(self.tile_cycles(machine)) + round(weights * machine.core.memory_byte_cycles)
 
     def tile_cycles(self, machine: Machine) -> float:
         """Return the estimated cycles of one tile among many."""
@@ -223,39 +223,43 @@ class OpenCut:
         return (products + again * weights) / self.block + squared * vectors * z.points + spilled
 
 
-def open_cut(
+def open_cuts(
     data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int],
     padding: Sequence[int], dilation: Sequence[int], out_dtype: DataType, options: KernelOptions, groups: int = 1,
-) -> OpenCut | None:
-    """Return the cut of a convolution of `data` NHWC with symbolic height or width; None where the direct algorithm is
-    usually faster.
+) -> list[OpenCut]:
+    """Return the cuts of a convolution of `data` NHWC with symbolic height or width: small tiles, and large ones where
+    they save enough time to pack the weights twice. Empty where the direct algorithm is faster.
 
-    Networks halve images and double channels, so many channels are expected to have small images, for which the larger
-    weights of this algorithm do not pay.
+    Networks halve images and double channels, so many channels are expected to have small images.
     """
     setting = _setting(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype, options)
     parts = _parts(groups, depth // groups, channels // groups, options.machine)
     if setting == "off" or not parts:
-        return None
+        return []
     n, height, width, _ = data.extents
     top, left, bottom, right = padding
-    m = max(_SIZES) if setting == "auto" else int(setting[0])
-    whole = Cut(n, height, width, depth, channels, (top, left, bottom, right), m, 1, groups, parts)
-    tile = register_tile(OPEN_ROWS, whole.part_channels, whole.part_depth, options)
-    if parts > 1 and whole.part_channels % tile.columns:
+    whole = Cut(n, height, width, depth, channels, (top, left, bottom, right), _SIZES[0], 1, groups, parts)
+    sizes = _usual_tiles(whole, options.machine) if setting == "auto" else [int(setting[0])]
+    return [_open_cut(replace(whole, m=m), options) for m in sizes]
+
+
+def _open_cut(z: Cut, options: KernelOptions) -> OpenCut:
+    """Return the cut with the best number of tiles in a block."""
+    tile = register_tile(OPEN_ROWS, z.part_channels, z.part_depth, options)
+    if z.parts > 1 and z.part_channels % tile.columns:
         tile = Tile(tile.rows, 1, tile.lanes)
-    if setting == "auto" and not _is_usual(whole, options.machine):
-        return None
-    ways = [OpenCut(whole, tile.rows * k, tile) for k in range(1, _MOST_OPEN_TILES // tile.rows + 1)]
+    ways = [OpenCut(z, tile.rows * k, tile) for k in range(1, _MOST_OPEN_TILES // tile.rows + 1)]
     return min(ways, key=lambda way: way.tile_cycles(options.machine))
 
 
-def _is_usual(z: Cut, machine: Machine) -> bool:
-    """Whether Winograd's algorithm is faster for an image of the usual size for its channels."""
+def _usual_tiles(z: Cut, machine: Machine) -> list[int]:
+    """Return the sizes of tiles that pay for an image of the usual size for its channels."""
     side = max(1, round(_USUAL_SIDE / (z.depth * z.channels) ** 0.5))
     usual = replace(z, batch=1, height=side, width=side)
-    fastest = min(c.cycles(machine) for c in _blocks(usual, z.m))
-    return fastest < machine.core.winograd_gain * usual.direct_cycles(machine)
+    small, large = (min(c.cycles(machine) for c in _blocks(usual, m)) for m in _SIZES)
+    if min(small, large) > machine.core.winograd_gain * usual.direct_cycles(machine):
+        return []
+    return [*_SIZES] if large < _SECOND_PACKING_GAIN * small else [_SIZES[0]]
 
 
 def _decided(whole: Cut, found: Cut | None, options: KernelOptions) -> Cut | None:
