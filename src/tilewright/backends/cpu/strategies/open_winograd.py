@@ -1,9 +1,8 @@
 """Winograd's algorithm for images whose heights and widths are known when the kernel runs.
 
 The tiles of all images are numbered, `g = (n*rows + t)*tiles + u`, and computed in blocks of a constant number of them,
-so that one code serves all sizes:
+so that one code serves all sizes; `padded` are the images with their padding, extended for whole tiles:
 
-    padded = the images with their padding, extended for whole tiles
     columns[g, i, s, c] = sum over r of Bt[i, r] * padded[n, t*m + r, u*m + s, c]
     spectrum[i, j, g, c] = sum over s of Bt[j, s] * columns[g, i, s, c]
     product[i*a + j, g, o] = sum over c of spectrum[i, j, g, c] * U[i*a + j, c, o]
@@ -49,12 +48,12 @@ def _convolution(
     images = (z.batch, z.rows, z.tiles)
     count = math.prod(images)
     covered = -(-count // block) * block
-    copy = _padded(data, found)
+    image = _padded(data, found)
     transforms = matrices(z.m)
 
     def down(g: Var, i: Var, s: Var, c: Var) -> PrimExpr:
         n, t, u = unflatten(g, images)
-        taps = [copy(n, t * z.m + r, u * z.m + s, c) for r in range(z.points)]
+        taps = [image(n, t * z.m + r, u * z.m + s, c) for r in range(z.points)]
         return chosen(i, [by_parity(r, taps) for r in transforms.inputs])
 
     def along(i: Var, j: Var, g: Var, c: Var) -> PrimExpr:
@@ -72,7 +71,7 @@ def _convolution(
         return chosen(p, [by_pairs(r, column) for r in transforms.outputs])
 
     schedule = OpenWinogradSchedule(
-        copy=copy, columns=columns, spectrum=spectrum, sums=sums, product=product, m=z.m, block=block, count=count,
+        columns=columns, spectrum=spectrum, sums=sums, product=product, m=z.m, block=block, count=count,
         tile=tile, images=(z.batch, *z.out), unroll=unroll(z.part_depth, options), faster=faster,
         flops=2 * z.points**2 * count * z.part_depth * z.channels)
     partial = te.compute(
@@ -88,7 +87,7 @@ def _convolution(
 
 
 def _padded(data: te.Tensor, found: OpenCut) -> te.Tensor:
-    """Return a copy of the images with the padding, extended for whole tiles."""
+    """Return the images with the padding, extended for whole tiles; an element tests whether it is in an image."""
     z = found.image
     top, left = z.padding[:2]
 
@@ -98,7 +97,7 @@ def _padded(data: te.Tensor, found: OpenCut) -> te.Tensor:
         return if_then_else(inside, data(n, y - top, x - left, c), const(0, data.dtype))
 
     shape = (z.batch, z.rows * z.m + TAPS - 1, z.tiles * z.m + TAPS - 1, z.depth)
-    return te.compute(shape, element, name="padded", inline=False)
+    return te.compute(shape, element, name="padded")
 
 
 def _sums(spectrum: te.Tensor, packed: te.Tensor, found: OpenCut, covered: int) -> te.Tensor:

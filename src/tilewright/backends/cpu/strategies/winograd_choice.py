@@ -230,7 +230,7 @@ def open_cuts(
     """Return the cuts of a convolution of `data` NHWC with symbolic height or width: small tiles, and large ones where
     they save enough time to pack the weights twice. Empty where the direct algorithm is faster.
 
-    Networks halve images and double channels, so many channels are expected to have small images.
+    Networks halve images and double channels: the usual image is smaller the more channels it has.
     """
     setting = _setting(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype, options)
     parts = _parts(groups, depth // groups, channels // groups, options.machine)

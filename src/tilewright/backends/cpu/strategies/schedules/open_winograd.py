@@ -1,6 +1,5 @@
 """Convolutions by Winograd's algorithm with symbolic heights and widths, in blocks of a constant number of tiles.
 
-    padded = …
     for block of tiles (parallel):
         for tile: for vector of channels: { columns = …; spectrum[all points] = … }
         for point: product = spectrum @ U                       the register tiles of a matrix product
@@ -13,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.backends.cpu.strategies.schedules import open_images
 from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks
 from tilewright.backends.cpu.strategies.schedules.tile import accumulate, prefetch_panels
 from tilewright.backends.cpu.strategies.tiles import Tile
@@ -25,14 +23,13 @@ from tilewright.tir.transform.partition_loops import WHOLE
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OpenWinogradSchedule(CpuSchedule):
-    """Schedule of `out[n, y, x, o]` from `partial`, the anchor; the other stages are `copy`, `columns`, `spectrum`,
-    `sums` and `product`.
+    """Schedule of `out[n, y, x, o]` from `partial`, the anchor; the other stages are `columns`, `spectrum`, `sums` and
+    `product`.
 
     A tile has `m` outputs a side. There are `count` tiles, in blocks of `block` tiles; `images` are the number, heights
     and widths of the outputs.
     """
 
-    copy: Tensor
     columns: Tensor
     spectrum: Tensor
     sums: Tensor
@@ -63,7 +60,6 @@ class OpenWinogradSchedule(CpuSchedule):
         _outputs(k, vector)
         _products(k, self, block)
         _inputs(k, self, block)
-        open_images.copy_whole(k, self.copy)
         if k.is_shared:
             s.parallel(block)
 
