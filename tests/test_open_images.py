@@ -112,6 +112,29 @@ def test_convolutions(arguments: tuple[Any, ...]) -> None:
     )
 
 
+@pytest.mark.parametrize("arguments", [
+    (12, 20, 3, 1, 0), (8, 40, 3, 1, (1, 0, 2, 1)), (64, 64, 3, 1, None, 1, 4)], ids=str)
+def test_winograd_tiles(arguments: tuple[Any, ...]) -> None:
+    sizes = [(h, w) for h, w in [*SIZES, (30, 41)] if min(h, w) > 2]
+    program = check(convolution(*arguments), (1, arguments[0], "h=3..", "w=3.."), sizes)
+    assert "spectrum" in program.dump("tir")
+
+
+def test_winograd_tiles_of_two_sizes_in_one_kernel() -> None:
+    program = check(convolution(64, 64, 3), (1, 64, "h", "w"), [(1, 1), (3, 8), (9, 13), (40, 61)])
+    assert "packed_2x2" in program.dump("tir") and "packed_4x4" in program.dump("tir")
+
+
+def test_winograd_tiles_of_several_images() -> None:
+    of = convolution(16, 32, 3)
+    of.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 3
+    program = tilewright.compile(of, shapes={"x": (3, 16, "h", "w")}, threads=2)
+    for h, w in [(1, 1), (5, 6), (13, 9)]:
+        x = real(3, 16, h, w)
+        np.testing.assert_allclose(program(x), onnxruntime_answers(of, {"x": x})[0], rtol=1e-3, atol=1e-5)
+    assert isinstance(program.executable, OpenExecutable) and "spectrum" in program.dump("tir")
+
+
 def test_a_convolution_without_padding_has_a_smallest_image() -> None:
     check(convolution(16, 16, 3, 1, 0), (1, 16, "h=3..", "w=3.."), [(3, 3), (3, 9), (17, 31)])
 

@@ -15,8 +15,7 @@ import numpy as np
 from tilewright import te
 from tilewright.backends import kernel_options
 from tilewright.backends.cpu.shared_loops import share_loops
-from tilewright.backends.cpu.strategies.schedules.arrange import arrange, heights
-from tilewright.backends.cpu.strategies.schedules.open_rows import Heights
+from tilewright.backends.cpu.strategies.schedules.arrange import arrange, variants
 from tilewright.backends.decisions import Decisions
 from tilewright.backends.kernel_options import KernelOptions, winograd_setting
 from tilewright.backends.machine import Machine
@@ -33,7 +32,7 @@ from tilewright.relay.op.registry import Op
 from tilewright.relay.op.strategy import OpImplementation, Seconds, registered_implementation, result_of, workload_of
 from tilewright.relay.visitor import post_order
 from tilewright.scalar.arith.open_sizes import granted
-from tilewright.scalar.expr import Buffer, const
+from tilewright.scalar.expr import Buffer, PrimExpr, const
 from tilewright.scalar.expr import Var as Symbol
 from tilewright.te.create import computations, create_prim_func
 from tilewright.te.resolve import apply_schedule
@@ -112,12 +111,12 @@ def lower(
             function, inputs, constants, storage, _Programs(target or Target.current() or Target("llvm"), seconds),
             options)
         func = made.func(name, symbols)
-        chosen = heights(made.args, made.outputs) if symbols and made.schedule is None else ()
+        chosen = variants(made.args, made.outputs, options) if symbols and made.schedule is None else []
         if made.schedule is not None:
             scheduled = made.scheduled(func, made.schedule)
             blocks = lower_blocks(scheduled)
         elif chosen:
-            scheduled, blocks = func, _by_height(made, func, chosen)
+            scheduled, (blocks, made.args) = func, _by_size(made, func, chosen)
         else:
             known = None if found is None or symbols else found(func, made.args, made.outputs)
             scheduled = arrange(func, made.args, made.outputs, options) if known is None else known
@@ -243,17 +242,31 @@ class _Computed:
         return made
 
 
-def _by_height(made: _Computed, func: PrimFunc, chosen: Heights) -> PrimFunc:
-    """Return a kernel with code for several tile heights, which selects one by its sizes."""
+def _by_size(
+    made: _Computed, func: PrimFunc, chosen: Sequence[tuple[KernelOptions, PrimExpr]]
+) -> tuple[PrimFunc, list[Tensor]]:
+    """Return a kernel with code for several tile heights and algorithms, which selects one by its sizes, and its
+    arguments."""
     body: Stmt | None = None
-    for height, condition in reversed(chosen):
-        with granted(), kernel_options.use(replace(made.options, height=height)) as options:
+    params = dict(zip(made.args, func.params, strict=False))
+    for options, condition in reversed(chosen):
+        with granted(), kernel_options.use(options):
             one = made.again(options)
-            same = one.func(func.name, func.attrs[NUMBERS], func.params)
+            packed = made.args if options.winograd_tiles == made.options.winograd_tiles else one.args
+            own = [params.setdefault(t, _renamed(t, params)) for t in packed]
+            same = one.func(func.name, func.attrs[NUMBERS], [*own, *func.params[len(made.args):]])
             blocks = lower_blocks(arrange(same, one.args, one.outputs, options))
         body = blocks.body if body is None else IfThenElse(condition, blocks.body, body)
     assert body is not None
-    return convert_ssa(blocks.with_body(body))
+    whole = replace(blocks.with_body(body), params=(*params.values(), *func.params[len(made.args):]))
+    return convert_ssa(whole), list(params)
+
+
+def _renamed(t: Tensor, others: Mapping[Tensor, Buffer]) -> Buffer:
+    """Return the parameter for a packed constant of one of several algorithms."""
+    taken = {b.name for b in others.values()}
+    name = next(n for n in (t.name, *(f"{t.name}_{k}" for k in range(len(taken)))) if n not in taken)
+    return Buffer(name, t.shape, t.dtype)
 
 
 def _argument(t: Tensor, where: Mapping[Tensor, int]) -> Argument:

@@ -18,14 +18,14 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import te
-from tilewright.backends.cpu.strategies import planes, winograd
+from tilewright.backends.cpu.strategies import open_winograd, planes, winograd
 from tilewright.backends.cpu.strategies.dots import FOURS, ROWS, Dot, along_rows, dot_of
 from tilewright.backends.cpu.strategies.products import matmul_rows, unroll
 from tilewright.backends.cpu.strategies.schedules import open_rows
 from tilewright.backends.cpu.strategies.schedules.open_rows import Heights, balanced_pixels, widths
 from tilewright.backends.cpu.strategies.schedules.tile import ConvSchedule, writes_out_taps
 from tilewright.backends.cpu.strategies.schedules.window import WindowSchedule, crowds, outputs_together
-from tilewright.backends.cpu.strategies.winograd_choice import cut, volume_cut
+from tilewright.backends.cpu.strategies.winograd_choice import cut, open_cuts, volume_cut
 from tilewright.backends.cpu.strategies.winograd_volume import volume_convolution
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.base.types import INT32, DataType, OpenSize
@@ -97,6 +97,11 @@ def conv(
         )
         if found is not None:
             return winograd.convolution(data, weight, kernel, found, options)
+    if is_open and dot is not FOURS and data_layout == out_layout == "NHWC":
+        opened = open_cuts(
+            data, weight, groups * depth, channels, ksize, strides, padding, dilation, out_dtype, options, groups)
+        if opened:
+            return open_winograd.convolution(data, weight, kernel, opened, options)
     if not is_open and groups == 1 and data.dtype == DataType("float32") and data_layout == out_layout == "NDHWC":
         volume = volume_cut(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype, options)
         if volume is not None:

@@ -67,7 +67,7 @@ def convolution(
         tile = Tile(tile.rows, 1, tile.lanes)
     columns = transformed_rows(data, z, (z.batch,), ("n",), lambda outer: (outer, all_of()))
     spectrum = transformed_tiles(columns, z, (z.batch,), ("n",))
-    packed = _pack(weight, kernel, z, tile)
+    packed = pack(weight, kernel, z, tile)
     blocks, inside = z.rows // z.block, z.block * z.tiles
     width = -(-z.channels // tile.columns) * tile.columns
     k = te.reduce_axis((0, z.part_depth), "k")
@@ -161,7 +161,7 @@ def transformed_weight(z: Cut, xi: Var, at: Callable[[int, int], PrimExpr]) -> P
     return value
 
 
-def _pack(weight: te.Tensor, kernel: tuple[int, ...], z: Cut, tile: Tile) -> te.Tensor:
+def pack(weight: te.Tensor, kernel: tuple[int, ...], z: Cut, tile: Tile, name: str = "packed") -> te.Tensor:
     """Return the transformed weights as panels `[i*a + j, panel, k, column]`."""
     panels = -(-z.channels // tile.columns)
     depth, channels = z.depth // z.groups, z.channels // z.groups
@@ -181,7 +181,7 @@ def _pack(weight: te.Tensor, kernel: tuple[int, ...], z: Cut, tile: Tile) -> te.
         own = compare(EQ, floordiv(k, depth), floordiv(floormod(o, z.part_channels), channels))
         return if_then_else(all_of(o < z.channels, own), value, const(0, "float32"))
 
-    return te.compute((z.points**2, panels, z.part_depth, tile.columns), element, name="packed", prepack=on_arrays)
+    return te.compute((z.points**2, panels, z.part_depth, tile.columns), element, name=name, prepack=on_arrays)
 
 
 def _between_zeros(w: Array, z: Cut) -> Array:

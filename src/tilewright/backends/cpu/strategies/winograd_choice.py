@@ -12,10 +12,11 @@ from typing import Final
 
 from tilewright import te
 from tilewright.backends.cpu.strategies.dots import ONE, Dot, dot_of
-from tilewright.backends.cpu.strategies.tiles import product_cycles
+from tilewright.backends.cpu.strategies.tiles import OPEN_ROWS, Tile, product_cycles, register_tile
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.backends.machine import Machine
 from tilewright.base.types import DataType
+from tilewright.scalar.expr import LT, PrimExpr, as_expr, compare
 from tilewright.te.tensor import PlaceholderOp
 from tilewright.topi.winograd import TAPS
 
@@ -23,6 +24,12 @@ _SIZES: Final = (2, 4)
 _FACTORS: Final = ("float32", "bfloat16")
 """Types of factors. Products are float32, and for bfloat16 the direct algorithm takes half as many steps."""
 _FEWEST_CHANNELS: Final = 4
+_USUAL_SIDE: Final = 64 * 64
+"""Height of an image times its number of channels: networks begin with 64 channels at a quarter of 256 pixels."""
+_SECOND_PACKING_GAIN: Final = 0.87
+"""Fraction of the time of small tiles below which weights are packed for large tiles too."""
+_MOST_OPEN_TILES: Final = 96
+"""Number of tiles in a block of an image of symbolic size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +183,83 @@ def cut(
     found = large if large.cycles(machine) < machine.core.larger_tile_gain * small.cycles(machine) else small
     direct = whole.direct_cycles(machine, dot=dot_of(data.dtype, weight.dtype, out_dtype, depth // groups, options))
     return _decided(whole, found if found.cycles(machine) < machine.core.winograd_gain * direct else None, options)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCut:
+    """A convolution of symbolic height or width, cut into tiles, whose products have `tile` and are computed for
+    `block` tiles of the image at a time."""
+
+    image: Cut
+    block: int
+    tile: Tile
+
+    @property
+    def tiles(self) -> str:
+        """The option of kernels that asks for this algorithm."""
+        return f"{self.image.m}x{self.image.m}"
+
+    def is_faster(self, other: OpenCut, machine: Machine) -> PrimExpr:
+        """Return the condition on the sizes that these tiles take less time than other ones."""
+        return compare(LT, as_expr(self._cycles(machine)), as_expr(other._cycles(machine)))
+
+    def _cycles(self, machine: Machine) -> int:
+        """Return the estimated cycles, which are symbolic."""
+        z, rows = self.image, self.tile.rows
+        computed = -(-(z.batch * z.rows * z.tiles) // rows) * rows
+        weights = 4 * z.points**2 * z.part_depth * z.channels
+        return computed * round(self.tile_cycles(machine)) + round(weights * machine.core.memory_byte_cycles)
+
+    def tile_cycles(self, machine: Machine) -> float:
+        """Return the estimated cycles of one tile among many."""
+        z = self.image
+        squared = z.points**2
+        products = squared * z.parts * product_cycles(self.block, z.part_channels, z.part_depth, machine)
+        vectors = -(-z.depth // machine.lanes()) + -(-z.channels // machine.lanes())
+        weights, between = 4 * squared * z.part_depth * z.channels, 4 * squared * (z.depth + z.channels)
+        core = machine.core
+        again = 0.0 if weights <= machine.l2_bytes * 3 // 4 else core.weight_cycles(weights)
+        spilled = between * core.spilled_byte_cycles if self.block * between > machine.l2_bytes else 0.0
+        return (products + again * weights) / self.block + squared * vectors * z.points + spilled
+
+
+def open_cuts(
+    data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int],
+    padding: Sequence[int], dilation: Sequence[int], out_dtype: DataType, options: KernelOptions, groups: int = 1,
+) -> list[OpenCut]:
+    """Return the cuts of a convolution of `data` NHWC with symbolic height or width: small tiles, and large ones where
+    they save enough time to pack the weights twice. Empty where the direct algorithm is faster.
+
+    Networks halve images and double channels: the usual image is smaller the more channels it has.
+    """
+    setting = _setting(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype, options)
+    parts = _parts(groups, depth // groups, channels // groups, options.machine)
+    if setting == "off" or not parts:
+        return []
+    n, height, width, _ = data.extents
+    top, left, bottom, right = padding
+    whole = Cut(n, height, width, depth, channels, (top, left, bottom, right), _SIZES[0], 1, groups, parts)
+    sizes = _usual_tiles(whole, options.machine) if setting == "auto" else [int(setting[0])]
+    return [_open_cut(replace(whole, m=m), options) for m in sizes]
+
+
+def _open_cut(z: Cut, options: KernelOptions) -> OpenCut:
+    """Return the cut with the best number of tiles in a block."""
+    tile = register_tile(OPEN_ROWS, z.part_channels, z.part_depth, options)
+    if z.parts > 1 and z.part_channels % tile.columns:
+        tile = Tile(tile.rows, 1, tile.lanes)
+    ways = [OpenCut(z, tile.rows * k, tile) for k in range(1, _MOST_OPEN_TILES // tile.rows + 1)]
+    return min(ways, key=lambda way: way.tile_cycles(options.machine))
+
+
+def _usual_tiles(z: Cut, machine: Machine) -> list[int]:
+    """Return the sizes of tiles that pay for an image of the usual size for its channels."""
+    side = max(1, round(_USUAL_SIDE / (z.depth * z.channels) ** 0.5))
+    usual = replace(z, batch=1, height=side, width=side)
+    small, large = (min(c.cycles(machine) for c in _blocks(usual, m)) for m in _SIZES)
+    if min(small, large) > machine.core.winograd_gain * usual.direct_cycles(machine):
+        return []
+    return [*_SIZES] if large < _SECOND_PACKING_GAIN * small else [_SIZES[0]]
 
 
 def _decided(whole: Cut, found: Cut | None, options: KernelOptions) -> Cut | None:

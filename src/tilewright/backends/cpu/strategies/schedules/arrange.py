@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tilewright.backends.cpu.strategies.schedules.channel_blocks import ChannelBlocksSchedule
 from tilewright.backends.cpu.strategies.schedules.injective import schedule_injective
 from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks
-from tilewright.backends.cpu.strategies.schedules.open_rows import Heights
 from tilewright.backends.cpu.strategies.schedules.reduce import ReduceSchedule
 from tilewright.backends.cpu.strategies.schedules.rows import RowsSchedule
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.base.errors import InternalError
+from tilewright.base.types import BOOL
+from tilewright.scalar.expr import PrimExpr, const
 from tilewright.te.create import computations
 from tilewright.te.tensor import ComputeOp, KernelKind, Operation, Tensor
 from tilewright.tir.schedule import Schedule
@@ -55,7 +57,16 @@ def arrange(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor], o
     return s.func
 
 
-def heights(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> Heights:
-    """Return the tile heights of a kernel of these computations; empty without a symbolic number of rows."""
+def variants(
+    args: Sequence[Tensor], outputs: Sequence[Tensor], options: KernelOptions
+) -> list[tuple[KernelOptions, PrimExpr]]:
+    """Return the options of the variants of a kernel with symbolic sizes, each with its condition: the first one whose
+    condition holds is taken, else the last. Empty for a kernel of one form."""
     kinds = [op.schedule for op in computations(args, outputs) if isinstance(op, ComputeOp) and op.schedule is not None]
-    return schedule_of(kinds[-1]).heights if kinds else ()
+    if not kinds:
+        return []
+    plan = schedule_of(kinds[-1])
+    own = [(replace(options, height=height), condition) for height, condition in plan.heights]
+    if plan.faster and not own:
+        own = [(options, const(1, BOOL))]
+    return [*((replace(options, winograd_tiles=tiles), condition) for tiles, condition in plan.faster), *own]

@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tilewright.backends.cpu.strategies.schedules.open_rows import Heights
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.backends.machine import Machine
 from tilewright.base.types import OpenSize
 from tilewright.scalar.arith.open_sizes import typical
-from tilewright.scalar.expr import Var
+from tilewright.scalar.expr import PrimExpr, Var
 from tilewright.te.tensor import ComputeOp, KernelSchedule, Operation, Tensor
 from tilewright.tir.schedule import Schedule
+
+Alternatives: TypeAlias = tuple[tuple[str, PrimExpr], ...]
+"""Tiles of Winograd's algorithm (`KernelOptions.winograd_tiles`), each with the condition for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -26,6 +30,8 @@ class CpuSchedule(KernelSchedule):
     """Size of the right operand of a product, in bytes."""
     heights: Heights = ()
     """Tile heights for a symbolic number of rows, each with its condition."""
+    faster: Alternatives = ()
+    """Other algorithms, each with the condition on symbolic sizes under which it takes less time."""
 
     def apply(self, kernel: KernelBlocks) -> None:
         """Schedule the loops of a kernel."""
