@@ -78,7 +78,7 @@ def test_a_mask_of_another_length_is_refused(program: tilewright.Model) -> None:
     with pytest.raises(
         InputError,
         match=r"dimension 1 of input 'attention_mask' is 4, and must be \(past_sequence_length \+ sequence_length\) = "
-        r"5, where sequence_length is 2 \(dimension 1 of input 'input_ids'\), past_sequence_length is 3 \(dimension 2 of "
+        r"5, where sequence_length is 2 \(dimension 1 of input 'input_ids'\), past_sequence_length is 3 \(dimension 2 "
     ):
         program(feed)
 

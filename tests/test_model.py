@@ -171,6 +171,24 @@ def test_names_of_dimensions_are_of_any_form(name: str) -> None:
     np.testing.assert_allclose(model(x), onnxruntime_answers(cnn("batch"), {"x": x})[0], rtol=1e-4, atol=1e-5)
 
 
+def test_numbers_for_one_input_determine_names_in_others() -> None:
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [d, 3])
+             for n, d in (("a", "n"), ("b", "n"), ("c", "m"), ("d", "n + m"))]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    nodes = [helper.make_node("Add", ["a", "b"], ["e"]), helper.make_node("Concat", ["e", "c"], ["f"], axis=0),
+             helper.make_node("Mul", ["f", "d"], ["y"])]
+    proto = helper.make_model(
+        helper.make_graph(nodes, "g", infos, outputs), opset_imports=[helper.make_opsetid("", 17)])
+    known = tilewright.compile(proto, {"a": (2, 3), "c": (4, 3)})
+    assert [t.shape for t in known.inputs] == [(2, 3), (2, 3), (4, 3), (6, 3)] and not known.open_dimensions
+    some = tilewright.compile(proto, {"a": (2, 3)})
+    assert [t.shape for t in some.inputs] == [(2, 3), (2, 3), ("m", 3), ("(m + 2)", 3)]
+    a, c = np.ones((2, 3), np.float32), np.ones((5, 3), np.float32)
+    np.testing.assert_array_equal(some(a, a, c, np.ones((7, 3), np.float32)), np.concatenate([a + a, c]))
+    with pytest.raises(InputError, match=r"dimension 0 of input 'd' is 8, and must be \(m \+ 2\) = 7, where m is 5"):
+        some(a, a, c, np.ones((8, 3), np.float32))
+
+
 def test_sizes_of_one_name_must_be_equal() -> None:
     infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n"]) for n in "ab"]
     outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in "yz"]

@@ -26,7 +26,7 @@ from tilewright.compiler.cache import Cache
 from tilewright.compiler.formats import PYTORCH, format_of
 from tilewright.compiler.model_compiler import ModelCompiler, Options
 from tilewright.compiler.model_source import source_of
-from tilewright.compiler.open_shapes import OpenShapes, default_shapes, has_open, open_shapes
+from tilewright.compiler.open_shapes import OpenShapes, default_shapes, has_open, open_shapes, with_numbers
 from tilewright.compiler.report import BuildReport
 from tilewright.compiler.sequences import Groups, flat, given_shape, grouped, is_group, shape_of, tensors_of
 from tilewright.compiler.specialization import Specialization
@@ -152,6 +152,8 @@ class Model:
         warn."""
         _check_names(self._shapes, [n for n, _, _ in self._signature])
         self._has_limits = has_open(self._shapes)
+        if not self._has_limits and not self._has_groups:
+            self._shapes = with_numbers(self._signature, self._shapes)
         if self.open_dimensions:
             self.why_not_symbolic = self._why_not_open(symbolic) or self._prepare_open()
             if not self.why_not_symbolic:

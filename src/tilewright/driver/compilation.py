@@ -63,7 +63,7 @@ Records = Annotated[
 ]
 
 
-def _asking(model: Any, error: InputError) -> str:
+def asking(model: Any, error: InputError) -> str:
     """Return the message that asks for the sizes that a model does not know."""
     shapes = " ".join(f"{name}:[{','.join(map(str, dims))}]" for name, dims in model.open_dimensions.items())
     if not shapes:
@@ -137,7 +137,7 @@ class Compilation(Pipeline):
         try:
             _ = made.inputs
         except InputError as error:
-            raise OptionError(_asking(made, error), code="TW0113") from None
+            raise OptionError(asking(made, error), code="TW0113") from None
         return made
 
     def loaded_or_compiled(self, model: Path, given: Mapping[str, Any]) -> Any:
