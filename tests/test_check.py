@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +38,9 @@ def test_a_native_model() -> None:
     ]
     assert report.open_sizes == {"x": ("n",)} and report.outputs[0].shape == ("n", 10)
     assert report.symbolic and not report.why_not_symbolic
+    assert report.rules == ("n (dimension 0 of input 'x'): from 1",)
+    assert [sizes for sizes, _ in report.memory] == ["n = 1", "n = 64"]
+    assert report.memory[0][1] <= report.memory[1][1]
     static = tilewright.check(models.mlp(batch="n"), {"x": (2, 16)})
     assert static.ok and static.symbolic is None
 
@@ -95,7 +98,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["check", str(good)]) == 0
     said = capsys.readouterr().out
     for words in ("opset ai.onnx 17", "x: float[n, 16]", "Gemm", "native", "'x' has symbolic sizes (n)",
-                  "One program serves all sizes."):
+                  "One program serves all sizes.", "n (dimension 0 of input 'x'): from 1",
+                  "memory between kernels for n = 64: "):
         assert words in said
     assert main(["check", str(bad), "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
@@ -125,6 +129,7 @@ def test_one_warning_lists_all_that_is_not_native(monkeypatch: pytest.MonkeyPatc
     np.testing.assert_allclose([y[0], w[0], r[0]], [0.8427008, 1.1752012, 1], rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::tilewright.base.errors.OpenSizeWarning")
 @pytest.mark.parametrize(("kind", "gates"), [("LSTM", 4), ("GRU", 3)])
 def test_cells_of_any_number_of_steps_are_not_refused(kind: str, gates: int) -> None:
     """They are compiled for the sizes that come."""
@@ -166,7 +171,26 @@ def _max_pool() -> onnx.ModelProto:
     )
 
 
-@pytest.mark.parametrize(("model", "shapes"), [(_range, [(3,), (5,)]), (_max_pool, [(1, 2, 4, 6), (2, 2, 6, 4)])])
+def _sliced(nodes: Sequence[onnx.NodeProto] = (), output: str = "y") -> onnx.ModelProto:
+    """A slice whose end is only known to be the end of a symbolic dimension once that has limits."""
+    slice_ = helper.make_node("Slice", ["x", "begin", "end"], ["y"])
+    taken = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])
+    given = helper.make_tensor_value_info(output, TensorProto.FLOAT if output == "y" else TensorProto.INT64, None)
+    bounds = [onnx.numpy_helper.from_array(np.array([v]), n) for n, v in (("begin", 0), ("end", 10**9))]
+    return helper.make_model(
+        helper.make_graph([slice_, *nodes], "g", [taken], [given], bounds),
+        opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def test_a_model_that_needs_numbers_for_its_sizes_is_not_refused() -> None:
+    report = tilewright.check(_sliced([helper.make_node("NonZero", ["y"], ["z"])], "z"))
+    assert report.ok and report.symbolic is False and "depends on values" in report.why_not_symbolic
+    assert not report.rules and not report.memory
+
+
+@pytest.mark.parametrize(("model", "shapes"), [
+    (_range, [(3,), (5,)]), (_max_pool, [(1, 2, 4, 6), (2, 2, 6, 4)]), (_sliced, [(2, 4), (7, 4)]),
+])
 def test_models_of_open_sizes_that_run_are_not_refused(
     model: Callable[[], onnx.ModelProto], shapes: list[tuple[int, ...]]
 ) -> None:

@@ -304,7 +304,33 @@ def test_a_model_without_a_program_for_all_sizes_needs_numbers(
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
     assert main(["compile", str(path), "-o", str(tmp_path / "m.tar")]) == 2
     said = capsys.readouterr().err
-    assert "No program serves all sizes: " in said and 'Give numbers for the names in --input-shapes "x:[n]"' in said
+    assert "Error: no program serves all sizes of the model: " in said and "depends on values" in said
+    assert 'Give numbers for the names in --input-shapes "x:[n]"' in said
+
+
+def test_shapes_of_some_inputs_determine_the_names_in_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [d, 4])
+             for n, d in (("past", "p"), ("x", "t"), ("mask", "p + t"))]
+    nodes = [
+        helper.make_node("Concat", ["past", "x"], ["all"], axis=0), helper.make_node("Mul", ["all", "mask"], ["y"])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    graph = helper.make_graph(nodes, "g", infos, outputs)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "m.onnx")
+    saved = str(tmp_path / "m.so")
+    assert main(["compile", str(tmp_path / "m.onnx"), "-o", saved]) == 0, capsys.readouterr().err
+    capsys.readouterr()
+    assert main(["run", saved, "--input-shapes", "past:[3,4] x:[2,4]"]) == 0
+    assert capsys.readouterr().out == "y: float32[5, 4]\n"
+    assert main(["run", saved, "--input-shapes", "past:[3,4] x:[2,4] mask:[6,4]"]) == 1
+    assert (
+        "dimension 0 of input 'mask' is 6, and must be (p + t) = 5, where p is 3 (dimension 0 of input 'past'), t is 2 "
+        "(dimension 0 of input 'x')") in capsys.readouterr().err
+    assert main(["run", saved, "--input-shapes", "past:[3,4] x:[0,4]"]) == 1
+    assert "dimension 0 of input 'x' is 0, but the program was compiled for t from 1" in capsys.readouterr().err
+    assert main(["run", saved, "--input-shapes", "past:[3,4]"]) == 2
+    assert "input 'x' has the dynamic shape [t,4]; give numbers for t" in capsys.readouterr().err
 
 
 def test_run_a_model_that_gives_a_sequence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

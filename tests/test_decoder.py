@@ -77,8 +77,8 @@ def test_a_mask_of_another_length_is_refused(program: tilewright.Model) -> None:
     feed["attention_mask"] = np.ones((1, 4), np.int64)
     with pytest.raises(
         InputError,
-        match=r"input 'attention_mask' has shape \[1, 4\], expected int64 attention_mask\[1, \(past_sequence_length \+ "
-        r"sequence_length\)\] where sequence_length = 2, past_sequence_length = 3"
+        match=r"dimension 1 of input 'attention_mask' is 4, and must be \(past_sequence_length \+ sequence_length\) = "
+        r"5, where sequence_length is 2 \(dimension 1 of input 'input_ids'\), past_sequence_length is 3 \(dimension 2 "
     ):
         program(feed)
 

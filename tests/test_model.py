@@ -25,6 +25,7 @@ from tilewright.base.errors import (
     CompileError,
     InputError,
     ModelError,
+    OpenSizeWarning,
     OpNotImplemented,
     OptionError,
     TargetError,
@@ -32,6 +33,7 @@ from tilewright.base.errors import (
 from tilewright.compiler import constant_pool, digests, hook_digests, program
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.digests import digest_bytes, digest_file
+from tilewright.compiler.open_program import OpenSizeError
 from tilewright.compiler.pipeline import compile_module
 from tilewright.ir.module import IRModule
 from tilewright.ir.op_attributes import registrations
@@ -127,14 +129,35 @@ def test_one_program_serves_all_sizes(cache: Cache, tmp_path: Path) -> None:
     assert not again.report.kernels
 
 
-def test_sizes_that_the_program_for_all_sizes_refuses_are_compiled_separately() -> None:
+def test_sizes_that_the_program_for_all_sizes_excludes_are_interpreted() -> None:
     model = tilewright.compile(cnn("batch"))
-    assert model(np.ones((0, 3, 16, 16), np.float32)).shape == (0, 10)
+    empty = np.ones((0, 3, 16, 16), np.float32)
+    assert model(empty).shape == (0, 10)
     assert model(x=np.ones((2, 3, 16, 16), np.float32)).shape == (2, 10)
-    assert len(model.specializations()) == 2
+    assert len(model.specializations()) == 1
+    model.warm_up(empty)
+    assert model(empty).shape == (0, 10) and len(model.specializations()) == 2
     limited = tilewright.compile(cnn("batch"), {"x": ("1..4", 3, 16, 16)})
-    with pytest.raises(InputError, match="dimension 0 of input 'x' is 5, but the program was compiled for batch"):
-        limited(np.ones((5, 3, 16, 16), np.float32))
+    for n in (0, 5):
+        with pytest.raises(
+            InputError, match=f"dimension 0 of input 'x' is {n}, but the program was compiled for batch from 1 to 4"
+        ):
+            limited(np.ones((n, 3, 16, 16), np.float32))
+
+
+def test_sizes_that_are_equal_in_one_program_may_be_broadcast() -> None:
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [d]) for n, d in (("a", "n"), ("b", "m"))]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    graph = helper.make_graph([helper.make_node("Add", ["a", "b"], ["y"])], "g", infos, outputs)
+    model = tilewright.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+    a = np.arange(4, dtype=np.float32)
+    np.testing.assert_array_equal(model(a, a), a + a)
+    np.testing.assert_array_equal(model(a, a[1:2]), a + 1)
+    assert len(model.specializations()) == 1
+    with pytest.raises(
+        InputError, match=r"dimension 0 of input 'b' is 3, and must be 4, like dimension 0 of input 'a' \(n\)"
+    ):
+        model(a, a[:3])
 
 
 @pytest.mark.parametrize("name", ["DynamicDimension.0", "batch size", "2nd", "?", "", "min", "x_0", "a + b", "größe"])
@@ -148,6 +171,24 @@ def test_names_of_dimensions_are_of_any_form(name: str) -> None:
     np.testing.assert_allclose(model(x), onnxruntime_answers(cnn("batch"), {"x": x})[0], rtol=1e-4, atol=1e-5)
 
 
+def test_numbers_for_one_input_determine_names_in_others() -> None:
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [d, 3])
+             for n, d in (("a", "n"), ("b", "n"), ("c", "m"), ("d", "n + m"))]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    nodes = [helper.make_node("Add", ["a", "b"], ["e"]), helper.make_node("Concat", ["e", "c"], ["f"], axis=0),
+             helper.make_node("Mul", ["f", "d"], ["y"])]
+    proto = helper.make_model(
+        helper.make_graph(nodes, "g", infos, outputs), opset_imports=[helper.make_opsetid("", 17)])
+    known = tilewright.compile(proto, {"a": (2, 3), "c": (4, 3)})
+    assert [t.shape for t in known.inputs] == [(2, 3), (2, 3), (4, 3), (6, 3)] and not known.open_dimensions
+    some = tilewright.compile(proto, {"a": (2, 3)})
+    assert [t.shape for t in some.inputs] == [(2, 3), (2, 3), ("m", 3), ("(m + 2)", 3)]
+    a, c = np.ones((2, 3), np.float32), np.ones((5, 3), np.float32)
+    np.testing.assert_array_equal(some(a, a, c, np.ones((7, 3), np.float32)), np.concatenate([a + a, c]))
+    with pytest.raises(InputError, match=r"dimension 0 of input 'd' is 8, and must be \(m \+ 2\) = 7, where m is 5"):
+        some(a, a, c, np.ones((8, 3), np.float32))
+
+
 def test_sizes_of_one_name_must_be_equal() -> None:
     infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n"]) for n in "ab"]
     outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in "yz"]
@@ -155,7 +196,9 @@ def test_sizes_of_one_name_must_be_equal() -> None:
     model = tilewright.compile(helper.make_model(
         helper.make_graph(nodes, "g", infos, outputs), opset_imports=[helper.make_opsetid("", 17)]))
     assert [y.shape for y in model(np.ones(2, np.float32), np.ones(2, np.float32))] == [(2,), (2,)]
-    with pytest.raises(CompileError, match="dimension 'n' is given as 2 and as 5; the shapes of the inputs contradict"):
+    with pytest.raises(
+        InputError, match=r"dimension 0 of input 'b' is 5, and must be 2, like dimension 0 of input 'a' \(n\)"
+    ):
         model(np.ones(2, np.float32), np.ones(5, np.float32))
 
 
@@ -166,12 +209,16 @@ def test_a_model_without_a_program_for_all_sizes_says_why(cache: Cache) -> None:
     graph = helper.make_graph(nodes, "g", infos, outputs)
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     for _ in range(2):  # the cache keeps the reason
-        model = tilewright.compile(proto, cache=cache)
+        with pytest.warns(OpenSizeWarning, match="is compiled for each combination of its sizes: .* depends on values"):
+            model = tilewright.compile(proto, cache=cache)
         assert "depends on values" in model.why_not_symbolic
         assert "a program is compiled for each combination of sizes, because" in model.size_report
         np.testing.assert_array_equal(model(np.array([0, 2, 3], np.float32)), [[1, 2]])
-    limited = tilewright.compile(proto, max_arena=1 << 20)
-    assert limited.why_not_symbolic == "a limit of the memory between kernels needs known sizes"
+        with pytest.raises(OpenSizeError, match=r"no program serves all sizes of 'model': .* depends on values"):
+            tilewright.compile(proto, cache=cache, symbolic=True)
+    with pytest.warns(OpenSizeWarning, match="the memory for its values is only known at run time"):
+        tilewright.compile(cnn("batch"), max_arena=1 << 20)
+    assert tilewright.compile(cnn("batch"), symbolic=True).open_dimensions
 
 
 def test_a_loop_over_values_of_symbolic_size_runs() -> None:
@@ -187,7 +234,8 @@ def test_a_loop_over_values_of_symbolic_size_runs() -> None:
         [helper.make_node("Loop", ["m", "", "x"], ["y"], body=body)], "g",
         [info("m", TensorProto.INT64, []), info("x", TensorProto.FLOAT, ["n", 4])], [info("y", TensorProto.FLOAT)],
         [numpy_helper.from_array(np.ones(4, np.float32), "w")])
-    model = tilewright.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+    with pytest.warns(OpenSizeWarning, match="programs with control flow have known sizes"):
+        model = tilewright.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
     for n, steps in ((2, 3), (5, 1)):
         np.testing.assert_array_equal(
             model(np.array(steps), np.ones((n, 4), np.float32)), np.full((n, 4), 1 + steps, np.float32))
@@ -527,7 +575,7 @@ def test_inputs_that_do_not_fit_open_sizes() -> None:
     model = tilewright.compile(cnn("batch"))
     x = np.zeros((1, 3, 16, 16), np.float32)
     with pytest.raises(
-        InputError, match=r"input 'x' has the shape \(1, 3, 16, 17\), but the model takes \(batch, 3, 16, 16\)"
+        InputError, match=r"input 'x' has shape \[1, 3, 16, 17\], expected float32 x\[batch, 3, 16, 16\]"
     ):
         model(np.zeros((1, 3, 16, 17), np.float32))
     with pytest.raises(InputError, match="the model has no input 'z'; it has float32 x"):

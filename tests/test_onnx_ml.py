@@ -16,6 +16,8 @@ from tilewright.base.errors import ModelError
 from tilewright.relay.frontend.onnx import from_onnx
 from tilewright.relay.interpreter import evaluate
 
+pytestmark = pytest.mark.filterwarnings("ignore::tilewright.base.errors.OpenSizeWarning")
+
 runtime = pytest.importorskip("onnxruntime", reason="answers are compared with those of ONNX Runtime")
 Array = np.ndarray[Any, Any]
 FLOAT, INT64, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING

@@ -244,6 +244,7 @@ def test_types_have_the_names_of_onnx_runtime(text: str) -> None:
     assert node_arg(helper.make_value_info("v", _types()[text])).type == text
 
 
+@pytest.mark.filterwarnings("ignore::tilewright.base.errors.OpenSizeWarning")
 def test_dictionaries_come_as_a_list() -> None:
     """As ONNX Runtime gives them: what scikit-learn's classifiers are exported with."""
     zipped = helper.make_node("ZipMap", ["x"], ["y"], domain="ai.onnx.ml", classlabels_strings=["ham", "spam"])

@@ -248,14 +248,12 @@ def test_multiples_of_a_number(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded(x), program(x))
     with pytest.raises(
         InputError,
-        match=re.escape(
-            "input 'x' has shape [1, 3, 12, 8], expected float32 x[1, 3, (h_by_8 * 8), (w_by_8 * 8)] where h_by_8 = 1"
-        )
+        match="dimension 2 of input 'x' is 12, and must be a multiple of 8"
     ):
         loaded(real(1, 3, 12, 8))
     told = (
-        "dimension 2 of input 'x' is 72, but the program was compiled for (h_by_8 * 8) from 8 to 64; compile it with a "
-        "wider range of '(h_by_8 * 8)'"
+        "dimension 2 of input 'x' is 72, but the program was compiled for multiples of 8 from 8 to 64; compile it with "
+        "a wider range in shapes="
     )
     with pytest.raises(InputError, match=re.escape(told)):
         loaded(real(1, 3, 72, 8))
@@ -264,7 +262,7 @@ def test_multiples_of_a_number(tmp_path: Path) -> None:
 def test_sizes_that_must_be_multiples_become_multiples() -> None:
     program = check(pyramid(), (1, 3, "h", "w"), [(8, 16), (40, 24)])
     assert [str(s) for s in program.artifact.manifest.symbols] == ["h_by_8 from 1", "w_by_8 from 1"]
-    told = "input 'x' has shape [1, 3, 9, 16], expected float32 x[1, 3, (h_by_8 * 8), (w_by_8 * 8)] where h_by_8 = 1"
+    told = "dimension 2 of input 'x' is 9, and must be a multiple of 8"
     with pytest.raises(InputError, match=re.escape(told)):
         program(real(1, 3, 9, 16))
 

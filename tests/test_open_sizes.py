@@ -297,7 +297,7 @@ def test_one_program_for_any_batch_and_length_of_an_encoder() -> None:
     with pytest.raises(
         InputError,
         match="dimension 1 of input 'ids' is 41, but the program was compiled for t from 1 to 40; compile it with a "
-        "wider range of 't'"
+        "wider range in shapes="
     ):
         program(np.zeros((1, 41), np.int64))
 
@@ -333,7 +333,7 @@ def test_a_dimension_may_be_a_sum_of_others() -> None:
     ):
         program = tilewright.compile(of, shapes=shapes, threads=1)
         check(program, of, inputs)
-        with pytest.raises(InputError, match=r"input 'c' has shape \[3, 3\], expected float32 c\[\(.* \+ .*\), 3\]"):
+        with pytest.raises(InputError, match=r"dimension 0 of input 'c' is 3, and must be \(.* \+ .*\) = 2, where"):
             program(real(1, 3), real(1, 3), real(3, 3))
     with pytest.raises(InputError, match=r"a dimension of input 'c' is 'p \+ k', but no dimension is named 'k'"):
         tilewright.compile(of, shapes={"a": ("p", 3), "b": ("n", 3), "c": ("p + k", 3)})
@@ -433,7 +433,9 @@ def test_contradictory_names_and_ranges_are_refused() -> None:
     with pytest.raises(InputError, match=r"dimension 'i' has two ranges; dimension 0 of input 'b' has 'i=1..5'"):
         tilewright.compile(of, shapes={"a": ("i=1..4", 3), "b": ("i=1..5", 3)})
     program = tilewright.compile(of, shapes={"a": ("n", 3)})
-    with pytest.raises(InputError, match=r"input 'b' has shape \[3, 3\], expected float32 b\[n, 3\] where n = 2"):
+    with pytest.raises(
+        InputError, match=r"dimension 0 of input 'b' is 3, and must be 2, like dimension 0 of input 'a' \(n\)"
+    ):
         program(real(2, 3), real(3, 3))
     with pytest.raises(
         InputError,

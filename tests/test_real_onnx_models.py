@@ -17,7 +17,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 import onnx_models
 import onnx_workloads
 
-pytestmark = [pytest.mark.models, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+pytestmark = [
+    pytest.mark.models, pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::tilewright.base.errors.OpenSizeWarning")]
 SOME = 3
 """Shapes that `compile` is tried at beside the session."""
 

@@ -21,10 +21,13 @@ from tilewright import relay, runtime
 from tilewright.base.errors import ArtifactError, InputError
 from tilewright.relay.op.selection import UniqueSlices
 
+pytestmark = pytest.mark.filterwarnings("ignore::tilewright.base.errors.OpenSizeWarning")
+
 _READER = """
 import sys
 import numpy as np
 import tilewright
+
 given, wanted = np.load(sys.argv[2]), np.load(sys.argv[3])
 program = tilewright.load(sys.argv[1], threads=1)
 for k in range(int(sys.argv[4])):

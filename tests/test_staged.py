@@ -28,6 +28,8 @@ from tilewright.relay.op.sorting import TopK
 from tilewright.relay.transform.stages import cut, needs_stages, resolve
 from tilewright.relay.visitor import calls
 
+pytestmark = pytest.mark.filterwarnings("ignore::tilewright.base.errors.OpenSizeWarning")
+
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
 

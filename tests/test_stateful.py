@@ -55,7 +55,7 @@ def test_a_state_of_symbolic_size_starts_with_the_sizes_of_the_other_inputs() ->
         sums.reset()
         sums(ones(rows))
         np.testing.assert_array_equal(sums(ones(rows)), ones(rows))
-    with pytest.raises(InputError, match=r"input 'before' has shape \[7, 3\], expected float32 before\[n, 3\] where n"):
+    with pytest.raises(InputError, match=r"dimension 0 of input 'before' is 7, and must be"):
         sums(ones(2))
     np.testing.assert_array_equal(sums(ones(7)), ones(7) * 3 / 2)  # the failed call changed nothing
 

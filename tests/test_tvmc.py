@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import tilewright as tvm
@@ -78,6 +79,27 @@ def test_load_compile_run(perceptron: Path, tmp_path: Path, capsys: pytest.Captu
         tvmc.run(package).format_times()
     model.summary()
     assert "def @main(%x: Tensor[(2, 16), float32]" in capsys.readouterr().out
+
+
+def test_symbolic_dimensions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One package for all sizes; a model without one names the dimensions that need numbers."""
+    model, package = tmp_path / "open.onnx", str(tmp_path / "open.tar")
+    onnx.save(mlp("n"), model)
+    assert tvmc.main.main(["compile", str(model), "--target", "llvm", "-o", package]) == 0
+    for n in (2, 5):
+        capsys.readouterr()
+        assert tvmc.main.main(["run", package, "--input-shapes", f"x:[{n},16]"]) == 0
+        assert f"[{n}, 10]" in capsys.readouterr().out
+    assert tvmc.main.main(["run", package]) != 0
+    assert "give numbers for n in --input-shapes" in capsys.readouterr().err
+    assert tvmc.main.main(["run", package, "--input-shapes", "x:[0,16]"]) != 0
+    assert "dimension 0 of input 'x' is 0, but the program was compiled for n from 1" in capsys.readouterr().err
+    nodes = [onnx.helper.make_node("NonZero", ["x"], ["y"])]
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n"])
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.INT64, None)
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", [x], [y])), model)
+    assert tvmc.main.main(["compile", str(model), "--target", "llvm", "-o", package]) != 0
+    assert 'Give numbers for the names in --input-shapes "x:[n]"' in capsys.readouterr().err
 
 
 def test_what_is_not_looked_into_is_compiled_from_its_file(perceptron: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from tilewright.base.errors import CompileError
 from tilewright.compiler.formats import format_of
@@ -19,6 +19,13 @@ from tilewright.relay.frontend.core.known import has_unknown_sizes
 from tilewright.relay.op.deferred import pending
 from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import operands, post_order
+from tilewright.runtime.guards import shape_of
+from tilewright.runtime.open_program import OpenExecutable
+
+_TRIED: Final = (1, 64, 16, 224)
+"""Sizes for which a model is imported that cannot be imported for symbolic ones."""
+_LARGER: Final = 64
+"""Factor of the larger sizes for which the memory of a program is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,10 @@ class ModelReport:
     """
     why_not_symbolic: str = ""
     """Why no program serves all sizes; a program is then compiled for each combination of sizes."""
+    rules: tuple[str, ...] = ()
+    """Rules of the symbolic dimensions, if one program serves all sizes: `n (dimension 0 of input 'x'): from 1`."""
+    memory: tuple[tuple[str, int], ...] = ()
+    """Sizes of that program, `n = 1`, with the bytes between its kernels: the least sizes, then each larger alone."""
 
     @property
     def ok(self) -> bool:
@@ -96,32 +107,80 @@ def check(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> Mode
     """
     whole = format_of(model).contents(model, shapes)
     refused, found = ("", _Found()) if whole.unknown else _imported(whole.read)
+    inputs, outputs = (tuple(Value(*v) for v in values) for values in (whole.inputs, whole.outputs))
+    dims = {v.name: tuple((shapes or {}).get(v.name, v.shape)) for v in inputs}
+    open_ = {n: shape for n, shape in dims.items() if any(isinstance(d, str) for d in shape)}
+    sizes = None if whole.unknown or not open_ else _sizes(model, shapes)
+    if sizes is not None and sizes.refused:
+        refused = sizes.refused
+    elif sizes is not None and sizes.symbolic:
+        refused, found.staged = "", {}
+    elif sizes is not None and refused and _has_sizes(model, shapes or {}, open_):
+        refused = ""
     rows = [_operator(key, nodes, found, whole.advice(key[1], key[0]) if key in whole.unknown else "")
             for key, nodes in whole.nodes.items()]
     rows.sort(key=lambda o: (-o.count, o.name))
-    inputs, outputs = (tuple(Value(*v) for v in values) for values in (whole.inputs, whole.outputs))
     report = ModelReport(dict(whole.versions), whole.producer, inputs, outputs, tuple(rows), refused)
-    return report if not report.ok else _with_sizes(report, model, shapes or {})
+    return report if sizes is None or refused else replace(
+        report, symbolic=sizes.symbolic, why_not_symbolic=sizes.why, rules=sizes.rules, memory=sizes.memory)
 
 
-def _with_sizes(report: ModelReport, model: Any, shapes: Mapping[str, Sequence[Any]]) -> ModelReport:
-    """Add whether one program serves all sizes of the dimensions that remain symbolic."""
-    dims = [d for v in report.inputs for d in shapes.get(v.name, v.shape)]
-    if all(isinstance(d, int) for d in dims):
-        return report
-    if report.staged:
-        names = ", ".join(o.name for o in report.staged)
-        return replace(
-            report, symbolic=False, why_not_symbolic=f"values determine the sizes of results ({names})")
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """How a model serves the sizes of its symbolic dimensions."""
+
+    why: str = ""
+    rules: tuple[str, ...] = ()
+    memory: tuple[tuple[str, int], ...] = ()
+    refused: str = ""
+
+    @property
+    def symbolic(self) -> bool:
+        return not self.why
+
+
+def _sizes(model: Any, shapes: Mapping[str, Sequence[Any]] | None) -> _Sizes:
+    """Compile the model for all sizes, and return what the program admits, or the reason why there is none."""
     from tilewright.compiler.model import compile
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            why = compile(model, shapes).why_not_symbolic
+            made = compile(model, shapes)
         except CompileError as error:
-            return replace(report, refused=str(error))
-    return replace(report, symbolic=not why, why_not_symbolic=why)
+            return _Sizes(refused=str(error))
+    if made.why_not_symbolic:
+        return _Sizes(made.why_not_symbolic)
+    program = made.executable
+    return _Sizes("", program.guards.rules(), _memory(program)) if isinstance(program, OpenExecutable) else _Sizes()
+
+
+def _memory(program: OpenExecutable) -> tuple[tuple[str, int], ...]:
+    """Return combinations of sizes with the memory between kernels: the least sizes, and each size larger alone."""
+    symbols, inputs = program.manifest.symbols, program.manifest.inputs
+    least = {s.name: max(s.least, 1) for s in symbols}
+    larger = {s.name: _LARGER * least[s.name] if s.most is None else min(_LARGER * least[s.name], s.most)
+              for s in symbols}
+    found: dict[str, int] = {}
+    for sizes in (least, *({**least, name: n} for name, n in larger.items())):
+        shapes = tuple(shape_of(t, sizes) for t in inputs)
+        named = {str(d).strip("()"): n for t, shape in zip(inputs, shapes, strict=True)
+                 for d, n in zip(t.shape, shape, strict=True) if isinstance(d, str)}
+        text = ", ".join(f"{d} = {n}" for d, n in named.items())
+        found[text] = program.at(shapes).manifest.workspace_bytes
+    return tuple(found.items())
+
+
+def _has_sizes(
+    model: Any, shapes: Mapping[str, Sequence[Any]], open_: Mapping[str, Sequence[Any]]
+) -> bool:
+    """Whether the model can be imported for some sizes of its symbolic dimensions."""
+    for number in _TRIED:
+        sizes = {n: tuple(d if isinstance(d, int) else number for d in dims) for n, dims in open_.items()}
+        given = {**shapes, **sizes}
+        if not _imported(format_of(model).contents(model, given).read)[0]:
+            return True
+    return False
 
 
 @dataclass(slots=True)

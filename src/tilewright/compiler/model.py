@@ -9,7 +9,6 @@ imports only what loading needs.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import chain
@@ -20,13 +19,14 @@ import numpy as np
 
 from tilewright.backends.target import Target
 from tilewright.base import settings
-from tilewright.base.errors import CompileError, InputError, OpenSizeWarning, OptionError
+from tilewright.base.errors import CompileError, InputError, OptionError
 from tilewright.base.garbage_collection import no_garbage_collection
+from tilewright.compiler.all_sizes import check_holds_several, program_for, report_refusal, size_report
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.formats import PYTORCH, format_of
 from tilewright.compiler.model_compiler import ModelCompiler, Options
 from tilewright.compiler.model_source import source_of
-from tilewright.compiler.open_shapes import OpenShapes, default_shapes, has_open, open_shapes
+from tilewright.compiler.open_shapes import OpenShapes, default_shapes, has_open, open_shapes, with_numbers
 from tilewright.compiler.report import BuildReport
 from tilewright.compiler.sequences import Groups, flat, given_shape, grouped, is_group, shape_of, tensors_of
 from tilewright.compiler.specialization import Specialization
@@ -58,16 +58,17 @@ def compile(
     model: Any, shapes: Shapes | None = None, target: str | Target = "llvm", threads: int | None = None, *,
     opt_level: int = 3, config: Mapping[str, Any] | None = None, disabled_pass: Sequence[str] = (),
     mixed_precision: str = "", numerics: str = "", max_arena: int = 0, cache: Cache | None = None,
-    specialise_after: int = 0, records: Any = None, symbolic: bool = True,
+    specialise_after: int = 0, records: Any = None, symbolic: bool | None = None,
 ) -> Model:
     """Compile a model for this machine, or for `target`.
 
     - `model`: the path or bytes of a file (ONNX, TFLite, PyTorch, or Relay as `.relay`), or an object: a `ModelProto`,
       a `tflite.Model`, a TorchScript module, an `ExportedProgram`, an `IRModule`, or a function of Relay.
     - `shapes`: sizes of symbolic input dimensions, by input. Dimensions that remain symbolic are served by one program
-      for all sizes; names and ranges (`("1..64", 3, "h", "w")`) limit the sizes. A model without such a program is
-      compiled for each combination of shapes at the first call with it (`Model.why_not_symbolic` has the reason).
-    - `symbolic`: false compiles a program for each combination of shapes even if one could serve all sizes.
+      for all sizes; names and ranges (`("1..64", 3, "h", "w")`) limit the sizes. Without such a program,
+      `OpenSizeWarning` has the reason, and each combination of shapes is compiled at the first call with it.
+    - `symbolic`: true raises `OpenSizeError` instead of the warning; false compiles each combination of shapes at the
+      first call with it, even if one program could serve all.
     - `target`: in TVM's form; accelerators before the processor ("npu, llvm") compute the operators that they support.
     - `threads`: threads that share the work of a call (default: all cores).
     - `opt_level`, `config`, `disabled_pass`: the arguments of `PassContext`.
@@ -145,15 +146,20 @@ class Model:
         """The tree of the last call, if calls decide the programs."""
         self.specialise_after = 0
 
-    def prepare(self, symbolic: bool = True) -> None:
-        """Compile every program that no size or value of a call decides; with `symbolic`, that for all sizes where
-        sizes of inputs are not known."""
+    def prepare(self, symbolic: bool | None = None) -> None:
+        """Compile every program that no size or value of a call decides: that for all sizes where sizes of inputs are
+        not known, unless `symbolic` is false. Without such a program, raise `OpenSizeError` if `symbolic` is true, else
+        warn."""
         _check_names(self._shapes, [n for n, _, _ in self._signature])
         self._has_limits = has_open(self._shapes)
-        if not self._has_limits and self.open_dimensions:
-            self.why_not_symbolic = self._why_not_open() if symbolic else "symbolic=False was given"
-        if (self._has_limits or self.open_dimensions) and not self.why_not_symbolic and self._prepare_open():
-            return
+        if not self._has_limits and not self._has_groups:
+            self._shapes = with_numbers(self._signature, self._shapes)
+        if self.open_dimensions:
+            self.why_not_symbolic = self._why_not_open(symbolic) or self._prepare_open()
+            if not self.why_not_symbolic:
+                return
+            if symbolic is not False:
+                report_refusal(self._compiler.source.name, self.why_not_symbolic, required=bool(symbolic))
         dims = {n: tuple(self._shapes.get(n, own)) for n, own, _ in self._signature}
         module: list[IRModule] = []
         if not self._has_groups and all(isinstance(d, int) for shape in dims.values() for d in shape):
@@ -191,54 +197,30 @@ class Model:
             if not self._has_groups:
                 self._use(edge.program.artifact)
 
-    def _why_not_open(self) -> str:
+    def _why_not_open(self, symbolic: bool | None) -> str:
         """Return why the inputs, the target or the options allow no program for all sizes; empty if they do."""
+        if symbolic is False:
+            return "symbolic=False was given"
         if self._has_groups:
             return "it takes sequences or optionals"
-        if self.target.accelerators:
-            return f"accelerators ({', '.join(a.name for a in self.target.accelerators)}) need known sizes"
-        return (
-            "a limit of the memory between kernels needs known sizes"
-            if self._compiler.options.config.get("relay.backend.max_arena") else "")
+        accelerators = ", ".join(a.name for a in self.target.accelerators)
+        return f"accelerators ({accelerators}) need known sizes" if accelerators else ""
 
-    def _prepare_open(self) -> bool:
-        """Compile one program for all sizes. Return False without such a program: shapes are then compiled separately.
-        A caller who gave the dynamic dimensions is warned."""
+    def _prepare_open(self) -> str:
+        """Compile one program for all sizes. Without such a program, return the reason: shapes are then compiled
+        separately."""
         given = self._shapes if self._has_limits else default_shapes(self._signature, self._shapes)
         wanted = open_shapes(self._signature, given)
         if self._has_limits:
             self._shapes = dict(wanted.dims)
-        artifact = self._compiler.stored(wanted.key())
+        artifact, why = program_for(wanted, self._compiler, limited=self._has_limits)
         if artifact is None:
-            refused = self._compiler.refusal(wanted.key())
-            if refused is None:
-                artifact, refused = self._compiled_open(wanted)
-            if artifact is None:
-                self.why_not_symbolic = refused
-                if self._has_limits:
-                    warnings.warn(OpenSizeWarning(
-                        f"'{self._compiler.source.name}' is compiled for each combination of its sizes: {refused}"),
-                        stacklevel=4)
-                return False
+            return why
         self._open = wanted
         self._use(artifact)
         if self.specialise_after and isinstance(self._only, OpenExecutable):
             self._only.specialise(self._specialised, self.specialise_after)
-        return True
-
-    def _compiled_open(self, wanted: OpenShapes) -> tuple[Artifact | None, str]:
-        """Return the program for all sizes, or None and the reason; the cache keeps either."""
-        from tilewright.compiler.open_program import OpenSizeError
-
-        try:
-            artifact = self._compiler.compile_open(wanted)
-        except CompileError as error:
-            if self._has_limits and not isinstance(error, OpenSizeError):
-                raise
-            self._compiler.store_refusal(wanted.key(), str(error))
-            return None, str(error)
-        self._compiler.store(wanted.key(), artifact)
-        return artifact, ""
+        return ""
 
     def _specialised(self, shapes: Sequence[tuple[int, ...]]) -> Executable:
         """Return the program for these shapes alone, from the cache or compiled."""
@@ -325,14 +307,8 @@ class Model:
     @property
     def size_report(self) -> str:
         """The symbolic dimensions of the inputs, and how programs serve their sizes; empty without such dimensions."""
-        if not self.open_dimensions:
-            return ""
-        shapes = described([*self.open_dimensions.items()])
-        if self._open is not None:
-            ranges = ", ".join(map(str, self.artifact.manifest.symbols))
-            return f"symbolic dimensions ({shapes}): one program serves all sizes, {ranges}"
-        why = self.why_not_symbolic
-        return f"symbolic dimensions ({shapes}): a program is compiled for each combination of sizes, because {why}"
+        return size_report(
+            self.open_dimensions, self.why_not_symbolic if self._open is None else self.artifact.manifest.symbols)
 
     @property
     def in_python(self) -> frozenset[str]:
@@ -359,13 +335,26 @@ class Model:
         try:
             return program(*args) if out is None and not kwargs else program(*args, out=out, **kwargs)
         except InputError as error:
-            if not self._serves_apart(error):
-                raise
-        return self._call(args, kwargs, out, apart=True)
+            return self._excluded(error, args, kwargs, out)
 
-    def _serves_apart(self, error: InputError) -> bool:
-        """Whether sizes that the program for all sizes refuses are compiled separately: the caller gave no limits."""
-        return self._open is not None and not self._has_limits and error.code in ("TW0704", "TW0709")
+    def _may_exclude(self, refusal: InputError) -> bool:
+        """Whether the program for all sizes may have refused sizes that the model allows: the caller gave no limits."""
+        return self._open is not None and not self._has_limits and refusal.code in ("TW0704", "TW0709")
+
+    def _excluded(
+        self, refusal: InputError, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any, *, at_once: bool = False
+    ) -> Any:
+        """Answer a call with sizes that the program for all sizes refuses, such as 0: interpret the model, with
+        `at_once` compile it for them.
+
+        Raises the refusal if the caller gave the sizes of the program, or the model itself excludes these.
+        """
+        if not self._may_exclude(refusal):
+            raise refusal
+        try:
+            return self._call(args, kwargs, out, at_once=at_once, apart=True)
+        except CompileError as error:
+            raise refusal from error
 
     def stateful(self, states: Mapping[str, str], initial: Mapping[str, Any] | None = None) -> Stateful:
         """Return the program with states, outputs of a call that are inputs of the next one.
@@ -387,10 +376,13 @@ class Model:
         (`base/jit_policy.py`). A service can compile its shapes before it starts; in the cache or a saved file they
         remain available. Raises the errors of a call.
         """
-        if self._only is not None:
-            self(*args, **kwargs)
-        else:
+        if self._only is None:
             self._call(args, kwargs, None, at_once=True)
+            return
+        try:
+            self._only(*args, **kwargs)
+        except InputError as error:
+            self._excluded(error, args, kwargs, None, at_once=True)
 
     def run_arrays(self, arrays: Sequence[Array]) -> Any:
         """Run on arrays, in order, that are known to have the dtypes, ranks and fixed sizes of the inputs."""
@@ -404,14 +396,17 @@ class Model:
     def _call(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any, *, at_once: bool = False, apart: bool = False
     ) -> Any:
-        """Run any model; `__call__` takes a shorter path for one program with tensors alone. `apart` is true for sizes
-        that the program for all sizes refuses."""
+        """Run any model; `__call__` takes a shorter path for one program with tensors alone.
+
+        `apart` is true for sizes that the program for all sizes refuses. They are interpreted, with `at_once` compiled.
+        """
         if self._single is not None and not apart:
             lists = self._single.artifact.manifest.lists
             results = self._single.executable(*args, out=None if lists else out, **kwargs)
         else:
             tree, args = self._tensors(args, kwargs)
-            results, lists = tree.run(tree.arrays(args, {}), out, at_once=at_once)
+            results, lists = tree.run(
+                tree.arrays(args, {}), out, at_once=at_once, interpret=apart and not at_once)
             self._stages = tree
         if out is not None and (lists or self._has_groups):
             raise InputError(
@@ -450,7 +445,7 @@ class Model:
         if self._single is not None or tree is None or not tree.root.edges:
             return self.artifact.save(path, linker)
         if not tree.root.asked and len(tree.root.edges) > 1:
-            _check_holds_several(tree, Path(path))
+            check_holds_several(tree, Path(path))
         elif tree.last is not None and not tree.root.asked:
             return self.artifact.save(path, linker)
         if self._has_groups:
@@ -543,7 +538,7 @@ class Model:
             try:
                 return self._single.executable.benchmark(*args, **options)
             except InputError as error:
-                if not self._serves_apart(error):
+                if not self._may_exclude(error):
                     raise
         if self._stages is not None and not args and self._stages.last is not None:
             return self._stages.last.executable.benchmark(**options)
@@ -668,18 +663,6 @@ def _is_one_program(module: IRModule) -> bool:
     from tilewright.compiler.pipeline import is_one_program
 
     return is_one_program(module["main"])
-
-
-def _check_holds_several(tree: Stages, path: Path) -> None:
-    """Raise `InputError` for a file that holds one program, if calls made several."""
-    if path.suffix == ".tar":
-        return
-    names = [tree.signature[k][0] for k in tree.root.open]
-    calls = [", ".join(f"{n}: {shape}" for n, shape in zip(names, key, strict=True)) for key in tree.root.edges]
-    raise InputError(
-        f"{path}: the model was compiled for {len(calls)} combinations of shapes ({'; '.join(calls)}), and a "
-        f"'{path.suffix}' file holds one program; save it as .tar, or compile it with the sizes in shapes=",
-        code="TW0807")
 
 
 def _is_model(tree: Stages, edge: Edge) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tilewright.base.errors import InputError
+from tilewright.runtime.sizes import value
 
 _DIMENSION: Final = re.compile(
     r"(?:(?P<name>[^\W\d]\w*)\s*=?\s*)?(?:(?P<least>\d+)\s*\.\.\s*(?P<most>\d*))?(?:\s*:\s*(?P<step>[1-9]\d*))?",
@@ -65,6 +66,31 @@ class OpenShapes:
                     "none", code="TW0305")
             found[symbol] = -(-least // step), None if most is None else most // step
         return found
+
+
+def with_numbers(
+    signature: Sequence[tuple[str, Sequence[int | str], str]], shapes: Mapping[str, Sequence[Any]]
+) -> dict[str, Sequence[Any]]:
+    """Return the given shapes, and those of other inputs that share a name with a number in them:
+    `a: (n, 4), b: (n,)` and `a: (2, 4)` give `b: (2,)`."""
+    numbers = {
+        own: given for name, dims, _ in signature if name in shapes
+        for own, given in zip(dims, shapes[name], strict=False)
+        if isinstance(own, str) and own not in _NAMELESS and isinstance(given, int)}
+    found = dict(shapes)
+    for name, dims, _ in signature:
+        made = tuple(_number(d, numbers) for d in dims)
+        if name not in shapes and made != tuple(dims):
+            found[name] = made
+    return found
+
+
+def _number(dimension: int | str, numbers: Mapping[Any, int]) -> int | str:
+    """Return the number for a dimension, a name or arithmetic over names, or the dimension if that is not known."""
+    if dimension in numbers or not isinstance(dimension, str) or not _is_sum(dimension):
+        return numbers.get(dimension, dimension)
+    found = value(dimension, numbers)
+    return dimension if found is None else found
 
 
 def default_shapes(

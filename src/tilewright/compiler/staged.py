@@ -314,10 +314,12 @@ class Stages:
         stage raises."""
         return self.run(self.arrays(args, kwargs), out)[0]
 
-    def run(self, inputs: Sequence[Array], out: Any = None, *, at_once: bool = False) -> tuple[Any, Lists]:
+    def run(
+        self, inputs: Sequence[Array], out: Any = None, *, at_once: bool = False, interpret: bool = False
+    ) -> tuple[Any, Lists]:
         """Return the results for these inputs, and their grouping. With `at_once`, compile every stage that the call
-        needs."""
-        edge = self.root.known(inputs) or self._way(self.root, inputs, at_once)
+        needs; with `interpret`, compile none."""
+        edge = self.root.known(inputs) or self._way(self.root, inputs, at_once, interpret)
         if edge.next is None and edge.program is not None and edge.is_whole:
             self.last = edge.program
             return edge.program.executable(*inputs, out=out), edge.lists
@@ -325,15 +327,18 @@ class Stages:
         for x, (name, _, dtype, _) in zip(inputs, self.signature, strict=True):
             if dtype == "string":
                 check_texts(TensorInfo(name, x.shape, dtype), x.ravel().tolist())
-        results, lists = self._outputs(edge, inputs, at_once)
+        results, lists = self._outputs(edge, inputs, at_once, interpret)
         if out is not None:
             targets = [out] if len(results) == 1 and not isinstance(out, (tuple, list)) else list(out)
             for target, result in zip(targets, results, strict=True):
-                np.copyto(target, result, casting="no")
-            results = targets
+                if target is not None:
+                    np.copyto(target, result, casting="no")
+            results = [result if target is None else target for target, result in zip(targets, results, strict=True)]
         return results[0] if len(results) == 1 else tuple(results), lists
 
-    def _outputs(self, edge: Edge, inputs: Sequence[Array], at_once: bool) -> tuple[list[Array], Lists]:
+    def _outputs(
+        self, edge: Edge, inputs: Sequence[Array], at_once: bool, interpret: bool
+    ) -> tuple[list[Array], Lists]:
         values = list(inputs)
         while True:
             given = edge.given(values)
@@ -351,7 +356,7 @@ class Stages:
             known = point.known_symbolic(values) or point.known(values)
             if known is None and not at_once and (ended := self._on_values(point, values)) is not None:
                 return ended
-            edge = known or self._way(point, values, at_once)
+            edge = known or self._way(point, values, at_once, interpret)
 
     def _on_values(self, point: Point, values: Sequence[Array]) -> tuple[list[Array], Lists] | None:
         """Return the outputs, interpreted from the values so far; None if compiling serves better."""
@@ -395,8 +400,8 @@ class Stages:
                 self._make(self.root, (), edge)
         return edge
 
-    def _way(self, point: Point, values: Sequence[Array], at_once: bool) -> Edge:
-        """Return the edge for these values, ready to run."""
+    def _way(self, point: Point, values: Sequence[Array], at_once: bool, interpret: bool) -> Edge:
+        """Return the edge for these values, ready to run; with `interpret`, its stage need not be compiled."""
         with self._lock:
             key = point.key(values)
             edge = point.edges.get(key)
@@ -417,7 +422,9 @@ class Stages:
             changing = not at_once and edge.small and point.met > SETTLED and (
                 point is not self.root or bool(point.asked)
             )
-            if not edge.ready and not (changing and not point.uses.pays(edge.use, COMPILING.of(edge.operators))):
+            if not edge.ready and not interpret and not (
+                changing and not point.uses.pays(edge.use, COMPILING.of(edge.operators))
+            ):
                 self._make(point, key, edge)
             return edge
 

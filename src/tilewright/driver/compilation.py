@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tilewright.base.errors import InputError, OptionError
+from tilewright.base.errors import InputError, OpenSizeWarning, OptionError
 from tilewright.driver import offload, options
 from tilewright.driver.application import Target
 
@@ -62,14 +63,14 @@ Records = Annotated[
 ]
 
 
-def _asking(model: Any, error: InputError) -> str:
+def asking(model: Any, error: InputError) -> str:
     """Return the message that asks for the sizes that a model does not know."""
     shapes = " ".join(f"{name}:[{','.join(map(str, dims))}]" for name, dims in model.open_dimensions.items())
     if not shapes:
         return f'{error}. On the command line that is --input-shapes "NAME:[1,3,224,224]"'
     return (
-        f'{error}. No program serves all sizes: {model.why_not_symbolic}. Give numbers for the names in --input-shapes '
-        f'"{shapes}"')
+        f"no program serves all sizes of the model: {model.why_not_symbolic}. Give numbers for the names in "
+        f'--input-shapes "{shapes}"')
 
 
 @dataclass(frozen=True)
@@ -127,14 +128,16 @@ class Compilation(Pipeline):
         """
         import tilewright
 
-        made = tilewright.compile(
-            model, self.shapes or dict(sizes or {}) or None, target or self.target, self.threads,
-            opt_level=self.opt_level, config={**self.config, **options.pass_config(switches)},
-            disabled_pass=self.disabled, records=self.tuning_records)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", OpenSizeWarning)  # the error has the reason
+            made = tilewright.compile(
+                model, self.shapes or dict(sizes or {}) or None, target or self.target, self.threads,
+                opt_level=self.opt_level, config={**self.config, **options.pass_config(switches)},
+                disabled_pass=self.disabled, records=self.tuning_records)
         try:
             _ = made.inputs
         except InputError as error:
-            raise OptionError(_asking(made, error), code="TW0113") from None
+            raise OptionError(asking(made, error), code="TW0113") from None
         return made
 
     def loaded_or_compiled(self, model: Path, given: Mapping[str, Any]) -> Any:

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tilewright.base.limits import shown_bytes
+
 if TYPE_CHECKING:
     from tilewright.compiler.check import ModelReport, Value
 
@@ -36,11 +38,8 @@ def show(report: ModelReport) -> None:
             console.print(escape(f"{o.name} ({', '.join(o.nodes)}): {o.why}"), style=_COLOURS[o.runs])
     for name, sizes in report.open_sizes.items():
         console.print(escape(f"'{name}' has symbolic sizes ({', '.join(sizes)})"))
-    if report.symbolic is not None:
-        console.print(
-            escape(
-                "One program serves all sizes." if report.symbolic
-                else f"A program is compiled for each combination of sizes, because {report.why_not_symbolic}"))
+    for line in _served(report):
+        console.print(escape(line))
     if report.refused:
         console.print(escape(f"refused: {report.refused}"), style="red")
 
@@ -48,6 +47,16 @@ def show(report: ModelReport) -> None:
 def show_json(report: ModelReport) -> None:
     """Print the report as one JSON object."""
     print(json.dumps(report.as_dict(), indent=1))
+
+
+def _served(report: ModelReport) -> list[str]:
+    """Return how programs serve the symbolic sizes, with their rules and the memory that they take."""
+    if report.symbolic is None:
+        return []
+    if not report.symbolic:
+        return [f"A program is compiled for each combination of sizes, because {report.why_not_symbolic}"]
+    memory = [f"  memory between kernels for {sizes}: {shown_bytes(n)}" for sizes, n in report.memory]
+    return ["One program serves all sizes.", *(f"  {rule}" for rule in report.rules), *memory]
 
 
 def _described(v: Value) -> str:

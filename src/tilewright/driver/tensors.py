@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tilewright.base.errors import InputError, OptionError
 from tilewright.base.limits import machine_bytes, shown_bytes
 from tilewright.runtime.program import TensorInfo
+from tilewright.runtime.sizes import multiple_of, value
 
 
 class Fill(StrEnum):
@@ -27,7 +28,7 @@ def feed(
     shapes: Mapping[str, tuple[Any, ...]] | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Return an array for each input (objects with `name`, `shape`, `dtype`): from `given`, else filled, of the shape
-    in `shapes` or its own.
+    in `shapes` or its own. Names of dimensions have the same size in all inputs.
 
     Raises `InputError` for an unknown input, `OptionError` for an input of dynamic shape that is not given.
     """
@@ -35,8 +36,31 @@ def feed(
     if extra := [name for name in (*given, *wanted) if name not in known]:
         raise InputError(f"the model has no input '{extra[0]}'; it has {', '.join(known)}", code="TW0702")
     random = np.random.default_rng(0)
-    sized = [TensorInfo(i.name, wanted[i.name], i.dtype) if i.name in wanted else i for i in infos]
+    wanted = {**wanted, **{name: array.shape for name, array in given.items()}}
+    sizes = _sizes(infos, wanted)
+    shaped = [wanted[i.name] if i.name in wanted else tuple(_sized(d, sizes) for d in i.shape) for i in infos]
+    sized = [i if tuple(i.shape) == shape else TensorInfo(i.name, shape, i.dtype)
+             for i, shape in zip(infos, shaped, strict=True)]
     return {info.name: given[info.name] if info.name in given else filled(info, fill, random) for info in sized}
+
+
+def _sizes(infos: Sequence[Any], shapes: Mapping[str, tuple[Any, ...]]) -> dict[str, int]:
+    """Return the sizes of named dimensions that the shapes of some inputs determine."""
+    known: dict[str, int] = {}
+    for info in infos:
+        for size, number in zip(info.shape, shapes.get(info.name, ()), strict=False):
+            if (found := multiple_of(size)) is not None and isinstance(number, int):
+                known.setdefault(found[0], number // found[1])
+    return known
+
+
+def _sized(size: Any, sizes: Mapping[str, int]) -> Any:
+    """Return the number for a dimension, or the dimension if that is not known."""
+    try:
+        number = value(size, sizes)
+    except ValueError:  # a name that is no expression
+        return size
+    return size if number is None else number
 
 
 def filled(info: Any, fill: Fill, random: np.random.Generator) -> NDArray[Any]:

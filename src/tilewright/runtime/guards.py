@@ -10,6 +10,7 @@ Fixed sizes are the case without symbols. A dimension is a number, or arithmetic
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,10 +67,10 @@ class Guards:
                 if (found := multiple_of(w)) is not None and found[0] not in known:
                     known[found[0]] = d // found[1]
         for info, shape in zip(self.inputs, shapes, strict=True):
-            if any(value(w, known) != d for w, d in zip(info.shape, shape, strict=True)):
-                told = ", ".join(f"{name} = {n}" for name, n in known.items())
-                raise InputError(
-                    f"input '{info.name}' has shape {list(shape)}, expected {info} where {told}", code="TW0704")
+            for axis, (w, d) in enumerate(zip(info.shape, shape, strict=True)):
+                if value(w, known) != d:
+                    place = f"dimension {axis} of input '{info.name}'"
+                    raise InputError(f"{place} is {d}, and must be {self._rule(w, known, place)}", code="TW0704")
         for s in self.symbols:
             if not s.least <= known[s.name] or (s.most is not None and known[s.name] > s.most):
                 raise self._out_of_range(s, known[s.name])
@@ -79,19 +80,41 @@ class Guards:
                 raise InputError(f"{r}, as the model requires, but {told}; give inputs of other shapes", code="TW0709")
         return {s.name: known[s.name] for s in self.symbols}
 
-    def _out_of_range(self, symbol: Symbol, number: int) -> InputError:
+    def _rule(self, size: Size, known: Mapping[str, int], place: str) -> str:
+        """Return the rule for a size, at this place, that contradicts the inputs: `a multiple of 8`, or `2, like
+        dimension 0 of input 'x' (n)`."""
+        found, wanted = multiple_of(size), value(size, known)
+        if found is not None and self._place(found[0])[0] == size:
+            first = self._place(found[0])[1]
+            return f"a multiple of {found[1]}" if first == place else f"{wanted}, like {first} ({size})"
+        names = [n for n in known if re.search(rf"\b{n}\b", str(size))]
+        told = ", ".join(f"{n} is {known[n]} ({self._place(n)[1]})" for n in names)
+        return f"{size} = {wanted}, where {told}" if wanted is not None else str(size)
+
+    def _place(self, name: str) -> tuple[Size, str]:
+        """Return the size that determines a symbol, and its place: `dimension 0 of input 'x'`."""
         for t in self.inputs:
             for axis, size in enumerate(t.shape):
-                if (found := multiple_of(size)) is not None and found[0] == symbol.name:
-                    most = None if symbol.most is None else symbol.most * found[1]
-                    told = symbol if found[1] == 1 else Symbol(str(size), symbol.least * found[1], most)
-                    place = f"dimension {axis} of input '{t.name}' is {number * found[1]}"
-                    return InputError(
-                        f"{place}, but the program was compiled for {told}; compile it with a wider range of '{size}'",
-                        code="TW0709")
+                if (found := multiple_of(size)) is not None and found[0] == name:
+                    return size, f"dimension {axis} of input '{t.name}'"
+        return name, "the inputs"
+
+    def rules(self) -> tuple[str, ...]:
+        """Return the rule of each symbolic size: `n (dimension 0 of input 'x'): from 1`, `…: multiples of 8 from 8`."""
+        return tuple(f"{s.name} ({self._place(s.name)[1]}): {self._range(s)}" for s in self.symbols)
+
+    def _range(self, symbol: Symbol) -> str:
+        step = (multiple_of(self._place(symbol.name)[0]) or ("", 1))[1]
+        multiples, most = "" if step == 1 else f"multiples of {step} ", symbol.most
+        return f"{multiples}from {symbol.least * step}" + ("" if most is None else f" to {most * step}")
+
+    def _out_of_range(self, symbol: Symbol, number: int) -> InputError:
+        size, place = self._place(symbol.name)
+        found = multiple_of(size)
+        told = f"{symbol.name} " if found is None or found[1] == 1 else ""
         return InputError(
-            f"the size {symbol.name} is {number}, but the program was compiled for {symbol}; compile it with a wider "
-            "range", code="TW0709")
+            f"{place} is {number * (found[1] if found else 1)}, but the program was compiled for {told}"
+            f"{self._range(symbol)}; compile it with a wider range in shapes=", code="TW0709")
 
     def __str__(self) -> str:
         known = {self.inputs[k].name for k, _ in self.contents}

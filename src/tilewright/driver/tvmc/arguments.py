@@ -66,6 +66,11 @@ Shapes = Annotated[
         "--input-shapes", metavar="TEXT",
         help='Sizes of inputs: "x:[1,3,224,224] y:[1,10]"; a size of 0 or less is dynamic.')
 ]
+RunShapes = Annotated[
+    str,
+    typer.Option(
+        "--input-shapes", metavar="TEXT", help='Sizes of filled inputs with symbolic dimensions: "x:[1,3,224,224]".')
+]
 Output = Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Output file of the package.")]
 OutputForm = Annotated[
     OutputFormat,

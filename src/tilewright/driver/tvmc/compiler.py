@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import tilewright
 from tilewright.backends.target import Target
-from tilewright.base.errors import InputError, OptionError
+from tilewright.base.errors import InputError, OpenSizeWarning, OptionError
 from tilewright.driver import files, offload, options
+from tilewright.driver.compilation import asking
 from tilewright.driver.tvmc.composition import Executor, Runtime, WorkspacePool
 from tilewright.driver.tvmc.model import TVMCModel
 from tilewright.driver.tvmc.package import TVMCPackage, write_package
@@ -86,7 +88,8 @@ def compile_model(
     if dump_offloads:
         report = offload.explained_module(tvmc_model.mod, tvmc_model.params, str(chosen)).text()
         print(report, end="") if dump_offloads == "-" else files.write_text(Path(dump_offloads), report)
-    with mixed.operators_in(), tuned:
+    with mixed.operators_in(), tuned, warnings.catch_warnings():
+        warnings.simplefilter("ignore", OpenSizeWarning)  # the error has the reason
         made = tilewright.compile(
             tvmc_model.source, tvmc_model.shapes or None, "llvm" if package.is_text else chosen, opt_level=opt_level,
             config=switches, disabled_pass=list(disabled_pass))
@@ -218,9 +221,7 @@ def _named(made: Model, name: str) -> Artifact:
     try:
         artifact = made.artifact
     except InputError as error:
-        raise OptionError(
-            f'{error}. On the command line that is --input-shapes "NAME:[1,3,224,224]"', code="TW0113"
-        ) from None
+        raise OptionError(asking(made, error), code="TW0113") from None
     return replace(artifact, manifest=replace(artifact.manifest, name=name))
 
 

@@ -184,6 +184,7 @@ def run_command(
         Path | None,
         typer.Option("-i", "--inputs", exists=True, dir_okay=False, metavar="FILE.npz", help="Inputs by name.")
     ] = None,
+    input_shapes: a.RunShapes = "",
     outputs: Annotated[
         Path | None, typer.Option("-o", "--outputs", metavar="FILE.npz", help="A .npz file for the outputs.")
     ] = None,
@@ -222,7 +223,8 @@ def run_command(
     result = run_module(
         GeneratedProject.from_directory(path) if on_board else TVMCPackage(path), device, rpc_tracker or None,
         rpc_key or None, inputs, str(fill_mode),
-        print_time, repeat, number, profile, end_to_end, options=micro.named(project_option))
+        print_time, repeat, number, profile, end_to_end, options=micro.named(project_option),
+        input_shapes=options.input_shapes(input_shapes))
     if profile:
         typer.echo(result.profile, nl=False)
     if print_time:

@@ -42,6 +42,7 @@ def run_module(
     end_to_end: bool = False,
     port: int | str | None = None,
     options: Mapping[str, str] | None = None,
+    input_shapes: Mapping[str, tuple[Any, ...]] | None = None,
 ) -> TVMCResult:
     """Run the package once. `benchmark` times `repeat` measurements of `number` runs, with `end_to_end` including
     copies of the tensors; `profile` times each step. With `rpc_key`, it runs on a device of that key of the tracker at
@@ -50,7 +51,8 @@ def run_module(
     For the device `micro`, `tvmc_package` is a `micro.GeneratedProject` that was built, and `options` are those of its
     template.
 
-    `inputs` are arrays by name, or the path of a `.npz`; missing inputs are filled (`zeros`, `ones`, `random`). Raises
+    `inputs` are arrays by name, or the path of a `.npz`; missing inputs are filled (`zeros`, `ones`, `random`), those
+    with symbolic dimensions for the sizes in `input_shapes`. Raises
     `OptionError` for an unavailable device, `InputError` for unsuitable inputs, `ArtifactError` for a package that
     cannot run here, and the errors of `GeneratedProject.run`.
     """
@@ -84,10 +86,10 @@ def run_module(
         return TVMCResult({f"output_{k}": a for k, a in enumerate(found)})
     if place.tracker:
         return _on_device(
-            tvmc_package, place, given, tensors.Fill(fill_mode), repeat if benchmark else 0, number, profile, end_to_end
-        )
+            tvmc_package, place, given, tensors.Fill(fill_mode), repeat if benchmark else 0, number, profile,
+            end_to_end, input_shapes)
     program = tvmc_package.executable()
-    fed = tensors.feed(program.inputs, given, tensors.Fill(fill_mode))
+    fed = tensors.feed(program.inputs, given, tensors.Fill(fill_mode), input_shapes)
     answer = program(fed)
     answers = flat(answer if isinstance(answer, tuple) else (answer,))
     times = program.benchmark(fed, repeat=repeat, number=number, end_to_end=end_to_end) if benchmark else None
@@ -97,7 +99,7 @@ def run_module(
 
 def _on_device(
     package: TVMCPackage, place: MeasuringOptions, given: Mapping[str, np.ndarray[Any, Any]], fill: tensors.Fill,
-    repeat: int, number: int, profile: bool, end_to_end: bool,
+    repeat: int, number: int, profile: bool, end_to_end: bool, shapes: Mapping[str, tuple[Any, ...]] | None,
 ) -> TVMCResult:
     """Run the package in a session on a device. Raises `RPCError` for a missing device, `WorkerError` for errors on the
     device."""
@@ -106,5 +108,5 @@ def _on_device(
     with connect_tracker(*address(place.tracker)) as tracker, tracker.request(place.rpc_key) as session:
         program = RemoteModel(session, package.lib_name, Path(package.lib_path).read_bytes())
         answers, times, profiled = program.run(
-            tensors.feed(program.inputs, given, fill), repeat, number, end_to_end, profile)
+            tensors.feed(program.inputs, given, fill, shapes), repeat, number, end_to_end, profile)
     return TVMCResult({f"output_{k}": a for k, a in enumerate(answers)}, times, profiled)

@@ -82,7 +82,7 @@ class Attention(Op):
             scores = np.where(allowed, scores, wide(-np.inf))
         powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
         context = powers @ v / powers.sum(axis=-1, keepdims=True)
-        return np.asarray(context.swapaxes(1, 2).reshape(*query.shape[:2], -1), query.dtype)
+        return np.asarray(context.swapaxes(1, 2).reshape(*query.shape[:2], context.shape[1] * self.width), query.dtype)
 
     def _split(self, x: Array, start: int, size: int) -> Array:
         """Reshape (batch, tokens, columns) to (batch, heads, tokens, size)."""

@@ -208,11 +208,12 @@ def convolve(x: Array, w: Array, strides: Ints, padding: tuple[Ints, Ints], dila
     out = [(m - (k - 1) * d - 1) // s + 1
            for m, k, d, s in zip(padded.shape[2:], kernel, dilation, strides, strict=True)]
     per_group = w.reshape(groups, w.shape[0] // groups, *w.shape[1:]).astype(padded.dtype)
-    total = np.zeros((x.shape[0], groups, per_group.shape[1], int(np.prod(out))), padded.dtype)
+    pixels = int(np.prod(out))
+    total = np.zeros((x.shape[0], groups, per_group.shape[1], pixels), padded.dtype)
     for tap in itertools.product(*map(range, kernel)):
         window = tuple(slice(t * d, t * d + (n - 1) * s + 1, s)
                        for t, d, n, s in zip(tap, dilation, out, strides, strict=True))
-        seen = padded[_at(2, *window)].reshape(x.shape[0], groups, x.shape[1] // groups, -1)
+        seen = padded[_at(2, *window)].reshape(x.shape[0], groups, x.shape[1] // groups, pixels)
         total += multiplied(per_group[_at(3, *tap)], seen)
     return total.reshape(x.shape[0], w.shape[0], *out)
 
@@ -292,12 +293,12 @@ class ConvTranspose(Convolution):
         acc = accumulator(x.dtype, w.dtype)
         batch, channels, kernel, g = x.shape[0], x.shape[1], w.shape[2:], self.groups
         lowered = w.reshape(g, channels // g, *w.shape[1:]).swapaxes(1, 2).astype(acc)
-        pixels = x.reshape(batch, g, channels // g, -1).astype(acc)
+        pixels = x.reshape(batch, g, channels // g, int(np.prod(x.shape[2:]))).astype(acc)
         out = self._sizes(x.shape[2:], kernel)
         whole = [p + n + q for p, n, q in zip(self.padding[: self.rank], out, self.padding[self.rank :], strict=True)]
         total = np.zeros((batch, w.shape[1] * g, *whole), acc)
         for tap in itertools.product(*map(range, kernel)):
-            added = multiplied(lowered[_at(3, *tap)], pixels).reshape(batch, -1, *x.shape[2:])
+            added = multiplied(lowered[_at(3, *tap)], pixels).reshape(batch, w.shape[1] * g, *x.shape[2:])
             place = tuple(
                 slice(t * d, t * d + (n - 1) * s + 1, s)
                 for t, d, n, s in zip(tap, self.dilation, x.shape[2:], self.strides, strict=True)
