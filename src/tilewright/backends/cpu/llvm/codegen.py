@@ -99,7 +99,7 @@ class _Codegen:
         self.outlined: list[str] = []
         self.parallel = False
         self.f = self._function_text()
-        self.memory = ScratchText(self.f)
+        self.memory = ScratchText(self.f, bool(func.attrs.get(NUMBERS)))
         self.within: list[Scratch] = []
         """The scratch memory of the bodies of parallel loops."""
 
@@ -398,7 +398,7 @@ class _Codegen:
         f = self._function_text()
         if self.debug is not None:
             f.at = self.debug.at(s, self.origin) or f.at
-        self.f, self.parallel, self.memory = f, True, ScratchText(f)
+        self.f, self.parallel, self.memory = f, True, ScratchText(f, memory.at_once)
         parameters = []
         for k, b in enumerate(buffers):
             parameters.append(f"ptr noalias %{local_name(b.name)}.p{k}")

@@ -9,6 +9,9 @@
     lacking:  free the memory of `entry`
     refused:  free the memory of `memory`, count the refusal in the context, ret void
 
+A function of symbolic sizes asks for the memory of `memory` at once. For its few large blocks, the C library raises its
+thresholds; for several smaller ones, it gives their pages back to the system in every call.
+
 A function without its memory computes nothing, and its caller sees the count (`runtime/scratch.py`).
 """
 
@@ -24,16 +27,20 @@ from tilewright.runtime.scratch import REFUSED_AT
 MOST_ON_STACK: Final = 256 << 10
 """Largest number of stack bytes of one function; the body of a parallel loop is a separate function."""
 MEMORY_ALIGNMENT: Final = 64
+_BLOCK: Final = "%memory.block"
 
 
 class ScratchText:
     """The memory of one function while its text is written.
 
-    `stack` and `heap` are its bytes so far; a symbolic size counts as one byte.
+    `stack` and `heap` are its bytes so far; a symbolic size counts as one byte. With `at_once`, buffers of known sizes
+    are parts of one block.
     """
 
-    def __init__(self, f: FunctionText) -> None:
-        self.f = f
+    def __init__(self, f: FunctionText, at_once: bool = False) -> None:
+        self.f, self.at_once = f, at_once
+        self._block_at, self._block_bytes = -1, 0
+        """Position of the line that allocates the block, and its size."""
         self.stack = self.heap = 0
         self._given: list[str] = []
         self._open: list[str] = []
@@ -45,10 +52,22 @@ class ScratchText:
             self.stack += rounded
             self.f.entry.append(f"  {name} = alloca [{rounded} x i8], align {MEMORY_ALIGNMENT}")
         else:
+            self._on_heap(name, rounded)
             self.heap += rounded
-            self.f.entry.append(self._ask(name, str(rounded)))
-            self._given.append(name)
         return name
+
+    def _on_heap(self, name: str, size: int) -> None:
+        if not self.at_once:
+            self.f.entry.append(self._ask(name, str(size)))
+            self._given.append(name)
+            return
+        if self._block_at < 0:
+            self._block_at = len(self.f.entry)
+            self.f.entry.append("")
+            self._given.append(_BLOCK)
+        self.f.entry.append(f"  {name} = getelementptr i8, ptr {_BLOCK}, i64 {self._block_bytes}")
+        self._block_bytes += size
+        self.f.entry[self._block_at] = self._ask(_BLOCK, str(self._block_bytes))
 
     def open(self, name: str, size: str) -> None:
         """Allocate the number of bytes in the register `size` at the current place."""

@@ -24,8 +24,8 @@ _SIZES: Final = (2, 4)
 _FACTORS: Final = ("float32", "bfloat16")
 """Types of factors. Products are float32, and for bfloat16 the direct algorithm takes half as many steps."""
 _FEWEST_CHANNELS: Final = 4
-_USUAL_SIDE: Final = 64 * 64
-"""Height of an image times its number of channels: networks begin with 64 channels at a quarter of 256 pixels."""
+_USUAL_SIDE: Final = 56 * 64
+"""Height of an image times its number of channels: networks begin with 64 channels at a quarter of 224 pixels."""
 _SECOND_PACKING_GAIN: Final = 0.87
 """Fraction of the time of small tiles below which weights are packed for large tiles too."""
 _MOST_OPEN_TILES: Final = 96
