@@ -92,6 +92,32 @@ def test_inputs_that_do_not_fit_are_refused_before_anything_is_compiled(feed: An
     assert session.model.report.kernels == compiled and len(session.model.specializations()) == 1
 
 
+def test_sizes_that_contradict_the_model_or_each_other() -> None:
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, d) for n, d in (
+        ("a", ["n", 3]), ("b", ["m", 3]), ("c", ["n + m", 3]))]
+    nodes = [
+        helper.make_node("Concat", ["a", "b"], ["d"], axis=0), helper.make_node("Mul", ["c", "d"], ["y"])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    proto = helper.make_model(
+        helper.make_graph(nodes, "g", infos, outputs), opset_imports=[helper.make_opsetid("", 17)])
+
+    def feed(*rows: int) -> dict[str, Any]:
+        return {n: np.ones((k, 3), np.float32) for n, k in zip("abc", rows, strict=True)}
+
+    session = ours.InferenceSession(proto, symbolic=True)
+    assert session.run(None, feed(2, 3, 5))[0].shape == (5, 3)
+    assert session.run(None, feed(0, 3, 3))[0].shape == (3, 3)
+    assert len(session.model.specializations()) == 1
+    with pytest.raises(InputError, match=r"dimension 0 of input 'c' is 6, and must be .* = 5, where n is 2"):
+        session.run(None, feed(2, 3, 6))
+    limited = ours.InferenceSession(proto, shapes={"a": ("1..4", 3), "b": ("m", 3)})
+    for rows in (0, 5):
+        with pytest.raises(
+            InputError, match=f"dimension 0 of input 'a' is {rows}, but the program was compiled for n from 1 to 4"
+        ):
+            limited.run(None, feed(rows, 1, rows + 1))
+
+
 def test_one_number_in_an_array_is_a_scalar() -> None:
     model = models.graph([helper.make_node("Add", ["x", "s"], ["y"])], {"x": (3,), "s": ()}, {"y": (3,)}, {})
     x = np.arange(3, dtype=np.float32)
