@@ -89,6 +89,16 @@ def test_heads_that_share_a_cache_read_it_in_place(program: tilewright.Model) ->
     assert sum("broadcast_to" in k for k in kernels) <= 1  # of the mask, for all layers
 
 
+def test_hidden_tokens_have_no_weight(program: tilewright.Model, model: onnx.ModelProto) -> None:
+    feed = random_feed(5, 60)
+    plain = program(feed)[0]
+    for name in feed:
+        if name.startswith("past_key_values"):
+            feed[name][:, :, : 60 // 3] = 1e30
+    np.testing.assert_array_equal(program(feed)[0], plain)
+    check(program(feed), model, feed)
+
+
 def test_any_batch_of_prompts(model: onnx.ModelProto) -> None:
     shapes = {n: ("batch_size", *dims[1:]) for n, dims in decoder.open_shapes(TINY).items()}
     with warnings.catch_warnings():
