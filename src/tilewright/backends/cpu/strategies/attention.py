@@ -22,14 +22,28 @@ from tilewright.backends.cpu.strategies.dots import Along, Dot, dot_of
 from tilewright.backends.cpu.strategies.products import rows_tile, unroll
 from tilewright.backends.cpu.strategies.schedules import open_rows
 from tilewright.backends.cpu.strategies.schedules.attention import AttentionSchedule
-from tilewright.backends.cpu.strategies.tiles import Tile, register_tile
+from tilewright.backends.cpu.strategies.tiles import Tile, register_tile, whole_tile
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.backends.machine import Machine
 from tilewright.base.types import DataType, OpenSize
-from tilewright.scalar.expr import PrimExpr, Var, add, as_expr, cast, const, floordiv, floormod, if_then_else, mul
+from tilewright.scalar.expr import (
+    PrimExpr,
+    Var,
+    add,
+    as_expr,
+    cast,
+    const,
+    floordiv,
+    floormod,
+    if_then_else,
+    maximum,
+    mul,
+)
 from tilewright.scalar.intrinsics import dot2, exp
 
 _FEW_KEYS: Final = -1
+_LEAST: Final = -87.0
+"""An argument of exp whose result is a normal number of float32."""
 _MOST_VECTORS: Final = 4
 """Largest number of query vectors in a block, if the number of queries is symbolic."""
 
@@ -64,7 +78,10 @@ def attention(
     first = rows_tile(keys, block, deep, options)
     if isinstance(keys, OpenSize) and options.height == _FEW_KEYS:
         first = replace(first, rows=1)
-    second = _second_tile(register_tile(block, heads.width, steps, options), block)
+    second = (
+        whole_tile(block, heads.width, steps, options) if isinstance(blocks, OpenSize)
+        else _second_tile(register_tile(block, heads.width, steps, options), block)
+    )
     turned = _turned(query, heads, dot, padded)
     products = _products(key, turned, heads, dot, dtype)
     scores = _scores(products, mask, scale, causal, queries, keys)
@@ -156,8 +173,11 @@ def _softmax(
         (batch, heads, padded), lambda b, h, t: te.max(scores(b, h, r.var, t), axis=r), name="most", axis_names=row
     )
 
+    weight = _exp_or_zero if isinstance(keys, OpenSize) and dtype.bits == 32 else exp
+
     def power(b: Var, h: Var, s: Var, t: Var) -> PrimExpr:
-        return _along_keys(dot, lambda e: cast(out_dtype, exp(scores(b, h, e, t) - most(b, h, t))), s, keys, out_dtype)
+        return _along_keys(
+            dot, lambda e: cast(out_dtype, weight(scores(b, h, e, t) - most(b, h, t))), s, keys, out_dtype)
 
     powers = te.compute(
         (batch, heads, steps, padded), power, name="powers", inline=False, axis_names=("b", "h", "s", "t")
@@ -169,6 +189,12 @@ def _softmax(
         most.shape, lambda b, h, t: const(1, dtype) / total(b, h, t), name="inverse", inline=False, axis_names=row
     )
     return most, powers, total, inverse
+
+
+def _exp_or_zero(x: PrimExpr) -> PrimExpr:
+    """Return exp(x), or zero where it is below the normal numbers: processors take a hundred cycles for such a result,
+    and masks hide keys by scores far below the others."""
+    return exp(maximum(x, _LEAST)) * cast(x.dtype, x > _LEAST)
 
 
 def _packed(value: te.Tensor, heads: Heads, dot: Dot) -> te.Tensor:

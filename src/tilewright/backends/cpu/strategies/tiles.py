@@ -62,6 +62,17 @@ def register_tile(
     return _tile_of(int(height), int(width), columns, machine)
 
 
+def whole_tile(rows: int, columns: int, depth: int, options: KernelOptions) -> Tile:
+    """Return the tile of a product, of a height that divides `rows`, with the fewest cycles of a row. A sum of symbolic
+    depth is one piece."""
+    machine = options.machine
+    depth = machine.core.product_piece - 1 if isinstance(depth, OpenSize) else depth
+    whole = [
+        t for t in _tiles(rows, columns, machine, 16, 32, 0, 1)
+        if rows % t.rows == 0 and t.lanes == _widths(columns, machine)[0]]
+    return min(whole, key=lambda t: -(-columns // t.columns) * _tile_cycles(t.rows, t, depth, machine) / t.rows)
+
+
 def conv_tile(
     rows: int, columns: int, depth: int, options: KernelOptions, stride: int, taps: int, most_rows: int = 16,
     together: bool = False
