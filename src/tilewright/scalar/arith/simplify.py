@@ -15,7 +15,8 @@ Comparisons become `positive terms < negative terms` (or `>=`), or a constant wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import reduce
 from math import gcd
 from typing import Final
 
@@ -55,7 +56,7 @@ from tilewright.scalar.expr import (
     minimum,
     number_of,
 )
-from tilewright.scalar.walk import free_vars, walk
+from tilewright.scalar.walk import free_vars, text_of, walk
 
 _MOST_ENDS: Final = 4
 _LEAVES: Final = (Var, IntImm, FloatImm)
@@ -332,7 +333,34 @@ def _decide_open(kind: type[Comparison], d: LinearForm, ranges: Ranges) -> bool 
     """Decide a comparison with variables that have a symbolic upper bound: `i*8 + j < n*8` for `i < n`, `j < 8`."""
     if kind is GE:
         return _decide_open(LT, d.times(-1).plus(LinearForm({}, -1)), ranges)  # d >= 0  <=>  -d - 1 < 0
-    return True if _is_negative(d, ranges, _MOST_ENDS) else None
+    return True if _is_negative(_with_flat_products(d), ranges, _MOST_ENDS) else None
+
+
+def _with_flat_products(form: LinearForm) -> LinearForm:
+    """Return the form with its products written in one way, so that equal ones cancel: n*(h*2*(w*2)) -> n*h*w * 4."""
+    if not any(type(atom) is Mul for atom in form.coefs):
+        return form
+    total = LinearForm({}, form.const)
+    for atom, k in form.coefs.items():
+        factors: list[PrimExpr] = []
+        times = _take_factors(atom, factors)
+        total = total.plus(LinearForm({_product_of(factors): 1}), k * times)
+    return total
+
+
+def _take_factors(e: PrimExpr, factors: list[PrimExpr]) -> int:
+    """Append the factors of a product that are not constant to `factors`, and return the constant one."""
+    if type(e) is IntImm:
+        return e.value
+    if type(e) is Mul:
+        return _take_factors(e.a, factors) * _take_factors(e.b, factors)
+    factors.append(e)
+    return 1
+
+
+def _product_of(factors: Sequence[PrimExpr]) -> PrimExpr:
+    first, *others = sorted(factors, key=text_of)
+    return reduce(Mul, others, first)
 
 
 def _is_negative(d: LinearForm, ranges: Ranges, tries: int) -> bool:
@@ -340,7 +368,7 @@ def _is_negative(d: LinearForm, ranges: Ranges, tries: int) -> bool:
     for atom, k in d.coefs.items():
         whole = _whole(atom, k, ranges)
         for most, times in ((whole,) if whole else ((end, k) for end in _greatest(atom, ranges)) if k > 0 else ()):
-            rest = d.without(atom)[1].plus(most, times)
+            rest = _with_flat_products(d.without(atom)[1].plus(most, times))
             if (
                 decide(LT, bounds_of_form(rest, ranges)) is True
                 or (tries > 1 and _is_negative(rest, ranges, tries - 1))
