@@ -253,6 +253,11 @@ def test_conditions_are_proven_by_open_ends() -> None:
     assert prove(minimum(i * 8, n - 8) + 7 < n, ranges) is True
     assert prove(minimum(i * 8, n - 8) >= 0, ranges) is True
     assert prove(i * 64 + j < n, ranges) is None
+    m, rows = Var("m"), n * (m * 2) * 2
+    ranges = Ranges(facts={m: (1, None), n: (1, None)}).bind_loop(i, const(0, "int64"), n * (m * 4)).bind(j, 0, 2)
+    assert prove(minimum(i * 3, n * (m * 4) - 3) + j < rows, ranges) is True
+    assert prove(i < m * n * 4, ranges) is True
+    assert prove(i < m * n * 3, ranges) is None
 
 
 # Memory.

@@ -23,10 +23,17 @@ class KernelOptions:
     machine: Machine = GENERIC_MACHINE
     decisions: Decisions = field(default_factory=Decisions)
     """Choices of a tuner, instead of those of the cost model."""
-    height: int = 0
-    """Height of tiles along an axis of symbolic size (`schedules/open_rows.py`); 0 for the tallest."""
+    tile_height: int = 0
     winograd_tiles: str = "auto"
     """Tiles of Winograd's algorithm: "off", "2x2", "4x4", or "auto" for those that the cost model expects to pay."""
+    asked: set[str] = field(default_factory=set, compare=False)
+    """The name of `height`, once it was read: what was made without it is the same for all heights."""
+
+    @property
+    def height(self) -> int:
+        """Height of tiles along an axis of symbolic size (`schedules/open_rows.py`); 0 for the tallest."""
+        self.asked.add("height")
+        return self.tile_height
 
     def decide(self, names: tuple[str, ...], default: Option, options: Options, selects: str = "") -> Option:
         """Return a value for each name: `default`, the cost model's choice, unless the decisions select another of the

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from tilewright import te
 from tilewright.backends import kernel_options
 from tilewright.backends.cpu.shared_loops import share_loops
-from tilewright.backends.cpu.strategies.schedules.arrange import arrange, variants
+from tilewright.backends.cpu.strategies.schedules.arrange import Inlined, arrange, variants
 from tilewright.backends.decisions import Decisions
 from tilewright.backends.kernel_options import KernelOptions, winograd_setting
 from tilewright.backends.machine import Machine
@@ -39,7 +39,7 @@ from tilewright.te.resolve import apply_schedule
 from tilewright.te.schedule import Schedule as TeSchedule
 from tilewright.te.tensor import ComputeOp, Operation, Tensor
 from tilewright.tir.legality import refuse_gpu_threads
-from tilewright.tir.stmt import NUMBERS, IfThenElse, PrimFunc, Stmt
+from tilewright.tir.stmt import NUMBERS, IfThenElse, PrimFunc
 from tilewright.tir.transform.convert_ssa import convert_ssa
 from tilewright.tir.transform.instrument_memory import Checks
 from tilewright.tir.transform.lower_blocks import lower_blocks
@@ -58,6 +58,10 @@ class Argument:
     pack: Callable[..., Array] | None = None
 
 
+Version: TypeAlias = tuple[PrimExpr | None, PrimFunc]
+"""A scheduled program, and the condition under which it is chosen, if there are several."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """A lowered kernel. Its parameters are `arguments`, then one buffer for each result."""
@@ -71,6 +75,8 @@ class Kernel:
     """The loops before flattening."""
     workload: tuple[Any, ...] | None = None
     """The tuning task of the kernel's registered implementation, if any."""
+    versions: tuple[Version, ...] = ()
+    """The scheduled programs of a kernel with symbolic sizes."""
 
     @property
     def declared(self) -> PrimFunc:
@@ -99,8 +105,8 @@ def lower(
     overrides the tiles, orders and algorithms of the cost model, except in kernels with symbolic sizes. `found`
     schedules the computations that it recognises, instead of their own schedule. Registered strategies are queried for
     `target`; `seconds` are the measured times of their tasks. With `checks`, accesses are checked, at sites numbered
-    from `first_site` on. Unless `flat` is set, the result is the stage `lowered`: loop passes, which do not support
-    samples of sizes, are skipped.
+    from `first_site` on. Unless `flat` is set, the result has only `versions`, for comparison: what follows depends on
+    nothing but them.
 
     Raises `NoNativeKernel` from `Op.compute` when an operator has no tensor expression.
     """
@@ -112,22 +118,24 @@ def lower(
             options)
         func = made.func(name, symbols)
         chosen = variants(made.args, made.outputs, options) if symbols and made.schedule is None else []
+        versions: tuple[Version, ...]
         if made.schedule is not None:
-            scheduled = made.scheduled(func, made.schedule)
-            blocks = lower_blocks(scheduled)
+            versions = ((None, made.scheduled(func, made.schedule)),)
         elif chosen:
-            scheduled, (blocks, made.args) = func, _by_size(made, func, chosen)
+            versions, made.args = _by_size(made, func, chosen)
         else:
             known = None if found is None or symbols else found(func, made.args, made.outputs)
-            scheduled = arrange(func, made.args, made.outputs, options) if known is None else known
-            blocks = lower_blocks(scheduled)
-        func, sites = lower_checked(
-            blocks, checks, first_site, find_backend(machine.backend).loop_passes
-        ) if flat else (blocks, ())
-    where = {t: k for k, t in enumerate(inputs)}
-    arguments = tuple(_argument(t, where) for t in made.args)
-    stages = {"scheduled": scheduled, "lowered": blocks} if keep_stages else {"lowered": blocks} if symbols else {}
-    return Kernel(func, arguments, stages, sites, blocks, None if made.schedule is None else workload_of(made.outputs))
+            versions = ((None, arrange(func, made.args, made.outputs, options) if known is None else known),)
+        where = {t: k for k, t in enumerate(inputs)}
+        arguments = tuple(_argument(t, where) for t in made.args)
+        if not flat:
+            return Kernel(func, arguments, versions=versions)
+        blocks = _joined(versions)
+        flattened, sites = lower_checked(blocks, checks, first_site, find_backend(machine.backend).loop_passes)
+    stages = {"scheduled": func if chosen else versions[0][1], "lowered": blocks} if keep_stages else {}
+    return Kernel(
+        flattened, arguments, stages, sites, blocks, None if made.schedule is None else workload_of(made.outputs),
+        versions if symbols else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,22 +252,38 @@ class _Computed:
 
 def _by_size(
     made: _Computed, func: PrimFunc, chosen: Sequence[tuple[KernelOptions, PrimExpr]]
-) -> tuple[PrimFunc, list[Tensor]]:
-    """Return a kernel with code for several tile heights and algorithms, which selects one by its sizes, and its
-    arguments."""
-    body: Stmt | None = None
+) -> tuple[tuple[Version, ...], list[Tensor]]:
+    """Return the versions of a kernel for several tile heights and algorithms, and its arguments: those of all
+    versions. Computations that do not depend on the height are made once."""
+    found: list[Version] = []
     params = dict(zip(made.args, func.params, strict=False))
+    results = func.params[len(made.args):]
+    shared = None if "height" in made.options.asked else Inlined.of(func, made.args, made.outputs)
     for options, condition in reversed(chosen):
+        is_usual = options.winograd_tiles == made.options.winograd_tiles
         with granted(), kernel_options.use(options):
+            if is_usual and shared is not None:
+                found.append((condition, shared.scheduled(options)))
+                continue
             one = made.again(options)
-            packed = made.args if options.winograd_tiles == made.options.winograd_tiles else one.args
-            own = [params.setdefault(t, _renamed(t, params)) for t in packed]
-            same = one.func(func.name, func.attrs[NUMBERS], [*own, *func.params[len(made.args):]])
-            blocks = lower_blocks(arrange(same, one.args, one.outputs, options))
-        body = blocks.body if body is None else IfThenElse(condition, blocks.body, body)
-    assert body is not None
-    whole = replace(blocks.with_body(body), params=(*params.values(), *func.params[len(made.args):]))
-    return convert_ssa(whole), list(params)
+            own = [params.setdefault(t, _renamed(t, params)) for t in (made.args if is_usual else one.args)]
+            same = one.func(func.name, func.attrs[NUMBERS], [*own, *results])
+            found.append((condition, arrange(same, one.args, one.outputs, options)))
+    whole = (*params.values(), *results)
+    return tuple((condition, replace(version, params=whole)) for condition, version in reversed(found)), list(params)
+
+
+def _joined(versions: Sequence[Version]) -> PrimFunc:
+    """Return the loops of a kernel, which selects one of several versions by its sizes."""
+    *others, (_, last) = versions
+    joined = lower_blocks(last)
+    if not others:
+        return joined
+    body = joined.body
+    for condition, version in reversed(others):
+        assert condition is not None
+        body = IfThenElse(condition, lower_blocks(version).body, body)
+    return convert_ssa(joined.with_body(body))
 
 
 def _renamed(t: Tensor, others: Mapping[Tensor, Buffer]) -> Buffer:

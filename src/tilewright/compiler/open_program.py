@@ -24,6 +24,7 @@ from tilewright.base.garbage_collection import no_garbage_collection
 from tilewright.base.types import INT64
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.flow import needs_control
+from tilewright.compiler.kernel import Version
 from tilewright.compiler.program import Unfinished, build_program
 from tilewright.compiler.report import BuildReport
 from tilewright.ir.module import IRModule
@@ -462,9 +463,7 @@ def _compare(a: Unfinished, b: Unfinished) -> None:
     """Raise `OpenSizeError` if the programs of two samples differ."""
     ours_made, theirs_made = a.report.kernels, b.report.kernels
     for symbol, kernel in ours_made.items():
-        if symbol not in theirs_made or not structural_equal(
-            kernel.stages["lowered"], theirs_made[symbol].stages["lowered"], exact=True
-        ):
+        if symbol not in theirs_made or not _same_versions(kernel.versions, theirs_made[symbol].versions):
             raise _differ(
                 f"the kernel of {symbol.partition('_')[2].partition('_')[2]} depends on the sizes in ways that are "
                 "decided while compiling")
@@ -477,6 +476,13 @@ def _compare(a: Unfinished, b: Unfinished) -> None:
     ours, theirs = ([v for values in made.sources() for v in values] for made in (a, b))
     if len(ours) != len(theirs) or not all(map(_same, ours, theirs)):
         raise _differ("a constant depends on the sizes")
+
+
+def _same_versions(ours: Sequence[Version], theirs: Sequence[Version]) -> bool:
+    """Whether two kernels consist of the same programs under the same conditions."""
+    return len(ours) == len(theirs) and all(
+        (a is b if a is None or b is None else structural_equal(a, b, exact=True))
+        and structural_equal(x, y, exact=True) for (a, x), (b, y) in zip(ours, theirs, strict=True))
 
 
 def _same(a: Array, b: Array) -> bool:

@@ -14,6 +14,7 @@ A size is a polynomial over variables and inexact quotients, in canonical form.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -75,6 +76,8 @@ class Samples(dict[PrimExpr, int]):
     least and the greatest values that the program assumes. With `nonempty`, comparisons need not hold for zero.
 
     `bounds` are limits of sums of several variables: the least value of each sum without its constant.
+
+    `remainders` has the values of sizes at consecutive large values of their variables.
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class Samples(dict[PrimExpr, int]):
         self.spare = list(spare)
         self.least, self.nonempty = least, nonempty
         self.limits: dict[PrimExpr, Limit] = {}
+        self.remainders: dict[PrimExpr, Sequence[int]] = {}
         self.bounds: dict[Key, int] = {}
         self.equal: set[Key] = set()
         """Sums that are zero in every call, divided by common factors."""
@@ -232,8 +236,11 @@ class _Open(OpenSize):
     def __new__(cls, number: int, terms: Terms) -> _Open:
         self = super().__new__(cls, number)
         self.terms = terms
-        self.expr = expression(terms)
         return self
+
+    @functools.cached_property
+    def expr(self) -> PrimExpr:
+        return expression(self.terms)
 
     def __add__(self, other: Any) -> Any:
         return _sum(self, other, 1) if isinstance(other, int) else NotImplemented
@@ -350,10 +357,7 @@ def _below(a: _Open, b: Any, compare: Callable[[int, int], bool]) -> bool:
         if above is not None and above >= 0 > int(b) - int(a):
             return compare(0, 1)
     elif any(not isinstance(atom, Var) for atoms in a.terms for atom in atoms):
-        variables = list(free_vars(a.expr))
-        found = [
-            int(evaluate(a.expr, {v: _LARGE + step * (k + 1) for k, v in enumerate(variables)}))
-            for step in range(_REMAINDERS)]
+        found = _remainders(a.expr)
         if max(map(abs, found)) < _LARGE // 1024 and len({compare(n, int(b)) for n in found}) > 1:
             raise CompileError(f"how {a} compares with {b} depends on a remainder", code="TW0304")
     return answer
@@ -365,6 +369,20 @@ def is_below(a: int, b: int) -> bool | None:
         return a < b
     except CompileError:
         return None
+
+
+def _remainders(e: PrimExpr) -> Sequence[int]:
+    """Return a size at consecutive large values of its variables; they are kept with the samples."""
+    known = _SAMPLES.get()
+    found = None if known is None else known.remainders.get(e)
+    if found is None:
+        variables = list(free_vars(e))
+        found = [
+            int(evaluate(e, {v: _LARGE + step * (k + 1) for k, v in enumerate(variables)}))
+            for step in range(_REMAINDERS)]
+        if known is not None:
+            known.remainders[e] = found
+    return found
 
 
 def may_be_zero(size: int) -> bool:

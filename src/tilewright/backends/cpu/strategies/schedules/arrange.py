@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tilewright.backends.cpu.strategies.schedules.channel_blocks import ChannelBlocksSchedule
 from tilewright.backends.cpu.strategies.schedules.injective import schedule_injective
@@ -37,24 +37,42 @@ def schedule_of(kind: KernelKind) -> CpuSchedule:
 
 def arrange(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor], options: KernelOptions) -> PrimFunc:
     """`func`, one block for each computation between `args` and `outputs`, scheduled for the machine of `options`."""
-    s = Schedule(func)
-    blocks = zip(computations(args, outputs), block_names(func), strict=True)
-    names: dict[Operation, str] = {op: block for op, block in blocks if isinstance(op, ComputeOp)}
-    ops = [op for op in names if isinstance(op, ComputeOp)]
-    results = {t.op for t in outputs}
-    for op in ops:
-        if op not in results and op.may_inline:
-            s.compute_inline(names.pop(op))
-    anchors = [(op, op.schedule) for op in ops if op.schedule is not None and op in names]
-    if not anchors:
-        for result in dict.fromkeys(t.op for t in outputs):
-            if isinstance(result, ComputeOp):
-                schedule_injective(s, names[result], options.machine)
+    return Inlined.of(func, args, outputs).scheduled(options)
+
+
+@dataclass(frozen=True, slots=True)
+class Inlined:
+    """A kernel whose elementwise values are inlined; `names` are the blocks of the computations that are left."""
+
+    func: PrimFunc
+    names: Mapping[Operation, str]
+    outputs: Sequence[Tensor]
+
+    @staticmethod
+    def of(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor]) -> Inlined:
+        """Inline the elementwise values of `func`, one block for each computation between `args` and `outputs`."""
+        s = Schedule(func)
+        blocks = zip(computations(args, outputs), block_names(func), strict=True)
+        names: dict[Operation, str] = {op: block for op, block in blocks if isinstance(op, ComputeOp)}
+        results = {t.op for t in outputs}
+        for op in [op for op in names if isinstance(op, ComputeOp)]:
+            if op not in results and op.may_inline:
+                s.compute_inline(names.pop(op))
+        return Inlined(s.func, names, outputs)
+
+    def scheduled(self, options: KernelOptions) -> PrimFunc:
+        """Return the kernel scheduled for `options`."""
+        s, names = Schedule(self.func), dict(self.names)
+        anchors = [(op, op.schedule) for op in names if isinstance(op, ComputeOp) and op.schedule is not None]
+        if not anchors:
+            for result in dict.fromkeys(t.op for t in self.outputs):
+                if isinstance(result, ComputeOp):
+                    schedule_injective(s, names[result], options.machine)
+            return s.func
+        anchor, kind = anchors[-1]
+        plan = schedule_of(kind)
+        plan.apply(KernelBlocks(s, anchor, names, names[self.outputs[0].op], plan, options))
         return s.func
-    anchor, kind = anchors[-1]
-    plan = schedule_of(kind)
-    plan.apply(KernelBlocks(s, anchor, names, names[outputs[0].op], plan, options))
-    return s.func
 
 
 def variants(
@@ -66,7 +84,7 @@ def variants(
     if not kinds:
         return []
     plan = schedule_of(kinds[-1])
-    own = [(replace(options, height=height), condition) for height, condition in plan.heights]
+    own = [(replace(options, tile_height=height, asked=set()), condition) for height, condition in plan.heights]
     if plan.faster and not own:
         own = [(options, const(1, BOOL))]
-    return [*((replace(options, winograd_tiles=tiles), condition) for tiles, condition in plan.faster), *own]
+    return [*((replace(options, winograd_tiles=tiles, asked=set()), condition) for tiles, condition in plan.faster), *own]
