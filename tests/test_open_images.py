@@ -22,6 +22,7 @@ from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.sizes import multiple_of
 from tilewright.scalar.arith import Ranges, simplify
 from tilewright.scalar.expr import Var
+from tilewright.tir.stmt import For, IfThenElse, walk_stmt
 
 SIZES = [(1, 1), (1, 7), (5, 3), (8, 8), (9, 13), (17, 31), (7, 100)]
 Nodes = Sequence[onnx.NodeProto]
@@ -133,6 +134,13 @@ def test_winograd_tiles_of_several_images() -> None:
         x = real(3, 16, h, w)
         np.testing.assert_allclose(program(x), onnxruntime_answers(of, {"x": x})[0], rtol=1e-3, atol=1e-5)
     assert isinstance(program.executable, OpenExecutable) and "spectrum" in program.dump("tir")
+
+
+def test_tiles_of_a_convolution_with_a_stride_have_no_conditions() -> None:
+    program = check(convolution(40, 48, 1, 2, 0), (1, 40, "h=32..:32", "w=32..:32"), [(32, 64), (96, 32)])
+    (kernel,) = [k for name, k in program.report.kernels.items() if "conv2d" in name]
+    loops = [s for s in walk_stmt(kernel.loops.body) if isinstance(s, For)]
+    assert loops and not any(isinstance(s, IfThenElse) for loop in loops for s in walk_stmt(loop.body))
 
 
 def test_a_convolution_without_padding_has_a_smallest_image() -> None:

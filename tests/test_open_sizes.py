@@ -7,6 +7,7 @@ import random
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,14 @@ import daily
 import tilewright
 from op_examples import EXAMPLES, Example
 from small_models import onnxruntime_answers
+from tilewright import relay, te
 from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError, InputError, OpenSizeWarning, OptionError
 from tilewright.base.memory_placement import place_pieces
 from tilewright.base.types import OpenSize, TensorType
+from tilewright.compiler import kernel
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.open_program import OpenSizeError, build_open
+from tilewright.compiler.open_program import OpenSizeError, _same_versions, build_open
 from tilewright.compiler.report import BuildReport
 from tilewright.relay.expr import Expr, Function
 from tilewright.relay.expr import Var as RelayVar
@@ -44,7 +47,8 @@ from tilewright.scalar.arith.open_sizes import (
     typical,
 )
 from tilewright.scalar.arith.size_equations import equation
-from tilewright.scalar.expr import PrimExpr, Var, as_expr, const, floordiv, floormod, minimum
+from tilewright.scalar.expr import Buffer, PrimExpr, Var, as_expr, const, floordiv, floormod, minimum
+from tilewright.tir.stmt import redirect
 
 pytestmark = pytest.mark.slow
 
@@ -253,11 +257,44 @@ def test_conditions_are_proven_by_open_ends() -> None:
     assert prove(minimum(i * 8, n - 8) + 7 < n, ranges) is True
     assert prove(minimum(i * 8, n - 8) >= 0, ranges) is True
     assert prove(i * 64 + j < n, ranges) is None
-    m, rows = Var("m"), n * (m * 2) * 2
+    m = Var("m")
+    rows = n * (m * 2) * 2
     ranges = Ranges(facts={m: (1, None), n: (1, None)}).bind_loop(i, const(0, "int64"), n * (m * 4)).bind(j, 0, 2)
     assert prove(minimum(i * 3, n * (m * 4) - 3) + j < rows, ranges) is True
     assert prove(i < m * n * 4, ranges) is True
     assert prove(i < m * n * 3, ranges) is None
+
+
+# Kernels.
+
+
+def perceptron() -> tilewright.IRModule:
+    x = relay.Var("x", TensorType([Var("n"), 40]))
+    weight = relay.const(np.ones((24, 40), np.float32))
+    return tilewright.IRModule.from_expr(relay.Function([x], relay.nn.relu(relay.nn.dense(x, weight))))
+
+
+def test_computations_that_do_not_depend_on_the_height_of_tiles_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel._Computed, "again", None)
+    program = tilewright.compile(perceptron(), shapes={"x": ("n", 40)}, threads=1)
+    (lowered,) = program.report.kernels.values()
+    assert len(lowered.versions) > 4
+    np.testing.assert_allclose(program(np.ones((5, 40), np.float32)), np.full((5, 24), 40.0))
+
+
+def test_versions_of_kernels_are_equal_if_their_loops_conditions_and_buffers_are() -> None:
+    a = te.placeholder((8, 8), name="a")
+    b = te.compute((8, 8), lambda i, j: a[i, j] * 2.0, name="b")
+    func, again = (te.create_prim_func([a, te.compute((8, 8), lambda i, j: b[i, j] + 1.0)]) for _ in range(2))
+    n = Var("n")
+    assert _same_versions([(n < 4, func)], [(n < 4, again)])
+    assert not _same_versions([(n < 4, func)], [(n < 5, again)])
+    assert not _same_versions([(None, func)], [(n < 4, again)])
+    assert not _same_versions([(None, func)], [(None, func), (None, func)])
+    (inner,) = func.attrs["intermediates"]
+    other = Buffer(inner.name, (9, 8), inner.dtype)
+    changed = replace(func, attrs={**func.attrs, "intermediates": (other,)}, body=redirect(func.body, inner, other))
+    assert not _same_versions([(None, func)], [(None, changed)])
 
 
 # Memory.
