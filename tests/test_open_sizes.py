@@ -268,7 +268,7 @@ def test_conditions_are_proven_by_open_ends() -> None:
 # Kernels.
 
 
-def perceptron() -> tilewright.IRModule:
+def dense_layer() -> tilewright.IRModule:
     x = relay.Var("x", TensorType([Var("n"), 40]))
     weight = relay.const(np.ones((24, 40), np.float32))
     return tilewright.IRModule.from_expr(relay.Function([x], relay.nn.relu(relay.nn.dense(x, weight))))
@@ -276,7 +276,7 @@ def perceptron() -> tilewright.IRModule:
 
 def test_computations_that_do_not_depend_on_the_height_of_tiles_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel._Computed, "again", None)
-    program = tilewright.compile(perceptron(), shapes={"x": ("n", 40)}, threads=1)
+    program = tilewright.compile(dense_layer(), shapes={"x": ("n", 40)}, threads=1)
     (lowered,) = program.report.kernels.values()
     assert len(lowered.versions) > 4
     np.testing.assert_allclose(program(np.ones((5, 40), np.float32)), np.full((5, 24), 40.0))

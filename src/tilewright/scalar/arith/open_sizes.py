@@ -24,9 +24,9 @@ from typing import Any, Final, TypeAlias
 
 from tilewright.base.errors import CompileError
 from tilewright.base.types import FLOAT32, INT64, OpenSize, Size
-from tilewright.scalar.arith.evaluate import evaluate
 from tilewright.scalar.arith.linear import linear
 from tilewright.scalar.arith.ranges import Ranges
+from tilewright.scalar.arith.remainders import depends_on_remainder
 from tilewright.scalar.arith.simplify import simplify
 from tilewright.scalar.expr import (
     Add,
@@ -54,10 +54,6 @@ from tilewright.scalar.walk import free_vars, substitute, text_of
 
 TYPICAL: Final = 64
 """The value of a dynamic dimension in estimates."""
-_REMAINDERS: Final = 12
-"""Number of consecutive sizes for which a comparison of a remainder with a number must have the same answer."""
-_LARGE: Final = 1 << 20
-"""A size so large that expressions that grow with it are far larger than remainders."""
 Limit: TypeAlias = tuple[int, int | None]
 Terms: TypeAlias = dict[tuple[PrimExpr, ...], int]
 Key: TypeAlias = frozenset[tuple[tuple[PrimExpr, ...], int]]
@@ -357,8 +353,9 @@ def _below(a: _Open, b: Any, compare: Callable[[int, int], bool]) -> bool:
         if above is not None and above >= 0 > int(b) - int(a):
             return compare(0, 1)
     elif any(not isinstance(atom, Var) for atoms in a.terms for atom in atoms):
-        found = _remainders(a.expr)
-        if max(map(abs, found)) < _LARGE // 1024 and len({compare(n, int(b)) for n in found}) > 1:
+        context = _SAMPLES.get()
+        kept = {} if context is None else context.remainders
+        if depends_on_remainder(a.expr, lambda n: compare(n, int(b)), kept):
             raise CompileError(f"how {a} compares with {b} depends on a remainder", code="TW0304")
     return answer
 
@@ -369,20 +366,6 @@ def is_below(a: int, b: int) -> bool | None:
         return a < b
     except CompileError:
         return None
-
-
-def _remainders(e: PrimExpr) -> Sequence[int]:
-    """Return a size at consecutive large values of its variables; they are kept with the samples."""
-    known = _SAMPLES.get()
-    found = None if known is None else known.remainders.get(e)
-    if found is None:
-        variables = list(free_vars(e))
-        found = [
-            int(evaluate(e, {v: _LARGE + step * (k + 1) for k, v in enumerate(variables)}))
-            for step in range(_REMAINDERS)]
-        if known is not None:
-            known.remainders[e] = found
-    return found
 
 
 def may_be_zero(size: int) -> bool:

@@ -87,4 +87,6 @@ def variants(
     own = [(replace(options, tile_height=height, asked=set()), condition) for height, condition in plan.heights]
     if plan.faster and not own:
         own = [(options, const(1, BOOL))]
-    return [*((replace(options, winograd_tiles=tiles, asked=set()), condition) for tiles, condition in plan.faster), *own]
+    faster = [
+        (replace(options, winograd_tiles=tiles, asked=set()), condition) for tiles, condition in plan.faster]
+    return [*faster, *own]
