@@ -89,11 +89,13 @@ def test_relay_passes_shows_text_types_passes_and_patterns(tmp_path: Path) -> No
 
 def test_compile_time_shows_cold_and_cached(model: Path, tmp_path: Path) -> None:
     found = tmp_path / "times.json"
-    done = run("compile_time.py", model, "--rounds", "1", "--json", found)
+    done = run("compile_time.py", model, "--rounds", "1", "--open", "--json", found)
     assert done.returncode == 0, done.stdout + done.stderr
     (runs,) = json.loads(found.read_text()).values()
     assert runs["cold"][0]["seconds"] > runs["cached"][0]["seconds"] > 0
     assert runs["cold"][0]["report"]
+    assert runs["open"][0]["seconds"] > 0 and runs["open"][0]["artifact"] > 0
+    assert "times as long" in done.stdout and "times as large" in done.stdout
 
 
 def test_kernels_are_timed_beside_the_peak(tmp_path: Path) -> None:
