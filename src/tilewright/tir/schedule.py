@@ -216,7 +216,7 @@ class Schedule(Recorder):
             mapping[n.var] = add(rest if n is longer[0] else floormod(rest, n.extent), n.min)
             rest, total = floordiv(rest, n.extent), mul(n.extent, total)
         body = substitute_stmt(nodes[-1].body, mapping)
-        self._replace(nodes[0], For(fused, const(0, INT64), total, SERIAL, body, origin=nodes[0].origin))
+        self._replace(nodes[0], For(fused, const(0, INT64), _polynomial(total), SERIAL, body, origin=nodes[0].origin))
         return fused
 
     @recorded
@@ -613,6 +613,12 @@ def _complete_open(loop: Var, extent: PrimExpr, factors: Sequence[int | None]) -
     known = _complete(loop, 1, factors)
     covered = prod(known)
     return [simplify(floordiv(add(extent, covered - 1), covered), Ranges()) if f is None else f for f in factors]
+
+
+def _polynomial(size: PrimExpr) -> PrimExpr:
+    """Return a symbolic size in the form of sizes, so that equal ones are the same: n*(h*16) -> n*h*16."""
+    found = None if isinstance(size, IntImm) else open_size(size)
+    return size if found is None else as_expr(found)
 
 
 def _guard(s: Stmt, condition: PrimExpr) -> Stmt:
