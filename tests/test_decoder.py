@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 import sys
 import warnings
@@ -122,13 +124,29 @@ def test_sessions_take_symbolic_shapes(model: onnx.ModelProto) -> None:
     check(binding.copy_outputs_to_cpu(), model, feed)
 
 
-def test_the_benchmark_prints_a_row_for_each_runtime() -> None:
+def test_the_benchmark_compares_each_way_with_its_limits() -> None:
+    ways = "compile,session,c" if shutil.which("cc") or shutil.which("gcc") else "compile,session"
     done = subprocess.run(
         [sys.executable, decoder.__file__, "--tiny", "--no-memory", "--peers", "ort", "--steps", "5", "--prompt", "3",
-         "--prompts", "1,4", "--threads", "1", "--rounds", "1"], capture_output=True, text=True, check=False)
+         "--prompts", "1,4", "--threads", "1", "--rounds", "1", "--ways", ways],
+        capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     title, head, *rows = done.stdout.splitlines()
+    names = [decoder.WAYS[way] for way in ways.split(",")]
     assert title == "1 thread, times in ms"
     assert head.split() == "step slowest prompt 1 prompt 4 memory compiling tokens".split()
-    assert [row.split()[0] for row in rows] == ["onnxruntime", "tilewright", "ratio"]
-    assert all(row.endswith("equal") for row in rows[:2])
+    for row, name in zip(rows, ["onnxruntime", *names], strict=False):
+        assert row.startswith(name) and row.endswith("equal")
+    for line, name in zip(rows[1 + len(names) :], names, strict=True):
+        figures = line.removeprefix(f"{name}: ").split(", ")
+        assert figures[-1] == "tokens equal"
+        for figure, start in zip(figures, ("step", "prompt 1", "prompt 4", "slowest"), strict=False):
+            assert re.fullmatch(rf"{start} \d+\.\d\d( OVER)? of \d\.\d", figure)
+
+
+def test_figures_beyond_their_limits_are_marked() -> None:
+    theirs = decoder.Row("onnxruntime", 1, {7: [1.0]}, [[1.0, 1.0, 1.0]], [4], memory=1.0)
+    mine = decoder.Row("tilewright", 1, {7: [0.95]}, [[0.5, 0.5, 1.2]], [4], memory=1.2)
+    assert decoder.limits([theirs, mine], [7]) == [
+        "tilewright: step 0.50 of 0.9, prompt 7 0.95 OVER of 0.9, slowest 2.40 OVER of 2.0, memory 1.20 of 1.3, "
+        "tokens equal"]
