@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import os
 import shutil
 import statistics
@@ -286,7 +287,7 @@ def limits(rows: Sequence[Row], lengths: Sequence[int]) -> list[str]:
         tokens = "equal" if row.tokens == rows[0].tokens else "DIFFER"
         said = ", ".join(
             f"{name} {value:.2f}{' OVER' if value > limit else ''} of {limit}" for name, (value, limit)
-            in figures.items() if value == value)
+            in figures.items() if not math.isnan(value))
         lines.append(f"{row.runtime}: {said}, tokens {tokens}")
     return lines
 
