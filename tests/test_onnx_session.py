@@ -93,8 +93,8 @@ def test_inputs_that_do_not_fit_are_refused_before_anything_is_compiled(feed: An
 
 
 def test_sizes_that_contradict_the_model_or_each_other() -> None:
-    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, d) for n, d in (
-        ("a", ["n", 3]), ("b", ["m", 3]), ("c", ["n + m", 3]))]
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [d, 3])
+             for n, d in (("a", "n"), ("b", "m"), ("c", "n + m"))]
     nodes = [
         helper.make_node("Concat", ["a", "b"], ["d"], axis=0), helper.make_node("Mul", ["c", "d"], ["y"])]
     outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
