@@ -101,7 +101,7 @@ def test_a_negative_limit_is_refused() -> None:
 
 def test_a_program_is_refused_when_it_is_loaded_where_there_is_less_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     built = relay.build(LARGE["pad"], "llvm")
-    monkeypatch.setattr(executable, "_SURELY_THERE", 0)
+    monkeypatch.setattr(executable, "SURELY_THERE", 0)
     monkeypatch.setattr(executable, "machine_bytes", lambda: 8000)
     with pytest.raises(RunError, match=r"needs 15.6 kB of memory for its values and outputs"):
         built.executable  # noqa: B018

@@ -19,7 +19,7 @@ import numpy as np
 from tilewright.base.types import OpenSize, TensorType, Type
 from tilewright.relay.op.registry import Op
 from tilewright.scalar.arith.open_sizes import least_difference, open_size
-from tilewright.scalar.expr import PrimExpr, UnknownDim, maximum, minimum
+from tilewright.scalar.expr import Add, FloorDiv, IntImm, Max, Min, Mul, PrimExpr, UnknownDim, Var, maximum, minimum
 from tilewright.scalar.walk import free_vars
 
 Array = np.ndarray[Any, Any]
@@ -111,9 +111,16 @@ def _least(a: Any, b: Any) -> int | None:
 
 def _quotient(a: Any, b: Any) -> Any:
     """Return `a // b`, which is rounded toward zero; None if `a` can be negative."""
-    if _is_symbolic(a) and ((least := _least(a, 0)) is None or least < 0):
+    if _is_symbolic(a) and not _is_natural(a) and ((least := _least(a, 0)) is None or least < 0):
         return None
     return _settled(a // b)
+
+
+def _is_natural(a: Any) -> bool:
+    """Whether a size is formed from dimensions without a difference, so that it is not negative."""
+    if isinstance(a, (Add, Mul, FloorDiv, Min, Max)):
+        return _is_natural(a.a) and _is_natural(a.b)
+    return isinstance(a, Var) or (isinstance(a, IntImm) and a.value >= 0)
 
 
 def _equal(a: Any, b: Any) -> Any:
