@@ -103,6 +103,7 @@ def _segmentation(name: str) -> Callable[[], Any]:
 
 def _timm(name: str) -> Callable[[], Any]:
     def build() -> Any:
+        declare_missing_operators()
         import timm
         from timm.layers.config import set_fused_attn
 

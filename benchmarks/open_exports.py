@@ -139,47 +139,25 @@ def _tagger(kind: str) -> Callable[[], Any]:
     return build
 
 
-def _encoder() -> Any:
-    from torch import nn
-
-    class Encoder(nn.Module):
-        """A transformer over embedded words; the sign of the first one is not hidden."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.words = nn.Embedding(WORDS, 256)
-            self.layers = nn.ModuleList(
-                nn.TransformerEncoderLayer(256, 4, 512, batch_first=True, norm_first=True, dropout=0.0)
-                for _ in range(3))
-
-        def forward(self, ids: Any) -> Any:
-            x = self.words(ids)
-            for layer in self.layers:
-                x = layer(x)
-            return x
-
-    return Encoder()
-
-
-def _attending() -> Any:
+def _block(width: int, heads: int) -> Any:
+    """A transformer layer as a function of words and of a source."""
     import torch
     from torch import nn
 
     class Block(nn.Module):
         """Attention over the own words and over those of a source, and a feed-forward network."""
 
-        def __init__(self, width: int, heads: int) -> None:
+        def __init__(self) -> None:
             super().__init__()
-            self.heads = heads
             self.projections = nn.ModuleList(nn.Linear(width, width) for _ in range(8))
             self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3))
             self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
 
         def attend(self, x: Any, source: Any, first: int, causal: bool) -> Any:
             q, k, v = (
-                self.projections[first + n](y).unflatten(2, (self.heads, -1)).transpose(1, 2)
+                self.projections[first + n](y).unflatten(2, (heads, -1)).transpose(1, 2)
                 for n, y in enumerate((x, source, source)))
-            weights = q @ k.transpose(2, 3) / math.sqrt(64.0)
+            weights = q @ k.transpose(2, 3) / math.sqrt(width / heads)
             if causal:
                 rows = torch.arange(x.shape[1])
                 weights = weights.masked_fill(rows[None, :] > rows[:, None], float("-inf"))
@@ -190,13 +168,39 @@ def _attending() -> Any:
             x = x + self.attend(self.norms[1](x), source, 4, False)
             return x + self.down(nn.functional.gelu(self.up(self.norms[2](x))))
 
+    return Block()
+
+
+def _encoder() -> Any:
+    from torch import nn
+
+    class Encoder(nn.Module):
+        """A transformer over embedded words."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = nn.Embedding(WORDS, 256)
+            self.layers = nn.ModuleList(_block(256, 4) for _ in range(3))
+
+        def forward(self, ids: Any) -> Any:
+            x = self.words(ids)
+            for layer in self.layers:
+                x = layer(x, x)
+            return x
+
+    return Encoder()
+
+
+def _attending() -> Any:
+    from torch import nn
+
     class Decoder(nn.Module):
         """A transformer that reads a source while it writes: scores of the next words."""
 
         def __init__(self) -> None:
             super().__init__()
             self.words = nn.Embedding(WORDS, 256)
-            self.blocks = nn.ModuleList(Block(256, 4) for _ in range(2))
+            self.blocks = nn.ModuleList(_block(256, 4) for _ in range(2))
             self.scores = nn.Linear(256, WORDS)
 
         def forward(self, ids: Any, source: Any) -> Any:
@@ -308,13 +312,14 @@ def _waves() -> Any:
             steps = ((1, 10, 5), (64, 3, 2), (64, 3, 2), (64, 3, 2), (64, 2, 2))
             self.features = nn.ModuleList(nn.Conv1d(depth, 64, taps, stride) for depth, taps, stride in steps)
             self.norm = nn.GroupNorm(8, 64)
-            self.layer = nn.TransformerEncoderLayer(64, 4, 256, batch_first=True, norm_first=True, dropout=0.0)
+            self.layer = _block(64, 4)
 
         def forward(self, sound: Any) -> Any:
             x = sound.unsqueeze(1)
             for k, layer in enumerate(self.features):
                 x = nn.functional.gelu(self.norm(layer(x)) if k == 0 else layer(x))
-            return self.layer(x.transpose(1, 2))
+            words = x.transpose(1, 2)
+            return self.layer(words, words)
 
     return Waves()
 
@@ -471,7 +476,6 @@ def _export(source: Exported, path: Path) -> None:
     import torch
 
     torch.manual_seed(models.SEED)
-    torch.backends.mha.set_fastpath_enabled(False)  # its operators have no ONNX form
     network = source.build().eval()
     sizes = {name: choices[len(choices) // 2] for name, choices in source.sizes.items()}
     axes = {

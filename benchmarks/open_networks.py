@@ -21,6 +21,7 @@ import argparse
 import math
 import os
 import random
+import re
 import sys
 import tempfile
 import time
@@ -41,7 +42,7 @@ import open_exports
 import tilewright
 from open_sizes import race
 from tilewright import relay
-from tilewright.base.errors import OpenSizeWarning
+from tilewright.base.errors import CompileError, OpenSizeWarning
 from tilewright.base.types import TensorType
 from tilewright.relay.build_module import bind_params_by_name
 from tilewright.relay.expr import Expr, Function
@@ -176,17 +177,28 @@ def _of_file(real: onnx_workloads.Real) -> Network:
 
 
 def _own_shapes(real: onnx_workloads.Real, steps: Sequence[int], path: Path) -> Shapes:
-    """The shapes of a file's inputs with its own names of dimensions, `steps` for heights and widths."""
+    """The shapes of a file's inputs with its own names of dimensions, `steps` for heights and widths. Sizes that
+    are the same in the whole workload are numbers, except those of batches."""
     graph = onnx.load(str(path), load_external_data=False).graph
     stored = {t.name for t in graph.initializer}
     found: Shapes = {}
+    fed = [{n: np.shape(v) for n, v in real.feed(*s).items()} for s in real.sizes]
     for i in (i for i in graph.input if i.name not in stored):
-        dims = [d.dim_value or d.dim_param or "?" for d in i.type.tensor_type.shape.dim]
-        named = [f"{i.name}_{k}" if d == "?" else d for k, d in enumerate(dims)]
+        dims = [d.dim_value if d.dim_value > 0 else d.dim_param for d in i.type.tensor_type.shape.dim]
+        named = [d if isinstance(d, int) else _identifier(d, f"{i.name}_{k}") for k, d in enumerate(dims)]
         found[i.name] = tuple(
             f"{d}={steps[-1]}..:{steps[-1]}" if isinstance(d, str) and steps[-1] > 1 and k >= 2 else d
             for k, d in enumerate(named))
+        if i.name in fed[0]:
+            found[i.name] = tuple(
+                d if k == 0 or len({shapes[i.name][k] for shapes in fed}) > 1 else fed[0][i.name][k]
+                for k, d in enumerate(found[i.name]))
     return found
+
+
+def _identifier(name: str, instead: str) -> str:
+    """Return a name of a dimension as shapes take it; `instead` for one without letters."""
+    return re.sub(r"\W", "_", name if re.search(r"[A-Za-z]", name) else instead)
 
 
 def _opened(function: Function, batch: Any) -> Function:
@@ -255,7 +267,7 @@ def _stored_bytes(program: Any) -> int:
     with tempfile.TemporaryDirectory() as folder:
         try:
             return int(program.save(Path(folder) / "program.so").stat().st_size)
-        except tilewright.base.errors.CompileError:
+        except CompileError:
             return 0
 
 
@@ -399,6 +411,10 @@ def main() -> int:
                 print(serve(known[name], options), flush=True)
                 continue
             row = measure(known[name], options)
+        except CompileError as error:
+            wrong = True
+            print(f"{name:32} failed: {str(error).splitlines()[0]}", flush=True)
+            continue
         except (LookupError, ImportError, OpenSizeWarning) as missing:
             print(f"{name:32} left out: {str(missing).splitlines()[0]}", flush=True)
             continue
