@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias
@@ -78,11 +78,12 @@ class Samples(dict[PrimExpr, int]):
     """
 
     def __init__(
-        self, known: Mapping[Var, int], spare: Sequence[int], least: Mapping[str, int], nonempty: bool
+        self, known: Mapping[Var, int], spare: Sequence[int], least: Mapping[str, int], nonempty: bool,
+        most: Mapping[str, int], clamps: bool,
     ) -> None:
         super().__init__(known.items())
         self.spare = list(spare)
-        self.least, self.nonempty = least, nonempty
+        self.least, self.nonempty, self.most, self.clamps = least, nonempty, most, clamps
         self.limits: dict[PrimExpr, Limit] = {}
         self.bounds: dict[Key, int] = {}
         self.equal: set[Key] = set()
@@ -116,17 +117,23 @@ _GRANTED: Final[ContextVar[bool]] = ContextVar("granted", default=False)
 @contextmanager
 def samples(
     known: Mapping[Var, int], spare: Sequence[int] = (), least: Mapping[str, int] | None = None, nonempty: bool = False,
+    most: Mapping[str, int] | None = None, clamps: bool | None = None,
 ) -> Iterator[Samples]:
     """Within this context, `open_size` uses these samples (and `spare` ones for other variables), and `limit` records
     limits.
 
     `least` has the least values of variables by name, by default those of the context around it. Others are at least 1.
-    With `nonempty`, the order of two sizes is asked for tensors with elements only.
+    `most` has known greatest values. With `nonempty`, the order of two sizes is asked for tensors with elements only.
+    With `clamps`, by default that of the context around it, the minimum of a size and a number is a size of its own.
     """
     outer = _SAMPLES.get()
     if least is None:
         least = outer.least if outer is not None else {}
-    found = Samples(known, spare, least, nonempty)
+    if most is None:
+        most = outer.most if outer is not None else {}
+    if clamps is None:
+        clamps = outer is not None and outer.clamps
+    found = Samples(known, spare, least, nonempty, most, clamps)
     if outer is not None:
         found.equal |= outer.equal
     token = _SAMPLES.set(found)
@@ -373,6 +380,68 @@ def may_be_zero(size: int) -> bool:
     return least is None or least < 1
 
 
+def greatest(size: int) -> int | None:
+    """Return an upper bound of a size; None if the program does not limit it."""
+    if not isinstance(size, _Open):
+        return size
+    least = _bound({atoms: -k for atoms, k in size.terms.items()})
+    return _greatest(size.terms) if least is None else -least
+
+
+def memory_for(size: int, what: str) -> int:
+    """Return the number of elements of memory for `size` of them at most. Raises `CompileError` if it has no limit."""
+    most = greatest(size)
+    if most is None:
+        raise CompileError(f"{what} takes memory for {size} elements, which have no limit", code="TW0304")
+    return max(1, most)
+
+
+def room_for(size: Any) -> Any:
+    """Return the least number that is at least a size, so that arrays of it have a known shape; `size` if it has no
+    limit, or is no sample."""
+    most = greatest(size) if isinstance(size, _Open) else None
+    return size if most is None else most
+
+
+def clamps() -> bool:
+    """Return whether the minimum of a size and a number is a size of its own."""
+    known = _SAMPLES.get()
+    return known is not None and known.clamps
+
+
+def _greatest(terms: Terms) -> int | None:
+    """Return an upper bound of a sum by the limits of its variables."""
+    total = 0
+    for atoms, k in terms.items():
+        product = k
+        for atom in atoms:
+            most = _most_of(atom) if k > 0 else _least_of(atom)
+            if most is None:
+                return None
+            product *= most
+        total += product
+    return total
+
+
+def _most_of(atom: PrimExpr) -> int | None:
+    """Return an upper bound of an atom."""
+    known = _SAMPLES.get()
+    if isinstance(atom, Var):
+        if known is None:
+            return None
+        found = known.limits.get(atom, (0, None))[1], known.most.get(atom.name)
+        return min((most for most in found if most is not None), default=None)
+    if isinstance(atom, FloorMod) and isinstance(atom.b, IntImm):
+        return atom.b.value - 1
+    sizes = [open_size(x) for x in atom.operands()]
+    bounds = [None if size is None else greatest(size) for size in sizes]
+    if isinstance(atom, Min):
+        return min((b for b in bounds if b is not None), default=None)
+    if isinstance(atom, FloorDiv) and isinstance(atom.b, IntImm):
+        return None if bounds[0] is None else bounds[0] // atom.b.value
+    return max(filter(None, bounds)) if isinstance(atom, Max) and None not in bounds else None
+
+
 def typical(size: int) -> int:
     """Return a number for estimates: `size` if it is static, else its value with every variable set to `TYPICAL`."""
     if not isinstance(size, _Open):
@@ -414,7 +483,7 @@ def _shifted(terms: Terms, nonempty: bool) -> int | None:
     (n - 1)*m is (n' + 0)*(m' + 1) with n', m' >= 0.
     """
     shifted: Terms = {}
-    for atoms, k in terms.items():
+    for atoms, k in _without_choices(terms).items():
         parts: Terms = {(): k}
         for atom in atoms:
             least = _least_of(atom, nonempty)
@@ -446,6 +515,34 @@ def _without_quotients(terms: Terms, nonempty: bool) -> int | None:
             total += made(0, {atoms: scale * k})
     least = _shifted(terms_of(total), nonempty)
     return None if least is None else -(-least // scale)
+
+
+def _without_choices(terms: Terms) -> Terms:
+    """Return a sum that is at most `terms`, with an operand in the place of minima that are subtracted, and of maxima
+    that are added: n - min(n, 300) >= n - n. An operand with variables of other terms is preferred."""
+    for choice in dict.fromkeys(x for atoms in terms for x in atoms if isinstance(x, (Min, Max))):
+        inside = {atoms: k for atoms, k in terms.items() if choice in atoms}
+        if any((k < 0) != isinstance(choice, Min) for k in inside.values()):
+            continue
+        shared = {v for atoms in terms if atoms not in inside for x in atoms for v in free_vars(x)}
+        size = open_size(min(choice.operands(), key=lambda e: _preference(e, shared)))
+        if size is None:
+            continue
+        replaced = {atoms: k for atoms, k in terms.items() if atoms not in inside}
+        for atoms, k in inside.items():
+            rest = [*atoms]
+            rest.remove(choice)
+            for other, factor in terms_of(size).items():
+                term = tuple(sorted((*rest, *other), key=text_of))
+                replaced[term] = replaced.get(term, 0) + k * factor
+        terms = {atoms: k for atoms, k in replaced.items() if k}
+    return terms
+
+
+def _preference(e: PrimExpr, shared: Container[PrimExpr]) -> int:
+    """Return 0 for an expression over variables that are `shared`, 1 for a number, 2 for others."""
+    variables = list(free_vars(e))
+    return 1 if not variables else 0 if all(v in shared for v in variables) else 2
 
 
 def _is_less(a: Terms, b: Terms) -> bool:
@@ -665,14 +762,22 @@ def greater(a: int, b: int) -> int:
         return a
     if (bound := _bound({atoms: -k for atoms, k in terms.items()})) is not None and bound >= 0:
         return b
-    return _atom(Max(expression(terms_of(a)), expression(terms_of(b))), max(int(a), int(b)))
+    return _choice(Max, a, b)
 
 
 def smaller(a: int, b: int) -> int:
     """Return the minimum of two sizes: an expression, unless one of them is smaller for all inputs."""
     found = greater(-a, -b)
-    return -found if found in (-a, -b) else _atom(
-        Min(expression(terms_of(a)), expression(terms_of(b))), min(int(a), int(b)))
+    return -found if found in (-a, -b) else _choice(Min, a, b)
+
+
+def _choice(kind: type[Min] | type[Max], a: int, b: int) -> int:
+    """Return a minimum or maximum in canonical form: a number comes last, and there is one: min(min(n, 300), 400)."""
+    x, y = sorted((expression(terms_of(a)), expression(terms_of(b))), key=lambda e: (isinstance(e, IntImm), text_of(e)))
+    if isinstance(y, IntImm) and isinstance(x, kind) and isinstance(x.b, IntImm):
+        ends = x.b.value, y.value
+        x, y = x.a, const(min(ends) if kind is Min else max(ends), INT64)
+    return _atom(kind(x, y), min(int(a), int(b)) if kind is Min else max(int(a), int(b)))
 
 
 def _least(a: int, b: int, kind: type) -> int:
@@ -680,7 +785,7 @@ def _least(a: int, b: int, kind: type) -> int:
     variable limited accordingly."""
     found = smaller(a, b) if kind is Min else greater(a, b)
     chosen, other = (a, b) if isinstance(a, _Open) else (b, a)
-    if found in (a, b) or isinstance(other, _Open) or not _is_linear(chosen):
+    if found in (a, b) or isinstance(other, _Open) or not _is_linear(chosen) or clamps():
         return found
     limit(other - chosen if kind is Min else chosen - other, 0)
     return chosen
