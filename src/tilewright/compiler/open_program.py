@@ -130,11 +130,16 @@ def build_open(
 def equations(error: CompileError, replaced: Mapping[Var, PrimExpr]) -> dict[Var, PrimExpr] | None:
     """Return `replaced` and further dimensions as expressions of others, if `error` requires sizes to be equal; None
     for another error, and for an equation without a solution for one dimension."""
-    sizes = (error if isinstance(error, OpenSizeError) else _refusal(error)).sizes
+    sizes = required_sizes(error)
     found = sizes and equation(*sizes)
     if not found or len(replaced) == _MOST_EQUATIONS:
         return None
     return {v: substitute(e, {**found}) for v, e in replaced.items()} | found
+
+
+def required_sizes(error: CompileError) -> Equation | None:
+    """Return the two sizes that must be equal, if that is the reason of an error."""
+    return (error if isinstance(error, OpenSizeError) else _refusal(error)).sizes
 
 
 def _narrow(wanted: dict[str, Range], old: Var, size: PrimExpr) -> None:

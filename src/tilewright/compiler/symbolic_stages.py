@@ -23,7 +23,7 @@ from tilewright.base.errors import CompileError, InputError
 from tilewright.base.nd import content
 from tilewright.base.types import OpenSize, TensorType, Type, tensors_of
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.open_program import OpenSizeError, Range, build_open, equations
+from tilewright.compiler.open_program import OpenSizeError, Range, build_open, equations, required_sizes
 from tilewright.compiler.report import BuildReport
 from tilewright.compiler.specialization import Specialization
 from tilewright.compiler.stage_growth import Sizer, point_of
@@ -39,7 +39,7 @@ from tilewright.relay.transform.open_sizes import with_samples
 from tilewright.relay.transform.stages import Cut, cut, is_known, resolve
 from tilewright.relay.visitor import calls, post_order, rewrite
 from tilewright.runtime.artifact import Artifact
-from tilewright.scalar.arith.open_sizes import greatest, samples
+from tilewright.scalar.arith.open_sizes import Samples, greatest, samples
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.simplify import simplify
 from tilewright.scalar.expr import IntImm, PrimExpr, UnknownDim, as_expr
@@ -51,6 +51,8 @@ Array = np.ndarray[Any, Any]
 _MOST_ELEMENTS: Final = 16
 """Largest number of integers in a value whose elements are sizes."""
 _FIRST_SAMPLE: Final = 1009
+_MOST_EQUAL: Final = 32
+"""Largest number of equations between sizes that no size is solved for."""
 
 
 class _Asked(ShapeValues):
@@ -170,10 +172,10 @@ def _explored(
     named = {v.name: ranges[size] for size, v in symbols.items()}
     least = {name: low for name, (low, _) in named.items()}
     most = {name: high for name, (_, high) in named.items() if high is not None}
-    spare = range(_FIRST_SAMPLE, _FIRST_SAMPLE + 14 * len(candidates) + 1, 14)  # one is left: samples need not fit
-    with samples({}, spare, least, most=most, clamps=True):
+    spare = range(_FIRST_SAMPLE, _FIRST_SAMPLE + 14 * (len(candidates) + _MOST_EQUAL), 14)
+    with samples({}, spare, least, most=most, clamps=True) as found_sizes:
         try:
-            made, sampled = _with_equations(function, symbols, values)
+            made, sampled = _with_equations(function, symbols, values, found_sizes)
             found, empty = _cut(sampled, len(candidates))
             general, most_after = _general(found), _bounds_after(found)
         except (CompileError, TypeError):  # Python raises the latter for a symbolic size in the place of a number
@@ -211,19 +213,24 @@ class _Converted:
 
 
 def _with_equations(
-    function: Function, symbols: Mapping[SizeOf, Symbol], values: Mapping[int, Array]
+    function: Function, symbols: Mapping[SizeOf, Symbol], values: Mapping[int, Array], known: Samples
 ) -> tuple[_Converted, Function]:
     """Convert a function, with sizes in it that must be equal as one; return it, and it with samples of its sizes."""
     replaced: dict[Symbol, PrimExpr] = {}
+    equal: list[tuple[PrimExpr, PrimExpr]] = []
     while True:
         try:
             made = _converted(function, symbols, values, replaced)
             return made, with_samples(made.function, {v: v for v in symbols.values()})
         except CompileError as error:
-            found = equations(error, replaced)
-            if found is None:
+            sizes, found = required_sizes(error), equations(error, replaced)
+            if found is not None:
+                replaced = found
+            elif sizes is not None and sizes not in equal and len(equal) < _MOST_EQUAL:
+                equal.append(sizes)
+                known.equations([sizes])
+            else:
                 raise
-            replaced = found
 
 
 def _converted(

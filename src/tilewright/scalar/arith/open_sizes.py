@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias
@@ -24,9 +24,19 @@ from typing import Any, Final, TypeAlias
 from tilewright.base.errors import CompileError
 from tilewright.base.types import FLOAT32, INT64, OpenSize, Size
 from tilewright.scalar.arith.evaluate import evaluate
-from tilewright.scalar.arith.linear import linear
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.simplify import simplify
+from tilewright.scalar.arith.size_terms import (
+    Key,
+    Terms,
+    divided,
+    exact,
+    expression,
+    key_of,
+    preference,
+    with_quotient,
+    without_common,
+)
 from tilewright.scalar.expr import (
     Add,
     Cast,
@@ -39,15 +49,12 @@ from tilewright.scalar.expr import (
     PrimExpr,
     Sub,
     Var,
-    add,
     cast,
     const,
     div,
     floordiv,
     floormod,
-    mul,
     number_of,
-    sub,
 )
 from tilewright.scalar.walk import free_vars, substitute, text_of
 
@@ -58,9 +65,6 @@ _REMAINDERS: Final = 12
 _LARGE: Final = 1 << 20
 """A size so large that expressions that grow with it are far larger than remainders."""
 Limit: TypeAlias = tuple[int, int | None]
-Terms: TypeAlias = dict[tuple[PrimExpr, ...], int]
-Key: TypeAlias = frozenset[tuple[tuple[PrimExpr, ...], int]]
-"""The terms of a sum."""
 
 
 class UnfitSamplesError(CompileError):
@@ -94,7 +98,7 @@ class Samples(dict[PrimExpr, int]):
         for a, b in pairs:
             first, second = _read(a, self), _read(b, self)
             if first is not None and second is not None:
-                self.equal.add(_key(terms_of(first - second)))
+                self.equal.add(key_of(terms_of(first - second)))
 
     def requirements(self) -> list[tuple[PrimExpr, int]]:
         """Return the sums that `bounds` limits, and the least value of each, which is not negative."""
@@ -311,7 +315,7 @@ class _Open(OpenSize):
         known = _SAMPLES.get()
         if known is None or not known.equal or not isinstance(other, int):
             return False
-        return _key(terms_of(self - other)) in known.equal
+        return key_of(terms_of(self - other)) in known.equal
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -525,7 +529,7 @@ def _without_choices(terms: Terms) -> Terms:
         if any((k < 0) != isinstance(choice, Min) for k in inside.values()):
             continue
         shared = {v for atoms in terms if atoms not in inside for x in atoms for v in free_vars(x)}
-        size = open_size(min(choice.operands(), key=lambda e: _preference(e, shared)))
+        size = open_size(min(choice.operands(), key=lambda e: preference(e, shared)))
         if size is None:
             continue
         replaced = {atoms: k for atoms, k in terms.items() if atoms not in inside}
@@ -537,12 +541,6 @@ def _without_choices(terms: Terms) -> Terms:
                 replaced[term] = replaced.get(term, 0) + k * factor
         terms = {atoms: k for atoms, k in replaced.items() if k}
     return terms
-
-
-def _preference(e: PrimExpr, shared: Container[PrimExpr]) -> int:
-    """Return 0 for an expression over variables that are `shared`, 1 for a number, 2 for others."""
-    variables = list(free_vars(e))
-    return 1 if not variables else 0 if all(v in shared for v in variables) else 2
 
 
 def _is_less(a: Terms, b: Terms) -> bool:
@@ -580,19 +578,6 @@ def terms_of(x: int) -> Terms:
     return x.terms if isinstance(x, _Open) else {(): int(x)} if x else {}
 
 
-def reduced(terms: Terms) -> Terms:
-    """Return the terms of a sum divided by their common factors, with a first term that is positive in text order."""
-    if not terms:
-        return terms
-    by, _ = _divided(terms, _shared(terms), math.gcd(*terms.values()))
-    first = min(by, key=lambda atoms: [text_of(x) for x in atoms])
-    return by if by[first] > 0 else {atoms: -k for atoms, k in by.items()}
-
-
-def _key(terms: Terms) -> Key:
-    return frozenset(reduced(terms).items())
-
-
 def made(number: int, terms: Terms) -> int:
     """Return the size with these terms and a sample; a plain number if it has no variables."""
     terms = {atoms: k for atoms, k in terms.items() if k}
@@ -618,13 +603,13 @@ def _product(a: int, b: int) -> int:
 def _quotient(a: int, b: int) -> int:
     """Return the quotient, exact where possible: (8*n*m) // (4*n) -> 2*m, (8*n + 3) // 4 -> 2*n, and -((-n) // 4) -> (n
     + 3) // 4."""
-    number, top, bottom = int(a) // int(b), *_without_common(terms_of(a), terms_of(b))
+    number, top, bottom = int(a) // int(b), *without_common(terms_of(a), terms_of(b))
     if _is_less(top, bottom):
         return Size(0)
     if len(bottom) == 1:
         ((atoms, k),) = bottom.items()
         if k > 0:
-            whole, rest = _divided(top, atoms, k)
+            whole, rest = divided(top, atoms, k)
             if not rest or (whole and _is_less(rest, bottom)):
                 return made(number, whole)
             if atoms and set(top) == {atoms}:
@@ -632,43 +617,10 @@ def _quotient(a: int, b: int) -> int:
             if not atoms:
                 if any(top) and all(n < 0 for t, n in top.items() if t):
                     return -(((-a) + (k - 1)) // b)
-                return made(number, _with_quotient(whole, rest, k))
-    elif (exact := _exact(top, bottom)) is not None:
-        return made(number, exact)
+                return made(number, with_quotient(whole, rest, k))
+    elif (product := exact(top, bottom)) is not None:
+        return made(number, product)
     return made(number, {(floordiv(expression(top), expression(bottom)),): 1})
-
-
-def _without_common(top: Terms, bottom: Terms) -> tuple[Terms, Terms]:
-    """Return a dividend and a divisor without the variables that occur in all terms: (n*m) // (4*n) -> m // 4."""
-    shared = _shared((*top, *bottom)) if top and any(top) else ()
-    return (_divided(top, shared, 1)[0], _divided(bottom, shared, 1)[0]) if shared else (top, bottom)
-
-
-def _shared(terms: Iterable[tuple[PrimExpr, ...]]) -> tuple[PrimExpr, ...]:
-    """Return the atoms that all terms contain."""
-    first, *others = sorted(terms, key=len)
-    shared = list(first)
-    for atoms in others:
-        shared = [x for k, x in enumerate(shared) if shared[:k].count(x) < atoms.count(x)]
-    return tuple(shared)
-
-
-def _with_quotient(whole: Terms, rest: Terms, k: int) -> Terms:
-    """Return `whole + rest // k` in canonical form: (n - 1)//2 -> (n + 1)//2 - 1, so that terms cancel; ((n + 1)//2 +
-    1)//2 -> (n + 3)//4."""
-    left, known = {atoms: n for atoms, n in rest.items() if atoms}, rest.get((), 0)
-    if left:
-        ((atoms, n), *others) = left.items()
-        inner = atoms[0]
-        if not others and n == 1 and len(atoms) == 1 and isinstance(inner, FloorDiv) and isinstance(inner.b, IntImm):
-            dividend = linear(inner.a)
-            left, known, k = (
-                {(a,): c for a, c in dividend.coefs.items()}, dividend.const + known * inner.b.value, k * inner.b.value
-            )
-        atom = (floordiv(expression({**left, (): known % k}), const(k, INT64)),)
-        whole[atom] = whole.get(atom, 0) + 1
-    whole[()] = whole.get((), 0) + known // k
-    return whole
 
 
 def _atom(e: PrimExpr, number: int) -> int:
@@ -682,7 +634,7 @@ def _remainder(a: int, b: int) -> int:
     if len(bottom) == 1:
         ((atoms, k),) = bottom.items()
         if k > 0:
-            _, rest = _divided(top, atoms, k)
+            _, rest = divided(top, atoms, k)
             if not atoms and not any(rest):
                 return rest.get((), 0) % k
             if not rest:
@@ -693,66 +645,9 @@ def _remainder(a: int, b: int) -> int:
                 if _is_less(rest, bottom):
                     return made(number, rest)
                 top = rest
-    elif _exact(top, bottom) is not None:
+    elif exact(top, bottom) is not None:
         return 0
     return made(number, {(floormod(expression(top), expression(bottom)),): 1})
-
-
-def _exact(top: Terms, bottom: Terms) -> Terms | None:
-    """Return the quotient of two polynomials with a remainder of zero, by long division; None for another remainder:
-    (n*m + n*k) / (m + k) -> n."""
-    atoms = sorted({x for term in (*top, *bottom) for x in term}, key=text_of)
-
-    def order(term: tuple[PrimExpr, ...]) -> tuple[int, ...]:
-        return len(term), *(term.count(x) for x in atoms)
-
-    first = max(bottom, key=order)
-    quotient: Terms = {}
-    rest = dict(top)
-    while rest:
-        last = max(rest, key=order)
-        ((factor, k),) = _divided({last: rest[last]}, first, bottom[first])[0].items() or (((), 0),)
-        if not k:
-            return None
-        quotient[factor] = k
-        for term, n in bottom.items():
-            product = tuple(sorted((*factor, *term), key=text_of))
-            rest[product] = rest.get(product, 0) - k * n
-            if not rest[product]:
-                del rest[product]
-    return quotient
-
-
-def _divided(top: Terms, atoms: tuple[PrimExpr, ...], k: int) -> tuple[Terms, Terms]:
-    """Return the terms divisible by `k * atoms`, divided, and the other terms."""
-    whole: Terms = {}
-    rest: Terms = {}
-    for t, n in top.items():
-        left = list(t)
-        fits = n % k == 0
-        for a in atoms:
-            if a in left:
-                left.remove(a)
-            else:
-                fits = False
-        if fits:
-            whole[tuple(left)] = n // k
-        else:
-            rest[t] = n
-    return whole, rest
-
-
-def expression(terms: Terms) -> PrimExpr:
-    """Return the sum as an expression in a fixed order: longer products first, the constant last."""
-    total: PrimExpr | None = None
-    for atoms, k in sorted(terms.items(), key=lambda t: (-len(t[0]), t[1] < 0, [text_of(a) for a in t[0]])):
-        product: PrimExpr | None = None
-        for a in atoms:
-            product = a if product is None else mul(product, a)
-        size = abs(k) if total is not None else k
-        term = const(size, INT64) if product is None else product if size == 1 else mul(product, size)
-        total = term if total is None else add(total, term) if k > 0 else sub(total, term)
-    return const(0, INT64) if total is None else total
 
 
 def greater(a: int, b: int) -> int:
