@@ -63,6 +63,8 @@ def declare_missing_operators() -> None:
     for schema in (
         "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
         "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+        "roi_align(Tensor input, Tensor rois, float spatial_scale, int pooled_height, int pooled_width, "
+        "int sampling_ratio, bool aligned) -> Tensor",
     ):
         with contextlib.suppress(RuntimeError):  # already declared by the native part
             torch.library.define("torchvision::" + schema.split("(")[0], "(" + schema.split("(", 1)[1])

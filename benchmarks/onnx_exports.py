@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -59,23 +60,61 @@ def lstm_lm(path: Path) -> None:
     _export(Model(), path, inputs, ["scores", "last_h", "last_c"], axes)
 
 
+CLASSES = 21
+PICTURE = (3, 320, 400)
+
+
 def ssdlite(path: Path) -> None:
     """torchvision's SSDlite, the picture's sizes open: picture (3, height, width) -> boxes (n, 4), scores (n), labels
     (n)."""
+    _detector(path, lambda detection: detection.ssdlite320_mobilenet_v3_large(
+        weights=None, weights_backbone=None, num_classes=CLASSES, score_thresh=0.3
+    ), 4)
+
+
+def faster_rcnn(path: Path) -> None:
+    """torchvision's Faster R-CNN on MobileNetV3: regions of a first network, and a class for each."""
+    _detector(path, lambda detection: detection.fasterrcnn_mobilenet_v3_large_320_fpn(
+        weights=None, weights_backbone=None, num_classes=CLASSES, box_score_thresh=0.1, rpn_post_nms_top_n_test=100
+    ), 3)
+
+
+def retinanet(path: Path) -> None:
+    """torchvision's RetinaNet with MobileNetV3 as its backbone: boxes of three feature maps."""
+    import torch
+
+    def made(detection: Any) -> Any:
+        backbone = detection.backbone_utils.mobilenet_backbone(
+            backbone_name="mobilenet_v3_large", weights=None, fpn=True, trainable_layers=6,
+            norm_layer=torch.nn.BatchNorm2d
+        )
+        sizes = tuple((x, int(x * 1.26), int(x * 1.59)) for x in (32, 64, 128))
+        anchors = detection.anchor_utils.AnchorGenerator(sizes, ((0.5, 1.0, 2.0),) * 3)
+        network = detection.RetinaNet(
+            backbone, CLASSES, min_size=320, max_size=400, anchor_generator=anchors, score_thresh=0.05
+        )
+        for layer in network.head.classification_head.conv.modules():
+            if isinstance(layer, torch.nn.Conv2d):  # the usual ones are for training, and leave nothing of a picture
+                torch.nn.init.kaiming_normal_(layer.weight)
+        return network
+
+    _detector(path, made, 0.05)
+
+
+def _detector(path: Path, make: Callable[[Any], Any], sure: float) -> None:
+    """Export a detector whose weights of class scores are multiplied by `sure`, so that some boxes are sure of what
+    they show."""
     import torch
 
     with _native_operators():
         import torchvision
 
         torch.manual_seed(models.SEED)
-        network = torchvision.models.detection.ssdlite320_mobilenet_v3_large(
-            weights=None, weights_backbone=None, num_classes=21, score_thresh=0.3
-        )
+        network = make(torchvision.models.detection)
         models._move_statistics(network.backbone, {"picture": torch.zeros(1, 3, 320, 320)})
         with torch.no_grad():
-            for layer in network.head.classification_head.modules():
-                if isinstance(layer, torch.nn.Conv2d) and layer.out_channels % 21 == 0:
-                    layer.weight *= 4  # so that some boxes are sure of what they show
+            for layer in _scores(network):
+                layer.weight *= sure
 
         class Detector(torch.nn.Module):
             """The network as a function of one picture."""
@@ -91,7 +130,18 @@ def ssdlite(path: Path) -> None:
         axes = {
             "picture": {1: "height", 2: "width"}, "boxes": {0: "found"}, "scores": {0: "found"}, "labels": {0: "found"}
         }
-        _export(Detector(), path, {"picture": torch.rand(3, 320, 400)}, ["boxes", "scores", "labels"], axes)
+        _export(Detector(), path, {"picture": torch.rand(*PICTURE)}, ["boxes", "scores", "labels"], axes)
+
+
+def _scores(network: Any) -> list[Any]:
+    """The layers that compute the scores of classes."""
+    import torch
+
+    head = network.roi_heads.box_predictor if hasattr(network, "roi_heads") else network.head.classification_head
+    return [
+        layer for layer in head.modules()
+        if isinstance(layer, (torch.nn.Conv2d, torch.nn.Linear)) and layer.weight.shape[0] % CLASSES == 0
+    ]
 
 
 def boosted_trees(path: Path) -> None:
@@ -142,7 +192,8 @@ def text_classifier(path: Path) -> None:
 
 
 EXPORTS: dict[str, Callable[[Path], None]] = {
-    "lstm_lm": lstm_lm, "ssdlite": ssdlite, "boosted_trees": boosted_trees, "text_classifier": text_classifier,
+    "lstm_lm": lstm_lm, "ssdlite": ssdlite, "faster_rcnn": faster_rcnn, "retinanet": retinanet,
+    "boosted_trees": boosted_trees, "text_classifier": text_classifier,
 }
 
 
@@ -196,13 +247,24 @@ def _native_operators() -> Iterator[None]:
             left = left[both <= iou_threshold * (area[left] + area[first] - both)]
         return torch.stack(kept) if kept else torch.zeros(0, dtype=torch.int64)
 
-    with contextlib.suppress(RuntimeError):  # there already, from the native part
-        torch.library.impl("torchvision::nms", "CPU", nms)
-    before, extension._has_ops = extension._has_ops, _yes
+    def roi_align(
+        features: Any, rois: Any, scale: float, height: int, width: int, sampling: int, aligned: bool
+    ) -> Any:
+        """The mean of each region's image: the exporter reads shapes only."""
+        return features.mean((2, 3))[rois[:, 0].long()][:, :, None, None].expand(-1, -1, height, width).contiguous()
+
+    for name, rule in (("nms", nms), ("roi_align", roi_align)):
+        with contextlib.suppress(RuntimeError):  # there already, from the native part
+            torch.library.impl(f"torchvision::{name}", "CPU", rule)
+    users = [extension, importlib.import_module("torchvision.ops.roi_align")]
+    before = [user._has_ops for user in users]
+    for user in users:
+        user._has_ops = _yes
     try:
         yield
     finally:
-        extension._has_ops = before
+        for user, rule in zip(users, before, strict=True):
+            user._has_ops = rule
 
 
 def _yes() -> bool:  # a function of its own, which torch compiles

@@ -39,6 +39,7 @@ from tilewright.runtime.executable import Executable
 from tilewright.runtime.open_program import MOST_PLANS, OpenExecutable, Shapes
 from tilewright.scalar.arith import Ranges, prove
 from tilewright.scalar.arith.open_sizes import (
+    greatest,
     limit,
     may_be_zero,
     open_size,
@@ -224,6 +225,28 @@ def test_sizes_that_may_be_zero_are_compared_with_care() -> None:
         assert a + b >= b and may_be_zero(a * b) and not may_be_zero(a + b)
         with pytest.raises(CompileError, match=r"the sizes .* and m cannot be compared"):
             assert a * b >= b
+
+
+def test_clamped_sizes() -> None:
+    """The minimum of a count and a number: its bounds, in sums of many of them."""
+    with samples({}, range(61, 1000, 2), least={f"n{k}": 0 for k in range(30)},
+                 most={f"n{k}": 1000 for k in range(30)}, clamps=True):
+        symbols = [Var(f"n{k}") for k in range(30)]
+        counts: list[Any] = [open_size(v) for v in symbols]
+        few: list[Any] = [open_size(minimum(v, 300)) for v in symbols]
+        whole, total = sum(counts), sum(few)
+        assert str(few[0]) == "min(n0, 300)" and greatest(few[0]) == 300
+        assert greatest(total) == 9000 and greatest(whole) == 30000 and may_be_zero(total)
+        assert whole >= total and not total > whole and total >= few[3]
+        limit(whole - total, 0)
+        limit(few[0], 0)
+        with pytest.raises(CompileError, match="cannot be compared"):
+            assert few[0] >= few[1]
+        assert open_size(minimum(400, few[0].expr)) == few[0]
+        assert open_size(minimum(minimum(200, few[0].expr), 250)) == open_size(minimum(counts[0].expr, 200))
+    with samples({}, [61]) as found:  # without clamps, the number limits the size
+        n = Var("n")
+        assert open_size(minimum(n, 300)) == open_size(n) and found.limits == {n: (0, 300)}
 
 
 def test_sizes_are_equal_if_their_expressions_are() -> None:

@@ -208,7 +208,7 @@ def test_stages_between_native_programs() -> None:
 @pytest.fixture
 def known_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stages of known sizes alone."""
-    monkeypatch.setattr("tilewright.compiler.symbolic_stages.symbolic_stage", lambda function, values: None)
+    monkeypatch.setattr("tilewright.compiler.symbolic_stages.symbolic_stage", lambda *_: None)
 
 
 @pytest.mark.usefixtures("known_sizes")

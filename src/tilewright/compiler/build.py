@@ -94,10 +94,10 @@ class StagedModule(FactoryModule):
             with context, no_garbage_collection():
                 return grow(point.function or main, values)
 
-        def symbolic(point: Point, values: Sequence[Any]) -> tuple[Edge | None, tuple[int, ...]]:
+        def symbolic(point: Point, values: Sequence[Any], foreseen: bool) -> tuple[Edge | None, tuple[int, ...]]:
             with context, no_garbage_collection():
                 return symbolic_edge(point, values, lambda stage, _: Specialization(
-                    stage.compiled(target.processor, name, BuildReport(), cache), None))
+                    stage.compiled(target.processor, name, BuildReport(), cache), None), foreseen=foreseen)
 
         def written(path: Path) -> Path:
             options = Options(context.opt_level, dict(context.config), tuple(context.disabled_pass))

@@ -638,7 +638,9 @@ class Model:
         self._compiler.store(self._way_to(tree, edge), made)
         return Specialization(made, self._threads)
 
-    def _symbolic(self, point: Point, values: Sequence[Array]) -> tuple[Edge | None, tuple[int, ...]]:
+    def _symbolic(
+        self, point: Point, values: Sequence[Array], foreseen: bool
+    ) -> tuple[Edge | None, tuple[int, ...]]:
         """Return the edge of a point for all sizes, if it has one, and the numbers of the values that decide it."""
         from tilewright.compiler.symbolic_stages import symbolic_edge
 
@@ -646,7 +648,7 @@ class Model:
             return Specialization(self._compiler.compile_symbolic(stage, edge.name), self._threads)
 
         with no_garbage_collection(), self._compiler.context():
-            return symbolic_edge(point, values, compiled)
+            return symbolic_edge(point, values, compiled, foreseen=foreseen)
 
     def _kept(self, tree: Stages, edge: Edge) -> Specialization | None:
         """Return the program of a stage in the cache; `_known` looks for that of a whole model."""

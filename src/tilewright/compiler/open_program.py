@@ -9,7 +9,7 @@ Machine code is made for one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice, permutations
 from math import isqrt
@@ -44,7 +44,7 @@ from tilewright.runtime.manifest import Symbol
 from tilewright.runtime.program import OutsideStep
 from tilewright.runtime.size_rules import Requirement
 from tilewright.scalar.arith.evaluate import evaluate
-from tilewright.scalar.arith.open_sizes import Limit, Samples, UnfitSamplesError, open_size, samples
+from tilewright.scalar.arith.open_sizes import Limit, Samples, UnfitSamplesError, clamps, open_size, samples
 from tilewright.scalar.arith.size_equations import equation
 from tilewright.scalar.expr import IntImm, Mul, PrimExpr, Var, number_of
 from tilewright.scalar.walk import free_vars, substitute, text_of
@@ -66,8 +66,10 @@ Equation = tuple[PrimExpr, PrimExpr]
 _SAMPLES: Final = (
     (61, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181, 191, 193, 197),
     (211, 223, 227, 229, 233, 239, 241, 251, 257, 263, 269, 271, 277, 281, 283, 293))
-"""Samples of each size. They are primes, so that no constant of a model is likely to divide or equal both samples of a
-size."""
+"""Samples of the first sizes; further ones follow in the same way. They are primes, so that no constant of a model is
+likely to divide or equal both samples of a size."""
+_MOST_SIZES: Final = 256
+"""Number of symbolic dimensions of a program."""
 _LARGEST: Final = 1 << 31
 """Sizes above which a limit of a size is taken for a contradiction."""
 _LARGE_SAMPLES: Final = (
@@ -92,19 +94,20 @@ class OpenSizeError(CompileError):
 
 def build_open(
     make: Callable[[Mapping[Var, PrimExpr]], Function], ranges: Mapping[str, Range], target: Target, name: str,
-    report: BuildReport, cache: Cache, resolved: Resolved | None = None,
+    report: BuildReport, cache: Cache, resolved: Resolved | None = None, *, counts: bool = False,
 ) -> Artifact:
     """Compile the function that `make` imports for its symbolic dimensions, whose `ranges` are given by name.
 
     `make` replaces dimensions by expressions of others: dimensions that the model requires to be equal are one
     dimension, and each call checks that. `resolved` converts what waits for sizes once they are samples, and may return
-    a part of the function with some of its parameters. Raises `OpenSizeError` if the model cannot be compiled for
-    dynamic sizes, `InputError` for a range that the model excludes.
+    a part of the function with some of its parameters. With `counts`, the minimum of a size and a number is a size;
+    otherwise the number limits the size. Raises `OpenSizeError` if the model cannot be compiled for dynamic sizes,
+    `InputError` for a range that the model excludes.
     """
     replaced: dict[Var, PrimExpr] = {}
     equal: list[Equation] = []
     wanted = dict(ranges)
-    with no_garbage_collection():
+    with no_garbage_collection(), samples({}, clamps=counts):
         for _ in range(_MOST_EQUATIONS):
             try:
                 return _built(make, replaced, equal, wanted, target, name, report, cache, resolved or _resolved)
@@ -128,11 +131,16 @@ def build_open(
 def equations(error: CompileError, replaced: Mapping[Var, PrimExpr]) -> dict[Var, PrimExpr] | None:
     """Return `replaced` and further dimensions as expressions of others, if `error` requires sizes to be equal; None
     for another error, and for an equation without a solution for one dimension."""
-    sizes = (error if isinstance(error, OpenSizeError) else _refusal(error)).sizes
+    sizes = required_sizes(error)
     found = sizes and equation(*sizes)
     if not found or len(replaced) == _MOST_EQUATIONS:
         return None
     return {v: substitute(e, {**found}) for v, e in replaced.items()} | found
+
+
+def required_sizes(error: CompileError) -> Equation | None:
+    """Return the two sizes that must be equal, if that is the reason of an error."""
+    return (error if isinstance(error, OpenSizeError) else _refusal(error)).sizes
 
 
 def _narrow(wanted: dict[str, Range], old: Var, size: PrimExpr) -> None:
@@ -155,13 +163,17 @@ def _built(
     make: Callable[[Mapping[Var, PrimExpr]], Function], replaced: Mapping[Var, PrimExpr], equal: Sequence[Equation],
     ranges: Mapping[str, Range], target: Target, name: str, report: BuildReport, cache: Cache, resolved: Resolved,
 ) -> Artifact:
-    with samples({}, _SAMPLES[0], {name: least for name, (least, _) in ranges.items()}) as known:
+    spare = [*_SAMPLES[0], *range(_SAMPLES[1][-1], _SAMPLES[1][-1] + 2 * _MOST_SIZES, 2)]
+    limited = {name: most for name, (_, most) in ranges.items() if most is not None}
+    with samples({}, spare, {name: least for name, (least, _) in ranges.items()}, most=limited) as known:
         known.equations(equal)
         main = _imported(lambda: with_sizes(_straight(make(replaced)), replaced))
     renamed = _named(symbols_of(main))
     early = [_symbol(old, new, ranges, [known.limits.get(old)]) for old, new in renamed.items()]
     limits = [(s.least, known.limits.get(old, (0, None))[1]) for s, old in zip(early, renamed, strict=True)]
-    imported = _Imported(main, renamed, equal, {s.name: s.least for s in early}, resolved)
+    imported = _Imported(
+        main, renamed, equal, {s.name: s.least for s in early},
+        {s.name: s.most for s in early if s.most is not None}, resolved)
     required = [(imported.named(e), n) for e, n in known.requirements()]
     try:
         made, found = _for_samples(imported, required, limits, target, name, report, cache)
@@ -183,12 +195,14 @@ def _built(
 
 @dataclass(frozen=True)
 class _Imported:
-    """A function with symbolic dimensions, their names in the program, and their `least` values by these names."""
+    """A function with symbolic dimensions, their names in the program, and their `least` and `most` values by these
+    names."""
 
     main: Function
     renamed: Mapping[Var, Var]
     equal: Sequence[Equation]
     least: Mapping[str, int]
+    most: Mapping[str, int]
     resolved: Resolved
 
     def named(self, e: PrimExpr) -> PrimExpr:
@@ -266,10 +280,10 @@ def _refusal(error: CompileError) -> OpenSizeError:
 
 def _named(symbols: Sequence[Var]) -> dict[Var, Var]:
     """Rename the sizes so that their names are valid in texts of sizes."""
-    if len(symbols) > len(_SAMPLES[0]):
+    if len(symbols) > _MOST_SIZES:
         raise OpenSizeError(
-            f"it has {len(symbols)} symbolic dimensions ({', '.join(v.name for v in symbols)}), and the limit is "
-            f"{len(_SAMPLES[0])}")
+            f"it has {len(symbols)} symbolic dimensions ({', '.join(v.name for v in symbols[:8])}, …), and the limit "
+            f"is {_MOST_SIZES}")
     renamed: dict[Var, Var] = {}
     for v in symbols:
         wanted = "".join(c if c.isalnum() and c.isascii() else "_" for c in v.name)
@@ -302,7 +316,7 @@ def _numbers(limits: Sequence[Limit], pairs: Sequence[Sequence[int]]) -> list[tu
     """Return two samples for each size, within its known limits, from `pairs` where the limits allow it."""
     free = list(_SMALL)
     found: list[tuple[int, int]] = []
-    for first, second, limit in zip(*pairs, limits, strict=False):
+    for first, second, limit in ((*pair, limit) for pair, limit in zip(_pairs(pairs), limits, strict=False)):
         least, most = limit
         taken = {n for pair in found for n in pair}
         if least > _LARGEST:
@@ -313,12 +327,26 @@ def _numbers(limits: Sequence[Limit], pairs: Sequence[Sequence[int]]) -> list[tu
         if most is not None and most < second:
             fitting = [p for p in (*free, *_SAMPLES[0]) if least <= p <= most]
             if len(fitting) < _FEWEST:
-                raise OpenSizeError(f"one of its sizes is from {least} to {most}, which is too few to represent all")
+                if not clamps():
+                    raise OpenSizeError(
+                        f"one of its sizes is from {least} to {most}, which is too few to represent all")
+                found.append((first, second))  # of a count, which no model contains as a number
+                continue
             found.append((fitting[len(fitting) // 2], fitting[-1]))
             free = [p for p in free if p not in found[-1]]
             continue
         found.append((first, second))
     return found
+
+
+def _pairs(first: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
+    """Yield pairs of samples: the `first` ones, then further primes above them."""
+    yield from zip(*first, strict=True)
+    last = max(map(max, first))
+    while True:
+        before = _prime(last + 1, ())
+        last = _prime(before + 1, ())
+        yield before, last
 
 
 def _prime(least: int, taken: Container[int]) -> int:
@@ -408,7 +436,8 @@ def _made(
     """
     main, renamed = imported.main, imported.renamed
     symbols = tuple(renamed.values())
-    with samples(dict(zip(symbols, numbers, strict=True)), least=imported.least, nonempty=True) as found:
+    known = dict(zip(symbols, numbers, strict=True))
+    with samples(known, least=imported.least, nonempty=True, most=imported.most) as found:
         found.equations((imported.named(a), imported.named(b)) for a, b in imported.equal)
         try:
             sampled = with_samples(

@@ -122,11 +122,12 @@ class _Writer:
         edges = [
             self._edge(e) for e in list(point.edges.values()) if e.ready and (function is None or not _needs_python(e))]
         symbolic = [
-            {**self._edge(e), "key": _stored_key(key), "sizes": [[s.value, s.place, s.is_dimension] for s in e.sizes]}
+            {**self._edge(e), "key": _stored_key(key), "sizes": [*map(_stored_size, e.sizes)]}
             for key, e in list(point.symbolic.items()) if e is not None]
         return {
             "function": self._function(function), "open": point.open, "asked": point.asked, "met": point.met,
             "edges": edges, "decided": point.decided, "symbolic": symbolic,
+            "most": [[*_stored_size(size), most] for size, most in point.most.items()],
         }
 
     def _edge(self, edge: Edge) -> dict[str, Any]:
@@ -151,6 +152,14 @@ class _Writer:
         with (self.folder / name).open("rb") as file:
             self.sums[name] = hashlib.file_digest(file, "sha256").hexdigest()
         return name
+
+
+def _stored_size(size: SizeOf) -> list[Any]:
+    return [size.value, size.place, size.is_dimension]
+
+
+def _loaded_size(value: Any, place: Any, is_dimension: Any) -> SizeOf:
+    return SizeOf(int(value), int(place), bool(is_dimension))
 
 
 def _stored_key(key: Key) -> list[Any]:
@@ -263,10 +272,13 @@ class _Reader:
             with no_garbage_collection(), way.options.context():
                 return grow(point.function, values)
 
-        def symbolic(point: Point, values: Sequence[Array]) -> tuple[Edge | None, tuple[int, ...]]:
+        def symbolic(
+            point: Point, values: Sequence[Array], foreseen: bool
+        ) -> tuple[Edge | None, tuple[int, ...]]:
             with no_garbage_collection(), way.options.context():
                 return symbolic_edge(
-                    point, values, lambda stage, _: Specialization(way.compiled_symbolic(stage), self.threads))
+                    point, values, lambda stage, _: Specialization(way.compiled_symbolic(stage), self.threads),
+                    foreseen=foreseen)
 
         made = SavedStages(
             inputs, root, grown, lambda make, edge: Specialization(way.compiled(make()), self.threads),
@@ -299,6 +311,7 @@ class _Reader:
         for one in said["edges"]:
             point.keep(_loaded_key(one["key"]), self._edge(one))
         point.decided = tuple(said.get("decided", ()))
+        point.most = {_loaded_size(*size): int(most) for *size, most in said.get("most", ())}
         for one in said.get("symbolic", ()):
             key, edge = _loaded_key(one["key"]), self._edge(one)
             point.name_edge(edge, edge.sizes, point.decided, key)
@@ -308,7 +321,7 @@ class _Reader:
     def _edge(self, one: dict[str, Any]) -> Edge:
         after = None if one["next"] is None else self._point(one["next"], "")
         sizers = [(self._sizer(function), tuple(places)) for function, places in one["sizers"]]
-        sizes = [SizeOf(int(value), int(place), bool(of)) for value, place, of in one.get("sizes", ())]
+        sizes = [_loaded_size(*size) for size in one.get("sizes", ())]
         edge = Edge(
             one["takes"], one["gives"], after, None, sizers, small=one["small"], lists=tuple(one["lists"]), sizes=sizes)
         edge.program = self._program(one["program"])

@@ -26,7 +26,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -63,6 +63,10 @@ TRIED: Final = 3
 """Successive calls too large to interpret, after which a point stops trying."""
 MOST_EDGES: Final = 64
 """Number of edges that a point keeps."""
+MOST_FORESEEN: Final = 16
+"""Number of points after a stage for which stages are compiled before a call reaches them."""
+_MOST_CONDITIONS: Final = 2
+"""Number of conditions at a point whose values are foreseen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +196,8 @@ class Point:
         """Values that decide edges with symbolic sizes."""
         self.symbolic: OrderedDict[Key, Edge | None] = OrderedDict()
         """The edges with symbolic sizes; None where there is none."""
+        self.most: Mapping[SizeOf, int] = {}
+        """Upper bounds of dimensions of the values."""
         self._operators = 0
 
     @property
@@ -258,6 +264,22 @@ class Point:
         if len(self.symbolic) > MOST_EDGES:
             self.symbolic.popitem(last=False)
 
+    def possible_values(self) -> Iterator[list[Array]]:
+        """Yield arrays of the types of the values, with both values of each condition; nothing if a type is unknown."""
+        params = self.function.params if self.function is not None else ()
+        types = [p.known_type() for p in params]
+        if not types or not all(hasattr(t, "shape") for t in types):
+            return
+        values = [
+            np.zeros([d if isinstance(d, int) else 1 for d in t.shape], t.dtype.numpy())  # type: ignore[union-attr]
+            for t in types]
+        conditions = [k for k, v in enumerate(values) if is_condition(v)]
+        if len(conditions) <= _MOST_CONDITIONS:
+            for answers in product((False, True), repeat=len(conditions)):
+                for k, answer in zip(conditions, answers, strict=True):
+                    values[k] = np.full(values[k].shape, answer)
+                yield list(values)
+
     def name_edge(self, edge: Edge, *what: Any) -> None:
         """Name an edge, and the point after it, by what decides it."""
         edge.name = hashlib.sha256("|".join((self.name, *map(repr, what))).encode()).hexdigest()
@@ -277,8 +299,16 @@ Grow = Callable[[Point, "Sequence[Array] | None"], "tuple[Edge, set[int]]"]
 """Returns the edge for these values, and the numbers of those that decided it; with None, of those that would."""
 
 
-GrowSymbolic = Callable[[Point, "Sequence[Array]"], "tuple[Edge | None, tuple[int, ...]]"]
-"""Returns the edge of a point for all sizes, if it has one, and the numbers of the values that decide it."""
+GrowSymbolic = Callable[[Point, "Sequence[Array]", bool], "tuple[Edge | None, tuple[int, ...]]"]
+"""Returns the edge of a point for all sizes, if it has one, and the numbers of the values that decide it.
+
+With True, the values are no values of a call, except conditions.
+"""
+
+
+def is_condition(value: Array) -> bool:
+    """Whether a value is a single bool."""
+    return value.dtype == np.bool_ and value.size == 1
 
 
 class Stages:
@@ -289,7 +319,7 @@ class Stages:
         compiler: Callable[[Callable[[], Function], Edge], Specialization],
         known: Callable[[Key], Edge | None] = lambda key: None, groups: Mapping[str, Any] | None = None,
         kept: Callable[[Edge], Specialization | None] = lambda edge: None,
-        symbolic: GrowSymbolic = lambda point, values: (None, ()),
+        symbolic: GrowSymbolic = lambda point, values, foreseen: (None, ()),
     ) -> None:
         """`compiler` compiles the function that its first argument returns, for an edge. `known` returns an existing
         edge of the root, and `kept` the earlier compilation of an edge's stage, if any. `symbolic` makes edges with
@@ -398,6 +428,7 @@ class Stages:
             self._add(self.root, (), edge)
             if not edge.ready:
                 self._make(self.root, (), edge)
+            self._foresee(edge)
         return edge
 
     def _way(self, point: Point, values: Sequence[Array], at_once: bool, interpret: bool) -> Edge:
@@ -426,6 +457,8 @@ class Stages:
                 changing and not point.uses.pays(edge.use, COMPILING.of(edge.operators))
             ):
                 self._make(point, key, edge)
+                if point is self.root:
+                    self._foresee(edge)
             return edge
 
     def _symbolic_way(self, point: Point, values: Sequence[Array]) -> Edge | None:
@@ -433,10 +466,31 @@ class Stages:
         if point is self.root:
             return None
         if tuple(content(values[k]) for k in point.decided) not in point.symbolic:
-            edge, decided = self._symbolic(point, values)
+            edge, decided = self._symbolic(point, values, False)
             point.keep_symbolic(values, edge, decided)
             point.met += edge is not None
+            self._foresee(edge)
         return point.known_symbolic(values)
+
+    def _foresee(self, edge: Edge | None) -> None:
+        """Make the edges with symbolic sizes that calls can take after an edge, for both values of each condition."""
+        points = [edge.next] if edge is not None and edge.next is not None else []
+        for _ in range(MOST_FORESEEN):
+            if not points:
+                return
+            point = points.pop()
+            for values in point.possible_values():
+                key = tuple(content(values[k]) for k in point.decided)
+                if key in point.symbolic:
+                    continue
+                made, decided = self._symbolic(point, values, True)
+                if made is not None or not decided:
+                    point.keep_symbolic(values, made, decided)
+                if made is None:
+                    break
+                point.met += 1
+                if made.next is not None:
+                    points.append(made.next)
 
     def _add(self, point: Point, key: Key, edge: Edge) -> None:
         point.met += 1

@@ -23,11 +23,11 @@ from tilewright.base.errors import CompileError, InputError
 from tilewright.base.nd import content
 from tilewright.base.types import OpenSize, TensorType, Type, tensors_of
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.open_program import OpenSizeError, build_open, equations
+from tilewright.compiler.open_program import OpenSizeError, Range, build_open, equations, required_sizes
 from tilewright.compiler.report import BuildReport
 from tilewright.compiler.specialization import Specialization
 from tilewright.compiler.stage_growth import Sizer, point_of
-from tilewright.compiler.staged import Edge, Point, SizeOf
+from tilewright.compiler.staged import Edge, Point, SizeOf, is_condition
 from tilewright.ir.structural import structural_equal
 from tilewright.relay.expr import Call, Constant, Expr, Function, Var
 from tilewright.relay.frontend.core.known import ShapeValues
@@ -39,7 +39,7 @@ from tilewright.relay.transform.open_sizes import with_samples
 from tilewright.relay.transform.stages import Cut, cut, is_known, resolve
 from tilewright.relay.visitor import calls, post_order, rewrite
 from tilewright.runtime.artifact import Artifact
-from tilewright.scalar.arith.open_sizes import samples
+from tilewright.scalar.arith.open_sizes import Samples, greatest, samples
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.simplify import simplify
 from tilewright.scalar.expr import IntImm, PrimExpr, UnknownDim, as_expr
@@ -51,6 +51,8 @@ Array = np.ndarray[Any, Any]
 _MOST_ELEMENTS: Final = 16
 """Largest number of integers in a value whose elements are sizes."""
 _FIRST_SAMPLE: Final = 1009
+_MOST_EQUAL: Final = 32
+"""Largest number of equations between sizes that no size is solved for."""
 
 
 class _Asked(ShapeValues):
@@ -94,6 +96,10 @@ class SymbolicStage:
     values: Mapping[int, Array]
     cut: Cut
     lists: Sequence[Any]
+    ranges: Mapping[str, Range]
+    """The known ranges of the symbols, by name."""
+    most_after: Mapping[SizeOf, int]
+    """Upper bounds of dimensions of the values at the next point."""
 
     @property
     def sizes(self) -> tuple[SizeOf, ...]:
@@ -114,11 +120,13 @@ class SymbolicStage:
             return Function(
                 (*made.stage.params, *empty), made.stage.body, attrs=made.stage.attrs, span=made.stage.span)
 
-        return build_open(make, {}, target, name, report, cache, stage)
+        return build_open(make, self.ranges, target, name, report, cache, stage, counts=True)
 
 
-def symbolic_stage(function: Function, values: Sequence[Array]) -> SymbolicStage | None:
-    """Return the stage at a point for symbolic sizes; None if it has none.
+def symbolic_stage(
+    function: Function, values: Sequence[Array], most: Mapping[SizeOf, int], least: int = 0
+) -> SymbolicStage | None:
+    """Return the stage at a point for symbolic sizes from `least`, with known upper bounds `most`; None if it has none.
 
     At first, all integers that decide are sizes. Those for which no operator takes a symbol decide by their values.
     """
@@ -131,10 +139,12 @@ def symbolic_stage(function: Function, values: Sequence[Array]) -> SymbolicStage
     counts = {
         c.args[2] for c in calls(function.body) if isinstance(c.op, DynStridedSlice) and isinstance(c.args[2], Var)}
     known = dict(enumerate(values))
-    found = _explored(function, [*sizes, *integers], known)
+    ranges = {size: (least, most.get(size)) for size in (*sizes, *integers)}
+    found = _explored(function, [*sizes, *integers], known, ranges)
     if found is None:
-        return _explored(function, [*sizes, *(s for s in integers if function.params[s.value] in counts)], known)
-    again = _explored(function, found.sizes, known)
+        return _explored(
+            function, [*sizes, *(s for s in integers if function.params[s.value] in counts)], known, ranges)
+    again = _explored(function, found.sizes, known, ranges) if len(found.sizes) < len(ranges) else found
     return found if again is None or _left(again) > _left(found) else again
 
 
@@ -153,17 +163,21 @@ def _left(stage: SymbolicStage) -> int:
 
 
 def _explored(
-    function: Function, candidates: Sequence[SizeOf], values: Mapping[int, Array]
+    function: Function, candidates: Sequence[SizeOf], values: Mapping[int, Array], ranges: Mapping[SizeOf, Range]
 ) -> SymbolicStage | None:
     """Return the stage whose sizes are those of the `candidates` that it contains."""
     if not candidates or not all(isinstance(p.known_type(), TensorType) for p in function.params):
         return None
     symbols = {size: Symbol(f"{'n' if size.is_dimension else 'c'}{size.value}_{size.place}") for size in candidates}
-    with samples({}, range(_FIRST_SAMPLE, _FIRST_SAMPLE + 14 * len(candidates), 14)):
+    named = {v.name: ranges[size] for size, v in symbols.items()}
+    least = {name: low for name, (low, _) in named.items()}
+    most = {name: high for name, (_, high) in named.items() if high is not None}
+    spare = range(_FIRST_SAMPLE, _FIRST_SAMPLE + 14 * (len(candidates) + _MOST_EQUAL), 14)
+    with samples({}, spare, least, most=most, clamps=True) as found_sizes:
         try:
-            made = _with_equations(function, symbols, values)
-            found, empty = _cut(with_samples(made.function, {v: v for v in symbols.values()}), len(candidates))
-            general = _general(found)
+            made, sampled = _with_equations(function, symbols, values, found_sizes)
+            found, empty = _cut(sampled, len(candidates))
+            general, most_after = _general(found), _bounds_after(found)
         except (CompileError, TypeError):  # Python raises the latter for a symbolic size in the place of a number
             return None
     if general.stage is None:
@@ -175,7 +189,17 @@ def _explored(
     elements = {size.value for size in sizes if not size.is_dimension}
     decided = {k: values[k] for k in made.asked if k not in elements}
     lists = made.lists if general.rest is None else ()
-    return SymbolicStage(function, {s: symbols[s] for s in sizes}, decided, general, lists) if sizes else None
+    if not sizes:
+        return None
+    return SymbolicStage(function, {s: symbols[s] for s in sizes}, decided, general, lists, named, most_after)
+
+
+def _bounds_after(made: Cut) -> dict[SizeOf, int]:
+    """Return the known upper bounds of the dimensions of the values after a stage with samples."""
+    bounds = {
+        SizeOf(k, axis, True): greatest(d) for k, p in enumerate(made.rest.params if made.rest is not None else ())
+        for axis, d in enumerate(_shape(p)) if isinstance(d, OpenSize)}
+    return {size: most for size, most in bounds.items() if most is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,18 +213,24 @@ class _Converted:
 
 
 def _with_equations(
-    function: Function, symbols: Mapping[SizeOf, Symbol], values: Mapping[int, Array]
-) -> _Converted:
-    """Convert a function, with sizes in it that must be equal as one."""
+    function: Function, symbols: Mapping[SizeOf, Symbol], values: Mapping[int, Array], known: Samples
+) -> tuple[_Converted, Function]:
+    """Convert a function, with sizes in it that must be equal as one; return it, and it with samples of its sizes."""
     replaced: dict[Symbol, PrimExpr] = {}
+    equal: list[tuple[PrimExpr, PrimExpr]] = []
     while True:
         try:
-            return _converted(function, symbols, values, replaced)
+            made = _converted(function, symbols, values, replaced)
+            return made, with_samples(made.function, {v: v for v in symbols.values()})
         except CompileError as error:
-            found = equations(error, replaced)
-            if found is None:
+            sizes, found = required_sizes(error), equations(error, replaced)
+            if found is not None:
+                replaced = found
+            elif sizes is not None and sizes not in equal and len(equal) < _MOST_EQUAL:
+                equal.append(sizes)
+                known.equations([sizes])
+            else:
                 raise
-            replaced = found
 
 
 def _converted(
@@ -304,21 +334,37 @@ def _same(made: Cut, known: Cut) -> bool:
 
 
 def symbolic_edge(
-    point: Point, values: Sequence[Array], compiled: Callable[[SymbolicStage, Edge], Specialization]
+    point: Point, values: Sequence[Array], compiled: Callable[[SymbolicStage, Edge], Specialization], *,
+    foreseen: bool = False,
 ) -> tuple[Edge | None, tuple[int, ...]]:
-    """Return the edge of a point for all sizes, if it has one, and the numbers of the values that decide it."""
-    if point.function is None:
-        return None, ()
-    stage = symbolic_stage(point.function, values)
-    if stage is None:
-        return None, ()
-    made, decided = stage.cut, tuple(sorted(stage.values))
-    edge = Edge(
-        made.takes, made.gives, None if made.rest is None else point_of(made.rest), None,
+    """Return the edge of a point for all sizes, if it has one, and the numbers of the values that decide it.
+
+    Sizes are from 0, or from 1 if there is no such stage. With `foreseen`, `values` are no values of a call: apart from
+    their types, only conditions are read.
+    """
+    for least in (0, 1) if point.function is not None else ():
+        assert point.function is not None
+        stage = symbolic_stage(point.function, values, point.most, least)
+        if stage is None:
+            continue
+        decided = tuple(sorted(stage.values))
+        if foreseen and not all(is_condition(v) for v in stage.values.values()):
+            return None, decided
+        edge = _edge_of(stage)
+        point.name_edge(edge, edge.sizes, decided, [content(values[k]) for k in decided])
+        try:
+            edge.program = compiled(stage, edge)
+        except (OpenSizeError, InputError):
+            continue
+        return edge, decided
+    return None, ()
+
+
+def _edge_of(stage: SymbolicStage) -> Edge:
+    made = stage.cut
+    after = None if made.rest is None else point_of(made.rest)
+    if after is not None:
+        after.most = stage.most_after
+    return Edge(
+        made.takes, made.gives, after, None,
         [(Sizer(call), places) for call, places in made.sizers], lists=tuple(stage.lists), sizes=stage.sizes)
-    point.name_edge(edge, edge.sizes, decided, [content(values[k]) for k in decided])
-    try:
-        edge.program = compiled(stage, edge)
-    except (OpenSizeError, InputError):
-        return None, decided
-    return edge, decided

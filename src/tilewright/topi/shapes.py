@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tilewright.base.errors import ShapeError, UnequalSizesError
 from tilewright.base.types import INT64, OpenSize, TensorType
-from tilewright.scalar.arith.open_sizes import greater, limit, open_size, smaller
+from tilewright.scalar.arith.open_sizes import clamps, greater, limit, open_size, smaller
 from tilewright.scalar.expr import PrimExpr, UnknownDim, as_expr, minimum, sub
 
 Shape = tuple[Any, ...]
@@ -286,6 +286,10 @@ def _slice(size: Any, begin: Any, end: Any, step: int, mode: str) -> Slice:
     if isinstance(begin, PrimExpr):
         return _slice_from(size, begin, end, step)
     if isinstance(end, PrimExpr):
+        whole, last = open_size(as_expr(size)), open_size(end)
+        if clamps() and whole is not None and last is not None:
+            first, count, step = _open_slice(whole, begin, last, step)
+            return _symbolic(first), _symbolic(count), step
         bound = minimum(end, size)
         return begin, sub(as_expr(open_size(bound) or bound), begin), 1
     if not isinstance(size, int):
@@ -344,6 +348,8 @@ def _open_slice(size: int, begin: int, end: int, step: int) -> Slice:
         return size - 1, (size - step - 1) // -step, step
     first = size + begin if begin < 0 else begin
     last = size + end if end < 0 else size if end >= _ENDLESS else end
+    if clamps() and isinstance(size, OpenSize) and not isinstance(last, OpenSize):
+        last = smaller(size, last)
     for bound in (first, last):
         if bound is not size:
             limit(size - bound, 0)

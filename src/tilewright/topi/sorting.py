@@ -12,9 +12,10 @@ from math import ceil, log2, nan
 from typing import Any
 
 from tilewright import te
-from tilewright.base.types import DataType
+from tilewright.base.types import DataType, OpenSize
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
+from tilewright.scalar.arith.open_sizes import memory_for, typical
 from tilewright.scalar.expr import PrimExpr, Value, Var
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, Rows, before, loops
@@ -43,15 +44,16 @@ class Sorter:
 
     def memory(self, size: int, name: str) -> tuple[BufferVar, ...]:
         """Allocate memory for `size` keys, and for their positions if needed."""
-        keys = self.b.allocate(self.dtype, max(1, size), f"{name}_keys")
-        return (keys, self.b.allocate("int32", max(1, size), f"{name}_places")) if self.places else (keys,)
+        room = memory_for(size, "a sort")
+        keys = self.b.allocate(self.dtype, room, f"{name}_keys")
+        return (keys, self.b.allocate("int32", room, f"{name}_places")) if self.places else (keys,)
 
     def comes_before(self, x: PrimExpr, y: PrimExpr) -> PrimExpr:
         return before(x, y, self.ascending)
 
     def merged(self) -> tuple[BufferVar, ...]:
         """Return the sorted keys of the whole row, and their positions."""
-        b, levels = self.b, ceil(log2(max(1, ceil(self.most / _RUN))) / 2)
+        b, levels = self.b, ceil(log2(ceil(memory_for(self.most, "a sort") / _RUN)) / 2)
         first = self.memory(self.most, "first")
         self._runs(first)
         if levels:
@@ -152,8 +154,9 @@ def _sorted(
     def body(b: Loops, x: BufferVar, *outs: BufferVar) -> None:
         if not source.count * count:
             return
-        few = count <= _MOST_INSERTED and count * 4 <= source.length
-        steps = source.count * source.length * (1 if few else max(1, log2(source.length)))
+        few = not isinstance(count, OpenSize) and count <= _MOST_INSERTED and count * 4 <= typical(source.length)
+        length = typical(source.length)
+        steps = typical(source.count) * length * (1 if few else max(1, log2(max(1, length))))
         with b.shared(source.count, steps, Step.COMPARE) as row:
             sorter = Sorter(
                 b, lambda k: x[source.at(row, k)], source.length, source.length, data.dtype, ascending,
@@ -203,7 +206,7 @@ def topk(
     """Return the `k` greatest elements along `axis` (the least with `is_ascend`) in order, and their positions;
     `ret_type` selects "both", "values" or "indices"."""
     where = axis % data.ndim
-    count = k if k > 0 else data.extents[where]
+    count = k if isinstance(k, OpenSize) or k > 0 else data.extents[where]
     results: dict[str, list[tuple[int, Any]]] = {
         "both": [(0, data.dtype), (1, dtype)], "values": [(0, data.dtype)], "indices": [(1, dtype)]
     }
@@ -254,8 +257,8 @@ def unique(data: te.Tensor, is_sorted: bool = True, return_counts: bool = False)
         *counts: BufferVar
     ) -> None:
         keys, places = Sorter(b, lambda k: x[k], n, n, dtype, True, True).merged()
-        rank, total = b.allocate("int32", max(1, n), "rank"), b.variable("total", "int64", 0)
-        tally = counts[0] if counts else b.allocate("int32", max(1, n), "tally")
+        rank, total = b.allocate("int32", memory_for(n, "unique"), "rank"), b.variable("total", "int64", 0)
+        tally = counts[0] if counts else b.allocate("int32", memory_for(n, "unique"), "tally")
         with b.for_range(0, n, "k") as k:
             found[k] = E.const(0, dtype)
             first[k] = 0
@@ -279,7 +282,7 @@ def unique(data: te.Tensor, is_sorted: bool = True, return_counts: bool = False)
 def _as_they_come(b: Loops, x: BufferVar, parts: Sequence[BufferVar], total: BufferVar, n: int) -> None:
     """Reorder results found in ascending order by first occurrence."""
     found, first, inverse, rank, tally = parts
-    old = b.allocate("int32", max(1, n), "old_tally")
+    old = b.allocate("int32", memory_for(n, "unique"), "old_tally")
     seen = b.variable("seen", "int64", 0)
     with b.for_range(0, n, "k") as k:
         old[k] = tally[k]

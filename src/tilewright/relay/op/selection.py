@@ -13,15 +13,17 @@ import numpy as np
 
 from tilewright import te
 from tilewright.base.errors import ShapeError
-from tilewright.base.types import TensorType, TupleType, Type
+from tilewright.base.types import OpenSize, TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem, const
-from tilewright.relay.op.broadcast import FloorDivide, FloorMod, NotEqual
+from tilewright.relay.op.broadcast import FloorDivide, FloorMod, Maximum, NotEqual
+from tilewright.relay.op.create import ShapeOf
 from tilewright.relay.op.deferred import Ask
 from tilewright.relay.op.dynamic import DynStridedSlice
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.relay.op.shaping import Reshape
-from tilewright.relay.op.transform import Stack
-from tilewright.scalar.expr import UnknownDim
+from tilewright.relay.op.transform import Stack, StridedSlice
+from tilewright.scalar.arith.open_sizes import room_for
+from tilewright.scalar.expr import PrimExpr, UnknownDim
 from tilewright.topi import selection as topi
 from tilewright.topi.shapes import axis_of, text
 
@@ -35,7 +37,7 @@ class TruePlaces(Op):
         (t,) = tensors(mask)
         if t.ndim != 1 or t.dtype != "bool":
             raise ShapeError(f"the mask must be a vector of bool, but it is {t!r}")
-        return TupleType((TensorType(t.shape, "int64"), TensorType((1,), "int64")))
+        return TupleType((TensorType((room_for(t.shape[0]),), "int64"), TensorType((1,), "int64")))
 
     def reference(self, mask: Array) -> tuple[Array, ...]:
         (found,) = np.nonzero(mask)
@@ -78,14 +80,17 @@ class ArgWhere(Op):
     def resolve(self, call: Call, ask: Ask) -> Expr | None:
         """Flat positions of the nonzero elements, converted to indices of each dimension."""
         (x,) = call.args
-        shape = x.tensor_type.concrete_shape
+        symbolic = any(isinstance(d, (OpenSize, PrimExpr)) for d in x.tensor_type.shape)
+        shape = x.tensor_type.shape if symbolic else x.tensor_type.concrete_shape
         flat = Reshape((math.prod(shape),), allowzero=True)(x)
         mask = flat if x.tensor_type.dtype == "bool" else NotEqual()(flat,
             Constant(np.zeros((), x.tensor_type.dtype.numpy())))
         places = TruePlaces()(mask)
         if not shape:
             return first_of(Constant(np.zeros((1, 0), self.dtype)), TupleGetItem(places, 1))
-        return first_of(self._indices(TupleGetItem(places, 0), shape), TupleGetItem(places, 1))
+        whole = TupleGetItem(places, 0)
+        indices = self._symbolic_indices(whole, x) if symbolic else self._indices(whole, shape)
+        return first_of(indices, TupleGetItem(places, 1))
 
     def _indices(self, places: Expr, shape: tuple[int, ...]) -> Expr:
         columns: list[Expr] = []
@@ -96,6 +101,18 @@ class ArgWhere(Op):
                 part = FloorMod()(part, const(max(1, size), "int64"))
             columns.insert(0, part if self.dtype == "int64" else part.astype(self.dtype))
             stride *= max(1, size)
+        return Stack(axis=1)(Tuple(tuple(columns)))
+
+    def _symbolic_indices(self, places: Expr, x: Expr) -> Expr:
+        """Indices along dimensions that are known at run time, or zero."""
+        sizes = Maximum()(ShapeOf(dtype="int64")(x), const(1, "int64"))
+        columns: list[Expr] = []
+        for axis in reversed(range(x.tensor_type.ndim)):
+            part = places
+            if axis:
+                size = StridedSlice(begin=(axis,), end=(axis + 1,))(sizes)
+                part, places = FloorMod()(places, size), FloorDivide()(places, size)
+            columns.insert(0, part if self.dtype == "int64" else part.astype(self.dtype))
         return Stack(axis=1)(Tuple(tuple(columns)))
 
 

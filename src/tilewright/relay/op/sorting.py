@@ -8,8 +8,9 @@ import numpy as np
 
 from tilewright import te
 from tilewright.base.errors import ShapeError
-from tilewright.base.types import DataType, TensorType, TupleType, Type
+from tilewright.base.types import DataType, OpenSize, TensorType, TupleType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
+from tilewright.scalar.arith.open_sizes import limit
 from tilewright.topi import sorting as topi
 from tilewright.topi.shapes import axis_of, differ, require_same_dtype, text
 
@@ -90,9 +91,12 @@ class TopK(Op):
         axis = axis_of(self.axis, t.ndim)
         if self.ret_type not in ("both", "values", "indices"):
             raise ShapeError(f"ret_type '{self.ret_type}' is not supported; it must be both, values or indices")
-        if isinstance(t.shape[axis], int) and self.k > t.shape[axis]:
-            raise ShapeError(f"k is {self.k}, but axis {self.axis} has {t.shape[axis]} elements; use at most that many")
-        shape = t.shape if self.k < 1 else (*t.shape[:axis], self.k, *t.shape[axis + 1 :])
+        whole, is_number = t.shape[axis], isinstance(self.k, int)
+        if isinstance(whole, OpenSize) or isinstance(self.k, OpenSize):
+            limit(whole - self.k, 0)
+        elif isinstance(whole, int) and is_number and self.k > whole:
+            raise ShapeError(f"k is {self.k}, but axis {self.axis} has {whole} elements; use at most that many")
+        shape = t.shape if is_number and self.k < 1 else (*t.shape[:axis], self.k, *t.shape[axis + 1 :])
         both = TensorType(shape, t.dtype), TensorType(shape, self.dtype)
         return TupleType(both) if self.ret_type == "both" else both[self.ret_type == "indices"]
 

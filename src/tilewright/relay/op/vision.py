@@ -12,6 +12,7 @@ from tilewright.base.errors import ShapeError
 from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.relay.op.sorting import sorted_places
+from tilewright.scalar.arith.open_sizes import room_for
 from tilewright.topi.shapes import Shape, differ, require_rank, require_same_dtype, text
 from tilewright.topi.vision import suppression as topi
 
@@ -210,7 +211,7 @@ class AllClassNonMaxSuppression(Op):
         if self.output_format not in ("onnx", "tensorflow"):
             raise ShapeError(f"output_format '{self.output_format}' is not supported; it must be onnx or tensorflow")
         if self.output_format == "onnx":
-            return TupleType((TensorType((batch * classes * n, 3), "int64"), TensorType((1,), "int64")))
+            return TupleType((TensorType((room_for(batch * classes * n), 3), "int64"), TensorType((1,), "int64")))
         rows: Shape = (batch, classes * n)
         return (
             TupleType((TensorType((*rows, 2), "int64"), TensorType(rows, points.dtype), TensorType((batch,), "int64"))))

@@ -24,10 +24,20 @@ from typing import Any, Final, TypeAlias
 
 from tilewright.base.errors import CompileError
 from tilewright.base.types import FLOAT32, INT64, OpenSize, Size
-from tilewright.scalar.arith.linear import linear
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.remainders import depends_on_remainder
 from tilewright.scalar.arith.simplify import simplify
+from tilewright.scalar.arith.size_terms import (
+    Key,
+    Terms,
+    divided,
+    exact,
+    expression,
+    key_of,
+    preference,
+    with_quotient,
+    without_common,
+)
 from tilewright.scalar.expr import (
     Add,
     Cast,
@@ -40,24 +50,18 @@ from tilewright.scalar.expr import (
     PrimExpr,
     Sub,
     Var,
-    add,
     cast,
     const,
     div,
     floordiv,
     floormod,
-    mul,
     number_of,
-    sub,
 )
 from tilewright.scalar.walk import free_vars, substitute, text_of
 
 TYPICAL: Final = 64
 """The value of a dynamic dimension in estimates."""
 Limit: TypeAlias = tuple[int, int | None]
-Terms: TypeAlias = dict[tuple[PrimExpr, ...], int]
-Key: TypeAlias = frozenset[tuple[tuple[PrimExpr, ...], int]]
-"""The terms of a sum."""
 
 
 class UnfitSamplesError(CompileError):
@@ -77,11 +81,12 @@ class Samples(dict[PrimExpr, int]):
     """
 
     def __init__(
-        self, known: Mapping[Var, int], spare: Sequence[int], least: Mapping[str, int], nonempty: bool
+        self, known: Mapping[Var, int], spare: Sequence[int], least: Mapping[str, int], nonempty: bool,
+        most: Mapping[str, int], clamps: bool,
     ) -> None:
         super().__init__(known.items())
         self.spare = list(spare)
-        self.least, self.nonempty = least, nonempty
+        self.least, self.nonempty, self.most, self.clamps = least, nonempty, most, clamps
         self.limits: dict[PrimExpr, Limit] = {}
         self.remainders: dict[PrimExpr, Sequence[int]] = {}
         self.bounds: dict[Key, int] = {}
@@ -93,7 +98,7 @@ class Samples(dict[PrimExpr, int]):
         for a, b in pairs:
             first, second = _read(a, self), _read(b, self)
             if first is not None and second is not None:
-                self.equal.add(_key(terms_of(first - second)))
+                self.equal.add(key_of(terms_of(first - second)))
 
     def requirements(self) -> list[tuple[PrimExpr, int]]:
         """Return the sums that `bounds` limits, and the least value of each, which is not negative."""
@@ -116,17 +121,23 @@ _GRANTED: Final[ContextVar[bool]] = ContextVar("granted", default=False)
 @contextmanager
 def samples(
     known: Mapping[Var, int], spare: Sequence[int] = (), least: Mapping[str, int] | None = None, nonempty: bool = False,
+    most: Mapping[str, int] | None = None, clamps: bool | None = None,
 ) -> Iterator[Samples]:
     """Within this context, `open_size` uses these samples (and `spare` ones for other variables), and `limit` records
     limits.
 
     `least` has the least values of variables by name, by default those of the context around it. Others are at least 1.
-    With `nonempty`, the order of two sizes is asked for tensors with elements only.
+    `most` has known greatest values. With `nonempty`, the order of two sizes is asked for tensors with elements only.
+    With `clamps`, by default that of the context around it, the minimum of a size and a number is a size of its own.
     """
     outer = _SAMPLES.get()
     if least is None:
         least = outer.least if outer is not None else {}
-    found = Samples(known, spare, least, nonempty)
+    if most is None:
+        most = outer.most if outer is not None else {}
+    if clamps is None:
+        clamps = outer is not None and outer.clamps
+    found = Samples(known, spare, least, nonempty, most, clamps)
     if outer is not None:
         found.equal |= outer.equal
     token = _SAMPLES.set(found)
@@ -307,7 +318,7 @@ class _Open(OpenSize):
         known = _SAMPLES.get()
         if known is None or not known.equal or not isinstance(other, int):
             return False
-        return _key(terms_of(self - other)) in known.equal
+        return key_of(terms_of(self - other)) in known.equal
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -374,6 +385,68 @@ def may_be_zero(size: int) -> bool:
     return least is None or least < 1
 
 
+def greatest(size: int) -> int | None:
+    """Return an upper bound of a size; None if the program does not limit it."""
+    if not isinstance(size, _Open):
+        return size
+    least = _bound({atoms: -k for atoms, k in size.terms.items()})
+    return _greatest(size.terms) if least is None else -least
+
+
+def memory_for(size: int, what: str) -> int:
+    """Return the number of elements of memory for `size` of them at most. Raises `CompileError` if it has no limit."""
+    most = greatest(size)
+    if most is None:
+        raise CompileError(f"{what} takes memory for {size} elements, which have no limit", code="TW0304")
+    return max(1, most)
+
+
+def room_for(size: Any) -> Any:
+    """Return the least number that is at least a size, so that arrays of it have a known shape; `size` if it has no
+    limit, or is no sample."""
+    most = greatest(size) if isinstance(size, _Open) else None
+    return size if most is None else most
+
+
+def clamps() -> bool:
+    """Return whether the minimum of a size and a number is a size of its own."""
+    known = _SAMPLES.get()
+    return known is not None and known.clamps
+
+
+def _greatest(terms: Terms) -> int | None:
+    """Return an upper bound of a sum by the limits of its variables."""
+    total = 0
+    for atoms, k in terms.items():
+        product = k
+        for atom in atoms:
+            most = _most_of(atom) if k > 0 else _least_of(atom)
+            if most is None:
+                return None
+            product *= most
+        total += product
+    return total
+
+
+def _most_of(atom: PrimExpr) -> int | None:
+    """Return an upper bound of an atom."""
+    known = _SAMPLES.get()
+    if isinstance(atom, Var):
+        if known is None:
+            return None
+        found = known.limits.get(atom, (0, None))[1], known.most.get(atom.name)
+        return min((most for most in found if most is not None), default=None)
+    if isinstance(atom, FloorMod) and isinstance(atom.b, IntImm):
+        return atom.b.value - 1
+    sizes = [open_size(x) for x in atom.operands()]
+    bounds = [None if size is None else greatest(size) for size in sizes]
+    if isinstance(atom, Min):
+        return min((b for b in bounds if b is not None), default=None)
+    if isinstance(atom, FloorDiv) and isinstance(atom.b, IntImm):
+        return None if bounds[0] is None else bounds[0] // atom.b.value
+    return max(filter(None, bounds)) if isinstance(atom, Max) and None not in bounds else None
+
+
 def typical(size: int) -> int:
     """Return a number for estimates: `size` if it is static, else its value with every variable set to `TYPICAL`."""
     if not isinstance(size, _Open):
@@ -415,7 +488,7 @@ def _shifted(terms: Terms, nonempty: bool) -> int | None:
     (n - 1)*m is (n' + 0)*(m' + 1) with n', m' >= 0.
     """
     shifted: Terms = {}
-    for atoms, k in terms.items():
+    for atoms, k in _without_choices(terms).items():
         parts: Terms = {(): k}
         for atom in atoms:
             least = _least_of(atom, nonempty)
@@ -447,6 +520,28 @@ def _without_quotients(terms: Terms, nonempty: bool) -> int | None:
             total += made(0, {atoms: scale * k})
     least = _shifted(terms_of(total), nonempty)
     return None if least is None else -(-least // scale)
+
+
+def _without_choices(terms: Terms) -> Terms:
+    """Return a sum that is at most `terms`, with an operand in the place of minima that are subtracted, and of maxima
+    that are added: n - min(n, 300) >= n - n. An operand with variables of other terms is preferred."""
+    for choice in dict.fromkeys(x for atoms in terms for x in atoms if isinstance(x, (Min, Max))):
+        inside = {atoms: k for atoms, k in terms.items() if choice in atoms}
+        if any((k < 0) != isinstance(choice, Min) for k in inside.values()):
+            continue
+        shared = {v for atoms in terms if atoms not in inside for x in atoms for v in free_vars(x)}
+        size = open_size(min(choice.operands(), key=lambda e: preference(e, shared)))
+        if size is None:
+            continue
+        replaced = {atoms: k for atoms, k in terms.items() if atoms not in inside}
+        for atoms, k in inside.items():
+            rest = [*atoms]
+            rest.remove(choice)
+            for other, factor in terms_of(size).items():
+                term = tuple(sorted((*rest, *other), key=text_of))
+                replaced[term] = replaced.get(term, 0) + k * factor
+        terms = {atoms: k for atoms, k in replaced.items() if k}
+    return terms
 
 
 def _is_less(a: Terms, b: Terms) -> bool:
@@ -484,19 +579,6 @@ def terms_of(x: int) -> Terms:
     return x.terms if isinstance(x, _Open) else {(): int(x)} if x else {}
 
 
-def reduced(terms: Terms) -> Terms:
-    """Return the terms of a sum divided by their common factors, with a first term that is positive in text order."""
-    if not terms:
-        return terms
-    by, _ = _divided(terms, _shared(terms), math.gcd(*terms.values()))
-    first = min(by, key=lambda atoms: [text_of(x) for x in atoms])
-    return by if by[first] > 0 else {atoms: -k for atoms, k in by.items()}
-
-
-def _key(terms: Terms) -> Key:
-    return frozenset(reduced(terms).items())
-
-
 def made(number: int, terms: Terms) -> int:
     """Return the size with these terms and a sample; a plain number if it has no variables."""
     terms = {atoms: k for atoms, k in terms.items() if k}
@@ -522,13 +604,13 @@ def _product(a: int, b: int) -> int:
 def _quotient(a: int, b: int) -> int:
     """Return the quotient, exact where possible: (8*n*m) // (4*n) -> 2*m, (8*n + 3) // 4 -> 2*n, and -((-n) // 4) -> (n
     + 3) // 4."""
-    number, top, bottom = int(a) // int(b), *_without_common(terms_of(a), terms_of(b))
+    number, top, bottom = int(a) // int(b), *without_common(terms_of(a), terms_of(b))
     if _is_less(top, bottom):
         return Size(0)
     if len(bottom) == 1:
         ((atoms, k),) = bottom.items()
         if k > 0:
-            whole, rest = _divided(top, atoms, k)
+            whole, rest = divided(top, atoms, k)
             if not rest or (whole and _is_less(rest, bottom)):
                 return made(number, whole)
             if atoms and set(top) == {atoms}:
@@ -536,43 +618,10 @@ def _quotient(a: int, b: int) -> int:
             if not atoms:
                 if any(top) and all(n < 0 for t, n in top.items() if t):
                     return -(((-a) + (k - 1)) // b)
-                return made(number, _with_quotient(whole, rest, k))
-    elif (exact := _exact(top, bottom)) is not None:
-        return made(number, exact)
+                return made(number, with_quotient(whole, rest, k))
+    elif (product := exact(top, bottom)) is not None:
+        return made(number, product)
     return made(number, {(floordiv(expression(top), expression(bottom)),): 1})
-
-
-def _without_common(top: Terms, bottom: Terms) -> tuple[Terms, Terms]:
-    """Return a dividend and a divisor without the variables that occur in all terms: (n*m) // (4*n) -> m // 4."""
-    shared = _shared((*top, *bottom)) if top and any(top) else ()
-    return (_divided(top, shared, 1)[0], _divided(bottom, shared, 1)[0]) if shared else (top, bottom)
-
-
-def _shared(terms: Iterable[tuple[PrimExpr, ...]]) -> tuple[PrimExpr, ...]:
-    """Return the atoms that all terms contain."""
-    first, *others = sorted(terms, key=len)
-    shared = list(first)
-    for atoms in others:
-        shared = [x for k, x in enumerate(shared) if shared[:k].count(x) < atoms.count(x)]
-    return tuple(shared)
-
-
-def _with_quotient(whole: Terms, rest: Terms, k: int) -> Terms:
-    """Return `whole + rest // k` in canonical form: (n - 1)//2 -> (n + 1)//2 - 1, so that terms cancel; ((n + 1)//2 +
-    1)//2 -> (n + 3)//4."""
-    left, known = {atoms: n for atoms, n in rest.items() if atoms}, rest.get((), 0)
-    if left:
-        ((atoms, n), *others) = left.items()
-        inner = atoms[0]
-        if not others and n == 1 and len(atoms) == 1 and isinstance(inner, FloorDiv) and isinstance(inner.b, IntImm):
-            dividend = linear(inner.a)
-            left, known, k = (
-                {(a,): c for a, c in dividend.coefs.items()}, dividend.const + known * inner.b.value, k * inner.b.value
-            )
-        atom = (floordiv(expression({**left, (): known % k}), const(k, INT64)),)
-        whole[atom] = whole.get(atom, 0) + 1
-    whole[()] = whole.get((), 0) + known // k
-    return whole
 
 
 def _atom(e: PrimExpr, number: int) -> int:
@@ -586,7 +635,7 @@ def _remainder(a: int, b: int) -> int:
     if len(bottom) == 1:
         ((atoms, k),) = bottom.items()
         if k > 0:
-            _, rest = _divided(top, atoms, k)
+            _, rest = divided(top, atoms, k)
             if not atoms and not any(rest):
                 return rest.get((), 0) % k
             if not rest:
@@ -597,66 +646,9 @@ def _remainder(a: int, b: int) -> int:
                 if _is_less(rest, bottom):
                     return made(number, rest)
                 top = rest
-    elif _exact(top, bottom) is not None:
+    elif exact(top, bottom) is not None:
         return 0
     return made(number, {(floormod(expression(top), expression(bottom)),): 1})
-
-
-def _exact(top: Terms, bottom: Terms) -> Terms | None:
-    """Return the quotient of two polynomials with a remainder of zero, by long division; None for another remainder:
-    (n*m + n*k) / (m + k) -> n."""
-    atoms = sorted({x for term in (*top, *bottom) for x in term}, key=text_of)
-
-    def order(term: tuple[PrimExpr, ...]) -> tuple[int, ...]:
-        return len(term), *(term.count(x) for x in atoms)
-
-    first = max(bottom, key=order)
-    quotient: Terms = {}
-    rest = dict(top)
-    while rest:
-        last = max(rest, key=order)
-        ((factor, k),) = _divided({last: rest[last]}, first, bottom[first])[0].items() or (((), 0),)
-        if not k:
-            return None
-        quotient[factor] = k
-        for term, n in bottom.items():
-            product = tuple(sorted((*factor, *term), key=text_of))
-            rest[product] = rest.get(product, 0) - k * n
-            if not rest[product]:
-                del rest[product]
-    return quotient
-
-
-def _divided(top: Terms, atoms: tuple[PrimExpr, ...], k: int) -> tuple[Terms, Terms]:
-    """Return the terms divisible by `k * atoms`, divided, and the other terms."""
-    whole: Terms = {}
-    rest: Terms = {}
-    for t, n in top.items():
-        left = list(t)
-        fits = n % k == 0
-        for a in atoms:
-            if a in left:
-                left.remove(a)
-            else:
-                fits = False
-        if fits:
-            whole[tuple(left)] = n // k
-        else:
-            rest[t] = n
-    return whole, rest
-
-
-def expression(terms: Terms) -> PrimExpr:
-    """Return the sum as an expression in a fixed order: longer products first, the constant last."""
-    total: PrimExpr | None = None
-    for atoms, k in sorted(terms.items(), key=lambda t: (-len(t[0]), t[1] < 0, [text_of(a) for a in t[0]])):
-        product: PrimExpr | None = None
-        for a in atoms:
-            product = a if product is None else mul(product, a)
-        size = abs(k) if total is not None else k
-        term = const(size, INT64) if product is None else product if size == 1 else mul(product, size)
-        total = term if total is None else add(total, term) if k > 0 else sub(total, term)
-    return const(0, INT64) if total is None else total
 
 
 def greater(a: int, b: int) -> int:
@@ -666,14 +658,22 @@ def greater(a: int, b: int) -> int:
         return a
     if (bound := _bound({atoms: -k for atoms, k in terms.items()})) is not None and bound >= 0:
         return b
-    return _atom(Max(expression(terms_of(a)), expression(terms_of(b))), max(int(a), int(b)))
+    return _choice(Max, a, b)
 
 
 def smaller(a: int, b: int) -> int:
     """Return the minimum of two sizes: an expression, unless one of them is smaller for all inputs."""
     found = greater(-a, -b)
-    return -found if found in (-a, -b) else _atom(
-        Min(expression(terms_of(a)), expression(terms_of(b))), min(int(a), int(b)))
+    return -found if found in (-a, -b) else _choice(Min, a, b)
+
+
+def _choice(kind: type[Min] | type[Max], a: int, b: int) -> int:
+    """Return a minimum or maximum in canonical form: a number comes last, and there is one: min(min(n, 300), 400)."""
+    x, y = sorted((expression(terms_of(a)), expression(terms_of(b))), key=lambda e: (isinstance(e, IntImm), text_of(e)))
+    if isinstance(y, IntImm) and isinstance(x, kind) and isinstance(x.b, IntImm):
+        ends = x.b.value, y.value
+        x, y = x.a, const(min(ends) if kind is Min else max(ends), INT64)
+    return _atom(kind(x, y), min(int(a), int(b)) if kind is Min else max(int(a), int(b)))
 
 
 def _least(a: int, b: int, kind: type) -> int:
@@ -681,7 +681,7 @@ def _least(a: int, b: int, kind: type) -> int:
     variable limited accordingly."""
     found = smaller(a, b) if kind is Min else greater(a, b)
     chosen, other = (a, b) if isinstance(a, _Open) else (b, a)
-    if found in (a, b) or isinstance(other, _Open) or not _is_linear(chosen):
+    if found in (a, b) or isinstance(other, _Open) or not _is_linear(chosen) or clamps():
         return found
     limit(other - chosen if kind is Min else chosen - other, 0)
     return chosen

@@ -12,7 +12,8 @@ import math
 from collections.abc import Mapping
 
 from tilewright.base.types import INT64
-from tilewright.scalar.arith.open_sizes import Terms, expression, made, open_size, reduced, samples, terms_of
+from tilewright.scalar.arith.open_sizes import made, open_size, samples, terms_of
+from tilewright.scalar.arith.size_terms import Terms, expression, reduced
 from tilewright.scalar.expr import FloorDiv, FloorMod, IntImm, Max, Min, PrimExpr, Var, as_expr, const, mul
 from tilewright.scalar.walk import free_vars, substitute
 

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright import te
-from tilewright.base.types import DataType
+from tilewright.base.types import DataType, OpenSize
 from tilewright.scalar import expr as E
+from tilewright.scalar.arith.open_sizes import memory_for, room_for, typical
 from tilewright.scalar.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, Output, held, loops
@@ -25,8 +26,9 @@ class Kept:
 
     def __init__(self, b: Loops, most: int, dtype: DataType, one: float = 0.0) -> None:
         self.b, self.dtype, self.one = b, dtype, E.const(one, dtype)
-        self.sides = [b.allocate(dtype, max(1, most), f"kept_{n}") for n in ("left", "top", "right", "bottom", "area")]
-        self.kinds = b.allocate(dtype, max(1, most), "kept_kind")
+        room = memory_for(most, "box suppression")
+        self.sides = [b.allocate(dtype, room, f"kept_{n}") for n in ("left", "top", "right", "bottom", "area")]
+        self.kinds = b.allocate(dtype, room, "kept_kind")
         self.count = b.variable("kept", "int64", 0)
 
     def box(self, corners: Sequence[PrimExpr]) -> list[PrimExpr]:
@@ -191,12 +193,14 @@ def all_class_non_max_suppression(
     their scores, and their number in each image. Unused rows are zero. A negative maximum means no limit.
     """
     batch, classes, n = scores.extents
-    most = n if max_output_boxes_per_class < 0 else min(max_output_boxes_per_class, n)
+    room = memory_for(n, "box suppression")
+    whole = room if isinstance(n, OpenSize) else n
+    most = whole if max_output_boxes_per_class < 0 else min(max_output_boxes_per_class, whole)
 
     def select(b: Loops, box: BufferVar, score: BufferVar, chosen: BufferVar, counts: BufferVar) -> None:
         """Select the boxes of each image and class, in the first pass."""
-        with b.shared(batch * classes, batch * classes * n, Step.OVERLAP, "row") as row:
-            candidates = b.allocate("int32", max(1, n), "candidates")
+        with b.shared(batch * classes, typical(batch * classes * n), Step.OVERLAP, "row") as row:
+            candidates = b.allocate("int32", room, "candidates")
             valid = b.variable("valid", "int64", 0)
             with b.for_range(0, n, "j") as j, b.if_scope(score[row * n + j] > E.const(score_threshold, scores.dtype)):
                 at = b.let("at", valid[0])
@@ -241,18 +245,18 @@ def all_class_non_max_suppression(
                     outs[1][i, rest] = E.const(0, scores.dtype)
         if onnx:
             outs[1][0] = total[0]
-            with b.for_range(total[0], batch * classes * n, "rest") as rest:
+            with b.for_range(total[0], room_for(batch * classes * n), "rest") as rest:
                 for column in range(3):
                     outs[0][rest, column] = 0
 
     def body(b: Loops, box: BufferVar, score: BufferVar, *outs: BufferVar) -> None:
-        chosen = b.allocate("int32", max(1, batch * classes * most), "chosen")
-        counts = b.allocate("int64", max(1, batch * classes), "counts")
+        rows = memory_for(batch * classes, "box suppression")
+        chosen, counts = b.allocate("int32", max(1, rows * most), "chosen"), b.allocate("int64", rows, "counts")
         select(b, box, score, chosen, counts)
         emit(b, score, chosen, counts, outs, output_format == "onnx")
 
     if output_format == "onnx":
-        results: list[Any] = [((batch * classes * n, 3), "int64"), ((1,), "int64")]
+        results: list[Any] = [((room_for(batch * classes * n), 3), "int64"), ((1,), "int64")]
     else:
         results = [((batch, classes * n, 2), "int64"), ((batch, classes * n), scores.dtype), ((batch,), "int64")]
     return loops("all_class_non_max_suppression", [boxes, scores], results, body)

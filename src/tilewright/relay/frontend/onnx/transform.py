@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.limits import MOST_BYTES
+from tilewright.base.types import OpenSize
 from tilewright.relay.expr import Constant, Expr, const
 from tilewright.relay.frontend.core.index_checks import from_front, tuples_from_front
 from tilewright.relay.frontend.core.node import NotKnownError
@@ -519,7 +520,13 @@ def topk_by_attribute(x: Expr, *, k: int, axis: int = -1) -> tuple[Expr, ...]:
 
 @converter("TopK", since=10)
 def topk(x: Expr, k: Expr, *, axis: int = -1, largest: int = 1, sorted: int = 1, node: Node) -> tuple[Expr, ...]:
-    count = int(node.scalar(k, "K"))
+    given = node.dims(k, "K")
+    if given.size != 1:
+        node.refuse(f"input 'K' must be one number, but its shape is {given.shape}")
+    count = given.reshape(-1)[0]
+    if isinstance(count, (PrimExpr, OpenSize)):
+        return fields(op.topk(x, k=count, axis=axis, ret_type="both", is_ascend=not largest, dtype="int64"), 2)
+    count = int(count)
     if count < 0:
         node.refuse(f"K (the number of results) is {count}; it must not be negative")
     if not count:  # `topk` would take 0 for all

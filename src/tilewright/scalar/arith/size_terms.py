@@ -1,0 +1,128 @@
+"""Polynomials over variables and inexact quotients: the terms of dynamic sizes (`open_sizes.py`).
+
+    {(n, m): 2, (n,): 1, (): -3}        2*n*m + n - 3
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Iterable
+from typing import TypeAlias
+
+from tilewright.base.types import INT64
+from tilewright.scalar.arith.linear import linear
+from tilewright.scalar.expr import FloorDiv, IntImm, PrimExpr, add, const, floordiv, mul, sub
+from tilewright.scalar.walk import free_vars, text_of
+
+Terms: TypeAlias = dict[tuple[PrimExpr, ...], int]
+Key: TypeAlias = frozenset[tuple[tuple[PrimExpr, ...], int]]
+"""The terms of a sum."""
+
+
+def reduced(terms: Terms) -> Terms:
+    """Return the terms of a sum divided by their common factors, with a first term that is positive in text order."""
+    if not terms:
+        return terms
+    by, _ = divided(terms, _shared(terms), math.gcd(*terms.values()))
+    first = min(by, key=lambda atoms: [text_of(x) for x in atoms])
+    return by if by[first] > 0 else {atoms: -k for atoms, k in by.items()}
+
+
+def key_of(terms: Terms) -> Key:
+    return frozenset(reduced(terms).items())
+
+
+def without_common(top: Terms, bottom: Terms) -> tuple[Terms, Terms]:
+    """Return a dividend and a divisor without the variables that occur in all terms: (n*m) // (4*n) -> m // 4."""
+    shared = _shared((*top, *bottom)) if top and any(top) else ()
+    return (divided(top, shared, 1)[0], divided(bottom, shared, 1)[0]) if shared else (top, bottom)
+
+
+def _shared(terms: Iterable[tuple[PrimExpr, ...]]) -> tuple[PrimExpr, ...]:
+    """Return the atoms that all terms contain."""
+    first, *others = sorted(terms, key=len)
+    shared = list(first)
+    for atoms in others:
+        shared = [x for k, x in enumerate(shared) if shared[:k].count(x) < atoms.count(x)]
+    return tuple(shared)
+
+
+def with_quotient(whole: Terms, rest: Terms, k: int) -> Terms:
+    """Return `whole + rest // k` in canonical form: (n - 1)//2 -> (n + 1)//2 - 1, so that terms cancel; ((n + 1)//2 +
+    1)//2 -> (n + 3)//4."""
+    left, known = {atoms: n for atoms, n in rest.items() if atoms}, rest.get((), 0)
+    if left:
+        ((atoms, n), *others) = left.items()
+        inner = atoms[0]
+        if not others and n == 1 and len(atoms) == 1 and isinstance(inner, FloorDiv) and isinstance(inner.b, IntImm):
+            dividend = linear(inner.a)
+            left, known, k = (
+                {(a,): c for a, c in dividend.coefs.items()}, dividend.const + known * inner.b.value, k * inner.b.value
+            )
+        atom = (floordiv(expression({**left, (): known % k}), const(k, INT64)),)
+        whole[atom] = whole.get(atom, 0) + 1
+    whole[()] = whole.get((), 0) + known // k
+    return whole
+
+
+def exact(top: Terms, bottom: Terms) -> Terms | None:
+    """Return the quotient of two polynomials with a remainder of zero, by long division; None for another remainder:
+    (n*m + n*k) / (m + k) -> n."""
+    atoms = sorted({x for term in (*top, *bottom) for x in term}, key=text_of)
+
+    def order(term: tuple[PrimExpr, ...]) -> tuple[int, ...]:
+        return len(term), *(term.count(x) for x in atoms)
+
+    first = max(bottom, key=order)
+    quotient: Terms = {}
+    rest = dict(top)
+    while rest:
+        last = max(rest, key=order)
+        ((factor, k),) = divided({last: rest[last]}, first, bottom[first])[0].items() or (((), 0),)
+        if not k:
+            return None
+        quotient[factor] = k
+        for term, n in bottom.items():
+            product = tuple(sorted((*factor, *term), key=text_of))
+            rest[product] = rest.get(product, 0) - k * n
+            if not rest[product]:
+                del rest[product]
+    return quotient
+
+
+def divided(top: Terms, atoms: tuple[PrimExpr, ...], k: int) -> tuple[Terms, Terms]:
+    """Return the terms divisible by `k * atoms`, divided, and the other terms."""
+    whole: Terms = {}
+    rest: Terms = {}
+    for t, n in top.items():
+        left = list(t)
+        fits = n % k == 0
+        for a in atoms:
+            if a in left:
+                left.remove(a)
+            else:
+                fits = False
+        if fits:
+            whole[tuple(left)] = n // k
+        else:
+            rest[t] = n
+    return whole, rest
+
+
+def expression(terms: Terms) -> PrimExpr:
+    """Return the sum as an expression in a fixed order: longer products first, the constant last."""
+    total: PrimExpr | None = None
+    for atoms, k in sorted(terms.items(), key=lambda t: (-len(t[0]), t[1] < 0, [text_of(a) for a in t[0]])):
+        product: PrimExpr | None = None
+        for a in atoms:
+            product = a if product is None else mul(product, a)
+        size = abs(k) if total is not None else k
+        term = const(size, INT64) if product is None else product if size == 1 else mul(product, size)
+        total = term if total is None else add(total, term) if k > 0 else sub(total, term)
+    return const(0, INT64) if total is None else total
+
+
+def preference(e: PrimExpr, shared: Container[PrimExpr]) -> int:
+    """Return 0 for an expression over variables that are `shared`, 1 for a number, 2 for others."""
+    variables = list(free_vars(e))
+    return 1 if not variables else 0 if all(v in shared for v in variables) else 2
