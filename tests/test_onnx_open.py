@@ -75,6 +75,7 @@ def test_negative_indices_count_from_the_end_of_an_open_dimension(name: str) -> 
 
 @pytest.mark.parametrize("name", [
     "attention_4d_attn_mask", "layer_normalization_2d_axis1_expanded_ver18", "cumsum_1d",
+    "attention_3d_gqa", "gru_with_initial_bias", "lstm_defaults", "tensorscatter_circular",
 ])
 def test_shapes_from_conditions_and_remainders_of_sizes_are_known(name: str) -> None:
     outcome = run(next(c for c in cases() if c.name == f"node/test_{name}"))

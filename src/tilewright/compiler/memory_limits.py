@@ -17,7 +17,7 @@ from tilewright.relay.expr import Function
 from tilewright.relay.transform.plan_memory import MemoryPlan, MemorySpace, plan_memory
 from tilewright.runtime.host import host_arch
 from tilewright.runtime.scratch import Scratch
-from tilewright.scalar.arith.open_sizes import typical
+from tilewright.scalar.arith.open_sizes import least_size
 
 _NAMED: Final = 6
 """Number of values that a message names."""
@@ -93,18 +93,19 @@ def _title(plan: MemoryPlan, step: int) -> str:
 
 def check_memory(plan: MemoryPlan, target: Target, name: str) -> None:
     """Raise `CompileError`, which names the largest value, for a program that needs more memory than this machine has.
+    Dynamic sizes count as their least values, since each call checks its own.
 
     Programs for other machines are checked against `relay.backend.max_memory` alone.
     """
     _check_made(plan, target, name)
-    needed = typical(
+    needed = least_size(
         plan.workspace_bytes + sum(t.nbytes for t in plan.outputs) + sum(c.nbytes for c in plan.constants)
         + sum(_nbytes(v.known_type()) for v in plan.inputs)
     )
     there = machine_bytes()
     if needed <= there or target.mtriple.split("-")[0] not in ("", host_arch()):
         return
-    values = [(typical(_nbytes(v.known_type())), f"input '{v.name_hint}'", v.known_type()) for v in plan.inputs]
+    values = [(least_size(_nbytes(v.known_type())), f"input '{v.name_hint}'", v.known_type()) for v in plan.inputs]
     size, what, kind = max((*values, *_made(plan)), key=lambda v: v[0])
     raise CompileError(
         f"'{name}' needs {shown_bytes(needed)} of memory, but only {shown_bytes(there)} are available; the largest "
@@ -116,7 +117,7 @@ def _made(plan: MemoryPlan) -> list[tuple[int, str, Type | None]]:
     """Return the values that the steps make: bytes, node of the model, type."""
     return [
         (
-            typical(out.type.nbytes),
+            least_size(out.type.nbytes),
             str((s.call and (s.call.span or (isinstance(s.call.op, Function) and s.call.op.span))) or "a value"),
             out.type
         ) for s in plan.steps for out in s.outputs
@@ -131,7 +132,7 @@ def _check_made(plan: MemoryPlan, target: Target, name: str) -> None:
             f"relay.backend.max_memory is {allowed}; give the limit in bytes of the values of a program, or 0 for a "
             "quarter of the memory of the machine", code="TW0209"
         )
-    made = typical(plan.workspace_bytes + sum(t.nbytes for t in plan.outputs))
+    made = least_size(plan.workspace_bytes + sum(t.nbytes for t in plan.outputs))
     if not allowed and target.mtriple.split("-")[0] not in ("", host_arch()):
         return
     limit = allowed or machine_bytes() // 4

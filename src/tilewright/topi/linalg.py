@@ -21,6 +21,7 @@ from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, Output, loops
+from tilewright.topi.shapes import at_most
 from tilewright.topi.work import Step
 
 __all__ = [
@@ -146,7 +147,7 @@ def lu(data: te.Tensor, pivot: bool = True) -> tuple[te.Tensor, ...]:
     """Return L without its unit diagonal and U in one matrix (3.4.4), the row swapped with each row, and the first zero
     pivot."""
     *lead, m, n = data.extents
-    count = min(m, n)
+    count = at_most(m, n)
 
     def body(b: Loops, item: PrimExpr, x: BufferVar, out: BufferVar, pivots: BufferVar, info: BufferVar) -> None:
         a = _copied(b, x, item, m, n, "a")
@@ -240,7 +241,7 @@ def geqrf(data: te.Tensor) -> tuple[te.Tensor, ...]:
     This is LAPACK's `geqrf`.
     """
     *lead, m, n = data.extents
-    count = min(m, n)
+    count = at_most(m, n)
 
     def body(b: Loops, item: PrimExpr, x: BufferVar, out: BufferVar, factors: BufferVar) -> None:
         a = _copied(b, x, item, m, n, "a")

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright import te
-from tilewright.base.types import DataType
+from tilewright.base.types import DataType, OpenSize
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
-from tilewright.scalar.expr import PrimExpr, Var
+from tilewright.scalar.expr import PrimExpr, Var, as_expr
 from tilewright.topi.elementwise import greatest
 from tilewright.topi.indexing import bounded
 
@@ -25,15 +25,23 @@ class Tap:
     inside: PrimExpr | None = None
 
 
-def _held(x: PrimExpr, low: float, high: float) -> PrimExpr:
+def real(size: Any, dtype: DataType) -> Any:
+    """Return a size as a float: a number, or for a dynamic size an expression of type `dtype`."""
+    return E.cast(dtype, size.expr) if isinstance(size, OpenSize) else float(size)
+
+
+def _held(x: PrimExpr, low: float, high: Any) -> PrimExpr:
     """Clamp `x` to `[low, high]`; NaN becomes `low`."""
-    return E.minimum(E.maximum(E.const(low, x.dtype), x), E.const(high, x.dtype))
+    end = high if isinstance(high, PrimExpr) else E.const(high, x.dtype)
+    return E.minimum(E.maximum(E.const(low, x.dtype), x), end)
 
 
 def unnormalized(x: PrimExpr, size: int, align_corners: bool) -> PrimExpr:
     """Convert a coordinate in [-1, 1] to a position among `size` pixels; -1 and 1 are the centres, or the outer edges,
     of the outer pixels."""
-    return (x + 1.0) * ((size - 1) / 2) if align_corners else (x + 1.0) * (size / 2) - 0.5
+    half = real(size - 1 if align_corners else size, x.dtype) * 0.5
+    middle: PrimExpr = (x + 1.0) * half
+    return middle if align_corners else middle - 0.5
 
 
 def reflected(x: PrimExpr, size: int, align_corners: bool) -> PrimExpr:
@@ -41,16 +49,18 @@ def reflected(x: PrimExpr, size: int, align_corners: bool) -> PrimExpr:
     start, span = (0.0, size - 1) if align_corners else (-0.5, size)
     if not span:
         return E.const(0, x.dtype)
+    length = real(span, x.dtype)
     distance = I.fabs(x - start)
-    turns = I.floor(distance / float(span))
-    rest = distance - turns * float(span)
+    turns = I.floor(distance / length)
+    rest = distance - turns * length
     odd = turns - I.floor(turns * 0.5) * 2.0 > 0.5
-    return E.if_then_else(odd, float(span) - rest, rest) + start
+    inside = E.if_then_else(odd, length - rest, rest) + start
+    return E.if_then_else(as_expr(span) > 0, inside, E.const(0, x.dtype)) if isinstance(span, OpenSize) else inside
 
 
 def taps_at(x: PrimExpr, size: int, method: str, padding: str, align_corners: bool) -> list[Tap]:
     """Return the pixels that contribute to a sample at position `x`."""
-    last = float(size - 1)
+    last = real(size - 1, x.dtype)
 
     def padded(place: PrimExpr) -> PrimExpr:
         if padding == "zeros":
@@ -167,13 +177,14 @@ def crop_and_resize(
         positions = []
         for d, (size, n) in enumerate(zip(sizes, crop_size, strict=True)):
             low, high = boxes(r, d), boxes(r, d + 2)
-            step = (high - low) * ((size - 1) / (n - 1)) if n > 1 else E.const(0, low.dtype)
-            start = low * float(size - 1) if n > 1 else (low + high) * (0.5 * (size - 1))
+            step = (high - low) * (real(size - 1, low.dtype) / (n - 1)) if n > 1 else E.const(0, low.dtype)
+            last_pixel = real(size - 1, low.dtype)
+            start = low * last_pixel if n > 1 else (low + high) * (0.5 * last_pixel)
             positions.append(start + E.cast(low.dtype, place[d]) * step)
         inside = E.all_of(
-            *(c for p, size in zip(positions, sizes, strict=True) for c in (p >= 0, p <= float(size - 1)))
+            *(c for p, size in zip(positions, sizes, strict=True) for c in (p >= 0, p <= real(size - 1, p.dtype)))
         )
-        held = [_held(p, 0.0, float(size - 1)) for p, size in zip(positions, sizes, strict=True)]
+        held = [_held(p, 0.0, real(size - 1, p.dtype)) for p, size in zip(positions, sizes, strict=True)]
         if method == "nearest_neighbor":
             taps = [[Tap(E.cast("int64", I.floor(p + 0.5)), None)] for p in held]
         else:

@@ -57,6 +57,16 @@ def is_dynamic(size: Any) -> bool:
     return isinstance(size, (OpenSize, PrimExpr)) and not getattr(size, "unknown", False)
 
 
+def is_at_most(size: Any, most: Any) -> bool:
+    """Return whether a size is at most another, which limits dynamic sizes accordingly."""
+    if isinstance(size, PrimExpr) or isinstance(most, PrimExpr):
+        return True
+    if isinstance(size, OpenSize) or isinstance(most, OpenSize):
+        limit(most - size, 0)
+        return True
+    return bool(size <= most)
+
+
 def at_least(size: Any, least: int) -> Any:
     """Return the maximum of a size and a number; for a dynamic size an expression, unless one of the two is larger for
     all inputs."""
@@ -66,6 +76,8 @@ def at_least(size: Any, least: int) -> Any:
 def at_most(size: Any, most: Any) -> Any:
     """Return the minimum of two sizes; for dynamic sizes an expression, unless one of the two is smaller for all
     inputs."""
+    if isinstance(size, PrimExpr) or isinstance(most, PrimExpr):
+        return size if same(size, most) else minimum(as_expr(size), as_expr(most))
     return smaller(size, most) if isinstance(size, OpenSize) or isinstance(most, OpenSize) else min(size, most)
 
 
@@ -282,7 +294,7 @@ def _slice(size: Any, begin: Any, end: Any, step: int, mode: str) -> Slice:
     if step == 0:
         raise ShapeError("a stride must not be 0; use 1 or more, or a negative stride to slice backward")
     if any(isinstance(x, OpenSize) for x in (size, begin, end)):
-        return _open_slice(size, begin, end, step)
+        return _open_slice(_known(size), _known(begin), _known(end), step)
     if isinstance(begin, PrimExpr):
         return _slice_from(size, begin, end, step)
     if isinstance(end, PrimExpr):
@@ -307,6 +319,12 @@ def _slice(size: Any, begin: Any, end: Any, step: int, mode: str) -> Slice:
         return (begin, last - begin, 1) if begin < last else (0, 0, 1)
     found = range(size)[begin:end:step]
     return found.start if len(found) else 0, len(found), step
+
+
+def _known(size: Any) -> Any:
+    """Return an expression of dynamic sizes as a size, if their samples are known; other sizes as they are."""
+    found = open_size(size) if isinstance(size, PrimExpr) else None
+    return size if found is None else found
 
 
 def symbolic_count(start: Any, stop: Any, step: Any) -> Any:

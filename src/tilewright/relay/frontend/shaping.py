@@ -8,7 +8,7 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from tilewright.base.types import DataType
+from tilewright.base.types import DataType, OpenSize
 from tilewright.relay.expr import Constant, Expr, TupleGetItem
 from tilewright.relay.frontend.operators import op
 
@@ -47,6 +47,20 @@ def scalar(value: Any, like: Expr) -> Constant:
 def number(value: Any, dtype: str = "int64") -> Constant:
     """A scalar constant."""
     return Constant(np.asarray(value, dtype))
+
+
+def size_value(size: Any, like: Expr) -> Expr:
+    """A size as a scalar with the element type of `like`; computed in each call for a dynamic size."""
+    if not isinstance(size, OpenSize):
+        return scalar(size, like)
+    return op.squeeze(op.arange(start=size, stop=size + 1, step=1, dtype=dtype_of(like)), axis=(0,))
+
+
+def steps_to(count: Any, dtype: str = "int64") -> Expr:
+    """The numbers from 0 up to but without `count`, computed in each call for a dynamic size."""
+    if not isinstance(count, OpenSize):
+        return Constant(np.arange(count, dtype=dtype))
+    return op.arange(start=0, stop=count, step=1, dtype=dtype)
 
 
 def axis_of(axis: int, ndim: int, node: Refusing) -> int:
@@ -120,7 +134,12 @@ def pad(x: Expr, widths: Sequence[tuple[int, int]], value: Any = 0.0, mode: str 
     if not any(a or b for a, b in widths):
         return x
     fill = value if isinstance(value, Expr) else scalar(value, x)
-    return op.nn.pad(x, fill, pad_width=tuple((int(a), int(b)) for a, b in widths), pad_mode=mode)
+    return op.nn.pad(x, fill, pad_width=tuple((_whole(a), _whole(b)) for a, b in widths), pad_mode=mode)
+
+
+def _whole(n: Any) -> Any:
+    """`n` as a Python int, or a dynamic size as it is."""
+    return n if isinstance(n, OpenSize) else int(n)
 
 
 def is_negative(x: Expr) -> Expr:

@@ -16,21 +16,20 @@ from tilewright.base.errors import ShapeError
 from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import linalg as topi
-from tilewright.topi.shapes import differ, require_same_dtype, require_static, text
+from tilewright.topi.shapes import at_most, differ, is_at_most, require_same_dtype, text
 
 _COMPLEX: Final = {"float32": "complex64", "float64": "complex128"}
 
 
-def _matrices(t: TensorType, *, square: bool = False, name: str = "data") -> tuple[int, ...]:
+def _matrices(t: TensorType, *, square: bool = False, name: str = "data") -> tuple[Any, ...]:
     """Return the shape of a stack of matrices. Raises `ShapeError` for other tensors."""
     if t.dtype not in _COMPLEX:
         raise ShapeError(f"{name} is {t.dtype}; linear algebra takes only float32 and float64: cast it first")
     if t.ndim < 2:
         raise ShapeError(f"{name} must be matrices, and it has the shape {text(t.shape)}")
-    shape = require_static(t, name)
-    if square and shape[-1] != shape[-2]:
+    if square and differ(t.shape[-1], t.shape[-2]):
         raise ShapeError(f"{name} must be square matrices, and it has the shape {text(t.shape)}")
-    return shape
+    return t.shape
 
 
 class Factorization(Op):
@@ -110,7 +109,7 @@ class LU(Factorization):
         """The type of the data; pivots (…, min(m, n)) and an info for each matrix, both int32."""
         (t,) = tensors(data)
         shape = _matrices(t)
-        return TupleType((t, TensorType((*shape[:-2], min(shape[-2:])), "int32"), TensorType(shape[:-2], "int32")))
+        return TupleType((t, TensorType((*shape[:-2], at_most(*shape[-2:])), "int32"), TensorType(shape[:-2], "int32")))
 
     def of_one(self, data: Array) -> tuple[Array, Array, int]:
         a, wrong = data.copy(), 0
@@ -144,7 +143,7 @@ class Permutation(Factorization):
         (t,) = tensors(pivots)
         if not t.ndim or not t.dtype.is_integer:
             raise ShapeError(f"pivots must be rows of integers, and they are {t!r}")
-        return TensorType((*require_static(t, "pivots")[:-1], self.size), "int32")
+        return TensorType((*t.shape[:-1], self.size), "int32")
 
     def of_one(self, pivots: Array) -> Array:
         rows = np.arange(self.size)
@@ -172,7 +171,7 @@ class SolveTriangular(Factorization):
         a, b = tensors(matrix, rhs)
         require_same_dtype((a, b))
         shape, other = _matrices(a, square=True, name="matrix"), _matrices(b, name="rhs")
-        if shape[:-1] != other[:-1]:
+        if len(shape) != len(other) or any(map(differ, shape[:-1], other[:-1])):
             raise ShapeError(
                 f"matrix {text(a.shape)} and rhs {text(b.shape)} must have equal numbers of rows, "
                 "and equal dimensions before them")
@@ -202,7 +201,7 @@ class Geqrf(Factorization):
         """The type of the data, and factors (…, min(m, n)) of its dtype."""
         (t,) = tensors(data)
         shape = _matrices(t)
-        return TupleType((t, TensorType((*shape[:-2], min(shape[-2:])), t.dtype)))
+        return TupleType((t, TensorType((*shape[:-2], at_most(*shape[-2:])), t.dtype)))
 
     def of_one(self, a: Array) -> tuple[Array, Array]:
         if not a.size:
@@ -228,10 +227,10 @@ class HouseholderProduct(Factorization):
         require_same_dtype((t, tau))
         shape = _matrices(t)
         if (
-            shape[-2] < shape[-1]
+            not is_at_most(shape[-1], shape[-2])
             or tau.ndim != t.ndim - 1
             or any(map(differ, tau.shape[:-1], shape[:-2]))
-            or require_static(tau, "factors")[-1] > shape[-1]
+            or not is_at_most(tau.shape[-1], shape[-1])
         ):
             raise ShapeError(
                 f"data {text(t.shape)} must have at least as many rows as columns, "
@@ -298,7 +297,7 @@ class SVD(Factorization):
         """U (…, m, n), values (…, n) and V transposed (…, n, n) from (…, m, n) with m >= n."""
         (t,) = tensors(data)
         *lead, m, n = _matrices(t)
-        if m < n:
+        if not is_at_most(n, m):
             raise ShapeError(f"data {text(t.shape)} must have at least as many rows as columns; transpose it first")
         return TupleType((t, TensorType((*lead, n), t.dtype), TensorType((*lead, n, n), t.dtype)))
 
@@ -429,7 +428,10 @@ class LDLSolve(Factorization):
         a, places, b = tensors(factors, pivots, rhs)
         require_same_dtype((a, b))
         shape, other = _matrices(a, square=True, name="factors"), _matrices(b, name="rhs")
-        if shape[:-1] != other[:-1] or places.shape != shape[:-1] or not places.dtype.is_integer:
+        if (
+            len(shape) != len(other) or places.ndim != len(shape) - 1 or not places.dtype.is_integer
+            or any(map(differ, shape[:-1], other[:-1])) or any(map(differ, places.shape, shape[:-1]))
+        ):
             raise ShapeError(
                 f"factors {text(a.shape)}, pivots {text(places.shape)} and rhs {text(b.shape)} "
                 "must have equal dimensions before the last one")

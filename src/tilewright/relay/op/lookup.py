@@ -13,7 +13,7 @@ from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi import lookup as topi
 from tilewright.topi import moves
-from tilewright.topi.shapes import axis_of, broadcast_shapes, differ, product, require_same_dtype, slices, text
+from tilewright.topi.shapes import at_most, axis_of, broadcast_shapes, differ, product, require_same_dtype, slices, text
 
 
 def _integers(t: TensorType, what: str) -> TensorType:
@@ -163,7 +163,7 @@ class MatrixSetDiag(Op):
             if not (-rows < self.k1 and self.k2 < columns):
                 raise ShapeError(f"diagonals {self.k1} to {self.k2} are not all inside matrices of {rows} rows and "
                                  f"{columns} columns")
-            wanted = (*wanted, min(rows + min(self.k2, 0), columns - max(self.k1, 0)))
+            wanted = (*wanted, at_most(rows + min(self.k2, 0), columns - max(self.k1, 0)))
         if values.ndim != len(wanted) + (not isinstance(rows, int)
                                          or not isinstance(columns, int)) or any(map(differ, wanted, values.shape)):
             raise ShapeError(f"diagonal must have the shape {text(wanted)}, and it has {text(values.shape)}")
@@ -173,7 +173,7 @@ class MatrixSetDiag(Op):
         result = input.copy()
         rows, columns = input.shape[-2:]
         for k in range(self.k1, self.k2 + 1):
-            length = min(rows + min(k, 0), columns - max(k, 0))
+            length = at_most(rows + min(k, 0), columns - max(k, 0))
             right = self.super_diag_right_align if k >= 0 else self.sub_diag_right_align
             values = diagonal if self.k1 == self.k2 else diagonal[..., self.k2 - k, :]
             first = values.shape[-1] - length if right else 0

@@ -8,13 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tilewright.base.types import TensorType, TupleType, Type
+from tilewright.base.types import OpenSize, TensorType, TupleType, Type
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from tilewright.relay.interpreter import apply_op
 from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import rewrite
+from tilewright.scalar.arith.open_sizes import takes_open
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,19 @@ def fold(e: Expr, limit: int = 256 << 20) -> Expr | None:
     if not (isinstance(e, Call) and isinstance(e.op, Op) and e.op.pure):
         return None
     args = [_value(a) for a in e.args]
-    if any(a is None for a in args) or not _fits(e.checked_type, limit):
+    if any(a is None for a in args) or not _fits(e.checked_type, limit) or (takes_open() and _takes_sizes(e.op)):
         return None
     result = apply_op(e, args)
     if isinstance(result, tuple):
         return Tuple(tuple(Constant(r, e.span) for r in result), e.span)
     return Constant(result, e.span)
+
+
+def _takes_sizes(op: Op) -> bool:
+    """Whether an attribute is a dynamic size: the result then depends on the call, even if its type does not."""
+    return any(
+        isinstance(x, OpenSize) for value in op.attributes().values()
+        for x in (value if isinstance(value, tuple) else (value,)))
 
 
 def _value(e: Expr) -> Any:

@@ -464,6 +464,11 @@ def typical(size: int) -> int:
     return total
 
 
+def least_size(size: int) -> int:
+    """Return a lower bound of a size: the number itself, or for a dynamic size what its limits guarantee."""
+    return max(_bound(size.terms) or 0, 0) if isinstance(size, _Open) else size
+
+
 def least_difference(a: int, b: int) -> int | None:
     """Return a lower bound of `a - b` for all values of their variables; None if none is known."""
     return _bound(terms_of(a - b))

@@ -14,6 +14,8 @@ from tilewright.scalar.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.elementwise import greater_of
 from tilewright.topi.loops import Loops, held, loops
+from tilewright.topi.sampling import real
+from tilewright.topi.shapes import at_most
 from tilewright.topi.sorting import sorted_places
 from tilewright.topi.vision.suppression import Kept
 from tilewright.topi.work import Step
@@ -64,10 +66,10 @@ def roi_align(
         b: Loops, x: BufferVar, at: tuple[PrimExpr, PrimExpr], y: PrimExpr, z: PrimExpr, total: BufferVar
     ) -> None:
         """Combine one sample of an (image, channel) into `total`."""
-        inside = E.all_of(y >= -1.0, z >= -1.0, y <= float(m.height), z <= float(m.width))
+        inside = E.all_of(y >= -1.0, z >= -1.0, y <= real(m.height, y.dtype), z <= real(m.width, z.dtype))
         taps = []
         for name, place, size in (("y", y, m.height), ("x", z, m.width)):
-            held = b.let(name, E.minimum(E.maximum(place, zero), E.const(size - 1, data.dtype)))
+            held = b.let(name, E.minimum(E.maximum(place, zero), E.cast(data.dtype, E.as_expr(size - 1))))
             low = b.let(name + "_low", E.cast("int64", held))
             part = b.let(name + "_part", held - E.cast(data.dtype, low))
             taps.append(((low, one - part), (b.let(name + "_high", E.minimum(low + 1, size - 1)), part)))
@@ -167,7 +169,7 @@ def proposal(
     batch, _, height, width = cls_prob.extents
     base = anchors(scales, ratios, feature_stride)
     n = height * width * len(base)
-    taking, dtype = min(rpn_pre_nms_top_n, n) if rpn_pre_nms_top_n > 0 else n, bbox_pred.dtype
+    taking, dtype = at_most(n, rpn_pre_nms_top_n) if rpn_pre_nms_top_n > 0 else n, bbox_pred.dtype
 
     def predict(
         b: Loops, i: PrimExpr, prob: BufferVar, deltas: BufferVar, info: BufferVar, boxes: BufferVar, scores: BufferVar

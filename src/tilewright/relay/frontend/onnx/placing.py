@@ -7,14 +7,26 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.base.types import INT64
+from tilewright.base.types import INT64, OpenSize
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.core.node import Array
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, pad, reshape, scalar, shape_of, transpose
-from tilewright.topi.shapes import differ, is_multiple
+from tilewright.relay.frontend.shaping import (
+    axis_of,
+    cast,
+    dtype_of,
+    pad,
+    reshape,
+    scalar,
+    shape_of,
+    size_value,
+    slice_axis,
+    steps_to,
+    transpose,
+)
+from tilewright.topi.shapes import differ, is_at_most, is_multiple
 
 
 @converter("MaxUnpool", since=9)
@@ -60,7 +72,11 @@ def col2im(
     channels, size = rows // math.prod(block), math.prod(padded)
     flat = reshape(x, (batch * channels, math.prod(block) * positions))
     where = _places(padded, block, counts, steps, apart)
-    index = Constant(np.ascontiguousarray(np.broadcast_to(where, (batch * channels, where.size))))
+    index: Expr
+    if isinstance(batch * channels, OpenSize):
+        index = op.broadcast_to(Constant(where.reshape(1, -1)), shape=(batch * channels, where.size))
+    else:
+        index = Constant(np.ascontiguousarray(np.broadcast_to(where, (batch * channels, where.size))))
     zeros = op.full(scalar(0, x), shape=(batch * channels, size), dtype=dtype_of(x))
     result = reshape(op.scatter_elements(zeros, index, flat, axis=1, reduction="add"), (batch, channels, *padded))
     if not any(edges):
@@ -88,19 +104,20 @@ def tensor_scatter(past_cache: Expr, update: Expr, write_indices: Expr | None = 
     cache, new = node.static(past_cache, "past_cache"), node.static(update, "update")
     if len(cache) != len(new):
         node.refuse(f"past_cache has {len(cache)} dimensions and update {len(new)}; both must have the same number")
-    if write_indices is not None and node.static(write_indices, "write_indices") != cache[:1]:
+    if write_indices is not None and any(map(differ, node.static(write_indices, "write_indices"), cache[:1])):
         node.refuse(f"write_indices has the shape {shape_of(write_indices)}; it must have one index for each of "
                     f"{cache[0] if cache else 0} samples")
     along = axis_of(axis, len(cache), node)
-    if (along == 0 or any(a != b for k, (a, b) in enumerate(zip(cache, new, strict=True)) if k != along)
-            or new[along] > cache[along]):
+    if (along == 0 or any(differ(a, b) for k, (a, b) in enumerate(zip(cache, new, strict=True)) if k != along)
+            or not is_at_most(new[along], cache[along])):
         node.refuse(f"the update of shape {new} does not fit in the cache of shape {cache} along axis {along}")
-    node.check_table(new[along])
-    steps = Constant(np.arange(new[along], dtype=np.int64).reshape([-1 if k == along else 1 for k in range(len(new))]))
+    if not isinstance(new[along], OpenSize):
+        node.check_table(new[along])
+    steps = reshape(steps_to(new[along]), [new[along] if k == along else 1 for k in range(len(new))])
     first = Constant(np.zeros(1, np.int64)) if write_indices is None else cast(write_indices, INT64)
     places = op.add(reshape(first, (-1, *[1] * (len(new) - 1))), steps)
     if mode == "circular":
-        places = op.floor_mod(places, scalar(cache[along], places))
+        places = op.floor_mod(places, size_value(cache[along], places))
     return op.scatter_elements(past_cache, op.broadcast_to(places, shape=new), update, axis=along, reduction="update")
 
 
@@ -122,17 +139,20 @@ def deform_conv(
     (top, left, *_), (down, right), (far_y, far_x) = pads or (0,) * 4, strides or (1, 1), dilations or (1, 1)
     taps, points = kh * kw, kh * kw * rows
     moved = transpose(reshape(offset, (n * offset_group, taps, 2, rows, columns)), (0, 2, 1, 3, 4))
-    node.check_table(taps, rows, columns)
-    ys = (np.repeat(np.arange(kh) * far_y, kw)[:, None, None] + (np.arange(rows) * down - top)[:, None]) + np.zeros((1,
-        1, columns))
-    xs = (np.tile(np.arange(kw) * far_x, kh)[:, None, None] + (np.arange(columns) * right - left)) + np.zeros((1, rows,
-        1))
-    kind = dtype_of(x).numpy()
-    at = op.add(moved, Constant(np.stack([ys, xs])[None].astype(kind)))
-    # From pixels to [-1, 1] between the outer edges, x first.
-    scale, size = np.array([2 / height, 2 / width]).reshape(1, 2, 1, 1, 1), np.array([height, width]).reshape(1, 2, 1,
-        1, 1)
-    spread = op.add(op.multiply(at, Constant(scale.astype(kind))), Constant((1 / size - 1).astype(kind)))
+    if any(isinstance(d, OpenSize) for d in (height, width, kh, kw, rows, columns)):
+        spread = _dynamic_points(moved, (height, width), ((kh, far_y), (kw, far_x)), ((down, top), (right, left)))
+    else:
+        node.check_table(taps, rows, columns)
+        ys = (np.repeat(np.arange(kh) * far_y, kw)[:, None, None] + (np.arange(rows) * down - top)[:, None]) + np.zeros(
+            (1, 1, columns))
+        xs = (np.tile(np.arange(kw) * far_x, kh)[:, None, None] + (np.arange(columns) * right - left)) + np.zeros(
+            (1, rows, 1))
+        kind = dtype_of(x).numpy()
+        at = op.add(moved, Constant(np.stack([ys, xs])[None].astype(kind)))
+        # From pixels to [-1, 1] between the outer edges, x first.
+        scale, size = np.array([2 / height, 2 / width]).reshape(1, 2, 1, 1, 1), np.array([height, width]).reshape(
+            1, 2, 1, 1, 1)
+        spread = op.add(op.multiply(at, Constant(scale.astype(kind))), Constant((1 / size - 1).astype(kind)))
     grid = reshape(op.reverse(spread, axis=1), (n * offset_group, 2, points, columns))
     image = reshape(x, (n * offset_group, channels // offset_group, height, width))
     sampled = op.image.grid_sample(image, grid, method="bilinear", layout="NCHW", padding_mode="zeros",
@@ -146,6 +166,26 @@ def deform_conv(
                                  transpose_b=False)
     result = reshape(product, (n, units, rows, columns))
     return result if b is None else op.add(result, reshape(b, (shape_of(b)[0], 1, 1)))
+
+
+def _dynamic_points(
+    moved: Expr, image: Sequence[int], taps: Sequence[tuple[int, int]], places: Sequence[tuple[int, int]]
+) -> Expr:
+    """Return the points in [-1, 1] of all taps, y first: (batch, 2, taps, rows, columns). `taps` are the counts and
+    distances of taps, `places` the strides and paddings, for both axes. They are float64, so that pixels keep their
+    places."""
+    _, _, _, *out = shape_of(moved)
+    found = []
+    for k, (size, (_, apart), (stride, before)) in enumerate(zip(image, taps, places, strict=True)):
+        of_tap = reshape(steps_to(taps[k][0]), [taps[k][0] if d == k else 1 for d in range(2)])
+        of_tap = reshape(op.broadcast_to(of_tap, shape=(taps[0][0], taps[1][0])), (taps[0][0] * taps[1][0], 1, 1))
+        place = reshape(steps_to(out[k]), [out[d] if d == k else 1 for d in range(2)])
+        at = op.add(op.multiply(of_tap, scalar(apart, of_tap)), op.subtract(
+            op.multiply(place, scalar(stride, place)), scalar(before, place)))
+        at = op.add(cast(op.squeeze(slice_axis(moved, 1, k, k + 1), axis=(1,)), "float64"), cast(at, "float64"))
+        twice = op.add(op.multiply(at, scalar(2, at)), scalar(1, at))
+        found.append(op.subtract(op.divide(twice, size_value(size, at)), scalar(1, at)))
+    return op.concatenate([op.expand_dims(p, axis=1) for p in found], axis=1)
 
 
 def _check_deform(

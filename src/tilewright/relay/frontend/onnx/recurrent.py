@@ -13,15 +13,26 @@ from typing import Final
 
 import numpy as np
 
+from tilewright.base.types import OpenSize
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.onnx import math, quantize
 from tilewright.relay.frontend.onnx.loops import Outside, repeat
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, reshape, scalar, shape_of, slice_axis, transpose
+from tilewright.relay.frontend.shaping import (
+    cast,
+    dtype_of,
+    reshape,
+    scalar,
+    shape_of,
+    size_value,
+    slice_axis,
+    transpose,
+)
 from tilewright.relay.loops import Turn
 from tilewright.relay.sequence_values import NOTHING
+from tilewright.topi.shapes import differ, unequal
 
 Activation = Callable[[Expr], Expr]
 Cell = Callable[[Expr, Sequence[Expr]], list[Expr]]
@@ -75,7 +86,10 @@ class _Net:
     def state(self, given: Expr | None, direction: int) -> Expr:
         """The initial state of a direction, (batch, hidden)."""
         if given is None:
-            return Constant(np.zeros((shape_of(self.x)[1], self.hidden), self.x.tensor_type.dtype.numpy()))
+            shape = shape_of(self.x)[1], self.hidden
+            if any(isinstance(n, OpenSize) for n in shape):
+                return op.zeros(shape=shape, dtype=dtype_of(self.x))
+            return Constant(np.zeros(shape, self.x.tensor_type.dtype.numpy()))
         return op.take(given, _index(direction), axis=1 if self.layout else 0)
 
     def run(self, w: Expr, bias: Sequence[Expr | None], states: Sequence[Expr | None],
@@ -106,7 +120,7 @@ class _Net:
             lengths = None if self.lengths is None else outside(reshape(cast(self.lengths, "int64"), (batch, 1)))
 
             def turn(number: Expr, before: Sequence[Expr]) -> Turn:
-                step = self.node.settled(op.subtract(_index(steps - 1), number)) if backward else number
+                step = self.node.settled(op.subtract(size_value(steps - 1, number), number)) if backward else number
                 after = cell(op.take(source, step, axis=0), before)
                 row = after[0]
                 if lengths is not None:
@@ -141,12 +155,16 @@ def _part(x: Expr, k: int) -> Expr:
 def _net(
     x: Expr, r: Expr, lengths: Expr | None, direction: str, activations: tuple[str, ...] | None,
     alphas: tuple[float, ...], betas: tuple[float, ...], default: tuple[str, ...], clip: float, layout: int, node: Node,
+    gates: int, b: Expr | None,
 ) -> _Net:
     turned = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}.get(direction.lower())
     if turned is None:
         node.refuse(f"attribute 'direction' is '{direction}'; it is forward, reverse or bidirectional")
-    if shape_of(r)[0] != len(turned):
-        node.refuse(f"R has weights for {shape_of(r)[0]} directions, but attribute 'direction' is '{direction}'")
+    count, rows, hidden = node.static(r, "R")
+    if differ(count, len(turned)):
+        node.refuse(f"R has weights for {count} directions, but attribute 'direction' is '{direction}'")
+    if isinstance(hidden, OpenSize) or isinstance(rows, OpenSize):
+        _require_rows(rows, hidden, gates, b)
     names = activations or default * len(turned)
     if names == default * 2:
         names = default * len(turned)  # a default for one direction applies to both
@@ -156,6 +174,13 @@ def _net(
     made = [_activation(name, left, node) for name in names]
     each = tuple(tuple(made[k * len(default) : (k + 1) * len(default)]) for k in range(len(turned)))
     return _Net(transpose(x, (1, 0, 2)) if layout else x, lengths, shape_of(r)[2], turned, each, layout, clip, node)
+
+
+def _require_rows(rows: int, hidden: int, gates: int, b: Expr | None) -> None:
+    """Require dynamic numbers of rows of weights and of biases to be those of the gates. Raises `UnequalSizesError`."""
+    for found, wanted in ((rows, gates * hidden), (shape_of(b)[1] if b is not None else None, 2 * gates * hidden)):
+        if found is not None and differ(found, wanted):
+            raise unequal(found, wanted, f"{found} rows of weights must be {wanted}")
 
 
 def _activation(name: str, left: dict[str, list[float]], node: Node) -> Activation:
@@ -193,7 +218,7 @@ def rnn(
 ) -> tuple[Expr, ...]:
     """H = f(X W' + H R' + Wb + Rb)."""
     net = _net(X, R, sequence_lens, direction, activations, activation_alpha, activation_beta, ("Tanh",), clip, layout,
-               node)
+               node, 1, B)
 
     def cells(k: int, outside: Outside) -> Cell:
         recurrent, (f,) = outside(_part(R, k)), net.activations[k]
@@ -211,7 +236,7 @@ def gru(
 ) -> tuple[Expr, ...]:
     """z, r = f(X W' + H R' + b); h = g(X W' + (r * H) R' + b) or g(X W' + r * (H R' + Rb) + Wb); H = h + z (H - h)."""
     net = _net(X, R, sequence_lens, direction, activations, activation_alpha, activation_beta, ("Sigmoid", "Tanh"),
-               clip, layout, node)
+               clip, layout, node, 3, B)
     n = net.hidden
     biases = _biases(B, net, 3 * n)
 
@@ -254,7 +279,7 @@ def lstm(
 ) -> tuple[Expr, ...]:
     """i, f, o = f(X W' + H R' + P * C + b); C = f * C + i * g(X W' + H R' + b); H = o * h(C); o sees the new C."""
     net = _net(X, R, sequence_lens, direction, activations, activation_alpha, activation_beta,
-               ("Sigmoid", "Tanh", "Tanh"), clip, layout, node)
+               ("Sigmoid", "Tanh", "Tanh"), clip, layout, node, 4, B)
     return _lstm(net, W, R, B, initial_h, initial_c, P, bool(input_forget))
 
 
@@ -269,7 +294,7 @@ def dynamic_quantize_lstm(
     """LSTM with 8-bit weights (directions, inputs, gates * hidden); inputs and states are quantized to uint8."""
     w, r = _dequantized(W, W_scale, W_zero_point, "W", node), _dequantized(R, R_scale, R_zero_point, "R", node)
     net = _net(X, r, sequence_lens, direction, activations, activation_alpha, activation_beta,
-               ("Sigmoid", "Tanh", "Tanh"), clip, 0, node)
+               ("Sigmoid", "Tanh", "Tanh"), clip, 0, node, 4, B)
     return _lstm(replace(net, rounded=quantize.dynamically_quantized), w, r, B, initial_h, initial_c, P,
                  bool(input_forget))
 
@@ -293,6 +318,8 @@ def _lstm(
     input_forget: bool,
 ) -> tuple[Expr, ...]:
     n = net.hidden
+    if P is not None and differ(shape_of(P)[1], 3 * n):
+        net.node.refuse(f"P has {shape_of(P)[1]} weights for each direction; {3 * n} are needed")
 
     def cells(k: int, outside: Outside) -> Cell:
         recurrent, (f, g, h) = outside(_part(R, k)), net.activations[k]
