@@ -88,7 +88,7 @@ def _sum(e: PrimExpr, ranges: Ranges) -> Interval:
 def _product(a: PrimExpr, b: PrimExpr, ranges: Ranges) -> Interval:
     (p, q), (s, t) = bounds(a, ranges), bounds(b, ranges)
     if p is None or q is None or s is None or t is None:
-        return (0, None) if p is not None and s is not None and p >= 0 and s >= 0 else UNKNOWN
+        return (p * s, None) if p is not None and s is not None and p >= 0 and s >= 0 else UNKNOWN
     corners = (p * s, p * t, q * s, q * t)
     return min(corners), max(corners)
 
