@@ -33,6 +33,7 @@ from tilewright.scalar.arith.size_terms import (
     divided,
     exact,
     expression,
+    has_one_variable,
     key_of,
     preference,
     with_quotient,
@@ -686,16 +687,10 @@ def _least(a: int, b: int, kind: type) -> int:
     variable limited accordingly."""
     found = smaller(a, b) if kind is Min else greater(a, b)
     chosen, other = (a, b) if isinstance(a, _Open) else (b, a)
-    if found in (a, b) or isinstance(other, _Open) or not _is_linear(chosen) or clamps():
+    if found in (a, b) or isinstance(other, _Open) or not has_one_variable(terms_of(chosen)) or clamps():
         return found
     limit(other - chosen if kind is Min else chosen - other, 0)
     return chosen
-
-
-def _is_linear(size: int) -> bool:
-    """Return whether a size is a number plus a multiple of one variable."""
-    atoms = [x for term in terms_of(size) for x in term]
-    return len(atoms) == 1 and isinstance(atoms[0], Var)
 
 
 _RULES: Final[dict[type, Any]] = {

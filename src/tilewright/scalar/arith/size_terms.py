@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from tilewright.base.types import INT64
 from tilewright.scalar.arith.linear import linear
-from tilewright.scalar.expr import FloorDiv, IntImm, PrimExpr, add, const, floordiv, mul, sub
+from tilewright.scalar.expr import FloorDiv, IntImm, PrimExpr, Var, add, const, floordiv, mul, sub
 from tilewright.scalar.walk import free_vars, text_of
 
 Terms: TypeAlias = dict[tuple[PrimExpr, ...], int]
@@ -126,3 +126,9 @@ def preference(e: PrimExpr, shared: Container[PrimExpr]) -> int:
     """Return 0 for an expression over variables that are `shared`, 1 for a number, 2 for others."""
     variables = list(free_vars(e))
     return 1 if not variables else 0 if all(v in shared for v in variables) else 2
+
+
+def has_one_variable(terms: Terms) -> bool:
+    """Return whether a sum is a number plus a multiple of one variable."""
+    atoms = [x for term in terms for x in term]
+    return len(atoms) == 1 and isinstance(atoms[0], Var)
