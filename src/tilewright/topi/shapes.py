@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tilewright.base.errors import ShapeError, UnequalSizesError
 from tilewright.base.types import INT64, OpenSize, TensorType
-from tilewright.scalar.arith.open_sizes import clamps, greater, limit, open_size, smaller
+from tilewright.scalar.arith.open_sizes import clamps, greater, limit, open_size, smaller, takes_open
 from tilewright.scalar.expr import PrimExpr, UnknownDim, as_expr, minimum, sub
 
 Shape = tuple[Any, ...]
@@ -41,6 +41,16 @@ def unequal(a: Any, b: Any, message: str) -> ShapeError:
     error = UnequalSizesError(message)
     error.sizes = as_expr(_symbolic(a), INT64), as_expr(_symbolic(b), INT64)
     return error
+
+
+def must_differ(size: Any, number: int, message: str) -> bool:
+    """Return whether a size is known to differ from a number that an operator requires. Raises `UnequalSizesError` with
+    `message` for a dynamic size, also while a model is imported, if one program is to serve all sizes."""
+    if isinstance(size, PrimExpr):
+        if takes_open() and is_dynamic(size):
+            raise unequal(size, number, message)
+        return False
+    return differ(size, number)
 
 
 def is_multiple(size: Any, divisor: Any) -> bool:

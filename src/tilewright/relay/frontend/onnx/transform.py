@@ -35,7 +35,7 @@ from tilewright.relay.op.selection import places_of
 from tilewright.scalar.arith.noted_sizes import is_noted
 from tilewright.scalar.arith.open_sizes import takes_open
 from tilewright.scalar.expr import PrimExpr, UnknownDim
-from tilewright.topi.shapes import at_least, at_most, differ, unequal
+from tilewright.topi.shapes import at_least, at_most, differ, must_differ
 
 
 @converter("Reshape")
@@ -191,8 +191,8 @@ def _split(data: Expr, sizes: Sequence[int] | None, count: int, axis: int, node:
 def _require_sum(length: Any, sizes: Sequence[Any]) -> None:
     """Raise `UnequalSizesError` for parts of known sizes of a symbolic dimension, which they determine."""
     if all(isinstance(n, int) for n in sizes):
-        raise unequal(length, sum(sizes), f"the parts {tuple(sizes)} must add up to the symbolic size {length}; give "
-                      f"it the size {sum(sizes)}")
+        must_differ(length, sum(sizes), f"the parts {tuple(sizes)} must add up to the symbolic size {length}; give it "
+                    f"the size {sum(sizes)}")
 
 
 @converter("Slice")
@@ -453,8 +453,9 @@ def _classes(depth: Expr, values: Expr, node: Node) -> tuple[int, Expr, Expr]:
     count = node.scalar(depth, "depth")
     if not 0 <= count <= MOST_BYTES:
         node.refuse(f"depth is {count}; it must be from 0 to {MOST_BYTES}")
-    if shape_of(values) != (2,):
-        node.refuse(f"values must be two numbers, for off and on, but its shape is {shape_of(values)}")
+    shape = shape_of(values)
+    if len(shape) != 1 or must_differ(shape[0], 2, "values must be two numbers"):
+        node.refuse(f"values must be two numbers, for off and on, but its shape is {shape}")
     off, on = (reshape(slice_axis(values, 0, k, k + 1), ()) if not isinstance(values, Constant)
                else Constant(values.value[k]) for k in (0, 1))
     return int(count), off, on
