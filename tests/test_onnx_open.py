@@ -73,6 +73,11 @@ def test_negative_indices_count_from_the_end_of_an_open_dimension(name: str) -> 
     assert outcome.passed and outcome.sizes, outcome
 
 
+def test_a_number_that_an_operator_requires_becomes_the_size() -> None:
+    outcome = run(next(c for c in cases() if c.name == "node/test_onehot_with_axis"))
+    assert outcome.passed, outcome
+
+
 @pytest.mark.parametrize("name", [
     "attention_4d_attn_mask", "layer_normalization_2d_axis1_expanded_ver18", "cumsum_1d",
     "attention_3d_gqa", "gru_with_initial_bias", "lstm_defaults", "tensorscatter_circular",

@@ -8,7 +8,15 @@ from typing import Any, Final
 
 from tilewright.base.errors import ShapeError, UnequalSizesError
 from tilewright.base.types import INT64, OpenSize, TensorType
-from tilewright.scalar.arith.open_sizes import clamps, greater, limit, open_size, smaller, takes_open
+from tilewright.scalar.arith.open_sizes import (
+    clamps,
+    greater,
+    least_difference,
+    limit,
+    open_size,
+    smaller,
+    takes_open,
+)
 from tilewright.scalar.expr import PrimExpr, UnknownDim, as_expr, minimum, sub
 
 Shape = tuple[Any, ...]
@@ -376,7 +384,9 @@ def _open_slice(size: int, begin: int, end: int, step: int) -> Slice:
         return size - 1, (size - step - 1) // -step, step
     first = size + begin if begin < 0 else begin
     last = size + end if end < 0 else size if end >= _ENDLESS else end
-    if clamps() and isinstance(size, OpenSize) and not isinstance(last, OpenSize):
+    if (least_difference(last, size) or -1) > 0:  # an end beyond the dimension for all sizes
+        last = size
+    elif clamps() and isinstance(size, OpenSize) and not isinstance(last, OpenSize):
         last = smaller(size, last)
     for bound in (first, last):
         if bound is not size:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tilewright.base.errors import ModelError, Origin
 from tilewright.base.limits import MOST_TABLE
+from tilewright.base.types import OpenSize
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.core.known import KnownValues
 from tilewright.scalar.expr import PrimExpr
@@ -99,6 +100,13 @@ class Node:
     def ints(self, x: Any, name: str) -> tuple[int, ...]:
         """The value of input `name` as Python ints."""
         return tuple(int(v) for v in self.value(x, name).flat)
+
+    def sizes(self, x: Any, name: str) -> tuple[int, ...]:
+        """The value of input `name` as Python ints and dynamic sizes."""
+        value = self.dims(x, name)
+        if any(isinstance(v, PrimExpr) for v in value.flat):
+            self._wait_for_symbols(f"{self.operand} '{name}' is {_shown(value)}", list(value.flat))
+        return tuple(v if isinstance(v, OpenSize) else int(v) for v in value.flat)
 
     def scalar(self, x: Any, name: str, default: Any = None) -> Any:
         """The only element of input `name`, or `default` if the input is omitted."""

@@ -95,7 +95,7 @@ def grid_sample(x: Expr, grid: Expr, *, align_corners: int = 0, mode: str = "lin
 
 @converter("AffineGrid", since=20)
 def affine_grid(theta: Expr, size: Expr, *, align_corners: int = 0, node: Node) -> Expr:
-    target = node.ints(size, "size")[2:]
+    target = node.sizes(size, "size")[2:]
     grid = op.image.affine_grid(theta, target_shape=target, align_corners=bool(align_corners))
     return transpose(grid, (0, *range(2, len(target) + 2), 1))
 

@@ -147,7 +147,7 @@ def concat(*inputs: Expr, axis: int) -> Expr:
 @converter("Split")
 def split_first(data: Expr, sizes: Expr | None = None, *, axis: int = 0, split: tuple[int, ...] | None = None,
                 node: Node) -> tuple[Expr, ...]:
-    return _split(data, split if sizes is None else node.ints(sizes, "split"), len(node.outputs), axis, node)
+    return _split(data, split if sizes is None else node.sizes(sizes, "split"), len(node.outputs), axis, node)
 
 
 @converter("Split", since=2)
@@ -157,7 +157,7 @@ def split_by_sizes(data: Expr, *, axis: int = 0, split: tuple[int, ...] | None =
 
 @converter("Split", since=13)
 def split_by_input(data: Expr, split: Expr | None = None, *, axis: int = 0, node: Node) -> tuple[Expr, ...]:
-    return _split(data, None if split is None else node.ints(split, "split"), len(node.outputs), axis, node)
+    return _split(data, None if split is None else node.sizes(split, "split"), len(node.outputs), axis, node)
 
 
 @converter("Split", since=18)
@@ -165,7 +165,7 @@ def split(data: Expr, split: Expr | None = None, *, axis: int = 0, num_outputs: 
           node: Node) -> tuple[Expr, ...]:
     if num_outputs not in (None, len(node.outputs)):
         node.refuse(f"num_outputs is {num_outputs}, but it has {len(node.outputs)} outputs")
-    return _split(data, None if split is None else node.ints(split, "split"), len(node.outputs), axis, node)
+    return _split(data, None if split is None else node.sizes(split, "split"), len(node.outputs), axis, node)
 
 
 def _split(data: Expr, sizes: Sequence[int] | None, count: int, axis: int, node: Node) -> tuple[Expr, ...]:
@@ -221,7 +221,8 @@ def _bounds(data: Expr, x: Expr, name: str, axes: Sequence[int] | None, node: No
         if bound is size and name == "ends":
             result.append(1 << 62)
         else:
-            result.append(int(bound) if isinstance(bound, (int, np.integer)) and not is_noted(bound) else bound)
+            is_plain = isinstance(bound, (int, np.integer)) and not isinstance(bound, OpenSize) and not is_noted(bound)
+            result.append(int(bound) if is_plain else bound)
     return tuple(result)
 
 
@@ -264,6 +265,8 @@ def _slice_part(start: Any, end: Any, step: int, size: Any, axis: int, data: Exp
         if step > 0 and start >= 0 and end >= 0:
             return start, min(end, (1 << 31) - 1), step
         size = node.static(data, "data")[axis]
+    if isinstance(size, OpenSize) and step > 1:
+        return start + size if start < 0 else start, end + size if end < 0 else min(end, (1 << 31) - 1), step
     first, last = _clamped(start, end, step, size)
     if (first, last, step) == (0, size, 1):
         return None
@@ -359,7 +362,7 @@ def tile_along_axis(x: Expr, tiles: Expr, axis: Expr, *, node: Node) -> Expr:
 
 @converter("Tile", since=6)
 def tile(x: Expr, repeats: Expr, *, node: Node) -> Expr:
-    reps = node.ints(repeats, "repeats")
+    reps = node.sizes(repeats, "repeats")
     if len(reps) != rank(x):
         node.refuse(f"input 'repeats' has {len(reps)} numbers, but its data has {rank(x)} dimensions; give one for "
                     "each")
@@ -380,7 +383,7 @@ def pad_by_inputs(data: Expr, pads: Expr, constant_value: Expr | None = None, ax
                   mode: str = "constant", node: Node) -> Expr:
     where = None if axes is None else node.ints(axes, "axes")
     fill = scalar(0, data) if constant_value is None else reshape(constant_value, ())
-    return _pad(data, node.ints(pads, "pads"), where, mode, fill, node)
+    return _pad(data, node.sizes(pads, "pads"), where, mode, fill, node)
 
 
 def _pad(data: Expr, pads: Sequence[int], axes: Sequence[int] | None, mode: str, value: Expr, node: Node) -> Expr:
@@ -392,8 +395,8 @@ def _pad(data: Expr, pads: Sequence[int], axes: Sequence[int] | None, mode: str,
     widths = [(0, 0)] * ndim
     for k, axis in enumerate(places):
         widths[axis] = (pads[k], pads[k + len(places)])
-    cut = [(max(0, -a), max(0, -b)) for a, b in widths]
-    widths = [(max(0, a), max(0, b)) for a, b in widths]
+    cut = [(at_least(-a, 0), at_least(-b, 0)) for a, b in widths]
+    widths = [(at_least(a, 0), at_least(b, 0)) for a, b in widths]
     if mode == "constant" and any((a or b) and a + b > node.static(data, "data")[axis]
                                   for axis, (a, b) in enumerate(cut)):
         return _cropped(pad(data, widths, value), cut, node)  # negative pads crop
