@@ -159,11 +159,15 @@ def deciding_names(model: onnx.ModelProto) -> set[str]:
 
 
 def _deciding(nodes: Sequence[onnx.NodeProto], wanted: set[str]) -> set[str]:
-    for node in reversed(list(_nodes(nodes))):
-        wanted.update(node.input[k] for k in DECIDING.get(node.op_type, ()) if k < len(node.input))
-        if wanted.intersection(node.output) and node.op_type not in ("Shape", "Size"):
-            wanted.update(node.input)
-    return wanted
+    while True:
+        before = len(wanted)
+        for node in reversed(list(_nodes(nodes))):
+            wanted.update(node.input[k] for k in DECIDING.get(node.op_type, ()) if k < len(node.input))
+            if wanted.intersection(node.output) and node.op_type not in ("Shape", "Size"):
+                wanted.update(node.input)
+                wanted.update(o.name for a in node.attribute if a.HasField("g") for o in a.g.output)
+        if len(wanted) == before:
+            return wanted
 
 
 def _nodes(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
@@ -246,7 +250,7 @@ def _answers(model: onnx.ModelProto, given: Mapping[str, Any]) -> Iterator[list[
         most = MOST_ARBITRATED
         yield found
     if elements <= most and (other := reference(model, list(given.values()))) is not None:
-        yield other
+        yield [y.astype(object) if isinstance(y, np.ndarray) and y.dtype.kind == "U" else y for y in other]
 
 
 def cluster(message: str) -> str:

@@ -128,12 +128,21 @@ def test_sizes_that_it_was_not_called_with(tmp_path: Path) -> None:
     loaded = again(compiled, tmp_path)
     for n in (5, 3):
         np.testing.assert_array_equal(loaded(floats(n, seed=n)), np.stack(np.nonzero(floats(n, seed=n))))
+    np.testing.assert_array_equal(loaded(floats(4)), np.stack(np.nonzero(floats(4))))
+
+
+def test_values_that_it_was_not_called_with(tmp_path: Path) -> None:
+    compiled = tilewright.compile(model("Trilu", {"x": ("n", "n"), "k": ()}, {"k": INT64}))
+    x = np.random.default_rng(0).random((4, 4), np.float32)
+    compiled(x, np.array(1))
+    loaded = again(compiled, tmp_path)
+    np.testing.assert_array_equal(loaded(x[:3, :3], np.array(1)), np.triu(x[:3, :3], 1))
     with pytest.raises(
         InputError,
-        match=r"takes \(x: \(n\)\), and was not called with inputs of the shapes \(4,\) before it was saved; compile "
-        r"the model"
+        match=r"takes \(x: \(n, n\), k: \(\)\), and was not called with inputs of the shapes .* before it was saved; "
+        r"compile the model"
     ):
-        loaded(floats(4))
+        loaded(x, np.array(2))
 
 
 def saved(folder: Path) -> Path:

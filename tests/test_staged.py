@@ -253,6 +253,7 @@ def test_where_counts_come_back_often_the_next_one_is_compiled_at_its_second_cal
     assert [e.program is not None for e in first.next.edges.values()] == [True, True]
 
 
+@pytest.mark.usefixtures("known_sizes")
 def test_what_another_model_compiled_is_not_run_on_values(tmp_path: Path, slow_clock: int) -> None:
     kept = Cache(tmp_path / "cache")
     feeds = [{"x": floats(2, 3), "axes": np.array([axis])} for axis in (0, 1, -1, -2)] + [
@@ -384,6 +385,7 @@ def test_what_goes_on_changing_is_not_compiled_behind_it_either() -> None:
     assert len(programs) <= 2 * (SETTLED + 1)
 
 
+@pytest.mark.usefixtures("known_sizes")
 def test_open_sizes_of_inputs_are_keys_of_the_root_too() -> None:
     proto = model(
         [node("Relu", ["x"], "r"), node("NonZero", ["r"], "z"), node("Cast", ["z"], to=FLOAT)], {"x": ("n", 3)}

@@ -14,8 +14,9 @@ import tilewright
 from small_models import stages_of
 from test_staged import FLOAT, INT64, floats, model, node, positive_rows, rows, same
 from tilewright import relay
-from tilewright.base.errors import CompileError, RunError
+from tilewright.base.errors import CompileError, OpenSizeWarning, RunError
 from tilewright.compiler.cache import Cache
+from tilewright.compiler.staged import SETTLED
 from tilewright.relay.expr import Call
 from tilewright.relay.op.selection import UniqueSlices
 
@@ -250,3 +251,78 @@ def test_indices_along_dimensions_of_counts() -> None:
     feeds = [{"x": (np.arange(7) % 8 < n).astype(np.float32) * (np.arange(7) != 2)} for n in (5, 0, 1, 7, 3)]
     compiled = same(proto, *feeds)
     assert symbols_of(compiled) == [0, 1, 1, 1]
+
+
+def test_the_first_stage_serves_all_sizes_of_the_inputs() -> None:
+    """One program up to the count, and one after it, for any number of rows and columns."""
+    of = model(
+        [node("Greater", ["x", "zero"], "m"), node("ReduceMax", ["x", "one"], "top", keepdims=0),
+         node("Greater", ["top", "zero"], "kept"), node("Compress", ["x", "kept"], "p", axis=0), node("Exp", ["p"])],
+        {"x": ("n", "m")}, weights={"zero": np.float32(0.9), "one": np.array([1])})
+    compiled = tilewright.compile(of, shapes={"x": ("n", "m")})
+    for n, m, most in ((5, 4, 1), (9, 3, 1), (2, 7, 1), (4, 5, 0.5), (30, 1, 1)):  # none of (4, 5) is kept
+        x = np.random.default_rng(n).random((n, m), np.float32) * np.float32(most)
+        np.testing.assert_allclose(compiled(x), np.exp(x[x.max(1) > 0.9]), rtol=1e-5)
+    assert not stages_of(compiled).root.edges and len(symbols_of(compiled)) == 2
+
+
+def test_a_value_of_the_inputs_decides_a_program_for_all_sizes() -> None:
+    of = model([node("Trilu", ["x", "k"], upper=1)], {"x": ("n", "m"), "k": ()}, kinds={"k": INT64})
+    compiled = tilewright.compile(of, shapes={"x": ("n", "m")})
+    for k in (0, 2, -1):
+        for n, m in ((5, 4), (9, 3), (2, 7)):
+            x = np.random.default_rng(n).random((n, m), np.float32)
+            np.testing.assert_array_equal(compiled(x, np.array(k)), np.triu(x, k))
+    root = stages_of(compiled).root
+    assert not root.edges and len(root.symbolic) <= 3
+    for k in range(3, 12):
+        np.testing.assert_array_equal(compiled(x, np.array(k)), np.triu(x, k))
+    assert root.edges and len(root.symbolic) <= SETTLED + 1
+
+
+def test_a_count_of_several_dimensions_is_limited_by_their_product() -> None:
+    of = model([node("NonZero", ["x"], "z"), node("Cast", ["z"], "y", to=FLOAT)], {"x": ("n", "m", 3)})
+    compiled = tilewright.compile(of, shapes={"x": ("n", "m", 3)})
+    for n, m in ((2, 4), (5, 3), (1, 9)):
+        x = np.random.default_rng(m).integers(0, 2, (n, m, 3)).astype(np.float32)
+        np.testing.assert_array_equal(compiled(x), np.array(np.nonzero(x)))
+    assert not stages_of(compiled).root.edges
+
+
+def test_some_elements_of_a_value_are_sizes() -> None:
+    """The second of three elements is a size, and no operator reads the others."""
+    of = model(
+        [node("Gather", ["s", "one"], "k"), node("Expand", ["zero", "k"], "p"), node("Exp", ["x"], "e"),
+         node("Concat", ["e", "p"], axis=0)],
+        {"x": ("n",), "s": (3,)}, weights={"one": [1], "zero": np.zeros(1, np.float32)}, kinds={"s": INT64})
+    compiled = tilewright.compile(of, shapes={"x": ("n",)})
+    for n, k in ((5, 4), (9, 3), (4, 6), (3, 0)):
+        x = floats(n, seed=n)
+        np.testing.assert_allclose(
+            compiled(x, np.array([7, k, 2])), np.concatenate([np.exp(x), np.zeros(k)]), rtol=1e-5)
+    root = stages_of(compiled).root
+    assert not root.edges and len(root.symbolic) == 1
+
+
+def test_a_program_without_a_first_stage() -> None:
+    """Distinct rows are found in numpy, and the program after them serves any number of rows."""
+    of = model([node("Unique", ["x"], "u", axis=0), node("Exp", ["u"])], {"x": ("n", "m")})
+    compiled = tilewright.compile(of, shapes={"x": ("n", "m")})
+    for n, m in ((5, 4), (9, 3), (2, 7), (30, 1)):
+        x = np.random.default_rng(n).integers(0, 2, (n, m)).astype(np.float32)
+        np.testing.assert_allclose(compiled(x), np.exp(np.unique(x, axis=0)), rtol=1e-5)
+    root = stages_of(compiled).root
+    (first,) = filter(None, root.symbolic.values())
+    assert not root.edges and first.program is None and first.sizers and len(symbols_of(compiled)) == 1
+
+
+def test_a_warning_tells_why_no_program_serves_all_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first call gives it, and no later one."""
+    monkeypatch.setattr("tilewright.compiler.symbolic_stages.symbolic_stage", lambda *_: None)
+    of = model([node("NonZero", ["x"], "z"), node("Cast", ["z"], "y", to=FLOAT)], {"x": ("n", 3)})
+    compiled = tilewright.compile(of, shapes={"x": ("n", 3)})
+    x = np.eye(4, 3, dtype=np.float32)
+    with pytest.warns(OpenSizeWarning, match="depends on values that the program computes") as found:
+        for n in (4, 3, 2):
+            np.testing.assert_array_equal(compiled(x[:n]), np.array(np.nonzero(x[:n])))
+    assert len(found) == 1

@@ -10,15 +10,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tilewright.base.errors import CompileError, InputError, OpenSizeWarning, OpNotImplemented
+from tilewright.compiler.call_inputs import described
 from tilewright.compiler.model_compiler import ModelCompiler
 from tilewright.compiler.open_shapes import OpenShapes
-from tilewright.compiler.staged import Stages, described
+from tilewright.compiler.staged import Stages
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Symbol
 
 
-def program_for(wanted: OpenShapes, compiler: ModelCompiler, *, limited: bool) -> tuple[Artifact | None, str]:
-    """Return the program for these sizes, or None and the reason; the cache keeps either.
+def program_for(wanted: OpenShapes, compiler: ModelCompiler, *, limited: bool) -> tuple[Artifact | None, str, bool]:
+    """Return the program for these sizes, or None and the reason; the cache keeps either. The last result is true if
+    sizes depend on values of a call, so that stages may be compiled for all sizes.
 
     `limited` is true if the caller gave the sizes: errors other than `OpenSizeError` are then raised. Without, a model
     that cannot be imported for symbolic sizes may be possible for known ones. Raises `OpNotImplemented`.
@@ -27,7 +29,7 @@ def program_for(wanted: OpenShapes, compiler: ModelCompiler, *, limited: bool) -
     artifact = compiler.stored(key)
     refused = None if artifact is not None else compiler.refusal(key)
     if artifact is not None or refused is not None:
-        return artifact, refused or ""
+        return artifact, refused or "", False
     from tilewright.compiler.open_program import OpenSizeError
 
     try:
@@ -37,10 +39,17 @@ def program_for(wanted: OpenShapes, compiler: ModelCompiler, *, limited: bool) -
     except CompileError as error:
         if limited and not isinstance(error, OpenSizeError):
             raise
-        compiler.store_refusal(key, str(error))
-        return None, str(error)
+        waits = isinstance(error, OpenSizeError) and error.waits
+        if not waits:
+            compiler.store_refusal(key, str(error))
+        return None, str(error), waits
     compiler.store(key, artifact)
-    return artifact, ""
+    return artifact, "", False
+
+
+def refusal(name: str, why: str) -> str:
+    """Return the warning about a model without a program for all sizes."""
+    return f"'{name}' is compiled for each combination of its sizes: {why}"
 
 
 def report_refusal(name: str, why: str, *, required: bool) -> None:
@@ -50,7 +59,7 @@ def report_refusal(name: str, why: str, *, required: bool) -> None:
         from tilewright.compiler.open_program import OpenSizeError
 
         raise OpenSizeError(f"no program serves all sizes of '{name}': {why}")
-    warnings.warn(OpenSizeWarning(f"'{name}' is compiled for each combination of its sizes: {why}"), stacklevel=4)
+    warnings.warn(OpenSizeWarning(refusal(name, why)), stacklevel=4)
 
 
 def size_report(dimensions: Mapping[str, Sequence[int | str]], served: str | Sequence[Symbol]) -> str:

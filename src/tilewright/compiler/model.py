@@ -21,8 +21,9 @@ from tilewright.backends.target import Target
 from tilewright.base import settings
 from tilewright.base.errors import CompileError, InputError, OptionError
 from tilewright.base.garbage_collection import no_garbage_collection
-from tilewright.compiler.all_sizes import check_holds_several, program_for, report_refusal, size_report
+from tilewright.compiler.all_sizes import check_holds_several, program_for, refusal, report_refusal, size_report
 from tilewright.compiler.cache import Cache
+from tilewright.compiler.call_inputs import described, in_order
 from tilewright.compiler.formats import PYTORCH, format_of
 from tilewright.compiler.model_compiler import ModelCompiler, Options
 from tilewright.compiler.model_source import source_of
@@ -30,7 +31,7 @@ from tilewright.compiler.open_shapes import OpenShapes, default_shapes, has_open
 from tilewright.compiler.report import BuildReport
 from tilewright.compiler.sequences import Groups, flat, given_shape, grouped, is_group, shape_of, tensors_of
 from tilewright.compiler.specialization import Specialization
-from tilewright.compiler.staged import MOST_EDGES, Dims, Edge, Key, Point, Stages, described, in_order
+from tilewright.compiler.staged import MOST_EDGES, Dims, Edge, Key, Point, Stages
 from tilewright.runtime.artifact import Artifact, runs_here
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.executable import Executable
@@ -42,7 +43,6 @@ from tilewright.runtime.threads import checked_threads
 if TYPE_CHECKING:
     from tilewright.backends.cpu.c.model import CModel
     from tilewright.backends.cpu.link import Linker
-    from tilewright.compiler.symbolic_stages import SymbolicStage
     from tilewright.ir.instrument import PassInstrument
     from tilewright.ir.module import IRModule
     from tilewright.relay.expr import Function
@@ -137,6 +137,8 @@ class Model:
         self._only: Executable | None = None
         """The same program, loaded, if all outputs are tensors."""
         self._open: OpenShapes | None = None
+        self._waits: OpenShapes | None = None
+        """The dynamic dimensions, if values of a call decide sizes, so that stages are compiled for all sizes."""
         self._has_limits = False
         """Whether the caller gave the dynamic dimensions, so that sizes beyond them are refused."""
         self.why_not_symbolic = ""
@@ -158,7 +160,7 @@ class Model:
             self.why_not_symbolic = self._why_not_open(symbolic) or self._prepare_open()
             if not self.why_not_symbolic:
                 return
-            if symbolic is not False:
+            if symbolic or (symbolic is None and self._waits is None):
                 report_refusal(self._compiler.source.name, self.why_not_symbolic, required=bool(symbolic))
         dims = {n: tuple(self._shapes.get(n, own)) for n, own, _ in self._signature}
         module: list[IRModule] = []
@@ -213,8 +215,9 @@ class Model:
         wanted = open_shapes(self._signature, given)
         if self._has_limits:
             self._shapes = dict(wanted.dims)
-        artifact, why = program_for(wanted, self._compiler, limited=self._has_limits)
+        artifact, why, waits = program_for(wanted, self._compiler, limited=self._has_limits)
         if artifact is None:
+            self._waits = wanted if waits else None
             return why
         self._open = wanted
         self._use(artifact)
@@ -249,11 +252,15 @@ class Model:
                 (name, tuple(self._shapes.get(name, dims)), dtype)
             ]
         root = Point(None, [k for k, (_, dims, _) in enumerate(inputs) if not all(isinstance(d, int) for d in dims)])
-        root.name = repr((inputs, groups))
+        root.name = repr((inputs, groups)) if self._waits is None else repr((inputs, groups, self._waits.key()))
         made = Stages(
             inputs, root, lambda point, values: self._grown(made, point, values, module),
             lambda make, edge: self._compiled(made, make, edge),
-            lambda key: self._known(made, key), groups, lambda edge: self._kept(made, edge), self._symbolic)
+            lambda key: self._known(made, key), groups, lambda edge: self._kept(made, edge),
+            lambda point, values, foreseen: self._compiler.symbolic_edge(
+                point, values, foreseen, self._threads, self._waits if point is root else None))
+        made.opens_root = self._waits is not None and not groups
+        made.refused = refusal(self._compiler.source.name, self.why_not_symbolic) if made.opens_root else ""
         return made
 
     def specializations(self) -> list[Specialization]:
@@ -442,9 +449,11 @@ class Model:
         tree = self._stages
         if Path(path).suffix == ".c":
             return self.save_c(path)
-        if self._single is not None or tree is None or not tree.root.edges:
+        if self._single is not None or tree is None or not (tree.root.edges or tree.root.has_symbolic):
             return self.artifact.save(path, linker)
-        if not tree.root.asked and len(tree.root.edges) > 1:
+        if tree.root.has_symbolic:
+            pass
+        elif not tree.root.asked and len(tree.root.edges) > 1:
             check_holds_several(tree, Path(path))
         elif tree.last is not None and not tree.root.asked:
             return self.artifact.save(path, linker)
@@ -637,18 +646,6 @@ class Model:
         made = self._compiler.compile(lambda: self._compiler.source.module_of(make()))
         self._compiler.store(self._way_to(tree, edge), made)
         return Specialization(made, self._threads)
-
-    def _symbolic(
-        self, point: Point, values: Sequence[Array], foreseen: bool
-    ) -> tuple[Edge | None, tuple[int, ...]]:
-        """Return the edge of a point for all sizes, if it has one, and the numbers of the values that decide it."""
-        from tilewright.compiler.symbolic_stages import symbolic_edge
-
-        def compiled(stage: SymbolicStage, edge: Edge) -> Specialization:
-            return Specialization(self._compiler.compile_symbolic(stage, edge.name), self._threads)
-
-        with no_garbage_collection(), self._compiler.context():
-            return symbolic_edge(point, values, compiled, foreseen=foreseen)
 
     def _kept(self, tree: Stages, edge: Edge) -> Specialization | None:
         """Return the program of a stage in the cache; `_known` looks for that of a whole model."""

@@ -9,22 +9,30 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tilewright.backends.accelerator_targets import identity
 from tilewright.backends.target import Target
+from tilewright.base.garbage_collection import no_garbage_collection
 from tilewright.compiler import tuning_advisor
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.hook_digests import hooks_digest
 from tilewright.compiler.model_source import ModelSource, build_key
 from tilewright.compiler.open_shapes import OpenShapes
 from tilewright.compiler.report import BuildReport
+from tilewright.compiler.specialization import Specialization
 from tilewright.runtime.artifact import Artifact
 
 if TYPE_CHECKING:
+    from tilewright.compiler.staged import Edge, Point
     from tilewright.compiler.symbolic_stages import SymbolicStage
     from tilewright.ir.instrument import PassInstrument
     from tilewright.ir.module import IRModule
     from tilewright.relay.expr import Function
-    from tilewright.scalar.expr import PrimExpr
+    from tilewright.scalar.expr import PrimExpr, Var
+
+
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -131,6 +139,17 @@ class ModelCompiler:
     ) -> Artifact:
         """Compile one program for all of these sizes. Raises `OpenSizeError` if the model has no such program."""
         from tilewright.compiler.open_program import build_open
+
+        kept = report or self.report
+        with self.context(instruments):
+            return build_open(
+                self.reader(wanted, kept), wanted.symbol_ranges(), self.target, self.source.name, kept, self.cache)
+
+    def reader(
+        self, wanted: OpenShapes, report: BuildReport | None = None
+    ) -> Callable[[Mapping[Var, PrimExpr]], Function]:
+        """Return a function that reads the model for these dimensions, some replaced by expressions of others."""
+        from tilewright.relay.transform.open_sizes import with_sizes
         from tilewright.runtime.sizes import value
         from tilewright.scalar.arith.ranges import Ranges
         from tilewright.scalar.arith.simplify import simplify
@@ -140,17 +159,30 @@ class ModelCompiler:
         names = {d: wanted.symbol(d) for d in wanted.plain()}
         symbols: dict[str, Any] = {d: Var(name) * step for d, (name, step) in names.items()}
         symbols |= {d: value(d, symbols) for d in wanted.sums}
-        ranges, kept = wanted.symbol_ranges(), report or self.report
 
         def make(replaced: Mapping[Var, PrimExpr]) -> Function:
             sizes = {d: simplify(substitute(e, {**replaced}), Ranges()) for d, e in symbols.items()}
             shapes = {
                 name: tuple(sizes[d] if isinstance(d, str) else d for d in dims) for name, dims in wanted.dims.items()}
-            main: Function = self.read(shapes, kept)["main"]
-            return main
+            return with_sizes(self.read(shapes, report)["main"], replaced)
 
-        with self.context(instruments):
-            return build_open(make, ranges, self.target, self.source.name, kept, self.cache)
+        return make
+
+    def symbolic_edge(
+        self, point: Point, values: Sequence[Array], foreseen: bool, threads: int | None, wanted: OpenShapes | None
+    ) -> tuple[Edge | None, tuple[int, ...]]:
+        """Return the edge of a point for all sizes, if it has one, and the numbers of the values that decide it.
+        `wanted` are the dimensions of the inputs at the root. With `foreseen`, the values are not those of a call."""
+        from tilewright.compiler.symbolic_stages import symbolic_edge
+
+        def compiled(stage: SymbolicStage, edge: Edge) -> Specialization:
+            return Specialization(self.compile_symbolic(stage, edge.name), threads)
+
+        with no_garbage_collection(), self.context():
+            if wanted is None:
+                return symbolic_edge(point, values, compiled, foreseen=foreseen)
+            return symbolic_edge(
+                point, values, compiled, foreseen=foreseen, model=self.reader(wanted), ranges=wanted.symbol_ranges())
 
     def compile_symbolic(self, stage: SymbolicStage, name: str) -> Artifact:
         """Compile a stage for all sizes, or take it from the cache. Raises `OpenSizeError` if it has no such program.

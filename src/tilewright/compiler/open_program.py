@@ -82,14 +82,15 @@ class OpenSizeError(CompileError):
     """A program cannot be compiled for dynamic sizes; it can be compiled for each combination of sizes.
 
     `sizes` are two sizes that must be equal, if that is the reason, and `bound` is a sum that is too small for the
-    samples. `samples_differ` if the programs of two samples
-    differ, so that others may agree.
+    samples. `samples_differ` if the programs of two samples differ, so that others may agree. `waits` if sizes depend
+    on values of a call, so that stages may be compiled for all sizes.
     """
 
     code = "TW0304"
     sizes: Equation | None = None
     bound: Bound | None = None
     samples_differ = False
+    waits = False
 
 
 def build_open(
@@ -474,11 +475,11 @@ def _check_sizes(function: Function) -> None:
         found = next(
             (e for e in post_order(function.body) if isinstance(e, Call) and isinstance(e.op, Op)
              and (isinstance(e.op, Waiting) or not is_static(e.known_type()))), None)
-        if found is None:
-            raise OpenSizeError("the size of a branch depends on values that the program computes")
-        raise OpenSizeError(
-            f"the size of the result of {getattr(found.op, 'op_type', found.op.name)} depends on values that the "
-            "program computes", found.span)
+        what = "a branch" if found is None else f"the result of {getattr(found.op, 'op_type', found.op.name)}"
+        refused = OpenSizeError(
+            f"the size of {what} depends on values that the program computes", getattr(found, "span", None))
+        refused.waits = True
+        raise refused
 
 
 def _differ(message: str) -> OpenSizeError:

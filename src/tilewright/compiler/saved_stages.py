@@ -6,7 +6,8 @@
 of every other member. A function is a program as JSON (`serialization`), a program is an artifact
 (`runtime/artifact.py`). Loading a file runs no code of it. A loaded program needs the package, not the model: after the
 first stage it interprets and compiles as before it was saved. The root has no function unless values decide its edge,
-so a model with symbolic dimensions accepts only the shapes for which it was compiled.
+so a model with symbolic dimensions accepts only the shapes and deciding values for which it was compiled. A first
+stage with symbolic sizes serves all shapes.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ from tilewright.base.errors import ArtifactError, InputError, ParseError
 from tilewright.base.garbage_collection import no_garbage_collection
 from tilewright.base.json_reading import read_json
 from tilewright.compiler.cache import Cache
+from tilewright.compiler.call_inputs import described
 from tilewright.compiler.model_compiler import Options
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.report import BuildReport
 from tilewright.compiler.sequences import grouped
 from tilewright.compiler.specialization import Specialization
 from tilewright.compiler.stage_growth import Sizer, grow
-from tilewright.compiler.staged import Edge, Key, Point, SizeOf, Stages, described
+from tilewright.compiler.staged import Edge, Key, Point, SizeOf, Stages
 from tilewright.compiler.symbolic_stages import SymbolicStage, symbolic_edge
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Expr, Function, Tuple, Var
@@ -201,13 +203,8 @@ class SavedStages(Stages):
 
     def _output_count(self) -> int:
         """Return the number of outputs: that of any way to the end of the program."""
-        points = [self.root]
-        while points:
-            for edge in points.pop().edges.values():
-                if edge.next is None:
-                    return len(edge.gives)
-                points.append(edge.next)
-        return 1
+        ends = (len(edge.gives) for edge in self.edges() if edge.next is None)
+        return next(ends, 1)
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         results, lists = self.run(self.arrays(args, kwargs), out)

@@ -23,6 +23,7 @@ This module imports only what running needs, so that a model from the cache is l
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,11 +33,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tilewright.base import jit_policy
-from tilewright.base.errors import InputError
+from tilewright.base.errors import InputError, OpenSizeWarning
 from tilewright.base.forks import new_reentrant_lock
 from tilewright.base.jit_policy import COMPILING, Use, Uses
 from tilewright.base.nd import content
 from tilewright.base.types import DataType
+from tilewright.compiler.call_inputs import described, in_order
 from tilewright.compiler.specialization import Specialization
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.executable import check_texts, readable
@@ -160,7 +162,8 @@ class Edge:
 
     def serves(self, values: Sequence[Array]) -> bool:
         """Whether the sizes of these values are in the ranges of a stage with symbolic sizes."""
-        assert self.program is not None
+        if self.program is None:  # there is no stage
+            return True
         executable = self.program.executable
         try:
             if isinstance(executable, OpenExecutable):
@@ -248,11 +251,20 @@ class Point:
             return edge
         return edge
 
+    def symbolic_key(self, values: Sequence[Array]) -> Key:
+        """Return the key of an edge with symbolic sizes."""
+        return tuple([content(values[k]) for k in self.decided])
+
+    @property
+    def has_symbolic(self) -> bool:
+        """Whether there is an edge with symbolic sizes."""
+        return any(edge is not None for edge in self.symbolic.values())
+
     def known_symbolic(self, values: Sequence[Array]) -> Edge | None:
         """Return the edge with symbolic sizes that serves these values."""
         if not self.symbolic:
             return None
-        edge = self.symbolic.get(tuple([content(values[k]) for k in self.decided]))
+        edge = self.symbolic.get(self.symbolic_key(values))
         return edge if edge is not None and edge.serves(values) else None
 
     def keep_symbolic(self, values: Sequence[Array], edge: Edge | None, decided: tuple[int, ...]) -> None:
@@ -260,7 +272,7 @@ class Point:
         if not set(decided) <= set(self.decided):
             self.decided = tuple(sorted({*self.decided, *decided}))
             self.symbolic.clear()  # their keys lack the values that now decide
-        self.symbolic[tuple(content(values[k]) for k in self.decided)] = edge
+        self.symbolic[self.symbolic_key(values)] = edge
         if len(self.symbolic) > MOST_EDGES:
             self.symbolic.popitem(last=False)
 
@@ -334,6 +346,10 @@ class Stages:
             element in self.signature]
         self.root, self._grow, self._compile, self._known, self._kept = root, grow, compiler, known, kept
         self._symbolic = symbolic
+        self.refused = ""
+        """Why stages of known sizes serve calls, if that is worth a warning."""
+        self.opens_root = False
+        """Whether the first stage may have symbolic sizes."""
         self._lock = new_reentrant_lock()
         self._conversions: Conversions | None = None
         self.last: Specialization | None = None
@@ -349,8 +365,9 @@ class Stages:
     ) -> tuple[Any, Lists]:
         """Return the results for these inputs, and their grouping. With `at_once`, compile every stage that the call
         needs; with `interpret`, compile none."""
-        edge = self.root.known(inputs) or self._way(self.root, inputs, at_once, interpret)
-        if edge.next is None and edge.program is not None and edge.is_whole:
+        root = self.root
+        edge = root.known_symbolic(inputs) or root.known(inputs) or self._way(root, inputs, at_once, interpret)
+        if edge.next is None and edge.program is not None and edge.is_whole and not edge.sizes:
             self.last = edge.program
             return edge.program.executable(*inputs, out=out), edge.lists
         self.last = None
@@ -438,7 +455,7 @@ class Stages:
             edge = point.edges.get(key)
             if edge is None and point is self.root and not point.asked and (edge := self._known(key)) is not None:
                 self._add(point, key, edge)
-            if edge is None and (found := self._symbolic_way(point, values)) is not None:
+            if edge is None and (found := self._symbolic_way(point, values, interpret)) is not None:
                 return found
             if edge is None:
                 edge, asked = self._grow(point, values)
@@ -461,15 +478,20 @@ class Stages:
                     self._foresee(edge)
             return edge
 
-    def _symbolic_way(self, point: Point, values: Sequence[Array]) -> Edge | None:
-        """Return an edge with symbolic sizes for these values, made if the point has not been asked for one."""
-        if point is self.root:
+    def _symbolic_way(self, point: Point, values: Sequence[Array], interpret: bool) -> Edge | None:
+        """Return an edge with symbolic sizes for these values, made if the point has not been asked for one; with
+        `interpret`, none is made."""
+        if point is self.root and not self.opens_root:
             return None
-        if tuple(content(values[k]) for k in point.decided) not in point.symbolic:
+        settled = interpret or (point is self.root and len(point.symbolic) > SETTLED)
+        if not settled and point.symbolic_key(values) not in point.symbolic:
             edge, decided = self._symbolic(point, values, False)
             point.keep_symbolic(values, edge, decided)
             point.met += edge is not None
             self._foresee(edge)
+        if self.refused and point.symbolic.get(point.symbolic_key(values), point) is None:
+            warnings.warn(OpenSizeWarning(self.refused), stacklevel=6)
+            self.refused = ""
         return point.known_symbolic(values)
 
     def _foresee(self, edge: Edge | None) -> None:
@@ -480,11 +502,10 @@ class Stages:
                 return
             point = points.pop()
             for values in point.possible_values():
-                key = tuple(content(values[k]) for k in point.decided)
-                if key in point.symbolic:
+                if point.symbolic_key(values) in point.symbolic:
                     continue
                 made, decided = self._symbolic(point, values, True)
-                if made is not None or not decided:
+                if made is not None or all(is_condition(values[k]) for k in decided):
                     point.keep_symbolic(values, made, decided)
                 if made is None:
                     break
@@ -528,7 +549,7 @@ class Stages:
 
     def why_not_one(self) -> str:
         """Explain why the model is not a single program."""
-        if self.open and not self.root.edges:
+        if self.open and not self.root.edges and not self.root.has_symbolic:
             return f"the model has symbolic dimensions ({self.described()}); call it once, or compile it with shapes="
         return (
             "some sizes of the model are only known at run time, so it is compiled in stages as calls need them; make "
@@ -652,30 +673,6 @@ def _is_plain(x: Any, element: np.dtype[Any], rank: int, known: Sequence[tuple[i
     if len(shape) != rank:
         return False
     return not known or all(shape[axis] == size for axis, size in known)
-
-
-def described(inputs: Sequence[Sequence[Any]]) -> str:
-    """Return inputs, `(name, dimensions, …)` each, and their dimensions as text."""
-    return ", ".join(f"{n}: ({', '.join(map(str, dims))})" for n, dims, *_ in inputs)
-
-
-def in_order(inputs: Sequence[Sequence[Any]], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """Return the values given by position, by name or in one mapping, in the order of the inputs. Raises `InputError`
-    where one is missing, unknown or given twice."""
-    if len(args) == 1 and isinstance(args[0], Mapping):
-        kwargs, args = {**args[0], **kwargs}, ()
-    names = [i[0] for i in inputs]
-    if unknown := [n for n in kwargs if n not in names]:
-        raise InputError(f"the model has no input '{unknown[0]}'; its inputs are {', '.join(names)}", code="TW0702")
-    given = dict(zip(names, args, strict=False))
-    if twice := [n for n in kwargs if n in given]:
-        raise InputError(f"input '{twice[0]}' was given twice: by position and by name", code="TW0701")
-    given.update(kwargs)
-    missing = [n for n in names if n not in given]
-    if missing or len(args) > len(names):
-        found = f"missing: {', '.join(missing)}" if missing else f"{len(args)} were given"
-        raise InputError(f"the model takes {len(names)} inputs ({described(inputs)}); {found}", code="TW0701")
-    return [given[n] for n in names]
 
 
 def _apart(outputs: list[Array], inputs: Sequence[Array]) -> list[Array]:

@@ -13,8 +13,9 @@ known sizes (`stage_growth.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -53,6 +54,13 @@ _MOST_ELEMENTS: Final = 16
 _FIRST_SAMPLE: Final = 1009
 _MOST_EQUAL: Final = 32
 """Largest number of equations between sizes that no size is solved for."""
+_MOST_NAMED: Final = 16
+"""Number of samples for dimensions with names."""
+_OTHER_SAMPLE: Final = 5003
+"""First sample of a second cut, where no program is compiled for two samples."""
+Made = TypeVar("Made")
+Make = Callable[[Mapping[Symbol, PrimExpr]], Function]
+"""Returns what is left to do, with these symbols replaced by expressions of others."""
 
 
 class _Asked(ShapeValues):
@@ -91,8 +99,8 @@ class SymbolicStage:
     `values` are those of the parameters that decide and are no sizes; they are the same in all calls of the stage.
     """
 
-    function: Function
-    symbols: Mapping[SizeOf, Symbol]
+    make: Make
+    symbols: Mapping[SizeOf, PrimExpr]
     values: Mapping[int, Array]
     cut: Cut
     lists: Sequence[Any]
@@ -110,10 +118,10 @@ class SymbolicStage:
         """Compile the stage for all sizes. Raises `OpenSizeError` if it has no such program."""
 
         def make(replaced: Mapping[Symbol, PrimExpr]) -> Function:
-            return _converted(self.function, self.symbols, self.values, replaced).function
+            return _converted(self.make, self.symbols, self.values, replaced).function
 
         def stage(sampled: Function) -> Function:
-            made, empty = _cut(sampled, len(self.symbols))
+            made, empty, _ = _cut(sampled, len(self.symbols), self.values)
             if not _same(made, self.cut):
                 raise OpenSizeError("what comes after the stage depends on the sizes")
             assert made.stage is not None
@@ -123,29 +131,69 @@ class SymbolicStage:
         return build_open(make, self.ranges, target, name, report, cache, stage, counts=True)
 
 
-def symbolic_stage(
-    function: Function, values: Sequence[Array], most: Mapping[SizeOf, int], least: int = 0
-) -> SymbolicStage | None:
-    """Return the stage at a point for symbolic sizes from `least`, with known upper bounds `most`; None if it has none.
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The known ranges of sizes: of dimensions with names (`named`), and those from `least` of counts, of which some
+    have upper bounds `most`."""
+
+    named: Mapping[str, Range]
+    most: Mapping[SizeOf, int]
+    least: int = 0
+
+    def of(self, symbols: Mapping[SizeOf, PrimExpr], function: Function) -> dict[str, Range]:
+        """Return the ranges of the symbols, by name."""
+        counts = {size: v for size, v in symbols.items() if _named(function, size) is None}
+        return {v.name: (self.least, self.most.get(s)) for s, v in counts.items() if isinstance(v, Symbol)} | {
+            **self.named}
+
+
+def symbolic_stage(make: Make, values: Sequence[Array], bounds: Bounds) -> SymbolicStage | None:
+    """Return the stage at a point for symbolic sizes in these bounds; None if it has none. `make` returns what is left
+    to do.
 
     At first, all integers that decide are sizes. Those for which no operator takes a symbol decide by their values.
     """
-    sizes = [
-        SizeOf(k, axis, True) for k, p in enumerate(function.params) for axis, d in enumerate(_shape(p))
-        if not isinstance(d, int)]
+    function = _first(make, bounds.named)
+    if function is None:
+        return None
+    sizes: list[SizeOf] = []
+    named: set[PrimExpr] = set()
+    for k, p in enumerate(function.params):
+        for axis, d in enumerate(_shape(p)):
+            if not isinstance(d, int) and d not in named:
+                sizes.append(SizeOf(k, axis, True))
+                named.update([] if isinstance(d, UnknownDim) else [d])
     integers = [
         SizeOf(k, at, False) for k, (p, v) in enumerate(zip(function.params, values, strict=True))
         if _is_integers(p.known_type()) and not np.any(v < 0) for at in range(v.size)]
     counts = {
         c.args[2] for c in calls(function.body) if isinstance(c.op, DynStridedSlice) and isinstance(c.args[2], Var)}
     known = dict(enumerate(values))
-    ranges = {size: (least, most.get(size)) for size in (*sizes, *integers)}
-    found = _explored(function, [*sizes, *integers], known, ranges)
+    found = _explored(make, function, [*sizes, *integers], known, bounds)
     if found is None:
-        return _explored(
-            function, [*sizes, *(s for s in integers if function.params[s.value] in counts)], known, ranges)
-    again = _explored(function, found.sizes, known, ranges) if len(found.sizes) < len(ranges) else found
+        few = [s for s in integers if function.params[s.value] in counts]
+        return _explored(make, function, [*sizes, *few], known, bounds)
+    fewer = len(found.sizes) < len(sizes) + len(integers)
+    again = _explored(make, function, found.sizes, known, bounds) if fewer else found
     return found if again is None or _left(again) > _left(found) else again
+
+
+def _first(make: Make, ranges: Mapping[str, Range]) -> Function | None:
+    """Return what is left to do, with sizes that must be equal as one; None if there is no such function."""
+    with _sampled(ranges, 0) as known:
+        try:
+            return _with_equations(make, known)
+        except (CompileError, TypeError):
+            return None
+
+
+def _sampled(
+    ranges: Mapping[str, Range], count: int, first: int = _FIRST_SAMPLE
+) -> AbstractContextManager[Samples]:
+    """Return a context with samples from `first` for `count` sizes, and for dimensions with names."""
+    spare = range(first, first + 14 * (count + _MOST_NAMED + _MOST_EQUAL), 14)
+    least = {name: low for name, (low, _) in ranges.items()}
+    return samples({}, spare, least, most={n: high for n, (_, high) in ranges.items() if high is not None}, clamps=True)
 
 
 def _shape(p: Var) -> Sequence[Any]:
@@ -163,35 +211,80 @@ def _left(stage: SymbolicStage) -> int:
 
 
 def _explored(
-    function: Function, candidates: Sequence[SizeOf], values: Mapping[int, Array], ranges: Mapping[SizeOf, Range]
+    make: Make, function: Function, candidates: Sequence[SizeOf], values: Mapping[int, Array], bounds: Bounds
 ) -> SymbolicStage | None:
     """Return the stage whose sizes are those of the `candidates` that it contains."""
     if not candidates or not all(isinstance(p.known_type(), TensorType) for p in function.params):
         return None
-    symbols = {size: Symbol(f"{'n' if size.is_dimension else 'c'}{size.value}_{size.place}") for size in candidates}
-    named = {v.name: ranges[size] for size, v in symbols.items()}
-    least = {name: low for name, (low, _) in named.items()}
-    most = {name: high for name, (_, high) in named.items() if high is not None}
-    spare = range(_FIRST_SAMPLE, _FIRST_SAMPLE + 14 * (len(candidates) + _MOST_EQUAL), 14)
-    with samples({}, spare, least, most=most, clamps=True) as found_sizes:
+    symbols = {size: _symbol_of(function, size) for size in candidates}
+    ranges = bounds.of(symbols, function)
+    found = _cut_for(make, symbols, values, ranges)
+    if found is None:
+        return None
+    general = found.general
+    if general.stage is None:  # the compiler compares no programs of two samples
+        other = _cut_for(make, symbols, values, ranges, _OTHER_SAMPLE) if general.sizers else None
+        if other is None or not _agree(other.general, general):
+            return None
+    used = _symbols_in(general.stage) if general.stage is not None else set()
+    elements = {
+        size.value for size, e in zip(candidates, found.empty, strict=True)
+        if not size.is_dimension and not used.isdisjoint(free_vars(as_expr(e.tensor_type.shape[0])))}
+    sizes = [size for size in candidates if size.is_dimension or size.value in elements]
+    if not sizes and general.stage is not None:
+        return None
+    decided = {k: values[k] for k in found.asked if k not in elements}
+    taken = {s: symbols[s] for s in sizes}
+    return SymbolicStage(
+        make, taken, decided, general, found.lists, bounds.of(taken, function), found.most_after)
+
+
+def _named(function: Function, size: SizeOf) -> PrimExpr | None:
+    """Return a dimension with a name; None for other sizes."""
+    d = _shape(function.params[size.value])[size.place] if size.is_dimension else None
+    return d if isinstance(d, PrimExpr) and not isinstance(d, UnknownDim) else None
+
+
+def _symbol_of(function: Function, size: SizeOf) -> PrimExpr:
+    """Return the symbol of a size: the dimension itself if it has a name."""
+    found = _named(function, size)
+    return Symbol(f"{'n' if size.is_dimension else 'c'}{size.value}_{size.place}") if found is None else found
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A cut without samples, for which the values of the parameters numbered in `asked` decide, with the `empty`
+    parameters of its sizes, the grouping of its outputs, and upper bounds of dimensions after it."""
+
+    general: Cut
+    asked: frozenset[int]
+    empty: tuple[Var, ...]
+    lists: Sequence[Any]
+    most_after: Mapping[SizeOf, int]
+
+
+def _cut_for(
+    make: Make, symbols: Mapping[SizeOf, PrimExpr], values: Mapping[int, Array], ranges: Mapping[str, Range],
+    first: int = _FIRST_SAMPLE,
+) -> _Found | None:
+    """Convert and cut what is left to do, for samples from `first`; None if it has no symbolic form."""
+    variables = {v: v for e in symbols.values() for v in free_vars(e)}
+    counts = {size.value for size in symbols if not size.is_dimension}
+    decisive = {k: v for k, v in values.items() if k not in counts}
+
+    def convert(replaced: Mapping[Symbol, PrimExpr]) -> tuple[_Converted, Function]:
+        made = _converted(make, symbols, values, replaced)
+        return made, with_samples(made.function, variables)
+
+    with _sampled(ranges, len(symbols), first) as known:
         try:
-            made, sampled = _with_equations(function, symbols, values, found_sizes)
-            found, empty = _cut(sampled, len(candidates))
-            general, most_after = _general(found), _bounds_after(found)
+            made, sampled = _with_equations(convert, known)
+            found, empty, asked = _cut(sampled, len(symbols), decisive)
+            general = _general(found)
+            most_after = {} if found.stage is None else _bounds_after(found)
         except (CompileError, TypeError):  # Python raises the latter for a symbolic size in the place of a number
             return None
-    if general.stage is None:
-        return None
-    used = _symbols_in(general.stage)
-    sizes = [
-        size for size, e in zip(candidates, empty, strict=True)
-        if size.is_dimension or not used.isdisjoint(free_vars(as_expr(e.tensor_type.shape[0])))]
-    elements = {size.value for size in sizes if not size.is_dimension}
-    decided = {k: values[k] for k in made.asked if k not in elements}
-    lists = made.lists if general.rest is None else ()
-    if not sizes:
-        return None
-    return SymbolicStage(function, {s: symbols[s] for s in sizes}, decided, general, lists, named, most_after)
+    return _Found(general, made.asked | asked, empty, made.lists if general.rest is None else (), most_after)
 
 
 def _bounds_after(made: Cut) -> dict[SizeOf, int]:
@@ -212,16 +305,13 @@ class _Converted:
     lists: Sequence[Any]
 
 
-def _with_equations(
-    function: Function, symbols: Mapping[SizeOf, Symbol], values: Mapping[int, Array], known: Samples
-) -> tuple[_Converted, Function]:
-    """Convert a function, with sizes in it that must be equal as one; return it, and it with samples of its sizes."""
+def _with_equations(make: Callable[[Mapping[Symbol, PrimExpr]], Made], known: Samples) -> Made:
+    """Return what `make` returns with sizes that must be equal as one. Raises its other errors."""
     replaced: dict[Symbol, PrimExpr] = {}
     equal: list[tuple[PrimExpr, PrimExpr]] = []
     while True:
         try:
-            made = _converted(function, symbols, values, replaced)
-            return made, with_samples(made.function, {v: v for v in symbols.values()})
+            return make(replaced)
         except CompileError as error:
             sizes, found = required_sizes(error), equations(error, replaced)
             if found is not None:
@@ -234,17 +324,21 @@ def _with_equations(
 
 
 def _converted(
-    function: Function, symbols: Mapping[SizeOf, Symbol], values: Mapping[int, Array],
+    make: Make, symbols: Mapping[SizeOf, PrimExpr], values: Mapping[int, Array],
     replaced: Mapping[Symbol, PrimExpr],
 ) -> _Converted:
     """Convert what waits for values, with symbols for the sizes."""
+    function = make(replaced)
     known: dict[SizeOf, Any] = {size: simplify(substitute(v, {**replaced}), Ranges()) for size, v in symbols.items()}
     known = {size: e.value if isinstance(e, IntImm) else e for size, e in known.items()}
+    dimensions = {_shape(function.params[s.value])[s.place]: e for s, e in known.items() if s.is_dimension}
     params: list[Var] = []
     elements: dict[Expr, Array] = {}
     for k, p in enumerate(function.params):
         t = p.tensor_type
-        dims = [known.get(SizeOf(k, axis, True), d) for axis, d in enumerate(t.shape)]
+        dims = [
+            known.get(SizeOf(k, axis, True), d if isinstance(d, int) else dimensions.get(d, d))
+            for axis, d in enumerate(t.shape)]
         params.append(Var(p.name_hint, TensorType(dims, t.dtype), p.span))
         found = [known[s] for s in symbols if s.value == k and not s.is_dimension]
         if found:
@@ -252,20 +346,26 @@ def _converted(
     ask = _Asked(elements, {params[k]: v for k, v in values.items() if params[k] not in elements})
     resolved = with_known_outputs(resolve(function, params, ask, is_known))
     places: dict[Expr, int] = {p: k for k, p in enumerate(params)}
-    empty = [Var(symbol.name, TensorType((known[size], 0), "bool")) for size, symbol in symbols.items()]
+    empty = [Var(f"size_{k}", TensorType((known[size], 0), "bool")) for k, size in enumerate(symbols)]
     return _Converted(
         Function((*params, *empty), resolved.body, attrs=resolved.attrs, span=function.span),
         frozenset(places[p] for p in ask.found), resolved.attrs.get("output_lists", ()))
 
 
-def _cut(sampled: Function, count: int) -> tuple[Cut, tuple[Var, ...]]:
-    """Cut a function with samples of its sizes where values decide again; return its `count` empty parameters, too.
+def _cut(
+    sampled: Function, count: int, values: Mapping[int, Array]
+) -> tuple[Cut, tuple[Var, ...], frozenset[int]]:
+    """Convert what waits for sizes of a function with samples, and cut it where values decide again. Return its `count`
+    empty parameters, too, and the numbers of the parameters whose `values` decide.
 
-    A node that does not take symbols stays unconverted: a conversion that reads a sample as a number, and clamps it,
-    could be the same for both samples of a size.
+    A node that does not take the symbols of values stays unconverted: a conversion that reads a sample as a number, and
+    clamps it, could be the same for both samples of a size.
     """
     params = sampled.params[:len(sampled.params) - count]
-    return cut(merge_equal(Function(params, sampled.body, attrs=sampled.attrs))), tuple(sampled.params[len(params):])
+    ask = _Asked({}, {params[k]: v for k, v in values.items()})
+    resolved = resolve(Function(params, sampled.body, attrs=sampled.attrs), params, ask)
+    asked = frozenset(k for k, p in enumerate(params) if p in ask.found)
+    return cut(merge_equal(resolved)), tuple(sampled.params[len(params):]), asked
 
 
 def _symbols_in(stage: Function) -> set[Symbol]:
@@ -324,47 +424,56 @@ def _refuse_sizes(e: Expr) -> None:
 
 def _same(made: Cut, known: Cut) -> bool:
     """Whether a cut has the parts of `known`, apart from its stage."""
-    general = _general(made)
+    return _agree(_general(made), known)
+
+
+def _agree(a: Cut, b: Cut) -> bool:
+    """Whether two cuts without samples have the same parts, apart from their stages."""
     return (
-        general.stage is not None and (general.takes, general.gives) == (known.takes, known.gives)
-        and len(general.sizers) == len(known.sizers)
-        and all(a[1] == b[1] and a[0].op == b[0].op for a, b in zip(general.sizers, known.sizers, strict=True))
-        and (general.rest is None) == (known.rest is None)
-        and (general.rest is None or structural_equal(general.rest, known.rest)))
+        (a.stage is None) == (b.stage is None) and (a.takes, a.gives) == (b.takes, b.gives)
+        and len(a.sizers) == len(b.sizers)
+        and all(x[1] == y[1] and x[0].op == y[0].op for x, y in zip(a.sizers, b.sizers, strict=True))
+        and (a.rest is None) == (b.rest is None)
+        and (a.rest is None or structural_equal(a.rest, b.rest)))
 
 
 def symbolic_edge(
     point: Point, values: Sequence[Array], compiled: Callable[[SymbolicStage, Edge], Specialization], *,
-    foreseen: bool = False,
+    foreseen: bool = False, model: Make | None = None, ranges: Mapping[str, Range] | None = None,
 ) -> tuple[Edge | None, tuple[int, ...]]:
-    """Return the edge of a point for all sizes, if it has one, and the numbers of the values that decide it.
+    """Return the edge of a point for all sizes, if it has one, and the numbers of the values that decide it. `model`
+    makes the function of the root, with named dimensions in these `ranges`.
 
-    Sizes are from 0, or from 1 if there is no such stage. With `foreseen`, `values` are no values of a call: apart from
-    their types, only conditions are read.
+    Counts are from 0, or from 1 if there is no such stage. With `foreseen`, `values` are no values of a call: apart
+    from their types, only conditions are read.
     """
-    for least in (0, 1) if point.function is not None else ():
-        assert point.function is not None
-        stage = symbolic_stage(point.function, values, point.most, least)
-        if stage is None:
+    function = point.function
+    make = model if function is None else lambda _: function
+    decided: tuple[int, ...] = ()
+    tried: Mapping[str, Range] | None = None
+    for least in (0, 1):
+        stage = None if make is None else symbolic_stage(make, values, Bounds(ranges or {}, point.most, least))
+        if stage is None or stage.ranges == tried:
             continue
-        decided = tuple(sorted(stage.values))
+        decided, tried = tuple(sorted(stage.values)), stage.ranges
         if foreseen and not all(is_condition(v) for v in stage.values.values()):
             return None, decided
         edge = _edge_of(stage)
-        point.name_edge(edge, edge.sizes, decided, [content(values[k]) for k in decided])
+        point.name_edge(edge, stage.sizes, decided, [content(values[k]) for k in decided])
         try:
-            edge.program = compiled(stage, edge)
+            edge.program = compiled(stage, edge) if stage.cut.stage is not None else None
         except (OpenSizeError, InputError):
             continue
         return edge, decided
-    return None, ()
+    return None, decided
 
 
 def _edge_of(stage: SymbolicStage) -> Edge:
+    """Return the edge of a stage without its program; without a stage, it takes no sizes."""
     made = stage.cut
     after = None if made.rest is None else point_of(made.rest)
     if after is not None:
         after.most = stage.most_after
     return Edge(
-        made.takes, made.gives, after, None,
-        [(Sizer(call), places) for call, places in made.sizers], lists=tuple(stage.lists), sizes=stage.sizes)
+        made.takes, made.gives, after, None, [(Sizer(call), places) for call, places in made.sizers],
+        lists=tuple(stage.lists), sizes=stage.sizes if made.stage is not None else ())

@@ -35,6 +35,7 @@ from tilewright.scalar.arith.size_terms import (
     expression,
     has_one_variable,
     key_of,
+    least_by_bounds,
     preference,
     with_quotient,
     without_common,
@@ -481,8 +482,7 @@ def _bound(terms: Terms, nonempty: bool = False) -> int | None:
     known = _SAMPLES.get()
     found = [_shifted(terms, nonempty)]
     if known is not None and known.bounds:
-        least = known.bounds.get(frozenset((atoms, k) for atoms, k in terms.items() if atoms))
-        found.append(None if least is None else least + terms.get((), 0))
+        found.append(least_by_bounds(terms, known.bounds))
     if any(len(atoms) == 1 and isinstance(atoms[0], (FloorDiv, FloorMod)) for atoms in terms):
         found.append(_without_quotients(terms, nonempty))
     return max((n for n in found if n is not None), default=None)

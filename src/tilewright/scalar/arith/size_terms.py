@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from typing import TypeAlias
 
 from tilewright.base.types import INT64
@@ -30,6 +30,15 @@ def reduced(terms: Terms) -> Terms:
 
 def key_of(terms: Terms) -> Key:
     return frozenset(reduced(terms).items())
+
+
+def least_by_bounds(terms: Terms, bounds: Mapping[Key, int]) -> int | None:
+    """Return the lower bound of a sum that follows from the `bounds` of sums without a constant: of its own terms, or
+    of these divided by a number: 3*n - 3*m + 1 >= 1 for n - m >= 0."""
+    rest = {atoms: k for atoms, k in terms.items() if atoms}
+    steps = {1, math.gcd(*rest.values()) or 1}
+    known = {step: bounds.get(frozenset((atoms, k // step) for atoms, k in rest.items())) for step in steps}
+    return max((step * least + terms.get((), 0) for step, least in known.items() if least is not None), default=None)
 
 
 def without_common(top: Terms, bottom: Terms) -> tuple[Terms, Terms]:
