@@ -57,7 +57,10 @@ def test_compiled_sizes_have_the_values_of_the_texts() -> None:
         assert function(n, m) == (7, tuple(value(t, {"n": n, "m": m}) for t in texts), ((m, 3),))
 
 
-@pytest.mark.parametrize("text", ["k", "n.real", "open(n)", "n if n else 1", "(n := 3)", "n / 2", "[n]", "'n'"])
+@pytest.mark.parametrize("text", [
+    "k", "n.real", "open(n)", "n if n else 1", "(n := 3)", "n / 2", "[n]", "'n'", "__import__('os').getpid()", "min(*n)",
+    "min(n, key=n)", "(lambda: 0)()", "n ** 9", "n +",
+])
 def test_other_texts_are_no_sizes(text: str) -> None:
     with pytest.raises(ValueError, match="size"):
         compiled((text,), ["n"])
@@ -183,3 +186,8 @@ def test_a_plan_describes_itself(program: OpenExecutable) -> None:
     np.testing.assert_allclose(out, answer(rows(9)), rtol=1e-4, atol=1e-6)
     with pytest.raises(AttributeError, match="'SizedExecutable' object has no attribute 'missing'"):
         plan.missing  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_sizes_in_nested_tuples_are_computed_together() -> None:
+    function = compiled((("(n * 2)", "m"), "min((n * 2), (m - 1))", "-m", (4, "n")), ["n", "m"])
+    assert function(3, 5) == ((6, 5), 4, -5, (4, 3))

@@ -11,6 +11,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
+from types import CodeType, FunctionType
 from typing import Any, Final, TypeAlias
 
 Size: TypeAlias = int | str
@@ -55,14 +56,18 @@ def parsed(text: str) -> ast.expr:
 def compiled(sizes: Sequence[Any], names: Sequence[str]) -> Callable[..., tuple[Any, ...]]:
     """Return a function of the values of `names` that computes all `sizes`, numbers and texts in nested tuples, in the
     same form. Raises `ValueError` for a text that is not a size of these names."""
-    code = ast.Expression(_Compiler(names).function(tuple(sizes)))
-    function: Callable[..., tuple[Any, ...]] = eval(
-        compile(ast.fix_missing_locations(code), "<sizes>", "eval"), {"__builtins__": {}, **_CALLS})
-    return function
+    tree = ast.Expression(_Translation(names).function(tuple(sizes)))
+    code = compile(ast.fix_missing_locations(tree), "<sizes>", "eval")
+    (body,) = (c for c in code.co_consts if isinstance(c, CodeType))
+    return FunctionType(body, {"__builtins__": {}, **_CALLS})
 
 
-class _Compiler(ast.NodeTransformer):
-    """Translates sizes to a Python function that computes each of them once: `lambda s0: ((t0 := s0 * 4), t0)`."""
+class _Translation:
+    """Translates sizes to a Python function that computes each of them once: `lambda s0: ((t0 := s0 * 4), t0)`.
+
+    The function consists of nodes that are made here, never of nodes of a text: of numbers, the arguments, arithmetic,
+    and the functions in `_CALLS`.
+    """
 
     def __init__(self, names: Sequence[str]) -> None:
         self._arguments = {name: f"s{k}" for k, name in enumerate(names)}
@@ -72,12 +77,6 @@ class _Compiler(ast.NodeTransformer):
         arguments = ast.arguments([], [ast.arg(a) for a in self._arguments.values()], None, [], [], None, [])
         return ast.Lambda(arguments, self._expression(sizes))
 
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        argument = self._arguments.get(node.id, node.id if node.id in _CALLS else "")
-        if not argument:
-            raise ValueError(f"the size {node.id!r} cannot be derived from {', '.join(self._arguments) or 'no sizes'}")
-        return ast.Name(argument, ast.Load())
-
     def _expression(self, size: Any) -> ast.expr:
         if isinstance(size, tuple):
             return ast.Tuple([self._expression(s) for s in size], ast.Load())
@@ -85,11 +84,27 @@ class _Compiler(ast.NodeTransformer):
             return ast.Constant(int(size))
         if size in self._computed:
             return ast.Name(self._computed[size], ast.Load())
-        tree: ast.expr = self.visit(parsed(check_size(size)))
+        tree = self._node(parsed(size))
         if isinstance(tree, ast.Name):
             return tree
         name = self._computed[size] = f"t{len(self._computed)}"
         return ast.NamedExpr(ast.Name(name, ast.Store()), tree)
+
+    def _node(self, e: ast.expr) -> ast.expr:
+        match e:
+            case ast.Constant(value=int() as number):
+                return ast.Constant(int(number))
+            case ast.Name(id=name) if name in self._arguments:
+                return ast.Name(self._arguments[name], ast.Load())
+            case ast.Name(id=name):
+                raise ValueError(f"the size {name!r} cannot be derived from {', '.join(self._arguments) or 'no sizes'}")
+            case ast.UnaryOp(op=ast.USub(), operand=inner):
+                return ast.UnaryOp(ast.USub(), self._node(inner))
+            case ast.BinOp(left=a, op=op, right=b) if type(op) in _BINARY:
+                return ast.BinOp(self._node(a), type(op)(), self._node(b))
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _CALLS:
+                return ast.Call(ast.Name(name, ast.Load()), [self._node(x) for x in args], [])
+        raise ValueError(f"{ast.unparse(e)!r} is not a size")
 
 
 def _value(e: ast.expr, known: Mapping[str, int]) -> int | None:
