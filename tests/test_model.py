@@ -203,22 +203,35 @@ def test_sizes_of_one_name_must_be_equal() -> None:
 
 
 def test_a_model_without_a_program_for_all_sizes_says_why(cache: Cache) -> None:
-    nodes = [helper.make_node("NonZero", ["x"], ["y"])]
-    infos = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])]
-    outputs = [helper.make_tensor_value_info("y", TensorProto.INT64, None)]
-    graph = helper.make_graph(nodes, "g", infos, outputs)
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in (("x", "nn"), ("y", ()))]
+    graph = helper.make_graph([helper.make_node("Det", ["x"], ["y"])], "g", infos[:1], infos[1:])
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     for _ in range(2):  # the cache keeps the reason
-        with pytest.warns(OpenSizeWarning, match="is compiled for each combination of its sizes: .* depends on values"):
+        with pytest.warns(OpenSizeWarning, match="is compiled for each combination of its sizes: Det"):
             model = tilewright.compile(proto, cache=cache)
-        assert "depends on values" in model.why_not_symbolic
+        assert "Det" in model.why_not_symbolic
         assert "a program is compiled for each combination of sizes, because" in model.size_report
-        np.testing.assert_array_equal(model(np.array([0, 2, 3], np.float32)), [[1, 2]])
-        with pytest.raises(OpenSizeError, match=r"no program serves all sizes of 'model': .* depends on values"):
+        np.testing.assert_allclose(model(2 * np.eye(3, dtype=np.float32)), 8, rtol=1e-6)
+        with pytest.raises(OpenSizeError, match=r"no program serves all sizes of 'model': Det"):
             tilewright.compile(proto, cache=cache, symbolic=True)
     with pytest.warns(OpenSizeWarning, match="the memory for its values is only known at run time"):
         tilewright.compile(cnn("batch"), max_arena=1 << 20)
     assert tilewright.compile(cnn("batch"), symbolic=True).open_dimensions
+
+
+def test_a_model_whose_values_decide_sizes_is_compiled_in_stages(cache: Cache) -> None:
+    infos = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.INT64, None)]
+    graph = helper.make_graph([helper.make_node("NonZero", ["x"], ["y"])], "g", infos, outputs)
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    for _ in range(2):
+        model = tilewright.compile(proto, cache=cache)
+        assert "depends on values" in model.why_not_symbolic
+        assert "stages are compiled at calls, because" in model.size_report
+        for n in (3, 5):
+            np.testing.assert_array_equal(model(np.arange(n, dtype=np.float32)), [range(1, n)])
+        with pytest.raises(OpenSizeError, match=r"no program serves all sizes of 'model': .* depends on values"):
+            tilewright.compile(proto, cache=cache, symbolic=True)
 
 
 def test_a_loop_over_values_of_symbolic_size_runs() -> None:

@@ -62,14 +62,17 @@ def report_refusal(name: str, why: str, *, required: bool) -> None:
     warnings.warn(OpenSizeWarning(refusal(name, why)), stacklevel=4)
 
 
-def size_report(dimensions: Mapping[str, Sequence[int | str]], served: str | Sequence[Symbol]) -> str:
+def size_report(
+    dimensions: Mapping[str, Sequence[int | str]], served: str | Sequence[Symbol], *, in_stages: bool
+) -> str:
     """Describe symbolic dimensions of inputs, and how programs serve them: one with the symbols `served`, or several
-    for this reason. Empty without such dimensions."""
+    for this reason, which are stages with symbolic sizes where possible. Empty without such dimensions."""
     if not dimensions:
         return ""
     shapes = described([*dimensions.items()])
     if isinstance(served, str):
-        return f"symbolic dimensions ({shapes}): a program is compiled for each combination of sizes, because {served}"
+        made = "stages are compiled at calls" if in_stages else "a program is compiled for each combination of sizes"
+        return f"symbolic dimensions ({shapes}): {made}, because {served}"
     return f"symbolic dimensions ({shapes}): one program serves all sizes, {', '.join(map(str, served))}"
 
 

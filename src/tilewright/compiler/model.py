@@ -66,7 +66,8 @@ def compile(
       a `tflite.Model`, a TorchScript module, an `ExportedProgram`, an `IRModule`, or a function of Relay.
     - `shapes`: sizes of symbolic input dimensions, by input. Dimensions that remain symbolic are served by one program
       for all sizes; names and ranges (`("1..64", 3, "h", "w")`) limit the sizes. Without such a program,
-      `OpenSizeWarning` has the reason, and each combination of shapes is compiled at the first call with it.
+      `OpenSizeWarning` has the reason, and each combination of shapes is compiled at the first call with it. If values
+      decide sizes, stages for all sizes are compiled at the first call, with the warning if they are not possible.
     - `symbolic`: true raises `OpenSizeError` instead of the warning; false compiles each combination of shapes at the
       first call with it, even if one program could serve all.
     - `target`: in TVM's form; accelerators before the processor ("npu, llvm") compute the operators that they support.
@@ -315,7 +316,8 @@ class Model:
     def size_report(self) -> str:
         """The symbolic dimensions of the inputs, and how programs serve their sizes; empty without such dimensions."""
         return size_report(
-            self.open_dimensions, self.why_not_symbolic if self._open is None else self.artifact.manifest.symbols)
+            self.open_dimensions, self.why_not_symbolic if self._open is None else self.artifact.manifest.symbols,
+            in_stages=self._waits is not None)
 
     @property
     def in_python(self) -> frozenset[str]:
