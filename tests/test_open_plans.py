@@ -58,7 +58,8 @@ def test_compiled_sizes_have_the_values_of_the_texts() -> None:
 
 
 @pytest.mark.parametrize("text", [
-    "k", "n.real", "open(n)", "n if n else 1", "(n := 3)", "n / 2", "[n]", "'n'", "__import__('os').getpid()", "min(*n)",
+    "k", "n.real", "open(n)", "n if n else 1", "(n := 3)", "n / 2", "[n]", "'n'",
+    "__import__('os').getpid()", "min(*n)",
     "min(n, key=n)", "(lambda: 0)()", "n ** 9", "n +",
 ])
 def test_other_texts_are_no_sizes(text: str) -> None:
