@@ -46,14 +46,14 @@ def tw1303() -> None:
 
 
 def tw1304() -> None:
-    node = helper.make_node("NonZero", ["x"], ["y"], name="places")
+    node = helper.make_node("Det", ["x"], ["y"], name="volume")
     g = helper.make_graph(
-        [node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ("n",))],
-        [helper.make_tensor_value_info("y", TensorProto.INT64, (1, "k"))]
+        [node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ("n", "n"))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ())]
     )
     tvm.compile(
-        helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), {"x": ("n=1..4",)}, threads=1
-    )(np.ones(3, np.float32))
+        helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), {"x": ("n=1..4", "n")},
+        threads=1)
 
 
 def tw1305() -> None:

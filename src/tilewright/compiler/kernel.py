@@ -105,8 +105,8 @@ def lower(
     overrides the tiles, orders and algorithms of the cost model, except in kernels with symbolic sizes. `found`
     schedules the computations that it recognises, instead of their own schedule. Registered strategies are queried for
     `target`; `seconds` are the measured times of their tasks. With `checks`, accesses are checked, at sites numbered
-    from `first_site` on. Unless `flat` is set, the result has only `versions`, for comparison: what follows depends on
-    nothing but them.
+    from `first_site` on. Unless `flat` is set, the result is the stage `lowered`; with symbolic sizes it has only
+    `versions`, for comparison, since what follows depends on nothing but them.
 
     Raises `NoNativeKernel` from `Op.compute` when an operator has no tensor expression.
     """
@@ -128,14 +128,16 @@ def lower(
             versions = ((None, arrange(func, made.args, made.outputs, options) if known is None else known),)
         where = {t: k for k, t in enumerate(inputs)}
         arguments = tuple(_argument(t, where) for t in made.args)
-        if not flat:
+        if not flat and symbols:
             return Kernel(func, arguments, versions=versions)
+        workload = None if made.schedule is None else workload_of(made.outputs)
         blocks = _joined(versions)
+        if not flat:
+            return Kernel(blocks, arguments, loops=blocks, workload=workload)
         flattened, sites = lower_checked(blocks, checks, first_site, find_backend(machine.backend).loop_passes)
     stages = {"scheduled": func if chosen else versions[0][1], "lowered": blocks} if keep_stages else {}
     return Kernel(
-        flattened, arguments, stages, sites, blocks, None if made.schedule is None else workload_of(made.outputs),
-        versions if symbols else ())
+        flattened, arguments, stages, sites, blocks, workload, versions if symbols else ())
 
 
 @dataclass(frozen=True, slots=True)
