@@ -66,3 +66,16 @@ def test_slices_between_symbolic_bounds_are_not_called_where_the_bounds_cross() 
     assert program(x[:2]).shape == (0, 3)
     with pytest.raises(InputError, match="dimension 0 of input 'x' is 1, but the program was compiled for"):
         program(x[:1])
+
+
+def test_slices_with_a_step_from_the_end_are_not_called_where_they_begin_before_the_data() -> None:
+    from test_open_sizes import FLOAT, model, node
+
+    nodes = [node("Slice", ["x", "begin", "end", "zero", "two"], "y")]
+    of = model(nodes, {"x": ["n", 3]}, {
+        "begin": np.array([-2]), "end": np.array([-1]), "zero": np.array([0]), "two": np.array([2])}, {"x": FLOAT})
+    program = tilewright.compile(of, shapes={"x": ("n", 3)})
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    np.testing.assert_array_equal(program(x), x[-2:-1:2])
+    with pytest.raises(InputError, match="dimension 0 of input 'x' is 1, but the program was compiled for"):
+        program(x[:1])

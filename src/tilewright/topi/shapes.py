@@ -388,6 +388,8 @@ def _open_slice(size: int, begin: int, end: int, step: int) -> Slice:
         last = size
     elif clamps() and isinstance(size, OpenSize) and not isinstance(last, OpenSize):
         last = smaller(size, last)
+    if isinstance(first, OpenSize):
+        limit(first, 0)
     for bound in (first, last):
         if bound is not size:
             limit(size - bound, 0)
