@@ -79,3 +79,17 @@ def test_slices_with_a_step_from_the_end_are_not_called_where_they_begin_before_
     np.testing.assert_array_equal(program(x), x[-2:-1:2])
     with pytest.raises(InputError, match="dimension 0 of input 'x' is 1, but the program was compiled for"):
         program(x[:1])
+
+
+def test_a_resize_of_one_pixel_to_symbolic_sizes_is_not_called_for_one_pixel() -> None:
+    from test_open_sizes import FLOAT, model, node
+
+    nodes = [
+        node("Shape", ["like"], "sizes"),
+        node("Resize", ["x", "", "", "sizes"], "y", mode="linear", coordinate_transformation_mode="align_corners")]
+    of = model(nodes, {"x": [1, 1, 1, 1], "like": [1, 1, "h", "w"]}, {}, {"x": FLOAT, "like": FLOAT})
+    program = tilewright.compile(of, shapes={"like": (1, 1, "h", "w")})
+    x = np.full((1, 1, 1, 1), 3, np.float32)
+    np.testing.assert_array_equal(program(x, np.zeros((1, 1, 4, 5), np.float32)), np.full((1, 1, 4, 5), 3, np.float32))
+    with pytest.raises(InputError, match="of input 'like' is 1, but the program was compiled for"):
+        program(x, np.zeros((1, 1, 1, 5), np.float32))
