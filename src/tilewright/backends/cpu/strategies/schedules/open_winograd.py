@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks
 from tilewright.backends.cpu.strategies.schedules.tile import accumulate, prefetch_panels
+from tilewright.backends.cpu.strategies.schedules.winograd import loops_by_name, schedule_outputs
 from tilewright.backends.cpu.strategies.tiles import Tile
 from tilewright.base.errors import ScheduleError
 from tilewright.scalar.expr import LT, PrimExpr, Var, add, as_expr, compare, mul
@@ -57,7 +58,7 @@ class OpenWinogradSchedule(CpuSchedule):
         s.annotate(block, WHOLE, True)
         s.unroll(q)
         s.vectorize(lane)
-        _outputs(k, vector)
+        schedule_outputs(k, vector)
         _products(k, self, block)
         _inputs(k, self, block)
         if k.is_shared:
@@ -68,23 +69,10 @@ class OpenWinogradSchedule(CpuSchedule):
         return compare(LT, add(mul(block, self.block), inside), as_expr(self.count))
 
 
-def _named(loops: list[Var]) -> dict[str, Var]:
-    return {v.name: v for v in loops}
-
-
-def _outputs(k: KernelBlocks, at: Var) -> None:
-    """Schedule the column transform of the products of one tile and one vector of channels."""
-    s = k.schedule
-    loops = _named(s.compute_at(k.acc, at))
-    s.reorder(loops["j"], loops["p"])
-    s.unroll(loops["p"])
-    s.vectorize(loops["o"])
-
-
 def _products(k: KernelBlocks, plan: OpenWinogradSchedule, at: Var) -> None:
     """Schedule one matrix product for each point."""
     s, name, tile = k.schedule, k.name(plan.product), plan.tile
-    loops = _named(s.compute_at(name, at))
+    loops = loops_by_name(s.compute_at(name, at))
     outer, inner = s.split(loops["g"], [None, tile.rows])
     panel, vector, lane = s.split(loops["o"], [None, tile.vectors, tile.lanes])
     s.reorder(loops["xi"], panel, outer, inner, vector, lane)
@@ -104,13 +92,13 @@ def _inputs(k: KernelBlocks, plan: OpenWinogradSchedule, at: Var) -> None:
     s = k.schedule
     lanes = min(k.machine.lanes(), plan.tile.lanes)
     spectrum = k.name(plan.spectrum)
-    loops = _named(s.compute_at(spectrum, at))
+    loops = loops_by_name(s.compute_at(spectrum, at))
     vector, lane = s.split(loops["c"], [None, lanes])
     s.reorder(loops["g"], vector, loops["i"], loops["j"], lane)
     s.where(spectrum, plan.is_tile(at, loops["g"]))
     s.unroll(loops["j"])
     s.vectorize(lane)
-    inner = _named(s.compute_at(k.name(plan.columns), vector))
+    inner = loops_by_name(s.compute_at(k.name(plan.columns), vector))
     s.where(k.name(plan.columns), plan.is_tile(at, loops["g"]))
     s.reorder(inner["s"], inner["i"], inner["c"])
     s.unroll(inner["i"])

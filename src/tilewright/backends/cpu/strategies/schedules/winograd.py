@@ -66,7 +66,7 @@ class WinogradSchedule(CpuSchedule):
             s.annotate(v, WHOLE, True)
         s.unroll(q)
         s.vectorize(lane)
-        _outputs(k, vector)
+        schedule_outputs(k, vector)
         xi = _products(k, self, outer)
         inputs = _inputs(k, self, outer)
         if not k.is_shared:
@@ -78,14 +78,15 @@ class WinogradSchedule(CpuSchedule):
                 s.parallel(s.fuse(*loops))
 
 
-def _named(loops: list[Var]) -> dict[str, Var]:
+def loops_by_name(loops: list[Var]) -> dict[str, Var]:
+    """Return loops by the names of their variables."""
     return {v.name: v for v in loops}
 
 
-def _outputs(k: KernelBlocks, at: Var) -> None:
+def schedule_outputs(k: KernelBlocks, at: Var) -> None:
     """Schedule the column transform of the products of one tile and one vector of channels."""
     s, name = k.schedule, k.acc
-    loops = _named(s.compute_at(name, at))
+    loops = loops_by_name(s.compute_at(name, at))
     s.reorder(loops["j"], loops["p"])
     s.unroll(loops["p"])
     s.vectorize(loops["o"])
@@ -94,7 +95,7 @@ def _outputs(k: KernelBlocks, at: Var) -> None:
 def _products(k: KernelBlocks, plan: WinogradSchedule, at: Var) -> Var:
     """Schedule one matrix product for each point, and for each slice of a volume."""
     s, name, tile = k.schedule, k.name(plan.product), plan.tile
-    loops = _named(s.compute_at(name, at))
+    loops = loops_by_name(s.compute_at(name, at))
     outer, inner = s.split(loops["tile"], [None, tile.rows])
     panel, vector, lane = s.split(loops["o"], [None, tile.vectors, tile.lanes])
     slices = [loops["f"]] if "f" in loops else []
@@ -115,13 +116,13 @@ def _inputs(k: KernelBlocks, plan: WinogradSchedule, at: Var) -> list[Var]:
     spectrum = k.name(plan.spectrum)
     if plan.spectrum.extents[-1] * plan.spectrum.dtype.itemsize % _SAME_SETS == 0:
         s.annotate(spectrum, ALIGNED, ((0, len(plan.spectrum.extents) - 2, plan.spectrum.extents[-1], lanes),))
-    loops = _named(s.compute_at(spectrum, at))
+    loops = loops_by_name(s.compute_at(spectrum, at))
     vector, lane = s.split(loops["c"], [None, lanes])
     rows = [loops[v] for v in ("e", "t") if v in loops]
     s.reorder(*rows, vector, loops["u"], loops["i"], loops["j"], lane)
     s.unroll(loops["j"])
     s.vectorize(lane)
-    inner = _named(s.compute_at(k.name(plan.columns), vector))
+    inner = loops_by_name(s.compute_at(k.name(plan.columns), vector))
     s.reorder(inner["x"], inner["i"], inner["c"])
     s.unroll(inner["i"])
     s.vectorize(inner["c"])
