@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tilewright.base.errors import InputError, OptionError
 from tilewright.base.limits import machine_bytes, shown_bytes
 from tilewright.runtime.program import TensorInfo
-from tilewright.runtime.sizes import multiple_of, value
+from tilewright.runtime.sizes import solved, value
 
 
 class Fill(StrEnum):
@@ -37,21 +37,11 @@ def feed(
         raise InputError(f"the model has no input '{extra[0]}'; it has {', '.join(known)}", code="TW0702")
     random = np.random.default_rng(0)
     wanted = {**wanted, **{name: array.shape for name, array in given.items()}}
-    sizes = _sizes(infos, wanted)
+    sizes = solved((i.shape, wanted.get(i.name, ())) for i in infos)
     shaped = [wanted[i.name] if i.name in wanted else tuple(_sized(d, sizes) for d in i.shape) for i in infos]
     sized = [i if tuple(i.shape) == shape else TensorInfo(i.name, shape, i.dtype)
              for i, shape in zip(infos, shaped, strict=True)]
     return {info.name: given[info.name] if info.name in given else filled(info, fill, random) for info in sized}
-
-
-def _sizes(infos: Sequence[Any], shapes: Mapping[str, tuple[Any, ...]]) -> dict[str, int]:
-    """Return the sizes of named dimensions that the shapes of some inputs determine."""
-    known: dict[str, int] = {}
-    for info in infos:
-        for size, number in zip(info.shape, shapes.get(info.name, ()), strict=False):
-            if (found := multiple_of(size)) is not None and isinstance(number, int):
-                known.setdefault(found[0], number // found[1])
-    return known
 
 
 def _sized(size: Any, sizes: Mapping[str, int]) -> Any:

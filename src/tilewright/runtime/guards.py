@@ -22,7 +22,7 @@ from tilewright.base.nd import content
 from tilewright.runtime.manifest import Manifest, Symbol
 from tilewright.runtime.program import TensorInfo
 from tilewright.runtime.size_rules import Requirement
-from tilewright.runtime.sizes import Size, multiple_of, value
+from tilewright.runtime.sizes import Size, multiple_of, solved, value
 
 Shapes = Sequence[Sequence[int]]
 
@@ -57,15 +57,12 @@ class Guards:
 
     def sizes(self, shapes: Shapes) -> dict[str, int]:
         """Solve for the symbols, in order. Raises `InputError` for shapes that contradict the guards, or each other."""
-        known: dict[str, int] = {}
         for info, shape in zip(self.inputs, shapes, strict=True):
             if len(shape) != len(info.shape) or any(
                 isinstance(w, int) and w != d for w, d in zip(info.shape, shape, strict=True)
             ):
                 raise InputError(f"input '{info.name}' has shape {list(shape)}, expected {info}", code="TW0704")
-            for w, d in zip(info.shape, shape, strict=True):
-                if (found := multiple_of(w)) is not None and found[0] not in known:
-                    known[found[0]] = d // found[1]
+        known = solved(zip((t.shape for t in self.inputs), shapes, strict=True))
         for info, shape in zip(self.inputs, shapes, strict=True):
             for axis, (w, d) in enumerate(zip(info.shape, shape, strict=True)):
                 if value(w, known) != d:

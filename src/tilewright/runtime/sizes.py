@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import CodeType, FunctionType
 from typing import Any, Final, TypeAlias
 
@@ -37,6 +37,17 @@ def multiple_of(size: Size) -> tuple[str, int] | None:
     """Return the name and the factor of a size such as `n` or `(n * 32)`; None for other sizes."""
     match = _MULTIPLE.fullmatch(size) if isinstance(size, str) else None
     return None if match is None else (match[1] or match[2], int(match[3] or 1))
+
+
+def solved(shapes: Iterable[tuple[Sequence[Size], Sequence[Any]]]) -> dict[str, int]:
+    """Return the values of the names that dimensions determine, for pairs of dimensions and their numbers. The first
+    dimension that is a multiple of a name determines it; what is not a number yet determines none."""
+    known: dict[str, int] = {}
+    for dims, numbers in shapes:
+        for size, number in zip(dims, numbers, strict=False):
+            if isinstance(number, int) and (found := multiple_of(size)) is not None:
+                known.setdefault(found[0], number // found[1])
+    return known
 
 
 def check_size(text: str) -> str:

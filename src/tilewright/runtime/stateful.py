@@ -24,7 +24,7 @@ from tilewright.runtime.executable import Executable
 from tilewright.runtime.guards import shape_of
 from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.program import TensorInfo
-from tilewright.runtime.sizes import multiple_of
+from tilewright.runtime.sizes import solved
 
 Array = np.ndarray[Any, Any]
 _GROWTH: Final = 1.5
@@ -132,14 +132,9 @@ class Stateful:
     def _first(self, given: Mapping[str, Array]) -> dict[str, _Buffers]:
         """Return the states before the first call."""
         program = self.program
+        known = {**self._initial, **given}
         sizes = {s.name: s.least for s in program.manifest.symbols}
-        for info in program.inputs:
-            known = given.get(info.name, self._initial.get(info.name))
-            if known is None or known.ndim != len(info.shape):
-                continue
-            for size, n in zip(info.shape, known.shape, strict=True):
-                if (found := multiple_of(size)) is not None:
-                    sizes[found[0]] = n // found[1]
+        sizes |= solved((t.shape, known[t.name].shape) for t in program.inputs if t.name in known)
         return {
             t.name: _Buffers(
                 self._initial[t.name] if t.name in self._initial else np.zeros(shape_of(t, sizes), t.dtype.numpy()))
@@ -182,7 +177,8 @@ def _expanded(
 
 
 def _check_pair(before: TensorInfo, after: TensorInfo) -> None:
-    fixed = (isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(before.shape, after.shape))  # noqa: B905
+    pairs = zip(before.shape, after.shape, strict=False)
+    fixed = (isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs)
     if before.dtype != after.dtype or len(before.shape) != len(after.shape) or any(fixed):
         raise InputError(
             f"the state {before} cannot be the output {after} of the call before: they differ in type", code="TW0702")
