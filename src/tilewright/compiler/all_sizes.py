@@ -1,6 +1,6 @@
-"""One program for all sizes of a model, or the reason why there is none.
+"""Compiles one program for all sizes of a model, or says why that is not possible.
 
-This module imports nothing of the compiler, so that a program in the cache is loaded without it.
+It imports passes and code generation only when it compiles, so that a program in the cache is loaded without them.
 """
 
 from __future__ import annotations

@@ -453,12 +453,11 @@ class Model:
             return self.save_c(path)
         if self._single is not None or tree is None or not (tree.root.edges or tree.root.has_symbolic):
             return self.artifact.save(path, linker)
-        if tree.root.has_symbolic:
-            pass
-        elif not tree.root.asked and len(tree.root.edges) > 1:
-            check_holds_several(tree, Path(path))
-        elif tree.last is not None and not tree.root.asked:
-            return self.artifact.save(path, linker)
+        if not tree.root.has_symbolic and not tree.root.asked:
+            if len(tree.root.edges) > 1:
+                check_holds_several(tree, Path(path))
+            elif tree.last is not None:
+                return self.artifact.save(path, linker)
         if self._has_groups:
             raise InputError(
                 "the model takes sequences or optionals, so it is compiled in stages and cannot be saved; use "

@@ -198,7 +198,7 @@ class Point:
         self.decided: tuple[int, ...] = ()
         """Values that decide edges with symbolic sizes."""
         self.symbolic: OrderedDict[Key, Edge | None] = OrderedDict()
-        """The edges with symbolic sizes; None where there is none."""
+        """The edges with symbolic sizes; None for values whose stage could not be compiled for all sizes."""
         self.most: Mapping[SizeOf, int] = {}
         """Upper bounds of dimensions of the values."""
         self._operators = 0

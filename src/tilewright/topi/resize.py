@@ -68,9 +68,9 @@ def line_of(mode: str, size: int, out: int, scale: float | None, roi: tuple[floa
 def _open_line(mode: str, size: int, out: int, scale: float | None) -> Line:
     """Return the map for dynamic lengths. Raises `CompileError` for a mode without such a form."""
     whole = None if out % size else out // size
-    factor = (
-        _exact(scale) if scale is not None
-        else None if whole is None or isinstance(whole, OpenSize) else Fraction(int(whole)))
+    factor = None if scale is None else _exact(scale)
+    if factor is None and whole is not None and not isinstance(whole, OpenSize):
+        factor = Fraction(int(whole))
     if mode == "pytorch_half_pixel":
         _more_than_one(out, factor)
         mode = "half_pixel"

@@ -384,7 +384,7 @@ def _open_slice(size: int, begin: int, end: int, step: int) -> Slice:
         return size - 1, (size - step - 1) // -step, step
     first = size + begin if begin < 0 else begin
     last = size + end if end < 0 else size if end >= _ENDLESS else end
-    if (least_difference(last, size) or -1) > 0:  # an end beyond the dimension for all sizes
+    if (least_difference(last, size) or 0) > 0:  # an end beyond the dimension for all sizes
         last = size
     elif clamps() and isinstance(size, OpenSize) and not isinstance(last, OpenSize):
         last = smaller(size, last)

@@ -32,6 +32,7 @@ _MOST_ELEMENTS: Final = 16
 _LONGEST: Final = 64
 """Largest number of expressions in shape arithmetic that operators ask for."""
 
+
 class KnownValues:
     """The known values of expressions: those of constants, and recorded results of shape arithmetic."""
 

@@ -166,7 +166,7 @@ def _and(a: Any, b: Any) -> Any:
 
 
 def _where(cond: Any, a: Any, b: Any) -> Any:
-    """Return the chosen element; with an undecided condition, the one that both are."""
+    """Return the element that a condition chooses; if the condition is undecided, the elements must be equal."""
     if cond is UNDECIDED:
         return a if a is not UNDECIDED and b is not UNDECIDED and _equal(a, b) is True else None
     return a if cond else b
