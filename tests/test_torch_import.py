@@ -319,6 +319,83 @@ def test_torch_compile_gives_what_torch_gives_and_sees_new_weights_and_shapes() 
         np.testing.assert_allclose(fast(picture()).numpy(), module(picture()).numpy(), rtol=1e-5, atol=1e-6)
 
 
+class Lengths(torch.nn.Module):
+    """Computes with its sizes and with an integer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.conv = torch.nn.Linear(8, 8), torch.nn.Conv1d(8, 8, 3)
+
+    def forward(self, x: torch.Tensor, factor: int = 3) -> Any:
+        y = self.linear(x).reshape(x.shape[0] * x.shape[1], 8)
+        return torch.cat([y, y]).softmax(-1) * factor, self.conv(x.transpose(1, 2)), 2 * x.shape[1], factor + 1
+
+
+@pytest.fixture
+def graphs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The graphs that are compiled during a test."""
+    from tilewright.compiler import torch_backend
+
+    made: list[Any] = []
+
+    class Noted(torch_backend._CompiledGraph):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            made.append(self)
+
+    monkeypatch.setattr(torch_backend, "_CompiledGraph", Noted)
+    torch._dynamo.reset()
+    return made
+
+
+@pytest.mark.parametrize(("dynamic", "count"), [(True, 1), (None, 2), (False, 4)])
+def test_torch_compile_makes_one_program_for_dynamic_sizes(dynamic: bool | None, count: int, graphs: list[Any]) -> None:
+    module = Lengths().eval()
+    fast = torch.compile(module, backend="tilewright", dynamic=dynamic)
+    with torch.no_grad():
+        for shape in ((2, 5), (3, 7), (6, 40), (9, 4)):
+            x = torch.randn(*shape, 8)
+            torch.testing.assert_close(fast(x), module(x), rtol=1e-5, atol=1e-6)
+        assert len(graphs) == count
+        module.linear.weight.mul_(2.0)
+        torch.testing.assert_close(fast(x), module(x), rtol=1e-5, atol=1e-6)
+        assert len(graphs) == count + 1
+
+
+def test_an_integer_argument_of_torch_compile_is_an_input(graphs: list[Any]) -> None:
+    module = Lengths().eval()
+    fast = torch.compile(module, backend="tilewright", dynamic=True)
+    with torch.no_grad():
+        for factor in (2, 5, 11):
+            x = torch.randn(2, 4 + factor, 8)
+            torch.testing.assert_close(fast(x, factor), module(x, factor), rtol=1e-5, atol=1e-6)
+    assert len(graphs) == 1
+
+
+def test_writes_of_a_program_for_dynamic_sizes_take_effect(graphs: list[Any]) -> None:
+    torch.manual_seed(3)
+    mine, theirs = Counting(torch.nn.BatchNorm2d(3)), Counting(torch.nn.BatchNorm2d(3))
+    fast = torch.compile(mine, backend="tilewright", dynamic=True)
+    with torch.no_grad():
+        for size in (4, 6, 9):
+            x = torch.randn(size, 3, size + 1, 6)
+            torch.testing.assert_close(fast(x), theirs(x), rtol=1e-4, atol=1e-5)
+    for name, wanted in theirs.state_dict().items():
+        torch.testing.assert_close(mine.state_dict()[name], wanted, rtol=1e-4, atol=1e-5)
+    assert len(graphs) == 1
+
+
+def test_dynamic_sizes_without_one_program_are_compiled_one_by_one(
+    graphs: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "tilewright.compiler.torch_backend")
+    fast = torch.compile(torch.linalg.svdvals, backend="tilewright", dynamic=True)
+    for size in (4, 5):
+        x = torch.randn(size, size + 1, generator=torch.Generator().manual_seed(1))
+        torch.testing.assert_close(fast(x), torch.linalg.svdvals(x), rtol=1e-4, atol=1e-5)
+    assert "the graph is compiled for each combination of input shapes" in caplog.text
+
+
 def _composed(x: torch.Tensor) -> torch.Tensor:
     u, s, v = torch.linalg.svd(x, full_matrices=False)
     return (u * s) @ v
