@@ -16,6 +16,7 @@ import tilewright
 from tilewright.base.errors import ModelError, NoNativeKernel
 from tilewright.compiler.check import Operator, has_kernel
 from tilewright.driver.main import main
+from tilewright.driver.report import show
 from tilewright.relay.op.registry import OPS
 
 
@@ -81,10 +82,11 @@ def test_operators_that_wait_for_values() -> None:
     made = helper.make_graph(nodes, "g", infos, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
     report = tilewright.check(helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)]))
     decides = (
-        "computed values determine the sizes of its results; later operators are compiled at run time, for "
-        "each new size"
+        "computed values determine the sizes of its results; later operators are in stages of their own, compiled for "
+        "all sizes if possible"
     )
-    follows = "the sizes of its inputs are only known at run time; it is compiled then, for each new size"
+    follows = (
+        "the sizes of its inputs depend on computed values; it is in a later stage, compiled for all sizes if possible")
     assert report.ok and report.staged == (
         Operator("ReduceSum", "", 1, "staged", decides, ("sum",)),
         Operator("Relu", "", 1, "staged", follows, ("Relu_1",))
@@ -182,10 +184,12 @@ def _sliced(nodes: Sequence[onnx.NodeProto] = (), output: str = "y") -> onnx.Mod
         opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-def test_a_model_that_needs_numbers_for_its_sizes_is_not_refused() -> None:
+def test_a_model_that_needs_numbers_for_its_sizes_is_not_refused(capsys: pytest.CaptureFixture[str]) -> None:
     report = tilewright.check(_sliced([helper.make_node("NonZero", ["y"], ["z"])], "z"))
     assert report.ok and report.symbolic is False and "depends on values" in report.why_not_symbolic
     assert not report.rules and not report.memory
+    show(report)
+    assert "Stages serve the sizes, compiled for all of them if possible, because" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("model", "shapes"), [

@@ -234,6 +234,24 @@ def test_a_model_whose_values_decide_sizes_is_compiled_in_stages(cache: Cache) -
             tilewright.compile(proto, cache=cache, symbolic=True)
 
 
+@pytest.mark.parametrize("symbolic", [None, False])
+def test_stages_refuse_sizes_beyond_the_given_ranges(cache: Cache, symbolic: bool | None) -> None:
+    infos = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4]),
+             helper.make_tensor_value_info("b", TensorProto.FLOAT, ["n"])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.INT64, None)]
+    nodes = [helper.make_node("NonZero", ["x"], ["y"]), helper.make_node("Relu", ["b"], ["z"])]
+    proto = helper.make_model(
+        helper.make_graph(nodes, "g", infos, outputs), opset_imports=[helper.make_opsetid("", 17)])
+    model = tilewright.compile(proto, {"x": ("n=2..8:2", 4)}, cache=cache, symbolic=symbolic)
+    for n in (2, 8, 4):
+        assert model(np.ones((n, 4), np.float32), np.ones(n, np.float32)).shape == (2, 4 * n)
+    for n, rule in ((9, "must be a multiple of 2"), (10, "multiples of 2 from 2 to 8"), (0, "from 2 to 8")):
+        with pytest.raises(InputError, match=rf"dimension 0 of input 'x' is {n}, .*{rule}"):
+            model(np.ones((n, 4), np.float32), np.ones(n, np.float32))
+    with pytest.raises(InputError, match=r"dimension 0 of input 'b' is 6, and must be 4"):
+        model(np.ones((4, 4), np.float32), np.ones(6, np.float32))
+
+
 def test_a_loop_over_values_of_symbolic_size_runs() -> None:
     def info(name: str, kind: int, shape: Any = None) -> onnx.ValueInfoProto:
         return helper.make_tensor_value_info(name, kind, shape)

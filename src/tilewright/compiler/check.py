@@ -67,7 +67,7 @@ class ModelReport:
     """Whether one program serves all sizes of the symbolic dimensions; None if there are none, or the model is refused.
     """
     why_not_symbolic: str = ""
-    """Why no program serves all sizes; a program is then compiled for each combination of sizes."""
+    """Why no program serves all sizes; stages do where values decide sizes, else a program for each combination."""
     rules: tuple[str, ...] = ()
     """Rules of the symbolic dimensions, if one program serves all sizes: `n (dimension 0 of input 'x'): from 1`."""
     memory: tuple[tuple[str, int], ...] = ()
@@ -231,10 +231,12 @@ def _waits_for_sizes(e: Expr, sized: Collection[Expr]) -> bool:
 
 def _why_staged(call: Call) -> str:
     if any(has_unknown_sizes(a) for a in call.args):
-        return "the sizes of its inputs are only known at run time; it is compiled then, for each new size"
+        return (
+            "the sizes of its inputs depend on computed values; it is in a later stage, compiled for all sizes if "
+            "possible")
     return (
-        "computed values determine the sizes of its results; later operators are compiled at run time, for each new "
-        "size")
+        "computed values determine the sizes of its results; later operators are in stages of their own, compiled for "
+        "all sizes if possible")
 
 
 def has_kernel(op: Op) -> bool:

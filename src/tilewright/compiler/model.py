@@ -35,6 +35,7 @@ from tilewright.compiler.staged import MOST_EDGES, Dims, Edge, Key, Point, Stage
 from tilewright.runtime.artifact import Artifact, runs_here
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.guards import Guards
 from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.program import TensorInfo
 from tilewright.runtime.stateful import Stateful
@@ -140,8 +141,8 @@ class Model:
         self._open: OpenShapes | None = None
         self._waits: OpenShapes | None = None
         """The dynamic dimensions, if values of a call decide sizes, so that stages are compiled for all sizes."""
-        self._has_limits = False
-        """Whether the caller gave the dynamic dimensions, so that sizes beyond them are refused."""
+        self._limits: Guards | None = None
+        """The dynamic dimensions that the caller gave, so that sizes beyond them are refused."""
         self.why_not_symbolic = ""
         """Why a model with symbolic dimensions has no program for all sizes; empty if it has one."""
         self._trees: dict[Key, Stages] = {}
@@ -154,8 +155,10 @@ class Model:
         not known, unless `symbolic` is false. Without such a program, raise `OpenSizeError` if `symbolic` is true, else
         warn."""
         _check_names(self._shapes, [n for n, _, _ in self._signature])
-        self._has_limits = has_open(self._shapes)
-        if not self._has_limits and not self._has_groups:
+        if has_open(self._shapes) and not self._has_groups:
+            every = open_shapes(self._signature, default_shapes(self._signature, self._shapes))
+            self._limits = every.guards(self._signature)
+        if self._limits is None and not self._has_groups:
             self._shapes = with_numbers(self._signature, self._shapes)
         if self.open_dimensions:
             self.why_not_symbolic = self._why_not_open(symbolic) or self._prepare_open()
@@ -212,11 +215,11 @@ class Model:
     def _prepare_open(self) -> str:
         """Compile one program for all sizes. Without such a program, return the reason: shapes are then compiled
         separately."""
-        given = self._shapes if self._has_limits else default_shapes(self._signature, self._shapes)
+        given = self._shapes if self._limits else default_shapes(self._signature, self._shapes)
         wanted = open_shapes(self._signature, given)
-        if self._has_limits:
+        if self._limits:
             self._shapes = dict(wanted.dims)
-        artifact, why, waits = program_for(wanted, self._compiler, limited=self._has_limits)
+        artifact, why, waits = program_for(wanted, self._compiler, limited=self._limits is not None)
         if artifact is None:
             self._waits = wanted if waits else None
             return why
@@ -260,6 +263,7 @@ class Model:
             lambda key: self._known(made, key), groups, lambda edge: self._kept(made, edge),
             lambda point, values, foreseen: self._compiler.symbolic_edge(
                 point, values, foreseen, self._threads, self._waits if point is root else None))
+        made.limits = self._limits
         made.opens_root = self._waits is not None and not groups
         made.refused = refusal(self._compiler.source.name, self.why_not_symbolic) if made.opens_root else ""
         return made
@@ -348,7 +352,7 @@ class Model:
 
     def _may_exclude(self, refusal: InputError) -> bool:
         """Whether the program for all sizes may have refused sizes that the model allows: the caller gave no limits."""
-        return self._open is not None and not self._has_limits and refusal.code in ("TW0704", "TW0709")
+        return self._open is not None and self._limits is None and refusal.code in ("TW0704", "TW0709")
 
     def _excluded(
         self, refusal: InputError, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any, *, at_once: bool = False
@@ -562,7 +566,7 @@ class Model:
         the last call.
         """
         program = self.executable
-        if self._open is None or self._has_limits or not isinstance(program, OpenExecutable):
+        if self._open is None or self._limits or not isinstance(program, OpenExecutable):
             return program.profile(*args, **options)
         return self._specialised(program.shapes_of(*args)).profile(*args, **options)
 

@@ -15,6 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tilewright.base.errors import InputError
+from tilewright.base.types import DataType
+from tilewright.runtime.guards import Guards
+from tilewright.runtime.manifest import Symbol
+from tilewright.runtime.program import TensorInfo
 from tilewright.runtime.sizes import value
 
 _DIMENSION: Final = re.compile(
@@ -25,6 +29,8 @@ _SUM: Final = re.compile(r"\w+(?:\s*[-+*]\s*\w+)+", re.ASCII)
 _NAMELESS: Final = frozenset({"", "?", "*", "-1", "None"})
 
 Dims = tuple["int | str", ...]
+Signature = Sequence[tuple[str, Sequence["int | str"], str]]
+"""The name, dimensions and dtype of each input."""
 
 
 @dataclass(slots=True)
@@ -67,9 +73,22 @@ class OpenShapes:
             found[symbol] = -(-least // step), None if most is None else most // step
         return found
 
+    def guards(self, signature: Signature) -> Guards:
+        """Return the conditions on the inputs of a call: their given dimensions, and the ranges of these."""
+        symbols = {d: self.symbol(d) for d in self.plain()}
+        sizes: dict[int | str, int | str] = {
+            d: name if step == 1 else f"({name} * {step})" for d, (name, step) in symbols.items()}
+        sizes |= {d: _NAME.sub(lambda m: str(sizes.get(m[0], m[0])), d) for d in self.sums}
+        ranges = self.symbol_ranges()
+        return Guards(
+            tuple(
+                TensorInfo(name, tuple(sizes.get(d, d) for d in self.dims.get(name, dims)), DataType(dtype))
+                for name, dims, dtype in signature),
+            tuple(Symbol(name, *ranges.get(name, (0, None))) for name, _ in symbols.values()))
+
 
 def with_numbers(
-    signature: Sequence[tuple[str, Sequence[int | str], str]], shapes: Mapping[str, Sequence[Any]]
+    signature: Signature, shapes: Mapping[str, Sequence[Any]]
 ) -> dict[str, Sequence[Any]]:
     """Return the given shapes, and those of other inputs that share a name with a number in them:
     `a: (n, 4), b: (n,)` and `a: (2, 4)` give `b: (2,)`."""
@@ -94,7 +113,7 @@ def _number(dimension: int | str, numbers: Mapping[Any, int]) -> int | str:
 
 
 def default_shapes(
-    signature: Sequence[tuple[str, Sequence[int | str], str]], shapes: Mapping[str, Sequence[Any]]
+    signature: Signature, shapes: Mapping[str, Sequence[Any]]
 ) -> dict[str, Dims]:
     """Return the shapes of all inputs: given ones, else the model's own, with a name for each dimension without one."""
     own = {d for _, dims, _ in signature for d in dims}
@@ -116,9 +135,7 @@ def has_open(shapes: Mapping[str, Any]) -> bool:
     return any(isinstance(d, str) for shape in shapes.values() if isinstance(shape, Sequence) for d in shape)
 
 
-def open_shapes(
-    signature: Sequence[tuple[str, Sequence[int | str], str]], shapes: Mapping[str, Sequence[Any]]
-) -> OpenShapes:
+def open_shapes(signature: Signature, shapes: Mapping[str, Sequence[Any]]) -> OpenShapes:
     """Combine the given `shapes` with the model's own; raises `InputError` for conflicts."""
     found = OpenShapes()
     for name, own, _ in signature:

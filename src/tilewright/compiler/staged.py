@@ -350,6 +350,8 @@ class Stages:
         """Why stages of known sizes serve calls, if that is worth a warning."""
         self.opens_root = False
         """Whether the first stage may have symbolic sizes."""
+        self.limits: Guards | None = None
+        """The dimensions and ranges that the caller gave, so that sizes beyond them are refused."""
         self._lock = new_reentrant_lock()
         self._conversions: Conversions | None = None
         self.last: Specialization | None = None
@@ -574,7 +576,10 @@ class Stages:
         """Return the inputs of a call as arrays in order. Raises `InputError` for unsuitable ones."""
         args = self.in_order(args, kwargs)
         given = zip(args, self._plain, self.signature)  # noqa: B905
-        return [x if _is_plain(x, *takes) else self._array(x, *s[:3]) for x, takes, s in given]
+        found = [x if _is_plain(x, *takes) else self._array(x, *s[:3]) for x, takes, s in given]
+        if self.limits is not None:
+            self.limits.sizes([x.shape for x in found])
+        return found
 
     def in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
         """Return the inputs of a call in order, unchanged."""

@@ -161,9 +161,11 @@ class _CompiledGraph:
         self._variable = [k for k, what in enumerate(given) if isinstance(what, tuple)]
         self._sizes = {what: k for k, what in enumerate(given) if isinstance(what, Var)}
         self._integers = _integer_results(module)
-        shapes = ranges and {given[k][0]: [ranges.get(str(d), d) for d in given[k][1]] for k in self._variable}
+        shapes = None
+        if ranges is not None:
+            shapes = {given[k][0]: [ranges.get(str(d), d) for d in given[k][1]] for k in self._variable}
         self._model = None if graph.module is None else tilewright.compile(
-            graph.module, shapes, threads=torch.get_num_threads(), symbolic=bool(ranges))
+            graph.module, shapes, threads=torch.get_num_threads(), symbolic=ranges is not None)
 
     def __call__(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
         from tilewright.relay.frontend.pytorch import Input, Output
