@@ -200,7 +200,7 @@ def _own_shapes(real: onnx_workloads.Real, steps: Sequence[int], path: Path) -> 
     fed = [{n: np.shape(v) for n, v in real.feed(*s).items()} for s in real.sizes]
     for i in (i for i in graph.input if i.name not in stored):
         dims = [d.dim_value if d.dim_value > 0 else d.dim_param for d in i.type.tensor_type.shape.dim]
-        named = [d if isinstance(d, int) else _identifier(d, f"{i.name}_{k}") for k, d in enumerate(dims)]
+        named = [d if isinstance(d, int) or re.search(r"[A-Za-z]", d) else f"{i.name}_{k}" for k, d in enumerate(dims)]
         found[i.name] = tuple(
             f"{d}={steps[-1]}..:{steps[-1]}" if isinstance(d, str) and steps[-1] > 1 and k >= 2 else d
             for k, d in enumerate(named))
@@ -209,11 +209,6 @@ def _own_shapes(real: onnx_workloads.Real, steps: Sequence[int], path: Path) -> 
                 d if k == 0 or len({shapes[i.name][k] for shapes in fed}) > 1 else fed[0][i.name][k]
                 for k, d in enumerate(found[i.name]))
     return found
-
-
-def _identifier(name: str, instead: str) -> str:
-    """Return a name of a dimension as shapes take it; `instead` for one without letters."""
-    return re.sub(r"\W", "_", name if re.search(r"[A-Za-z]", name) else instead)
 
 
 def _opened(function: Function, batch: Any) -> Function:
@@ -308,7 +303,9 @@ def _reference(path: Any, threads: int) -> Callable[[Feed], Any] | None:
 
 
 def _listed(result: Any) -> list[Any]:
-    return list(result) if isinstance(result, (tuple, list)) else [result]
+    """Return the outputs as ONNX Runtime gives them; a sequence of maps is a list."""
+    outputs = list(result) if isinstance(result, (tuple, list)) else [result]
+    return [list(y) if isinstance(y, np.ndarray) and y.size and isinstance(y.flat[0], dict) else y for y in outputs]
 
 
 def opened(network: Network, threads: int) -> tuple[Any, Any, float]:
@@ -322,15 +319,22 @@ def opened(network: Network, threads: int) -> tuple[Any, Any, float]:
 def measure(network: Network, options: argparse.Namespace) -> Row:
     """Compile a network for all sizes and for each of some sizes; compare and time."""
     row = Row(network.name)
-    try:
-        model, program, seconds = opened(network, options.threads)
-    except OpenSizeWarning as refusal:
-        row.refused = str(refusal).partition("sizes: ")[2]
-        return row
+    with warnings.catch_warnings():  # programs in stages warn at a call
+        warnings.simplefilter("error", OpenSizeWarning)
+        try:
+            _measure(row, network, options)
+        except OpenSizeWarning as refusal:
+            row.refused = str(refusal).partition("sizes: ")[2]
+    return row
+
+
+def _measure(row: Row, network: Network, options: argparse.Namespace) -> None:
+    model, program, seconds = opened(network, options.threads)
     row.compiling = seconds, 0.0
     reference, compiling, stored = _reference(model, options.threads), list[float](), 0
     raced = 0 if options.no_race else options.sizes if options.race is None else options.race
-    for number, drawn in enumerate(_drawn(network, options.sizes, options.seed)):
+    draws = _drawn(network, options.sizes, options.seed)
+    for number, drawn in enumerate(draws):
         feed = network.feed(drawn)
         text = "x".join(map(str, drawn.values()))
         if reference is not None:
@@ -345,11 +349,10 @@ def measure(network: Network, options: argparse.Namespace) -> Row:
             row.ratios[text] = _ratio(partial(program, **feed), partial(alone, **feed), options.seconds)
             if options.each:
                 print(f"  {network.name} {text}: {row.ratios[text]:.3f}", flush=True)
-        row.agreed += not row.wrong
+    row.agreed = len(draws) if not row.wrong else 0
     if row.ratios:
         row.compiling = seconds, float(np.median(compiling))
         row.bytes = _stored_bytes(program), stored
-    return row
 
 
 def _compare(row: Row, network: Network, text: str, found: Any, wanted: Any, name: str) -> None:
