@@ -3,12 +3,13 @@
     python benchmarks/open_networks.py                              # every network that can be had here
     python benchmarks/open_networks.py resnet18 lstm_lm --sizes 20
     python benchmarks/open_networks.py --no-race --sizes 5          # agreement with ONNX Runtime alone
+    python benchmarks/open_networks.py --race 4 --resume rows.jsonl # in pieces: networks in the file are not run again
     python benchmarks/open_networks.py bert_base --service 1000     # random sizes in random order, times and memory
 
 Each network is compiled once with open dimensions. At each of a number of random sizes its answers are compared with
-those of ONNX Runtime and of the program made for that size, and calls of both programs take turns. A line shows the
-ratios of times (geometric mean and worst), of compile times and of the sizes of the artifacts. A network without a
-program for all sizes is reported with the reason.
+those of ONNX Runtime. At all or `--race` of them they are also compared with those of the program made for that size,
+and calls of both programs take turns. A line shows the ratios of times (geometric mean and worst), of compile times and
+of the sizes of the artifacts. A network without a program for all sizes is reported with the reason.
 
 Networks of `models.py` are exported with open batch, height and width, or length; files are those of
 `onnx_workloads.py`; readers, recurrences, decoders and detectors are those of `open_exports.py`; networks of
@@ -18,7 +19,7 @@ Networks of `models.py` are exported with open batch, height and width, or lengt
 from __future__ import annotations
 
 import argparse
-import math
+import json
 import os
 import random
 import re
@@ -26,8 +27,8 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,7 @@ class Row:
 
     name: str
     refused: str = ""
+    failed: str = ""
     wrong: str = ""
     ratios: dict[str, float] = field(default_factory=dict)
     """Time of the program for all sizes over that of the program for one, by sizes."""
@@ -88,21 +90,34 @@ class Row:
     agreed: int = 0
     """Number of sizes at which the answers were compared and agree."""
 
+    @property
+    def agrees(self) -> bool:
+        """Whether there is one program, with the right answers at all sizes."""
+        return not (self.refused or self.failed or self.wrong)
+
+    @property
+    def larger(self) -> float:
+        """The size of the artifact over that of the program for one combination of sizes."""
+        return self.bytes[0] / max(self.bytes[1], 1)
+
     def __str__(self) -> str:
         return f"{self.name:32} {'; '.join(self._parts())}"
 
     def _parts(self) -> list[str]:
-        if self.refused:
-            return [f"refused: {self.refused}"]
+        if self.refused or self.failed:
+            return [f"refused: {self.refused}" if self.refused else f"failed: {self.failed}"]
         parts = [f"agrees at {self.agreed} sizes, compiling {self.compiling[0]:.1f} s"]
         if self.ratios:
-            mean = math.exp(sum(map(math.log, self.ratios.values())) / len(self.ratios))
             worst = max(self.ratios, key=self.ratios.__getitem__)
             parts += [
-                f"time {mean:.2f}, worst {self.ratios[worst]:.2f} at {worst}",
+                f"time {_geometric_mean(self.ratios.values()):.2f}, worst {self.ratios[worst]:.2f} at {worst}",
                 f"compiling {self.compiling[0] / self.compiling[1]:.2f}",
-                f"artifact {self.bytes[0] / max(self.bytes[1], 1):.2f}"]
+                f"artifact {self.larger:.2f}"]
         return [*parts, f"wrong: {self.wrong}"] if self.wrong else parts
+
+
+def _geometric_mean(ratios: Iterable[float]) -> float:
+    return float(np.exp(np.mean(np.log([*ratios]))))
 
 
 # Where networks come from.
@@ -185,7 +200,7 @@ def _own_shapes(real: onnx_workloads.Real, steps: Sequence[int], path: Path) -> 
     fed = [{n: np.shape(v) for n, v in real.feed(*s).items()} for s in real.sizes]
     for i in (i for i in graph.input if i.name not in stored):
         dims = [d.dim_value if d.dim_value > 0 else d.dim_param for d in i.type.tensor_type.shape.dim]
-        named = [d if isinstance(d, int) else _identifier(d, f"{i.name}_{k}") for k, d in enumerate(dims)]
+        named = [d if isinstance(d, int) or re.search(r"[A-Za-z]", d) else f"{i.name}_{k}" for k, d in enumerate(dims)]
         found[i.name] = tuple(
             f"{d}={steps[-1]}..:{steps[-1]}" if isinstance(d, str) and steps[-1] > 1 and k >= 2 else d
             for k, d in enumerate(named))
@@ -194,11 +209,6 @@ def _own_shapes(real: onnx_workloads.Real, steps: Sequence[int], path: Path) -> 
                 d if k == 0 or len({shapes[i.name][k] for shapes in fed}) > 1 else fed[0][i.name][k]
                 for k, d in enumerate(found[i.name]))
     return found
-
-
-def _identifier(name: str, instead: str) -> str:
-    """Return a name of a dimension as shapes take it; `instead` for one without letters."""
-    return re.sub(r"\W", "_", name if re.search(r"[A-Za-z]", name) else instead)
 
 
 def _opened(function: Function, batch: Any) -> Function:
@@ -293,7 +303,9 @@ def _reference(path: Any, threads: int) -> Callable[[Feed], Any] | None:
 
 
 def _listed(result: Any) -> list[Any]:
-    return list(result) if isinstance(result, (tuple, list)) else [result]
+    """Return the outputs as ONNX Runtime gives them; a sequence of maps is a list."""
+    outputs = list(result) if isinstance(result, (tuple, list)) else [result]
+    return [list(y) if isinstance(y, np.ndarray) and y.size and isinstance(y.flat[0], dict) else y for y in outputs]
 
 
 def opened(network: Network, threads: int) -> tuple[Any, Any, float]:
@@ -307,33 +319,40 @@ def opened(network: Network, threads: int) -> tuple[Any, Any, float]:
 def measure(network: Network, options: argparse.Namespace) -> Row:
     """Compile a network for all sizes and for each of some sizes; compare and time."""
     row = Row(network.name)
-    try:
-        model, program, seconds = opened(network, options.threads)
-    except OpenSizeWarning as refusal:
-        row.refused = str(refusal).partition("sizes: ")[2]
-        return row
+    with warnings.catch_warnings():  # programs in stages warn at a call
+        warnings.simplefilter("error", OpenSizeWarning)
+        try:
+            _measure(row, network, options)
+        except OpenSizeWarning as refusal:
+            row.refused = str(refusal).partition("sizes: ")[2]
+    return row
+
+
+def _measure(row: Row, network: Network, options: argparse.Namespace) -> None:
+    model, program, seconds = opened(network, options.threads)
     row.compiling = seconds, 0.0
     reference, compiling, stored = _reference(model, options.threads), list[float](), 0
-    for drawn in _drawn(network, options.sizes, options.seed):
+    raced = 0 if options.no_race else options.sizes if options.race is None else options.race
+    draws = _drawn(network, options.sizes, options.seed)
+    for number, drawn in enumerate(draws):
         feed = network.feed(drawn)
         text = "x".join(map(str, drawn.values()))
         if reference is not None:
             _compare(row, network, text, program(**feed), reference(feed), "ONNX Runtime")
-        if reference is not None and options.no_race:
+        if reference is not None and number >= raced:
             continue
         alone, taken = _compiled(model, {n: np.shape(v) for n, v in feed.items()}, options.threads)
         _compare(row, network, text, program(**feed), alone(**feed), "the program for these sizes")
         compiling.append(taken)
-        if not options.no_race:
+        if number < raced:
             stored = stored or _stored_bytes(alone)
             row.ratios[text] = _ratio(partial(program, **feed), partial(alone, **feed), options.seconds)
             if options.each:
                 print(f"  {network.name} {text}: {row.ratios[text]:.3f}", flush=True)
-    row.agreed = options.sizes if not row.wrong else 0
+    row.agreed = len(draws) if not row.wrong else 0
     if row.ratios:
         row.compiling = seconds, float(np.median(compiling))
         row.bytes = _stored_bytes(program), stored
-    return row
 
 
 def _compare(row: Row, network: Network, text: str, found: Any, wanted: Any, name: str) -> None:
@@ -389,9 +408,48 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--each", action="store_true", help="print a line for each size")
     parser.add_argument("--no-race", action="store_true", help="compare answers alone")
+    parser.add_argument(
+        "--race", type=int, metavar="SIZES", help="number of sizes that are compiled alone and timed; default: all")
+    parser.add_argument(
+        "--resume", type=Path, metavar="FILE",
+        help="read the rows of finished networks from this file, and append a row when a network is finished")
     parser.add_argument("--list", action="store_true", help="print the names")
     parser.add_argument("--service", type=int, default=0, metavar="CALLS", help="call at random sizes in random order")
     return parser
+
+
+def _finished(path: Path | None) -> dict[str, Row]:
+    """Return the rows in the file by network; a later row replaces an earlier one."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path is not None and path.exists() else []
+    return {row.name: row for row in (Row(**json.loads(line)) for line in lines)}
+
+
+def _measured(network: Network, options: argparse.Namespace) -> Row:
+    """Return the row of a network, and append it to the file of `--resume`."""
+    try:
+        row = measure(network, options)
+    except CompileError as error:
+        row = Row(network.name, failed=_first_line(error))
+    if options.resume is not None:
+        with options.resume.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(row)) + "\n")
+    return row
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def _summary(rows: Sequence[Row]) -> str:
+    """Return a line for all networks: how many have one program, and ratios of times and of sizes of artifacts."""
+    text = f"{len(rows)} networks, {sum(r.agrees for r in rows)} of them with one program that agrees"
+    if not (raced := [r for r in rows if r.ratios]):
+        return text
+    slowest = max(raced, key=lambda r: max(r.ratios.values()))
+    largest = max(raced, key=lambda r: r.larger)
+    return (
+        f"{text}; time {_geometric_mean(x for r in raced for x in r.ratios.values()):.3f}, worst "
+        f"{max(slowest.ratios.values()):.2f} ({slowest.name}); artifact at most {largest.larger:.2f} ({largest.name})")
 
 
 def main() -> int:
@@ -404,23 +462,21 @@ def main() -> int:
     if unknown := [n for n in options.names if n not in known]:
         print(f"no network called {unknown[0]}; the networks are {', '.join(known)}", file=sys.stderr)
         return 2
-    wrong = False
+    finished, rows = _finished(options.resume), list[Row]()
     for name in options.names or known:
         try:
             if options.service:
                 print(serve(known[name], options), flush=True)
                 continue
-            row = measure(known[name], options)
-        except CompileError as error:
-            wrong = True
-            print(f"{name:32} failed: {str(error).splitlines()[0]}", flush=True)
-            continue
+            row = finished.get(name) or _measured(known[name], options)
         except (LookupError, ImportError, OpenSizeWarning) as missing:
-            print(f"{name:32} left out: {str(missing).splitlines()[0]}", flush=True)
+            print(f"{name:32} left out: {_first_line(missing)}", flush=True)
             continue
-        wrong = wrong or bool(row.wrong)
+        rows.append(row)
         print(row, flush=True)
-    return int(wrong)
+    if rows:
+        print(_summary(rows))
+    return int(any(r.failed or r.wrong for r in rows))
 
 
 if __name__ == "__main__":

@@ -166,10 +166,23 @@ def test_a_program_for_open_sizes_is_timed_beside_those_for_each_size(tmp_path: 
 def test_networks_with_open_dimensions_are_compared_and_timed() -> None:
     done = run("open_networks.py", "testing.mlp", "--sizes", "2", "--seconds", "0.01")
     assert done.returncode == 0, done.stdout + done.stderr
-    (line,) = done.stdout.splitlines()
+    line, total = done.stdout.splitlines()
     assert "agrees at 2 sizes" in line and " time " in line and "; artifact " in line
+    assert total.startswith("1 networks, 1 of them with one program that agrees; time ")
     compared = run("open_networks.py", "testing.mlp", "--sizes", "1", "--no-race").stdout
     assert "agrees at 1 sizes" in compared and " time " not in compared
+
+
+def test_networks_that_are_finished_are_not_measured_again(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    arguments = ("testing.mlp", "--sizes", "2", "--race", "1", "--seconds", "0.01", "--resume", rows)
+    done = run("open_networks.py", *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (line,) = rows.read_text().splitlines()
+    found = json.loads(line)
+    assert found["name"] == "testing.mlp" and found["agreed"] == 2 and len(found["ratios"]) == 1
+    assert run("open_networks.py", *arguments).stdout == done.stdout
+    assert rows.read_text().splitlines() == [line]
 
 
 @pytest.mark.parametrize("program", sorted(path.stem for path in BENCHMARKS.glob("*.py")))

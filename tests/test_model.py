@@ -171,6 +171,18 @@ def test_names_of_dimensions_are_of_any_form(name: str) -> None:
     np.testing.assert_allclose(model(x), onnxruntime_answers(cnn("batch"), {"x": x})[0], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["DynamicDimension.0", "batch size", "a:b", "n="])
+def test_ranges_under_names_of_any_form(name: str) -> None:
+    proto = cnn("batch")
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = name
+    for given, (least, most) in ((f"{name}=2..8:2", (1, 4)), (f"{name}:2", (1, None)), (f"{name}=1..4", (1, 4))):
+        model = tilewright.compile(proto, shapes={"x": (given, 3, 16, 16)})
+        (symbol,) = model.artifact.manifest.symbols
+        assert not model.why_not_symbolic and (symbol.least, symbol.most) == (least, most)
+    with pytest.raises(InputError, match=r"is 8, but the program was compiled for .* from 1 to 4"):
+        model(np.zeros((8, 3, 16, 16), np.float32))
+
+
 def test_numbers_for_one_input_determine_names_in_others() -> None:
     infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [d, 3])
              for n, d in (("a", "n"), ("b", "n"), ("c", "m"), ("d", "n + m"))]

@@ -519,6 +519,7 @@ def test_open_shapes_on_the_command_line() -> None:
     from tilewright.driver.options import input_shapes
 
     assert input_shapes("x:[1..64,3,h,w=32..] y:[2]") == {"x": ("1..64", 3, "h", "w=32.."), "y": (2,)}
+    assert input_shapes("x:[Size.0,Size.1=32..:32]") == {"x": ("Size.0", "Size.1=32..:32")}
     with pytest.raises(
         OptionError,
         match=r"'1-4' in the shape of 'x' is not a size; sizes are whole numbers from 0, or dynamic: n, 1..64, "

@@ -3,6 +3,7 @@
     shapes={"x": ("1..64", 3, "h", "w=32..")}      1 to 64, under the model's name; `h`; `w`, at least 32
     shapes={"x": (1, 3, "h=32..1280:32", "w:32")}  multiples of 32, for networks that halve an image repeatedly
     shapes={"x": (1, "n"), "mask": (1, "p + n")}    a sum of other dimensions
+    shapes={"x": (1, "batch size=1..8")}            a range under the model's own name, which may have any form
 
 This module imports nothing of the compiler, because its result is the cache key of a program.
 """
@@ -10,7 +11,7 @@ This module imports nothing of the compiler, because its result is the cache key
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from tilewright.runtime.program import TensorInfo
 from tilewright.runtime.sizes import value
 
 _DIMENSION: Final = re.compile(
-    r"(?:(?P<name>[^\W\d]\w*)\s*=?\s*)?(?:(?P<least>\d+)\s*\.\.\s*(?P<most>\d*))?(?:\s*:\s*(?P<step>[1-9]\d*))?",
+    r"(?:(?P<name>[^\W\d]\w*(?:\.\w+)*)\s*=?\s*)?(?:(?P<least>\d+)\s*\.\.\s*(?P<most>\d*))?(?:\s*:\s*(?P<step>[1-9]\d*))?",
     re.ASCII)
 _NAME: Final = re.compile(r"[^\W\d]\w*", re.ASCII)
 _SUM: Final = re.compile(r"\w+(?:\s*[-+*]\s*\w+)+", re.ASCII)
@@ -138,6 +139,7 @@ def has_open(shapes: Mapping[str, Any]) -> bool:
 def open_shapes(signature: Signature, shapes: Mapping[str, Sequence[Any]]) -> OpenShapes:
     """Combine the given `shapes` with the model's own; raises `InputError` for conflicts."""
     found = OpenShapes()
+    labels = {d for _, own, _ in signature for d in own}
     for name, own, _ in signature:
         if name not in shapes:
             if any(_is_sum(d) for d in own):
@@ -149,9 +151,8 @@ def open_shapes(signature: Signature, shapes: Mapping[str, Sequence[Any]]) -> Op
                 f"input '{name}' has {len(own)} dimensions ({', '.join(map(str, own))}), but {len(given)} are given: "
                 f"{given}", code="TW0305")
         found.dims[name] = tuple(
-            _dimension(found, name, k, d, o) for k, (d, o) in enumerate(zip(given, own, strict=True)))
+            _dimension(found, name, k, d, o, labels) for k, (d, o) in enumerate(zip(given, own, strict=True)))
     known = {d for dims in found.dims.values() for d in dims if isinstance(d, str) and not _is_sum(d)}
-    labels = {d for _, own, _ in signature for d in own}
     for name, dims in found.dims.items():
         found.dims[name] = tuple(_resolved(found, name, d, known, d in labels) for d in dims)
     return found
@@ -185,9 +186,11 @@ def _resolved(found: OpenShapes, name: str, d: int | str, known: Container[str],
     return text
 
 
-def _dimension(found: OpenShapes, name: str, axis: int, given: Any, own: int | str) -> int | str:
+def _dimension(
+    found: OpenShapes, name: str, axis: int, given: Any, own: int | str, labels: Iterable[int | str]
+) -> int | str:
     where = f"dimension {axis} of input '{name}'"
-    made = int(given) if not isinstance(given, str) else _named(found, where, given, _own(name, axis, own))
+    made = int(given) if not isinstance(given, str) else _named(found, where, given, _own(name, axis, own), labels)
     if isinstance(own, int):
         if own != made:
             raise InputError(f"{where} is {own} in the model, but {given!r} is given; give {own}", code="TW0305")
@@ -198,17 +201,18 @@ def _dimension(found: OpenShapes, name: str, axis: int, given: Any, own: int | s
     return made
 
 
-def _named(found: OpenShapes, where: str, text: str, own: int | str) -> int | str:
+def _named(found: OpenShapes, where: str, text: str, own: int | str, labels: Iterable[int | str]) -> int | str:
     if text == own or (_is_sum(text) and not isinstance(own, int)):
         return text
-    match = _DIMENSION.fullmatch(text.strip())
+    label, rest = _label(text, labels)
+    match = _DIMENSION.fullmatch(rest.strip())
     if match is None or not text.strip():
         raise InputError(
             f"{where} is {text!r}; write a number, a name (\"n\"), a range (\"1..64\") or both (\"n=1..64\"), followed "
             "by \":32\" for multiples of 32, or arithmetic over names (\"n + m\")", code="TW0305")
     if isinstance(own, int):
         raise InputError(f"{where} is {own} in the model, but {text!r} is given; give {own}", code="TW0305")
-    name = match["name"] or own
+    name = label or match["name"] or own
     if match["least"] is not None:
         limits = int(match["least"]), int(match["most"]) if match["most"] else None
         if limits[1] is not None and limits[1] < limits[0]:
@@ -220,3 +224,11 @@ def _named(found: OpenShapes, where: str, text: str, own: int | str) -> int | st
         raise InputError(
             f"dimension '{name}' is given in multiples of two numbers; {where} has {text!r}", code="TW0305")
     return name
+
+
+def _label(text: str, labels: Iterable[int | str]) -> tuple[str, str]:
+    """Return the longest name of the model that a range or a divisor follows, and the rest; else an empty name and the
+    text."""
+    begun = [d for d in labels if isinstance(d, str) and d not in _NAMELESS and text.startswith((f"{d}=", f"{d}:"))]
+    name = max(begun, key=len, default="")
+    return name, text[len(name):].removeprefix("=") if name else text

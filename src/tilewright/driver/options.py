@@ -25,7 +25,8 @@ C_SOURCE: Final = ".c"
 """The suffix of a single C file."""
 
 _SHAPE: Final = re.compile(r"\s*,?\s*(\S+?)\s*:\s*\[([^\]]*)\]")
-_SIZE: Final = re.compile(r"\d+|[A-Za-z_]\w*(?::\d+)?|(?:[A-Za-z_]\w*=)?\d+\.\.\d*(?::\d+)?", re.ASCII)
+_SIZE: Final = re.compile(
+    r"\d+|[A-Za-z_]\w*(?:\.\w+)*(?::\d+)?|(?:[A-Za-z_]\w*(?:\.\w+)*=)?\d+\.\.\d*(?::\d+)?", re.ASCII)
 _BYTES: Final = re.compile(r"(\d+)\s*([kKmMgG]?)(?:i?[bB])?", re.ASCII)
 _UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30}
 _WORDS: Final = {"true": True, "1": True, "on": True, "false": False, "0": False, "off": False}
