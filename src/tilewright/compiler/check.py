@@ -68,6 +68,8 @@ class ModelReport:
     """
     why_not_symbolic: str = ""
     """Why no program serves all sizes; stages do where values decide sizes, else a program for each combination."""
+    in_stages: bool = False
+    """Whether stages serve the sizes, because values decide some."""
     rules: tuple[str, ...] = ()
     """Rules of the symbolic dimensions, if one program serves all sizes: `n (dimension 0 of input 'x'): from 1`."""
     memory: tuple[tuple[str, int], ...] = ()
@@ -122,7 +124,8 @@ def check(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> Mode
     rows.sort(key=lambda o: (-o.count, o.name))
     report = ModelReport(dict(whole.versions), whole.producer, inputs, outputs, tuple(rows), refused)
     return report if sizes is None or refused else replace(
-        report, symbolic=sizes.symbolic, why_not_symbolic=sizes.why, rules=sizes.rules, memory=sizes.memory)
+        report, symbolic=sizes.symbolic, why_not_symbolic=sizes.why, in_stages=sizes.in_stages, rules=sizes.rules,
+        memory=sizes.memory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,7 @@ class _Sizes:
     rules: tuple[str, ...] = ()
     memory: tuple[tuple[str, int], ...] = ()
     refused: str = ""
+    in_stages: bool = False
 
     @property
     def symbolic(self) -> bool:
@@ -150,7 +154,7 @@ def _sizes(model: Any, shapes: Mapping[str, Sequence[Any]] | None) -> _Sizes:
         except CompileError as error:
             return _Sizes(refused=str(error))
     if made.why_not_symbolic:
-        return _Sizes(made.why_not_symbolic)
+        return _Sizes(made.why_not_symbolic, in_stages=made.in_stages)
     program = made.executable
     return _Sizes("", program.guards.rules(), _memory(program)) if isinstance(program, OpenExecutable) else _Sizes()
 

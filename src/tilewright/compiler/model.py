@@ -317,11 +317,16 @@ class Model:
         return {n: dims for n, dims in shapes.items() if any(isinstance(d, str) for d in dims)}
 
     @property
+    def in_stages(self) -> bool:
+        """Whether values of a call decide sizes, so that stages serve the symbolic dimensions."""
+        return self._waits is not None
+
+    @property
     def size_report(self) -> str:
         """The symbolic dimensions of the inputs, and how programs serve their sizes; empty without such dimensions."""
         return size_report(
             self.open_dimensions, self.why_not_symbolic if self._open is None else self.artifact.manifest.symbols,
-            in_stages=self._waits is not None)
+            in_stages=self.in_stages)
 
     @property
     def in_python(self) -> frozenset[str]:

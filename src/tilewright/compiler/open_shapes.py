@@ -76,16 +76,22 @@ class OpenShapes:
 
     def guards(self, signature: Signature) -> Guards:
         """Return the conditions on the inputs of a call: their given dimensions, and the ranges of these."""
-        symbols = {d: self.symbol(d) for d in self.plain()}
-        sizes: dict[int | str, int | str] = {
-            d: name if step == 1 else f"({name} * {step})" for d, (name, step) in symbols.items()}
+        sizes: dict[int | str, int | str] = {}
+        for dimension in self.plain():
+            name, step = self.symbol(dimension)
+            sizes[dimension] = _identifier(name) if step == 1 else f"({_identifier(name)} * {step})"
         sizes |= {d: _NAME.sub(lambda m: str(sizes.get(m[0], m[0])), d) for d in self.sums}
         ranges = self.symbol_ranges()
         return Guards(
             tuple(
                 TensorInfo(name, tuple(sizes.get(d, d) for d in self.dims.get(name, dims)), DataType(dtype))
                 for name, dims, dtype in signature),
-            tuple(Symbol(name, *ranges.get(name, (0, None))) for name, _ in symbols.values()))
+            tuple(Symbol(_identifier(s), *ranges.get(s, (0, None))) for s, _ in map(self.symbol, self.plain())))
+
+
+def _identifier(name: str) -> str:
+    """Return the name of a dimension as a name of symbolic sizes."""
+    return re.sub(r"\W", "_", name, flags=re.ASCII)
 
 
 def with_numbers(

@@ -53,7 +53,7 @@ def _served(report: ModelReport) -> list[str]:
     """Return how programs serve the symbolic sizes, with their rules and the memory that they take."""
     if report.symbolic is None:
         return []
-    if not report.symbolic and report.staged:
+    if report.in_stages:
         return [f"Stages serve the sizes, compiled for all of them if possible, because {report.why_not_symbolic}"]
     if not report.symbolic:
         return [f"A program is compiled for each combination of sizes, because {report.why_not_symbolic}"]
