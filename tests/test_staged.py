@@ -605,7 +605,7 @@ def test_a_model_in_stages_is_not_one_program() -> None:
 def test_what_a_call_gives_is_checked() -> None:
     compiled = tilewright.compile(positive_rows())
     for args, named, why in [
-        ((), {}, "missing: x"), ((rows(1), rows(1)), {}, "2 were given"),
+        ((), {}, "missing input 'x'"), ((rows(1), rows(1)), {}, "2 inputs were given"),
         ((floats(2, 2),), {}, r"has the shape \(2, 2\)"),
         ((rows(1),), {"x": rows(1)}, "given twice"), ((), {"z": rows(1)}, "no input 'z'"),
         ((rows(1).astype(np.float64),), {}, "has dtype float64"),

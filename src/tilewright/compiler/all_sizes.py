@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tilewright.base.errors import CompileError, InputError, OpenSizeWarning, OpNotImplemented
-from tilewright.compiler.call_inputs import described
 from tilewright.compiler.model_compiler import ModelCompiler
 from tilewright.compiler.open_shapes import OpenShapes
 from tilewright.compiler.staged import Stages
 from tilewright.runtime.artifact import Artifact
+from tilewright.runtime.call_inputs import described
 from tilewright.runtime.manifest import Symbol
 
 

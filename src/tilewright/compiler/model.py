@@ -23,7 +23,6 @@ from tilewright.base.errors import CompileError, InputError, OptionError
 from tilewright.base.garbage_collection import no_garbage_collection
 from tilewright.compiler.all_sizes import check_holds_several, program_for, refusal, report_refusal, size_report
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.call_inputs import described, in_order
 from tilewright.compiler.formats import PYTORCH, format_of
 from tilewright.compiler.model_compiler import ModelCompiler, Options
 from tilewright.compiler.model_source import source_of
@@ -34,6 +33,7 @@ from tilewright.compiler.specialization import Specialization
 from tilewright.compiler.staged import MOST_EDGES, Dims, Edge, Key, Point, Stages
 from tilewright.runtime.artifact import Artifact, runs_here
 from tilewright.runtime.benchmark import BenchmarkResult
+from tilewright.runtime.call_inputs import described, in_order
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.guards import Guards
 from tilewright.runtime.open_program import OpenExecutable
@@ -437,7 +437,7 @@ class Model:
         if not self._has_groups:
             tree = self._tree({})
             return tree, tree.in_order(args, kwargs)
-        values = in_order(self._signature, args, kwargs)
+        values = in_order([n for n, *_ in self._signature], args, kwargs, lambda: described(self._signature))
         groups = {
             n: shape_of(n, dtype, v) for (n, dims, dtype),
             v in zip(self._signature, values, strict=True) if is_group(dims)}

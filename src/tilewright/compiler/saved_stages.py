@@ -31,7 +31,6 @@ from tilewright.base.errors import ArtifactError, InputError, ParseError
 from tilewright.base.garbage_collection import no_garbage_collection
 from tilewright.base.json_reading import read_json
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.call_inputs import described
 from tilewright.compiler.model_compiler import Options
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.report import BuildReport
@@ -45,6 +44,7 @@ from tilewright.relay.expr import Call, Expr, Function, Tuple, Var
 from tilewright.relay.serialization import load_json, save_json
 from tilewright.runtime import compiler_hooks
 from tilewright.runtime.artifact import STAGES_MEMBER, Artifact, load_tar
+from tilewright.runtime.call_inputs import described
 from tilewright.runtime.entry_layout import EntryLayout
 from tilewright.runtime.files import write_atomically
 from tilewright.runtime.sealed_tar import is_sealed, member, plain_members, sealed_tar

@@ -38,9 +38,9 @@ from tilewright.base.forks import new_reentrant_lock
 from tilewright.base.jit_policy import COMPILING, Use, Uses
 from tilewright.base.nd import content
 from tilewright.base.types import DataType
-from tilewright.compiler.call_inputs import described, in_order
 from tilewright.compiler.specialization import Specialization
 from tilewright.runtime.benchmark import BenchmarkResult, measure
+from tilewright.runtime.call_inputs import described, in_order
 from tilewright.runtime.executable import check_texts, readable
 from tilewright.runtime.guards import Guards
 from tilewright.runtime.open_program import OpenExecutable
@@ -341,6 +341,7 @@ class Stages:
         """
         self.groups = groups or {}
         self.signature = [(name, tuple(dims), DataType(dtype), DataType(dtype).numpy()) for name, dims, dtype in inputs]
+        self._names = [name for name, *_ in self.signature]
         self._plain = [
             (element, len(dims), [(k, d) for k, d in enumerate(dims) if isinstance(d, int)]) for _, dims, _,
             element in self.signature]
@@ -583,11 +584,7 @@ class Stages:
 
     def in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
         """Return the inputs of a call in order, unchanged."""
-        if kwargs or len(args) != len(self.signature) or (
-            args and type(args[0]) is not np.ndarray and isinstance(args[0], Mapping)
-        ):
-            return in_order(self.signature, args, kwargs)
-        return args
+        return in_order(self._names, args, kwargs, self.described)
 
     def _array(self, value: Any, name: str, dims: Dims, dtype: DataType) -> Array:
         shape = tuple(value.shape) if hasattr(value, "shape") else np.shape(value)

@@ -23,6 +23,7 @@ from tilewright.base.limits import machine_bytes, shown_bytes
 from tilewright.base.nd import ALIGNMENT, NDArray, aligned_copy, aligned_empty, as_numpy
 from tilewright.base.string_tensors import pack_texts
 from tilewright.runtime.benchmark import BenchmarkResult, measure
+from tilewright.runtime.call_inputs import in_order
 from tilewright.runtime.callbacks import CALL_FAILED, DONE, call_function, raised, set_callback, signals_kept
 from tilewright.runtime.fault_reports import last_reported
 from tilewright.runtime.interrupts import entry_of
@@ -133,7 +134,6 @@ class Executable:
         """The inputs of strings, and whether kernels read them."""
         self._gives = tuple((t.dtype.numpy(), t.shape) for t in manifest.outputs)
         self._names = tuple(t.name for t in manifest.inputs)
-        self._position = {t.name: i for i, t in enumerate(manifest.inputs)}
         self._pack = struct.Struct(f"{len(self._takes) + len(self._gives)}Q").pack_into
         self._frames: list[Frame] = []
         self._generation = -1
@@ -298,11 +298,7 @@ class Executable:
 
     def _in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
         """Return the inputs in order, given by position, by name, or as a mapping."""
-        first = args[0] if len(args) == 1 else None
-        # the first test is fast, the second searches a registry
-        if type(first) is dict or isinstance(first, Mapping):
-            args, kwargs = (), {**first, **kwargs}
-        return self._by_name(args, kwargs) if kwargs or len(args) != len(self._names) else args
+        return in_order(self._names, args, kwargs, self._signature)
 
     def _readable(self, args: Sequence[Any]) -> list[Array]:
         return [readable(info, dtype, x) for (info, dtype, _), x in zip(self._inputs, args, strict=True)]
@@ -329,30 +325,8 @@ class Executable:
                 check_texts(self.manifest.inputs[k], texts)
         return blocks
 
-    def _by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-        if len(args) > len(self._names):
-            raise InputError(
-                f"{len(args)} inputs were given, but the model has {len(self._inputs)}: {self._signature()}",
-                code="TW0701")
-        if not args and tuple(kwargs) == self._names:
-            return list(kwargs.values())
-        values: dict[int, Any] = dict(enumerate(args))
-        for name, value in kwargs.items():
-            position = self._position.get(name)
-            if position is None:
-                raise InputError(f"the model has no input '{name}'; it has {self._signature()}", code="TW0702")
-            if position in values:
-                raise InputError(f"input '{name}' was given twice: by position {position} and by name", code="TW0701")
-            values[position] = value
-        missing = [t.name for i, t in enumerate(self.manifest.inputs) if i not in values]
-        if missing:
-            raise InputError(
-                f"missing input {', '.join(repr(n) for n in missing)}; the model takes {self._signature()}",
-                code="TW0701")
-        return [values[i] for i in range(len(self._names))]
-
     def _signature(self) -> str:
-        return ", ".join(map(str, self.manifest.inputs)) or "no inputs"
+        return ", ".join(map(str, self.manifest.inputs))
 
     # Running
 

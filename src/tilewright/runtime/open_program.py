@@ -55,7 +55,6 @@ class OpenExecutable(Executable):
         self._given_threads = threads
         self._constants = aligned(constants)
         self._names = tuple(t.name for t in manifest.inputs)
-        self._position = {n: k for k, n in enumerate(self._names)}
         self._plans: OrderedDict[Shapes, Executable] = OrderedDict()
         self._template: Executable | None = None
         """A program for the first combination of sizes, from which the plans are copied."""

@@ -20,6 +20,7 @@ from tilewright.base.errors import InputError
 from tilewright.base.forks import new_lock
 from tilewright.base.nd import aligned_empty, as_numpy
 from tilewright.base.settings import nearest
+from tilewright.runtime.call_inputs import in_order
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.guards import shape_of
 from tilewright.runtime.open_program import OpenExecutable
@@ -118,16 +119,9 @@ class Stateful:
         return returned[0] if len(returned) == 1 else returned
 
     def _named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        first = args[0] if args else None
-        if len(args) == 1 and not kwargs and isinstance(first, Mapping):
-            args, kwargs = (), first
         names = [t.name for t in self._inputs]
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
-        if len(args) > len(names) or len(given) != len(args) + len(kwargs) or set(given) != set(names):
-            raise InputError(
-                f"the program takes {', '.join(map(str, self._inputs)) or 'no inputs'} beside its states, and was "
-                f"given {len(args)} inputs by position{''.join(f', {n}' for n in kwargs)}", code="TW0701")
-        return {n: as_numpy(v) for n, v in given.items()}
+        values = in_order(names, args, kwargs, lambda: f"{', '.join(map(str, self._inputs))} beside its states")
+        return dict(zip(names, map(as_numpy, values), strict=True))
 
     def _first(self, given: Mapping[str, Array]) -> dict[str, _Buffers]:
         """Return the states before the first call."""
