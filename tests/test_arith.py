@@ -228,6 +228,14 @@ def test_a_variable_with_one_value_is_that_value() -> None:
     assert simplify(h * 3 + w, Ranges().bind(h, 2, 2).bind(w, 1, 1)) is as_expr(7)
 
 
+def test_a_fact_about_a_sum_bounds_larger_sums() -> None:
+    known = Ranges(facts={x: (0, None), y: (1, None), x + y: (7, None)}).bind(z, 0, 3)
+    assert bounds(x + y - 7, known) == (0, None)
+    assert bounds(x + y + y + z, known) == (2, None)  # the fact says nothing about another multiple
+    assert prove(minimum(z * 7, x + y - 7) >= 0, known) is True
+    assert prove(x + y >= 8, known) is None
+
+
 def test_conjuncts_are_in_order() -> None:
     parts = [h < 1, w < 2, x < 3]
     assert [str(c) for c in conjuncts(all_of(*parts))] == [str(c) for c in parts]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
+import tilewright
 from codegen_native import NATIVE, TARGETS
 from tilewright import relay
+from tilewright.backends.cpu.strategies import attention
 from tilewright.compat.target import Target
 from tilewright.compiler.build import build_module
+from tilewright.compiler.cache import Cache
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.interpreter import evaluate
@@ -90,6 +93,76 @@ def test_masks(hidden: float) -> None:
         got, wanted = native(op, *inputs), op.reference(*inputs)
     assert bool(np.isnan(wanted[1, 7]).all()) == (hidden == -np.inf)
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def symbolic(queries: int | str = "t") -> tilewright.Model:
+    """Attention of two heads for any number of queries and keys, with a mask for all heads."""
+    op, width = nn.Attention(heads=2, size=16, width=16), 32
+    wanted = {"q": (1, "t", width), "k": (1, "s", width), "v": (1, "s", width), "m": (1, 1, "s", queries)}
+    params = [
+        relay.var(name, shape=tuple(relay.Any() if isinstance(d, str) else d for d in shape))
+        for name, shape in wanted.items()]
+    return tilewright.compile(relay.Function(params, Call(op, params)), wanted, symbolic=True, cache=Cache(None))
+
+
+def hiding(hidden: float, queries: int, keys: int) -> Iterator[Array]:
+    """Masks by key: causal, a window, the last keys, whole queries, at random, and none."""
+    key, query = np.arange(keys)[:, None], np.arange(queries) + keys - queries
+    later = key > query
+    for where in (
+        later, later | (key < query - 40), (key >= keys - keys // 3) | (query < 0), later | (query % 7 == 3),
+        later & (query != keys - 1) | (rng.random((keys, queries)) < 0.5), np.zeros((keys, queries), bool),
+    ):
+        yield np.where(where, hidden, rng.standard_normal()).astype("float32")[None, None]
+
+
+@pytest.mark.parametrize("hidden", [-np.inf, -3.4028235e38, -1e4])
+def test_blocks_skip_keys_that_their_masks_hide(monkeypatch: pytest.MonkeyPatch, hidden: float) -> None:
+    """Results are the same as without skipping, bit for bit, and close to the definition."""
+    skipping = symbolic()
+    monkeypatch.setattr(attention, "_may_skip", lambda *_: False)
+    plain, op = symbolic(), nn.Attention(heads=2, size=16, width=16)
+    assert "limit" in skipping.dump("tir") and "limit" not in plain.dump("tir")
+    for queries, keys in ((1, 9), (40, 47), (64, 64), (150, 150), (200, 333)):
+        inputs = real(1, queries, 32), real(1, keys, 32), real(1, keys, 32)
+        for mask in hiding(hidden, queries, keys):
+            got = skipping(*inputs, mask)
+            np.testing.assert_array_equal(got, plain(*inputs, mask))
+            with np.errstate(invalid="ignore"):
+                np.testing.assert_allclose(got, op.reference(*inputs, mask), rtol=1e-4, atol=1e-5)
+
+
+def test_no_key_is_skipped_whose_weight_might_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values that are infinite, undefined or huge reach the results although a mask hides them."""
+    skipping = symbolic()
+    monkeypatch.setattr(attention, "_may_skip", lambda *_: False)
+    plain = symbolic()
+    lowest = float(np.finfo(np.float32).min)
+    causal = next(hiding(lowest, 200, 200))
+    for bad in (np.nan, np.inf, -np.inf, 3e37, 1e19):
+        for argument in range(3):
+            inputs = [real(1, 200, 32) for _ in range(3)]
+            inputs[argument][0, 190, 3] = bad
+            np.testing.assert_array_equal(skipping(*inputs, causal), plain(*inputs, causal))
+    inputs = [real(1, 200, 32) for _ in range(3)]
+    for other in (np.nan, -5e29, -1e29, -1.0000001e30, np.inf, lowest):
+        for key in (10, 150, 199):
+            mask = causal.copy()
+            mask[0, 0, key, 20] = other
+            np.testing.assert_array_equal(skipping(*inputs, mask), plain(*inputs, mask))
+            mask[0, 0, :, 20] = np.where(np.arange(200) == key, -5e29, lowest)
+            np.testing.assert_array_equal(skipping(*inputs, mask), plain(*inputs, mask))
+
+
+def test_masks_of_keys_alone_skip_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    skipping = symbolic(queries=1)
+    monkeypatch.setattr(attention, "_may_skip", lambda *_: False)
+    plain = symbolic(queries=1)
+    for hidden in (-np.inf, -3.4028235e38):
+        inputs = real(1, 150, 32), real(1, 170, 32), real(1, 170, 32)
+        for visible in (0, 1, 100, 170):
+            mask = np.where(np.arange(170) < visible, 0, hidden).astype("float32").reshape(1, 1, 170, 1)
+            np.testing.assert_array_equal(skipping(*inputs, mask), plain(*inputs, mask))
 
 
 def test_large_scores_do_not_overflow() -> None:

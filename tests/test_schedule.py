@@ -10,6 +10,7 @@ import pytest
 import tilewright as tvm
 from tilewright import relay, te
 from tilewright.base.errors import ScheduleError
+from tilewright.scalar.expr import if_then_else
 from tilewright.te.create import create_prim_func
 from tilewright.tir.interpreter import run
 from tilewright.tir.schedule import Schedule
@@ -306,6 +307,36 @@ def test_the_part_of_the_next_trip_is_asked_for_in_shares() -> None:
     s.prefetch_next("B", p, ko)
     asked = [str(x.value) for x in walk_stmt(lower_blocks(s.func).body) if isinstance(x, Evaluate)]
     assert asked == ["prefetch(B[(p + 1), 0, (((m * 12) + k_0) * 16)])"]  # 24 lines of 16 elements, 72 trips
+
+
+def test_a_limit_shortens_a_loop_to_a_value_of_the_program() -> None:
+    """The steps after the limit are not computed; the caller says that nobody reads them."""
+    a, n = te.placeholder((3, 10), name="A"), te.placeholder((3,), "int64", name="N")
+    needed = te.compute((3,), lambda i: n[i] * 1, name="needed", inline=False)
+    twice = te.compute((3, 10), lambda i, j: a[i, j] * 2.0, name="twice", inline=False)
+    s = Schedule(create_prim_func([a, n], [te.compute((3, 10), lambda i, j: if_then_else(
+        j < needed[i], twice[i, j], 0.0), name="C")]))
+    at = s.loops("C")[0]
+    tiles = s.split(s.compute_at("twice", at)[-1], [None, 2])[0]
+    s.compute_at("needed", at)
+    s.limit(tiles, "needed", 2)
+    func = lower_blocks(s.func)
+    assert "T.serial(min(5, (needed[0] + 1) // 2))" in str(func)
+    x, counts, out = np.arange(30, dtype="float32").reshape(3, 10), np.array([0, 3, 10]), np.zeros((3, 10), "float32")
+    run(func, [x, counts, out])
+    np.testing.assert_array_equal(out, np.where(np.arange(10) < counts[:, None], 2 * x, 0))
+
+
+def test_a_limit_is_computed_around_its_loop() -> None:
+    a, n = te.placeholder((3, 10), name="A"), te.placeholder((3,), "int64", name="N")
+    needed = te.compute((3,), lambda i: n[i] * 1, name="needed", inline=False)
+    s = Schedule(create_prim_func([a, n], [te.compute((3, 10), lambda i, j: if_then_else(
+        j < needed[i], a[i, j], 0.0), name="C")]))
+    s.limit(s.loops("C")[1], "needed")
+    with pytest.raises(
+        ScheduleError, match="loop 'j' is limited by 'needed', which must be one value computed around the loop"
+    ):
+        lower_blocks(s.func)
 
 
 def test_what_is_no_run_of_memory_is_not_prefetched() -> None:

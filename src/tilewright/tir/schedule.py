@@ -78,6 +78,7 @@ from tilewright.tir.stmt import (
     walk_stmt,
 )
 from tilewright.tir.tensorize import TensorIntrin, tensorize
+from tilewright.tir.transform.limit_loops import LIMIT
 from tilewright.tir.transform.place_prefetches import NEXT, SHARE
 
 
@@ -455,6 +456,16 @@ class Schedule(Recorder):
         """
         node = self.block(block)
         self._replace(node, replace(node, predicate=all_of(node.predicate, condition)))
+
+    @recorded
+    def limit(self, loop: Var, block: str, step: int = 1) -> None:
+        """Run only the iterations of a serial loop that make the first `n` steps, `step` in each, where `n` is the
+        value that a block computes inside the same outer loop. The caller guarantees that no result needs the others.
+
+        n = …; for i in range(8): A[i] = …  ->  n = …; for i in range(min(8, (n + step - 1) // step)): A[i] = …
+        """
+        (buffer,) = stored_buffers(self.block(block))
+        self._mark(loop, LIMIT, (buffer.name, step))
 
     @recorded
     def tensorize(self, at: Var | str, intrin: TensorIntrin | str) -> None:

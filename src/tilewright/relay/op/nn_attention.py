@@ -60,8 +60,8 @@ class Attention(Op):
             require_same_dtype((q, m) if m.dtype is not FLOAT32 or q.dtype.bits > 16 else (q,))
             require_rank(m, 4, "mask")
             wanted = (q.shape[0], self.heads, k.shape[1], q.shape[1])
-            if any(differ(a, b) and not (a == 1 and d != 2)
-                    for d, (a, b) in enumerate(zip(m.shape, wanted, strict=True))):
+            if any(not (isinstance(a, int) and a == 1 and d != 2) and differ(a, b)
+                   for d, (a, b) in enumerate(zip(m.shape, wanted, strict=True))):
                 raise ShapeError(f"the mask {text(m.shape)} must have the shape {text(wanted)}: batch, heads, keys, "
                                  "queries; all but keys may be 1")
         return TensorType((q.shape[0], q.shape[1], self.heads * self.width), q.dtype)

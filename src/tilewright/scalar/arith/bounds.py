@@ -43,7 +43,19 @@ def bounds(e: PrimExpr, ranges: Ranges) -> Interval:
 
 
 def bounds_of_form(form: LinearForm, ranges: Ranges) -> Interval:
-    """Return the bounds of a linear form."""
+    """Return the bounds of a linear form. A fact about a sum of its atoms may give a higher lower bound."""
+    found = _by_atoms(form, ranges)
+    for known, (least, _) in ranges.facts.items():
+        if least is not None and isinstance(known, Add):
+            part = linear(known)
+            if all(form.coefs.get(atom, 0) == k for atom, k in part.coefs.items()):
+                low, _ = _by_atoms(form.plus(part, -1), ranges)
+                if low is not None and (found[0] is None or low + least > found[0]):
+                    found = low + least, found[1]
+    return found
+
+
+def _by_atoms(form: LinearForm, ranges: Ranges) -> Interval:
     low: int | None = form.const
     high: int | None = form.const
     for atom, k in form.coefs.items():

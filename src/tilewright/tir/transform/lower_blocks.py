@@ -54,6 +54,7 @@ from tilewright.tir.stmt import (
     substitute_stmt,
     walk_stmt,
 )
+from tilewright.tir.transform.limit_loops import limit_loops
 from tilewright.tir.transform.loop_facts import runs_once
 from tilewright.tir.transform.place_buffers import Alignment, place_buffers
 from tilewright.tir.transform.place_prefetches import place_prefetches
@@ -74,7 +75,7 @@ def lower_blocks(func: PrimFunc) -> PrimFunc:
     attrs = {k: v for k, v in func.attrs.items() if k != "intermediates"}
     placed = place_buffers(
         replace(func, body=body, attrs=attrs), [*func.attrs.get("intermediates", ()), *partials], apart)
-    return place_prefetches(placed)
+    return limit_loops(place_prefetches(placed))
 
 
 def _aligned(s: Stmt) -> dict[Buffer, list[Alignment]]:

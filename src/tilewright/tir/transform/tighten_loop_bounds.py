@@ -9,7 +9,7 @@ The pass performs three steps in one walk. A reduction step that is neutral if a
 `A[i] = A[i] + if_then_else(c, v, 0) -> if c: A[i] = A[i] + v` (add, max and min with their identities; a product with
 zero counts as zero, so that padding is never multiplied with infinite weights). Conditions move outward as far as their
 variables permit. A condition that reaches the serial loop of a variable in which it is linear becomes a bound of the
-loop.
+loop. A condition may read memory if it reads single values that were allocated and stored outside of the loop.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tilewright.scalar.expr import (
     Add,
     And,
     Binary,
+    Buffer,
     Call,
     Cast,
     Load,
@@ -60,6 +61,7 @@ from tilewright.tir.stmt import (
     Stmt,
     Store,
     map_bodies,
+    walk_stmt,
 )
 from tilewright.tir.transform.loop_facts import inside
 
@@ -86,10 +88,11 @@ def _guarded(s: Stmt, ranges: Ranges, lanes: frozenset[Var]) -> Guarded:
             inner, body = _guarded(s.then_case, ranges, lanes)
             return _movable([*conjuncts(s.condition), *inner], body, ())
         case Seq() if s.stmts:
-            return _sequence([_guarded(x, ranges, lanes) for x in s.stmts])
+            return _sequence(s, [_guarded(x, ranges, lanes) for x in s.stmts])
         case Allocate():
             inner, body = _guarded(s.body, ranges, lanes)
-            return inner, replace(s, body=body)
+            own = [c for c in inner if s.buffer in _read_buffers(c)]
+            return [c for c in inner if c not in own], replace(s, body=_wrap(own, body))
         case Let():
             inner, body = _guarded(s.body, ranges, lanes)
             outer, body = _movable(inner, body, (s.var,))
@@ -99,31 +102,47 @@ def _guarded(s: Stmt, ranges: Ranges, lanes: frozenset[Var]) -> Guarded:
 
 
 def _movable(conditions: list[PrimExpr], s: Stmt, bound: tuple[Var, ...]) -> Guarded:
-    """Keep conditions that use a variable of `bound` or read memory around `s`; return the others separately."""
+    """Keep conditions that use a variable of `bound` or read changing memory around `s`; return the others separately.
+    """
     stay: list[PrimExpr] = []
     move: list[PrimExpr] = []
     for c in dict.fromkeys(conditions):
-        fixed = any(isinstance(x, Load) or x in bound for x in walk(c))
-        (stay if fixed else move).append(c)
+        (stay if not _is_movable(c) or any(x in bound for x in walk(c)) else move).append(c)
     return move, _wrap(stay, s)
 
 
-def _sequence(parts: list[Guarded]) -> Guarded:
-    shared = [c for c in parts[0][0] if all(c in p[0] for p in parts[1:])]
+def _is_movable(condition: PrimExpr) -> bool:
+    """Return whether all that a condition reads of memory are single values in registers."""
+    return all(
+        b.scope == "local" and all(isinstance(d, int) and d == 1 for d in b.shape) for b in _read_buffers(condition))
+
+
+def _read_buffers(condition: PrimExpr) -> set[Buffer]:
+    return {x.buffer for x in walk(condition) if isinstance(x, Load)}
+
+
+def _changes(s: Stmt, condition: PrimExpr) -> bool:
+    """Return whether `s` stores to memory that the condition reads."""
+    read = _read_buffers(condition)
+    return bool(read) and any(isinstance(x, Store) and x.buffer in read for x in walk_stmt(s))
+
+
+def _sequence(s: Seq, parts: list[Guarded]) -> Guarded:
+    shared = [c for c in parts[0][0] if all(c in p[0] for p in parts[1:]) and not _changes(s, c)]
     return shared, Seq(tuple(_wrap([c for c in conditions if c not in shared], s) for conditions, s in parts))
 
 
 def _loop(s: For, ranges: Ranges, lanes: frozenset[Var]) -> Guarded:
     within = inside(s, ranges)
     conditions, body = _guarded(s.body, within, lanes | {s.var} if s.kind == VECTORIZED else lanes)
-    outward = [c for c in conditions if s.var not in walk(c)]
+    outward = [c for c in conditions if s.var not in walk(c) and not _changes(body, c)]
     here = [c for c in conditions if c not in outward]
     if s.kind != SERIAL:
         return outward, replace(s, body=_wrap(here, body))
     low, end = s.min, add(s.min, s.extent)
     stay = []
     for c in here:
-        solved = solve(c, s.var, within)
+        solved = None if _changes(body, c) else solve(c, s.var, within)
         if solved is None:
             stay.append(c)
             continue
@@ -144,7 +163,7 @@ def _guard_reduction(s: Store, lanes: frozenset[Var]) -> Guarded:
         return [], s
     condition, value = found
     parts = conjuncts(condition)
-    moving = [c for c in parts if not any(isinstance(x, Load) or x in lanes for x in walk(c))]
+    moving = [c for c in parts if _is_movable(c) and s.buffer not in _read_buffers(c) and not lanes & set(walk(c))]
     if not moving:
         return [], s
     staying = [c for c in parts if c not in moving]

@@ -9,16 +9,21 @@ Scores are stored by key, with the queries along the vectors: maxima and sums th
 once, and keys and values are read in place. Only queries are transposed, a block at a time. In bfloat16, `turned` holds
 pairs of neighbours along `d`, `powers` pairs of keys, and the values are packed in such pairs (`dots.PAIRS`); scores,
 maxima and sums are float32.
+
+Blocks of many queries of symbolic sizes stop at the last key that their mask does not hide (`key_limit.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Final
 
 from tilewright import te
+from tilewright.backends.cpu.strategies import key_limit
 from tilewright.backends.cpu.strategies.dots import Along, Dot, dot_of
+from tilewright.backends.cpu.strategies.key_limit import KeyLimit
 from tilewright.backends.cpu.strategies.products import rows_tile, unroll
 from tilewright.backends.cpu.strategies.schedules import open_rows
 from tilewright.backends.cpu.strategies.schedules.attention import AttentionSchedule
@@ -85,11 +90,15 @@ def attention(
     turned = _turned(query, heads, dot, padded)
     products = _products(key, turned, heads, dot, dtype)
     scores = _scores(products, mask, scale, causal, queries, keys)
-    most, powers, total, inverse = _softmax(scores, dot, dtype, value.dtype)
+    limit = None
+    if mask is not None and _may_skip(queries, keys, scale, causal, dot, dtype, options):
+        sizes = heads.size, heads.width
+        limit = key_limit.limit(turned, key, value, mask, sizes, heads.starts[1:], block, queries)
+    most, powers, total, inverse = _softmax(scores, dot, dtype, value.dtype, limit)
     packed = None if dot.width == 1 else _packed(value, heads, dot)
     schedule = AttentionSchedule(
         turned=turned, products=products, scores=scores, most=most, powers=powers, total=total, inverse=inverse,
-        packed=packed, heads=heads.count, blocks=blocks, block=block, first=first, second=second,
+        packed=packed, limit=limit, heads=heads.count, blocks=blocks, block=block, first=first, second=second,
         depth_unroll=unroll(deep, options),
         keys_unroll=1 if isinstance(steps, OpenSize) else unroll(steps, options),
         heights=_heights(queries, keys, options.machine),
@@ -97,12 +106,24 @@ def attention(
     )
     context = te.compute(
         (batch, padded if isinstance(queries, OpenSize) else queries, heads.count * heads.width),
-        _weighted(powers, value, packed, heads, dtype), name="context", axis_names=("b", "t", "c"), schedule=schedule,
+        _weighted(powers, value, packed, heads, dtype, limit), name="context", axis_names=("b", "t", "c"),
+        schedule=schedule,
     )
     return te.compute(
         (batch, queries, heads.count * heads.width),
         lambda b, t, c: cast(query.dtype, context(b, t, c) * inverse(b, floordiv(c, heads.width), t)), name="attention",
         axis_names=("b", "t", "c"),
+    )
+
+
+def _may_skip(
+    queries: int, keys: int, scale: float, causal: bool, dot: Dot, dtype: DataType, options: KernelOptions
+) -> bool:
+    """Return whether blocks of queries look for the last key that their mask does not hide: blocks of many queries of
+    symbolic sizes."""
+    return (
+        isinstance(queries, OpenSize) and isinstance(keys, OpenSize) and options.height in (0, _MOST_VECTORS)
+        and dtype.bits == 32 and dot.width == 1 and not causal and abs(scale) <= key_limit.MOST_SCALE
     )
 
 
@@ -162,15 +183,18 @@ def _along_keys(dot: Dot, at: Along, s: PrimExpr, keys: int, dtype: DataType) ->
 
 
 def _softmax(
-    scores: te.Tensor, dot: Dot, dtype: DataType, out_dtype: DataType
+    scores: te.Tensor, dot: Dot, dtype: DataType, out_dtype: DataType, limit: KeyLimit | None
 ) -> tuple[te.Tensor, te.Tensor, te.Tensor, te.Tensor]:
     """Return the maximum [b, h, t] over the keys, exp(scores - maximum) [b, h, s, t] of `out_dtype` as steps of the sum
-    over keys, these sums of `dtype`, and their inverses."""
+    over keys, these sums of `dtype`, and their inverses. Keys at and after the `limit` do not count."""
     batch, heads, keys, padded = scores.extents
     steps, row = -(-keys // dot.width), ("b", "h", "t")
     r, q = te.reduce_axis((0, keys), "r"), te.reduce_axis((0, steps), "q")
     most = te.compute(
-        (batch, heads, padded), lambda b, h, t: te.max(scores(b, h, r.var, t), axis=r), name="most", axis_names=row
+        (batch, heads, padded), lambda b, h, t: te.max(
+            scores(b, h, r.var, t) if limit is None
+            else if_then_else(limit.needs(b, h, r.var, t), scores(b, h, r.var, t), const(-inf, dtype)), axis=r),
+        name="most", axis_names=row
     )
 
     weight = _exp_or_zero if isinstance(keys, OpenSize) and dtype.bits == 32 else exp
@@ -183,7 +207,11 @@ def _softmax(
         (batch, heads, steps, padded), power, name="powers", inline=False, axis_names=("b", "h", "s", "t")
     )
     total = te.compute(
-        most.shape, lambda b, h, t: te.sum(dot.sum(powers(b, h, q.var, t), dtype), axis=q), name="total", axis_names=row
+        most.shape, lambda b, h, t: te.sum(
+            dot.sum(powers(b, h, q.var, t), dtype) if limit is None
+            else if_then_else(limit.needs(b, h, q.var, t), dot.sum(powers(b, h, q.var, t), dtype), const(0, dtype)),
+            axis=q),
+        name="total", axis_names=row
     )
     inverse = te.compute(
         most.shape, lambda b, h, t: const(1, dtype) / total(b, h, t), name="inverse", inline=False, axis_names=row
@@ -209,14 +237,17 @@ def _packed(value: te.Tensor, heads: Heads, dot: Dot) -> te.Tensor:
 
 
 def _weighted(
-    powers: te.Tensor, value: te.Tensor, packed: te.Tensor | None, heads: Heads, dtype: DataType
+    powers: te.Tensor, value: te.Tensor, packed: te.Tensor | None, heads: Heads, dtype: DataType,
+    limit: KeyLimit | None,
 ) -> Callable[[Var, Var, Var], PrimExpr]:
     """Return the element [b, t, c] of the product of powers and values, a sum over keys."""
     s = te.reduce_axis((0, powers.extents[2]), "s")
 
     def weighted(b: Var, t: Var, c: Var) -> PrimExpr:
         h = floordiv(c, heads.width)
-        power = powers(b, h, s.var, t)
+        power: PrimExpr = powers(b, h, s.var, t)
+        if limit is not None:
+            power = if_then_else(limit.needs(b, h, s.var, t), power, const(0, power.dtype))
         if packed is None:
             return te.sum(cast(dtype, power) * cast(dtype, value(b, s.var, add(c, heads.starts[2]))), axis=s)
         return te.sum(

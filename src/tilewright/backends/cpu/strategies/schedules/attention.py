@@ -2,6 +2,7 @@
 
     for batch, head, block of queries (parallel):
         turned = query of the block, transposed
+        limit = number of keys that the block needs                             with a mask, symbolic sizes
         for tile of keys, tile of queries: scores = key @ turned * scale + mask register tiles
         for vectors of queries: { most = max over keys; for key: powers = exp(scores - most) }
         for vector of queries: inverse = 1 / sum over keys of powers
@@ -10,8 +11,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+from tilewright.backends.cpu.strategies.key_limit import KeyLimit
 from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks
 from tilewright.backends.cpu.strategies.schedules.tile import accumulate
 from tilewright.backends.cpu.strategies.tiles import Tile
@@ -21,6 +24,7 @@ from tilewright.te.tensor import Tensor
 
 _GROUP = 4
 _COPIES = 16
+_SUMS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,6 +43,8 @@ class AttentionSchedule(CpuSchedule):
     total: Tensor
     inverse: Tensor
     packed: Tensor | None
+    limit: KeyLimit | None
+    """The number of keys that each block needs, if it may be less than all."""
     heads: int
     blocks: int
     block: int
@@ -68,6 +74,8 @@ class AttentionSchedule(CpuSchedule):
         _sums(k, self, one)
         _powers(k, self, one)
         _scores(k, self, one)
+        if self.limit is not None:
+            _limits(k, self, self.limit, one)
         d, t = s.compute_at(k.name(self.turned), one, preserve_unit_loops=True)[-2:]
         outer, some = s.split(d, [None, min(_COPIES, s.extent(d))])
         s.reorder(t, outer, some)  # one element at a time: a strided vector load costs more than its elements
@@ -117,6 +125,8 @@ def _powers(k: KernelBlocks, plan: AttentionSchedule, at: Var) -> None:
     key, t = s.compute_at(k.name(plan.powers), at, preserve_unit_loops=True)[-2:]
     group, vector, lane = _group(k, plan, t)
     s.reorder(group, key, vector, lane)
+    if plan.limit is not None:
+        s.limit(key, k.name(plan.limit.keys))
     s.unroll(vector)
     s.vectorize(lane)
     _in_registers(k, plan, plan.most, group)
@@ -128,7 +138,32 @@ def _scores(k: KernelBlocks, plan: AttentionSchedule, at: Var) -> None:
     tiles, row = s.split(key, [None, tile.rows], overlap=isinstance(s.extent(key), OpenSize))
     panel, vector, lane = s.split(t, [None, tile.vectors, tile.lanes])
     s.reorder(panel, tiles, row, vector, lane)
+    if plan.limit is not None:
+        s.limit(tiles, k.name(plan.limit.keys), tile.rows)
     accumulate(k, k.name(plan.products), tiles, tile, depth_unroll=plan.depth_unroll)
     for v in (row, vector):
         s.unroll(v)
     s.vectorize(lane)
+
+
+def _limits(k: KernelBlocks, plan: AttentionSchedule, limit: KeyLimit, at: Var) -> None:
+    """Compute the number of keys that a block needs, before everything else of the block."""
+    s = k.schedule
+    s.set_scope(k.name(limit.keys), "local")
+    s.compute_at(k.name(limit.keys), at)
+    for t in (limit.of_queries, limit.most):
+        s.set_scope(k.name(t), "local")
+        s.compute_at(k.name(t), at)
+        s.vectorize(s.split(s.axes(k.name(t))[1][-1], [None, _lanes(k, plan)])[1])
+    *_, queries, keys = s.compute_at(k.name(limit.rows), at, preserve_unit_loops=True)
+    vector, lane = s.split(queries, [None, _lanes(k, plan)])
+    s.reorder(keys, vector, lane)
+    s.unroll(vector)
+    s.vectorize(lane)
+    s.set_scope(k.name(limit.rows), "local")
+    for t in limit.squares:
+        heads, (_, column) = s.axes(k.name(t))
+        width = math.gcd(s.extent(column), _SUMS * k.machine.lanes("float32"))
+        s.vectorize(s.split(column, [None, width])[1])
+        if k.is_shared:
+            s.parallel(s.fuse(*heads))
