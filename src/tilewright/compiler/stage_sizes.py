@@ -99,7 +99,8 @@ def _without(made: Cut, function: Function, outputs: Sequence[Expr], new: dict[V
     after = range(count + len(outputs), max((*made.gives, 0)) + 1)
     numbers |= {n: n - len(outputs) + len(left) for n in after}
     stage, takes = stage_of(function, [outputs[k] for k in left])
-    body = rewrite(made.rest.body, lambda _: None, inside=True, memo={**new, **{p: p for p in params}})
+    memo: dict[Expr, Expr] = {**dict(new.items()), **{p: p for p in params}}
+    body = rewrite(made.rest.body, lambda _: None, inside=True, memo=memo)
     return replace(
         made, stage=stage, takes=takes, gives=tuple(numbers[n] for n in gives),
         sizers=tuple((call, tuple(numbers[n] for n in places)) for call, places in made.sizers),
