@@ -75,7 +75,8 @@ _LARGEST: Final = 1 << 31
 _LARGE_SAMPLES: Final = (
     (1021, 1031, 1033, 1039, 1049, 1051, 1061, 1063, 1069, 1087, 1091, 1093, 1097, 1103, 1109, 1117),
     (4093, 4099, 4111, 4127, 4129, 4133, 4139, 4153, 4157, 4159, 4177, 4201, 4211, 4217, 4219, 4229))
-"""Samples for programs in which a threshold of a schedule lies between the usual ones: all sizes count as large."""
+"""Samples for programs in which a threshold of a schedule lies between the usual ones: all sizes count as large. Sizes
+with small limits get the largest two of their samples."""
 
 
 class OpenSizeError(CompileError):
@@ -352,7 +353,7 @@ def _numbers(limits: Sequence[Limit], pairs: Sequence[Sequence[int]]) -> list[tu
                         f"one of its sizes is from {least} to {most}, which is too few to represent all")
                 found.append((first, second))  # of a count, which no model contains as a number
                 continue
-            found.append((fitting[len(fitting) // 2], fitting[-1]))
+            found.append((fitting[-2 if pairs is _LARGE_SAMPLES else len(fitting) // 2], fitting[-1]))
             free = [p for p in free if p not in found[-1]]
             continue
         found.append((first, second))
