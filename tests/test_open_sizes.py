@@ -607,3 +607,19 @@ def test_windows_whose_results_stand_in_another_layout_are_refused() -> None:
             match="has a dynamic height or width, but stores its result in another layout than it is computed in"
         ):
             build_open(partial(_same, function), {}, Target("llvm"), "m", BuildReport(), Cache(None))
+
+
+def test_sizes_with_an_order_get_samples_that_satisfy_it() -> None:
+    """The first of ten inputs has to be at least as long as the last one."""
+    names = "abcdefghij"
+    nodes = [
+        helper.make_node("Shape", ["j"], ["length"]), helper.make_node("Slice", ["a", "zero", "length"], ["first"]),
+        helper.make_node("Concat", ["first", *names], ["joined"], axis=0), helper.make_node("Relu", ["joined"], ["y"])]
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [f"d_{n}"]) for n in names]
+    graph = helper.make_graph(
+        nodes, "g", infos, [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n"])],
+        [numpy_helper.from_array(np.array([0]), "zero")])
+    compiled = tilewright.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]))
+    feed = {n: np.arange(k, k + 12 - k, dtype=np.float32) for k, n in enumerate(names)}
+    np.testing.assert_array_equal(compiled(feed), np.concatenate([feed["a"][:3], *feed.values()]))
+    assert [str(r) for r in compiled.executable.manifest.requirements]

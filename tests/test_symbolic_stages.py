@@ -326,3 +326,20 @@ def test_a_warning_tells_why_no_program_serves_all_sizes(monkeypatch: pytest.Mon
         for n in (4, 3, 2):
             np.testing.assert_array_equal(compiled(x[:n]), np.array(np.nonzero(x[:n])))
     assert len(found) == 1
+
+
+def test_counts_after_a_stage_that_are_dimensions_are_no_symbols_of_their_own() -> None:
+    """The number of rows, as an integer from the first stage, shapes a result of the second one; counts of 0 included.
+    """
+    nodes = [
+        node("ReduceMax", ["x", "one"], "most", keepdims=0), node("Greater", ["most", "zero"], "m"),
+        node("Compress", ["x", "m"], "p", axis=0), node("Shape", ["p"], "shape"),
+        node("Gather", ["shape", "first"], "n"), node("Concat", ["n", "three"], "sizes", axis=0),
+        node("ReduceMin", ["p", "one"], "least", keepdims=0), node("Greater", ["least", "zero"], "k"),
+        node("Compress", ["least", "k"], "q", axis=0), node("ReduceSum", ["q"], "sum", keepdims=0),
+        node("Add", ["p", "sum"], "moved"), node("Reshape", ["moved", "sizes"], "r"), node("Relu", ["r"]),
+    ]
+    weights = {"one": [1], "first": [0], "three": [3], "zero": np.float32(0)}
+    proto = model(nodes, {"x": (20, 3)}, weights=weights)
+    compiled = same(proto, *({"x": rows(n, 20)} for n in (5, 0, 20, 1)), {"x": floats(20, 3)})
+    assert symbols_of(compiled) == [0, 1, 3]  # two dimensions and a count

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, islice, permutations
+from itertools import count
 from math import isqrt
 from typing import Any, Final
 
@@ -56,8 +56,8 @@ _MOST_EQUATIONS: Final = 32
 """Number of equations between the dimensions of a model."""
 Range = tuple[int, "int | None"]
 Resolved = Callable[[Function], Function]
-_MOST_ORDERS: Final = 2000
-"""Number of orders of the samples that are tried."""
+_MOST_TRIALS: Final = 2000
+"""Number of samples of single sizes that are tried."""
 Bound = tuple[PrimExpr, int]
 """A sum of sizes and its least value."""
 Equation = tuple[PrimExpr, PrimExpr]
@@ -75,7 +75,8 @@ _LARGEST: Final = 1 << 31
 _LARGE_SAMPLES: Final = (
     (1021, 1031, 1033, 1039, 1049, 1051, 1061, 1063, 1069, 1087, 1091, 1093, 1097, 1103, 1109, 1117),
     (4093, 4099, 4111, 4127, 4129, 4133, 4139, 4153, 4157, 4159, 4177, 4201, 4211, 4217, 4219, 4229))
-"""Samples for programs in which a threshold of a schedule lies between the usual ones: all sizes count as large."""
+"""Samples for programs in which a threshold of a schedule lies between the usual ones: all sizes count as large. Sizes
+with small limits get the largest two of their samples."""
 
 
 class OpenSizeError(CompileError):
@@ -236,20 +237,39 @@ def _for_samples(
 def _fitting(
     numbers: Sequence[tuple[int, int]], limits: Sequence[Limit], symbols: Sequence[Var], required: Sequence[Bound]
 ) -> Sequence[tuple[int, int]]:
-    """Return samples within the limits for which the sums have their least values; `numbers` if none are found."""
+    """Return samples within the limits for which the sums have their least values; `numbers` if none are found.
 
-    def fit(found: Sequence[tuple[int, int]]) -> bool:
-        return all(
-            least <= n and (most is None or n <= most)
-            for pair, (least, most) in zip(found, limits, strict=True) for n in pair
-        ) and all(
-            evaluate(e, dict(zip(symbols, values, strict=True))) >= least
-            for values in zip(*found, strict=True) for e, least in required)
+    The symbols of these sums exchange their samples, or take larger ones.
+    """
+    involved = {v for e, _ in required for v in free_vars(e)}
+    places = [k for k, v in enumerate(symbols) if v in involved]
+    candidates = (*(numbers[k] for k in places), *zip(*_LARGE_SAMPLES, strict=True))
+    trials = iter(range(_MOST_TRIALS))
 
-    if not required:
-        return numbers
-    candidates = (*numbers, *zip(*_LARGE_SAMPLES, strict=True))
-    return next(filter(fit, islice(permutations(candidates, len(numbers)), _MOST_ORDERS)), numbers)
+    def completed(found: Mapping[Var, tuple[int, int]]) -> Mapping[Var, tuple[int, int]] | None:
+        if len(found) == len(places):
+            return found
+        place = places[len(found)]
+        least, most = limits[place]
+        for pair in candidates:
+            if pair in found.values() or pair[0] < least or (most is not None and pair[1] > most):
+                continue
+            if next(trials, None) is None:
+                return None
+            more = {**found, symbols[place]: pair}
+            if _satisfy(more, required) and (whole := completed(more)) is not None:
+                return whole
+        return None
+
+    fitting = completed({}) or {}
+    return [fitting.get(v, pair) for v, pair in zip(symbols, numbers, strict=True)]
+
+
+def _satisfy(samples_of: Mapping[Var, tuple[int, int]], required: Sequence[Bound]) -> bool:
+    """Whether the sums of symbols that all have samples have their least values."""
+    return all(
+        evaluate(e, {v: pair[k] for v, pair in samples_of.items()}) >= least
+        for e, least in required if samples_of.keys() >= set(free_vars(e)) for k in (0, 1))
 
 
 def _straight(function: Function) -> Function:
@@ -333,7 +353,7 @@ def _numbers(limits: Sequence[Limit], pairs: Sequence[Sequence[int]]) -> list[tu
                         f"one of its sizes is from {least} to {most}, which is too few to represent all")
                 found.append((first, second))  # of a count, which no model contains as a number
                 continue
-            found.append((fitting[len(fitting) // 2], fitting[-1]))
+            found.append((fitting[-2 if pairs is _LARGE_SAMPLES else len(fitting) // 2], fitting[-1]))
             free = [p for p in free if p not in found[-1]]
             continue
         found.append((first, second))

@@ -28,6 +28,7 @@ from tilewright.compiler.open_program import OpenSizeError, Range, build_open, e
 from tilewright.compiler.report import BuildReport
 from tilewright.compiler.specialization import Specialization
 from tilewright.compiler.stage_growth import Sizer, point_of
+from tilewright.compiler.stage_sizes import with_sizes_from_shapes
 from tilewright.compiler.staged import Edge, Point, SizeOf, is_condition
 from tilewright.ir.structural import structural_equal
 from tilewright.relay.expr import Call, Constant, Expr, Function, Var
@@ -365,7 +366,8 @@ def _cut(
     ask = _Asked({}, {params[k]: v for k, v in values.items()})
     resolved = resolve(Function(params, sampled.body, attrs=sampled.attrs), params, ask)
     asked = frozenset(k for k, p in enumerate(params) if p in ask.found)
-    return cut(merge_equal(resolved)), tuple(sampled.params[len(params):]), asked
+    merged = merge_equal(resolved)
+    return with_sizes_from_shapes(cut(merged), merged), tuple(sampled.params[len(params):]), asked
 
 
 def _symbols_in(stage: Function) -> set[Symbol]:

@@ -44,6 +44,8 @@ class Box:
         """
         if not width:
             return None
+        if pitch == width:  # the rows are contiguous
+            return Box(self.rows, self.length, self.pitch, column + self.offset)
         row, first = divmod(self.offset, width)
         start = row * pitch + column + first
         if first + (self.rows - 1) * self.pitch + self.length <= width:

@@ -226,7 +226,7 @@ class _Cutter:
             for t in self._tensors(e):
                 numbers[t] = len(self.params) + len(self.outputs) + len(numbers)
         sizers = tuple((e, tuple(places)) for e, places in zip(sized, arguments, strict=True))
-        stage, takes = self._stage()
+        stage, takes = stage_of(self.function, list(self.outputs))
         if not ended:
             rest, gives = self._rest(wanted, sized, numbers)
             return Cut(stage, takes, sizers, gives, rest)
@@ -289,15 +289,6 @@ class _Cutter:
         found = self.params.get(e)
         return self.outputs.setdefault(e, len(self.params) + len(self.outputs)) if found is None else found
 
-    def _stage(self) -> tuple[Function | None, tuple[int, ...]]:
-        """Return the function that computes the outputs, and the numbers of its parameters."""
-        if not self.outputs:
-            return None, ()
-        taken = [v for v in post_order(*self.outputs) if isinstance(v, Var) and v in self.params]
-        body = Tuple(tuple(self.outputs)) if len(self.outputs) > 1 else next(iter(self.outputs))
-        attrs = {k: v for k, v in self.function.attrs.items() if k == NUMERICS}
-        return Function(taken, body, attrs=attrs, span=self.function.span), tuple(self.params[v] for v in taken)
-
     def _rest(
         self, wanted: Sequence[Expr], sized: Sequence[Call], numbers: dict[Expr, int]
     ) -> tuple[Function, tuple[int, ...]]:
@@ -317,6 +308,18 @@ class _Cutter:
         body = rewrite(
             self.function.body, lambda e: fold(e) if isinstance(e, TupleGetItem) else None, inside=True, memo=new)
         return Function(params, body, attrs=self.function.attrs, span=self.function.span), tuple(gives)
+
+
+def stage_of(function: Function, outputs: Sequence[Expr]) -> tuple[Function | None, tuple[int, ...]]:
+    """Return the function that computes these values in the body of `function`, and the numbers of its parameters; None
+    without values."""
+    if not outputs:
+        return None, ()
+    numbers: dict[Expr, int] = {p: k for k, p in enumerate(function.params)}
+    taken = [v for v in post_order(*outputs) if isinstance(v, Var) and v in numbers]
+    body = Tuple(tuple(outputs)) if len(outputs) > 1 else outputs[0]
+    attrs = {k: v for k, v in function.attrs.items() if k == NUMERICS}
+    return Function(taken, body, attrs=attrs, span=function.span), tuple(numbers[v] for v in taken)
 
 
 def _is_of(e: Expr, values: Container[Expr]) -> bool:

@@ -49,15 +49,36 @@ def applied(op: Op, kind: Type, args: list[Any]) -> Any:
     """Return the result of an operator, of the type `kind`: an array, a tuple of arrays, or None if it has none for
     these sizes."""
     symbolic = any(a.dtype == object for arg in args for a in (arg if isinstance(arg, tuple) else (arg,)))
-    if not symbolic or op.name in _SELECTING:
+    if not symbolic:
         result = op.reference(*args)
         return result if isinstance(result, tuple) else np.asarray(result)
+    if op.name in _SELECTING:
+        return _selected(op, args)
     if op.name in _REDUCTIONS:
         return _reduced(op, *args)
     rule = _ELEMENTWISE.get(op.name)
     if rule is None or (op.name == "divide" and isinstance(kind, TensorType) and kind.dtype.is_float):
         return None
     return _elementwise(rule, args)
+
+
+def _selected(op: Op, args: list[Any]) -> Any:
+    """Return the result of an operator that only moves elements. Numpy would make numbers of sizes with samples, so the
+    operator moves their places in a list."""
+    elements: list[Any] = []
+
+    def places(a: Array) -> Array:
+        first = len(elements)
+        elements.extend(a.ravel().tolist())
+        return np.arange(first, len(elements)).reshape(a.shape)
+
+    def moved(result: Any) -> Array:
+        at = np.asarray(result)
+        return np.array([*(elements[k] for k in at.flat), None], object)[:-1].reshape(at.shape)
+
+    result = op.reference(*(
+        tuple(map(places, a)) if isinstance(a, tuple) else places(a) if a.dtype == object else a for a in args))
+    return tuple(map(moved, result)) if isinstance(result, tuple) else moved(result)
 
 
 def _elementwise(rule: Callable[..., Any], args: list[Array]) -> Array | None:
