@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import random
 import time
@@ -48,8 +49,8 @@ from tilewright.scalar.arith.open_sizes import (
     typical,
 )
 from tilewright.scalar.arith.size_equations import equation
-from tilewright.scalar.expr import Buffer, PrimExpr, Var, as_expr, const, floordiv, floormod, minimum
-from tilewright.tir.stmt import redirect
+from tilewright.scalar.expr import Buffer, IntImm, PrimExpr, Var, as_expr, const, floordiv, floormod, minimum
+from tilewright.tir.stmt import UNROLLED, Block, For, redirect, walk_stmt
 
 pytestmark = pytest.mark.slow
 
@@ -304,6 +305,18 @@ def test_computations_that_do_not_depend_on_the_height_of_tiles_are_made_once(mo
     (lowered,) = program.report.kernels.values()
     assert len(lowered.versions) > 4
     np.testing.assert_allclose(program(np.ones((5, 40), np.float32)), np.full((5, 24), 40.0))
+
+
+def test_kernels_of_symbolic_sizes_unroll_only_steps_of_few_products() -> None:
+    program = tilewright.compile(dense_layer(), shapes={"x": ("n", 40)}, target="llvm -mcpu=skylake-avx512", threads=1)
+    (lowered,) = program.report.kernels.values()
+    found = []
+    for _, version in lowered.versions:
+        unrolled = [
+            s.extent.value for s in walk_stmt(version.body) if isinstance(s, For) and s.kind == UNROLLED
+            and isinstance(s.extent, IntImm) and any(isinstance(b, Block) and b.init is not None for b in walk_stmt(s))]
+        found.append(unrolled)
+    assert [math.prod(extents) for extents in found] == [8, 16, 12, 16, 20, 12, 14, 16][: len(found)]
 
 
 def test_versions_of_kernels_are_equal_if_their_loops_conditions_and_buffers_are() -> None:

@@ -20,6 +20,7 @@ from tilewright.scalar.arith.divisors import divisors
 from tilewright.scalar.expr import Var
 from tilewright.te.tensor import ComputeOp, Operation, Tensor
 from tilewright.tir.schedule import Schedule
+from tilewright.tir.stmt import NUMBERS
 
 MOST_TAPS: Final = 12
 """Largest number of unrolled taps along a row, each with its own set of outputs at the edges of the image."""
@@ -31,6 +32,8 @@ _SHORTEST_CHUNK: Final = 128
 _BLOCKS: Final = (0, 2, 4, 8, 16, 32)
 _LEAST_TILES: Final = 4
 _OPEN_GRAIN: Final = 4
+_LEAST_PRODUCTS: Final = 12
+"""Number of vector products in an iteration of a loop, from which on its own instructions take no time."""
 
 
 def writes_out_taps(taps: int, step: int, tile: Tile) -> bool:
@@ -285,7 +288,7 @@ def accumulate(
         *taps, depth, step = reduce
     else:
         *taps, whole = reduce
-        depth, step = s.split(whole, [None, depth_unroll])
+        depth, step = s.split(whole, [None, _steps(k, tile, depth_unroll)])
     outer = [*taps, depth] if exact else _in_pieces(k, [*taps, depth], s.extent(step), shared)
     s.reorder(*outer, step, *spatial, *columns)
     along = [v for v in taps[-1:] if not shared and writes_out_taps(s.extent(v), depth_unroll, tile)]
@@ -294,6 +297,15 @@ def accumulate(
     for v in columns[1:]:
         s.vectorize(v)
     return outer[-1]
+
+
+def _steps(k: KernelBlocks, tile: Tile, most: int) -> int:
+    """Return the number of unrolled steps of a sum, a divisor of `most`. Kernels with symbolic sizes, which have code
+    for several tiles, unroll only steps of few products: others take as long in a loop, and compile faster."""
+    if not k.schedule.func.attrs.get(NUMBERS):
+        return most
+    products = tile.rows * tile.vectors
+    return next((n for n in divisors(most, most) if n * products >= _LEAST_PRODUCTS), most)
 
 
 def _in_pieces(k: KernelBlocks, loops: list[Var], step: int, cut: bool) -> list[Var]:
