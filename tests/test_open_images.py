@@ -147,6 +147,14 @@ def test_a_convolution_without_padding_has_a_smallest_image() -> None:
     check(convolution(16, 16, 3, 1, 0), (1, 16, "h=3..", "w=3.."), [(3, 3), (3, 9), (17, 31)])
 
 
+def test_large_images_transform_weights_that_are_packed_for_small_ones() -> None:
+    of = convolution(512, 512, 3)
+    program = check(of, (1, 512, "h", "w"), [(1, 1), (2, 3), (7, 7), (31, 9), (16, 20)])
+    assert "transformed" in program.dump("tir")
+    weights = of.graph.initializer[0].raw_data
+    assert len(program.artifact.constants) < 1.1 * len(weights)
+
+
 @pytest.mark.parametrize(("channels", "kernel", "stride"), [(32, 3, 1), (40, 5, 2), (8, 3, 2), (33, 3, 1)])
 def test_depthwise_convolutions(channels: int, kernel: int, stride: int) -> None:
     check(convolution(channels, channels, kernel, stride, group=channels), (1, channels, "h", "w"), SIZES)

@@ -268,7 +268,8 @@ def _by_size(
                 found.append((condition, shared.scheduled(options)))
                 continue
             one = made.again(options)
-            own = [params.setdefault(t, _renamed(t, params)) for t in (made.args if is_usual else one.args)]
+            shares = is_usual or options.transforms_weights
+            own = [params.setdefault(t, _renamed(t, params)) for t in (made.args if shares else one.args)]
             same = one.func(func.name, func.attrs[NUMBERS], [*own, *results])
             found.append((condition, arrange(same, one.args, one.outputs, options)))
     whole = (*params.values(), *results)

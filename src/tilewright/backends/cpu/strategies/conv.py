@@ -19,13 +19,13 @@ import numpy as np
 
 from tilewright import te
 from tilewright.backends.cpu.strategies import open_winograd, planes, winograd
-from tilewright.backends.cpu.strategies.dots import FOURS, ROWS, Dot, along_rows, dot_of
+from tilewright.backends.cpu.strategies.dots import FOURS, ONE, ROWS, Dot, along_rows, dot_of
 from tilewright.backends.cpu.strategies.products import matmul_rows, unroll
 from tilewright.backends.cpu.strategies.schedules import open_rows
 from tilewright.backends.cpu.strategies.schedules.open_rows import Heights, balanced_pixels, widths
 from tilewright.backends.cpu.strategies.schedules.tile import ConvSchedule, writes_out_taps
 from tilewright.backends.cpu.strategies.schedules.window import WindowSchedule, crowds, outputs_together
-from tilewright.backends.cpu.strategies.winograd_choice import cut, open_cuts, volume_cut
+from tilewright.backends.cpu.strategies.winograd_choice import cut, open_cuts, transforming_cut, volume_cut
 from tilewright.backends.cpu.strategies.winograd_volume import volume_convolution
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.base.types import INT32, DataType, OpenSize
@@ -97,7 +97,7 @@ def conv(
         )
         if found is not None:
             return winograd.convolution(data, weight, kernel, found, options)
-    if is_open and dot is not FOURS and data_layout == out_layout == "NHWC":
+    if is_open and dot is not FOURS and data_layout == out_layout == "NHWC" and not options.transforms_weights:
         opened = open_cuts(
             data, weight, groups * depth, channels, ksize, strides, padding, dilation, out_dtype, options, groups)
         if opened:
@@ -187,11 +187,19 @@ def _direct(
     tile, shared = open_rows.tile_along(
         g.out[-1], channels, steps, g.strides[-1], taps_of_row, options, together=taps_of_row > 1 and step == deep
     )
+    winograd_cut = transforming_cut(
+        g.data, weight, depth, channels, g.ksize, g.strides, (*g.before, *g.after), g.dilation, out_dtype, options,
+        tile) if g.is_open and g.place == out_place == (0, 1, 2, 3) and groups == 1 and dot is ONE else None
+    image = g.data
     if g.is_open or (not shared and any((*g.before, *g.after)) and not writes_out_taps(g.ksize[-1], step, tile)):
         g = g.spread(tile.rows, const(0, g.data.dtype))
     columns = tile.columns
     panels = -(-channels // columns)
     packed = _pack(weight, kernel, groups, channels, deep, g.ksize, panels, columns, dot, shared)
+    if winograd_cut is not None and options.transforms_weights:
+        return open_winograd.transforming(
+            image, lambda p, r, s, k, c: packed(0, p, r, *((k, s) if shared else (s, k)), c), panels, winograd_cut,
+            options)
     taps = g.taps()
     rc = te.reduce_axis((0, deep), "ic")
     order = [*taps[:-1], rc, taps[-1]] if shared else [*taps, rc]
@@ -212,7 +220,8 @@ def _direct(
             tile=tile, shared=shared, unroll=step, groups=groups, channels=groups * channels, flops=flops,
             exact=dtype.is_integer,
             padded=g.padded, heights=g.heights(tile.rows), left_bytes=math.prod(g.data.extents) * g.data.dtype.itemsize,
-            channels_last=out_place,
+            channels_last=out_place, shares_weights=True,
+            faster=() if winograd_cut is None else ((winograd_cut.tiles, winograd_cut.beats_direct(options.machine)),),
         ),
     )
 

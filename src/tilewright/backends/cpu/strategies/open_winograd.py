@@ -11,12 +11,15 @@ so that one code serves all sizes; `padded` are the images with their padding, e
 
 The matrices and the packed weights are those of `winograd.py`. Small images are faster with small tiles, and large
 images with large tiles: where both matter, the kernel has code for both, and compares their estimated times.
+
+Weights that are packed for the direct algorithm, because the usual image is small, are transformed in the kernel, a
+panel of output channels for each block of tiles, where an image is large enough.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tilewright import te
 from tilewright.backends.cpu.strategies.products import flatten, unflatten, unroll
@@ -28,6 +31,9 @@ from tilewright.backends.kernel_options import KernelOptions
 from tilewright.scalar.expr import PrimExpr, Var, add, all_of, const, floordiv, floormod, if_then_else, mul
 from tilewright.topi.winograd import TAPS, chosen, matrices
 
+Taps = Callable[[Var, int, Var, Var, Var], PrimExpr]
+"""Maps a panel, the tap, an input channel and a column of the panel to the weight."""
+
 
 def convolution(
     data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], found: Sequence[OpenCut],
@@ -37,11 +43,37 @@ def convolution(
     NHWC, by the first of the found cuts; the others are faster for some sizes."""
     first, *others = found
     faster = tuple((other.tiles, other.is_faster(first, options.machine)) for other in others)
-    return _convolution(data, weight, kernel, first, options, faster)
+    packed = pack(weight, kernel, first.image, first.tile, f"packed_{first.tiles}")
+    return _convolution(data, packed, (), first, options, faster)
+
+
+def transforming(data: te.Tensor, taps: Taps, panels: int, found: OpenCut, options: KernelOptions) -> te.Tensor:
+    """Return the convolution of `data` NHWC with the weights `taps(panel, r, s, k, column)` of `panels` panels, which
+    the kernel transforms."""
+    z, columns = found.image, found.tile.columns
+    rows = matrices(z.m).weights
+
+    def down(panel: Var, k: Var, i: Var, s: Var, column: Var) -> PrimExpr:
+        return chosen(i, [by_parity(r, [taps(panel, t, s, k, column) for t in range(TAPS)]) for r in rows])
+
+    def along(panel: Var, k: Var, i: Var, j: Var, column: Var) -> PrimExpr:
+        return chosen(j, [by_parity(r, [half(panel, k, i, s, column) for s in range(TAPS)]) for r in rows])
+
+    half = te.compute(
+        (panels, z.depth, z.points, TAPS, columns), down, name="half", inline=False,
+        axis_names=("panel", "k", "i", "s", "o"))
+    whole = te.compute(
+        (panels, z.depth, z.points, z.points, columns), along, name="transformed", inline=False,
+        axis_names=("panel", "k", "i", "j", "o"))
+    packed = te.compute(
+        (z.points**2, panels, z.depth, columns),
+        lambda xi, panel, k, column: whole(panel, k, floordiv(xi, z.points), floormod(xi, z.points), column),
+        name="ordered")
+    return _convolution(data, packed, (half, whole), found, options, ())
 
 
 def _convolution(
-    data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], found: OpenCut, options: KernelOptions,
+    data: te.Tensor, packed: te.Tensor, weights: tuple[te.Tensor, ...], found: OpenCut, options: KernelOptions,
     faster: Alternatives,
 ) -> te.Tensor:
     z, tile, block = found.image, found.tile, found.block
@@ -63,7 +95,7 @@ def _convolution(
         (covered, z.points, z.points, z.depth), down, name="columns", inline=False, axis_names=("g", "i", "s", "c"))
     spectrum = te.compute(
         (z.points, z.points, covered, z.depth), along, name="spectrum", inline=False, axis_names=("i", "j", "g", "c"))
-    sums = _sums(spectrum, pack(weight, kernel, z, tile, f"packed_{found.tiles}"), found, covered)
+    sums = _sums(spectrum, packed, found, covered)
     product = te.compute(sums.extents, sums, name="product", inline=False, axis_names=("xi", "g", "o"))
 
     def downwards(g: Var, p: Var, j: Var, o: Var) -> PrimExpr:
@@ -72,7 +104,7 @@ def _convolution(
 
     schedule = OpenWinogradSchedule(
         columns=columns, spectrum=spectrum, sums=sums, product=product, m=z.m, block=block, count=count,
-        tile=tile, images=(z.batch, *z.out), unroll=unroll(z.part_depth, options), faster=faster,
+        tile=tile, images=(z.batch, *z.out), unroll=unroll(z.part_depth, options), faster=faster, weights=weights,
         flops=2 * z.points**2 * count * z.part_depth * z.channels)
     partial = te.compute(
         (covered, z.m, z.points, sums.extents[-1]), downwards, name="partial", schedule=schedule, inline=False,

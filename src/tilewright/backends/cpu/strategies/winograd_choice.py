@@ -188,11 +188,13 @@ def cut(
 @dataclass(frozen=True, slots=True)
 class OpenCut:
     """A convolution of symbolic height or width, cut into tiles, whose products have `tile` and are computed for
-    `block` tiles of the image at a time."""
+    `block` tiles of the image at a time. If `transforms`, each block transforms the weights, which are packed for the
+    direct algorithm."""
 
     image: Cut
     block: int
     tile: Tile
+    transforms: bool = False
 
     @property
     def tiles(self) -> str:
@@ -203,24 +205,56 @@ class OpenCut:
         """Return the condition on the sizes that these tiles take less time than other ones."""
         return compare(LT, as_expr(self._cycles(machine)), as_expr(other._cycles(machine)))
 
+    def beats_direct(self, machine: Machine) -> PrimExpr:
+        """Return the condition on the sizes that these tiles take less time than the direct algorithm, with the same
+        register tiles."""
+        z, rows = self.image, self.tile.rows
+        height, width = z.out
+        each = product_cycles(rows, z.channels, TAPS * TAPS * z.depth, machine)
+        direct = z.batch * height * -(-width // rows) * round(machine.core.winograd_gain * each)
+        return compare(LT, as_expr(self._cycles(machine)), as_expr(direct))
+
+    def pays(self, machine: Machine) -> bool:
+        """Whether these tiles take less time than the direct algorithm for very many tiles."""
+        z = self.image
+        direct = z.m**2 * product_cycles(self.tile.rows, z.channels, TAPS * TAPS * z.depth, machine) / self.tile.rows
+        each = self.tile_cycles(machine) + self._weight_cycles(machine) / self.block
+        return each < machine.core.winograd_gain * direct
+
     def _cycles(self, machine: Machine) -> int:
         """Return the estimated cycles, which are symbolic."""
         z, rows = self.image, self.tile.rows
-        computed = -(-(z.batch * z.rows * z.tiles) // rows) * rows
+        count = z.batch * z.rows * z.tiles
+        computed = -(-count // rows) * rows
+        if self.transforms:
+            return computed * round(self.tile_cycles(machine)) + -(-count // self.block) * round(
+                self._weight_cycles(machine))
         weights = 4 * z.points**2 * z.part_depth * z.channels
         return computed * round(self.tile_cycles(machine)) + round(weights * machine.core.memory_byte_cycles)
 
     def tile_cycles(self, machine: Machine) -> float:
-        """Return the estimated cycles of one tile among many."""
+        """Return the estimated cycles of one tile among many, without those of transforms of weights."""
         z = self.image
         squared = z.points**2
         products = squared * z.parts * product_cycles(self.block, z.part_channels, z.part_depth, machine)
         vectors = -(-z.depth // machine.lanes()) + -(-z.channels // machine.lanes())
-        weights, between = 4 * squared * z.part_depth * z.channels, 4 * squared * (z.depth + z.channels)
+        weights, between = 4 * squared * z.part_depth * z.channels, 4 * squared * (
+            z.depth + (self.tile.columns if self.transforms else z.channels))
         core = machine.core
-        again = 0.0 if weights <= machine.l2_bytes * 3 // 4 else core.weight_cycles(weights)
+        again = 0.0 if self.transforms or weights <= machine.l2_bytes * 3 // 4 else core.weight_cycles(weights)
         spilled = between * core.spilled_byte_cycles if self.block * between > machine.l2_bytes else 0.0
         return (products + again * weights) / self.block + squared * vectors * z.points + spilled
+
+    def _weight_cycles(self, machine: Machine) -> float:
+        """Return the estimated cycles of the transform of all weights, which are read once."""
+        z, core = self.image, machine.core
+        sums = TAPS * z.points * (TAPS + z.points) / core.multiplies
+        each = sums + TAPS * TAPS / core.loads + z.points**2 * core.store_cycles
+        nbytes, panel = 4 * TAPS * TAPS * z.depth * z.channels, 4 * z.points**2 * z.depth * self.tile.columns
+        spilled = core.spilled_byte_cycles * panel if panel > machine.l2_bytes // 2 else 0.0
+        return (
+            z.depth * -(-z.channels // machine.lanes()) * each + nbytes * core.weight_cycles(nbytes)
+            + spilled * -(-z.channels // self.tile.columns))
 
 
 def open_cuts(
@@ -241,6 +275,26 @@ def open_cuts(
     whole = Cut(n, height, width, depth, channels, (top, left, bottom, right), _SIZES[0], 1, groups, parts)
     sizes = _usual_tiles(whole, options.machine) if setting == "auto" else [int(setting[0])]
     return [_open_cut(replace(whole, m=m), options) for m in sizes]
+
+
+def transforming_cut(
+    data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int],
+    padding: Sequence[int], dilation: Sequence[int], out_dtype: DataType, options: KernelOptions, tile: Tile,
+) -> OpenCut | None:
+    """Return the cut of a convolution of `data` NHWC with symbolic height or width for the images that are larger than
+    the usual one, if it pays although each call transforms the weights; they are packed for the direct algorithm with
+    this register tile."""
+    setting = _setting(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype, options)
+    machine, m = options.machine, _SIZES[0]
+    if setting == "off" or data.dtype != DataType("float32"):
+        return None
+    n, height, width, _ = data.extents
+    top, left, bottom, right = padding
+    z = Cut(n, height, width, depth, channels, (top, left, bottom, right), m)
+    if 4 * z.points**2 * depth * tile.columns > machine.l2_bytes:
+        return None
+    found = OpenCut(z, max(1, _MOST_OPEN_TILES // tile.rows) * tile.rows, tile, transforms=True)
+    return found if options.transforms_weights or found.pays(machine) else None
 
 
 def _open_cut(z: Cut, options: KernelOptions) -> OpenCut:

@@ -88,5 +88,6 @@ def variants(
     if plan.faster and not own:
         own = [(options, const(1, BOOL))]
     faster = [
-        (replace(options, winograd_tiles=tiles, asked=set()), condition) for tiles, condition in plan.faster]
+        (replace(options, winograd_tiles=tiles, transforms_weights=plan.shares_weights, asked=set()), condition)
+        for tiles, condition in plan.faster]
     return [*faster, *own]

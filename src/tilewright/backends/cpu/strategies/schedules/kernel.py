@@ -32,6 +32,8 @@ class CpuSchedule(KernelSchedule):
     """Tile heights for a symbolic number of rows, each with its condition."""
     faster: Alternatives = ()
     """Other algorithms, each with the condition on symbolic sizes under which it takes less time."""
+    shares_weights: bool = False
+    """Whether these algorithms take the packed weights of this one (`KernelOptions.transforms_weights`)."""
 
     def apply(self, kernel: KernelBlocks) -> None:
         """Schedule the loops of a kernel."""

@@ -6,6 +6,15 @@
         for tile: for vector of channels: { partial = …; out = epilogue(…) }
 
 The last block ends with the last tile; only whole register tiles of its product are computed.
+
+If the kernel transforms the weights, the panels are outside the products:
+
+    for block of tiles: {
+        for tile (parallel): for vector of channels: { columns = …; spectrum[all points] = … }
+        for panel of output channels (parallel): {
+            transformed = the weights of the panel
+            for point: product = spectrum @ transformed
+            for tile: for vector of channels: { partial = …; out = epilogue(…) } } }
 """
 
 from __future__ import annotations
@@ -41,6 +50,8 @@ class OpenWinogradSchedule(CpuSchedule):
     tile: Tile
     images: tuple[int, ...]
     unroll: int = 1
+    weights: tuple[Tensor, ...] = ()
+    """The two steps of the transform of the weights, if the kernel transforms them."""
 
     def apply(self, k: KernelBlocks) -> None:
         s = k.schedule
@@ -51,26 +62,32 @@ class OpenWinogradSchedule(CpuSchedule):
                 "computed in")
         t, p = s.split(y, [None, self.m])
         u, q = s.split(x, [None, self.m])
-        vector, lane = s.split(o, [None, self.tile.lanes])
-        s.reorder(n, t, u, vector, p, q, lane)
+        panel, vector, lane = s.split(o, [None, self.tile.vectors if self.weights else 1, self.tile.lanes])
+        s.reorder(n, t, u, panel, vector, p, q, lane)
         block, inside = s.split(s.fuse(n, t, u), [None, self.block])
+        if self.weights:
+            s.reorder(block, panel, inside)
         s.annotate(inside, WHOLE, True)
         s.annotate(block, WHOLE, True)
         s.unroll(q)
         s.vectorize(lane)
         schedule_outputs(k, vector)
-        _products(k, self, block)
-        _inputs(k, self, block)
-        if k.is_shared:
-            s.parallel(block)
+        _products(k, self, panel if self.weights else block, block)
+        if self.weights:
+            _weights(k, self, panel)
+        tiles = _inputs(k, self, block)
+        if not k.is_shared:
+            return
+        for loop in [tiles, panel] if self.weights else [block]:
+            s.parallel(loop)
 
     def is_tile(self, block: Var, inside: PrimExpr) -> PrimExpr:
         """Return the condition that there is a tile of this number in a block."""
         return compare(LT, add(mul(block, self.block), inside), as_expr(self.count))
 
 
-def _products(k: KernelBlocks, plan: OpenWinogradSchedule, at: Var) -> None:
-    """Schedule one matrix product for each point."""
+def _products(k: KernelBlocks, plan: OpenWinogradSchedule, at: Var, tiles: Var) -> None:
+    """Schedule one matrix product for each point, and each block of `tiles`."""
     s, name, tile = k.schedule, k.name(plan.product), plan.tile
     loops = loops_by_name(s.compute_at(name, at))
     outer, inner = s.split(loops["g"], [None, tile.rows])
@@ -79,7 +96,7 @@ def _products(k: KernelBlocks, plan: OpenWinogradSchedule, at: Var) -> None:
     sums = k.name(plan.sums)
     depth = accumulate(k, sums, outer, tile, depth_unroll=plan.unroll)
     for block in (name, sums):
-        s.where(block, plan.is_tile(at, mul(outer, tile.rows)))
+        s.where(block, plan.is_tile(tiles, mul(outer, tile.rows)))
     if s.extent(outer) > 1:
         prefetch_panels(k, plan.sums.op, panel, depth)
     for v in (inner, vector):
@@ -87,8 +104,25 @@ def _products(k: KernelBlocks, plan: OpenWinogradSchedule, at: Var) -> None:
     s.vectorize(lane)
 
 
-def _inputs(k: KernelBlocks, plan: OpenWinogradSchedule, at: Var) -> None:
-    """Schedule the transform of the input: one tile and one vector of channels at a time."""
+def _weights(k: KernelBlocks, plan: OpenWinogradSchedule, at: Var) -> None:
+    """Schedule the transform of a panel of weights: one input channel and one vector of columns at a time."""
+    s = k.schedule
+    half, whole = (k.name(t) for t in plan.weights)
+    loops = loops_by_name(s.compute_at(whole, at))
+    vector, lane = s.split(loops["o"], [None, plan.tile.lanes])
+    s.reorder(loops["k"], vector, loops["i"], loops["j"], lane)
+    s.set_scope(half, "local")
+    inner = loops_by_name(s.compute_at(half, vector))
+    s.reorder(inner["s"], inner["i"], inner["o"])
+    for v in (loops["i"], loops["j"], inner["s"], inner["i"]):
+        s.unroll(v)
+    for v in (lane, inner["o"]):
+        s.vectorize(v)
+
+
+def _inputs(k: KernelBlocks, plan: OpenWinogradSchedule, at: Var) -> Var:
+    """Schedule the transform of the input, one tile and one vector of channels at a time; return the loop over tiles.
+    """
     s = k.schedule
     lanes = min(k.machine.lanes(), plan.tile.lanes)
     spectrum = k.name(plan.spectrum)
@@ -104,3 +138,4 @@ def _inputs(k: KernelBlocks, plan: OpenWinogradSchedule, at: Var) -> None:
     s.unroll(inner["i"])
     s.vectorize(inner["c"])
     s.annotate(loops["g"], WHOLE, True)
+    return loops["g"]
