@@ -323,6 +323,49 @@ def test_types_of_long_chains_without_annotation() -> None:
     assert transform.InferType()(IRModule.from_expr(f))["main"].ret_type == TensorType((2,), "float32")
 
 
+def _image(*shape: int, dtype: str = "float32") -> relay.Expr:
+    return relay.var("x", shape=shape, dtype=dtype)
+
+
+@pytest.mark.parametrize(("make", "wanted"), [
+    (lambda w: relay.nn.conv1d(_image(1, 4, 8), w[0], channels=6, kernel_size=3), [(6, 4, 3)]),
+    (lambda w: relay.nn.conv2d(_image(1, 4, 8, 8), w[0], channels=6, kernel_size=(3, 5), groups=2), [(6, 2, 3, 5)]),
+    (lambda w: relay.nn.conv2d(_image(1, 8, 8, 4), w[0], channels=6, kernel_size=3, data_layout="NHWC",
+                               kernel_layout="HWIO"), [(3, 3, 4, 6)]),
+    (lambda w: relay.nn.conv2d(_image(1, 2, 8, 8, 4), w[0], channels=16, kernel_size=3, data_layout="NCHW4c",
+                               kernel_layout="OIHW4i16o"), [(1, 2, 3, 3, 4, 16)]),
+    (lambda w: relay.nn.conv3d(_image(1, 3, 8, 8, 8), w[0], channels=6, kernel_size=3), [(6, 3, 3, 3, 3)]),
+    (lambda w: relay.nn.conv2d_transpose(_image(1, 4, 8, 8), w[0], channels=6, kernel_size=3, groups=2),
+     [(4, 3, 3, 3)]),
+    (lambda w: relay.nn.deformable_conv2d(
+        _image(1, 4, 8, 8), relay.var("offset", shape=(1, 18, 6, 6)), w[0], channels=6, kernel_size=(3, 3), groups=2),
+     [(6, 2, 3, 3)]),
+    (lambda w: relay.nn.dense(_image(2, 3, 4), w[0], units=5), [(5, 4)]),
+    (lambda w: relay.nn.matmul(_image(3, 4), w[0], units=5, transpose_a=True), [(3, 5)]),
+    (lambda w: relay.nn.bias_add(_image(1, 4, 8, 8), w[0], axis=-3), [(4,)]),
+    (lambda w: relay.nn.batch_norm(_image(1, 4, 8, 8), *w[:4])[0], [(4,)] * 4),
+    (lambda w: relay.nn.layer_norm(_image(2, 4, 8), *w[:2]), [(8,)] * 2),
+    (lambda w: relay.nn.group_norm(_image(2, 4, 8), *w[:2], num_groups=2), [(4,)] * 2),
+    (lambda w: relay.nn.prelu(_image(2, 4, 8), w[0]), [(4,)]),
+])
+def test_types_of_parameters_follow_from_the_data(make: Any, wanted: list[tuple[int, ...]]) -> None:
+    params = [relay.var(f"p{k}") for k in range(len(wanted))]
+    body = make(params)
+    transform.InferType()(IRModule.from_expr(body))
+    assert [p.checked_type for p in params] == [TensorType(shape, "float32") for shape in wanted]
+    annotated = [relay.var(f"p{k}", shape=shape) for k, shape in enumerate(wanted)]
+    assert body.checked_type == make(annotated).checked_type
+
+
+def test_parameters_have_the_dtype_of_the_data_and_meet_it_only_once_it_is_known() -> None:
+    w, b, y = relay.var("w"), relay.var("b"), relay.var("y")
+    inner = relay.Function([y], relay.nn.bias_add(relay.nn.dense(y, w, units=5), b))
+    transform.InferType()(IRModule.from_expr(relay.Call(inner, [_image(2, 3, dtype="float16")])))
+    assert w.checked_type == TensorType((5, 3), "float16") and b.checked_type == TensorType((5,), "float16")
+    with pytest.raises(CompileError, match=r"the type of %p is not known where nn.dense\(%x, %p\) needs it"):
+        transform.InferType()(IRModule.from_expr(relay.nn.dense(_image(2, 3), relay.var("p"))))
+
+
 def test_a_function_of_another_type_under_the_same_name() -> None:
     x, y = relay.var("x", shape=(2,)), relay.var("y", shape=(2,))
     mod = program("def @main(%x: Tensor[(2), float32]) { @f(%x) }\ndef @f(%x: Tensor[(2), float32]) { exp(%x) }")

@@ -12,7 +12,7 @@ from tilewright import te
 from tilewright.base.errors import InputError, ShapeError
 from tilewright.base.types import BOOL, MINIFLOATS, DataType, TensorType, Type
 from tilewright.relay.expr import Call, Expr
-from tilewright.relay.op.registry import Array, Fusion, Op, Precision, Relaid, declare, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, Relaid, declare, op, per_channel_types, tensors
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.topi import elementwise as topi
@@ -421,6 +421,10 @@ class PRelu(Op):
         if a.ndim != 1 or (differ(a.shape[0], channels)):
             raise ShapeError(f"alpha must have shape ({channels},), one slope for each channel, and it has {a.shape}")
         return t
+
+    def infer_arguments(self, types: Sequence[Type | None]) -> Sequence[Type | None]:
+        """`alpha` from the channels of the data."""
+        return per_channel_types(types, self.axis)
 
     def _aligned(self, alpha: Any, ndim: int) -> Any:
         return alpha.reshape([-1 if d == self.axis % ndim else 1 for d in range(ndim)])

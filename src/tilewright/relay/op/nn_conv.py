@@ -92,6 +92,22 @@ class Convolution(Op):
         way.src.require_shape(weight.shape, "a weight")
         return tuple(way.forward_shape(weight.shape))
 
+    def infer_arguments(self, types: Sequence[Type | None]) -> Sequence[Type | None]:
+        """The weight from the channels of the data, `channels` and `kernel_size`."""
+        data, weight = types
+        if weight is not None or not isinstance(data, TensorType) or self.channels is None or self.kernel_size is None:
+            return types
+        if self.blocked:
+            channels = plain_data(self.data_layout, self.rank).forward_shape(data.shape)[1]
+        else:
+            channels = ordered(data.shape, data_axes(self.data_layout, self.rank))[1]
+        first, second = (channels, self.channels) if self.transposed else (self.channels, channels)
+        plain = (first, second if self.groups == 1 else second // self.groups, *self.kernel_size)
+        shape = (
+            plain_kernel(self.kernel_layout, self.rank).backward_shape(plain) if self.blocked
+            else ordered(plain, inverse(kernel_axes(self.kernel_layout, self.rank, self.transposed))))
+        return data, TensorType(shape, data.dtype)
+
     def _checked(self, data: Type, weight: Type, out_dtype: str) -> tuple[Shape, Shape, DataType]:
         """Return the shapes in NC… and OI… order (IO… when transposed), and the dtype of the result."""
         d, w = tensors(data, weight)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from tilewright.base.types import TensorType, Type
 from tilewright.relay.op.nn_conv import normalized
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi.nn import deformable as topi
-from tilewright.topi.shapes import differ, is_multiple, require_rank, text
+from tilewright.topi.shapes import differ, inverse, is_multiple, require_rank, text
 from tilewright.topi.windows import window_count
 
 LAYOUTS = {"NCHW": ("OIHW", (0, 1, 2, 3), (0, 1, 2, 3)), "NHWC": ("HWIO", (0, 3, 1, 2), (3, 2, 0, 1))}
@@ -88,6 +89,15 @@ class DeformableConv2d(Op):
         for d, n in zip(data_order, (batch, out_channels, *out), strict=True):
             shape[d] = n
         return TensorType(shape, self.out_dtype or t.dtype)
+
+    def infer_arguments(self, types: Sequence[Type | None]) -> Sequence[Type | None]:
+        """The weight from the channels of the data, `channels` and `kernel_size`."""
+        data, offset, weight = types
+        if weight is not None or not isinstance(data, TensorType) or self.channels is None or self.kernel_size is None:
+            return types
+        data_order, kernel_order = self._orders()
+        plain = (self.channels, data.shape[data_order[1]] // self.groups, *self.kernel_size)
+        return data, offset, TensorType([plain[d] for d in inverse(kernel_order)], data.dtype)
 
     def reference(self, data: Array, offset: Array, weight: Array) -> Array:
         data_order, kernel_order = self._orders()

@@ -10,7 +10,7 @@ import numpy as np
 from tilewright import te
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType, TensorType, Type
-from tilewright.relay.op.registry import Array, Fusion, Op, Precision, Relaid, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, Relaid, op, per_channel_types, tensors
 from tilewright.topi import definitions
 from tilewright.topi.nn.activation import bias_add
 from tilewright.topi.nn.multiplication import dense_pack
@@ -73,6 +73,13 @@ class Dense(Op):
             raise ShapeError(f"units is {self.units}, and the weight {text(w.shape)} has {w.shape[0]}")
         return TensorType((*d.shape[:-1], w.shape[0]), product_dtype(d.dtype, w.dtype, self.out_dtype))
 
+    def infer_arguments(self, types: Sequence[Type | None]) -> Sequence[Type | None]:
+        """The weight from the columns of the data and `units`."""
+        data, weight = types
+        if weight is not None or not isinstance(data, TensorType) or self.units is None or not data.ndim:
+            return types
+        return data, TensorType((self.units, data.shape[-1]), data.dtype)
+
     def reference(self, data: Array, weight: Array) -> Array:
         return product_of(data, weight.T, self.out_dtype)
 
@@ -108,6 +115,14 @@ class Matmul(Op):
         if self.units is not None and differ(self.units, columns):
             raise ShapeError(f"units is {self.units}, and tensor_b has {columns} columns")
         return TensorType((*rows[:-1], columns), product_dtype(a.dtype, b.dtype, self.out_dtype))
+
+    def infer_arguments(self, types: Sequence[Type | None]) -> Sequence[Type | None]:
+        """`tensor_b` from the columns of `tensor_a` and `units`."""
+        a, b = types
+        if b is not None or not isinstance(a, TensorType) or self.units is None or not a.ndim:
+            return types
+        depth = a.shape[-2 if self.transpose_a else -1]
+        return a, TensorType((self.units, depth) if self.transpose_b else (depth, self.units), a.dtype)
 
     def reference(self, tensor_a: Array, tensor_b: Array) -> Array:
         return product_of(_swapped(tensor_a, self.transpose_a), _swapped(tensor_b, self.transpose_b), self.out_dtype)
@@ -167,6 +182,10 @@ class BiasAdd(Op):
             raise ShapeError(f"the bias must have the shape ({channels},), one value for each element of axis "
                              f"{self.axis}, and it has {text(b.shape)}")
         return d
+
+    def infer_arguments(self, types: Sequence[Type | None]) -> Sequence[Type | None]:
+        """The bias from the channels of the data."""
+        return per_channel_types(types, self.axis)
 
     def reference(self, data: Array, bias: Array) -> Array:
         return np.asarray(data + bias.reshape([-1 if d == self.axis % data.ndim else 1 for d in range(data.ndim)]))

@@ -13,7 +13,7 @@ from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Expr, Tuple
 from tilewright.relay.op.broadcast import Add, Multiply, Subtract
 from tilewright.relay.op.elementwise import Negative, Rsqrt
-from tilewright.relay.op.registry import Array, Fusion, Op, Precision, Relaid, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, Relaid, op, per_channel_types, tensors
 from tilewright.relay.op.shaping import sized
 from tilewright.topi import norm as topi
 from tilewright.topi.orders import Order, block
@@ -129,6 +129,10 @@ class BatchNorm(Op):
         _per_channel(t, self.axis, gamma=gamma, beta=beta, moving_mean=moving_mean, moving_var=moving_var)
         return TupleType((t, moving_mean, moving_var))
 
+    def infer_arguments(self, types: Sequence[Type | None]) -> Sequence[Type | None]:
+        """The parameters and statistics from the channels of the data."""
+        return per_channel_types(types, self.axis)
+
     def reference(self, data: Array, gamma: Array, beta: Array, moving_mean: Array,
                   moving_var: Array) -> tuple[Array, ...]:
         scale, shift = self._scale_and_shift(gamma, beta, moving_mean, moving_var)
@@ -224,6 +228,10 @@ class Normalization(Op):
         t = _floating(tensors(data)[0])
         _per_channel(t, self.axis, gamma=gamma, beta=beta)
         return t
+
+    def infer_arguments(self, types: Sequence[Type | None]) -> Sequence[Type | None]:
+        """`gamma` and `beta` from the data."""
+        return per_channel_types(types, self.axis)
 
     def _scaled(self, x: Array, gamma: Array, beta: Array, dtype: Any) -> Array:
         x = x * _aligned(gamma, self.axis, x.ndim) if self.scale else x

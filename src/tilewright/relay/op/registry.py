@@ -270,6 +270,11 @@ class Op:
         """
         return False
 
+    def infer_arguments(self, types: Sequence[Type | None]) -> Sequence[Type | None]:
+        """Return the types that unknown arguments (None) must have, as far as the others and the attributes determine
+        them."""
+        return types
+
     def infer_call(self, types: Sequence[Type], span: Origin | None) -> Type:
         try:
             if not self.objects:
@@ -461,6 +466,16 @@ def _refuse_objects(types: Sequence[Type]) -> None:
                 raise ShapeError(f"this operator accepts numeric tensors only; got {t.dtype}")
         elif type(t) is TupleType:
             _refuse_objects(t.fields)
+
+
+def per_channel_types(types: Sequence[Type | None], axis: int) -> Sequence[Type | None]:
+    """Return the types of the data and its parameters. An unknown parameter is a vector of the dtype of the data, with
+    one element for each index of `axis`."""
+    data, *params = types
+    if not isinstance(data, TensorType) or not -data.ndim <= axis < data.ndim:
+        return types
+    own = TensorType((data.shape[axis],), data.dtype)
+    return data, *(own if p is None else p for p in params)
 
 
 def tensors(*types: Any) -> tuple[TensorType, ...]:

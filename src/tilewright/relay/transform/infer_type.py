@@ -8,7 +8,7 @@ recorded in the nodes, and no node is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
@@ -33,6 +33,7 @@ from tilewright.relay.expr import (
     Var,
 )
 from tilewright.relay.node_labels import short
+from tilewright.relay.op.registry import Op
 from tilewright.relay.transform.type_solver import Hole, Solver
 from tilewright.relay.visitor import binders, operands, post_order
 
@@ -173,6 +174,8 @@ class _Inference:
             self.call_function(name, e)
             return None
         types = [self.solver.expand(self.type_of(a)) for a in e.args]
+        if any(isinstance(t, Hole) for t in types):
+            types = self.completed(e.op, types)
         for t in types:
             hole = self.solver.hole_in(t)
             if hole is not None:
@@ -183,6 +186,14 @@ class _Inference:
             self.fail(name, e, error.message)
         self.same(name, e, found, "the result has type {1}, but {0} is expected")
         return None
+
+    def completed(self, op: Op, types: Sequence[Type]) -> list[Type]:
+        """Return the types of the arguments of an operator, with unknown ones inferred from the others."""
+        known = [None if self.solver.hole_in(t) is not None else t for t in types]
+        for t, found in zip(types, op.infer_arguments(known), strict=True):
+            if isinstance(t, Hole) and found is not None:
+                _ = self.solver.unify(t, found)
+        return [self.solver.expand(t) for t in types]
 
     def call_function(self, name: str, e: Call) -> None:
         args, function = [self.type_of(a) for a in e.args], self.solver.resolve(self.type_of(e.op))
