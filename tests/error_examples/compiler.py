@@ -90,3 +90,11 @@ def tw1310() -> None:
     with mock.patch.dict(sys.modules):
         sys.modules.pop("tilewright.intrinsics", None)
         importlib.import_module("tilewright.intrinsics")
+
+
+def tw1311() -> None:
+    Path("tvm").mkdir()
+    Path("tvm", "__init__.py").touch()
+    with mock.patch.dict(sys.modules), mock.patch.object(sys, "path", [str(Path.cwd()), *sys.path]):
+        sys.modules.pop("tvm", None)
+        importlib.import_module("tilewright.compat.as_tvm").install()

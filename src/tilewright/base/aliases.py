@@ -23,6 +23,7 @@ from tilewright.base.errors import MovedModuleWarning
 PUBLIC: Final[Mapping[str, str]] = {
     "_ffi": "compat._ffi",
     "arith": "scalar.arith",
+    "as_tvm": "compat.as_tvm",
     "auto_scheduler": "search.auto_scheduler",
     "autotvm": "search.autotvm",
     "contrib": "compat.contrib",
@@ -54,6 +55,7 @@ PUBLIC: Final[Mapping[str, str]] = {
     "target": "compat.target",
     "testing": "compat.testing",
     "transform": "compat.transform",
+    "tvm": "compat.tvm",
     "utils": "compat.utils",
 }
 """Public name -> module, both without `tilewright.`; a submodule is found through the name of its package."""

@@ -244,6 +244,12 @@ class MovedModuleWarning(DeprecationWarning):
     code = "TW1310"
 
 
+class ShadowedModuleWarning(UserWarning):
+    """`import tvm` gives this package although TVM is installed."""
+
+    code = "TW1311"
+
+
 class NoNativeKernel(TVMError):
     """An operator has no tensor expression for these arguments, so that its step runs in Python.
 
