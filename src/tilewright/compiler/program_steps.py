@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import CompileError
-from tilewright.base.types import OpenSize, TensorType
+from tilewright.base.types import TensorType
 from tilewright.compiler.constant_pool import ConstantPool
 from tilewright.compiler.kernel import Argument
 from tilewright.compiler.kernel_code import ProgramCode
@@ -25,6 +25,7 @@ from tilewright.relay.op.external import ExternalCall
 from tilewright.relay.op.runtime_checks import RequireZero
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, MemorySpace, PlanStep
 from tilewright.relay.visitor import calls
+from tilewright.runtime.manifest import Piece
 from tilewright.runtime.program import (
     Check,
     Copy,
@@ -36,8 +37,7 @@ from tilewright.runtime.program import (
     Step,
     external_symbol,
 )
-from tilewright.runtime.sizes import Size
-from tilewright.scalar.walk import text_of
+from tilewright.scalar.arith.open_sizes import written
 
 Array = np.ndarray[Any, Any]
 
@@ -57,11 +57,17 @@ class StepMaker:
         self.constants = ConstantPool()
         self.failures: list[str] = [*failures]
         self.calls: list[ExternalStep] = []
+        self.pieces: list[Piece] = []
+        """The pieces of memory of all plans, if sizes are dynamic."""
+        self._first_piece = self._steps = 0
         self._known: Sequence[Array] = ()
 
     def steps(self, plan: MemoryPlan) -> tuple[Step, ...]:
         """Return the steps of a plan. Raises `CompileError` for a step in Python in a program that allows none."""
-        self._known = plan.constants
+        self._known, self._first_piece = plan.constants, len(self.pieces)
+        self.pieces += [
+            Piece(written(p.nbytes), self._steps + p.birth, self._steps + p.death) for p in plan.pieces if p.offset < 0]
+        self._steps += len(plan.steps)
         return tuple(map(self._step, plan.steps))
 
     def value(self, loc: Location) -> HostValue:
@@ -113,7 +119,7 @@ class StepMaker:
             case MemorySpace.OBJECT:
                 return Place("object", loc.index)
             case MemorySpace.PIECE:
-                return Place("piece", loc.index, written(loc.skip))
+                return Place("piece", self._first_piece + loc.index, written(loc.skip))
             case _:
                 return Place("workspace", loc.index)
 
@@ -160,8 +166,3 @@ def static_shape(t: Any, what: str) -> tuple[int, ...]:
             f"the shape of {what} is {t!r}; give its symbolic dimensions a size (shapes={{name: (1, 3, 224, 224)}})",
             code="TW0303")
     return tuple(t.shape)
-
-
-def written(size: int) -> Size:
-    """Return a size as the manifest has it: a number, or arithmetic over the symbols as text."""
-    return text_of(size.expr) if isinstance(size, OpenSize) else int(size)
