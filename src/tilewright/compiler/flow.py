@@ -22,6 +22,7 @@ from tilewright.base.graphs import reachable
 from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.compiler.entry_types import check_entry_types, input_error, result_types
 from tilewright.compiler.entry_values import has_records, layout_of
+from tilewright.compiler.program_steps import written
 from tilewright.ir.module import IRModule
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from tilewright.relay.analysis.branches import Branches, is_kernel
@@ -44,7 +45,6 @@ from tilewright.relay.op.create import Zeros
 from tilewright.relay.op.indexing import WriteRow
 from tilewright.relay.scopes import ATOMS, Scopes
 from tilewright.relay.visitor import operands
-from tilewright.scalar.arith.open_sizes import written
 
 Value: TypeAlias = "flow.Reg | tuple[Value, ...]"
 """A register, or a tuple that is not a cell."""
@@ -377,8 +377,8 @@ class _Function:
         if isinstance(e.op, WriteRow) and e.tensor_type.is_static:
             data, row, index = map(self._cell, e.args)
             whole, part, width = e.tensor_type, e.args[1].tensor_type, e.args[2].tensor_type.dtype.bits
-            sizes = map(written, (whole.shape[0], part.nbytes, whole.nbytes))
-            self.known[e] = self._put(flow.Update(self._register(), data, row, index, *sizes, width))
+            rows, nbytes, size = map(written, (whole.shape[0], part.nbytes, whole.nbytes))
+            self.known[e] = self._put(flow.Update(self._register(), data, row, index, rows, nbytes, size, width))
             return True
         return False
 

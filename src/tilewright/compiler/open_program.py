@@ -23,7 +23,6 @@ from tilewright.base.errors import CompileError, InputError, ShapeError, Unequal
 from tilewright.base.garbage_collection import no_garbage_collection
 from tilewright.base.types import INT64
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.flow import needs_control
 from tilewright.compiler.kernel import Version
 from tilewright.compiler.pipeline import front_half
 from tilewright.compiler.program import Unfinished, build_flow, build_program
@@ -529,11 +528,12 @@ def _compare(a: Unfinished, b: Unfinished) -> None:
 
 
 def _same_control(a: BuildReport, b: BuildReport) -> bool:
-    """Whether two programs have the same functions, and the same steps in their blocks."""
+    """Whether two programs have the same functions, and the same steps in their blocks, apart from what only compiled
+    code has."""
     if a.control is None or b.control is None:
         return a.control is b.control
     (ours, blocks), (theirs, others) = a.control, b.control
-    return ours == theirs and len(blocks) == len(others) and all(
+    return ours == replace(theirs, fallible=ours.fallible) and len(blocks) == len(others) and all(
         replace(x, scratch=y.scratch, sites=y.sites) == y for x, y in zip(blocks, others, strict=True))
 
 

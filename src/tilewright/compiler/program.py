@@ -32,7 +32,7 @@ from tilewright.compiler.kernel_code import CodeOptions, ObjectFiles, ProgramCod
 from tilewright.compiler.kernel_table import KernelTable
 from tilewright.compiler.memory_limits import check_memory, planned
 from tilewright.compiler.notes import LONG, SPAN, arena_of, looks_of, notes_of, step_times
-from tilewright.compiler.program_steps import StepMaker, static_shape
+from tilewright.compiler.program_steps import StepMaker, static_shape, written
 from tilewright.compiler.report import BuildReport
 from tilewright.relay.expr import Function, Var
 from tilewright.relay.transform.plan_memory import MemoryPlan
@@ -44,7 +44,6 @@ from tilewright.runtime.manifest import Symbol as OpenSymbol
 from tilewright.runtime.program import HostStep, Step, TensorInfo, is_external, may_fail, overlapping
 from tilewright.runtime.scratch import Scratch, most
 from tilewright.runtime.size_table import derived_sizes, positions
-from tilewright.scalar.arith.open_sizes import written
 from tilewright.scalar.expr import Var as Symbol
 from tilewright.tir.stmt import PrimFunc
 
@@ -245,8 +244,9 @@ def _flow(
     manifest = parts.manifest(
         inputs, results, most(parts.code.scratch(maker.table)), output_names, steps=(),
         workspace_bytes=workspace + FIRST_CHUNK, calls=tuple(maker.calls), interruptible=watch is not None,
-        **({"symbols": made[0].symbols, "sizes": made[0].sizes, "pieces": made[0].pieces} if made else {}),
     )
+    if made:
+        manifest = replace(manifest, symbols=made[0].symbols, sizes=made[0].sizes, pieces=made[0].pieces)
     calls = [len(c.inputs) + len(c.outputs) for c in maker.calls]
     return manifest, ControlFlow(
         program, made, looks, calls, constants, [] if program.is_boxed else [written(t.nbytes) for t in results],

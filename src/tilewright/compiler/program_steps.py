@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import CompileError
-from tilewright.base.types import TensorType
+from tilewright.base.types import OpenSize, TensorType
 from tilewright.compiler.constant_pool import ConstantPool
 from tilewright.compiler.kernel import Argument
 from tilewright.compiler.kernel_code import ProgramCode
@@ -37,7 +37,8 @@ from tilewright.runtime.program import (
     Step,
     external_symbol,
 )
-from tilewright.scalar.arith.open_sizes import written
+from tilewright.runtime.sizes import Size
+from tilewright.scalar.walk import text_of
 
 Array = np.ndarray[Any, Any]
 
@@ -166,3 +167,8 @@ def static_shape(t: Any, what: str) -> tuple[int, ...]:
             f"the shape of {what} is {t!r}; give its symbolic dimensions a size (shapes={{name: (1, 3, 224, 224)}})",
             code="TW0303")
     return tuple(t.shape)
+
+
+def written(size: int) -> Size:
+    """Return a size as the manifest has it: a number, or arithmetic over the symbols as text."""
+    return text_of(size.expr) if isinstance(size, OpenSize) else int(size)

@@ -45,12 +45,13 @@ def with_sizes(function: Function, sizes: Mapping[Symbol, PrimExpr]) -> Function
 
 def _rebuilt(function: Function, put: _Substitution) -> Function:
     order = post_order(function.body)
-    new: dict[Expr, Expr] = {
+    bound: dict[Expr, Var] = {
         v: Var(v.name_hint, put.type(v.checked_type), v.span) for e in (function, *order) for v in binders(e)}
+    new: dict[Expr, Expr] = {**bound}
     for e in order:
         if e not in new:
-            new[e] = put.rebuilt(e, new)
-    params = [new[p] for p in function.params]
+            new[e] = put.rebuilt(e, [new[o] for o in operands(e)], bound)
+    params = [bound[p] for p in function.params]
     return Function(params, new[function.body], None, function.type_params, function.attrs, function.span)
 
 
@@ -60,20 +61,19 @@ class _Substitution:
     def __init__(self, symbols: Mapping[Symbol, PrimExpr]) -> None:
         self.symbols: dict[PrimExpr, PrimExpr] = dict(symbols.items())
 
-    def rebuilt(self, e: Expr, new: Mapping[Expr, Expr]) -> Expr:
-        """Return a node over the `new` operands and variables."""
-        args = [new[o] for o in operands(e)]
+    def rebuilt(self, e: Expr, args: Sequence[Expr], bound: Mapping[Expr, Var]) -> Expr:
+        """Return a node over new operands, with the variables `bound` for those that it binds."""
         match e:
             case Call(op=Op()):
                 return self.call(e, args)
             case Function():
-                params = [new[p] for p in e.params]
+                params = [bound[p] for p in e.params]
                 result = None if e.declared_ret_type is None else self.type(e.declared_ret_type)
                 return Function(params, args[0], result, e.type_params, e.attrs, e.span)
             case Let():
-                return Let(new[e.var], args[0], args[1], e.span)
+                return Let(bound[e.var], args[0], args[1], e.span)
             case Constant() | Tuple() | TupleGetItem() | If() | Call(op=Function() | Var() | Let()):
-                return with_operands(e, args) if args else e
+                return with_operands(e, list(args)) if args else e
         what = f"call of a {type(e.op).__name__}" if isinstance(e, Call) else type(e).__name__
         raise CompileError(f"a {what} does not support symbolic sizes", getattr(e, "span", None), code="TW0304")
 

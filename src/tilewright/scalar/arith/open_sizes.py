@@ -206,11 +206,6 @@ def open_size(e: PrimExpr) -> int | None:
     return None if known is None else _read(e, known)
 
 
-def written(size: int) -> int | str:
-    """Return a size as manifests have it: a number, or arithmetic over the symbols as text (`runtime/sizes.py`)."""
-    return text_of(size.expr) if isinstance(size, OpenSize) else int(size)
-
-
 def takes_open() -> bool:
     """Return whether a program with dynamic sizes is being compiled."""
     return _SAMPLES.get() is not None

@@ -518,7 +518,8 @@ def _entry(flow: ControlFlow, cells: _Cells, table: _Table, lists: int) -> str:
         text._line(f"{there} = icmp eq ptr {elements}, {target}")
         text._line(f"br i1 {there}, label %there.{k}, label %copy.{k}")
         text._label(f"copy.{k}")
-        text._line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {elements}, i64 {text._size(nbytes)}, i1 false)")
+        length = text._size(nbytes)
+        text._line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {elements}, i64 {length}, i1 false)")
         text._line(f"br label %there.{k}")
         text._label(f"there.{k}")
     if program.is_boxed:
