@@ -240,9 +240,9 @@ def squeezed(shape: Shape, axis: int | Sequence[int] | None) -> Shape:
     gone = axes_of(axis, len(shape))
     for d in gone:
         if not isinstance(shape[d], UnknownDim) and not same(shape[d], 1):
-            raise ShapeError(
-                f"dimension {d} of {text(shape)} is {shape[d]} and cannot be squeezed; only dimensions of size 1 can"
-            )
+            raise unequal(
+                shape[d], 1,
+                f"dimension {d} of {text(shape)} is {shape[d]} and cannot be squeezed; only dimensions of size 1 can")
     return tuple(n for d, n in enumerate(shape) if d not in gone)
 
 

@@ -19,8 +19,19 @@ from tilewright.relay.frontend.core.node import NotKnownError
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import axis_of, dtype_of, pad, rank, reshape, shape_of, slice_axis, transpose
+from tilewright.relay.frontend.shaping import (
+    axis_of,
+    dtype_of,
+    pad,
+    rank,
+    reshape,
+    shape_of,
+    size_value,
+    slice_axis,
+    transpose,
+)
 from tilewright.relay.loops import Loop, Turn
+from tilewright.topi.shapes import differ
 
 Outside = Callable[[Expr], Expr]
 MakeTurn = Callable[[Outside], Callable[[Expr, Sequence[Expr]], Turn]]
@@ -228,18 +239,17 @@ def scan(
                     f"{len(body.output)} values; the file is damaged: export it again")
     states, scanned = list(given[:split]), given[split:]
     axes = [axis_of(a, rank(x), node) for a, x in zip(scan_input_axes or (0,) * len(scanned), scanned, strict=True)]
-    counts = {node.static(x, "scan_input")[a] for a, x in zip(axes, scanned, strict=True)}
-    if len(counts) > 1:
-        node.refuse(f"its scanned inputs have {', '.join(map(str, sorted(counts)))} slices; all must have the same "
-                    "number")
-    (count,) = counts
+    count, *others = (node.static(x, "scan_input")[a] for a, x in zip(axes, scanned, strict=True))
+    if any(differ(n, count) for n in others):
+        node.refuse(f"its scanned inputs have {', '.join(map(str, sorted({count, *others})))} slices; all must have the "
+                    "same number")
     backward = scan_input_directions or (0,) * len(scanned)
 
     def make(outside: Outside) -> Callable[[Expr, Sequence[Expr]], Turn]:
-        sources = [outside(x) for x in scanned]
+        sources, last = [outside(x) for x in scanned], outside(size_value(count - 1, _number(0)))
 
         def turn(number: Expr, values: Sequence[Expr]) -> Turn:
-            places: list[Expr] = [op.subtract(_number(count - 1), number) if back else number for back in backward]
+            places: list[Expr] = [op.subtract(last, number) if back else number for back in backward]
             slices = [node.settled(op.take(x, p, axis=a)) for x, p, a in zip(sources, map(node.settled, places), axes,
                 strict=True)]
             found = node.import_graph(body, [*values, *slices], outside)

@@ -85,8 +85,11 @@ class _Net:
 
     def state(self, given: Expr | None, direction: int) -> Expr:
         """The initial state of a direction, (batch, hidden)."""
+        batch = shape_of(self.x)[1]
+        if given is not None and differ(found := shape_of(given)[0 if self.layout else 1], batch):
+            self.node.refuse(f"an initial state has a batch of {found}, but X has one of {batch}")
         if given is None:
-            shape = shape_of(self.x)[1], self.hidden
+            shape = batch, self.hidden
             if any(isinstance(n, OpenSize) for n in shape):
                 return op.zeros(shape=shape, dtype=dtype_of(self.x))
             return Constant(np.zeros(shape, self.x.tensor_type.dtype.numpy()))
