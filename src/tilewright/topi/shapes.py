@@ -34,6 +34,11 @@ def same(a: Any, b: Any) -> bool:
     return first is not None and second is not None and first == second
 
 
+def is_number(size: Any) -> bool:
+    """Return whether a dimension is a number, and no symbolic size."""
+    return isinstance(size, int) and not isinstance(size, OpenSize)
+
+
 def differ(a: Any, b: Any) -> bool:
     """Return whether two dimensions are known to differ. Raises `UnequalSizesError` if one of them is dynamic."""
     found = not isinstance(a, PrimExpr) and not isinstance(b, PrimExpr) and bool(a != b)
