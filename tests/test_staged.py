@@ -269,6 +269,7 @@ def test_what_another_model_compiled_is_not_run_on_values(tmp_path: Path, slow_c
     assert "llvm" not in second.report.phases
 
 
+@pytest.mark.usefixtures("known_sizes")
 def test_a_second_branch_is_compiled_when_that_pays(slow_clock: int) -> None:
     """Behind `SETTLED` shapes a new one runs by its numpy meaning, until that took as long as compiling."""
     compiled = same(

@@ -6,9 +6,12 @@ Cells are reference-counted. Types are erased: a polymorphic function is one fun
 
     instruction ::= Run(outputs, block, inputs) | Wrap(out, constant) | Record(out, tag, fields)
                   | Field(out, record, index) | Read(out, ref) | Write(ref, value) | Call(out, callee, args)
-                  | Apply(out, closure, args) | Zeros(out, nbytes) | Update(out, data, row, index, rows, nbytes, width)
-                  | If(out, cond, then, other) | Choose(out, value, cases, site) | Hold(value) | Drop(value)
+                  | Apply(out, closure, args) | If(out, cond, then, other) | Choose(out, value, cases, site)
+                  | Zeros(out, nbytes) | Update(out, data, row, index, rows, nbytes, size, width)
+                  | Hold(value) | Drop(value)
     end         ::= Yield(value) | Return(value) | TailCall(callee, args) | TailApply(closure, args)
+
+Numbers of bytes and rows are arithmetic over the symbols of the program (`runtime/sizes.py`) where sizes are dynamic.
 
 A `Body` is a list of instructions whose last is an end. An `If` or `Choose` without `out` is an end, too: its branches
 end the function. `backends/ownership.py` inserts `Hold` and `Drop`; before that, bodies never free cells.
@@ -19,6 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+from tilewright.runtime.sizes import Size
 
 Reg: TypeAlias = int
 """The number of a value in a function; it is set once on every path."""
@@ -46,12 +51,12 @@ class Zeros:
     """A new tensor of zero bytes."""
 
     out: Reg
-    nbytes: int
+    nbytes: Size
 
 
 @dataclass(slots=True)
 class Update:
-    """The tensor `data` (`rows` rows of `nbytes` bytes) with one row replaced.
+    """The tensor `data` (`rows` rows of `nbytes` bytes, `size` bytes in total) with one row replaced.
 
     It is replaced in place if there is no other reference to `data`. `index` is a tensor of one integer of
     `width` bits; an index outside the rows changes nothing.
@@ -61,8 +66,9 @@ class Update:
     data: Reg
     row: Reg
     index: Reg
-    rows: int
-    nbytes: int
+    rows: Size
+    nbytes: Size
+    size: Size
     width: int
 
 
@@ -218,7 +224,7 @@ class FlowProgram:
     """
 
     functions: list[FlowFunction]
-    blocks: list[tuple[tuple[int, ...], tuple[int, ...]]]
+    blocks: list[tuple[tuple[Size, ...], tuple[Size, ...]]]
     results: tuple[tuple[int, ...], ...]
     messages: list[str]
     fallible: set[int] = field(default_factory=set)
@@ -242,6 +248,18 @@ def walk(body: Body) -> Iterator[Instruction]:
         yield i
         for inner in bodies(i):
             yield from walk(inner)
+
+
+def sizes_of(program: FlowProgram) -> Iterator[Size]:
+    """Yield the numbers of bytes and rows that the functions of a program need."""
+    for _, outputs in program.blocks:
+        yield from outputs
+    for f in program.functions:
+        for i in walk(f.body):
+            if isinstance(i, Zeros):
+                yield i.nbytes
+            elif isinstance(i, Update):
+                yield from (i.rows, i.nbytes, i.size)
 
 
 def has_calls(program: FlowProgram) -> bool:

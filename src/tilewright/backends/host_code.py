@@ -10,13 +10,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from tilewright.backends.flow import FlowProgram
     from tilewright.backends.target import Target
     from tilewright.runtime.manifest import Manifest
+    from tilewright.runtime.sizes import Size
 
 FIRST_CHUNK: Final = 1 << 14
 """Bytes of the workspace from which values of control flow are allocated before memory is requested."""
@@ -48,10 +49,12 @@ class ControlFlow:
     """Number of arrays of each call that leaves native code."""
     constants: Sequence[int]
     """Offsets of the constants that functions use as values, in bytes."""
-    result_bytes: Sequence[int]
+    result_bytes: Sequence[Size]
     workspace_bytes: int
     """Size of the workspace that the blocks share; `FIRST_CHUNK` bytes follow it."""
     watch: Watch | None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Positions of dynamic sizes in the table of sizes (`runtime/size_table.py`)."""
 
 
 class HostCode(Protocol):

@@ -22,6 +22,7 @@ from tilewright.base.graphs import reachable
 from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.compiler.entry_types import check_entry_types, input_error, result_types
 from tilewright.compiler.entry_values import has_records, layout_of
+from tilewright.compiler.program_steps import written
 from tilewright.ir.module import IRModule
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from tilewright.relay.analysis.branches import Branches, is_kernel
@@ -160,7 +161,8 @@ class _Module:
         blocks.append(function)
         outputs = function.body.fields if isinstance(function.body, Tuple) else (function.body,)
         self.lowered.program.blocks.append(
-            (tuple(p.tensor_type.nbytes for p in function.params), tuple(o.tensor_type.nbytes for o in outputs)))
+            (tuple(written(p.tensor_type.nbytes) for p in function.params),
+             tuple(written(o.tensor_type.nbytes) for o in outputs)))
         return len(blocks) - 1
 
     def message(self, text: str) -> int:
@@ -370,12 +372,13 @@ class _Function:
         has one."""
         assert isinstance(e, Call)
         if isinstance(e.op, Zeros) and not all(is_kernel(u) for u in self.branches.users[e]):
-            self.known[e] = self._put(flow.Zeros(self._register(), e.tensor_type.nbytes))
+            self.known[e] = self._put(flow.Zeros(self._register(), written(e.tensor_type.nbytes)))
             return True
         if isinstance(e.op, WriteRow) and e.tensor_type.is_static:
             data, row, index = map(self._cell, e.args)
-            rows, nbytes, width = e.tensor_type.shape[0], e.args[1].tensor_type.nbytes, e.args[2].tensor_type.dtype.bits
-            self.known[e] = self._put(flow.Update(self._register(), data, row, index, rows, nbytes, width))
+            whole, part, width = e.tensor_type, e.args[1].tensor_type, e.args[2].tensor_type.dtype.bits
+            rows, nbytes, size = map(written, (whole.shape[0], part.nbytes, whole.nbytes))
+            self.known[e] = self._put(flow.Update(self._register(), data, row, index, rows, nbytes, size, width))
             return True
         return False
 

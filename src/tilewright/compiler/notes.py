@@ -21,8 +21,8 @@ from tilewright.runtime.program import HostValue, NativeStep, Step
 
 
 def notes_of(plan: MemoryPlan, value: Callable[[Location], HostValue]) -> tuple[Note, ...]:
-    """Return a note for each step of a plan of static sizes; `value` gives the place of a plan's array in the program.
-    """
+    """Return a note for each step of a plan; `value` gives the place of a plan's array in the program. Dynamic sizes
+    count as their samples."""
     return tuple(_note(s, value) for s in plan.steps)
 
 
@@ -35,16 +35,17 @@ def _note(s: PlanStep, value: Callable[[Location], HostValue]) -> Note:
     made = [loc for loc in s.outputs if not loc.type.dtype.is_object]
     given = [loc for loc in s.inputs if not loc.type.dtype.is_object]
     function = s.call.op if s.call is not None else None
-    written = sum(loc.type.nbytes for loc in made)
+    written = sum(int(loc.type.nbytes) for loc in made)
     most = written if not isinstance(function, Function) or only_moves(function) else None
     """Largest number of bytes read from one argument if elements are only moved."""
 
     def total(where: Callable[[Location], bool]) -> int:
-        return sum(loc.type.nbytes if most is None else min(most, loc.type.nbytes) for loc in given if where(loc))
+        sizes = (int(loc.type.nbytes) for loc in given if where(loc))
+        return sum(n if most is None else min(most, n) for n in sizes)
 
     return Note(
         operators=operator_names(function) if isinstance(function, Function) else ("copy",),
-        operations=operations(function) if isinstance(function, Function) else 0,
+        operations=int(operations(function)) if isinstance(function, Function) else 0,
         dtype=product_type(function) if isinstance(function, Function) else made[0].type.dtype if made
         else DataType("float32"),
         reads=total(lambda loc: loc.place is not MemorySpace.CONSTANT),
@@ -62,7 +63,7 @@ _RATE: Final = 8
 
 def step_times(notes: Sequence[Note]) -> list[int]:
     """Return the estimated nanoseconds of each step; `SPAN` for a loop program, whose cost is not known."""
-    return [SPAN if ExternalCall.name in n.operators else (n.operations + n.nbytes) // _RATE for n in notes]
+    return [SPAN if ExternalCall.name in n.operators else int(n.operations + n.nbytes) // _RATE for n in notes]
 
 
 def looks_of(steps: Sequence[Step], times: Sequence[int], parts: int) -> frozenset[int] | None:

@@ -23,9 +23,9 @@ from tilewright.base.errors import CompileError, InputError, ShapeError, Unequal
 from tilewright.base.garbage_collection import no_garbage_collection
 from tilewright.base.types import INT64
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.flow import needs_control
 from tilewright.compiler.kernel import Version
-from tilewright.compiler.program import Unfinished, build_program
+from tilewright.compiler.pipeline import front_half
+from tilewright.compiler.program import Unfinished, build_flow, build_program
 from tilewright.compiler.report import BuildReport
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_equal
@@ -169,7 +169,7 @@ def _built(
     limited = {name: most for name, (_, most) in ranges.items() if most is not None}
     with samples({}, spare, {name: least for name, (least, _) in ranges.items()}, most=limited) as known:
         known.equations(equal)
-        main = _imported(lambda: with_sizes(_straight(make(replaced)), replaced))
+        main = _imported(lambda: with_sizes(make(replaced), replaced))
     renamed = _named(symbols_of(main))
     early = [_symbol(old, new, ranges, [known.limits.get(old)]) for old, new in renamed.items()]
     limits = [(s.least, known.limits.get(old, (0, None))[1]) for s, old in zip(early, renamed, strict=True)]
@@ -270,13 +270,6 @@ def _satisfy(samples_of: Mapping[Var, tuple[int, int]], required: Sequence[Bound
     return all(
         evaluate(e, {v: pair[k] for v, pair in samples_of.items()}) >= least
         for e, least in required if samples_of.keys() >= set(free_vars(e)) for k in (0, 1))
-
-
-def _straight(function: Function) -> Function:
-    """Return `function`. Raises `OpenSizeError` for control flow."""
-    if needs_control(function):
-        raise OpenSizeError("programs with control flow have known sizes")
-    return function
 
 
 def _imported(make: Callable[[], Function]) -> Function:
@@ -466,14 +459,19 @@ def _made(
             sampled = imported.resolved(sampled)
             _check_sizes(sampled)
             with report.phase("graph"):
-                optimized = optimize(IRModule({"main": sampled}), target)["main"]
+                front = front_half(IRModule({"main": sampled}), target)
+            names = main.attrs.get("output_tensor_names", ())
+            if front.control is not None:
+                return build_flow(
+                    front.control, front.main, front.functions, target, name, report, cache, names,
+                    symbols=symbols), found
+            (optimized,) = front.functions
             if batch is not None:
                 parts = open_size(renamed[batch])
                 optimized = Function(
                     optimized.params, optimized.body, optimized.ret_type, optimized.type_params,
                     {**optimized.attrs, PARTS: parts}, optimized.span)
-            made = build_program(
-                optimized, target, name, report, cache, main.attrs.get("output_tensor_names", ()), symbols)
+            made = build_program(optimized, target, name, report, cache, names, symbols)
         except OpenSizeError:
             raise
         except CompileError as error:
@@ -489,8 +487,7 @@ def _resolved(sampled: Function) -> Function:
 
 
 def _check_sizes(function: Function) -> None:
-    """Raise `OpenSizeError` for control flow, and for a value whose size depends on values of the inputs."""
-    _straight(function)
+    """Raise `OpenSizeError` for a value whose size depends on values of the inputs."""
     if needs_stages(function):
         found = next(
             (e for e in post_order(function.body) if isinstance(e, Call) and isinstance(e.op, Op)
@@ -523,9 +520,21 @@ def _compare(a: Unfinished, b: Unfinished) -> None:
         raise _differ(
             "the order of the kernels, or the plan of memory, depends on the sizes in ways that are decided while "
             "compiling")
+    if not _same_control(a.report, b.report):
+        raise _differ("the control flow depends on the sizes in ways that are decided while compiling")
     ours, theirs = ([v for values in made.sources() for v in values] for made in (a, b))
     if len(ours) != len(theirs) or not all(map(_same, ours, theirs)):
         raise _differ("a constant depends on the sizes")
+
+
+def _same_control(a: BuildReport, b: BuildReport) -> bool:
+    """Whether two programs have the same functions, and the same steps in their blocks, apart from what only compiled
+    code has."""
+    if a.control is None or b.control is None:
+        return a.control is b.control
+    (ours, blocks), (theirs, others) = a.control, b.control
+    return ours == replace(theirs, fallible=ours.fallible) and len(blocks) == len(others) and all(
+        replace(x, scratch=y.scratch, sites=y.sites) == y for x, y in zip(blocks, others, strict=True))
 
 
 def _same_versions(ours: Sequence[Version], theirs: Sequence[Version]) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import __version__
-from tilewright.backends.flow import has_calls
+from tilewright.backends.flow import has_calls, sizes_of
 from tilewright.backends.host_code import FIRST_CHUNK, ControlFlow, Watch
 from tilewright.backends.ownership import own
 from tilewright.backends.target import Target
@@ -39,11 +39,11 @@ from tilewright.relay.transform.plan_memory import MemoryPlan
 from tilewright.relay.transform.split_batch import PARTS
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.host import system_of
-from tilewright.runtime.manifest import Manifest, Piece
+from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.manifest import Symbol as OpenSymbol
 from tilewright.runtime.program import HostStep, Step, TensorInfo, is_external, may_fail, overlapping
 from tilewright.runtime.scratch import Scratch, most
-from tilewright.runtime.size_table import derived_sizes
+from tilewright.runtime.size_table import derived_sizes, positions
 from tilewright.scalar.expr import Var as Symbol
 from tilewright.tir.stmt import PrimFunc
 
@@ -52,6 +52,8 @@ ADDRESS: Final = TensorType((1,), DataType("int64"))
 """The input of a program that is a value of a data type: the address of its cell."""
 ADDRESSES: Final = TensorType((2,), DataType("int64"))
 """The output of a program that returns a value of a data type: the addresses of its cell, and of the memory to free."""
+GROWTH: Final = 32
+"""Factor by which the time of a block with dynamic sizes may exceed that for their samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,8 @@ def build_program(
         report.planned(plan, manifest.steps)
         _warn_of_host_steps(name, manifest.steps)
         if symbols:
-            manifest = _with_symbols(manifest, plan, symbols)
+            manifest = _with_symbols(manifest, maker, symbols)
+            manifest = replace(manifest, sizes=derived_sizes(manifest))
         else:
             manifest = replace(manifest, notes=notes_of(plan, maker.value), arena=arena_of(plan))
         looks = _looks(manifest, target)
@@ -150,12 +153,9 @@ def build_program(
         return Unfinished(manifest, (*kernels, *entries), maker.constants, report)
 
 
-def _with_symbols(manifest: Manifest, plan: MemoryPlan, symbols: Sequence[Symbol]) -> Manifest:
-    """Add the sizes of a program with dynamic dimensions, and the pieces of memory that are placed when they are
-    known."""
-    pieces = tuple(Piece(written(p.nbytes), p.birth, p.death) for p in plan.pieces)
-    manifest = replace(manifest, symbols=tuple(OpenSymbol(v.name) for v in symbols), pieces=pieces)
-    return replace(manifest, sizes=derived_sizes(manifest))
+def _with_symbols(manifest: Manifest, maker: StepMaker, symbols: Sequence[Symbol]) -> Manifest:
+    """Add the dynamic dimensions of a program, and the pieces of memory that are placed when they are known."""
+    return replace(manifest, symbols=tuple(OpenSymbol(v.name) for v in symbols), pieces=tuple(maker.pieces))
 
 
 def _looks(manifest: Manifest, target: Target) -> frozenset[int] | None:
@@ -185,9 +185,10 @@ def build_parts(
 
 def build_flow(
     lowered: Lowered, main: Function, blocks: Sequence[Function], target: Target, name: str, report: BuildReport,
-    cache: Cache, output_names: Sequence[str] = (), loops: Mapping[str, PrimFunc] | None = None,
+    cache: Cache | None, output_names: Sequence[str] = (), loops: Mapping[str, PrimFunc] | None = None,
+    symbols: Sequence[Symbol] = (),
 ) -> Unfinished:
-    """Compile a program with control flow, whose straight-line `blocks` have been optimized.
+    """Compile a program with control flow, whose straight-line `blocks` have been optimized; see `build_program`.
 
     Raises `CompileError` if the target is not a 64-bit Linux, the only system for which its cells and its stack limit
     are written.
@@ -200,20 +201,22 @@ def build_flow(
             code="TW0403")
     _refuse_objects([(p.name_hint, p.checked_type) for b in (main, *blocks) for p in b.params])
     with report.phase("plan"):
-        plans = [planned(block, name) for block in blocks]
+        plans = [planned(block, name, symbols) for block in blocks]
     for plan in plans:
         check_memory(plan, target, name)
-    options = CodeOptions.current(target)
+    options = CodeOptions.current(target, symbols, cache is not None)
     table = KernelTable(plans, loops or {}, options.debug == MODEL)
     with ObjectFiles(options, cache, report) as objects:
         code = compile_kernels(table, objects)
         maker = StepMaker(table, code, in_python=False, failures=lowered.program.messages)
         parts = _Parts(name, options, code, maker)
         made = [parts.of_plan(plan, block) for plan, block in zip(plans, blocks, strict=True)]
-        times = [step_times(notes_of(plan, maker.value)) for plan in plans]
+        work = _Work.of(plans, made, maker)
         for plan, m in zip(plans, made, strict=True):
             report.planned(plan, m.steps)
-        manifest, flow = _flow(lowered, main, parts, made, times, output_names)
+        if symbols:
+            made = _with_sizes(made, lowered, tensors_of(main.ret_type), maker, symbols)
+        manifest, flow = _flow(lowered, main, parts, made, work, output_names)
         host = target.backend.host_code
         texts = host.flow(flow, manifest, target)
         report.llvm["flow"] = texts[0]
@@ -224,18 +227,11 @@ def build_flow(
 
 
 def _flow(
-    lowered: Lowered, main: Function, parts: _Parts, made: Sequence[Manifest], times: Sequence[Sequence[int]],
+    lowered: Lowered, main: Function, parts: _Parts, made: Sequence[Manifest], work: _Work,
     output_names: Sequence[str],
 ) -> tuple[Manifest, ControlFlow]:
     """Return the manifest of a program with control flow, and its blocks (`made`) with the control between."""
-    maker = parts.maker
-    runs = [int(m.parts) for m in made]
-    work = [n * sum(t) for n, t in zip(runs, times, strict=True)]
-    found = [looks_of(m.steps, t, n) for m, t, n in zip(made, times, runs, strict=True)]
-    looks = {
-        k: f or frozenset() for k,
-        (m, f) in enumerate(zip(made, found, strict=True)) if f is not None or any(map(is_external, m.steps))
-    }
+    maker, looks = parts.maker, work.looks
     constants = [maker.constants.add((a,), None, a.nbytes) for a in lowered.constants]
     workspace = max((m.workspace_bytes for m in made), default=0)
     results = [ADDRESSES] if lowered.program.is_boxed else tensors_of(main.ret_type)
@@ -243,16 +239,55 @@ def _flow(
     made = [replace(m, constants_bytes=maker.constants.size) for m in made]
     program = replace(lowered.program, functions=[own(f) for f in lowered.program.functions])
     program.fallible.update(k for k, m in enumerate(made) if m.sites or m.scratch.heap or any(map(may_fail, m.steps)))
-    watch = Watch(work, looks.keys(), SPAN) if looks or sum(work) >= LONG or has_calls(program) else None
+    is_long = bool(looks) or sum(work.times) >= LONG or has_calls(program)
+    watch = Watch(work.times, looks.keys(), SPAN) if is_long else None
     manifest = parts.manifest(
         inputs, results, most(parts.code.scratch(maker.table)), output_names, steps=(),
         workspace_bytes=workspace + FIRST_CHUNK, calls=tuple(maker.calls), interruptible=watch is not None,
     )
+    if made:
+        manifest = replace(manifest, symbols=made[0].symbols, sizes=made[0].sizes, pieces=made[0].pieces)
     calls = [len(c.inputs) + len(c.outputs) for c in maker.calls]
     return manifest, ControlFlow(
-        program, made, looks, calls, constants, [] if program.is_boxed else [t.nbytes for t in results], workspace,
-        watch
-    )
+        program, made, looks, calls, constants, [] if program.is_boxed else [written(t.nbytes) for t in results],
+        workspace, watch, positions(manifest))
+
+
+def _with_sizes(
+    made: Sequence[Manifest], lowered: Lowered, results: Sequence[TensorType], maker: StepMaker,
+    symbols: Sequence[Symbol],
+) -> list[Manifest]:
+    """Return the blocks of a program with dynamic dimensions, which share one table of sizes and one layout of memory.
+    """
+    blocks = [_with_symbols(m, maker, symbols) for m in made]
+    needed = (s for s in (*sizes_of(lowered.program), *(written(t.nbytes) for t in results)) if isinstance(s, str))
+    sizes = dict.fromkeys((*(s for m in blocks for s in derived_sizes(m)), *needed))
+    names = {v.name for v in symbols}
+    return [replace(m, sizes=tuple(s for s in sizes if s not in names)) for m in blocks]
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The estimated nanoseconds of each block, and for blocks that check for signals, the steps after which they check.
+    """
+
+    times: Sequence[int]
+    looks: Mapping[int, frozenset[int]]
+
+    @staticmethod
+    def of(plans: Sequence[MemoryPlan], made: Sequence[Manifest], maker: StepMaker) -> _Work:
+        """Return the work of blocks; dynamic sizes count as `GROWTH` times their samples."""
+        growth = [
+            GROWTH if any(loc.type.is_open for s in plan.steps for loc in (*s.inputs, *s.outputs)) else 1
+            for plan in plans]
+        times = [
+            [n * t for t in step_times(notes_of(plan, maker.value))] for n, plan in zip(growth, plans, strict=True)]
+        runs = [m.parts if isinstance(m.parts, int) else 1 for m in made]
+        found = [looks_of(m.steps, t, n) for m, t, n in zip(made, times, runs, strict=True)]
+        return _Work(
+            [n * sum(t) for n, t in zip(runs, times, strict=True)],
+            {k: f or frozenset() for k, (m, f) in enumerate(zip(made, found, strict=True))
+             if f is not None or any(map(is_external, m.steps))})
 
 
 def _refuse_objects(values: Sequence[tuple[str, Type | None]]) -> None:

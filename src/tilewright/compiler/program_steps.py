@@ -25,6 +25,7 @@ from tilewright.relay.op.external import ExternalCall
 from tilewright.relay.op.runtime_checks import RequireZero
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, MemorySpace, PlanStep
 from tilewright.relay.visitor import calls
+from tilewright.runtime.manifest import Piece
 from tilewright.runtime.program import (
     Check,
     Copy,
@@ -57,11 +58,17 @@ class StepMaker:
         self.constants = ConstantPool()
         self.failures: list[str] = [*failures]
         self.calls: list[ExternalStep] = []
+        self.pieces: list[Piece] = []
+        """The pieces of memory of all plans, if sizes are dynamic."""
+        self._first_piece = self._steps = 0
         self._known: Sequence[Array] = ()
 
     def steps(self, plan: MemoryPlan) -> tuple[Step, ...]:
         """Return the steps of a plan. Raises `CompileError` for a step in Python in a program that allows none."""
-        self._known = plan.constants
+        self._known, self._first_piece = plan.constants, len(self.pieces)
+        self.pieces += [
+            Piece(written(p.nbytes), self._steps + p.birth, self._steps + p.death) for p in plan.pieces if p.offset < 0]
+        self._steps += len(plan.steps)
         return tuple(map(self._step, plan.steps))
 
     def value(self, loc: Location) -> HostValue:
@@ -113,7 +120,7 @@ class StepMaker:
             case MemorySpace.OBJECT:
                 return Place("object", loc.index)
             case MemorySpace.PIECE:
-                return Place("piece", loc.index, written(loc.skip))
+                return Place("piece", self._first_piece + loc.index, written(loc.skip))
             case _:
                 return Place("workspace", loc.index)
 

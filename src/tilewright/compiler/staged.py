@@ -510,10 +510,8 @@ class Stages:
                 made, decided = self._symbolic(point, values, True)
                 if made is not None or all(is_condition(values[k]) for k in decided):
                     point.keep_symbolic(values, made, decided)
-                if made is None:
-                    break
-                point.met += 1
-                if made.next is not None:
+                point.met += made is not None
+                if made is not None and made.next is not None:
                     points.append(made.next)
 
     def _add(self, point: Point, key: Key, edge: Edge) -> None:

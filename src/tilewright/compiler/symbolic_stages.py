@@ -60,6 +60,7 @@ _MOST_NAMED: Final = 16
 _OTHER_SAMPLE: Final = 5003
 """First sample of a second cut, where no program is compiled for two samples."""
 Made = TypeVar("Made")
+_CutResult = tuple[Cut, tuple[Var, ...], frozenset[int]]
 Make = Callable[[Mapping[Symbol, PrimExpr]], Function]
 """Returns what is left to do, with these symbols replaced by expressions of others."""
 
@@ -273,14 +274,13 @@ def _cut_for(
     counts = {size.value for size in symbols if not size.is_dimension}
     decisive = {k: v for k, v in values.items() if k not in counts}
 
-    def convert(replaced: Mapping[Symbol, PrimExpr]) -> tuple[_Converted, Function]:
+    def convert(replaced: Mapping[Symbol, PrimExpr]) -> tuple[_Converted, _CutResult]:
         made = _converted(make, symbols, values, replaced)
-        return made, with_samples(made.function, variables)
+        return made, _cut(with_samples(made.function, variables), len(symbols), decisive)
 
     with _sampled(ranges, len(symbols), first) as known:
         try:
-            made, sampled = _with_equations(convert, known)
-            found, empty, asked = _cut(sampled, len(symbols), decisive)
+            made, (found, empty, asked) = _with_equations(convert, known)
             general = _general(found)
             most_after = {} if found.stage is None else _bounds_after(found)
         except (CompileError, TypeError):  # Python raises the latter for a symbolic size in the place of a number
@@ -353,9 +353,7 @@ def _converted(
         frozenset(places[p] for p in ask.found), resolved.attrs.get("output_lists", ()))
 
 
-def _cut(
-    sampled: Function, count: int, values: Mapping[int, Array]
-) -> tuple[Cut, tuple[Var, ...], frozenset[int]]:
+def _cut(sampled: Function, count: int, values: Mapping[int, Array]) -> _CutResult:
     """Convert what waits for sizes of a function with samples, and cut it where values decide again. Return its `count`
     empty parameters, too, and the numbers of the parameters whose `values` decide.
 
@@ -455,7 +453,10 @@ def symbolic_edge(
     tried: Mapping[str, Range] | None = None
     for least in (0, 1):
         stage = None if make is None else symbolic_stage(make, values, Bounds(ranges or {}, point.most, least))
-        if stage is None or stage.ranges == tried:
+        if stage is None:
+            decided = tuple(k for k, v in enumerate(values) if is_condition(v))
+            continue
+        if stage.ranges == tried:
             continue
         decided, tried = tuple(sorted(stage.values)), stage.ranges
         if foreseen and not all(is_condition(v) for v in stage.values.values()):

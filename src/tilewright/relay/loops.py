@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.errors import ShapeError
-from tilewright.base.types import FuncType, TensorType, TupleType
+from tilewright.base.types import FuncType, OpenSize, TensorType, TupleType
 from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem, Var, const
 from tilewright.relay.op.create import Zeros
 from tilewright.relay.op.registry import get
@@ -94,8 +94,8 @@ class Loop:
         cond = conds[0] if len(conds) == 1 else get("logical_and")()(*conds) if conds else const(True)
         written = []
         for k, (buffer, row) in enumerate(zip(buffers, done.rows, strict=True)):
-            place = (get("subtract")()(_int64(kinds[k].shape[0] - 1), number) if k < len(reverse) and reverse[k]
-                     else number)
+            place = (get("subtract")()(self.outside(_int64(kinds[k].shape[0] - 1)), number)
+                     if k < len(reverse) and reverse[k] else number)
             written.append(get("write_row")()(buffer, row, place))
         more = [done.going if done.going is not None else f for f in flags]
         whole = _loop([number, *params, *buffers, *flags], cond,
@@ -110,4 +110,7 @@ class Loop:
 
 
 def _int64(value: Any) -> Expr:
+    """Return a number as an int64 scalar; a symbolic size is computed in each call."""
+    if isinstance(value, OpenSize):
+        return get("squeeze")(axis=(0,))(get("arange")(start=value, stop=value + 1, step=1, dtype="int64")())
     return value if isinstance(value, Expr) else const(value, "int64")

@@ -34,6 +34,11 @@ def same(a: Any, b: Any) -> bool:
     return first is not None and second is not None and first == second
 
 
+def is_number(size: Any) -> bool:
+    """Return whether a dimension is a number, and no symbolic size."""
+    return isinstance(size, int) and not isinstance(size, OpenSize)
+
+
 def differ(a: Any, b: Any) -> bool:
     """Return whether two dimensions are known to differ. Raises `UnequalSizesError` if one of them is dynamic."""
     found = not isinstance(a, PrimExpr) and not isinstance(b, PrimExpr) and bool(a != b)
@@ -240,9 +245,9 @@ def squeezed(shape: Shape, axis: int | Sequence[int] | None) -> Shape:
     gone = axes_of(axis, len(shape))
     for d in gone:
         if not isinstance(shape[d], UnknownDim) and not same(shape[d], 1):
-            raise ShapeError(
-                f"dimension {d} of {text(shape)} is {shape[d]} and cannot be squeezed; only dimensions of size 1 can"
-            )
+            raise unequal(
+                shape[d], 1,
+                f"dimension {d} of {text(shape)} is {shape[d]} and cannot be squeezed; only dimensions of size 1 can")
     return tuple(n for d, n in enumerate(shape) if d not in gone)
 
 

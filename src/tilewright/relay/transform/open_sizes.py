@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.base.errors import CompileError
-from tilewright.base.types import TensorType
-from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.base.types import FuncType, TensorType, TupleType, Type
+from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.op.registry import Op
-from tilewright.relay.visitor import operands, post_order, with_operands
+from tilewright.relay.visitor import binders, operands, post_order, with_operands
 from tilewright.scalar.arith.open_sizes import open_size
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.simplify import simplify
@@ -44,17 +44,14 @@ def with_sizes(function: Function, sizes: Mapping[Symbol, PrimExpr]) -> Function
 
 
 def _rebuilt(function: Function, put: _Substitution) -> Function:
-    params = [
-        Var(p.name_hint, TensorType([put.size(d) for d in p.tensor_type.shape], p.tensor_type.dtype), p.span)
-        for p in function.params]
-    new: dict[Expr, Expr] = dict(zip(function.params, params, strict=True))
-    for e in post_order(function.body, inside=False):
+    order = post_order(function.body)
+    bound: dict[Expr, Var] = {
+        v: Var(v.name_hint, put.type(v.checked_type), v.span) for e in (function, *order) for v in binders(e)}
+    new: dict[Expr, Expr] = {**bound}
+    for e in order:
         if e not in new:
-            if any(o not in new for o in operands(e)):
-                raise CompileError(
-                    "loops and other bindings of variables do not support symbolic sizes", getattr(e, "span", None),
-                    code="TW0304")
-            new[e] = put.rebuilt(e, [new[o] for o in operands(e)])
+            new[e] = put.rebuilt(e, [new[o] for o in operands(e)], bound)
+    params = [bound[p] for p in function.params]
     return Function(params, new[function.body], None, function.type_params, function.attrs, function.span)
 
 
@@ -64,13 +61,33 @@ class _Substitution:
     def __init__(self, symbols: Mapping[Symbol, PrimExpr]) -> None:
         self.symbols: dict[PrimExpr, PrimExpr] = dict(symbols.items())
 
-    def rebuilt(self, e: Expr, args: Sequence[Expr]) -> Expr:
-        if isinstance(e, (Constant, Tuple, TupleGetItem)):
-            return with_operands(e, list(args)) if args else e
-        if not isinstance(e, Call) or not isinstance(e.op, Op):
-            what = f"call of a {type(e.op).__name__}" if isinstance(e, Call) else type(e).__name__
-            raise CompileError(f"a {what} does not support symbolic sizes", getattr(e, "span", None), code="TW0304")
-        return self.call(e, args)
+    def rebuilt(self, e: Expr, args: Sequence[Expr], bound: Mapping[Expr, Var]) -> Expr:
+        """Return a node over new operands, with the variables `bound` for those that it binds."""
+        match e:
+            case Call(op=Op()):
+                return self.call(e, args)
+            case Function():
+                params = [bound[p] for p in e.params]
+                result = None if e.declared_ret_type is None else self.type(e.declared_ret_type)
+                return Function(params, args[0], result, e.type_params, e.attrs, e.span)
+            case Let():
+                return Let(bound[e.var], args[0], args[1], e.span)
+            case Constant() | Tuple() | TupleGetItem() | If() | Call(op=Function() | Var() | Let()):
+                return with_operands(e, list(args)) if args else e
+        what = f"call of a {type(e.op).__name__}" if isinstance(e, Call) else type(e).__name__
+        raise CompileError(f"a {what} does not support symbolic sizes", getattr(e, "span", None), code="TW0304")
+
+    def type(self, t: Type) -> Type:
+        """Return a type with other dimensions."""
+        match t:
+            case TensorType():
+                return TensorType([self.size(d) for d in t.shape], t.dtype)
+            case TupleType():
+                return TupleType([self.type(f) for f in t.fields])
+            case FuncType():
+                return FuncType([self.type(a) for a in t.arg_types], self.type(t.ret_type))
+            case _:
+                return t
 
     def call(self, e: Call, args: Sequence[Expr]) -> Expr:
         fields = e.op.attributes()

@@ -32,7 +32,7 @@ reuse:
   store ptr %next, ptr %list
   br label %done
 fresh:
-  %size.at = getelementptr [{classes} x i64], ptr @flow.sizes, i64 0, i64 %class
+  {size_of}
   %size = load i64, ptr %size.at
   %from.at = getelementptr i8, ptr %run, i64 {free_from}
   %to.at = getelementptr i8, ptr %run, i64 {free_to}

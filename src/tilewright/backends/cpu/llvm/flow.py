@@ -4,7 +4,8 @@
     tensor = { …, ptr data, elements }        the elements are elsewhere for an input or a constant
     record = { …, ptr field 0, ptr field 1, … }
 
-Every size is known at compile time and has its own class with a list of free cells, so no memory is lost to rounding.
+Every size has its own class with a list of free cells, so no memory is lost to rounding. The bytes of the classes are
+constants, or are computed at the start of a run from the table of sizes (`runtime/size_table.py`).
 Cells are cut from chunks, which a run frees as a whole when it ends. A run keeps its state in its own frame, so runs
 are independent; its first chunk is part of the workspace, so small programs allocate nothing.
 
@@ -19,7 +20,8 @@ limit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from tilewright.backends.cpu.llvm.cells import RUNTIME
@@ -53,6 +55,7 @@ from tilewright.backends.flow import (
 )
 from tilewright.backends.host_code import FIRST_CHUNK, ControlFlow, Watch
 from tilewright.runtime.manifest import FIRST_MESSAGE, NO_MEMORY, NO_STACK
+from tilewright.runtime.sizes import Size
 
 _LINE: Final = 64
 _CONTEXT, _CONSTANTS, _WORKSPACE, _FREE_FROM, _FREE_TO, _CHUNKS, _LIMIT, _STATUS, _OUTPUTS, _PENDING, _WORK, _ARGS = (
@@ -70,32 +73,52 @@ def emit_flow(flow: ControlFlow) -> str:
     A program that looks for signals also has `tw_run_interruptible`, which calls the functions of `interrupts.py`.
     """
     cells, program, watch = _Cells(), flow.program, flow.watch
-    texts = [_Text(program, flow.constants, cells, k, watch).emit(f) for k, f in enumerate(program.functions)]
     calls = [i for f in program.functions for i in walk(f.body) if isinstance(i, (Call, Apply, TailCall, TailApply))]
     most = max([1, *(len(f.params) for f in program.functions), *(len(i.args) for i in calls)])
-    lists = _ARGS + 8 * most
-    entry = _entry(flow, cells, lists)
+    table = _Table(flow.sizes, _ARGS + 8 * most)
+    texts = [_Text(program, flow.constants, cells, k, table, watch).emit(f) for k, f in enumerate(program.functions)]
+    lists = table.slot + 8 * bool(flow.sizes)
+    entry = _entry(flow, cells, table, lists)
     sizes, fields = zip(*cells.known, strict=True)
     tables = [
-        f"@flow.sizes = private constant [{len(sizes)} x i64] [{', '.join(f'i64 {n}' for n in sizes)}]",
+        *([] if flow.sizes else [
+            f"@flow.sizes = private constant [{len(sizes)} x i64] [{', '.join(f'i64 {n}' for n in sizes)}]"]),
         f"@flow.fields = private constant [{len(sizes)} x i64] [{', '.join(f'i64 {n}' for n in fields)}]",
         f"@flow.code = private constant [{len(texts)} x ptr] "
         f"[{', '.join(f'ptr @flow.{k}' for k in range(len(texts)))}]",
     ]
+    size_of = _SIZE_IN_RUN.format(offset=lists + 8 * len(sizes)) if flow.sizes else _CONSTANT_SIZE.format(
+        classes=len(sizes))
     runtime = RUNTIME.format(
         classes=len(sizes), lists=lists, free_from=_FREE_FROM, free_to=_FREE_TO, chunks=_CHUNKS, status=_STATUS,
-        no_memory=NO_MEMORY)
+        no_memory=NO_MEMORY, size_of=size_of)
     looks = [] if watch is None else [DECLARATIONS, entries_text("tw_run")]
     return "\n".join([*tables, runtime, *texts, entry, *looks, ""])
 
 
+_CONSTANT_SIZE: Final = "%size.at = getelementptr [{classes} x i64], ptr @flow.sizes, i64 0, i64 %class"
+_SIZE_IN_RUN: Final = """\
+%size.slot = getelementptr i64, ptr %run, i64 %class
+  %size.at = getelementptr i8, ptr %size.slot, i64 {offset}"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The positions of dynamic sizes in the table of sizes, whose address is in the run at the offset `slot`."""
+
+    positions: Mapping[str, int]
+    slot: int
+
+
 class _Cells:
-    """The classes of cells: their numbers of bytes and of fields."""
+    """The classes of cells: their numbers of bytes and of fields. A dynamic number is that of the elements alone."""
 
     def __init__(self) -> None:
-        self.known: dict[tuple[int, int], int] = {}
+        self.known: dict[tuple[Size, int], int] = {}
 
-    def tensor(self, nbytes: int) -> int:
+    def tensor(self, nbytes: Size) -> int:
+        if isinstance(nbytes, str):
+            return self.known.setdefault((nbytes, 0), len(self.known))
         return self._number(_elements(nbytes) + nbytes, 0)
 
     def record(self, fields: int) -> int:
@@ -109,21 +132,24 @@ class _Cells:
         return self.known.setdefault((-(-nbytes // _LINE) * _LINE, fields), len(self.known))
 
 
-def _elements(nbytes: int) -> int:
+def _elements(nbytes: Size) -> int:
     """Return the offset of the elements of a tensor in its cell.
 
-    Small tensors have them in the same cache line, large ones at the start of another line.
+    Small tensors have them in the same cache line, large ones, and those of dynamic sizes, at the start of another
+    line.
     """
-    return _NEAR if nbytes <= _LINE - _NEAR else _FAR
+    return _NEAR if isinstance(nbytes, int) and nbytes <= _LINE - _NEAR else _FAR
 
 
 class _Text:
     """One function as text."""
 
     def __init__(
-        self, program: FlowProgram, constants: Sequence[int], cells: _Cells, number: int, watch: Watch | None = None
+        self, program: FlowProgram, constants: Sequence[int], cells: _Cells, number: int, table: _Table,
+        watch: Watch | None = None,
     ) -> None:
         self.program, self.constants, self.cells, self.number, self.watch = program, constants, cells, number, watch
+        self.table = table
         self.in_place = {} if number else written_in_place(program)
         self.lines: list[str] = []
         self.names = 0
@@ -167,7 +193,11 @@ class _Text:
 
     def _slots(self, block: int) -> int:
         inputs, outputs = self.program.blocks[block]
-        return len(inputs) + len(outputs) + 2
+        return len(inputs) + len(outputs) + len(self._shared())
+
+    def _shared(self) -> Sequence[int]:
+        """Return the offsets in the run of the last arguments of each block."""
+        return (_CONSTANTS, _WORKSPACE, *([self.table.slot] if self.table.positions else []))
 
     # Text
 
@@ -192,6 +222,13 @@ class _Text:
     def _load(self, name: str, place: str, kind: str = "ptr") -> str:
         self._line(f"{name} = load {kind}, ptr {place}")
         return name
+
+    def _size(self, size: Size) -> str:
+        """Return a number of bytes or rows as an operand."""
+        if isinstance(size, int):
+            return str(size)
+        table = self._load(self._new(), self._at("%run", self.table.slot))
+        return self._load(self._new(), self._at(table, 8 * self.table.positions[size]), "i64")
 
     def _hold(self, r: Reg) -> None:
         count, more = self._new(), self._new()
@@ -244,7 +281,7 @@ class _Text:
                 self._take(i.out, self.cells.tensor(i.nbytes))
                 elements = self._at(f"%r{i.out}", _elements(i.nbytes))
                 self._line(f"store ptr {elements}, ptr {self._at(f'%r{i.out}', _FIELDS)}")
-                self._line(f"call void @llvm.memset.p0.i64(ptr {elements}, i8 0, i64 {i.nbytes}, i1 false)")
+                self._line(f"call void @llvm.memset.p0.i64(ptr {elements}, i8 0, i64 {self._size(i.nbytes)}, i1 false)")
             case Update():
                 self._update(i)
             case Record():
@@ -268,21 +305,21 @@ class _Text:
 
     def _update(self, i: Update) -> None:
         """Make a tensor writable, and write the row if its index is valid."""
-        nbytes = i.rows * i.nbytes
         self._line(
-            f"%r{i.out} = call ptr @flow.writable(ptr %run, ptr %r{i.data}, i64 {self.cells.tensor(nbytes)}, i64 "
-            f"{_elements(nbytes)}, i64 {nbytes})")
+            f"%r{i.out} = call ptr @flow.writable(ptr %run, ptr %r{i.data}, i64 {self.cells.tensor(i.size)}, i64 "
+            f"{_elements(i.size)}, i64 {self._size(i.size)})")
         self._check(f"%r{i.out}")
         elements, row, place = (self._load(self._new(), self._at(f"%r{r}", _FIELDS)) for r in (i.out, i.row, i.index))
         number, wide = self._load(self._new(), place, f"i{i.width}"), self._new()
         self._line(f"{wide} = sext i{i.width} {number} to i64" if i.width < 64 else f"{wide} = add i64 {number}, 0")
+        rows, nbytes = self._size(i.rows), self._size(i.nbytes)
         fits, offset, target = self._new(), self._new(), self._new()
-        self._line(f"{fits} = icmp ult i64 {wide}, {i.rows}")
+        self._line(f"{fits} = icmp ult i64 {wide}, {rows}")
         self._line(f"br i1 {fits}, label %fits.{fits[1:]}, label %past.{fits[1:]}")
         self._label(f"fits.{fits[1:]}")
-        self._line(f"{offset} = mul i64 {wide}, {i.nbytes}")
+        self._line(f"{offset} = mul i64 {wide}, {nbytes}")
         self._line(f"{target} = getelementptr i8, ptr {elements}, i64 {offset}")
-        self._line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {row}, i64 {i.nbytes}, i1 false)")
+        self._line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {row}, i64 {nbytes}, i1 false)")
         self._line(f"br label %past.{fits[1:]}")
         self._label(f"past.{fits[1:]}")
 
@@ -300,7 +337,7 @@ class _Text:
                 elements = self._at(f"%r{r}", _elements(nbytes))
             self._line(f"store ptr {elements}, ptr {self._at(f'%r{r}', _FIELDS)}")
             places.append(elements)
-        places += [self._load(self._new(), self._at("%run", k)) for k in (_CONSTANTS, _WORKSPACE)]
+        places += [self._load(self._new(), self._at("%run", k)) for k in self._shared()]
         for k, place in enumerate(places):
             self._line(f"store ptr {place}, ptr {self._at('%args', 8 * k)}")
         context = self._load(self._new(), self._at("%run", _CONTEXT))
@@ -427,7 +464,7 @@ class _Text:
         return known
 
 
-def _entry(flow: ControlFlow, cells: _Cells, lists: int) -> str:
+def _entry(flow: ControlFlow, cells: _Cells, table: _Table, lists: int) -> str:
     """Return `tw_run`, or the function that does its work: it sets up a run, calls `main`, and copies outputs that are
     not in place.
 
@@ -437,8 +474,8 @@ def _entry(flow: ControlFlow, cells: _Cells, lists: int) -> str:
     program, looks = flow.program, flow.watch is not None
     inputs, outputs = len(program.functions[0].params), len(program.results) + program.is_boxed
     wrapper = cells.wrapper()
-    size = lists + 8 * len(cells.known)
-    text = _Text(program, (), cells, 0)
+    size = lists + 8 * len(cells.known) * (2 if flow.sizes else 1)
+    text = _Text(program, (), cells, 0, table)
 
     def keep(offset: int, value: str, kind: str = "ptr") -> None:
         text._line(f"store {kind} {value}, ptr {text._at('%run', offset)}")
@@ -455,6 +492,9 @@ def _entry(flow: ControlFlow, cells: _Cells, lists: int) -> str:
     keep(_CONSTANTS, argument(inputs + outputs))
     workspace = argument(inputs + outputs + 1)
     keep(_WORKSPACE, workspace)
+    if flow.sizes:
+        keep(table.slot, argument(inputs + outputs + 2))
+        _fill_sizes(text, cells, lists + 8 * len(cells.known))
     if not program.is_boxed:  # the value outlives the call, but its workspace does not
         keep(_FREE_FROM, text._at(workspace, flow.workspace_bytes))
         keep(_FREE_TO, text._at(workspace, flow.workspace_bytes + FIRST_CHUNK))
@@ -478,7 +518,8 @@ def _entry(flow: ControlFlow, cells: _Cells, lists: int) -> str:
         text._line(f"{there} = icmp eq ptr {elements}, {target}")
         text._line(f"br i1 {there}, label %there.{k}, label %copy.{k}")
         text._label(f"copy.{k}")
-        text._line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {elements}, i64 {nbytes}, i1 false)")
+        length = text._size(nbytes)
+        text._line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {elements}, i64 {length}, i1 false)")
         text._line(f"br label %there.{k}")
         text._label(f"there.{k}")
     if program.is_boxed:
@@ -495,3 +536,14 @@ def _entry(flow: ControlFlow, cells: _Cells, lists: int) -> str:
         "  %status = load i64, ptr %status.at", "  call void @flow.finish(ptr %run)",
         "  %short = trunc i64 %status to i32", "  ret i32 %short", "}",
     ])
+
+
+def _fill_sizes(text: _Text, cells: _Cells, offset: int) -> None:
+    """Write the bytes of each class of cells into the run, from this offset on."""
+    for k, (size, _) in enumerate(cells.known):
+        nbytes = str(size)
+        if isinstance(size, str):
+            more, nbytes = text._new(), text._new()
+            text._line(f"{more} = add i64 {text._size(size)}, {_FAR + _LINE - 1}")
+            text._line(f"{nbytes} = and i64 {more}, {-_LINE}")
+        text._line(f"store i64 {nbytes}, ptr {text._at('%run', offset + 8 * k)}")

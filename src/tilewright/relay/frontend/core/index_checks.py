@@ -17,7 +17,7 @@ from tilewright.relay.expr import Call, Constant, Expr, TupleGetItem
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import Refusing, cast, dtype_of, rank, reshape, scalar, shape_of
 from tilewright.scalar.arith.open_sizes import limit, open_size, takes_open
-from tilewright.topi.shapes import is_dynamic
+from tilewright.topi.shapes import is_dynamic, is_number
 
 
 class Located(Refusing, Protocol):
@@ -40,7 +40,7 @@ def from_front(indices: Expr, data: Expr, axis: int, node: Located) -> Expr:
     Constant indices out of range are refused at import, others at run time.
     """
     size, what = shape_of(data)[axis], f"dimension {axis} of the input"
-    if not isinstance(size, int):
+    if not is_number(size):
         return _from_front_of_symbolic(indices, data, range(axis, axis + 1), node)
     low, high = bounds_of(indices)
     wrong = f"an index is outside {what}, which has {size} elements; indices must be {-size} to {size - 1}"
@@ -60,7 +60,7 @@ def from_front(indices: Expr, data: Expr, axis: int, node: Located) -> Expr:
 def tuples_from_front(indices: Expr, data: Expr, axes: range, node: Located) -> Expr:
     """`from_front` for tuples of indices along the last dimension, one index for each of the consecutive `axes`."""
     sizes = [shape_of(data)[a] for a in axes]
-    if not all(isinstance(n, int) for n in sizes):
+    if not all(map(is_number, sizes)):
         return _from_front_of_symbolic(indices, data, axes, node)
     low = bounds_of(indices)[0]
     lengths = np.asarray(sizes, np.int64)
@@ -85,7 +85,7 @@ def _from_front_of_symbolic(indices: Expr, data: Expr, axes: range, node: Locate
     sizes = tuple(shape_of(data)[a] for a in axes)
     if dtype_of(indices).bits < INT64.bits or dtype_of(indices).code != "int":
         indices = cast(indices, INT64)
-    if (takes_open() and all(isinstance(n, int) or is_dynamic(n) for n in sizes)
+    if (takes_open() and all(is_number(n) or is_dynamic(n) for n in sizes)
             and not _are_limited(sizes, low, high)):
         shown = ", ".join(map(str, sizes))
         indices = _required(indices, sizes, f"{node.origin}: an index is outside the input, whose dimensions have "
@@ -101,9 +101,9 @@ def _from_front_of_symbolic(indices: Expr, data: Expr, axes: range, node: Locate
 def _are_limited(sizes: Sequence[Any], low: float, high: float) -> bool:
     """Whether all indices from `low` to `high` are within `sizes`, because symbolic sizes are limited accordingly."""
     least = max(-low, high + 1)
-    if not np.isfinite(least) or any(isinstance(n, int) and n < least for n in sizes):
+    if not np.isfinite(least) or any(is_number(n) and n < least for n in sizes):
         return False
-    found = [open_size(n) for n in sizes if not isinstance(n, int)]
+    found = [n if isinstance(n, int) else open_size(n) for n in sizes if not is_number(n)]
     if any(n is None for n in found):
         return False
     for n in found:

@@ -14,13 +14,25 @@ import onnx
 
 from tilewright.base.errors import CompileError, ShapeError
 from tilewright.base.limits import MOST_TURNS
+from tilewright.base.types import OpenSize
 from tilewright.relay.expr import Constant, Expr, Tuple
-from tilewright.relay.frontend.core.node import NotKnownError
+from tilewright.relay.frontend.core.node import NotKnownError, SizeNotKnownError
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import axis_of, dtype_of, pad, rank, reshape, shape_of, slice_axis, transpose
+from tilewright.relay.frontend.shaping import (
+    axis_of,
+    dtype_of,
+    pad,
+    rank,
+    reshape,
+    shape_of,
+    size_value,
+    slice_axis,
+    transpose,
+)
 from tilewright.relay.loops import Loop, Turn
+from tilewright.topi.shapes import at_least, differ
 
 Outside = Callable[[Expr], Expr]
 MakeTurn = Callable[[Outside], Callable[[Expr, Sequence[Expr]], Turn]]
@@ -42,7 +54,7 @@ def repeat(count: int, states: Sequence[Expr], make: MakeTurn,
         try:
             return loop.run(count, states, make(loop.outside), reverse)[1:]
         except CompileError:
-            if count > MOST_TURNS:
+            if isinstance(count, OpenSize) or count > MOST_TURNS:
                 raise  # unroll a few iterations whose types differ; unrolling reports its own errors
     turn = make(_itself)
     if not count:
@@ -103,7 +115,10 @@ def _limit(given: Expr | None, made: _Loop, node: Node) -> int | Expr | None:
         return None
     if node.known(given) is None and not made.needs_count:
         return reshape(given, ())
-    return max(0, int(node.scalar(given, "M")))
+    count, *others = node.sizes(given, "M")
+    if others:
+        node.refuse(f"input 'M' must be one number, but its shape is {shape_of(given)}")
+    return at_least(count, 0)  # type: ignore[no-any-return]
 
 
 class _Loop:
@@ -137,6 +152,9 @@ class _Loop:
     def copied(self, limit: int | None) -> tuple[Expr, ...]:
         """The unrolled loop; the trip count must be known now, or becomes known while the model runs."""
         states, rows = self.states, list[list[Expr]]()
+        if isinstance(limit, OpenSize):
+            self.node.refuse("it has a symbolic number of iterations and values of changing types; give numbers in "
+                             "shapes=, or keep the types the same in every iteration")
         if limit is not None and limit > MOST_TURNS and self.counts:
             self._refuse_to_copy(f"it has {limit} iterations")
         while limit is None or len(rows) < limit:
@@ -167,6 +185,8 @@ class _Loop:
         try:
             turns, states, rows = loop.run(limit, self.states, turn, going=first)
         except CompileError as error:
+            if isinstance(limit, OpenSize) or isinstance(error, SizeNotKnownError):
+                raise
             changes = (isinstance(error, ShapeError) and error.origin is None) or isinstance(error, NotKnownError)
             if not changes and (not isinstance(limit, int) or limit > MOST_TURNS):
                 raise
@@ -228,18 +248,17 @@ def scan(
                     f"{len(body.output)} values; the file is damaged: export it again")
     states, scanned = list(given[:split]), given[split:]
     axes = [axis_of(a, rank(x), node) for a, x in zip(scan_input_axes or (0,) * len(scanned), scanned, strict=True)]
-    counts = {node.static(x, "scan_input")[a] for a, x in zip(axes, scanned, strict=True)}
-    if len(counts) > 1:
-        node.refuse(f"its scanned inputs have {', '.join(map(str, sorted(counts)))} slices; all must have the same "
-                    "number")
-    (count,) = counts
+    count, *others = (node.static(x, "scan_input")[a] for a, x in zip(axes, scanned, strict=True))
+    if any(differ(n, count) for n in others):
+        node.refuse(f"its scanned inputs have {', '.join(map(str, sorted({count, *others})))} slices; all must have "
+                    "the same number")
     backward = scan_input_directions or (0,) * len(scanned)
 
     def make(outside: Outside) -> Callable[[Expr, Sequence[Expr]], Turn]:
-        sources = [outside(x) for x in scanned]
+        sources, last = [outside(x) for x in scanned], outside(size_value(count - 1, _number(0)))
 
         def turn(number: Expr, values: Sequence[Expr]) -> Turn:
-            places: list[Expr] = [op.subtract(_number(count - 1), number) if back else number for back in backward]
+            places: list[Expr] = [op.subtract(last, number) if back else number for back in backward]
             slices = [node.settled(op.take(x, p, axis=a)) for x, p, a in zip(sources, map(node.settled, places), axes,
                 strict=True)]
             found = node.import_graph(body, [*values, *slices], outside)

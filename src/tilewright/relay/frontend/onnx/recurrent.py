@@ -85,8 +85,11 @@ class _Net:
 
     def state(self, given: Expr | None, direction: int) -> Expr:
         """The initial state of a direction, (batch, hidden)."""
+        batch = shape_of(self.x)[1]
+        if given is not None and differ(found := shape_of(given)[0 if self.layout else 1], batch):
+            self.node.refuse(f"an initial state has a batch of {found}, but X has one of {batch}")
         if given is None:
-            shape = shape_of(self.x)[1], self.hidden
+            shape = batch, self.hidden
             if any(isinstance(n, OpenSize) for n in shape):
                 return op.zeros(shape=shape, dtype=dtype_of(self.x))
             return Constant(np.zeros(shape, self.x.tensor_type.dtype.numpy()))
@@ -117,10 +120,11 @@ class _Net:
 
         def make(outside: Outside) -> Callable[[Expr, Sequence[Expr]], Turn]:
             source, cell = outside(parts), cells(k, outside)
+            last = outside(size_value(steps - 1, _index(0))) if backward else None
             lengths = None if self.lengths is None else outside(reshape(cast(self.lengths, "int64"), (batch, 1)))
 
             def turn(number: Expr, before: Sequence[Expr]) -> Turn:
-                step = self.node.settled(op.subtract(size_value(steps - 1, number), number)) if backward else number
+                step = number if last is None else self.node.settled(op.subtract(last, number))
                 after = cell(op.take(source, step, axis=0), before)
                 row = after[0]
                 if lengths is not None:
@@ -157,6 +161,7 @@ def _net(
     alphas: tuple[float, ...], betas: tuple[float, ...], default: tuple[str, ...], clip: float, layout: int, node: Node,
     gates: int, b: Expr | None,
 ) -> _Net:
+    node.static(x, "X")
     turned = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}.get(direction.lower())
     if turned is None:
         node.refuse(f"attribute 'direction' is '{direction}'; it is forward, reverse or bidirectional")

@@ -102,7 +102,7 @@ def squeeze_by_attribute(data: Expr, *, axes: tuple[int, ...] | None = None, nod
     else:
         gone = {axis_of(a, len(dims), node) for a in axes}
     for k in gone:
-        if isinstance(dims[k], int) and dims[k] != 1:
+        if differ(dims[k], 1):
             node.refuse(f"dimension {k} of the input, of shape {dims}, is not 1 and cannot be squeezed")
     if not gone:
         return data
