@@ -323,6 +323,9 @@ def _attention() -> list[Example]:
     q, k, v = real(2, 5, 12), real(2, 7, 12), real(2, 7, 6)
     found = [Example(nn.Attention(heads=3, size=4, width=2), (q, k, v)), Example(nn.Attention(heads=1, size=12, width=6, scale=0.5), (q, k, v))]
     found += [Example(nn.Attention(heads=3, size=4, width=2), (q, k, v, real(*m))) for m in ((2, 3, 7, 5), (1, 1, 7, 5), (2, 1, 7, 1))]
+    mask = np.where(np.arange(7)[:, None] < np.arange(5) + 2, 0, -np.inf).astype("float32")[None, None]
+    ends = np.arange(5, dtype="int32").reshape(1, 1, 5) + 2
+    found.append(Example(nn.Attention(heads=3, size=4, width=2), (q, k, v, mask, ends, ends)))
     found.append(Example(nn.Attention(heads=2, size=3, width=2, causal=True, starts=(1, 6, 2)), (q, k, v)))
     packed = real(1, 17, 18)
     found.append(Example(nn.Attention(heads=2, size=3, width=3, starts=(0, 6, 12), causal=True), (packed, packed, packed)))

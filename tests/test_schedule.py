@@ -10,7 +10,7 @@ import pytest
 import tilewright as tvm
 from tilewright import relay, te
 from tilewright.base.errors import ScheduleError
-from tilewright.scalar.expr import if_then_else
+from tilewright.scalar.expr import if_then_else, maximum
 from tilewright.te.create import create_prim_func
 from tilewright.tir.interpreter import run
 from tilewright.tir.schedule import Schedule
@@ -325,6 +325,22 @@ def test_a_limit_shortens_a_loop_to_a_value_of_the_program() -> None:
     x, counts, out = np.arange(30, dtype="float32").reshape(3, 10), np.array([0, 3, 10]), np.zeros((3, 10), "float32")
     run(func, [x, counts, out])
     np.testing.assert_array_equal(out, np.where(np.arange(10) < counts[:, None], 2 * x, 0))
+
+
+def test_a_cut_decides_comparisons_in_both_parts_of_a_loop() -> None:
+    a, n = te.placeholder((3, 10), name="A"), te.placeholder((3,), "int64", name="N")
+    plain = te.compute((3,), lambda i: n[i] * 1, name="plain", inline=False)
+    s = Schedule(create_prim_func([a, n], [te.compute((3, 10), lambda i, j: if_then_else(
+        j < plain[i], a[i, j], maximum(a[i, j], 0.0)), name="C")]))
+    at, column = s.loops("C")
+    tiles = s.split(column, [None, 2])[0]
+    s.compute_at("plain", at)
+    s.cut(tiles, "plain", 2)
+    func = lower_blocks(s.func)
+    assert str(func).count("T.serial(min(5, plain[0] // 2))") == 1 and "plain[0])" not in str(func)
+    x, out = np.arange(30, dtype="float32").reshape(3, 10), np.zeros((3, 10), "float32")
+    run(func, [x, np.array([0, 3, 10]), out])
+    np.testing.assert_array_equal(out, x)
 
 
 def test_a_limit_is_computed_around_its_loop() -> None:

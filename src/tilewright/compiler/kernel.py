@@ -269,11 +269,17 @@ def _by_size(
                 continue
             one = made.again(options)
             shares = is_usual or options.transforms_weights
-            own = [params.setdefault(t, _renamed(t, params)) for t in (made.args if shares else one.args)]
+            own = [params.setdefault(t, _renamed(t, params)) for t in (_same(made, one) if shares else one.args)]
             same = one.func(func.name, func.attrs[NUMBERS], [*own, *results])
             found.append((condition, arrange(same, one.args, one.outputs, options)))
     whole = (*params.values(), *results)
     return tuple((condition, replace(version, params=whole)) for condition, version in reversed(found)), list(params)
+
+
+def _same(made: _Computed, one: _Computed) -> list[Tensor]:
+    """Return the arguments of `made` that equal those of `one`, which may not need every input."""
+    packed = iter([t for t in made.args if t not in made.inputs])
+    return [t if t in one.inputs else next(packed) for t in one.args]
 
 
 def _joined(versions: Sequence[Version]) -> PrimFunc:

@@ -78,7 +78,7 @@ from tilewright.tir.stmt import (
     walk_stmt,
 )
 from tilewright.tir.tensorize import TensorIntrin, tensorize
-from tilewright.tir.transform.limit_loops import LIMIT
+from tilewright.tir.transform.limit_loops import CUT, LIMIT
 from tilewright.tir.transform.place_prefetches import NEXT, SHARE
 
 
@@ -466,6 +466,17 @@ class Schedule(Recorder):
         """
         (buffer,) = stored_buffers(self.block(block))
         self._mark(loop, LIMIT, (buffer.name, step))
+
+    @recorded
+    def cut(self, loop: Var, block: str, step: int = 1) -> None:
+        """Cut a serial loop, which makes `step` steps in each iteration, at the value `n` that a block computes inside
+        the same outer loop. Comparisons `… < n` inside are true in the first part, and false in the second. The caller
+        guarantees that results are the same if a comparison is false instead of true.
+
+        for i: A[i] = f(i < n)  ->  for i in range(min(8, n)): A[i] = f(true); for i in range(min(8, n), 8): …
+        """
+        (buffer,) = stored_buffers(self.block(block))
+        self._mark(loop, CUT, (buffer.name, step))
 
     @recorded
     def tensorize(self, at: Var | str, intrin: TensorIntrin | str) -> None:

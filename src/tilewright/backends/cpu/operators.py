@@ -54,10 +54,11 @@ def _is_without_overlap(op: ConvTranspose, options: KernelOptions, data: te.Tens
 
 def _attention(
     op: Attention, options: KernelOptions, query: te.Tensor, key: te.Tensor, value: te.Tensor,
-    mask: te.Tensor | None = None,
+    mask: te.Tensor | None = None, first: te.Tensor | None = None, last: te.Tensor | None = None,
 ) -> te.Tensor:
     heads = attention.Heads(op.heads, op.size, op.width, op.starts)
-    return attention.attention(query, key, value, mask, heads, op.factor(), op.causal, options)
+    ends = None if first is None or last is None else (first, last)
+    return attention.attention(query, key, value, mask, ends, heads, op.factor(), op.causal, options)
 
 
 def _max_pool(op: MaxPool, options: KernelOptions, data: te.Tensor) -> te.Tensor:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from tilewright import te
 from tilewright.base.errors import ShapeError
-from tilewright.base.types import FLOAT32, TensorType, Type
+from tilewright.base.types import FLOAT32, INT32, TensorType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import definitions
 from tilewright.topi.shapes import differ, require_rank, require_same_dtype, text
+
+HIDDEN: Final = -1e30
+"""A mask below this hides a key: a sum with a product is below it, too, within the precision of float32."""
+VISIBLE: Final = -1e29
+"""A key with a mask of at least this has a weight above that of any hidden key."""
 
 
 @op("nn.attention", kind=Fusion.OUT_FUSABLE)
@@ -21,11 +28,17 @@ class Attention(Op):
     thus hold all three.
 
     The mask (batch or 1, heads or 1, keys, queries or 1) is stored by key and added to the scaled products. Its dtype
-    is that of the others, or float32 with 16-bit tensors. Source: Vaswani et al., Attention Is All You Need, 2017.
+    is that of the others, or float32 with 16-bit tensors.
+
+    `first` and `last` (batch or 1, heads or 1, queries or 1), int32, tell what the mask of a query does. It is zero at
+    the first `first` keys. It is below `HIDDEN` at all keys after the first `last` ones, and at least `VISIBLE` at some
+    key; a `last` below 1 or above the number of keys says nothing. Both save time, and do not change the result.
+
+    Source: Vaswani et al., Attention Is All You Need, 2017.
     """
 
     precision = Precision.ALWAYS
-    wide = (3,)
+    wide = (3, 4, 5)
 
     heads: int
     """Number of heads."""
@@ -40,7 +53,10 @@ class Attention(Op):
     starts: tuple[int, int, int] = (0, 0, 0)
     """First columns of query, key and value in their tensors."""
 
-    def infer(self, query: Type, key: Type, value: Type, mask: Type | None = None) -> TensorType:
+    def infer(
+        self, query: Type, key: Type, value: Type, mask: Type | None = None, first: Type | None = None,
+        last: Type | None = None,
+    ) -> TensorType:
         """(batch, queries, heads * width); the common floating-point dtype of query, key and value."""
         q, k, v = tensors(query, key, value)
         require_same_dtype((q, k, v))
@@ -48,9 +64,9 @@ class Attention(Op):
             raise ShapeError(f"floating-point tensors were expected, and these are {q.dtype}; cast them first")
         for name, t, start, size in (("query", q, 0, self.size), ("key", k, 1, self.size), ("value", v, 2, self.width)):
             require_rank(t, 3, name)
-            last = self.starts[start] + self.heads * size
-            if isinstance(t.shape[2], int) and (self.starts[start] < 0 or last > t.shape[2]):
-                raise ShapeError(f"the {self.heads} heads of {name} are its columns {self.starts[start]} to {last}, "
+            end = self.starts[start] + self.heads * size
+            if isinstance(t.shape[2], int) and (self.starts[start] < 0 or end > t.shape[2]):
+                raise ShapeError(f"the {self.heads} heads of {name} are its columns {self.starts[start]} to {end}, "
                                  f"but {text(t.shape)} has only {t.shape[2]}")
         if differ(q.shape[0], k.shape[0]) or differ(k.shape[0], v.shape[0]) or differ(k.shape[1], v.shape[1]):
             raise ShapeError(f"query {text(q.shape)}, key {text(k.shape)} and value {text(v.shape)} must have equal "
@@ -64,12 +80,25 @@ class Attention(Op):
                    for d, (a, b) in enumerate(zip(m.shape, wanted, strict=True))):
                 raise ShapeError(f"the mask {text(m.shape)} must have the shape {text(wanted)}: batch, heads, keys, "
                                  "queries; all but keys may be 1")
+        if (first is None) is not (last is None):
+            raise ShapeError("first and last must be given together")
+        for name, given in (("first", first), ("last", last)) if first is not None and last is not None else ():
+            (n,) = tensors(given)
+            require_rank(n, 3, name)
+            if n.dtype is not INT32 or any(
+                    not (isinstance(a, int) and a == 1) and differ(a, b)
+                    for a, b in zip(n.shape, (q.shape[0], self.heads, q.shape[1]), strict=True)):
+                raise ShapeError(f"{name} is {n.dtype} {text(n.shape)} and must be int32 (batch, heads, queries); each "
+                                 "may be 1")
         return TensorType((q.shape[0], q.shape[1], self.heads * self.width), q.dtype)
 
     def factor(self) -> float:
         return self.scale if self.scale is not None else 1 / self.size**0.5
 
-    def reference(self, query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    def reference(
+        self, query: Array, key: Array, value: Array, mask: Array | None = None, first: Array | None = None,
+        last: Array | None = None,
+    ) -> Array:
         wide = np.float64 if query.dtype.itemsize == 8 else np.float32
         sizes = (self.size, self.size, self.width)
         q, k, v = (self._split(x.astype(wide), start, size)
@@ -88,7 +117,10 @@ class Attention(Op):
         """Reshape (batch, tokens, columns) to (batch, heads, tokens, size)."""
         return x[:, :, start : start + self.heads * size].reshape(*x.shape[:2], self.heads, size).swapaxes(1, 2)
 
-    def compute(self, query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor | None = None) -> te.Tensor:
+    def compute(
+        self, query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor | None = None,
+        first: te.Tensor | None = None, last: te.Tensor | None = None,
+    ) -> te.Tensor:
         sizes = self.size, self.width
         return definitions.attention(query, key, value, mask, self.heads, sizes, self.starts, self.factor(),
                                      self.causal)

@@ -17,14 +17,16 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from tilewright.base.types import OpenSize, TensorType
+from tilewright.base.types import FLOAT32, OpenSize, TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
-from tilewright.relay.expr import Call, Constant, Expr, Function
-from tilewright.relay.op.broadcast import Add, BroadcastTo, Divide, Multiply, Where
-from tilewright.relay.op.nn_attention import Attention
+from tilewright.relay.expr import Call, Constant, Expr, Function, const
+from tilewright.relay.op.broadcast import Add, BroadcastTo, Divide, Equal, GreaterEqual, Less, Multiply, Where
+from tilewright.relay.op.create import Arange
+from tilewright.relay.op.nn_attention import HIDDEN, VISIBLE, Attention
 from tilewright.relay.op.nn_matmul import BatchMatmul
 from tilewright.relay.op.nn_norm import Softmax
+from tilewright.relay.op.reduction import Max, Min
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.transform import Transpose
 from tilewright.relay.transform.permutations import axes_of, reshaped, transposed
@@ -173,7 +175,8 @@ def _attention(scores: _Scores, e: Call) -> Expr | None:
         return None
     op = Attention(heads=heads, size=size, width=width, scale=scores.scale * factor * other,
                    starts=(found[0].start, found[1].start, found[2].start))
-    result = op(*(o.data for o in found), *([] if mask is None else [mask]), span=e.span)
+    masks = [mask, *_ends(mask, q.tensor_type.shape[1])] if isinstance(mask, Expr) else []
+    result = op(*(o.data for o in found), *masks, span=e.span)
     by_head = transposed(reshaped(result, (batch, group * queries, heads, width)), (0, 2, 1, 3))
     return reshaped(by_head, (total, queries, width))
 
@@ -286,6 +289,21 @@ def _masks(
         by_key = transposed(by_query, (0, 1, 3, 2))
         total = by_key if total is None else Add()(total, by_key)
     return total
+
+
+def _ends(mask: Expr, queries: Any) -> list[Expr]:
+    """Return `first` and `last` of `nn.attention` for a mask by key and symbolic queries and keys; else nothing."""
+    kind = mask.tensor_type
+    keys = kind.shape[2]
+    if kind.dtype is not FLOAT32 or not (isinstance(keys, OpenSize) and isinstance(queries, OpenSize)):
+        return []
+    by_query = transposed(mask, (0, 1, 3, 2))
+    none, beyond = const(0, "int32"), const(np.iinfo(np.int32).max, "int32")
+    index, number = (Arange(start=n, stop=keys + n, dtype="int32")() for n in (0, 1))
+    first = Where()(Equal()(by_query, const(0.0, "float32")), beyond, index)
+    visible = Where()(GreaterEqual()(by_query, const(VISIBLE, "float32")), number, beyond)
+    last = Where()(Less()(by_query, const(HIDDEN, "float32")), none, visible)
+    return [Min(axis=3)(first), Max(axis=3)(last)]
 
 
 def _of_groups(mask: Expr, wide: tuple[int, ...], shape: tuple[int, ...], total: int, group: int) -> Expr:

@@ -65,13 +65,14 @@ class Heads:
 
 
 def attention(
-    query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor | None, heads: Heads, scale: float,
-    causal: bool, options: KernelOptions,
+    query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor | None,
+    ends: tuple[te.Tensor, te.Tensor] | None, heads: Heads, scale: float, causal: bool, options: KernelOptions,
 ) -> te.Tensor:
     """Return softmax of scaled products of `query` [b, t, …] and `key` [b, s, …], times `value` [b, s, …], as [b, t,
     heads*width].
 
-    `mask` [b or 1, heads or 1, s, t or 1] is added to the scaled products; with `causal`, query t attends to keys up to
+    `mask` [b or 1, heads or 1, s, t or 1] is added to the scaled products. `ends` are `first` and `last` of
+    `nn.attention`. With `causal`, query t attends to keys up to
     index t + (number of keys - number of queries).
     """
     (batch, queries, _), keys = query.extents, key.extents[1]
@@ -89,11 +90,11 @@ def attention(
     )
     turned = _turned(query, heads, dot, padded)
     products = _products(key, turned, heads, dot, dtype)
-    scores = _scores(products, mask, scale, causal, queries, keys)
     limit = None
-    if mask is not None and _may_skip(queries, keys, scale, causal, dot, dtype, options):
+    if ends is not None and _may_skip(queries, keys, scale, causal, dot, dtype, options):
         sizes = heads.size, heads.width
-        limit = key_limit.limit(turned, key, value, mask, sizes, heads.starts[1:], block, queries)
+        limit = key_limit.limit(turned, key, value, *ends, sizes, heads.starts[1:], block, queries)
+    scores = _scores(products, mask, scale, causal, queries, keys, limit)
     most, powers, total, inverse = _softmax(scores, dot, dtype, value.dtype, limit)
     packed = None if dot.width == 1 else _packed(value, heads, dot)
     schedule = AttentionSchedule(
@@ -160,7 +161,8 @@ def _products(key: te.Tensor, turned: te.Tensor, heads: Heads, dot: Dot, dtype: 
 
 
 def _scores(
-    products: te.Tensor, mask: te.Tensor | None, scale: float, causal: bool, queries: int, keys: int
+    products: te.Tensor, mask: te.Tensor | None, scale: float, causal: bool, queries: int, keys: int,
+    limit: KeyLimit | None,
 ) -> te.Tensor:
     """Return the products [b, h, s, t] scaled and masked, as a tensor; t may be padded beyond the queries."""
     dtype, filled_up = products.dtype, products.extents[3] != queries
@@ -170,7 +172,8 @@ def _scores(
         if mask is not None:
             sizes = mask.extents
             added = cast(dtype, mask(*(i if size > 1 else 0 for i, size in zip((b, h, s, t), sizes, strict=True))))
-            x = x + (if_then_else(t < queries, added, const(0, dtype)) if filled_up and sizes[3] > 1 else added)
+            added = if_then_else(t < queries, added, const(0, dtype)) if filled_up and sizes[3] > 1 else added
+            x = if_then_else(limit.is_plain(b, h, s, t), x, x + added) if limit is not None else x + added
         return if_then_else(s <= t + (keys - queries), x, te.min_value(dtype)) if causal else x
 
     return te.compute(products.shape, score, name="scores", inline=False, axis_names=("b", "h", "s", "t"))

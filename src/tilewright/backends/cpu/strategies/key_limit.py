@@ -1,28 +1,26 @@
 """The number of keys that a block of queries needs: up to the last key that its mask does not hide.
 
-    rows[b, h, t]   = 1 + the last key s with mask[b, h, s, t] >= HIDDEN                 keys, if there is none
-    limit[b, h, j]  = max over the queries t of block j of rows[b, h, t]                 keys, if weights may differ
+    plain[b, h, j]  = min over the queries t of block j of first[b, h, t]         keys whose mask is zero
+    limit[b, h, j]  = max over the queries t of block j of last[b, h, t]          all keys, if the squares are too large
 
-A hidden key has a weight of exactly zero: its score is at most HIDDEN plus a product of a query and a key, a visible
-key has a score of at least VISIBLE minus such a product, and sums of squares bound the products. So the results are the
-same, bit for bit, as without a limit. All keys are needed by
-
-- a query that has no visible key, or whose mask has a value between HIDDEN and VISIBLE, or a NaN;
-- a head with infinite, undefined or huge queries, keys or values, because they make its results so, too.
+`nn.attention` takes `first` and `last`, which `FuseAttention` computes from the mask: the first keys of query t have a
+mask of zero, a key after the last ones has a mask below `HIDDEN`, and some key has one of at least `VISIBLE`. A hidden
+key then has a weight of exactly zero: its score is at most `HIDDEN` plus a product of a query and a key, a visible key
+has a score of at least `VISIBLE` minus such a product, and sums of squares bound the products. So the results are the
+same, bit for bit, as without a limit. Heads with infinite, undefined or huge queries, keys or values need all keys,
+because these may reach their results.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from tilewright import te
 from tilewright.base.types import INT64
-from tilewright.scalar.expr import PrimExpr, Var, add, as_expr, cast, const, floordiv, if_then_else, mul
+from tilewright.scalar.expr import PrimExpr, Var, add, as_expr, cast, const, floordiv, if_then_else, minimum, mul
 
-_HIDDEN: Final = -1e30
-"""A mask below this hides a key: a sum with a product is below it, too, within the precision of float32."""
-_VISIBLE: Final = -1e29
 _MOST_SQUARES: Final = 1e28
 """Largest sum of squares of the queries, the keys and the values of a head for which keys are skipped."""
 MOST_SCALE: Final = 10.0
@@ -38,34 +36,47 @@ class KeyLimit:
     squares: tuple[te.Tensor, te.Tensor]
     """Sums of the squares of keys and of values [b, h]; `of_queries` are those of the queries of a block."""
     of_queries: te.Tensor
-    rows: te.Tensor
-    """Number of keys [b, h, t] that a query needs; 0 for a query without visible keys."""
-    most: te.Tensor
-    """Maximum of `rows` [b, h, j] over the queries of a block."""
+    last: te.Tensor
+    """Maximum of the numbers of keys [b, h, j] that the queries of a block need."""
+    plain: te.Tensor
+    """Number of the first keys [b, h, j] whose mask is zero for all queries of a block, an int64."""
 
     def needs(self, b: PrimExpr, h: PrimExpr, s: PrimExpr, t: PrimExpr) -> PrimExpr:
         """Return the condition that query t needs key s."""
         return s < self.keys(b, h, floordiv(t, self.block))
 
+    def is_plain(self, b: PrimExpr, h: PrimExpr, s: PrimExpr, t: PrimExpr) -> PrimExpr:
+        """Return a condition under which key s has a mask of zero for query t."""
+        return s < self.plain(b, h, floordiv(t, self.block))
+
 
 def limit(
-    turned: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor, sizes: tuple[int, int],
+    turned: te.Tensor, key: te.Tensor, value: te.Tensor, first: te.Tensor, last: te.Tensor, sizes: tuple[int, int],
     starts: tuple[int, int], block: int, queries: int,
 ) -> KeyLimit:
     """Return the limit for blocks of `block` of the queries `turned` [b, h, d, t], which are padded at the end.
 
+    Query t needs the first `last` [b or 1, h or 1, t or 1] keys, all if that is not between 1 and their number; the
+    mask of the first `first` ones is zero.
     `sizes` are the columns of one head in `key` and `value`, `starts` the first columns of all heads.
     """
     batch, count, deep, padded = turned.extents
-    blocks, keys = padded // block, key.extents[1]
-    rows = _rows(mask, batch, count, padded, keys, queries)
-    r = te.reduce_axis((0, block), "r")
+    shape, keys = (batch, count, padded // block), as_expr(key.extents[1])
 
-    def needed(b: Var, h: Var, j: Var) -> PrimExpr:
-        own = rows(b, h, add(mul(j, block), r.var))
-        return te.max(if_then_else(own < 1, cast("int32", as_expr(keys)), own), axis=r)
+    def over_block(of: te.Tensor, combine: Callable[..., PrimExpr], beyond: PrimExpr, name: str) -> te.Tensor:
+        """Combine the numbers of the queries of a block; `beyond` is that of the padding."""
+        r, own = te.reduce_axis((0, block), "r"), of.extents
 
-    most = te.compute((batch, count, blocks), needed, name="farthest", axis_names=("b", "h", "j"))
+        def combined(b: Var, h: Var, j: Var) -> PrimExpr:
+            t = add(mul(j, block), r.var)
+            n = cast(INT64, of(*(i if size > 1 else 0 for i, size in zip((b, h, t), own, strict=True))))
+            n = if_then_else(n < 1, const(0, INT64), minimum(n, keys)) if of is first else if_then_else(n < 1, keys, n)
+            return combine(if_then_else(t < queries, n, beyond) if own[2] > 1 else n, axis=r)
+
+        return te.compute(shape, combined, name=name, axis_names=("b", "h", "j"))
+
+    most = over_block(last, te.max, const(1, INT64), "last_key")
+    plain = over_block(first, te.min, keys, "plain")
     squares = (
         _squares(key, count, sizes[0], starts[0], "key_squares"),
         _squares(value, count, sizes[1], starts[1], "value_squares"))
@@ -75,30 +86,15 @@ def limit(
         x = turned(b, h, d.var, add(mul(j, block), q.var))
         return te.sum(x * x, axis=[d, q])
 
-    of_queries = te.compute(most.shape, square, name="query_squares", axis_names=("b", "h", "j"))
+    of_queries = te.compute(shape, square, name="query_squares", axis_names=("b", "h", "j"))
 
     def found(b: Var, h: Var, j: Var) -> PrimExpr:
         total = of_queries(b, h, j) + squares[0](b, h) + squares[1](b, h)
         return if_then_else(
-            total < const(_MOST_SQUARES, "float32"), cast(INT64, most(b, h, j)), as_expr(keys))
+            total < const(_MOST_SQUARES, "float32"), minimum(most(b, h, j), keys), keys)
 
-    whole = te.compute(most.shape, found, name="limit", inline=False, axis_names=("b", "h", "j"))
-    return KeyLimit(whole, block, squares, of_queries, rows, most)
-
-
-def _rows(mask: te.Tensor, batch: int, heads: int, padded: int, keys: int, queries: int) -> te.Tensor:
-    """Return one more than the last key that a query needs; 0 without visible keys, 1 beyond the queries."""
-    s = te.reduce_axis((0, keys), "s")
-    sizes = mask.extents
-    all_keys = cast("int32", as_expr(keys))
-
-    def row(b: Var, h: Var, t: Var) -> PrimExpr:
-        x = mask(*(i if size > 1 else 0 for i, size in zip((b, h, s.var, t), sizes, strict=True)))
-        one = cast("int32", s.var + 1)
-        own = if_then_else(x < _HIDDEN, const(0, "int32"), if_then_else(x >= _VISIBLE, one, all_keys))
-        return te.max(if_then_else(t < queries, own, const(1, "int32")) if sizes[3] > 1 else own, axis=s)
-
-    return te.compute((batch, heads, padded), row, name="needed", axis_names=("b", "h", "t"))
+    whole = te.compute(shape, found, name="limit", inline=False, axis_names=("b", "h", "j"))
+    return KeyLimit(whole, block, squares, of_queries, most, plain)
 
 
 def _squares(x: te.Tensor, heads: int, size: int, start: int, name: str) -> te.Tensor:

@@ -140,6 +140,7 @@ def _scores(k: KernelBlocks, plan: AttentionSchedule, at: Var) -> None:
     s.reorder(panel, tiles, row, vector, lane)
     if plan.limit is not None:
         s.limit(tiles, k.name(plan.limit.keys), tile.rows)
+        s.cut(tiles, k.name(plan.limit.plain), tile.rows)
     accumulate(k, k.name(plan.products), tiles, tile, depth_unroll=plan.depth_unroll)
     for v in (row, vector):
         s.unroll(v)
@@ -151,16 +152,10 @@ def _limits(k: KernelBlocks, plan: AttentionSchedule, limit: KeyLimit, at: Var) 
     s = k.schedule
     s.set_scope(k.name(limit.keys), "local")
     s.compute_at(k.name(limit.keys), at)
-    for t in (limit.of_queries, limit.most):
+    for t in (limit.of_queries, limit.last, limit.plain):
         s.set_scope(k.name(t), "local")
         s.compute_at(k.name(t), at)
         s.vectorize(s.split(s.axes(k.name(t))[1][-1], [None, _lanes(k, plan)])[1])
-    *_, queries, keys = s.compute_at(k.name(limit.rows), at, preserve_unit_loops=True)
-    vector, lane = s.split(queries, [None, _lanes(k, plan)])
-    s.reorder(keys, vector, lane)
-    s.unroll(vector)
-    s.vectorize(lane)
-    s.set_scope(k.name(limit.rows), "local")
     for t in limit.squares:
         heads, (_, column) = s.axes(k.name(t))
         width = math.gcd(s.extent(column), _SUMS * k.machine.lanes("float32"))
