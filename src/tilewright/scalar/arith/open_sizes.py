@@ -34,6 +34,7 @@ from tilewright.scalar.arith.size_terms import (
     exact,
     expression,
     has_one_variable,
+    is_reversed,
     key_of,
     least_by_bounds,
     preference,
@@ -61,6 +62,8 @@ from tilewright.scalar.expr import (
 )
 from tilewright.scalar.walk import free_vars, substitute, text_of
 
+_MOST_CHOICES: Final = 3
+"""Number of minima and maxima in a sum up to which their operands are compared one by one."""
 TYPICAL: Final = 64
 """The value of a dynamic dimension in estimates."""
 Limit: TypeAlias = tuple[int, int | None]
@@ -485,6 +488,8 @@ def _bound(terms: Terms, nonempty: bool = False) -> int | None:
         found.append(least_by_bounds(terms, known.bounds))
     if any(len(atoms) == 1 and isinstance(atoms[0], (FloorDiv, FloorMod)) for atoms in terms):
         found.append(_without_quotients(terms, nonempty))
+    if (found[0] is None or found[0] < 0) and any(isinstance(x, (Min, Max)) for atoms in terms for x in atoms):
+        found.append(_by_cases(terms, nonempty))
     return max((n for n in found if n is not None), default=None)
 
 
@@ -539,15 +544,41 @@ def _without_choices(terms: Terms) -> Terms:
         size = open_size(min(choice.operands(), key=lambda e: preference(e, shared)))
         if size is None:
             continue
-        replaced = {atoms: k for atoms, k in terms.items() if atoms not in inside}
-        for atoms, k in inside.items():
-            rest = [*atoms]
-            rest.remove(choice)
-            for other, factor in terms_of(size).items():
-                term = tuple(sorted((*rest, *other), key=text_of))
-                replaced[term] = replaced.get(term, 0) + k * factor
-        terms = {atoms: k for atoms, k in replaced.items() if k}
+        terms = _replaced(terms, choice, size)
     return terms
+
+
+def _by_cases(terms: Terms, nonempty: bool) -> int | None:
+    """Return a lower bound of a sum with a minimum or maximum, which equals one of its operands: n - max(n - m, 0) >=
+    min(m, n). Where a minimum is only subtracted, or a maximum only added, either operand gives a bound."""
+    choices = [x for atoms in terms for x in atoms if isinstance(x, (Min, Max))]
+    if not 0 < len(choices) <= _MOST_CHOICES:
+        return None
+
+    def is_free(choice: Min | Max) -> bool:
+        return all((k < 0) is isinstance(choice, Min) for atoms, k in terms.items() if choice in atoms)
+
+    choice = min(choices, key=is_free)
+    sizes = [open_size(e) for e in choice.operands()]
+    bounds = [None if e is None else _bound(_replaced(terms, choice, e), nonempty) for e in sizes]
+    found = [n for n in bounds if n is not None]
+    if is_free(choice):
+        return max(found, default=None)
+    return min(found) if len(found) == len(bounds) else None
+
+
+def _replaced(terms: Terms, atom: PrimExpr, size: int) -> Terms:
+    """Return a sum with a size in the place of an atom."""
+    replaced = {atoms: k for atoms, k in terms.items() if atom not in atoms}
+    for atoms, k in terms.items():
+        if atom not in atoms:
+            continue
+        rest = [*atoms]
+        rest.remove(atom)
+        for other, factor in terms_of(size).items():
+            term = tuple(sorted((*rest, *other), key=text_of))
+            replaced[term] = replaced.get(term, 0) + k * factor
+    return {atoms: k for atoms, k in replaced.items() if k}
 
 
 def _is_less(a: Terms, b: Terms) -> bool:
@@ -658,12 +689,15 @@ def _remainder(a: int, b: int) -> int:
 
 
 def greater(a: int, b: int) -> int:
-    """Return the maximum of two sizes: an expression, unless one of them is larger for all inputs."""
+    """Return the maximum of two sizes: an expression, unless one of them is larger for all inputs. Of max(n - m, 0) and
+    max(m - n, 0), one is written as the other plus a difference."""
     terms = terms_of(a - b)
     if (bound := _bound(terms)) is not None and bound >= 0:
         return a
     if (bound := _bound({atoms: -k for atoms, k in terms.items()})) is not None and bound >= 0:
         return b
+    if not isinstance(b, _Open) and int(b) == 0 and is_reversed(terms):
+        return greater(-a, 0) + a
     return _choice(Max, a, b)
 
 
@@ -682,19 +716,18 @@ def _choice(kind: type[Min] | type[Max], a: int, b: int) -> int:
     return _atom(kind(x, y), min(int(a), int(b)) if kind is Min else max(int(a), int(b)))
 
 
-def _least(a: int, b: int, kind: type) -> int:
-    """Return the minimum or maximum. Between a multiple of a variable and a number, the multiple is chosen, and the
-    variable limited accordingly."""
-    found = smaller(a, b) if kind is Min else greater(a, b)
+def least_within(a: int, b: int) -> int:
+    """Return the minimum of two sizes, one of which is the end of a dimension. Between a multiple of a variable and a
+    number, the multiple is chosen, and the variable limited accordingly."""
+    found = smaller(a, b)
     chosen, other = (a, b) if isinstance(a, _Open) else (b, a)
     if found in (a, b) or isinstance(other, _Open) or not has_one_variable(terms_of(chosen)) or clamps():
         return found
-    limit(other - chosen if kind is Min else chosen - other, 0)
+    limit(other - chosen, 0)
     return chosen
 
 
 _RULES: Final[dict[type, Any]] = {
     Add: lambda a, b: a + b, Sub: lambda a, b: a - b, Mul: lambda a, b: a * b, FloorDiv: lambda a, b: a // b,
-    FloorMod: lambda a, b: a % b,
-    Min: lambda a, b: _least(a, b, Min), Max: lambda a, b: _least(a, b, Max),
+    FloorMod: lambda a, b: a % b, Min: smaller, Max: greater,
 }

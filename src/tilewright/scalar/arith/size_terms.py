@@ -141,3 +141,9 @@ def has_one_variable(terms: Terms) -> bool:
     """Return whether a sum is a number plus a multiple of one variable."""
     atoms = [x for term in terms for x in term]
     return len(atoms) == 1 and isinstance(atoms[0], Var)
+
+
+def is_reversed(terms: Terms) -> bool:
+    """Return whether a sum is a difference of products of sizes of which the first in text order is subtracted."""
+    signs = [k > 0 for atoms, k in sorted(terms.items(), key=lambda t: [text_of(x) for x in t[0]]) if atoms]
+    return True in signs and not signs[0]
