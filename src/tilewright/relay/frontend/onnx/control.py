@@ -9,7 +9,7 @@ import onnx
 
 from tilewright.base.array_bytes import of_strings
 from tilewright.base.errors import CompileError
-from tilewright.base.types import DataType
+from tilewright.base.types import DataType, OpenSize
 from tilewright.relay.expr import Constant, Expr, If, Tuple
 from tilewright.relay.frontend.core.known import has_unknown_sizes
 from tilewright.relay.frontend.onnx.node import Node
@@ -119,6 +119,10 @@ def eye_like(x: Expr, *, dtype: int | None = None, k: int = 0, node: Node) -> Ex
     if rank(x) != 2:
         node.refuse(f"its input must be a matrix, but it has {rank(x)} dimensions")
     rows, columns = node.static(x, "input")
+    if isinstance(rows, OpenSize) or isinstance(columns, OpenSize):
+        down = op.expand_dims(op.arange(start=0, stop=rows, step=1, dtype="int64"), axis=1)
+        along = op.arange(start=0, stop=columns, step=1, dtype="int64")
+        return cast(op.equal(op.add(down, scalar(k, down)), along), kind)
     node.check_table(rows, columns)
     return Constant(np.eye(rows, columns, max(-rows, min(k, columns)), dtype=kind.numpy()))
 
