@@ -398,12 +398,10 @@ def greatest(size: int) -> int | None:
     return _greatest(size.terms) if least is None else -least
 
 
-def memory_for(size: int, what: str) -> int:
-    """Return the number of elements of memory for `size` of them at most. Raises `CompileError` if it has no limit."""
+def memory_for(size: int) -> int:
+    """Return a number of elements of memory for `size` of them: its least upper bound, or the size itself."""
     most = greatest(size)
-    if most is None:
-        raise CompileError(f"{what} takes memory for {size} elements, which have no limit", code="TW0304")
-    return max(1, most)
+    return size if most is None else max(1, most)
 
 
 def room_for(size: Any) -> Any:

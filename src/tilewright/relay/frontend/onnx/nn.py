@@ -114,7 +114,7 @@ def causal_conv_with_state(
         x = op.concatenate((past_state, x), axis=2)
     if isinstance(channels, OpenSize) or isinstance(kernel, OpenSize):
         windows = op.sliding_window(x, axis=2, window_shape=(kernel,), strides=(1,))
-        y = op.sum(op.multiply(windows, weight), axis=(3,))
+        y: Expr = op.sum(op.multiply(windows, weight), axis=(3,))
     else:
         y = op.nn.conv1d(
             x, weight, channels=channels, kernel_size=(kernel,), groups=channels, data_layout="NCW",

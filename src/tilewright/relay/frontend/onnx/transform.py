@@ -12,7 +12,7 @@ import numpy as np
 from tilewright.base.limits import MOST_BYTES
 from tilewright.base.types import OpenSize
 from tilewright.relay.expr import Constant, Expr, const
-from tilewright.relay.frontend.core.index_checks import from_front, tuples_from_front
+from tilewright.relay.frontend.core.index_checks import from_front, inside, tuples_from_front
 from tilewright.relay.frontend.core.node import NotKnownError
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
@@ -546,6 +546,11 @@ def topk(x: Expr, k: Expr, *, axis: int = -1, largest: int = 1, sorted: int = 1,
 @converter("ReverseSequence")
 def reverse_sequence(x: Expr, sequence_lens: Expr, *, batch_axis: int = 1, time_axis: int = 0, node: Node) -> Expr:
     """Reverse the first n elements of each sequence of length n; the elements after them stay."""
+    if node.known(sequence_lens) is None and takes_open():
+        sizes = node.static(x, "input")
+        batch_axis, time_axis = axis_of(batch_axis, len(sizes), node), axis_of(time_axis, len(sizes), node)
+        return op.reverse_sequence(
+            x, inside(sequence_lens, (sizes[time_axis] + 1,), node), seq_axis=time_axis, batch_axis=batch_axis)
     dims, lengths = node.static(x, "input"), node.ints(sequence_lens, "sequence_lens")
     batch_axis, time_axis = axis_of(batch_axis, len(dims), node), axis_of(time_axis, len(dims), node)
     if batch_axis == time_axis or len(lengths) != dims[batch_axis]:
