@@ -104,8 +104,8 @@ CAUSAL = {"op": "CausalConvWithState", "opset": 27}
     ({"x": (2, "n", 1)}, DFT, [{"n": n} for n in (1, 2, 5, 16)]),
     ({"x": ("b", "n", 2)}, DFT | {"inverse": 1}, [{"n": 7, "b": 1}, {"n": 8, "b": 3}]),
     ({"x": (1, "n", 2)}, DFT | {"inverse": 1, "onesided": 1}, [{"n": n} for n in (2, 3, 9)]),
-    ({"x": (1, "c", "n"), "w": ("c", 1, "p + 1"), "b": ("c",), "before": (1, "c", "p")}, CAUSAL | {"activation": "silu"},
-     [{"c": 2, "n": 9, "p": 3}, {"c": 5, "n": 1, "p": 2}, {"c": 1, "n": 2, "p": 5}]),
+    ({"x": (1, "c", "n"), "w": ("c", 1, "p + 1"), "b": ("c",), "before": (1, "c", "p")},
+     CAUSAL | {"activation": "silu"}, [{"c": 2, "n": 9, "p": 3}, {"c": 5, "n": 1, "p": 2}, {"c": 1, "n": 2, "p": 5}]),
     ({"x": ("n", "m", "k")}, {"op": "Split", "opset": 18, "axis": 1, "num_outputs": 3},
      [{"n": 2, "m": m, "k": 3} for m in (1, 2, 5, 9)]),
     ({"x": ("n", "m")}, {"op": "EyeLike", "opset": 9, "k": 1}, [{"n": 1, "m": 4}, {"n": 5, "m": 2}]),
@@ -124,7 +124,7 @@ def test_open_programs_agree_with_those_of_known_sizes(
     program = tilewright.compile(model, shapes=shapes, symbolic=True)
     rng = np.random.default_rng(0)
     for known in sizes:
-        arrays = {n: rng.standard_normal([eval(str(d), None, {**known}) for d in dims], np.float32)  # noqa: S307
+        arrays = {n: rng.standard_normal([eval(str(d), None, {**known}) for d in dims], np.float32)
                   for n, dims in shapes.items()}
         alone = tilewright.compile(model, shapes={n: x.shape for n, x in arrays.items()})
         for y, wanted in zip(onnx_open._called(program, arrays), onnx_open._called(alone, arrays), strict=True):
