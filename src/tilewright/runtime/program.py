@@ -141,7 +141,7 @@ class HostStep:
     makes_new: bool = False
     """Whether `run` returns one new array of the output's shape and dtype."""
     meaning: object = None
-    """What `run` computes, equal for equal steps: the text of the operators, and their constants."""
+    """The text of the operators of `run`, and their constants; steps that compute the same are equal."""
 
 
 @dataclass(frozen=True, slots=True)

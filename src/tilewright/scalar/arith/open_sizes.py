@@ -37,7 +37,9 @@ from tilewright.scalar.arith.size_terms import (
     is_reversed,
     key_of,
     least_by_bounds,
+    least_by_cases,
     preference,
+    replaced,
     with_quotient,
     without_common,
 )
@@ -62,8 +64,6 @@ from tilewright.scalar.expr import (
 )
 from tilewright.scalar.walk import free_vars, substitute, text_of
 
-_MOST_CHOICES: Final = 3
-"""Number of minima and maxima in a sum up to which their operands are compared one by one."""
 TYPICAL: Final = 64
 """The value of a dynamic dimension in estimates."""
 Limit: TypeAlias = tuple[int, int | None]
@@ -118,8 +118,6 @@ class Samples(dict[PrimExpr, int]):
         return self.get(v)
 
 _SAMPLES: Final[ContextVar[Samples | None]] = ContextVar("samples", default=None)
-
-
 _GRANTED: Final[ContextVar[bool]] = ContextVar("granted", default=False)
 
 
@@ -458,10 +456,7 @@ def typical(size: int) -> int:
     for atoms, k in size.terms.items():
         product = k
         for a in atoms:
-            number = (
-                TYPICAL if isinstance(a, Var)
-                else number_of(simplify(substitute(a, dict.fromkeys(free_vars(a), const(TYPICAL, INT64))), Ranges()))
-            )
+            number = number_of(simplify(substitute(a, dict.fromkeys(free_vars(a), const(TYPICAL, INT64))), Ranges()))
             product *= int(number) if number is not None else TYPICAL
         total += product
     return total
@@ -487,7 +482,7 @@ def _bound(terms: Terms, nonempty: bool = False) -> int | None:
     if any(len(atoms) == 1 and isinstance(atoms[0], (FloorDiv, FloorMod)) for atoms in terms):
         found.append(_without_quotients(terms, nonempty))
     if (found[0] is None or found[0] < 0) and any(isinstance(x, (Min, Max)) for atoms in terms for x in atoms):
-        found.append(_by_cases(terms, nonempty))
+        found.append(least_by_cases(terms, _operand, lambda case: _bound(case, nonempty)))
     return max((n for n in found if n is not None), default=None)
 
 
@@ -539,44 +534,17 @@ def _without_choices(terms: Terms) -> Terms:
         if any((k < 0) != isinstance(choice, Min) for k in inside.values()):
             continue
         shared = {v for atoms in terms if atoms not in inside for x in atoms for v in free_vars(x)}
-        size = open_size(min(choice.operands(), key=lambda e: preference(e, shared)))
-        if size is None:
+        operand = _operand(min(choice.operands(), key=lambda e: preference(e, shared)))
+        if operand is None:
             continue
-        terms = _replaced(terms, choice, size)
+        terms = replaced(terms, choice, operand)
     return terms
 
 
-def _by_cases(terms: Terms, nonempty: bool) -> int | None:
-    """Return a lower bound of a sum with a minimum or maximum, which equals one of its operands: n - max(n - m, 0) >=
-    min(m, n). Where a minimum is only subtracted, or a maximum only added, either operand gives a bound."""
-    choices = [x for atoms in terms for x in atoms if isinstance(x, (Min, Max))]
-    if not 0 < len(choices) <= _MOST_CHOICES:
-        return None
-
-    def is_free(choice: Min | Max) -> bool:
-        return all((k < 0) is isinstance(choice, Min) for atoms, k in terms.items() if choice in atoms)
-
-    choice = min(choices, key=is_free)
-    sizes = [open_size(e) for e in choice.operands()]
-    bounds = [None if e is None else _bound(_replaced(terms, choice, e), nonempty) for e in sizes]
-    found = [n for n in bounds if n is not None]
-    if is_free(choice):
-        return max(found, default=None)
-    return min(found) if len(found) == len(bounds) else None
-
-
-def _replaced(terms: Terms, atom: PrimExpr, size: int) -> Terms:
-    """Return a sum with a size in the place of an atom."""
-    replaced = {atoms: k for atoms, k in terms.items() if atom not in atoms}
-    for atoms, k in terms.items():
-        if atom not in atoms:
-            continue
-        rest = [*atoms]
-        rest.remove(atom)
-        for other, factor in terms_of(size).items():
-            term = tuple(sorted((*rest, *other), key=text_of))
-            replaced[term] = replaced.get(term, 0) + k * factor
-    return {atoms: k for atoms, k in replaced.items() if k}
+def _operand(e: PrimExpr) -> Terms | None:
+    """Return the terms of an operand of a minimum or maximum; None if a variable in it has no sample."""
+    size = open_size(e)
+    return None if size is None else terms_of(size)
 
 
 def _is_less(a: Terms, b: Terms) -> bool:
