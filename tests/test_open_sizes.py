@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 import random
@@ -40,17 +41,21 @@ from tilewright.runtime.executable import Executable
 from tilewright.runtime.open_program import MOST_PLANS, OpenExecutable, Shapes
 from tilewright.scalar.arith import Ranges, prove
 from tilewright.scalar.arith.open_sizes import (
+    greater,
     greatest,
+    least_within,
     limit,
     may_be_zero,
     open_size,
     sample,
     samples,
+    smaller,
     typical,
 )
 from tilewright.scalar.arith.size_equations import equation
 from tilewright.scalar.expr import Buffer, IntImm, PrimExpr, Var, as_expr, const, floordiv, floormod, minimum
 from tilewright.tir.stmt import UNROLLED, Block, For, redirect, walk_stmt
+from tilewright.topi.shapes import slices
 
 pytestmark = pytest.mark.slow
 
@@ -175,8 +180,9 @@ def test_a_size_is_what_its_expression_comes_to() -> None:
 def test_what_is_taken_for_granted_of_a_size_limits_it() -> None:
     n = Var("n")
     with samples({n: 61}) as found:
-        size = open_size(minimum(n, const(512, "int64")))
-        assert str(size) == "n"
+        end: Any = n
+        ((_, size, _),) = slices((512,), (0,), (end,), None, None, "end")
+        assert size is n
         limit(sample(n, 61) - 2, 3)
         assert found.limits == {n: (5, 512)}
         with pytest.raises(CompileError, match=r"the size .* must be at least 4, but is smaller for all inputs"):
@@ -246,9 +252,23 @@ def test_clamped_sizes() -> None:
             assert few[0] >= few[1]
         assert open_size(minimum(400, few[0].expr)) == few[0]
         assert open_size(minimum(minimum(200, few[0].expr), 250)) == open_size(minimum(counts[0].expr, 200))
-    with samples({}, [61]) as found:  # without clamps, the number limits the size
+    with samples({}, [61]) as found:  # without clamps, the end of a dimension limits the size
         n = Var("n")
-        assert open_size(minimum(n, 300)) == open_size(n) and found.limits == {n: (0, 300)}
+        size = open_size(n)
+        assert size is not None and least_within(size, 300) == size and found.limits == {n: (0, 300)}
+
+
+def test_minima_and_maxima_are_compared_by_their_operands() -> None:
+    a, b = Var("n"), Var("m")
+    n, m = sample(a, 61), sample(b, 127)
+    with samples({a: 61, b: 127}):
+        room, missing = greater(n - m, 0), greater(m - n, 0)
+        assert missing - room == m - n and n + missing >= n >= room
+        third = -(-n // 3)
+        ends = [smaller(third * k, n) for k in range(1, 4)]
+        assert all(a <= b for a, b in itertools.pairwise(ends)) and ends[-1] <= n
+        with pytest.raises(CompileError, match="cannot be compared"):
+            assert smaller(n, m) >= third
 
 
 def test_sizes_are_equal_if_their_expressions_are() -> None:

@@ -239,10 +239,10 @@ def _fitting(
 ) -> Sequence[tuple[int, int]]:
     """Return samples within the limits for which the sums have their least values; `numbers` if none are found.
 
-    The symbols of these sums exchange their samples, or take larger ones.
+    The symbols of these sums exchange their samples, or take larger ones; those in most sums are chosen first.
     """
-    involved = {v for e, _ in required for v in free_vars(e)}
-    places = [k for k, v in enumerate(symbols) if v in involved]
+    involved = [v for e, _ in required for v in dict.fromkeys(free_vars(e))]
+    places = sorted((k for k, v in enumerate(symbols) if v in involved), key=lambda k: -involved.count(symbols[k]))
     candidates = (*(numbers[k] for k in places), *zip(*_LARGE_SAMPLES, strict=True))
     trials = iter(range(_MOST_TRIALS))
 

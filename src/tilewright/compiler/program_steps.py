@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
 from tilewright.base.errors import CompileError
+from tilewright.base.nd import content
 from tilewright.base.types import OpenSize, TensorType
 from tilewright.compiler.constant_pool import ConstantPool
 from tilewright.compiler.kernel import Argument
@@ -38,6 +39,7 @@ from tilewright.runtime.program import (
     external_symbol,
 )
 from tilewright.runtime.sizes import Size
+from tilewright.scalar.arith.open_sizes import takes_open
 from tilewright.scalar.walk import text_of
 
 Array = np.ndarray[Any, Any]
@@ -73,7 +75,9 @@ class StepMaker:
 
     def value(self, loc: Location) -> HostValue:
         """Return an array of the plan as steps without native code read and write it."""
-        return HostValue(self._place(loc), static_shape(loc.type, "a value"), loc.type.dtype, loc.strides)
+        shape = tuple(map(written, static_shape(loc.type, "a value")))
+        strides = None if loc.strides is None else tuple(map(written, loc.strides))
+        return HostValue(self._place(loc), shape, loc.type.dtype, strides)
 
     def _step(self, s: PlanStep) -> Step:
         if s.call is None:
@@ -97,7 +101,8 @@ class StepMaker:
         if not destination.type.dtype.is_object:
             return Copy(self._place(source), self._place(destination), written(destination.type.nbytes))
         known = self._known[source.index] if source.place is MemorySpace.CONSTANT else None
-        return self._host("copy", np.copy if known is None else functools.partial(np.copy, known), s, "", [known])
+        run = np.copy if known is None else functools.partial(np.copy, known)
+        return self._host("copy", run, s, "", [known], None if known is None else content(known))
 
     def _checks(self, function: Function, s: PlanStep) -> tuple[Check, ...]:
         """Return the values that must be zero before the kernel runs: the second arguments of its `require_zero`."""
@@ -139,14 +144,17 @@ class StepMaker:
                 code="TW0403")
         constants = [loc.place is MemorySpace.CONSTANT and loc.type.dtype.is_object for loc in s.inputs]
         kept = [self._known[loc.index] if c else None for loc, c in zip(s.inputs, constants, strict=True)]
-        return self._host(title, prepared(function, kept), s, origin, kept)
+        meaning = _meaning(function, kept) if takes_open() else None
+        return self._host(title, prepared(function, kept), s, origin, kept, meaning)
 
     def _host(
-        self, title: str, run: Callable[..., Any], s: PlanStep, origin: str, kept: Sequence[Array | None]
+        self, title: str, run: Callable[..., Any], s: PlanStep, origin: str, kept: Sequence[Array | None],
+        meaning: object,
     ) -> HostStep:
         """Make a step that runs in Python; constants that are Python objects are `kept` by the step itself."""
         inputs = [self.value(loc) for loc, k in zip(s.inputs, kept, strict=True) if k is None]
-        return HostStep(title, run, tuple(inputs), tuple(map(self.value, s.outputs)), origin, isinstance(run, Meaning))
+        outputs = tuple(map(self.value, s.outputs))
+        return HostStep(title, run, tuple(inputs), outputs, origin, isinstance(run, Meaning), meaning)
 
     def _external(self, call: ExternalCall, s: PlanStep, origin: str) -> ExternalStep | KernelCall:
         """Make a step that calls another compiler's module; in a program with control flow, a call that native code
@@ -172,3 +180,19 @@ def static_shape(t: Any, what: str) -> tuple[int, ...]:
 def written(size: int) -> Size:
     """Return a size as the manifest has it: a number, or arithmetic over the symbols as text."""
     return text_of(size.expr) if isinstance(size, OpenSize) else int(size)
+
+
+def _meaning(function: Function, kept: Sequence[Array | None]) -> object:
+    """Return the text of a function that runs in Python and the constants that it keeps. Raises `CompileError` if it
+    computes with a sample of a dynamic size."""
+    for call in calls(function):
+        if any(_has_sample(getattr(call.op, f.name)) for f in fields(call.op)):
+            raise CompileError(
+                f"{title_of(function)} runs in Python, with an attribute that depends on the sizes", call.span,
+                code="TW0304")
+    return function.astext(), tuple(None if k is None else content(k) for k in kept)
+
+
+def _has_sample(value: Any) -> bool:
+    """Return whether an attribute contains a sample of a dynamic size."""
+    return isinstance(value, OpenSize) or (isinstance(value, tuple) and any(map(_has_sample, value)))

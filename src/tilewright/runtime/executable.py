@@ -95,7 +95,7 @@ class _Outside:
 
     def __init__(self, step: OutsideStep) -> None:
         self.step = step
-        self.is_fixed = all(v.place.kind in (CONSTANT, WORKSPACE) for v in step.inputs)
+        self.is_fixed = all(v.place.kind in (CONSTANT, WORKSPACE) and not v.is_open for v in step.inputs)
         made = step.outputs[0] if isinstance(step, HostStep) and step.makes_new else None
         self.makes = (
             made.place.offset if made is not None and made.dtype.is_object and made.place.kind == OUTPUT else -1

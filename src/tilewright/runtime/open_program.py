@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any, Final, TypeAlias
@@ -25,7 +25,7 @@ from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.executable import SURELY_THERE, Executable, Frame, address_of, aligned
 from tilewright.runtime.guards import Guards, shape_of
 from tilewright.runtime.manifest import Manifest
-from tilewright.runtime.program import Code
+from tilewright.runtime.program import Code, HostValue
 from tilewright.runtime.size_rules import size_rules
 from tilewright.runtime.sizes import compiled
 from tilewright.runtime.threads import checked_threads
@@ -166,7 +166,8 @@ class OpenExecutable(Executable):
         values, sizes = self._solved(shapes)
         if self._template is None:
             self._template = self._first(values, sizes)
-        return SizedExecutable(self._template, self._workspaces, values, sizes)
+        names = [s.name for s in self.manifest.symbols]
+        return SizedExecutable(self._template, self._workspaces, dict(zip(names, values, strict=True)), sizes)
 
     @lazy_attribute
     def _workspaces(self) -> Workspaces:
@@ -225,20 +226,23 @@ class SizedExecutable(Executable):
     it is needed.
     """
 
-    def __init__(self, template: Executable, workspaces: Workspaces, values: Sequence[int], sizes: Sizes) -> None:
+    def __init__(self, template: Executable, workspaces: Workspaces, known: Mapping[str, int], sizes: Sizes) -> None:
+        """`known` has the sizes of the symbols."""
         shared = dict(vars(template))
         for name in _DESCRIPTIONS:
             shared.pop(name, None)
         vars(self).update(shared)
         inputs, outputs, _, derived, self._piece_bytes = sizes
         self._template, self._workspaces, self._all_sizes = template, workspaces, sizes
-        self._head = (*values, *derived)
+        self._known, self._head = known, (*known.values(), *derived)
         self._takes = tuple((dtype, shape) for (dtype, _), shape in zip(template._takes, inputs, strict=True))
         self._gives = tuple((dtype, shape) for (dtype, _), shape in zip(template._gives, outputs, strict=True))
         self._new = tuple((dtype, shape) for (dtype, _), shape in zip(template._new, outputs, strict=True))
         self._frames = workspaces.free
         self._fitted: tuple[Layout, Array] | None = None
         """A layout of the pieces, and the table for it."""
+        self._values: dict[HostValue, HostValue] = {}
+        """Arguments and results of steps that run in Python, at the sizes of the calls."""
         if sum(map(prod, outputs)) * _LARGEST_ITEM + sum(self._piece_bytes) > SURELY_THERE:
             self._check_memory()
 
@@ -248,6 +252,12 @@ class SizedExecutable(Executable):
         self.manifest = concrete(
             self._template.manifest, self._all_sizes, self._workspaces.exact_bytes(self._piece_bytes))
         return self.manifest
+
+    def _view(self, value: HostValue, frame: Frame, inputs: Sequence[Array], outputs: Sequence[Array]) -> Array:
+        if value.is_open and value not in self._values:
+            assert self._fitted is not None
+            self._values[value] = value.at(self._known, self._fitted[0].offsets)
+        return super()._view(self._values.get(value, value), frame, inputs, outputs)
 
     def _take_frame(self) -> Frame:
         if self._fitted is None:

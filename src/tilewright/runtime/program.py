@@ -8,15 +8,15 @@ are not native are operators that run in numpy, and calls of modules from other 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 import numpy as np
 
 from tilewright.base.errors import ArtifactError
 from tilewright.base.types import DataType
-from tilewright.runtime.sizes import Size, check_size
+from tilewright.runtime.sizes import Size, check_size, value
 
 INPUT, OUTPUT, CONSTANT, WORKSPACE, OBJECT, PIECE = "input", "output", "constant", "workspace", "object", "piece"
 _EXTERNAL: Final = "external."
@@ -93,12 +93,28 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class HostValue:
-    """A location that is accessed as an array; `strides` are in bytes; empty strides mean row-major without gaps."""
+    """A location that is accessed as an array; `strides` are in bytes; empty strides mean row-major without gaps. Both
+    may be arithmetic over the sizes of a call."""
 
     place: Place
-    shape: tuple[int, ...]
+    shape: tuple[Any, ...]
     dtype: DataType
-    strides: tuple[int, ...] | None = None
+    strides: tuple[Any, ...] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the place or the shape depends on the sizes of a call."""
+        sizes = (*self.shape, *(self.strides or ()), self.place.skip)
+        return self.place.kind == PIECE or any(isinstance(n, str) for n in sizes)
+
+    def at(self, known: Mapping[str, int], offsets: np.ndarray[Any, Any]) -> HostValue:
+        """Return the value for sizes of a call and `offsets` of the pieces in the workspace."""
+        shape, strides = (
+            None if sizes is None else tuple(_number(n, known) for n in sizes) for sizes in (self.shape, self.strides))
+        place = replace(self.place, skip=_number(self.place.skip, known))
+        if place.kind == PIECE:
+            place = Place(WORKSPACE, int(offsets[place.offset]) + int(place.skip))
+        return HostValue(place, shape or (), self.dtype, strides)
 
     def view(self, memory: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return the array in `memory`, which begins at the place."""
@@ -106,17 +122,26 @@ class HostValue:
         return np.ndarray(self.shape, self.dtype.numpy(), flat, 0, self.strides)
 
 
+def _number(size: Size, known: Mapping[str, int]) -> int:
+    """Return the value of a size whose names are all known."""
+    found = value(size, known)
+    assert found is not None
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class HostStep:
     """Operators without a native kernel, run in numpy: `run(*inputs) -> outputs`, an array if there is one output."""
 
     name: str
-    run: Callable[..., Any]
+    run: Callable[..., Any] = field(compare=False)
     inputs: tuple[HostValue, ...]
     outputs: tuple[HostValue, ...]
     origin: str = ""
     makes_new: bool = False
     """Whether `run` returns one new array of the output's shape and dtype."""
+    meaning: object = None
+    """The text of the operators of `run`, and their constants; steps that compute the same are equal."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from math import lcm
 from typing import Any
 
 from tilewright import te
-from tilewright.base.errors import CompileError
 from tilewright.base.types import OpenSize
 from tilewright.scalar import expr as E
 from tilewright.scalar.arith.open_sizes import limit
 from tilewright.scalar.expr import PrimExpr, Value, Var
+from tilewright.topi.shapes import at_least, at_most
 
 Tap = tuple[PrimExpr, PrimExpr | None]
 """An index along one dimension, and its weight (None for one)."""
@@ -42,7 +42,7 @@ def line_of(mode: str, size: int, out: int, scale: float | None, roi: tuple[floa
     Runtime and PyTorch do.
     """
     if isinstance(size, OpenSize) or isinstance(out, OpenSize):
-        return _open_line(mode, size, out, scale)
+        return _open_line(mode, size, out, scale, roi)
     factor = Fraction(out, size) if scale is None else _exact(scale)
     gaps = out - 1
     half = Fraction(1, 2)
@@ -65,34 +65,40 @@ def line_of(mode: str, size: int, out: int, scale: float | None, roi: tuple[floa
     return Line(int(step * c), int(start * c), c)
 
 
-def _open_line(mode: str, size: int, out: int, scale: float | None) -> Line:
-    """Return the map for dynamic lengths. Raises `CompileError` for a mode without such a form."""
+def _open_line(mode: str, size: int, out: int, scale: float | None, roi: tuple[float, float] | None) -> Line:
+    """Return the map for dynamic lengths."""
     whole = None if out % size else out // size
     factor = None if scale is None else _exact(scale)
     if factor is None and whole is not None and not isinstance(whole, OpenSize):
         factor = Fraction(int(whole))
-    if mode == "pytorch_half_pixel":
-        _more_than_one(out, factor)
-        mode = "half_pixel"
-    if factor is not None and mode in ("asymmetric", "half_pixel", "tf_half_pixel_for_nn"):
-        return line_of(mode, factor.denominator, factor.numerator, None, None)
+    gaps = out - 1
     if mode == "align_corners":
-        _more_than_one(out, factor)
-        return Line(size - 1, 0, out - 1)
-    lines = {
-        "asymmetric": Line(size, 0, out), "half_pixel": Line(2 * size, size - out, 2 * out),
-        "tf_half_pixel_for_nn": Line(2 * size, size, 2 * out),
-        "half_pixel_symmetric": Line(2 * size, size - out, 2 * out),
-    }
-    if mode not in lines or (mode == "half_pixel_symmetric" and scale is not None):
-        raise CompileError(f"resize in the mode {mode} does not support symbolic sizes", code="TW0304")
-    return lines[mode]
+        return Line(size - 1, 0, at_least(gaps, 1))
+    if mode == "tf_crop_and_resize":
+        return _open_crop(size, out, roi)
+    if mode == "half_pixel_symmetric" and factor is not None:
+        n, d = factor.numerator, factor.denominator
+        return Line(2 * d, d - n + n * size - d * out, 2 * n)
+    if factor is not None:
+        size, out = factor.denominator, factor.numerator
+    if mode == "asymmetric":
+        return Line(size, 0, out)
+    if mode == "tf_half_pixel_for_nn":
+        return Line(2 * size, size, 2 * out)
+    shift = size - out
+    return Line(2 * size, shift * at_most(gaps, 1) if mode == "pytorch_half_pixel" else shift, 2 * out)
 
 
-def _more_than_one(out: int, factor: Fraction | None) -> None:
-    """Require a row to have at least two elements, unless an upscaling ensures this."""
-    if factor is None or factor < 2:
+def _open_crop(size: int, out: int, roi: tuple[float, float] | None) -> Line:
+    """Return the map of a part of an image of dynamic lengths."""
+    low, high = map(_exact, roi or (0, 1))
+    unit = lcm(low.denominator, high.denominator)
+    first, last = int(low * unit), int(high * unit)
+    if isinstance(out, OpenSize):
         limit(out, 2)
+    elif out == 1:
+        return Line(0, (first + last) * (size - 1), 2 * unit)
+    return Line((last - first) * (size - 1), first * (size - 1) * (out - 1), unit * (out - 1))
 
 
 def nearest_index(position: Value, c: int, rounding: str) -> PrimExpr:

@@ -12,6 +12,7 @@ from tilewright.scalar.arith.open_sizes import (
     clamps,
     greater,
     least_difference,
+    least_within,
     limit,
     open_size,
     smaller,
@@ -325,8 +326,7 @@ def _slice(size: Any, begin: Any, end: Any, step: int, mode: str) -> Slice:
         if clamps() and whole is not None and last is not None:
             first, count, step = _open_slice(whole, begin, last, step)
             return _symbolic(first), _symbolic(count), step
-        bound = minimum(end, size)
-        return begin, sub(as_expr(open_size(bound) or bound), begin), 1
+        return begin, sub(_earlier(end, size), begin), 1
     if not isinstance(size, int):
         if begin == 0 and step == 1 and end >= 2**31 - 1:
             return 0, size, 1
@@ -342,6 +342,12 @@ def _slice(size: Any, begin: Any, end: Any, step: int, mode: str) -> Slice:
         return (begin, last - begin, 1) if begin < last else (0, 0, 1)
     found = range(size)[begin:end:step]
     return found.start if len(found) else 0, len(found), step
+
+
+def _earlier(end: PrimExpr, size: Any) -> PrimExpr:
+    """Return the end of a slice within a dimension; the end itself where it limits the sizes to those within."""
+    last, whole = open_size(end), open_size(as_expr(size))
+    return minimum(end, size) if last is None or whole is None else as_expr(least_within(last, whole))
 
 
 def _known(size: Any) -> Any:
@@ -373,7 +379,7 @@ def _symbolic(size: Any) -> Any:
 
 def _slice_from(size: Any, begin: PrimExpr, end: Any, step: int) -> Slice:
     """Return a slice that begins at an expression of sizes."""
-    last = as_expr(size if isinstance(end, int) and end >= _ENDLESS else minimum(as_expr(end), size))
+    last = as_expr(size) if isinstance(end, int) and end >= _ENDLESS else _earlier(as_expr(end), size)
     known, first, stop = open_size(as_expr(size)), open_size(begin), open_size(last)
     if known is None or first is None or stop is None:
         raise ShapeError(f"dimension {size} cannot be sliced by [{begin}:{end}:{step}]: the bounds are unknown")

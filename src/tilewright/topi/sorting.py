@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, log2, nan
-from typing import Any
+from typing import Any, Final
 
 from tilewright import te
 from tilewright.base.types import DataType, OpenSize
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
-from tilewright.scalar.arith.open_sizes import memory_for, typical
+from tilewright.scalar.arith.open_sizes import greatest, memory_for, typical
 from tilewright.scalar.expr import PrimExpr, Value, Var
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, Rows, before, loops
@@ -26,6 +26,10 @@ __all__ = ["argsort", "searchsorted", "sort", "topk", "unique"]
 _RUN = 16
 _MOST_INSERTED = 32
 """Largest number of elements selected by insertion, which reads each of the others once."""
+
+
+_MOST_PLACES: Final = 1 << 31
+"""Number of elements whose positions have 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ class Sorter:
 
     def memory(self, size: int, name: str) -> tuple[BufferVar, ...]:
         """Allocate memory for `size` keys, and for their positions if needed."""
-        room = memory_for(size, "a sort")
+        room = memory_for(size)
         keys = self.b.allocate(self.dtype, room, f"{name}_keys")
         return (keys, self.b.allocate("int32", room, f"{name}_places")) if self.places else (keys,)
 
@@ -53,7 +57,8 @@ class Sorter:
 
     def merged(self) -> tuple[BufferVar, ...]:
         """Return the sorted keys of the whole row, and their positions."""
-        b, levels = self.b, ceil(log2(ceil(memory_for(self.most, "a sort") / _RUN)) / 2)
+        most = greatest(self.most)
+        b, levels = self.b, ceil(log2(ceil((_MOST_PLACES if most is None else max(1, most)) / _RUN)) / 2)
         first = self.memory(self.most, "first")
         self._runs(first)
         if levels:
@@ -257,8 +262,8 @@ def unique(data: te.Tensor, is_sorted: bool = True, return_counts: bool = False)
         *counts: BufferVar
     ) -> None:
         keys, places = Sorter(b, lambda k: x[k], n, n, dtype, True, True).merged()
-        rank, total = b.allocate("int32", memory_for(n, "unique"), "rank"), b.variable("total", "int64", 0)
-        tally = counts[0] if counts else b.allocate("int32", memory_for(n, "unique"), "tally")
+        rank, total = b.allocate("int32", memory_for(n), "rank"), b.variable("total", "int64", 0)
+        tally = counts[0] if counts else b.allocate("int32", memory_for(n), "tally")
         with b.for_range(0, n, "k") as k:
             found[k] = E.const(0, dtype)
             first[k] = 0
@@ -282,7 +287,7 @@ def unique(data: te.Tensor, is_sorted: bool = True, return_counts: bool = False)
 def _as_they_come(b: Loops, x: BufferVar, parts: Sequence[BufferVar], total: BufferVar, n: int) -> None:
     """Reorder results found in ascending order by first occurrence."""
     found, first, inverse, rank, tally = parts
-    old = b.allocate("int32", memory_for(n, "unique"), "old_tally")
+    old = b.allocate("int32", memory_for(n), "old_tally")
     seen = b.variable("seen", "int64", 0)
     with b.for_range(0, n, "k") as k:
         old[k] = tally[k]

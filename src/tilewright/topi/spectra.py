@@ -11,7 +11,7 @@ from math import pi, prod, sqrt
 from typing import Any
 
 from tilewright import te
-from tilewright.base.types import DataType
+from tilewright.base.types import DataType, OpenSize
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import PrimExpr
@@ -104,6 +104,8 @@ def _halves(b: Loops, real: BufferVar, imaginary: BufferVar, roots: tuple[Buffer
 def dft(re_data: te.Tensor, im_data: te.Tensor, inverse: bool = False) -> tuple[te.Tensor, ...]:
     """Return the Fourier transform of complex rows along the last axis; with `inverse`, divided by their length."""
     shape, n, dtype = re_data.extents, re_data.extents[-1], re_data.dtype
+    if isinstance(n, OpenSize):
+        return _open_dft(re_data, im_data, 1 if inverse else -1)
     rows = prod(shape[:-1])
 
     def body(b: Loops, real: BufferVar, imaginary: BufferVar, out_real: BufferVar, out_imaginary: BufferVar) -> None:
@@ -119,6 +121,32 @@ def dft(re_data: te.Tensor, im_data: te.Tensor, inverse: bool = False) -> tuple[
                     out[row * n + k] = part[k] * E.const(1 / n if inverse else 1.0, dtype)
 
     return loops("dft", [re_data, im_data], [(shape, dtype), (shape, dtype)], body)
+
+
+def _open_dft(re_data: te.Tensor, im_data: te.Tensor, sign: int) -> tuple[te.Tensor, ...]:
+    """Return the transform of rows of a dynamic length, by the definition; with a `sign` of 1, the inverse."""
+    n, dtype = re_data.extents[-1], re_data.dtype
+    length = E.cast("float64", E.as_expr(n))
+
+    def angle(k: PrimExpr) -> PrimExpr:
+        return E.div(E.cast("float64", k) * (sign * 2 * pi), length)
+
+    cosines = te.compute((n,), lambda k: I.cos(angle(k)), name="cosines", inline=False)
+    sines = te.compute((n,), lambda k: I.sin(angle(k)), name="sines", inline=False)
+
+    def part(first: te.Tensor, second: te.Tensor, sign_of_second: float, name: str) -> te.Tensor:
+        k = te.reduce_axis((0, n), "k")
+
+        def total(*i: PrimExpr) -> PrimExpr:
+            at = E.floormod(i[-1] * k.var, E.as_expr(n))
+            a, b = (E.cast("float64", x(*i[:-1], k)) for x in (first, second))
+            return te.sum(a * cosines(at) + b * sines(at) * sign_of_second, axis=k)
+
+        found = te.compute(re_data.shape, total, name=name, inline=False)
+        scale = length if sign > 0 else E.const(1.0, "float64")
+        return te.compute(re_data.shape, lambda *i: E.cast(dtype, E.div(found(*i), scale)), name=f"scaled_{name}")
+
+    return part(re_data, im_data, -1.0, "real"), part(im_data, re_data, 1.0, "imaginary")
 
 
 def stft(

@@ -34,9 +34,12 @@ from tilewright.scalar.arith.size_terms import (
     exact,
     expression,
     has_one_variable,
+    is_reversed,
     key_of,
     least_by_bounds,
+    least_by_cases,
     preference,
+    replaced,
     with_quotient,
     without_common,
 )
@@ -115,8 +118,6 @@ class Samples(dict[PrimExpr, int]):
         return self.get(v)
 
 _SAMPLES: Final[ContextVar[Samples | None]] = ContextVar("samples", default=None)
-
-
 _GRANTED: Final[ContextVar[bool]] = ContextVar("granted", default=False)
 
 
@@ -395,12 +396,10 @@ def greatest(size: int) -> int | None:
     return _greatest(size.terms) if least is None else -least
 
 
-def memory_for(size: int, what: str) -> int:
-    """Return the number of elements of memory for `size` of them at most. Raises `CompileError` if it has no limit."""
+def memory_for(size: int) -> int:
+    """Return a number of elements of memory for `size` of them: its least upper bound, or the size itself."""
     most = greatest(size)
-    if most is None:
-        raise CompileError(f"{what} takes memory for {size} elements, which have no limit", code="TW0304")
-    return max(1, most)
+    return size if most is None else max(1, most)
 
 
 def room_for(size: Any) -> Any:
@@ -457,10 +456,7 @@ def typical(size: int) -> int:
     for atoms, k in size.terms.items():
         product = k
         for a in atoms:
-            number = (
-                TYPICAL if isinstance(a, Var)
-                else number_of(simplify(substitute(a, dict.fromkeys(free_vars(a), const(TYPICAL, INT64))), Ranges()))
-            )
+            number = number_of(simplify(substitute(a, dict.fromkeys(free_vars(a), const(TYPICAL, INT64))), Ranges()))
             product *= int(number) if number is not None else TYPICAL
         total += product
     return total
@@ -485,6 +481,8 @@ def _bound(terms: Terms, nonempty: bool = False) -> int | None:
         found.append(least_by_bounds(terms, known.bounds))
     if any(len(atoms) == 1 and isinstance(atoms[0], (FloorDiv, FloorMod)) for atoms in terms):
         found.append(_without_quotients(terms, nonempty))
+    if (found[0] is None or found[0] < 0) and any(isinstance(x, (Min, Max)) for atoms in terms for x in atoms):
+        found.append(least_by_cases(terms, _operand, lambda case: _bound(case, nonempty)))
     return max((n for n in found if n is not None), default=None)
 
 
@@ -536,18 +534,17 @@ def _without_choices(terms: Terms) -> Terms:
         if any((k < 0) != isinstance(choice, Min) for k in inside.values()):
             continue
         shared = {v for atoms in terms if atoms not in inside for x in atoms for v in free_vars(x)}
-        size = open_size(min(choice.operands(), key=lambda e: preference(e, shared)))
-        if size is None:
+        operand = _operand(min(choice.operands(), key=lambda e: preference(e, shared)))
+        if operand is None:
             continue
-        replaced = {atoms: k for atoms, k in terms.items() if atoms not in inside}
-        for atoms, k in inside.items():
-            rest = [*atoms]
-            rest.remove(choice)
-            for other, factor in terms_of(size).items():
-                term = tuple(sorted((*rest, *other), key=text_of))
-                replaced[term] = replaced.get(term, 0) + k * factor
-        terms = {atoms: k for atoms, k in replaced.items() if k}
+        terms = replaced(terms, choice, operand)
     return terms
+
+
+def _operand(e: PrimExpr) -> Terms | None:
+    """Return the terms of an operand of a minimum or maximum; None if a variable in it has no sample."""
+    size = open_size(e)
+    return None if size is None else terms_of(size)
 
 
 def _is_less(a: Terms, b: Terms) -> bool:
@@ -658,12 +655,15 @@ def _remainder(a: int, b: int) -> int:
 
 
 def greater(a: int, b: int) -> int:
-    """Return the maximum of two sizes: an expression, unless one of them is larger for all inputs."""
+    """Return the maximum of two sizes: an expression, unless one of them is larger for all inputs. Of max(n - m, 0) and
+    max(m - n, 0), one is written as the other plus a difference."""
     terms = terms_of(a - b)
     if (bound := _bound(terms)) is not None and bound >= 0:
         return a
     if (bound := _bound({atoms: -k for atoms, k in terms.items()})) is not None and bound >= 0:
         return b
+    if not isinstance(b, _Open) and int(b) == 0 and is_reversed(terms):
+        return greater(-a, 0) + a
     return _choice(Max, a, b)
 
 
@@ -682,19 +682,18 @@ def _choice(kind: type[Min] | type[Max], a: int, b: int) -> int:
     return _atom(kind(x, y), min(int(a), int(b)) if kind is Min else max(int(a), int(b)))
 
 
-def _least(a: int, b: int, kind: type) -> int:
-    """Return the minimum or maximum. Between a multiple of a variable and a number, the multiple is chosen, and the
-    variable limited accordingly."""
-    found = smaller(a, b) if kind is Min else greater(a, b)
+def least_within(a: int, b: int) -> int:
+    """Return the minimum of two sizes, one of which is the end of a dimension. Between a multiple of a variable and a
+    number, the multiple is chosen, and the variable limited accordingly."""
+    found = smaller(a, b)
     chosen, other = (a, b) if isinstance(a, _Open) else (b, a)
     if found in (a, b) or isinstance(other, _Open) or not has_one_variable(terms_of(chosen)) or clamps():
         return found
-    limit(other - chosen if kind is Min else chosen - other, 0)
+    limit(other - chosen, 0)
     return chosen
 
 
 _RULES: Final[dict[type, Any]] = {
     Add: lambda a, b: a + b, Sub: lambda a, b: a - b, Mul: lambda a, b: a * b, FloorDiv: lambda a, b: a // b,
-    FloorMod: lambda a, b: a % b,
-    Min: lambda a, b: _least(a, b, Min), Max: lambda a, b: _least(a, b, Max),
+    FloorMod: lambda a, b: a % b, Min: smaller, Max: greater,
 }

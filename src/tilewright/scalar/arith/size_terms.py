@@ -6,17 +6,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Container, Iterable, Mapping
+from typing import Final, TypeAlias
 
 from tilewright.base.types import INT64
 from tilewright.scalar.arith.linear import linear
-from tilewright.scalar.expr import FloorDiv, IntImm, PrimExpr, Var, add, const, floordiv, mul, sub
+from tilewright.scalar.expr import FloorDiv, IntImm, Max, Min, PrimExpr, Var, add, const, floordiv, mul, sub
 from tilewright.scalar.walk import free_vars, text_of
 
 Terms: TypeAlias = dict[tuple[PrimExpr, ...], int]
 Key: TypeAlias = frozenset[tuple[tuple[PrimExpr, ...], int]]
 """The terms of a sum."""
+_MOST_CHOICES: Final = 3
+"""Number of minima and maxima in a sum up to which their operands are compared one by one."""
 
 
 def reduced(terms: Terms) -> Terms:
@@ -141,3 +143,45 @@ def has_one_variable(terms: Terms) -> bool:
     """Return whether a sum is a number plus a multiple of one variable."""
     atoms = [x for term in terms for x in term]
     return len(atoms) == 1 and isinstance(atoms[0], Var)
+
+
+def is_reversed(terms: Terms) -> bool:
+    """Return whether a sum is a difference of products of sizes of which the first in text order is subtracted."""
+    signs = [k > 0 for atoms, k in sorted(terms.items(), key=lambda t: [text_of(x) for x in t[0]]) if atoms]
+    return True in signs and not signs[0]
+
+
+def replaced(terms: Terms, atom: PrimExpr, by: Terms) -> Terms:
+    """Return a sum with another sum in the place of an atom."""
+    made = {atoms: k for atoms, k in terms.items() if atom not in atoms}
+    for atoms, k in terms.items():
+        if atom not in atoms:
+            continue
+        rest = [*atoms]
+        rest.remove(atom)
+        for other, factor in by.items():
+            term = tuple(sorted((*rest, *other), key=text_of))
+            made[term] = made.get(term, 0) + k * factor
+    return {atoms: k for atoms, k in made.items() if k}
+
+
+def least_by_cases(
+    terms: Terms, operand: Callable[[PrimExpr], Terms | None], bound: Callable[[Terms], int | None]
+) -> int | None:
+    """Return a lower bound of a sum with a minimum or maximum, which equals one of its operands: n - max(n - m, 0) >=
+    min(m, n). Where a minimum is only subtracted, or a maximum only added, either operand gives a bound. `bound`
+    returns the lower bound of a sum, and `operand` the terms of an operand."""
+    choices = [x for atoms in terms for x in atoms if isinstance(x, (Min, Max))]
+    if not 0 < len(choices) <= _MOST_CHOICES:
+        return None
+
+    def is_free(choice: Min | Max) -> bool:
+        return all((k < 0) is isinstance(choice, Min) for atoms, k in terms.items() if choice in atoms)
+
+    choice = min(choices, key=is_free)
+    cases = [operand(e) for e in choice.operands()]
+    bounds = [None if case is None else bound(replaced(terms, choice, case)) for case in cases]
+    found = [n for n in bounds if n is not None]
+    if is_free(choice):
+        return max(found, default=None)
+    return min(found) if len(found) == len(bounds) else None

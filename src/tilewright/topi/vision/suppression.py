@@ -16,6 +16,7 @@ from tilewright.scalar.arith.open_sizes import memory_for, room_for, typical
 from tilewright.scalar.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, Output, held, loops
+from tilewright.topi.shapes import at_least, at_most
 from tilewright.topi.sorting import sorted_places
 from tilewright.topi.work import Step
 
@@ -26,7 +27,7 @@ class Kept:
 
     def __init__(self, b: Loops, most: int, dtype: DataType, one: float = 0.0) -> None:
         self.b, self.dtype, self.one = b, dtype, E.const(one, dtype)
-        room = memory_for(most, "box suppression")
+        room = memory_for(most)
         self.sides = [b.allocate(dtype, room, f"kept_{n}") for n in ("left", "top", "right", "bottom", "area")]
         self.kinds = b.allocate(dtype, room, "kept_kind")
         self.count = b.variable("kept", "int64", 0)
@@ -193,9 +194,9 @@ def all_class_non_max_suppression(
     their scores, and their number in each image. Unused rows are zero. A negative maximum means no limit.
     """
     batch, classes, n = scores.extents
-    room = memory_for(n, "box suppression")
+    room = memory_for(n)
     whole = room if isinstance(n, OpenSize) else n
-    most = whole if max_output_boxes_per_class < 0 else min(max_output_boxes_per_class, whole)
+    most = whole if max_output_boxes_per_class < 0 else at_most(whole, max_output_boxes_per_class)
 
     def select(b: Loops, box: BufferVar, score: BufferVar, chosen: BufferVar, counts: BufferVar) -> None:
         """Select the boxes of each image and class, in the first pass."""
@@ -250,8 +251,9 @@ def all_class_non_max_suppression(
                     outs[0][rest, column] = 0
 
     def body(b: Loops, box: BufferVar, score: BufferVar, *outs: BufferVar) -> None:
-        rows = memory_for(batch * classes, "box suppression")
-        chosen, counts = b.allocate("int32", max(1, rows * most), "chosen"), b.allocate("int64", rows, "counts")
+        rows = memory_for(batch * classes)
+        chosen = b.allocate("int32", at_least(rows * most, 1), "chosen")
+        counts = b.allocate("int64", rows, "counts")
         select(b, box, score, chosen, counts)
         emit(b, score, chosen, counts, outs, output_format == "onnx")
 

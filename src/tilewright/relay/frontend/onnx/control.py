@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 
 from tilewright.base.array_bytes import of_strings
-from tilewright.base.errors import CompileError
-from tilewright.base.types import DataType
+from tilewright.base.errors import CompileError, ShapeError
+from tilewright.base.types import DataType, OpenSize
 from tilewright.relay.expr import Constant, Expr, If, Tuple
 from tilewright.relay.frontend.core.known import has_unknown_sizes
 from tilewright.relay.frontend.onnx.node import Node
@@ -20,6 +20,7 @@ from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, dtype_of, fields, rank, reshape, scalar, shape_of
 from tilewright.relay.op.selection import first_of
 from tilewright.relay.sequence_values import NOTHING, opened
+from tilewright.topi.shapes import must_differ, text
 
 
 @converter("Constant")
@@ -119,6 +120,10 @@ def eye_like(x: Expr, *, dtype: int | None = None, k: int = 0, node: Node) -> Ex
     if rank(x) != 2:
         node.refuse(f"its input must be a matrix, but it has {rank(x)} dimensions")
     rows, columns = node.static(x, "input")
+    if isinstance(rows, OpenSize) or isinstance(columns, OpenSize):
+        down = op.expand_dims(op.arange(start=0, stop=rows, step=1, dtype="int64"), axis=1)
+        along = op.arange(start=0, stop=columns, step=1, dtype="int64")
+        return cast(op.equal(op.add(down, scalar(k, down)), along), kind)
     node.check_table(rows, columns)
     return Constant(np.eye(rows, columns, max(-rows, min(k, columns)), dtype=kind.numpy()))
 
@@ -145,6 +150,8 @@ def non_max_suppression(
     *, center_point_box: int = 0, node: Node,
 ) -> Expr:
     if center_point_box:
+        if must_differ(shape_of(boxes)[2], 4, "boxes must have 4 coordinates"):
+            raise ShapeError(f"boxes {text(shape_of(boxes))} must have 4 coordinates in the last dimension")
         center, half = (op.strided_slice(boxes, begin=(k,), end=(k + 2,), strides=(1,), axes=(2,)) for k in (0, 2))
         half = op.divide(half, scalar(2, boxes))
         boxes = op.concatenate((op.subtract(center, half), op.add(center, half)), axis=2)

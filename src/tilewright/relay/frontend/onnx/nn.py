@@ -8,13 +8,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.base.types import OpenSize
 from tilewright.relay.expr import Expr, TupleGetItem
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.pooling import max_and_where
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, dtype_of, pad, rank, scalar, shape_of
-from tilewright.topi.shapes import at_least, is_multiple
+from tilewright.relay.frontend.shaping import cast, dtype_of, pad, rank, scalar, shape_of, slice_axis
+from tilewright.topi.shapes import at_least, differ, is_multiple
 
 _CONV: Final = {1: (op.nn.conv1d, "NCW", "OIW"), 2: (op.nn.conv2d, "NCHW", "OIHW"), 3: (op.nn.conv3d, "NCDHW", "OIDHW")}
 _CONV_TRANSPOSE: Final = {
@@ -94,6 +95,36 @@ def conv(
     if any(isinstance(d, int) and not d for d in shape_of(w)[1:]):  # sums over no elements
         y = op.zeros(shape=shape_of(y), dtype=dtype_of(y))
     return y if b is None else op.nn.bias_add(y, b, axis=1)
+
+
+@converter("CausalConvWithState", since=27)
+def causal_conv_with_state(
+    x: Expr, weight: Expr, bias: Expr | None = None, past_state: Expr | None = None, *, activation: str = "none",
+    node: Node,
+) -> tuple[Expr, Expr]:
+    """A convolution of each channel over its past, which is zero or `past_state`, and the last elements as state."""
+    (_, channels, length), (_, _, kernel) = node.static(x, "input"), node.static(weight, "weight")
+    if activation not in ("none", "silu", "swish"):
+        node.refuse(f"activation is {activation!r}; it must be none, silu or swish")
+    if past_state is None:
+        x = pad(x, ((0, 0), (0, 0), (kernel - 1, 0)))
+    elif differ(node.static(past_state, "past_state")[2], kernel - 1):
+        node.refuse(f"past_state has {shape_of(past_state)[2]} elements; a kernel of {kernel} takes {kernel - 1}")
+    else:
+        x = op.concatenate((past_state, x), axis=2)
+    if isinstance(channels, OpenSize) or isinstance(kernel, OpenSize):
+        windows = op.sliding_window(x, axis=2, window_shape=(kernel,), strides=(1,))
+        y: Expr = op.sum(op.multiply(windows, weight), axis=(3,))
+    else:
+        y = op.nn.conv1d(
+            x, weight, channels=channels, kernel_size=(kernel,), groups=channels, data_layout="NCW",
+            kernel_layout="OIW")
+    if bias is not None:
+        y = op.nn.bias_add(y, bias, axis=1)
+    if activation != "none":
+        wide = cast(y, "float32")
+        y = cast(op.multiply(wide, op.sigmoid(wide)), dtype_of(y))
+    return y, slice_axis(x, 2, length, length + kernel - 1)
 
 
 @converter("ConvTranspose")

@@ -35,6 +35,7 @@ from tilewright.relay.op.nn_matmul import BiasAdd
 from tilewright.relay.qnn.numerics import QUANTIZED
 from tilewright.relay.qnn.products import QnnConv2d, QnnDense
 from tilewright.topi.elementwise import integer_range
+from tilewright.topi.shapes import differ
 
 _DEFAULT_AXIS: Final = 1
 _INTEGERS: Final = ("int2", "uint2", "int4", "uint4", "int8", "uint8", "int16", "uint16")
@@ -68,14 +69,14 @@ def _spread(p: Expr, x: Expr, axis: int, block_size: int, node: Node) -> Expr:
     """Reshape a scale or zero point to broadcast to `x`: a scalar, one per element of an axis, or one per block."""
     if rank(p) == 0 or shape_of(p) == (1,):
         return reshape(p, ())
-    along, size = axis_of(axis, rank(x), node), shape_of(x)[axis_of(axis, rank(x), node)]
+    along = axis_of(axis, rank(x), node)
     if rank(p) == 1 and (rank(x) > 1 or not block_size):
         return reshape(p, [shape_of(p)[0] if k == along else 1 for k in range(rank(x))])
     if rank(p) != rank(x) or not block_size:
         node.refuse(f"the scale has {rank(p)} dimensions; it must be one number, one for each element of an axis, or, "
                     "with block_size, have the rank of the input")
-    blocks = node.static(p, "scale")[along]
-    if not isinstance(size, int) or blocks != -(-size // block_size):
+    blocks, size = node.static(p, "scale")[along], node.static(x, "input")[along]
+    if differ(blocks, -(-size // block_size)):
         node.refuse(f"the scale has {blocks} blocks along axis {along}; {size} elements in blocks of {block_size} need "
                     f"{-(-size // block_size)}")
     each = op.repeat(p, repeats=block_size, axis=along)

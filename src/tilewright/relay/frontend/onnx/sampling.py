@@ -8,6 +8,7 @@ import math
 import numpy as np
 from onnx import TensorProto
 
+from tilewright.base.types import OpenSize
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.reading import element_type
@@ -25,6 +26,7 @@ from tilewright.relay.frontend.shaping import (
     slice_axis,
     transpose,
 )
+from tilewright.topi.shapes import differ
 
 
 @converter("RoiAlign", since=10)
@@ -150,16 +152,20 @@ def _dft(x: Expr, length: Expr | None, axis: int, inverse: int, onesided: int, n
         node.refuse(f"axis is {axis}, which has the real and imaginary parts; transform another axis")
     size = node.static(x, "input")[along]
     if onesided and inverse:
-        n = int(node.scalar(length, "dft_length", 2 * (size - 1)))
+        n = 2 * (size - 1) if length is None else int(node.scalar(length, "dft_length"))
         x, size, length = _completed(x, along, n, node), n, None
-    n = int(node.scalar(length, "dft_length", size))
+    n = size if length is None else int(node.scalar(length, "dft_length"))
     if n < 1:
         node.refuse(f"it transforms {n} numbers along axis {axis}; give at least 1, or set dft_length")
     node.check_table(n)
-    if n < size:
+    if n is size:
+        pass
+    elif n < size:
         x = slice_axis(x, along, 0, n)
     elif n > size:
         x = op.nn.pad(x, scalar(0, x), pad_width=tuple((0, n - size if d == along else 0) for d in range(ndim)))
+    if isinstance(shape_of(x)[-1], OpenSize):
+        differ(shape_of(x)[-1], 2)
     if shape_of(x)[-1] not in (1, 2):
         node.refuse("the last dimension of its input must have size 1 (real) or 2 (real and imaginary part), but the "
                     f"shape is {shape_of(x)}")
@@ -179,9 +185,16 @@ def _dft(x: Expr, length: Expr | None, axis: int, inverse: int, onesided: int, n
 def _completed(x: Expr, along: int, n: int, node: Node) -> Expr:
     """Complete half of a spectrum of `n` frequencies; the other half is its conjugate in reverse order."""
     shape = node.static(x, "input")
+    if isinstance(shape[-1], OpenSize):
+        differ(shape[-1], 2)
     if shape[-1] != 2 or shape[along] < n // 2 + 1:
         node.refuse(f"half of a spectrum of {n} frequencies has {n // 2 + 1} complex numbers, but its input has the "
                     f"shape {shape}")
+    if isinstance(n, OpenSize) or isinstance(shape[along], OpenSize):
+        half = n // 2 + 1
+        rest = op.reverse(slice_axis(x, along, 1, n - half + 1), axis=along)
+        conjugate = op.multiply(rest, Constant(np.array([1, -1], dtype_of(x).numpy())))
+        return op.concatenate((slice_axis(x, along, 0, half), conjugate), axis=along)
     k = np.arange(n)
     mirrored = k > n // 2
     whole = op.take(x, Constant(np.where(mirrored, n - k, k)), axis=along)

@@ -12,7 +12,7 @@ import numpy as np
 from tilewright.base.limits import MOST_BYTES
 from tilewright.base.types import OpenSize
 from tilewright.relay.expr import Constant, Expr, const
-from tilewright.relay.frontend.core.index_checks import from_front, tuples_from_front
+from tilewright.relay.frontend.core.index_checks import from_front, inside, tuples_from_front
 from tilewright.relay.frontend.core.node import NotKnownError
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
@@ -35,7 +35,7 @@ from tilewright.relay.op.selection import places_of
 from tilewright.scalar.arith.noted_sizes import is_noted
 from tilewright.scalar.arith.open_sizes import takes_open
 from tilewright.scalar.expr import PrimExpr, UnknownDim
-from tilewright.topi.shapes import at_least, at_most, differ, must_differ
+from tilewright.topi.shapes import at_least, at_most, differ, is_multiple, must_differ
 
 
 @converter("Reshape")
@@ -147,17 +147,17 @@ def concat(*inputs: Expr, axis: int) -> Expr:
 @converter("Split")
 def split_first(data: Expr, sizes: Expr | None = None, *, axis: int = 0, split: tuple[int, ...] | None = None,
                 node: Node) -> tuple[Expr, ...]:
-    return _split(data, split if sizes is None else node.sizes(sizes, "split"), len(node.outputs), axis, node)
+    return _split(data, split if sizes is None else node.sizes(sizes, "split"), len(node.outputs), axis, node, True)
 
 
 @converter("Split", since=2)
 def split_by_sizes(data: Expr, *, axis: int = 0, split: tuple[int, ...] | None = None, node: Node) -> tuple[Expr, ...]:
-    return _split(data, split, len(node.outputs), axis, node)
+    return _split(data, split, len(node.outputs), axis, node, True)
 
 
 @converter("Split", since=13)
 def split_by_input(data: Expr, split: Expr | None = None, *, axis: int = 0, node: Node) -> tuple[Expr, ...]:
-    return _split(data, None if split is None else node.sizes(split, "split"), len(node.outputs), axis, node)
+    return _split(data, None if split is None else node.sizes(split, "split"), len(node.outputs), axis, node, True)
 
 
 @converter("Split", since=18)
@@ -168,7 +168,10 @@ def split(data: Expr, split: Expr | None = None, *, axis: int = 0, num_outputs: 
     return _split(data, None if split is None else node.sizes(split, "split"), len(node.outputs), axis, node)
 
 
-def _split(data: Expr, sizes: Sequence[int] | None, count: int, axis: int, node: Node) -> tuple[Expr, ...]:
+def _split(data: Expr, sizes: Sequence[int] | None, count: int, axis: int, node: Node, equal: bool = False
+           ) -> tuple[Expr, ...]:
+    """Return `count` parts of these sizes, by default as many elements in each as possible; of a symbolic size all
+    parts have `equal` sizes if that is required."""
     if not rank(data):
         node.refuse("its input is a scalar, which has no axis to split")
     axis = axis_of(axis, rank(data), node)
@@ -176,16 +179,17 @@ def _split(data: Expr, sizes: Sequence[int] | None, count: int, axis: int, node:
     if sizes is None:
         if not isinstance(length, int):
             length = node.static(data, "input")[axis]
+        if equal and isinstance(length, OpenSize):
+            is_multiple(length, count)
         step = -(-length // count)
-        sizes = [at_most(at_least(length - k * step, 0), step) for k in range(count)]
-    elif isinstance(length, int) and differ(sum(sizes), length):
-        node.refuse(f"the parts {tuple(sizes)} do not add up to {length}, the size of dimension {axis}")
-    elif not isinstance(length, int) and takes_open():
-        _require_sum(length, sizes)
-    if len(sizes) == 1:
-        return (data,)
-    ends = itertools.accumulate(sizes[:-1])
-    return fields(op.split(data, indices_or_sections=tuple(ends), axis=axis), len(sizes))
+        ends = [at_most(k * step, length) for k in range(1, count)]
+    else:
+        if isinstance(length, int) and differ(sum(sizes), length):
+            node.refuse(f"the parts {tuple(sizes)} do not add up to {length}, the size of dimension {axis}")
+        elif not isinstance(length, int) and takes_open():
+            _require_sum(length, sizes)
+        count, ends = len(sizes), [*itertools.accumulate(sizes[:-1])]
+    return (data,) if count == 1 else fields(op.split(data, indices_or_sections=tuple(ends), axis=axis), count)
 
 
 def _require_sum(length: Any, sizes: Sequence[Any]) -> None:
@@ -542,6 +546,11 @@ def topk(x: Expr, k: Expr, *, axis: int = -1, largest: int = 1, sorted: int = 1,
 @converter("ReverseSequence")
 def reverse_sequence(x: Expr, sequence_lens: Expr, *, batch_axis: int = 1, time_axis: int = 0, node: Node) -> Expr:
     """Reverse the first n elements of each sequence of length n; the elements after them stay."""
+    if node.known(sequence_lens) is None and takes_open():
+        sizes = node.static(x, "input")
+        batch_axis, time_axis = axis_of(batch_axis, len(sizes), node), axis_of(time_axis, len(sizes), node)
+        return op.reverse_sequence(
+            x, inside(sequence_lens, (sizes[time_axis] + 1,), node), seq_axis=time_axis, batch_axis=batch_axis)
     dims, lengths = node.static(x, "input"), node.ints(sequence_lens, "sequence_lens")
     batch_axis, time_axis = axis_of(batch_axis, len(dims), node), axis_of(time_axis, len(dims), node)
     if batch_axis == time_axis or len(lengths) != dims[batch_axis]:
