@@ -176,7 +176,8 @@ def _meeting(number: Any, dtype: DataType) -> DataType:
 
 
 def _fold(cls: type[Binary], a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
-    x, y = number_of(a), number_of(b)
+    y = number_of(b)
+    x = None if y is None else number_of(a)
     if x is None or y is None:
         return None
     if cls in (FloorDiv, FloorMod, TruncDiv, TruncMod, Div) and y == 0:
