@@ -545,6 +545,6 @@ Number = (IntImm, FloatImm)
 
 def number_of(e: PrimExpr) -> int | float | None:
     """Return the value of a constant, including broadcast ones; None for any other expression."""
-    if isinstance(e, Broadcast):
-        e = e.value
-    return e.value if isinstance(e, (IntImm, FloatImm)) else None
+    if isinstance(e, (IntImm, FloatImm)):
+        return e.value
+    return e.value.value if isinstance(e, Broadcast) and isinstance(e.value, (IntImm, FloatImm)) else None

@@ -90,8 +90,10 @@ def rewrite(
     new = e
     if old:
         operands = [rewrite(o, rule, memo) for o in old]
-        if any(a is not b for a, b in zip(old, operands, strict=True)):
-            new = e.with_operands(operands)
+        for a, b in zip(old, operands, strict=True):
+            if a is not b:
+                new = e.with_operands(operands)
+                break
     replaced = rule(new)
     result = new if replaced is None else replaced
     memo[e] = result
