@@ -176,6 +176,8 @@ class DataType(str):
         return self if self.lanes == 1 else DataType(str(self).rsplit("x", 1)[0])
 
     def with_lanes(self, lanes: int) -> DataType:
+        if lanes == self.lanes:
+            return self
         base = str(self.element)
         return DataType(base if lanes == 1 else f"{base}x{lanes}")
 

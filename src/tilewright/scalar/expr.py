@@ -156,7 +156,8 @@ def match(a: Value, b: Value) -> tuple[PrimExpr, PrimExpr]:
         a = as_expr(a, _meeting(a, b.dtype.element))
     elif not isinstance(b, PrimExpr) and isinstance(a, PrimExpr):
         b = as_expr(b, _meeting(b, a.dtype.element))
-    x, y = as_expr(a), as_expr(b)
+    x = a if isinstance(a, PrimExpr) else as_expr(a)
+    y = b if isinstance(b, PrimExpr) else as_expr(b)
     if x.dtype is y.dtype:
         return x, y
     if x.dtype.element is not y.dtype.element:
@@ -176,7 +177,8 @@ def _meeting(number: Any, dtype: DataType) -> DataType:
 
 
 def _fold(cls: type[Binary], a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
-    x, y = number_of(a), number_of(b)
+    y = number_of(b)
+    x = None if y is None else number_of(a)
     if x is None or y is None:
         return None
     if cls in (FloorDiv, FloorMod, TruncDiv, TruncMod, Div) and y == 0:

@@ -123,7 +123,7 @@ class IntImm(PrimExpr):
     value: int
 
     def __new__(cls, dtype: str | DataType, value: int) -> Self:
-        kind, number = DataType(dtype), int(value)
+        kind, number = dtype if type(dtype) is DataType else DataType(dtype), int(value)
         key = (cls, kind, number)
         known: Self | None = interned(key)
         if known is not None:
@@ -485,6 +485,8 @@ def is_value(x: object) -> bool:
 def const(value: Any, dtype: str | DataType) -> PrimExpr:
     """Return a constant of `dtype`; integers wrap around."""
     kind = DataType(dtype)
+    if kind is INT64 and type(value) is int and -(1 << 63) <= value < 1 << 63:
+        return IntImm(kind, value)
     if kind.lanes > 1:
         return Broadcast(const(value, kind.element), kind.lanes)
     if isinstance(value, OpenSize):
@@ -543,6 +545,6 @@ Number = (IntImm, FloatImm)
 
 def number_of(e: PrimExpr) -> int | float | None:
     """Return the value of a constant, including broadcast ones; None for any other expression."""
-    if isinstance(e, Broadcast):
-        e = e.value
-    return e.value if isinstance(e, (IntImm, FloatImm)) else None
+    if isinstance(e, (IntImm, FloatImm)):
+        return e.value
+    return e.value.value if isinstance(e, Broadcast) and isinstance(e.value, (IntImm, FloatImm)) else None

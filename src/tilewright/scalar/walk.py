@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tilewright.scalar.expr import (
@@ -24,22 +24,28 @@ from tilewright.scalar.expr import (
 )
 
 
-def walk(e: PrimExpr) -> Iterator[PrimExpr]:
-    """Yield every distinct subexpression, operands before users."""
-    seen: set[int] = set()
-    stack: list[tuple[PrimExpr, bool]] = [(e, False)]
+def walk(e: PrimExpr) -> Sequence[PrimExpr]:
+    """Return every distinct subexpression, operands before users."""
+    operands = e.operands()
+    if not operands:
+        return (e,)
+    found: list[PrimExpr] = []
+    seen: set[int] = {id(e)}
+    stack: list[PrimExpr | None] = [e, None, *operands[::-1]]  # an expression follows its operands, marked by None
     while stack:
-        x, done = stack.pop()
-        if done:
-            yield x
-        elif id(x) not in seen:
-            seen.add(id(x))
+        x = stack.pop()
+        if x is None:
+            found.append(stack.pop())  # type: ignore[arg-type]
+            continue
+        key = id(x)
+        if key not in seen:
+            seen.add(key)
             operands = x.operands()
             if operands:
-                stack.append((x, True))
-                stack.extend([(o, False) for o in reversed(operands)])
+                stack += (x, None, *operands[::-1])
             else:
-                yield x
+                found.append(x)
+    return found
 
 
 def certain(e: PrimExpr) -> dict[PrimExpr, None]:
@@ -84,8 +90,10 @@ def rewrite(
     new = e
     if old:
         operands = [rewrite(o, rule, memo) for o in old]
-        if any(a is not b for a, b in zip(old, operands, strict=True)):
-            new = e.with_operands(operands)
+        for a, b in zip(old, operands, strict=True):
+            if a is not b:
+                new = e.with_operands(operands)
+                break
     replaced = rule(new)
     result = new if replaced is None else replaced
     memo[e] = result
@@ -109,6 +117,8 @@ LONGEST_TEXT: Final = 200_000
 
 def text_of(e: PrimExpr) -> str:
     """Return the text of an expression in Python syntax; operands whose text exceeds `LONGEST_TEXT` become `...`."""
+    if isinstance(e, Var):
+        return e.name
     texts: dict[PrimExpr, str] = {}
     for x in walk(e):
         text = _text(x, texts)

@@ -86,12 +86,13 @@ class Schedule(Recorder):
     """Schedule steps over one program. `schedule.func` is the current program.
 
     With `checked`, a step that would change the results of the program is rejected; otherwise the caller guarantees
-    that it does not.
+    that it does not. Without `recorded`, `steps` stays empty.
     """
 
-    def __init__(self, func: PrimFunc, *, checked: bool = False) -> None:
+    def __init__(self, func: PrimFunc, *, checked: bool = False, recorded: bool = True) -> None:
         self.func = func
         self.checked = checked
+        self.is_recorded = recorded
         self.steps: list[ScheduleStep] = []
         self._facts: dict[PrimExpr, Interval] = {v: (n, None) for v, n in sampled().items()}
         """Facts that hold in every block: lower bounds of symbolic sizes, and symbolic loops split with overlap are at

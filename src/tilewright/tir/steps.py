@@ -86,6 +86,7 @@ class Recorder:
     """Base of schedules: methods marked `recorded` are added to `steps` after they succeed."""
 
     steps: list[ScheduleStep]
+    is_recorded = True
 
     def reference(self, arg: Any) -> Any:
         """Return an argument as data: loops and blocks as references."""
@@ -129,6 +130,8 @@ def recorded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, 
 
     @functools.wraps(method)
     def run(self: S, /, *args: P.args, **options: P.kwargs) -> R:
+        if not self.is_recorded:
+            return method(self, *args, **options)
         step = ScheduleStep(method.__name__, self.noted(args), {k: self.noted(v) for k, v in options.items()})
         result = method(self, *args, **options)
         self.steps.append(step)

@@ -269,7 +269,7 @@ def map_bodies(s: Stmt, f: Callable[[Stmt], Stmt | None]) -> Stmt | None:
     match s:
         case For() | Allocate() | Let():
             body = f(s.body)
-            return None if body is None else s if body is s.body else replace(s, body=body)
+            return None if body is None else s if body is s.body else _around(s, body)
         case Seq():
             stmts = [f(x) for x in s.stmts]
             if all(a is b for a, b in zip(stmts, s.stmts, strict=True)):
@@ -290,6 +290,15 @@ def map_bodies(s: Stmt, f: Callable[[Stmt], Stmt | None]) -> Stmt | None:
             return s
 
 
+def _around(s: For | Allocate | Let, body: Stmt) -> Stmt:
+    """Return `s` around another body."""
+    if type(s) is For:
+        return For(s.var, s.min, s.extent, s.kind, body, s.annotations, s.origin)
+    if type(s) is Allocate:
+        return Allocate(s.buffer, body)
+    return replace(s, body=body)
+
+
 def map_expressions(s: Stmt, f: Callable[[PrimExpr], PrimExpr]) -> Stmt:
     """Apply `f` to every expression of `s` and of the statements inside."""
 
@@ -299,7 +308,7 @@ def map_expressions(s: Stmt, f: Callable[[PrimExpr], PrimExpr]) -> Stmt:
                 mask = None if x.mask is None else f(x.mask)
                 return Store(x.buffer, f(x.value), tuple(f(i) for i in x.indices), mask)
             case For():
-                return replace(x, min=f(x.min), extent=f(x.extent), body=visit(x.body))
+                return For(x.var, f(x.min), f(x.extent), x.kind, visit(x.body), x.annotations, x.origin)
             case IfThenElse():
                 return IfThenElse(
                     f(x.condition), visit(x.then_case), None if x.else_case is None else visit(x.else_case))

@@ -6,7 +6,7 @@ An atom is any expression that is not a sum or a constant multiple: a variable, 
 from __future__ import annotations
 
 from tilewright.base.types import INT64, DataType
-from tilewright.scalar.expr import Add, IntImm, Mul, PrimExpr, Sub
+from tilewright.scalar.expr import Add, IntImm, Mul, PrimExpr, Sub, Var
 from tilewright.scalar.expr import const as number
 
 
@@ -48,7 +48,9 @@ def linear(e: PrimExpr) -> LinearForm:
     stack = [(e, 1)]
     while stack:
         x, k = stack.pop()
-        if isinstance(x, IntImm):
+        if isinstance(x, Var):
+            coefs[x] = coefs.get(x, 0) + k
+        elif isinstance(x, IntImm):
             const += k * x.value
         elif isinstance(x, Add):
             stack += ((x.b, k), (x.a, k))

@@ -51,7 +51,7 @@ class Inlined:
     @staticmethod
     def of(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor]) -> Inlined:
         """Inline the elementwise values of `func`, one block for each computation between `args` and `outputs`."""
-        s = Schedule(func)
+        s = Schedule(func, recorded=False)
         blocks = zip(computations(args, outputs), block_names(func), strict=True)
         names: dict[Operation, str] = {op: block for op, block in blocks if isinstance(op, ComputeOp)}
         results = {t.op for t in outputs}
@@ -62,7 +62,7 @@ class Inlined:
 
     def scheduled(self, options: KernelOptions) -> PrimFunc:
         """Return the kernel scheduled for `options`."""
-        s, names = Schedule(self.func), dict(self.names)
+        s, names = Schedule(self.func, recorded=False), dict(self.names)
         anchors = [(op, op.schedule) for op in names if isinstance(op, ComputeOp) and op.schedule is not None]
         if not anchors:
             for result in dict.fromkeys(t.op for t in self.outputs):
