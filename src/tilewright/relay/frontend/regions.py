@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Final
 
 from tilewright.base.types import OpenSize
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import shape_of, transpose
 
-_PIXELS_PER_CELL = 4
+_PIXELS_PER_CELL: Final = 4
 """Pixels of a feature map that are transposed in the time that a sampled cell saves."""
 
 
@@ -24,7 +25,7 @@ def roi_align(
     options = {
         "pooled_size": size, "spatial_scale": scale, "sample_ratio": sample_ratio, "mode": mode, "aligned": aligned}
     cells, pixels = shape_of(regions)[0] * prod(size), prod(shape_of(x)[2:])
-    if all(isinstance(n, int) and not isinstance(n, OpenSize) for n in (cells, pixels)):
-        if cells * _PIXELS_PER_CELL < pixels:
-            return op.vision.roi_align(x, regions, **options)
+    static = all(isinstance(n, int) and not isinstance(n, OpenSize) for n in (cells, pixels))
+    if static and cells * _PIXELS_PER_CELL < pixels:
+        return op.vision.roi_align(x, regions, **options)
     return op.vision.roi_align(transpose(x, (0, 2, 3, 1)), regions, layout="NHWC", out_layout="NCHW", **options)

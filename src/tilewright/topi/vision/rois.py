@@ -20,7 +20,6 @@ from tilewright.topi.sorting import sorted_places
 from tilewright.topi.vision.suppression import Kept
 from tilewright.topi.work import Step
 
-
 _LANES: Final = 16
 """Number of channels that are computed together."""
 
