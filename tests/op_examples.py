@@ -413,7 +413,8 @@ def _vision() -> list[Example]:
     x = real(2, 3, 9, 8)
     rois = np.concatenate([whole(4, 1, low=0, high=2).astype("float32"), boxes(4)[:, 2:] * 2 - 2], 1)
     found += [Example(m.RoiAlign((3, 2), 0.7, ratio, mode=how, aligned=al), (x, rois)) for ratio in (2, -1) for how in ("avg", "max", "max_taps") for al in (False, True)]
-    found += [Example(m.RoiAlign(2, 1.0, 2, "NHWC"), (real(2, 9, 8, 3), rois)), Example(m.RoiPool((3, 2), 0.9), (x, rois)), Example(m.RoiPool(4, 0.5, "NHWC"), (real(2, 9, 8, 3), rois))]
+    found += [Example(m.RoiAlign(2, 1.0, 2, "NHWC", how, out_layout=out), (real(2, 9, 8, 35), rois)) for how in ("avg", "max", "max_taps") for out in ("NCHW", "NHWC")]
+    found += [Example(m.RoiAlign(2, 1.0, 2, "NHWC"), (real(2, 9, 8, 3), rois)), Example(m.RoiAlign(2, 0.5, -1, "NHWC", out_layout="NCHW"), (real(2, 9, 8, 16), rois)), Example(m.RoiPool((3, 2), 0.9), (x, rois)), Example(m.RoiPool(4, 0.5, "NHWC"), (real(2, 9, 8, 3), rois))]
     info = np.asarray([[70, 60, 1], [50, 64, 1.5]], "float32")
     for loss in (False, True):
         network = real(2, 12, 5, 4, low=0, high=1), real(2, 24, 5, 4, low=-0.4, high=0.4) * (9 if loss else 1), info

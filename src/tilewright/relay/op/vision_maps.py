@@ -36,20 +36,28 @@ class OfRegions(Op):
     def infer(self, data: Type, rois: Type) -> TensorType:
         """(regions, channels, *pooled_size) in `layout`; the dtype of the data. Regions are (n, 5)."""
         t, boxes = require_rank(tensors(data)[0], 4, "data"), require_rank(tensors(rois)[0], 2, "rois")
-        if self.layout not in ("NCHW", "NHWC"):
-            raise ShapeError(f"layout '{self.layout}' is not supported; it must be NCHW or NHWC")
+        for layout in (self.layout, self.result_layout):
+            if layout not in ("NCHW", "NHWC"):
+                raise ShapeError(f"layout '{layout}' is not supported; it must be NCHW or NHWC")
         if differ(boxes.shape[1], 5):
             raise ShapeError(f"rois must have 5 values each (image, x, y, x, y), and they are {text(boxes.shape)}")
         axes = data_axes(self.layout, 2)
         channels = ordered(t.shape, axes)[1]
-        return TensorType(ordered((boxes.shape[0], channels, *self.pooled_size), inverse(axes)), t.dtype)
+        made = data_axes(self.result_layout, 2)
+        return TensorType(ordered((boxes.shape[0], channels, *self.pooled_size), inverse(made)), t.dtype)
 
     def reference(self, data: Array, rois: Array) -> Array:
         axes = data_axes(self.layout, 2)
         x = data.transpose(axes)
         found = [self._cells(x[int(np.clip(r[0], 0, len(x) - 1))], r[1:]) for r in rois]
         stacked = np.stack(found) if found else np.zeros((0, x.shape[1], *self.pooled_size))
-        return np.ascontiguousarray(stacked.transpose(inverse(axes)).astype(data.dtype))
+        made = data_axes(self.result_layout, 2)
+        return np.ascontiguousarray(stacked.transpose(inverse(made)).astype(data.dtype))
+
+    @property
+    def result_layout(self) -> str:
+        """Layout of the result."""
+        return getattr(self, "out_layout", "") or self.layout
 
     def _cells(self, x: Array, corners: Array) -> Array:
         """Return the cells of one region of (channels, height, width)."""
@@ -70,9 +78,11 @@ class RoiAlign(OfRegions):
     """Combination of the samples: "avg", "max", or "max_taps" (maximum of the weighted pixels)."""
     aligned: bool = False
     """True puts the centres of pixels at half coordinates; False makes regions at least one pixel wide."""
+    out_layout: str = ""
+    """Layout of the result; by default that of the feature map."""
 
     def infer(self, data: Type, rois: Type) -> TensorType:
-        """(regions, channels, *pooled_size) in `layout`; the dtype of the data."""
+        """(regions, channels, *pooled_size) in `out_layout`; the dtype of the data."""
         if self.mode not in ("avg", "max", "max_taps"):
             raise ShapeError(f"mode '{self.mode}' is not supported; it must be avg, max or max_taps")
         return super().infer(data, rois)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from tilewright import te
 from tilewright.scalar import expr as E
@@ -19,6 +19,9 @@ from tilewright.topi.shapes import at_most
 from tilewright.topi.sorting import sorted_places
 from tilewright.topi.vision.suppression import Kept
 from tilewright.topi.work import Step
+
+_LANES: Final = 16
+"""Number of channels that are computed together."""
 
 
 class _Map:
@@ -39,68 +42,97 @@ class _Map:
 
 def roi_align(
     data: te.Tensor, rois: te.Tensor, pooled_size: Sequence[int], spatial_scale: float, sample_ratio: int = -1,
-    mode: str = "avg", layout: str = "NCHW", aligned: bool = False,
+    mode: str = "avg", layout: str = "NCHW", aligned: bool = False, out_layout: str = "",
 ) -> te.Tensor:
     """Return averages ("avg") or maxima ("max") of bilinear samples in the cells of regions (image, x, y, x, y).
 
     With `aligned`, pixel centres are at half-integer positions, and small regions stay small; otherwise regions are at
-    least one pixel. "max_taps" is the maximum of the weighted pixels of the samples, which is ONNX's max.
+    least one pixel. "max_taps" is the maximum of the weighted pixels of the samples, which is ONNX's max. The result
+    has the layout `out_layout`, by default that of the data. The loop over channels is the innermost one, and fast for
+    data in the layout NHWC.
     """
     m, n, (rows, columns) = _Map(data, layout), rois.extents[0], pooled_size
-    one, zero = E.const(1, data.dtype), E.const(0, data.dtype)
+    made = _Map(data, layout)
+    made.last = (out_layout or layout) == "NHWC"
+    regions = _Regions(m, data.dtype, (rows, columns), spatial_scale, sample_ratio, mode, aligned)
 
-    def corners(b: Loops, roi: BufferVar, r: PrimExpr) -> tuple[PrimExpr, ...]:
-        """Return start and size of a region in the feature map."""
-        left, top, right, bottom = (
-            E.cast(data.dtype, roi[r, k]) * spatial_scale - (0.5 if aligned else 0.0) for k in range(1, 5)
-        )
-        height, width = bottom - top, right - left
-        if not aligned:
-            height, width = E.maximum(height, one), E.maximum(width, one)
-        return tuple(
-            b.let(name, v) for name,
-            v in zip(("top", "left", "cell_h", "cell_w"), (top, left, height / rows, width / columns), strict=True)
-        )
+    def body(b: Loops, x: BufferVar, roi: BufferVar, out: BufferVar) -> None:
+        with b.shared(n * rows, n * m.channels * rows * columns, Step.SAMPLE, "line") as line:
+            r, row = b.let("r", E.floordiv(line, rows)), b.let("row", E.floormod(line, rows))
+            where = b.let("image", held(roi[r, 0], data.extents[0]))
+            top, left, cell_h, cell_w = regions.corners(b, roi, r)
+            grid_h, grid_w = regions.grid(b, "grid_h", cell_h), regions.grid(b, "grid_w", cell_w)
+            samples = b.let("samples", E.cast(data.dtype, E.maximum(grid_h * grid_w, 1)))
+            totals = b.allocate(data.dtype, m.channels, "totals", "local")
+            with b.for_range(0, columns, "column") as column:
+                for c in regions.channels(b):
+                    totals[c] = regions.least
+                with b.for_range(0, grid_h, "v") as v, b.for_range(0, grid_w, "w") as w:
+                    at = top + E.cast(data.dtype, row) * cell_h, left + E.cast(data.dtype, column) * cell_w
+                    y = at[0] + (E.cast(data.dtype, v) + 0.5) * cell_h / E.cast(data.dtype, grid_h)
+                    z = at[1] + (E.cast(data.dtype, w) + 0.5) * cell_w / E.cast(data.dtype, grid_w)
+                    regions.sample(b, x, where, b.let("at_y", y), b.let("at_x", z), totals)
+                for c in regions.channels(b):
+                    out[made.at(r, c, row, column)] = totals[c] / samples if mode == "avg" else totals[c]
 
-    def sample(
-        b: Loops, x: BufferVar, at: tuple[PrimExpr, PrimExpr], y: PrimExpr, z: PrimExpr, total: BufferVar
+    return loops("roi_align", [data, rois], [(made.shape(n, pooled_size), data.dtype)], body)[0]
+
+
+class _Regions:
+    """The parts of the loops of `roi_align`."""
+
+    def __init__(
+        self, m: _Map, dtype: Any, pooled_size: Sequence[int], scale: float, sample_ratio: int, mode: str, aligned: bool
     ) -> None:
-        """Combine one sample of an (image, channel) into `total`."""
+        self.map, self.dtype, self.size, self.scale = m, dtype, pooled_size, scale
+        self.ratio, self.mode, self.aligned = sample_ratio, mode, aligned
+        self.zero, self.one = E.const(0, dtype), E.const(1, dtype)
+        self.least = self.zero if mode == "avg" else te.min_value(dtype)
+
+    def corners(self, b: Loops, roi: BufferVar, r: PrimExpr) -> tuple[PrimExpr, ...]:
+        """Return the start of a region in the feature map, and the size of its cells."""
+        left, top, right, bottom = (
+            E.cast(self.dtype, roi[r, k]) * self.scale - (0.5 if self.aligned else 0.0) for k in range(1, 5))
+        height, width = bottom - top, right - left
+        if not self.aligned:
+            height, width = E.maximum(height, self.one), E.maximum(width, self.one)
+        values = (top, left, height / self.size[0], width / self.size[1])
+        return tuple(b.let(name, v) for name, v in zip(("top", "left", "cell_h", "cell_w"), values, strict=True))
+
+    def grid(self, b: Loops, name: str, cell: PrimExpr) -> PrimExpr:
+        """Return the number of samples along a side of a cell."""
+        return b.let(name, E.const(self.ratio, "int64") if self.ratio > 0 else E.cast("int64", I.ceil(cell)))
+
+    def channels(self, b: Loops) -> Iterator[PrimExpr]:
+        """Loop over the channels, in vectors where they are contiguous."""
+        count = self.map.channels
+        whole = count // _LANES if self.map.last else 0
+        if whole:
+            with b.for_range(0, whole, "block") as k, b.for_range(0, _LANES, "lane", kind="vectorize") as lane:
+                yield k * _LANES + lane
+        with b.for_range(whole * _LANES, count, "c") as c:
+            yield c
+
+    def sample(self, b: Loops, x: BufferVar, image: PrimExpr, y: PrimExpr, z: PrimExpr, totals: BufferVar) -> None:
+        """Combine one sample of all channels into `totals`."""
+        m = self.map
         inside = E.all_of(y >= -1.0, z >= -1.0, y <= real(m.height, y.dtype), z <= real(m.width, z.dtype))
         taps = []
         for name, place, size in (("y", y, m.height), ("x", z, m.width)):
-            held = b.let(name, E.minimum(E.maximum(place, zero), E.cast(data.dtype, E.as_expr(size - 1))))
-            low = b.let(name + "_low", E.cast("int64", held))
-            part = b.let(name + "_part", held - E.cast(data.dtype, low))
-            taps.append(((low, one - part), (b.let(name + "_high", E.minimum(low + 1, size - 1)), part)))
-        pairs = [(x[m.at(*at, row, column)], v * w) for row, v in taps[0] for column, w in taps[1]]
-        terms = [value * weight for value, weight in pairs]
-        whole = functools.reduce(greater_of if mode == "max_taps" else E.add, terms)
-        value = b.let("sampled", E.if_then_else(inside, whole, zero))
-        total[0] = total[0] + value if mode == "avg" else greater_of(total[0], value)
-
-    def body(b: Loops, x: BufferVar, roi: BufferVar, out: BufferVar) -> None:
-        with b.shared(n * m.channels, n * m.channels * rows * columns, Step.SAMPLE, "region") as region:
-            r, c = b.let("r", E.floordiv(region, m.channels)), b.let("c", E.floormod(region, m.channels))
-            where = b.let("image", held(roi[r, 0], data.extents[0]))
-            top, left, cell_h, cell_w = corners(b, roi, r)
-            fixed = E.const(sample_ratio, "int64")
-            grid_h = b.let("grid_h", fixed if sample_ratio > 0 else E.cast("int64", I.ceil(cell_h)))
-            grid_w = b.let("grid_w", fixed if sample_ratio > 0 else E.cast("int64", I.ceil(cell_w)))
-            with b.for_range(0, rows, "row") as row, b.for_range(0, columns, "column") as column:
-                total = b.variable("total", data.dtype, te.min_value(data.dtype) if mode != "avg" else zero)
-                with b.for_range(0, grid_h, "v") as v, b.for_range(0, grid_w, "w") as w:
-                    y = top + E.cast(data.dtype, row) * cell_h + (
-                        E.cast(data.dtype, v) + 0.5
-                    ) * cell_h / E.cast(data.dtype, grid_h)
-                    z = left + E.cast(data.dtype, column) * cell_w + (
-                        E.cast(data.dtype, w) + 0.5
-                    ) * cell_w / E.cast(data.dtype, grid_w)
-                    sample(b, x, (where, c), b.let("at_y", y), b.let("at_x", z), total)
-                samples = E.cast(data.dtype, E.maximum(grid_h * grid_w, 1))
-                out[m.at(r, c, row, column)] = total[0] / samples if mode == "avg" else total[0]
-
-    return loops("roi_align", [data, rois], [(m.shape(n, pooled_size), data.dtype)], body)[0]
+            at = b.let(name, E.minimum(E.maximum(place, self.zero), E.cast(self.dtype, E.as_expr(size - 1))))
+            low = b.let(name + "_low", E.cast("int64", at))
+            part = b.let(name + "_part", at - E.cast(self.dtype, low))
+            taps.append(((low, self.one - part), (b.let(name + "_high", E.minimum(low + 1, size - 1)), part)))
+        places = [(row, column, b.let("weight", v * w)) for row, v in taps[0] for column, w in taps[1]]
+        with b.if_scope(inside):
+            for c in self.channels(b):
+                terms = [x[m.at(image, c, row, column)] * weight for row, column, weight in places]
+                whole = functools.reduce(greater_of if self.mode == "max_taps" else E.add, terms)
+                totals[c] = totals[c] + whole if self.mode == "avg" else greater_of(totals[c], whole)
+        if self.mode != "avg":
+            with b.if_scope(E.logical_not(inside)):
+                for c in self.channels(b):
+                    totals[c] = greater_of(totals[c], self.zero)
 
 
 def roi_pool(

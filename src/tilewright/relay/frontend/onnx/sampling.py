@@ -14,6 +14,7 @@ from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.regions import roi_align as sampled_regions
 from tilewright.relay.frontend.shaping import (
     axis_of,
     cast,
@@ -60,9 +61,7 @@ def _roi_align(
     which = reshape(cast(images, dtype_of(rois)), (shape_of(rois)[0], 1))
     regions = op.concatenate((which, rois), axis=1)
     how = "max_taps" if mode == "max" else "avg"
-    return op.vision.roi_align(
-        x, regions, pooled_size=size, spatial_scale=scale, sample_ratio=ratio or -1, mode=how, aligned=coordinates
-        == "half_pixel")
+    return sampled_regions(x, regions, size, scale, ratio or -1, how, coordinates == "half_pixel")
 
 
 @converter("MaxRoiPool")

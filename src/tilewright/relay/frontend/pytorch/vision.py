@@ -12,15 +12,15 @@ from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.nn import on_axes
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.registry import converter
+from tilewright.relay.frontend.regions import roi_align as sampled_regions
 from tilewright.relay.frontend.shaping import cast, reshape, shape_of
 
 
 @converter("torchvision::roi_align")
 def roi_align(input: Expr, rois: Expr, spatial_scale: float, pooled_height: int, pooled_width: int, sampling_ratio: int,
               aligned: bool) -> Expr:
-    return op.vision.roi_align(
-        input, rois, pooled_size=(pooled_height, pooled_width), spatial_scale=spatial_scale, sample_ratio=sampling_ratio
-        if sampling_ratio > 0 else -1, mode="avg", aligned=bool(aligned))
+    size, ratio = (pooled_height, pooled_width), sampling_ratio if sampling_ratio > 0 else -1
+    return sampled_regions(input, rois, size, spatial_scale, ratio, "avg", bool(aligned))
 
 
 @converter("torchvision::nms")
