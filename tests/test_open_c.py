@@ -24,6 +24,8 @@ from tilewright.runtime.manifest import FIRST_MESSAGE, Manifest, Piece
 
 pytestmark = pytest.mark.slow
 
+FLOAT, INT64, BOOL = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.BOOL
+
 
 class Library:
     """The C functions of a saved program, called through ctypes."""
@@ -86,6 +88,18 @@ def images() -> onnx.ModelProto:
     return model(nodes, {"x": ["b", 3, "h", "w"]}, weights)
 
 
+def loop() -> onnx.ModelProto:
+    """A loop over the rows of a tensor, which gathers as many."""
+    step = [node("Gather", ["x", "i"], "row"), node("Add", ["s", "row"], "a"), node("Tanh", ["a"], "t"),
+            node("Identity", ["t"], "e")]
+    values = {"i": (INT64, []), "c": (BOOL, []), "s": (FLOAT, [5]), "t": (FLOAT, [5]), "e": (FLOAT, [5])}
+    ins, outs = ([onnx.helper.make_tensor_value_info(n, *values[n]) for n in names] for names in ("ics", "cte"))
+    dims, count = onnx.helper.make_node("Shape", ["x"], ["dims"], end=1), node("Squeeze", ["dims"], "count")
+    rows = onnx.helper.make_node(
+        "Loop", ["count", "", "start"], ["last", "y"], body=onnx.helper.make_graph(step, "b", ins, outs))
+    return model([dims, count, rows], {"x": ["n", 5]}, {"start": real(5)})
+
+
 OPEN: dict[str, tuple[Any, dict[str, Any], list[tuple[tuple[int, ...], ...]]]] = {
     "perceptron": (perceptron, {"x": ("1..64", 20)}, [((1, 20),), ((33, 20),), ((2, 20),), ((64, 20),)]),
     "encoder": (encoder, {"ids": ("b", "t=1..40")}, [((1, 1),), ((3, 7),), ((2, 40),), ((5, 3),)]),
@@ -93,6 +107,7 @@ OPEN: dict[str, tuple[Any, dict[str, Any], list[tuple[tuple[int, ...], ...]]]] =
     "images": (images, {"x": ("b", 3, "h=4..:2", "w=4..64:4")},
                [((1, 3, 8, 4),), ((2, 3, 30, 32),), ((1, 3, 4, 64),)]),
     "joined": (joined, {"x": ("n", 5), "z": ("n", 3)}, [((1, 5), (1, 3)), ((9, 5), (9, 3))]),
+    "loop": (loop, {"x": ("n", 5)}, [((1, 5),), ((7, 5),), ((300, 5),), ((2, 5),)]),
 }
 
 
