@@ -35,13 +35,13 @@ from tilewright.compiler.notes import LONG, SPAN, arena_of, looks_of, notes_of, 
 from tilewright.compiler.program_steps import StepMaker, static_shape, written
 from tilewright.compiler.report import BuildReport
 from tilewright.relay.expr import Function, Var
-from tilewright.relay.transform.plan_memory import MemoryPlan
+from tilewright.relay.transform.plan_memory import Location, MemoryPlan
 from tilewright.relay.transform.split_batch import PARTS
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.host import system_of
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.manifest import Symbol as OpenSymbol
-from tilewright.runtime.program import HostStep, Step, TensorInfo, is_external, may_fail, overlapping
+from tilewright.runtime.program import HostStep, HostValue, Step, TensorInfo, is_external, may_fail, overlapping
 from tilewright.runtime.scratch import Scratch, most
 from tilewright.runtime.size_table import derived_sizes, positions
 from tilewright.scalar.expr import Var as Symbol
@@ -211,6 +211,10 @@ def build_flow(
         maker = StepMaker(table, code, in_python=False, failures=lowered.program.messages)
         parts = _Parts(name, options, code, maker)
         made = [parts.of_plan(plan, block) for plan, block in zip(plans, blocks, strict=True)]
+        if symbols and maker.calls:
+            raise CompileError(
+                f"'{name}' has control flow and calls modules of other compilers, which take known sizes only",
+                code="TW0304")
         work = _Work.of(plans, made, maker)
         for plan, m in zip(plans, made, strict=True):
             report.planned(plan, m.steps)
@@ -280,8 +284,11 @@ class _Work:
         growth = [
             GROWTH if any(loc.type.is_open for s in plan.steps for loc in (*s.inputs, *s.outputs)) else 1
             for plan in plans]
-        times = [
-            [n * t for t in step_times(notes_of(plan, maker.value))] for n, plan in zip(growth, plans, strict=True)]
+
+        def sample(loc: Location) -> HostValue:
+            return replace(maker.value(loc), shape=tuple(map(int, loc.type.shape)))
+
+        times = [[n * t for t in step_times(notes_of(plan, sample))] for n, plan in zip(growth, plans, strict=True)]
         runs = [m.parts if isinstance(m.parts, int) else 1 for m in made]
         found = [looks_of(m.steps, t, n) for m, t, n in zip(made, times, runs, strict=True)]
         return _Work(
