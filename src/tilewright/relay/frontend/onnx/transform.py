@@ -269,7 +269,7 @@ def _slice_part(start: Any, end: Any, step: int, size: Any, axis: int, data: Exp
         if step > 0 and start >= 0 and end >= 0:
             return start, min(end, (1 << 31) - 1), step
         size = node.static(data, "data")[axis]
-    if isinstance(size, OpenSize) and step > 1:
+    if isinstance(size, OpenSize) and step > 0:
         return start + size if start < 0 else start, end + size if end < 0 else min(end, (1 << 31) - 1), step
     first, last = _clamped(start, end, step, size)
     if (first, last, step) == (0, size, 1):
@@ -425,10 +425,15 @@ def _cropped(data: Expr, widths: Sequence[tuple[int, int]], node: Node) -> Expr:
 
 
 def _wrapped(data: Expr, widths: Sequence[tuple[int, int]], node: Node) -> Expr:
-    """Circular padding, as a gather along each padded dimension."""
+    """Circular padding, as a gather along each padded dimension; by at most its elements if the size is dynamic."""
     for axis, (before, after) in enumerate(widths):
         if before or after:
             size = node.static(data, "data")[axis]
+            if isinstance(size, OpenSize):
+                first = (slice_axis(data, axis, size - before, size),) if before else ()
+                last = (slice_axis(data, axis, 0, after),) if after else ()
+                data = op.concatenate((*first, data, *last), axis=axis)
+                continue
             node.check_table(size + before + after)
             data = op.take(data, Constant(np.arange(-before, size + after, dtype=np.int64) % size), axis=axis)
     return data
