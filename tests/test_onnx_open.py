@@ -89,6 +89,7 @@ def test_a_number_that_an_operator_requires_becomes_the_size() -> None:
     "dft_rfft", "eyelike_populate_off_main_diagonal", "resize_downsample_sizes_linear_pytorch_half_pixel",
     "resize_tf_crop_and_resize_extrapolation_value", "string_split_maxsplit", "tfidfvectorizer_tf_only_bigrams_skip0",
     "regex_full_match_basic", "reversesequence_batch", "unique_not_sorted_without_axis",
+    "slice_neg", "wrap_pad", "gru_reverse", "scan_sum",
 ])
 def test_shapes_from_conditions_and_remainders_of_sizes_are_known(name: str) -> None:
     outcome = run(next(c for c in cases() if c.name == f"node/test_{name}"))

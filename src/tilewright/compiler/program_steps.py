@@ -75,9 +75,13 @@ class StepMaker:
 
     def value(self, loc: Location) -> HostValue:
         """Return an array of the plan as steps without native code read and write it."""
-        shape = tuple(map(written, static_shape(loc.type, "a value")))
-        strides = None if loc.strides is None else tuple(map(written, loc.strides))
-        return HostValue(self._place(loc), shape, loc.type.dtype, strides)
+        return HostValue(self._place(loc), static_shape(loc.type, "a value"), loc.type.dtype, loc.strides)
+
+    def _written(self, loc: Location) -> HostValue:
+        """Return the `value` of a location with dynamic sizes as text."""
+        value = self.value(loc)
+        strides = None if value.strides is None else tuple(map(written, value.strides))
+        return replace(value, shape=tuple(map(written, value.shape)), strides=strides)
 
     def _step(self, s: PlanStep) -> Step:
         if s.call is None:
@@ -152,8 +156,8 @@ class StepMaker:
         meaning: object,
     ) -> HostStep:
         """Make a step that runs in Python; constants that are Python objects are `kept` by the step itself."""
-        inputs = [self.value(loc) for loc, k in zip(s.inputs, kept, strict=True) if k is None]
-        outputs = tuple(map(self.value, s.outputs))
+        inputs = [self._written(loc) for loc, k in zip(s.inputs, kept, strict=True) if k is None]
+        outputs = tuple(map(self._written, s.outputs))
         return HostStep(title, run, tuple(inputs), outputs, origin, isinstance(run, Meaning), meaning)
 
     def _external(self, call: ExternalCall, s: PlanStep, origin: str) -> ExternalStep | KernelCall:
