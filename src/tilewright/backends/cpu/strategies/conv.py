@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -24,7 +25,13 @@ from tilewright.backends.cpu.strategies.products import matmul_rows, unroll
 from tilewright.backends.cpu.strategies.schedules import open_rows
 from tilewright.backends.cpu.strategies.schedules.open_rows import Heights, balanced_pixels, widths
 from tilewright.backends.cpu.strategies.schedules.tile import ConvSchedule, writes_out_taps
-from tilewright.backends.cpu.strategies.schedules.window import WindowSchedule, crowds, outputs_together
+from tilewright.backends.cpu.strategies.schedules.window import (
+    FEW_TAPS,
+    WindowSchedule,
+    crowds,
+    fits_with_channels,
+    outputs_together,
+)
 from tilewright.backends.cpu.strategies.winograd_choice import cut, open_cuts, transforming_cut, volume_cut
 from tilewright.backends.cpu.strategies.winograd_volume import volume_convolution
 from tilewright.backends.kernel_options import KernelOptions
@@ -311,7 +318,8 @@ def depthwise(
     ksize = [wshape[d] for d in kernel[2:]]
     channels = wshape[kernel[0]]
     multiplier = channels // inputs
-    g = windows_of(Geometry(data, place, ksize, strides, padding, dilation), const(0, data.dtype), options)
+    weights = math.prod(ksize) if math.prod(ksize) > FEW_TAPS else 0
+    g = windows_of(Geometry(data, place, ksize, strides, padding, dilation), const(0, data.dtype), weights, options)
     taps = g.taps()
 
     def on_arrays(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -380,14 +388,27 @@ def _words_down(
     return term
 
 
-def windows_of(g: Geometry, outside: PrimExpr, options: KernelOptions) -> Geometry:
+def windows_of(g: Geometry, outside: PrimExpr, weights: int, options: KernelOptions) -> Geometry:
     """Return the geometry for `window`: for a dynamic image whose channels crowd the cache, a padded copy with the
-    value `outside`."""
+    value `outside`, unless a tile with all channels and `weights` pixels of weights fits."""
     together = outputs_together(g.out[-1], math.prod(g.ksize), g.strides[-1], options)
-    channels = g.data.extents[g.place[-1]]
-    return g.spread(together, outside) if g.is_open and crowds(
-        channels * g.data.dtype.itemsize, g.ksize, g.strides[-1], options.machine
-    ) else g
+    return g.spread(together, outside) if _crowds(g, options) and not _fits(g, weights, options) else g
+
+
+def _crowds(g: Geometry, options: KernelOptions) -> bool:
+    """Return whether the pixels of a dynamic image compete for the same cache lines."""
+    return g.is_open and crowds(_pixel(g), g.ksize, g.strides[-1], options.machine)
+
+
+def _fits(g: Geometry, weights: int, options: KernelOptions) -> bool:
+    """Return whether a tile with all channels fits the first-level cache."""
+    together = outputs_together(g.out[-1], math.prod(g.ksize), g.strides[-1], replace(options, tile_height=0))
+    return fits_with_channels(_pixel(g), g.ksize, g.strides[-1], together, weights, options.machine)
+
+
+def _pixel(g: Geometry) -> int:
+    nbytes: int = g.data.extents[g.place[-1]] * g.data.dtype.itemsize
+    return nbytes
 
 
 def window(
@@ -401,6 +422,7 @@ def window(
         schedule=WindowSchedule(
             flops=2 * g.batch * math.prod(g.out) * channels * taps, channels_last=out_place, stride=stride, taps=taps,
             padded=g.padded, heights=g.heights(outputs_together(g.out[-1], taps, stride, options)),
+            channels_inside=g.tested and _crowds(g, options),
         ),
     )
 

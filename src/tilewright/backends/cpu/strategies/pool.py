@@ -87,7 +87,7 @@ def _pool(
     """Apply `reduce` to each window, with padding as `identity`; `finish(value, point)` computes the result from it."""
     if _by_rows(g):
         return _along_rows(g, reduce, identity, finish, name)
-    g = windows_of(g, identity, options)
+    g = windows_of(g, identity, 0, options)
     taps = g.taps()
 
     def term(n: Var, *rest: Var) -> PrimExpr:

@@ -37,7 +37,7 @@ _MOST_OUTPUTS: Final = 10
 _MOST_OF_A_ROW: Final = 128
 _TYPICAL_ROW: Final = 32
 """Assumed number of outputs in a row of symbolic length, for estimates."""
-_FEW_TAPS: Final = 9
+FEW_TAPS: Final = 9
 """Largest number of taps of a window whose weights fit into registers, or take negligible space in the cache."""
 
 
@@ -53,6 +53,8 @@ class WindowSchedule(CpuSchedule):
     """Distance of neighbouring outputs of a row, in inputs."""
     padded: Tensor | None = None
     """The padded copy of the input, if there is one."""
+    channels_inside: bool = False
+    """Whether all channels of a tile of an image of dynamic size are processed together."""
 
     def apply(self, k: KernelBlocks) -> None:
         s, machine = k.schedule, k.machine
@@ -84,22 +86,31 @@ def crowds(pixel: int, window: Sequence[int], stride: int, machine: Machine) -> 
     return _crowd(pixel, _reached(window, stride, _TYPICAL_ROW), machine) > 1
 
 
+def fits_with_channels(
+    pixel: int, window: Sequence[int], stride: int, outputs: int, weights: int, machine: Machine
+) -> bool:
+    """Return whether all channels of neighbouring outputs, and of as many `weights`, fit the first-level cache, for
+    pixels of `pixel` bytes."""
+    return (_reached(window, stride, outputs) + weights) * pixel <= machine.l1_bytes
+
+
 def _keeps_weights(taps: int, stride: int) -> bool:
     """Return whether all weights of a window stay in registers together with four outputs."""
-    return taps <= _FEW_TAPS and stride == 1
+    return taps <= FEW_TAPS and stride == 1
 
 
 def _schedule_open(k: KernelBlocks, plan: WindowSchedule, images: list[Var], ow: Var, channel: Var, lanes: int) -> None:
-    """Schedule an image of dynamic size: the rows of a band for one vector of channels, or, if pixels crowd the cache,
-    in a padded copy of the band."""
+    """Schedule an image of dynamic size: the rows of a band for one vector of channels. If pixels crowd the cache, it
+    is a padded copy of the band, or a column of tiles with all channels."""
     s, outputs = k.schedule, outputs_together(k.schedule.extent(ow), plan.taps, plan.stride, k.options)
     padded = plan.padded
     block, lane = s.split(channel, [None, lanes], overlap=True)
     band, row = open_images.bands(s, images)
     outer, inner = s.split(ow, [None, outputs], overlap=padded is None)
-    s.reorder(band, block, row, outer, inner, lane)
-    _reduce_in_registers(k, outer, inner, lane, outputs, lanes)
-    piece = s.fuse(band, block)
+    nest = [outer, row, block] if plan.channels_inside else [block, row, outer]
+    s.reorder(band, *nest, inner, lane)
+    _reduce_in_registers(k, nest[-1], inner, lane, outputs, lanes)
+    piece = band if plan.channels_inside else s.fuse(band, block)
     if padded is not None:
         copied = s.compute_at(k.name(padded), piece)
         if lanes > 1:
@@ -144,7 +155,7 @@ def _outputs(k: KernelBlocks, plan: WindowSchedule, width: int, channels: int) -
     """
     most = k.machine.window_outputs
     taps = plan.taps
-    weights = taps if len(k.anchor.inputs) > 1 and taps > _FEW_TAPS else 0
+    weights = taps if len(k.anchor.inputs) > 1 and taps > FEW_TAPS else 0
     pixel = channels * k.anchor.inputs[0].dtype.itemsize
     crowd = _crowd(pixel, _touched(k, plan.stride, width), k.machine)
     if crowd > 1:
