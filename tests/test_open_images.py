@@ -126,6 +126,10 @@ def test_winograd_tiles_of_two_sizes_in_one_kernel() -> None:
     assert "packed_2x2" in program.dump("tir") and "packed_4x4" in program.dump("tir")
 
 
+def test_register_tiles_of_few_winograd_tiles() -> None:
+    check(convolution(64, 72, 3), (1, 64, "h", "w"), [(2, 2), (4, 4), (6, 6), (4, 14), (6, 10), (6, 14), (8, 8)])
+
+
 def test_winograd_tiles_of_several_images() -> None:
     of = convolution(16, 32, 3)
     of.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 3

@@ -46,6 +46,13 @@ def balanced_pixels(pixels: int, most: int) -> Heights:
     ), (most, compare(LE, needed, most))
 
 
+def few_rows(rows: int, most: int) -> Heights:
+    """Return the tallest tiles, and tiles of two thirds of their height, which divide some small numbers of rows better.
+    """
+    lower, needed = -(-most * 2 // 3), _needed(rows, most)
+    return ((lower, compare(LE, needed, lower)), (most, compare(LE, needed, most))) if lower < most else ()
+
+
 def widths(outputs: int, most: int) -> Heights:
     """Return a few tile widths along a row, from half of the widest on; the outside part of a tile is computed but not
     stored."""
