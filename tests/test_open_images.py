@@ -151,6 +151,17 @@ def test_a_convolution_without_padding_has_a_smallest_image() -> None:
     check(convolution(16, 16, 3, 1, 0), (1, 16, "h=3..", "w=3.."), [(3, 3), (3, 9), (17, 31)])
 
 
+def test_small_images_are_gathered_for_a_product() -> None:
+    of = convolution(256, 256, 3, 2)
+    of.graph.input[0].type.tensor_type.shape.dim[0].ClearField("dim_value")
+    of.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    program = tilewright.compile(of, shapes={"x": ("n", 256, "h", "w")}, threads=2)
+    assert "gathered" in program.dump("tir")
+    for n, h, w in [(1, 1, 1), (2, 1, 1), (1, 3, 4), (1, 5, 3), (3, 2, 4), (2, 7, 8), (5, 9, 5), (1, 15, 31)]:
+        x = real(n, 256, h, w)
+        np.testing.assert_allclose(program(x), onnxruntime_answers(of, {"x": x})[0], rtol=1e-3, atol=1e-5)
+
+
 def test_large_images_transform_weights_that_are_packed_for_small_ones() -> None:
     of = convolution(512, 512, 3)
     program = check(of, (1, 512, "h", "w"), [(1, 1), (2, 3), (7, 7), (31, 9), (16, 20)])

@@ -26,8 +26,9 @@ class KernelOptions:
     tile_height: int = 0
     winograd_tiles: str = "auto"
     """Tiles of Winograd's algorithm: "off", "2x2", "4x4", or "auto" for those that the cost model expects to pay."""
-    transforms_weights: bool = False
-    """Whether Winograd's algorithm transforms weights in the kernel, which are packed for the direct algorithm."""
+    alternative: str = ""
+    """Another algorithm for weights that are packed for direct convolution: "winograd", which transforms them in the
+    kernel, or "gathered", a matrix product."""
     asked: set[str] = field(default_factory=set, compare=False)
     """The name of `height`, once it was read: what was made without it is the same for all heights."""
 

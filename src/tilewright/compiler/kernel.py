@@ -262,13 +262,13 @@ def _by_size(
     results = func.params[len(made.args):]
     shared = None if "height" in made.options.asked else Inlined.of(func, made.args, made.outputs)
     for options, condition in reversed(chosen):
-        is_usual = options.winograd_tiles == made.options.winograd_tiles
+        is_usual = options.winograd_tiles == made.options.winograd_tiles and not options.alternative
         with granted(), kernel_options.use(options):
             if is_usual and shared is not None:
                 found.append((condition, shared.scheduled(options)))
                 continue
             one = made.again(options)
-            shares = is_usual or options.transforms_weights
+            shares = is_usual or options.alternative
             own = [params.setdefault(t, _renamed(t, params)) for t in (_same(made, one) if shares else one.args)]
             same = one.func(func.name, func.attrs[NUMBERS], [*own, *results])
             found.append((condition, arrange(same, one.args, one.outputs, options)))

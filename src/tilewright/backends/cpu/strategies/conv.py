@@ -21,10 +21,11 @@ import numpy as np
 from tilewright import te
 from tilewright.backends.cpu.strategies import open_winograd, planes, winograd
 from tilewright.backends.cpu.strategies.dots import FOURS, ONE, ROWS, Dot, along_rows, dot_of
-from tilewright.backends.cpu.strategies.products import matmul_rows, unroll
-from tilewright.backends.cpu.strategies.schedules import open_rows
+from tilewright.backends.cpu.strategies.products import flatten, matmul_rows, unflatten, unroll
+from tilewright.backends.cpu.strategies.schedules import open_images, open_rows
+from tilewright.backends.cpu.strategies.schedules.kernel import Alternatives
 from tilewright.backends.cpu.strategies.schedules.open_rows import Heights, balanced_pixels, widths
-from tilewright.backends.cpu.strategies.schedules.tile import ConvSchedule, writes_out_taps
+from tilewright.backends.cpu.strategies.schedules.tile import ConvSchedule, MatmulSchedule, writes_out_taps
 from tilewright.backends.cpu.strategies.schedules.window import (
     FEW_TAPS,
     WindowSchedule,
@@ -32,21 +33,26 @@ from tilewright.backends.cpu.strategies.schedules.window import (
     fits_with_channels,
     outputs_together,
 )
+from tilewright.backends.cpu.strategies.tiles import Tile, product_cycles
 from tilewright.backends.cpu.strategies.winograd_choice import cut, open_cuts, transforming_cut, volume_cut
 from tilewright.backends.cpu.strategies.winograd_volume import volume_convolution
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.base.types import INT32, DataType, OpenSize
 from tilewright.scalar.expr import (
+    LE,
+    LT,
     PrimExpr,
     Value,
     Var,
     all_of,
     as_expr,
     cast,
+    compare,
     const,
     floordiv,
     floormod,
     if_then_else,
+    maximum,
     mul,
 )
 from tilewright.scalar.intrinsics import dot4, reinterpret
@@ -104,7 +110,7 @@ def conv(
         )
         if found is not None:
             return winograd.convolution(data, weight, kernel, found, options)
-    if is_open and dot is not FOURS and data_layout == out_layout == "NHWC" and not options.transforms_weights:
+    if is_open and dot is not FOURS and data_layout == out_layout == "NHWC" and not options.alternative:
         opened = open_cuts(
             data, weight, groups * depth, channels, ksize, strides, padding, dilation, out_dtype, options, groups)
         if opened:
@@ -174,11 +180,13 @@ class Geometry(Window):
         """Return the copy of an image after `spread`, else None."""
         return None if self.tested else self.data
 
-    def heights(self, most: int) -> Heights:
-        """Return the tile widths for which code is generated; empty for an image of static size."""
+    def heights(self, most: int, has_others: bool = False) -> Heights:
+        """Return the tile widths for which code is generated; empty for an image of static size. There are fewer if the
+        kernel has other algorithms."""
         if not self.is_open:
             return ()
-        return balanced_pixels(self.out[-1], most) if self.tested else widths(self.out[-1], most)
+        return balanced_pixels(self.out[-1], most) if self.tested else widths(
+            self.out[-1], most, (5, 8) if has_others else (4, 5, 7, 8))
 
 
 def _direct(
@@ -194,19 +202,25 @@ def _direct(
     tile, shared = open_rows.tile_along(
         g.out[-1], channels, steps, g.strides[-1], taps_of_row, options, together=taps_of_row > 1 and step == deep
     )
-    winograd_cut = transforming_cut(
-        g.data, weight, depth, channels, g.ksize, g.strides, (*g.before, *g.after), g.dilation, out_dtype, options,
-        tile) if g.is_open and g.place == out_place == (0, 1, 2, 3) and groups == 1 and dot is ONE else None
-    image = g.data
+    image = g
     if g.is_open or (not shared and any((*g.before, *g.after)) and not writes_out_taps(g.ksize[-1], step, tile)):
         g = g.spread(tile.rows, const(0, g.data.dtype))
     columns = tile.columns
     panels = -(-channels // columns)
     packed = _pack(weight, kernel, groups, channels, deep, g.ksize, panels, columns, dot, shared)
-    if winograd_cut is not None and options.transforms_weights:
-        return open_winograd.transforming(
-            image, lambda p, r, s, k, c: packed(0, p, r, *((k, s) if shared else (s, k)), c), panels, winograd_cut,
-            options)
+    faster: Alternatives = ()
+    if image.is_open and image.place == out_place == (0, 1, 2, 3) and groups == 1 and dot is ONE:
+        large = transforming_cut(
+            image.data, weight, depth, channels, g.ksize, g.strides, (*image.before, *image.after), g.dilation,
+            out_dtype, options, tile)
+        if options.alternative == "winograd" and large is not None:
+            return open_winograd.transforming(
+                image.data, lambda p, r, s, k, c: packed(0, p, r, *((k, s) if shared else (s, k)), c), panels, large,
+                options)
+        if options.alternative == "gathered":
+            return _gathered(image, packed, channels, tile, shared, out_dtype, options)
+        faster = () if large is None else (({"alternative": "winograd"}, large.beats_direct(options.machine)),)
+        faster = (*faster, *_small_images(image, channels, depth, tile, options))
     taps = g.taps()
     rc = te.reduce_axis((0, deep), "ic")
     order = [*taps[:-1], rc, taps[-1]] if shared else [*taps, rc]
@@ -226,9 +240,9 @@ def _direct(
         schedule=ConvSchedule(
             tile=tile, shared=shared, unroll=step, groups=groups, channels=groups * channels, flops=flops,
             exact=dtype.is_integer,
-            padded=g.padded, heights=g.heights(tile.rows), left_bytes=math.prod(g.data.extents) * g.data.dtype.itemsize,
-            channels_last=out_place, shares_weights=True,
-            faster=() if winograd_cut is None else ((winograd_cut.tiles, winograd_cut.beats_direct(options.machine)),),
+            padded=g.padded, heights=g.heights(tile.rows, bool(faster)),
+            left_bytes=math.prod(g.data.extents) * g.data.dtype.itemsize,
+            channels_last=out_place, faster=faster,
         ),
     )
 
@@ -240,6 +254,68 @@ def _direct(
         )
 
     return te.compute(placed(out_place, (g.batch, *g.out, groups * channels)), result, name="conv_out")
+
+
+def _gathered(
+    g: Geometry, packed: te.Tensor, channels: int, tile: Tile, shared: bool, out_dtype: DataType,
+    options: KernelOptions,
+) -> te.Tensor:
+    """Return the convolution as a product of the gathered inputs of each output with the packed weights: register tiles
+    cross the ends of rows and images."""
+    lead, depth, columns = (g.batch, *g.out), g.data.extents[-1], tile.columns
+    rows = math.prod(lead)
+
+    def element(m: Var, *rest: Var) -> PrimExpr:
+        *taps, c = rest
+        n, *point = unflatten(m, lead)
+        x, inside = g.at(n, point, taps, c)
+        return if_then_else(inside, x, const(0, x.dtype))
+
+    gathered = te.compute((rows, *g.ksize, depth), element, name="gathered", inline=False)
+    taps, rc = g.taps(), te.reduce_axis((0, depth), "ic")
+    order = [*taps[:-1], rc, taps[-1]] if shared else [*taps, rc]
+
+    def term(m: Var, o: Var) -> PrimExpr:
+        w = packed(0, floordiv(o, columns), *(axis.var for axis in order), floormod(o, columns))
+        return te.sum(gathered(m, *(t.var for t in taps), rc.var) * w, axis=order)
+
+    panels, steps = packed.extents[1], depth * math.prod(g.ksize)
+    acc = te.compute(
+        (rows, panels * columns), term, name="conv", axis_names=("m", "oc"),
+        schedule=MatmulSchedule(
+            tile=tile, shared=shared, unroll=unroll(depth, options), gathered=gathered,
+            flops=2 * rows * channels * steps,
+            left_bytes=rows * steps * g.data.dtype.itemsize, right_bytes=steps * channels * g.data.dtype.itemsize))
+    return te.compute(
+        (*lead, channels), lambda *i: cast(out_dtype, acc(flatten(i[:-1], lead), i[-1])), name="conv_out")
+
+
+def _small_images(g: Geometry, channels: int, depth: int, tile: Tile, options: KernelOptions) -> Alternatives:
+    """Return the heights of tiles of a product of gathered inputs, with the conditions under which it takes less time
+    than tiles along the rows of the image.
+
+    Each row of tiles reads all weights again, and short rows do not fill tiles. That costs time where the weights
+    exceed the second-level cache.
+    """
+    machine, core, most = options.machine, options.machine.core, tile.rows
+    steps = depth * math.prod(g.ksize)
+    nbytes, row = g.data.dtype.itemsize * steps * channels, g.data.dtype.itemsize * steps
+    if nbytes <= machine.l2_bytes or most < 4:
+        return ()
+    half = -(-most * 5 // 8)
+    whole = product_cycles(most, channels, steps, machine)
+    pixel = max(0.0, whole - product_cycles(half, channels, steps, machine)) / (most - half)
+    each, weights = round(whole - pixel * most), round(nbytes * core.weight_cycles(nbytes))
+    copy = round(steps / machine.lanes() * (core.store_cycles + 1 / core.loads))
+    height, width = g.out
+    rows, lines, bands = g.batch * height * width, g.batch * height, g.batch * -(-height // open_images.BAND)
+    direct = as_expr(lines * -(-width // most) * each + bands * weights) + as_expr(lines) * maximum(
+        as_expr(width), half) * round(pixel)
+    product = -(-rows // most) * each + rows * (round(pixel) + copy) + weights
+    smaller = all_of(compare(LT, as_expr(product), direct), compare(LE, as_expr(rows * row), machine.l2_bytes))
+    return tuple(
+        ({"alternative": "gathered", "tile_height": tallest}, all_of(smaller, condition))
+        for tallest, condition in open_rows.overlapping(rows, most))
 
 
 def axis_names(spatial: int, *last: str) -> list[str]:

@@ -44,7 +44,7 @@ def convolution(
     """Return the convolution of `data` NHWC with constant weights, whose axes `kernel` are O, I, H, W, as a tensor
     NHWC, by the first of the found cuts; the others are faster for some sizes."""
     first, *others = found
-    faster = tuple((other.tiles, other.is_faster(first, options.machine)) for other in others)
+    faster = tuple(({"winograd_tiles": other.tiles}, other.is_faster(first, options.machine)) for other in others)
     packed = pack(weight, kernel, first.image, first.tile, f"packed_{first.tiles}")
     return _convolution(data, packed, (), first, options, faster)
 

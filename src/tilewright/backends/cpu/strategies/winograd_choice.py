@@ -294,7 +294,7 @@ def transforming_cut(
     if 4 * z.points**2 * depth * tile.columns > machine.l2_bytes:
         return None
     found = OpenCut(z, max(1, _MOST_OPEN_TILES // tile.rows) * tile.rows, tile, transforms=True)
-    return found if options.transforms_weights or found.pays(machine) else None
+    return found if options.alternative or found.pays(machine) else None
 
 
 def _open_cut(z: Cut, options: KernelOptions) -> OpenCut:

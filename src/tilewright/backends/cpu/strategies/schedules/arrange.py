@@ -87,7 +87,5 @@ def variants(
     own = [(replace(options, tile_height=height, asked=set()), condition) for height, condition in plan.heights]
     if plan.faster and not own:
         own = [(options, const(1, BOOL))]
-    faster = [
-        (replace(options, winograd_tiles=tiles, transforms_weights=plan.shares_weights, asked=set()), condition)
-        for tiles, condition in plan.faster]
+    faster = [(replace(options, **changes, asked=set()), condition) for changes, condition in plan.faster]
     return [*faster, *own]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tilewright.backends.cpu.strategies.schedules.open_rows import Heights
 from tilewright.backends.kernel_options import KernelOptions
@@ -16,8 +16,8 @@ from tilewright.scalar.expr import PrimExpr, Var
 from tilewright.te.tensor import ComputeOp, KernelSchedule, Operation, Tensor
 from tilewright.tir.schedule import Schedule
 
-Alternatives: TypeAlias = tuple[tuple[str, PrimExpr], ...]
-"""Tiles of Winograd's algorithm (`KernelOptions.winograd_tiles`), each with the condition for it."""
+Alternatives: TypeAlias = tuple[tuple[Mapping[str, Any], PrimExpr], ...]
+"""Values of `KernelOptions` that ask for other algorithms, each with the condition for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -32,8 +32,6 @@ class CpuSchedule(KernelSchedule):
     """Tile heights for a symbolic number of rows, each with its condition."""
     faster: Alternatives = ()
     """Other algorithms, each with the condition on symbolic sizes under which it takes less time."""
-    shares_weights: bool = False
-    """Whether these algorithms take the packed weights of this one (`KernelOptions.transforms_weights`)."""
 
     def apply(self, kernel: KernelBlocks) -> None:
         """Schedule the loops of a kernel."""

@@ -18,7 +18,7 @@ from tilewright.scalar.expr import Var, as_expr
 from tilewright.te.tensor import Tensor
 from tilewright.tir.schedule import Schedule
 
-_BAND: Final = 8
+BAND: Final = 8
 """Number of output rows for which a panel of weights stays in the cache."""
 
 
@@ -41,7 +41,7 @@ def bands(s: Schedule, images: list[Var]) -> list[Var]:
     """Return the loop over bands of rows and images, and the loop over the rows of a band."""
     *outer, row = images
     rows = s.extent(row)
-    band, row = s.split(row, [None, _BAND if isinstance(rows, OpenSize) else min(_BAND, rows)])
+    band, row = s.split(row, [None, BAND if isinstance(rows, OpenSize) else min(BAND, rows)])
     return [s.fuse(*outer, band), row]
 
 
@@ -55,7 +55,7 @@ def copy_whole(k: KernelBlocks, copy: Tensor) -> None:
     if lanes > 1:
         s.vectorize(s.split(last, [None, lanes])[1])
     if k.is_shared:
-        s.parallel(s.fuse(*planes), grain=_BAND)
+        s.parallel(s.fuse(*planes), grain=BAND)
 
 
 def share(k: KernelBlocks, loops: list[Var]) -> None:

@@ -11,6 +11,7 @@ else the last.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -18,7 +19,7 @@ from tilewright.backends.cpu.strategies.tiles import OPEN_ROWS, Tile, conv_tile
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.base.types import OpenSize
 from tilewright.scalar.arith.open_sizes import may_be_zero
-from tilewright.scalar.expr import LE, LT, PrimExpr, add, any_of, as_expr, compare, floordiv, maximum, sub
+from tilewright.scalar.expr import LE, LT, PrimExpr, add, all_of, any_of, as_expr, compare, floordiv, maximum, sub
 
 MOST_OPEN_ROWS: Final = 8
 
@@ -47,20 +48,28 @@ def balanced_pixels(pixels: int, most: int) -> Heights:
 
 
 def few_rows(rows: int, most: int) -> Heights:
-    """Return the tallest tiles, and tiles of two thirds of their height, which divide some small numbers of rows better.
-    """
+    """Return the tallest tiles, and tiles of two thirds of their height, which divide some small numbers of rows
+    better."""
     lower, needed = -(-most * 2 // 3), _needed(rows, most)
     return ((lower, compare(LE, needed, lower)), (most, compare(LE, needed, most))) if lower < most else ()
 
 
-def widths(outputs: int, most: int) -> Heights:
-    """Return a few tile widths along a row, from half of the widest on; the outside part of a tile is computed but not
-    stored."""
+def overlapping(rows: int, most: int) -> Heights:
+    """Return the heights of `few_rows` for tiles whose last one overlaps the previous one: there are at least as many
+    rows as in one tile, and no height for fewer rows."""
+    lower = -(-most * 2 // 3)
+    fits = any_of(compare(LE, _needed(rows, most), lower), fewer_than(rows, most))
+    return (lower, all_of(compare(LE, lower, as_expr(rows)), fits)), (most, compare(LE, most, as_expr(rows)))
+
+
+def widths(outputs: int, most: int, eighths: Sequence[int] = (4, 5, 7, 8)) -> Heights:
+    """Return a few tile widths along a row, these fractions of the widest; the outside part of a tile is computed but
+    not stored."""
     if not isinstance(outputs, OpenSize):
         return ()
     needed = _needed(outputs, most)
     return tuple(
-        (width, compare(LE, needed, width)) for width in sorted({max(1, -(-most * k // 8)) for k in (4, 5, 7, 8)})
+        (width, compare(LE, needed, width)) for width in sorted({max(1, -(-most * k // 8)) for k in eighths})
     )
 
 

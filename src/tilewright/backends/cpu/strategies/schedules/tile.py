@@ -56,6 +56,10 @@ class MatmulSchedule(CpuSchedule):
     """Block sizes of the output that contain the columns of a row, if columns are scattered over an image."""
     exact: bool = False
     """Whether the sums are of integers, whose order does not matter."""
+    shared: bool = False
+    """Whether the innermost axis of the sum, the taps along a row, is unrolled."""
+    gathered: Tensor | None = None
+    """The rows of the left operand, if the kernel collects them."""
 
     def apply(self, k: KernelBlocks) -> None:
         s, tile = k.schedule, self.tile
@@ -110,7 +114,9 @@ def _schedule_open_rows(
     for v in (row_inner, vector):
         s.unroll(v)
     s.vectorize(lane)
-    depth = accumulate(k, k.acc, row_outer, tile, depth_unroll=plan.unroll, exact=plan.exact)
+    depth = accumulate(k, k.acc, row_outer, tile, depth_unroll=plan.unroll, shared=plan.shared, exact=plan.exact)
+    if plan.gathered is not None:
+        open_images.copy_whole(k, plan.gathered)
     _pack_inside(s, k.packed, batch, k)
     large = not batch and _large_weights(k, k.anchor) is not None
     shared = [*batch, panel, *([row_outer] if even and panels < _ENOUGH and not large else [])]
