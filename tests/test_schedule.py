@@ -14,7 +14,7 @@ from tilewright.scalar.expr import if_then_else, maximum
 from tilewright.te.create import create_prim_func
 from tilewright.tir.interpreter import run
 from tilewright.tir.schedule import Schedule
-from tilewright.tir.stmt import Block, Evaluate, PrimFunc, walk_stmt
+from tilewright.tir.stmt import Block, Evaluate, PrimFunc, Store, walk_stmt
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import lower_loops
 
@@ -307,6 +307,29 @@ def test_the_part_of_the_next_trip_is_asked_for_in_shares() -> None:
     s.prefetch_next("B", p, ko)
     asked = [str(x.value) for x in walk_stmt(lower_blocks(s.func).body) if isinstance(x, Evaluate)]
     assert asked == ["prefetch(B[(p + 1), 0, (((m * 12) + k_0) * 16)])"]  # 24 lines of 16 elements, 72 trips
+
+
+def test_what_follows_a_sum_reads_is_asked_for_before_the_sum() -> None:
+    a, b, c = te.placeholder((4, 8), name="A"), te.placeholder((8, 32), name="B"), te.placeholder((4, 32), name="C")
+    k = te.reduce_axis((0, 8), "k")
+    sums = te.compute((4, 32), lambda m, n: te.sum(a[m, k] * b[k, n], axis=k), name="sums")
+    s = Schedule(create_prim_func([a, b, c], [te.compute((4, 32), lambda m, n: sums[m, n] + c[m, n], name="D")]))
+    m, n = s.loops("D")
+    tile, row = s.split(m, [None, 2])
+    column, lane = s.split(n, [None, 16])
+    s.reorder(tile, row, column, lane)
+    s.vectorize(lane)
+    s.compute_at("sums", tile)
+    s.prefetch_reads(tile, ["C"])
+    func = lower_blocks(s.func)
+    (asked,) = [str(x.value) for x in walk_stmt(func.body) if isinstance(x, Evaluate)]
+    assert asked == "prefetch(C[((m_0 * 2) + m_1), (n_0 * 16)])"
+    first = next(x for x in walk_stmt(func.body) if isinstance(x, (Evaluate, Store)))
+    assert isinstance(first, Evaluate)
+    x, y, z, out = (np.random.default_rng(0).standard_normal(shape).astype("float32") for shape in (
+        (4, 8), (8, 32), (4, 32), (4, 32)))
+    run(func, [x, y, z, out])
+    np.testing.assert_allclose(out, x @ y + z, rtol=1e-5, atol=1e-5)
 
 
 def test_a_limit_shortens_a_loop_to_a_value_of_the_program() -> None:

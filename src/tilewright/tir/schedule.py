@@ -79,7 +79,7 @@ from tilewright.tir.stmt import (
 )
 from tilewright.tir.tensorize import TensorIntrin, tensorize
 from tilewright.tir.transform.limit_loops import CUT, LIMIT
-from tilewright.tir.transform.place_prefetches import NEXT, SHARE
+from tilewright.tir.transform.place_prefetches import NEXT, READS, SHARE
 
 
 class Schedule(Recorder):
@@ -437,6 +437,15 @@ class Schedule(Recorder):
         nest, new = regenerate(node, region, outer, preserve_unit_loops)
         self._replace(target, replace(target, body=seq(nest, target.body)))
         return new
+
+    @recorded
+    def prefetch_reads(self, loop: Var, buffers: Sequence[str]) -> None:
+        """At the start of each trip of `loop`, prefetch what its stores read of these parameters.
+
+        for m: { …; for i: C[m, i] = acc[i] + A[m, i] }
+            ->  for m: { for i: prefetch(A[m, i]); …; for i: C[m, i] = acc[i] + A[m, i] }
+        """
+        self._mark(loop, READS, tuple(buffers))
 
     @recorded
     def rolling_buffer(self, block: str) -> None:

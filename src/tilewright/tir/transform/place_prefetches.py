@@ -4,6 +4,10 @@
       ->
     for p: for m: for k: prefetch(B[p + 1, …]); C[m, p] += A[m, k] * B[p, k, 0:16]
 
+    for m [prefetch_reads (A,)]: { …; for i: C[m, i] = acc[i] + A[m, i] }
+      ->
+    for m: { for i: prefetch(A[m, i]); …; for i: C[m, i] = acc[i] + A[m, i] }
+
 The cache lines of the part of B that the next trip of p reads are distributed evenly over the trips of m and k. The
 last trip of p prefetches memory after the parameter: a prefetch reads nothing and cannot fail.
 """
@@ -11,20 +15,34 @@ last trip of p prefetches memory after the parameter: a prefetch reads nothing a
 from __future__ import annotations
 
 import math
+from collections.abc import Set
 from dataclasses import replace
 from typing import Final
 
 from tilewright.base.errors import ScheduleError
 from tilewright.base.types import INT64
 from tilewright.scalar.arith import Ranges, simplify
-from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, add, const, minimum, mul
+from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, Var, add, const, minimum, mul
 from tilewright.scalar.intrinsics import prefetch
-from tilewright.scalar.walk import substitute
+from tilewright.scalar.walk import substitute, walk
 from tilewright.tir.region import Box, region_of
-from tilewright.tir.stmt import Evaluate, For, PrimFunc, Stmt, map_bodies, seq
+from tilewright.tir.stmt import (
+    VECTORIZED,
+    Allocate,
+    Evaluate,
+    For,
+    IfThenElse,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Store,
+    map_bodies,
+    seq,
+)
 
 NEXT: Final = "prefetch_next"
 SHARE: Final = "prefetch_share"
+READS: Final = "prefetch_reads"
 _LINE: Final = 64
 _OPEN_TRIPS: Final = 4
 """Number of first iterations among which prefetches are distributed if the trip count is symbolic; later iterations
@@ -40,6 +58,8 @@ def place_prefetches(func: PrimFunc) -> PrimFunc:
             ranges = ranges.bind_loop(s.var, s.min, s.extent)
             if NEXT in s.annotations:
                 s = _ahead(s, buffers[s.annotations[NEXT]], ranges)
+            if READS in s.annotations:
+                s = _at_the_start(s, {buffers[name] for name in s.annotations[READS]})
         return map_bodies(s, lambda b: visit(b, ranges)) or s
 
     return func.with_body(visit(func.body, Ranges()))
@@ -82,3 +102,34 @@ def _is_one_run(part: Box, buffer: Buffer) -> bool:
     sizes = [size for _, size in part]
     at = next((d for d, size in enumerate(sizes) if size > 1), len(sizes) - 1)
     return all(size == whole for size, whole in zip(sizes[at + 1 :], buffer.shape[at + 1 :], strict=True))
+
+
+def _at_the_start(loop: For, wanted: Set[Buffer]) -> For:
+    """Prefetch what the stores inside `loop` read of some buffers at its start: one line for each vector. The steps of
+    sums are left out."""
+
+    def asks(s: Stmt) -> Stmt | None:
+        match s:
+            case Store():
+                first: dict[PrimExpr, PrimExpr] = {v: const(0, INT64) for v in lanes}
+                loads = [e for e in walk(s.value) if isinstance(e, Load)]
+                reads = dict.fromkeys(substitute(e, first) for e in loads if e.buffer in wanted)
+                is_sum = any(e.buffer is s.buffer for e in loads)
+                return seq(*(Evaluate(prefetch(e)) for e in reads)) if reads and not is_sum else None
+            case For(kind=kind) if kind == VECTORIZED:
+                lanes.add(s.var)
+                return asks(s.body)
+            case For() | IfThenElse():
+                body = asks(s.body if isinstance(s, For) else s.then_case)
+                return body if body is None or isinstance(s, IfThenElse) else replace(s, body=body)
+            case Allocate():
+                return asks(s.body)
+            case Seq():
+                parts = [p for p in map(asks, s.stmts) if p is not None]
+                return seq(*parts) if parts else None
+        return None
+
+    lanes: set[Var] = set()
+    start = asks(loop.body)
+    return replace(
+        loop, body=seq(start, loop.body), annotations={k: v for k, v in loop.annotations.items() if k != READS})

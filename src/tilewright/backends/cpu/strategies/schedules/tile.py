@@ -120,11 +120,24 @@ def _schedule_open_rows(
     _pack_inside(s, k.packed, batch, k)
     large = not batch and _large_weights(k, k.anchor) is not None
     shared = [*batch, panel, *([row_outer] if even and panels < _ENOUGH and not large else [])]
+    tiles = row_outer
     if k.is_shared:
         panel = s.fuse(*shared)
+        tiles = panel if row_outer in shared else row_outer
         s.parallel(panel, grain=_OPEN_GRAIN if len(shared) > len(batch) + 1 else 1)
     if large:
         prefetch_panels(k, k.anchor, panel, depth)
+    if added := _added(k):
+        s.prefetch_reads(tiles, added)
+
+
+def _added(k: KernelBlocks) -> list[str]:
+    """Return the parameters of the size of the output that the operators after the product read."""
+    *inputs, output = k.schedule.func.params
+    product = {t.name for t in k.anchor.inputs}
+    return [
+        b.name for b in inputs
+        if b.name not in product and len(b.shape) > 1 and b.shape[-1:] == output.shape[-1:]]
 
 
 def _chunks(k: KernelBlocks, tile: Tile, tiles: int) -> int:
