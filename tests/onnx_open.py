@@ -48,6 +48,27 @@ DECIDING: Final[Mapping[str, tuple[int, ...]]] = {
     "Squeeze": (1,), "Tile": (1,), "TopK": (1,), "Unsqueeze": (1,), "Upsample": (1,),
 }
 """Inputs of operators whose values decide sizes or axes, by position."""
+NEEDS_NUMBER: Final[Mapping[str, str]] = {
+    "averagepool_2d_ceil_last_window_starts_on_pad|maxpool_2d_ceil_output_size_reduce_by_one":
+        "whether the last window begins in the padding depends on a remainder of the size",
+    "averagepool_2d_precomputed_same_upper": "the padding before and after an image depends on a remainder of the size",
+    "causal_conv_with_state_(b1_c1_degenerate|short_input_no_past_state|decode_step)_expanded|convinteger_with_padding":
+        "the kernel's size and channels decide how a convolution is computed",
+    "det_2d|det_nd": "the number of rows of a matrix",
+    "flexattention_(diff_head_sizes|gqa).*|linear_attention_gated_per_head_decay.*":
+        "the numbers of heads and their elements",
+    "gathernd_example_(float32|int32)|scatternd_(max|min)_with_element_indices":
+        "the number of coordinates of an index",
+    "maxpool_with_argmax_2d_precomputed_.*": "the indices of all elements in each window are a table",
+    "maxunpool_export_with_output_shape": "output_shape is a number, and must be as large as the size requires",
+    "resize_downsample_(scales|sizes)_.*_antialias": "the quotient of the sizes decides the width of the filter",
+    "resize_(down|up)sample_sizes_nearest_not_(larger|smaller)": "the scale is the least or greatest quotient of sizes",
+    "sequence_(insert|map)_.*": "the inputs are lists of tensors",
+    "slice_(start|end)_out_of_bounds|slice_neg_steps": "whether a bound lies within the dimension",
+    "split_to_sequence_.*|sequence_model[67]": "the number of tensors in a list",
+    "stft_with_window": "the length of the window, which is at most that of the signal",
+}
+"""The cases that are refused, as regular expressions, with the number that their meaning needs."""
 LARGER: Final[tuple[Callable[[int], int], ...]] = (lambda n: 2 * n, lambda n: 2 * n + 1, lambda n: n + 13)
 """Sizes of further calls, for each size of the case."""
 MOST_ELEMENTS: Final = 1 << 20
@@ -255,6 +276,12 @@ def _answers(model: onnx.ModelProto, given: Mapping[str, Any]) -> Iterator[list[
         yield found
     if elements <= most and (other := reference(model, list(given.values()))) is not None:
         yield [y.astype(object) if isinstance(y, np.ndarray) and y.dtype.kind == "U" else y for y in other]
+
+
+def needed_number(name: str) -> str | None:
+    """Return the number that a case needs, so that it is refused; None for other cases."""
+    plain_name = re.sub("^(node|simple)/test_", "", name)
+    return next((why for names, why in NEEDS_NUMBER.items() if re.fullmatch(names, plain_name)), None)
 
 
 def cluster(message: str) -> str:
