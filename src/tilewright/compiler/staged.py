@@ -160,17 +160,19 @@ class Edge:
             given += [np.empty((size.read(values), 0), np.bool_) for size in self.sizes]
         return given
 
-    def serves(self, values: Sequence[Array]) -> bool:
-        """Whether the sizes of these values are in the ranges of a stage with symbolic sizes."""
-        if self.program is None:  # there is no stage
-            return True
+    def call_for(self, values: Sequence[Array]) -> tuple[Any, list[Array]] | None:
+        """Return the stage's program for these values (None without a stage) and its arguments; None if the sizes are
+        outside the ranges of its symbols."""
+        given = self.given(values)
+        if self.program is None:
+            return None, given
         executable = self.program.executable
+        if not isinstance(executable, OpenExecutable):
+            return executable, given
         try:
-            if isinstance(executable, OpenExecutable):
-                executable.at(tuple([x.shape for x in self.given(values)]))
+            return executable.at(tuple([x.shape for x in given])), given
         except (InputError, ValueError):
-            return False
-        return True
+            return None
 
     def take_stage(self) -> Function:
         """Return the stage; the edge drops it."""
@@ -260,12 +262,11 @@ class Point:
         """Whether there is an edge with symbolic sizes."""
         return any(edge is not None for edge in self.symbolic.values())
 
-    def known_symbolic(self, values: Sequence[Array]) -> Edge | None:
-        """Return the edge with symbolic sizes that serves these values."""
-        if not self.symbolic:
-            return None
-        edge = self.symbolic.get(self.symbolic_key(values))
-        return edge if edge is not None and edge.serves(values) else None
+    def known_symbolic(self, values: Sequence[Array]) -> tuple[Edge, Any, list[Array]] | None:
+        """Return the edge with symbolic sizes that serves these values, its program and the arguments of this."""
+        edge = self.symbolic.get(self.symbolic_key(values)) if self.symbolic else None
+        found = None if edge is None else edge.call_for(values)
+        return None if edge is None or found is None else (edge, *found)
 
     def keep_symbolic(self, values: Sequence[Array], edge: Edge | None, decided: tuple[int, ...]) -> None:
         """Add an edge with symbolic sizes, or note that there is none for these values."""
@@ -369,7 +370,8 @@ class Stages:
         """Return the results for these inputs, and their grouping. With `at_once`, compile every stage that the call
         needs; with `interpret`, compile none."""
         root = self.root
-        edge = root.known_symbolic(inputs) or root.known(inputs) or self._way(root, inputs, at_once, interpret)
+        found = root.known_symbolic(inputs)
+        edge = found[0] if found is not None else root.known(inputs) or self._way(root, inputs, at_once, interpret)
         if edge.next is None and edge.program is not None and edge.is_whole and not edge.sizes:
             self.last = edge.program
             return edge.program.executable(*inputs, out=out), edge.lists
@@ -390,10 +392,13 @@ class Stages:
         self, edge: Edge, inputs: Sequence[Array], at_once: bool, interpret: bool
     ) -> tuple[list[Array], Lists]:
         values = list(inputs)
+        call: tuple[Any, list[Array]] | None = None
         while True:
-            given = edge.given(values)
-            if edge.program is not None:
-                made = edge.program.executable(*given)
+            if call is None:
+                call = None if edge.program is None else edge.program.executable, edge.given(values)
+            program, given = call
+            if program is not None:
+                made = program(*given)
                 values += made if type(made) is tuple else (made,)
             elif (stage := edge.stage) is not None:
                 values += edge.evaluated(stage, given)
@@ -403,7 +408,8 @@ class Stages:
             point = edge.next
             if point is None:
                 return _apart(values, inputs), edge.lists
-            known = point.known_symbolic(values) or point.known(values)
+            symbolic = point.known_symbolic(values)
+            known, call = (symbolic[0], symbolic[1:]) if symbolic is not None else (point.known(values), None)
             if known is None and not at_once and (ended := self._on_values(point, values)) is not None:
                 return ended
             edge = known or self._way(point, values, at_once, interpret)
@@ -495,7 +501,8 @@ class Stages:
         if self.refused and point.symbolic.get(point.symbolic_key(values), point) is None:
             warnings.warn(OpenSizeWarning(self.refused), stacklevel=6)
             self.refused = ""
-        return point.known_symbolic(values)
+        found = point.known_symbolic(values)
+        return None if found is None else found[0]
 
     def _foresee(self, edge: Edge | None) -> None:
         """Make the edges with symbolic sizes that calls can take after an edge, for both values of each condition."""
