@@ -28,6 +28,7 @@ from tilewright.runtime import compiler_hooks
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.memory_report import memory_report
 from tilewright.runtime.notes import Note
+from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.perfetto import perfetto_bytes
 from tilewright.runtime.profile import Chunk, Profile, Run, Span, StepTime, profile_program
 from tilewright.runtime.profiling import (
@@ -421,3 +422,11 @@ def test_what_lives_where_most_does(network: Executable) -> None:
     assert "nothing lives in the arena" in str(memory_report(alone.artifact.manifest))
     with pytest.raises(RunError, match="only known at run time: it has dynamic shapes"):
         memory_report(tvm.compile(mlp(batch="n"), {"x": ("n", 16)}).artifact.manifest)
+
+
+def test_the_steps_of_a_program_for_all_sizes_cannot_be_timed_separately() -> None:
+    program = tvm.compile(mlp(batch="n"), {"x": ("n", 16)}).executable
+    assert isinstance(program, OpenExecutable)
+    for one in (program, program.at(((3, 16),))):
+        with pytest.raises(RunError, match=r"cannot be timed separately: it has .*dynamic shapes"):
+            one.profile(np.ones((3, 16), np.float32))

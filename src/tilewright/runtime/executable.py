@@ -13,7 +13,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -109,6 +109,9 @@ class Executable:
     anything with `__dlpack__`, of exactly the shape and dtype of the model (strides are free). The result is a new
     numpy array, or a tuple of them when the model has several outputs.
     """
+
+    has_dynamic_shapes: ClassVar[bool] = False
+    """Whether the code serves other sizes, too, although the manifest has those of one call."""
 
     def __init__(
         self, manifest: Manifest, code: Code, constants: Array, threads: int | None = None, table: Array | None = None,
@@ -258,7 +261,7 @@ class Executable:
 
         Raises `RunError` for programs with control flow, dynamic shapes or strings, and the errors of a call.
         """
-        if not self.manifest.steps or self.manifest.symbols or self._texts:
+        if not self.manifest.steps or self.manifest.symbols or self._texts or self.has_dynamic_shapes:
             raise RunError(
                 f"the steps of '{self.manifest.name}' cannot be timed separately: it has control flow, dynamic shapes "
                 "or strings; time it as a whole",

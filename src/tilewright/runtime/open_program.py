@@ -226,6 +226,8 @@ class SizedExecutable(Executable):
     it is needed.
     """
 
+    has_dynamic_shapes = True
+
     def __init__(self, template: Executable, workspaces: Workspaces, known: Mapping[str, int], sizes: Sizes) -> None:
         """`known` has the sizes of the symbols."""
         shared = dict(vars(template))

@@ -291,8 +291,9 @@ def transforming_cut(
     n, height, width, _ = data.extents
     top, left, bottom, right = padding
     z = Cut(n, height, width, depth, channels, (top, left, bottom, right), m)
-    if 4 * z.points**2 * depth * tile.columns > machine.l2_bytes:
-        return None
+    weights, panel = 4 * TAPS * TAPS * depth * channels, 4 * z.points**2 * depth * tile.columns
+    if weights <= machine.l2_bytes or panel > machine.l2_bytes:
+        return None  # with few channels, the transforms of the image decide, and large images have the same
     found = OpenCut(z, max(1, _MOST_OPEN_TILES // tile.rows) * tile.rows, tile, transforms=True)
     return found if options.alternative or found.pays(machine) else None
 
