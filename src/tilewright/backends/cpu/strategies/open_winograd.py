@@ -20,12 +20,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from tilewright import te
 from tilewright.backends.cpu.strategies.products import flatten, unflatten, unroll
 from tilewright.backends.cpu.strategies.schedules.kernel import Alternatives
-from tilewright.backends.cpu.strategies.schedules.open_rows import few_rows
 from tilewright.backends.cpu.strategies.schedules.open_winograd import OpenWinogradSchedule
 from tilewright.backends.cpu.strategies.winograd import by_pairs, by_parity, pack
 from tilewright.backends.cpu.strategies.winograd_choice import OpenCut
@@ -78,9 +76,7 @@ def _convolution(
     data: te.Tensor, packed: te.Tensor, weights: tuple[te.Tensor, ...], found: OpenCut, options: KernelOptions,
     faster: Alternatives,
 ) -> te.Tensor:
-    z, tallest = found.image, found.tile.rows
-    tile = replace(found.tile, rows=options.height or tallest)
-    block = found.block // tile.rows * tile.rows
+    z, tile, block = found.image, found.tile, found.block
     images = (z.batch, z.rows, z.tiles)
     count = math.prod(images)
     covered = -(-count // block) * block
@@ -108,8 +104,7 @@ def _convolution(
 
     schedule = OpenWinogradSchedule(
         columns=columns, spectrum=spectrum, sums=sums, product=product, m=z.m, block=block, count=count,
-        tile=tile, heights=few_rows(count, tallest), images=(z.batch, *z.out), unroll=unroll(z.part_depth, options),
-        faster=faster, weights=weights,
+        tile=tile, images=(z.batch, *z.out), unroll=unroll(z.part_depth, options), faster=faster, weights=weights,
         flops=2 * z.points**2 * count * z.part_depth * z.channels)
     partial = te.compute(
         (covered, z.m, z.points, sums.extents[-1]), downwards, name="partial", schedule=schedule, inline=False,

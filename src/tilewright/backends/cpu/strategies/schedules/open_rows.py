@@ -47,16 +47,9 @@ def balanced_pixels(pixels: int, most: int) -> Heights:
     ), (most, compare(LE, needed, most))
 
 
-def few_rows(rows: int, most: int) -> Heights:
-    """Return the tallest tiles, and tiles of two thirds of their height, which divide some small numbers of rows
-    better."""
-    lower, needed = -(-most * 2 // 3), _needed(rows, most)
-    return ((lower, compare(LE, needed, lower)), (most, compare(LE, needed, most))) if lower < most else ()
-
-
 def overlapping(rows: int, most: int) -> Heights:
-    """Return the heights of `few_rows` for tiles whose last one overlaps the previous one: there are at least as many
-    rows as in one tile, and no height for fewer rows."""
+    """Return the tallest tiles, and tiles of two thirds of their height, which divide some small numbers better.
+    The last tile overlaps the previous one, so there is no height for fewer rows than in one tile."""
     lower = -(-most * 2 // 3)
     fits = any_of(compare(LE, _needed(rows, most), lower), fewer_than(rows, most))
     return (lower, all_of(compare(LE, lower, as_expr(rows)), fits)), (most, compare(LE, most, as_expr(rows)))
