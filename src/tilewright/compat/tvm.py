@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import os
 import runpy
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,9 +35,9 @@ def main(args: Sequence[str]) -> int:
         sys.path.insert(0, "")
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
     elif option == "-c":
-        sys.argv = ["-c", *rest[1:]]
-        sys.path.insert(0, "")
-        exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})
+        path = os.pathsep.join(filter(None, (str(as_tvm.FOLDER), os.environ.get("PYTHONPATH", ""))))
+        return subprocess.run(
+            [sys.executable, "-c", *rest], env={**os.environ, "PYTHONPATH": path}, check=False).returncode
     elif not Path(option).exists():
         print(f"there is no file {option}; {USAGE}", file=sys.stderr)
         return 2

@@ -117,7 +117,8 @@ class SymbolicStage:
         return tuple(self.symbols)
 
     def compiled(self, target: Target, name: str, report: BuildReport, cache: Cache) -> Artifact:
-        """Compile the stage for all sizes. Raises `OpenSizeError` if it has no such program."""
+        """Compile the stage for all sizes. Raises `OpenSizeError` if it has no such program, or none without steps in
+        Python."""
 
         def make(replaced: Mapping[Symbol, PrimExpr]) -> Function:
             return _converted(self.make, self.symbols, self.values, replaced).function
@@ -130,7 +131,10 @@ class SymbolicStage:
             return Function(
                 (*made.stage.params, *empty), made.stage.body, attrs=made.stage.attrs, span=made.stage.span)
 
-        return build_open(make, self.ranges, target, name, report, cache, stage, counts=True)
+        made = build_open(make, self.ranges, target, name, report, cache, stage, counts=True)
+        if steps := made.manifest.host_steps:
+            raise OpenSizeError(f"{steps[0].name} has no native kernel for all sizes")
+        return made
 
 
 @dataclass(frozen=True, slots=True)
