@@ -81,8 +81,8 @@ class DynamicSizes:
 
 
 def dynamic_sizes(graph: Any) -> DynamicSizes | None:
-    """Return the dynamic sizes of a graph as torch captured it; None if there are none, or some that are computed from
-    others."""
+    """Return the sizes of a captured graph that torch regards as dynamic; None without such sizes, or with one that is
+    computed from others."""
     import torch
 
     values = [n.meta.get("example_value") for n in placeholders(graph)]
