@@ -305,7 +305,7 @@ def convolution(g: Graph) -> None:
     if found is None:
         return
     a, channels = found
-    groups = g.draw.pick([1, 1, channels, *(k for k in range(1, channels + 1) if channels % k == 0)])
+    groups = g.draw.pick([1, 1, max(channels, 1), *(k for k in range(1, channels + 1) if channels % k == 0)])
     out = groups * g.draw.pick((1, 1, 2, 8 if groups == 1 else 1))
     more = window(g, a)
     if g.draw.chance(0.25):
@@ -344,7 +344,7 @@ def norm(g: Graph) -> None:
         case 1:
             g.add("InstanceNormalization", [a, g.weights(channels), g.weights(channels)])
         case 2 if g.opset >= 21:
-            groups = g.draw.pick([k for k in range(1, channels + 1) if channels % k == 0])
+            groups = g.draw.pick([k for k in range(1, channels + 1) if channels % k == 0] or [1])
             g.add("GroupNormalization", [a, g.weights(channels), g.weights(channels)], num_groups=groups)
         case _:
             size = g.named(g.dims(a)[-1])
