@@ -104,6 +104,18 @@ def test_one_of_three_workers_is_killed_and_no_trial_is_lost(
             measure([planted("right")], builder, wrong)
 
 
+def test_a_first_message_with_two_answers_is_asked_for_again() -> None:
+    calls: list[str] = []
+
+    def client(address: str, **options: Any) -> str:
+        calls.append(address)
+        assert len(calls) > 2
+        return "a client"
+
+    builder = ClusterBuilder("tcp://scheduler:8786")
+    assert builder._connect(client) == "a client" and calls == ["tcp://scheduler:8786"] * 3
+
+
 def test_a_cluster_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilewright.search.cluster._CONNECT_SECONDS", 0.3)
     with pytest.raises(OptionError, match=r"no Dask scheduler answers at 'tcp://127.0.0.1:9'"):

@@ -7,8 +7,6 @@
 from __future__ import annotations
 
 import os
-import runpy
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,35 +15,26 @@ USAGE = "usage: python -m tilewright.tvm (SCRIPT | -m MODULE | -c CODE) [ARGUMEN
 
 
 def main(args: Sequence[str]) -> int:
-    """Run the program with its arguments; `--path` prints the folder for `PYTHONPATH`. Return the exit status."""
+    """Replace this process by Python with these arguments. Return the exit status of `--path`, of the usage and of
+    mistakes."""
     if not args or args[0] in ("-h", "--help"):
         print(USAGE)
         return 0 if args else 2
-    from tilewright.compat import as_tvm
+    from tilewright.compat.as_tvm import FOLDER
 
-    option, rest = args[0], list(args[1:])
+    option, *rest = args
     if option == "--path":
-        print(as_tvm.FOLDER)
+        print(FOLDER)
         return 0
-    if option in ("-m", "-c") and not rest:
-        print(f"{option} needs an argument; {USAGE}", file=sys.stderr)
-        return 2
-    if option == "-m":
-        sys.argv = rest
-        sys.path.insert(0, "")
-        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
-    elif option == "-c":
-        path = os.pathsep.join(filter(None, (str(as_tvm.FOLDER), os.environ.get("PYTHONPATH", ""))))
-        return subprocess.run(
-            [sys.executable, "-c", *rest], env={**os.environ, "PYTHONPATH": path}, check=False).returncode
-    elif not Path(option).exists():
-        print(f"there is no file {option}; {USAGE}", file=sys.stderr)
-        return 2
+    if option in ("-m", "-c"):
+        mistake = "" if rest else f"{option} needs an argument"
     else:
-        sys.argv = list(args)
-        sys.path.insert(0, str(Path(option).resolve().parent))
-        runpy.run_path(option, run_name="__main__")
-    return 0
+        mistake = "" if Path(option).exists() else f"there is no file {option}"
+    if not mistake:
+        path = os.pathsep.join(filter(None, (str(FOLDER), os.environ.get("PYTHONPATH", ""))))
+        os.execve(sys.executable, [sys.executable, *args], {**os.environ, "PYTHONPATH": path})
+    print(f"{mistake}; {USAGE}", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

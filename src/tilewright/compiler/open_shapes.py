@@ -23,7 +23,8 @@ from tilewright.runtime.program import TensorInfo
 from tilewright.runtime.sizes import value
 
 _DIMENSION: Final = re.compile(
-    r"(?:(?P<name>[^\W\d]\w*(?:\.\w+)*)\s*=?\s*)?(?:(?P<least>\d+)\s*\.\.\s*(?P<most>\d*))?(?:\s*:\s*(?P<step>[1-9]\d*))?",
+    r"(?:(?P<name>[^\W\d]\w*(?:\.\w+)*)\s*=?\s*)?"
+    r"(?:(?P<least>\d+)\s*\.\.\s*(?P<most>\d*))?(?:\s*:\s*(?P<step>[1-9]\d*))?",
     re.ASCII)
 _NAME: Final = re.compile(r"[^\W\d]\w*", re.ASCII)
 _SUM: Final = re.compile(r"\w+(?:\s*[-+*]\s*\w+)+", re.ASCII)

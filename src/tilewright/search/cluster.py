@@ -12,6 +12,7 @@ Workers are chosen by their names or resources: `dask worker tcp://scheduler:878
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import pickle
@@ -54,10 +55,9 @@ class _OnCluster(Closeable):
         except ImportError as error:
             text = "measuring on a cluster needs Dask; `pip install distributed`, on its workers too"
             raise OptionError(text, code="TW1111") from error
-        connect: Any = distributed.Client
         with self._lock:
             try:
-                self._client = self._client or connect(self._address, timeout=_CONNECT_SECONDS, set_as_default=False)
+                self._client = self._client or self._connect(distributed.Client)
             except (OSError, TimeoutError, ValueError) as error:
                 raise OptionError(
                     f"no Dask scheduler answers at '{self._address}' ({error}); start one with `dask scheduler`",
@@ -70,6 +70,15 @@ class _OnCluster(Closeable):
                     f"`dask worker {self._address}`", code="TW1111") from error
             self._check_workers(self._client)
             return self._client
+
+    def _connect(self, client: Any) -> Any:
+        """Return a new client. `distributed` asserts that the scheduler's first message holds one answer, but a busy
+        scheduler may send two in one; a new connection gets its own first message."""
+        connect = functools.partial(client, self._address, timeout=_CONNECT_SECONDS, set_as_default=False)
+        for _ in range(_RETRIES):
+            with contextlib.suppress(AssertionError):
+                return connect()
+        return connect()
 
     def _run(self, function: Any, jobs: Mapping[int, tuple[Any, ...]], on_done: Callable[[int, Any], None]) -> None:
         """Call `on_done(place, result or exception)` in this thread as jobs end; raises its exceptions."""
