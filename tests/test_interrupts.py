@@ -7,6 +7,7 @@ Kernels written by hand raise the signal themselves, so that the kernels that ru
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import sys
 import threading
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright
 from tilewright import relay
 from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.entry import emit_entry
@@ -28,9 +30,11 @@ from tilewright.backends.cpu.llvm.jit import LoadedCode
 from tilewright.backends.cpu.llvm.pool import pool_text
 from tilewright.backends.target import Target
 from tilewright.base import nd
+from tilewright.base.forks import MAIN_THREAD
 from tilewright.base.global_functions import register_func, remove_global_func
 from tilewright.base.types import DataType
 from tilewright.compiler.build import build_module
+from tilewright.compiler.notes import SPAN, spaced_looks
 from tilewright.ir.module import IRModule
 from tilewright.runtime import interrupts
 from tilewright.runtime.artifact import Artifact, load
@@ -153,6 +157,37 @@ def test_a_handler_may_run_the_program_itself() -> None:
     assert seen == [[3]]
 
 
+def test_the_same_program_runs_inside_its_own_handler() -> None:
+    program = counting(FIRE, FIRE, COUNT).executable()
+    depth: list[int] = []
+
+    def handle(*_: Any) -> None:
+        if len(depth) == 2:
+            raise StopRunError
+        depth.append(1)
+        run(program)
+
+    with handling(signal.SIGUSR1, handle):
+        assert run(program) == [2]
+    assert len(depth) == 2
+
+
+def test_the_thread_that_forks_is_the_main_thread_of_the_child() -> None:
+    found: list[int] = []
+
+    def fork() -> None:
+        child = os.fork()
+        if child == 0:
+            os._exit(int(MAIN_THREAD.ident != threading.main_thread().ident))
+        found.append(os.waitpid(child, 0)[1])
+
+    thread = threading.Thread(target=fork)
+    thread.start()
+    thread.join()
+    assert found == [0]
+    assert MAIN_THREAD.ident == threading.main_thread().ident
+
+
 def test_saved_programs_are_interrupted_too(tmp_path: Path) -> None:
     artifact = counting(FIRE, COUNT)
     for name in ("m.so", "m.tar"):
@@ -169,7 +204,7 @@ def test_a_program_saved_without_the_entry_runs(tmp_path: Path) -> None:
     assert run(load(tmp_path / "m.so").executable()) == [1]
 
 
-def dense(layers: int, size: int, rows: int) -> IRModule:
+def dense(layers: int, size: int, rows: Any) -> IRModule:
     weight = relay.const((np.random.default_rng(0).standard_normal((size, size)) / size**0.5).astype("float32"))
     x = relay.var("x", shape=(rows, size))
     y: relay.Expr = x
@@ -205,6 +240,21 @@ def test_short_programs_have_no_second_entry() -> None:
     artifact = build_module(dense(layers=4, size=64, rows=4))
     assert not artifact.manifest.interruptible
     assert artifact.manifest.entries == ("tw_run",)
+
+
+def test_checks_of_signals_are_apart() -> None:
+    steps = [COUNT] * 6
+    assert spaced_looks(steps, [SPAN // 2] * 6) == {1, 3}
+    assert spaced_looks(steps, [SPAN] * 6) == {0, 1, 2, 3, 4}
+    assert spaced_looks(steps, [1] * 6) == frozenset()
+
+
+def test_a_program_for_all_sizes_is_interrupted() -> None:
+    program = tilewright.compile(dense(layers=40, size=512, rows=relay.Any()), shapes={"x": ("n", 512)}, threads=1)
+    x = np.ones((2048, 512), np.float32)
+    program(x)
+    alarmed(lambda: program(x))
+    assert program.artifact.manifest.interruptible
 
 
 def test_a_long_batch_looks_between_its_parts() -> None:

@@ -70,10 +70,13 @@ def looks_of(steps: Sequence[Step], times: Sequence[int], parts: int) -> frozens
     """Return the numbers of the steps after which a run checks for signals; None for a program of short runs, which
     does not.
 
-    A check follows steps that take `SPAN` in total, but not the last step. Steps in Python check themselves.
+    Steps in Python check themselves.
     """
-    if parts * sum(times) < LONG:
-        return None
+    return None if parts * sum(times) < LONG else spaced_looks(steps, times)
+
+
+def spaced_looks(steps: Sequence[Step], times: Sequence[int]) -> frozenset[int]:
+    """Return the numbers of the steps that end intervals of at least `SPAN` nanoseconds; the last step ends none."""
     found, total = [], 0
     for k, (step, time) in enumerate(zip(steps, times, strict=True)):
         total = total + time if isinstance(step, NativeStep) else 0

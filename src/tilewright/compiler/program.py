@@ -31,7 +31,7 @@ from tilewright.compiler.flow import Lowered
 from tilewright.compiler.kernel_code import CodeOptions, ObjectFiles, ProgramCode, compile_kernels
 from tilewright.compiler.kernel_table import KernelTable
 from tilewright.compiler.memory_limits import check_memory, planned
-from tilewright.compiler.notes import LONG, SPAN, arena_of, looks_of, notes_of, step_times
+from tilewright.compiler.notes import LONG, SPAN, arena_of, looks_of, notes_of, spaced_looks, step_times
 from tilewright.compiler.program_steps import StepMaker, static_shape, written
 from tilewright.compiler.report import BuildReport
 from tilewright.relay.expr import Function, Var
@@ -145,7 +145,7 @@ def build_program(
             manifest = replace(manifest, sizes=derived_sizes(manifest))
         else:
             manifest = replace(manifest, notes=notes_of(plan, maker.value), arena=arena_of(plan))
-        looks = _looks(manifest, target)
+        looks = _looks(manifest, target, plan, maker)
         manifest = replace(manifest, interruptible=looks is not None)
         kernels = code.complete(objects, overlapping(manifest.steps))
         host = target.backend.host_code
@@ -158,13 +158,24 @@ def _with_symbols(manifest: Manifest, maker: StepMaker, symbols: Sequence[Symbol
     return replace(manifest, symbols=tuple(OpenSymbol(v.name) for v in symbols), pieces=tuple(maker.pieces))
 
 
-def _looks(manifest: Manifest, target: Target) -> frozenset[int] | None:
-    """Return the steps after which a program checks for signals: all for dynamic sizes, none without Python."""
+def _looks(manifest: Manifest, target: Target, plan: MemoryPlan, maker: StepMaker) -> frozenset[int] | None:
+    """Return the steps after which a program checks for signals; with dynamic sizes, any run may be long."""
     if not system_of(target.mtriple):
         return None
     if manifest.symbols:
-        return frozenset(range(len(manifest.steps) - 1))
+        return spaced_looks(manifest.steps, _sampled_times(plan, maker))
     return looks_of(manifest.steps, step_times(manifest.notes), int(manifest.parts))
+
+
+def _sampled_times(plan: MemoryPlan, maker: StepMaker) -> list[int]:
+    """Return the estimated nanoseconds of each step; those of steps with dynamic sizes are `GROWTH` times those for
+    their samples."""
+
+    def sample(loc: Location) -> HostValue:
+        return replace(maker.value(loc), shape=tuple(map(int, loc.type.shape)))
+
+    is_open = any(loc.type.is_open for s in plan.steps for loc in (*s.inputs, *s.outputs))
+    return [(GROWTH if is_open else 1) * t for t in step_times(notes_of(plan, sample))]
 
 
 def build_parts(
@@ -280,15 +291,8 @@ class _Work:
 
     @staticmethod
     def of(plans: Sequence[MemoryPlan], made: Sequence[Manifest], maker: StepMaker) -> _Work:
-        """Return the work of blocks; dynamic sizes count as `GROWTH` times their samples."""
-        growth = [
-            GROWTH if any(loc.type.is_open for s in plan.steps for loc in (*s.inputs, *s.outputs)) else 1
-            for plan in plans]
-
-        def sample(loc: Location) -> HostValue:
-            return replace(maker.value(loc), shape=tuple(map(int, loc.type.shape)))
-
-        times = [[n * t for t in step_times(notes_of(plan, sample))] for n, plan in zip(growth, plans, strict=True)]
+        """Return the work of blocks."""
+        times = [_sampled_times(plan, maker) for plan in plans]
         runs = [m.parts if isinstance(m.parts, int) else 1 for m in made]
         found = [looks_of(m.steps, t, n) for m, t, n in zip(made, times, runs, strict=True)]
         return _Work(

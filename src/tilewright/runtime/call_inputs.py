@@ -19,8 +19,8 @@ def in_order(
     """Return the values given by position, by name or in one mapping, in the order of the names. Raises `InputError`
     where one is missing, unknown or given twice; its message has the text of `signature`."""
     first = args[0] if len(args) == 1 else None
-    # the first test is fast, the second searches a registry
-    if type(first) is dict or isinstance(first, Mapping):
+    # the second test is fast, the third searches a registry
+    if first is not None and (type(first) is dict or isinstance(first, Mapping)):
         args, kwargs = (), {**first, **kwargs}
     if not kwargs and len(args) == len(names):
         return args

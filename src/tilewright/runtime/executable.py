@@ -11,7 +11,7 @@ import ctypes
 import math
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -26,7 +26,7 @@ from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.call_inputs import in_order
 from tilewright.runtime.callbacks import CALL_FAILED, DONE, call_function, raised, set_callback, signals_kept
 from tilewright.runtime.fault_reports import last_reported
-from tilewright.runtime.interrupts import entry_of
+from tilewright.runtime.interrupts import PENDING_BYTES, Entry, entry_of, set_pending
 from tilewright.runtime.manifest import FIRST_MESSAGE, MEMORY_FAULT, NO_MEMORY, NO_SCRATCH, NO_STACK, Manifest
 from tilewright.runtime.modules import ModuleNode, function_of
 from tilewright.runtime.program import (
@@ -66,15 +66,18 @@ _STRING: Final = {str}
 
 class Frame:
     """The state of one running call: the block of addresses, the workspace, Python objects by number, and fixed
-    arguments of the steps that run in Python."""
+    arguments of the steps that run in Python. Memory for signal checks follows the addresses in the block."""
 
-    __slots__ = ("address", "block", "given", "objects", "size", "table", "workspace")
+    __slots__ = ("address", "block", "given", "is_roomy", "objects", "size", "table", "workspace")
 
     def __init__(self, size: int, constants: int, workspace_bytes: int, table: Array | None) -> None:
         self.size = size
+        self.is_roomy = False
+        """Whether the workspace is far larger than its last call needed."""
         self.objects: dict[int, Array] = {}
         self.given: dict[_Outside, list[Array]] = {}
-        self.block = bytearray(8 * (size + 3))
+        self.block = bytearray(8 * (size + 3) + PENDING_BYTES)
+        set_pending(self.block, 8 * (size + 3))
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.block))
         struct.pack_into("Q", self.block, 8 * size, constants)
         self.use(aligned_empty((workspace_bytes,)), table)
@@ -144,7 +147,7 @@ class Executable:
         self._name, self._scratch = manifest.name, manifest.scratch
         self._takes_stack = manifest.scratch.stack > ALWAYS_THERE
         self._calls_modules = bool(manifest.calls)
-        self._plan: list[Callable[[int, int], int] | _Outside] = self._bind()
+        self._plan: list[Entry | _Outside] = self._bind()
         made = {p.makes for p in self._plan if isinstance(p, _Outside)}
         self._new = tuple((None if k in made else dtype, shape) for k, (dtype, shape) in enumerate(self._gives))
         """Allocate the results of a call, except for results that a step in Python creates."""
@@ -189,10 +192,14 @@ class Executable:
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Run the program; `out` is an array, or one for each output (None: a new one), to write into."""
         given: Sequence[Any] = args
-        places = None if kwargs else _places(given, self._takes)
+        places = None if kwargs else places_of(given, self._takes)
         if places is None:
             given = self._in_order(args, kwargs)
-            places = _places(given, self._takes)
+            places = places_of(given, self._takes)
+        return self._answer(given, places, out)
+
+    def _answer(self, given: Sequence[Any], places: list[int] | None, out: Any) -> Any:
+        """Run on inputs in order; `places` are their addresses if the kernels can read them as they are."""
         if places is None:
             given = self._readable(given)
             places = [*map(address_of, given)]
@@ -301,6 +308,8 @@ class Executable:
 
     def _in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
         """Return the inputs in order, given by position, by name, or as a mapping."""
+        if not args and tuple(kwargs) == self._names:
+            return [*kwargs.values()]
         return in_order(self._names, args, kwargs, self._signature)
 
     def _readable(self, args: Sequence[Any]) -> list[Array]:
@@ -333,11 +342,12 @@ class Executable:
 
     # Running
 
-    def _bind(self) -> list[Callable[[int, int], int] | _Outside]:
+    def _bind(self) -> list[Entry | _Outside]:
         symbols = iter(entry_symbols(self.manifest.steps))
+        pending = 8 * (len(self._takes) + len(self._gives) + 3)
         return [
             _Outside(part) if isinstance(part, OutsideStep)
-            else entry_of(self.code, next(symbols), self.manifest.interruptible)
+            else entry_of(self.code, next(symbols), self.manifest.interruptible, pending)
             for part in segments(self.manifest.steps)]
 
     def _enter_pool(self) -> None:
@@ -396,7 +406,7 @@ class Executable:
         if status:
             raise last_reported(self.code, self.manifest) if status == MEMORY_FAULT else failure(self.manifest, status)
 
-    def _run_calling(self, native: Callable[[int, int], int], frame: Frame) -> int:
+    def _run_calling(self, native: Entry, frame: Frame) -> int:
         """Run code that calls functions of modules; raise the exceptions of these functions."""
         before = set_threads_of_call(self._threads)
         try:
@@ -459,7 +469,7 @@ class Executable:
         given = [out] if len(self._gives) == 1 and not isinstance(out, (tuple, list)) else list(out)
         if len(given) == len(self._gives):
             given = [_new(shape, d) if o is None else o for o, (d, shape) in zip(given, self._gives, strict=True)]
-        direct = _places(given, self._gives, written=True)
+        direct = places_of(given, self._gives, written=True)
         if direct is not None and _apart(places, direct, self._sizes):
             self._run(inputs, given, [*places, *direct])
             return given
@@ -521,7 +531,7 @@ def address_of(x: Array) -> int:
     return _slow_address(x) if _MEMORY is None else _MEMORY[(id(x) >> 3) + _FIELD]
 
 
-def _places(
+def places_of(
     given: Sequence[Any], wanted: Sequence[tuple[np.dtype[Any], tuple[int, ...]]], written: bool = False
 ) -> list[int] | None:
     """Return the addresses of arrays if all can be passed to the kernels unchanged, else None."""
@@ -539,6 +549,25 @@ def _places(
             return None
         found.append(place)
     return found
+
+
+def shapes_of(
+    given: Sequence[Any], dtypes: Sequence[np.dtype[Any]]
+) -> tuple[tuple[tuple[int, ...], ...], list[int] | None]:
+    """Return the shapes of inputs, and their addresses if all have these dtypes and can be passed to the kernels
+    unchanged."""
+    shapes, places = [], []
+    for x, dtype in zip(given, dtypes):  # noqa: B905
+        if type(x) is not _ARRAY or x.dtype is not dtype or not x.flags.c_contiguous:
+            break
+        place = _slow_address(x) if _MEMORY is None else _MEMORY[(id(x) >> 3) + _FIELD]  # `address_of`, inlined
+        if place & _MISALIGNED:
+            break
+        shapes.append(x.shape)
+        places.append(place)
+    if len(places) == len(given):
+        return tuple(shapes), places
+    return tuple(tuple(x.shape) if hasattr(x, "shape") else as_numpy(x).shape for x in given), None
 
 
 def _apart(read: Sequence[int], written: Sequence[int], sizes: Sequence[int]) -> bool:

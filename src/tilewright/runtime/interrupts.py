@@ -9,10 +9,13 @@ there. If a handler returns, the run continues. If it raises, the run ends and t
 from __future__ import annotations
 
 import ctypes
-import threading
+import struct
 from collections.abc import Callable
+from functools import cache
+from threading import get_ident
 from typing import Final
 
+from tilewright.base.forks import MAIN_THREAD
 from tilewright.runtime.manifest import INTERRUPTED
 from tilewright.runtime.program import Code, interruptible_symbol
 
@@ -20,36 +23,39 @@ Entry = Callable[[int, int], int]
 _ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 _INTERRUPTIBLE: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _FUNCTIONS: Final = ("PyGILState_Ensure", "PyErr_CheckSignals", "PyErr_Fetch", "PyGILState_Release")
-_RAISED_AT: Final = len(_FUNCTIONS)
-_WORDS: Final = _RAISED_AT + 4
-"""Words for the functions, for an exception (type, value and traceback), and for the time of the next check."""
+_EXCEPTION: Final = ctypes.c_uint64 * 3
+PENDING_BYTES: Final = 8 * (len(_FUNCTIONS) + 4)
+"""Bytes for the functions, for an exception (type, value and traceback), and for the time of the next check."""
 
 
-def entry_of(code: Code, symbol: str, interruptible: bool) -> Entry:
-    """Return the native function `symbol(context, args) -> status` of a program. If it is `interruptible`, a call
-    raises the exceptions of signal handlers."""
+def entry_of(code: Code, symbol: str, interruptible: bool, pending: int) -> Entry:
+    """Return the native function `symbol(context, args) -> status` of a program. If it is `interruptible`, a call by
+    the main thread raises the exceptions of signal handlers. `pending` bytes after `args` are `PENDING_BYTES` bytes
+    that `set_pending` has filled."""
     plain: Entry = _ENTRY(code.address(symbol))
-    functions = _python_functions() if interruptible else None
-    return plain if functions is None else _Interruptible(plain, code.address(interruptible_symbol(symbol)), functions)
+    if not interruptible or _python_functions() is None:
+        return plain
+    checking = _INTERRUPTIBLE(code.address(interruptible_symbol(symbol)))
 
-
-class _Interruptible:
-    """An entry that checks for signals when the main thread calls it."""
-
-    def __init__(self, plain: Entry, address: int, functions: tuple[int, ...]) -> None:
-        self._plain, self._functions = plain, functions
-        self._entry = _INTERRUPTIBLE(address)
-
-    def __call__(self, context: int, args: int) -> int:
-        if threading.current_thread() is not threading.main_thread():
-            return self._plain(context, args)
-        pending = (ctypes.c_uint64 * _WORDS)(*self._functions)
-        status: int = self._entry(context, args, ctypes.addressof(pending))
+    def run(context: int, args: int) -> int:
+        if get_ident() != MAIN_THREAD.ident:
+            return plain(context, args)
+        status: int = checking(context, args, args + pending)
         if status == INTERRUPTED:
-            _raise(*pending[_RAISED_AT : _RAISED_AT + 3])
+            _raise(*_EXCEPTION.from_address(args + pending + 8 * len(_FUNCTIONS)))
         return status
 
+    return run
 
+
+def set_pending(block: bytearray, offset: int) -> None:
+    """Write the functions that signal checks call at an offset of a block of arguments."""
+    functions = _python_functions()
+    if functions is not None:
+        struct.pack_into(f"{len(functions)}Q", block, offset, *functions)
+
+
+@cache
 def _python_functions() -> tuple[int, ...] | None:
     """Return the addresses of the C API functions that signal checks call; None in an interpreter without them."""
     python = getattr(ctypes, "pythonapi", None)

@@ -20,9 +20,8 @@ import numpy as np
 
 from tilewright.base.errors import InputError, InternalError
 from tilewright.base.forks import lazy_attribute, new_lock
-from tilewright.base.nd import as_numpy
 from tilewright.runtime.benchmark import BenchmarkResult
-from tilewright.runtime.executable import SURELY_THERE, Executable, Frame, address_of, aligned
+from tilewright.runtime.executable import SURELY_THERE, Executable, Frame, address_of, aligned, shapes_of
 from tilewright.runtime.guards import Guards, shape_of
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.program import Code, HostValue
@@ -41,6 +40,8 @@ MOST_PLANS: Final = 64
 """Number of combinations of sizes whose plans are kept; the least recently used ones are dropped."""
 
 _LARGEST_ITEM: Final = 16
+_NO_TABLE: Final = np.zeros(0, np.int64)
+_ARRAY: Final = np.ndarray
 _DESCRIPTIONS: Final = ("manifest", "_inputs", "_outputs", "_sizes")
 """Attributes of an executable that depend on its sizes, and are made when they are needed."""
 
@@ -55,6 +56,8 @@ class OpenExecutable(Executable):
         self._given_threads = threads
         self._constants = aligned(constants)
         self._names = tuple(t.name for t in manifest.inputs)
+        self._count = len(self._names)
+        self._dtypes = tuple(t.dtype.numpy() for t in manifest.inputs)
         self._plans: OrderedDict[Shapes, Executable] = OrderedDict()
         self._template: Executable | None = None
         """A program for the first combination of sizes, from which the plans are copied."""
@@ -88,8 +91,14 @@ class OpenExecutable(Executable):
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Run the program; `out` is an array, or one for each output, to write into instead of new ones."""
-        given = self._in_order(args, kwargs)
-        return self._for(given)(*given, out=out)
+        is_plain = not kwargs and len(args) == self._count and type(args[0]) is _ARRAY
+        given = args if is_plain else self._in_order(args, kwargs)
+        shapes, places = shapes_of(given, self._dtypes)
+        plan = self._plans.get(shapes) or self.at(shapes)
+        self.last = plan
+        if self._compile is not None:
+            self._note_call(shapes)
+        return plan._answer(given, places, out)
 
     def benchmark(
         self, *args: Any, repeat: int = 5, number: int = 5, min_repeat_ms: float = 0, end_to_end: bool = False,
@@ -138,14 +147,11 @@ class OpenExecutable(Executable):
             return made
 
     def _for(self, given: Sequence[Any]) -> Executable:
-        shapes = tuple(tuple(x.shape) if hasattr(x, "shape") else as_numpy(x).shape for x in given)
-        found = self._plans.get(shapes) or self.at(shapes)
-        self.last = found
-        if self._compile is not None:
-            self._count(shapes)
-        return found
+        shapes, _ = shapes_of(given, self._dtypes)
+        self.last = self.at(shapes)
+        return self.last
 
-    def _count(self, shapes: Shapes) -> None:
+    def _note_call(self, shapes: Shapes) -> None:
         with self._lock:
             if len(self._calls) > _MOST_COUNTED:
                 self._calls.clear()
@@ -241,32 +247,39 @@ class SizedExecutable(Executable):
         self._gives = tuple((dtype, shape) for (dtype, _), shape in zip(template._gives, outputs, strict=True))
         self._new = tuple((dtype, shape) for (dtype, _), shape in zip(template._new, outputs, strict=True))
         self._frames = workspaces.free
-        self._fitted: tuple[Layout, Array] | None = None
-        """A layout of the pieces, and the table for it."""
+        self._layout: Layout | None = None
+        """A layout of the pieces; `_table` is for it."""
+        self._table: Array = _NO_TABLE
         self._values: dict[HostValue, HostValue] = {}
         """Arguments and results of steps that run in Python, at the sizes of the calls."""
         if sum(map(prod, outputs)) * _LARGEST_ITEM + sum(self._piece_bytes) > SURELY_THERE:
             self._check_memory()
 
-    def __getattr__(self, name: str) -> Any:
-        if name != "manifest":
-            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
-        self.manifest = concrete(
+    @lazy_attribute
+    def manifest(self) -> Manifest:
+        """The manifest of a program for these sizes alone."""
+        return concrete(
             self._template.manifest, self._all_sizes, self._workspaces.exact_bytes(self._piece_bytes))
-        return self.manifest
 
     def _view(self, value: HostValue, frame: Frame, inputs: Sequence[Array], outputs: Sequence[Array]) -> Array:
         if value.is_open and value not in self._values:
-            assert self._fitted is not None
-            self._values[value] = value.at(self._known, self._fitted[0].offsets)
+            assert self._layout is not None
+            self._values[value] = value.at(self._known, self._layout.offsets)
         return super()._view(self._values.get(value, value), frame, inputs, outputs)
 
     def _take_frame(self) -> Frame:
-        if self._fitted is None:
-            layout = self._workspaces.layout(self._piece_bytes)
-            self._fitted = (layout, table_of(self._head, layout))
+        frame = None
         try:
-            return self._workspaces.frame(*self._fitted)
+            frame = self._frames.pop()
+            if frame.table is self._table and not frame.is_roomy:
+                return frame  # of a call with the same sizes
+        except IndexError:
+            pass
+        if self._layout is None:
+            self._layout = self._workspaces.layout(self._piece_bytes)
+            self._table = table_of(self._head, self._layout)
+        try:
+            return self._workspaces.fitted(frame, self._layout, self._table)
         except MemoryError:
             raise self._no_memory() from None
 

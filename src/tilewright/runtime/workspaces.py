@@ -69,12 +69,10 @@ class Workspaces:
             self._layouts = (made, *self._layouts[: MOST_LAYOUTS - 1])
             return made
 
-    def frame(self, layout: Layout, table: Array) -> Frame:
-        """Return a frame with a workspace for a layout. Raises `MemoryError`."""
+    def fitted(self, frame: Frame | None, layout: Layout, table: Array) -> Frame:
+        """Return a free frame, or a new one, with a workspace for a layout. Raises `MemoryError`."""
         nbytes = layout.workspace_bytes
-        try:
-            frame = self.free.pop()
-        except IndexError:
+        if frame is None:
             return Frame(self._arguments, self._constants, nbytes, table)
         if not self._fits(frame, nbytes):
             frame.use(aligned_empty((0,)), table)  # frees the old workspace first
@@ -86,7 +84,8 @@ class Workspaces:
     def _fits(self, frame: Frame, nbytes: int) -> bool:
         """Whether the workspace of a frame has `nbytes`, and not far more for many calls."""
         there = frame.workspace.nbytes
-        if there <= _LITTLE * nbytes + _SLACK:
+        frame.is_roomy = there > _LITTLE * nbytes + _SLACK
+        if not frame.is_roomy:
             self._calls_of_little = 0
             return there >= nbytes
         self._calls_of_little += 1
@@ -94,6 +93,7 @@ class Workspaces:
             return True
         self._calls_of_little = 0
         self.free.clear()
+        frame.is_roomy = False
         return False
 
     def exact_bytes(self, sizes: tuple[int, ...]) -> int:
