@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
-from tilewright.base.aliases import FORMER, PUBLIC, real_name
+from tilewright.base.absent import family_of
 from tilewright.base.errors import MovedModuleWarning
+from tilewright.base.public_names import FORMER, PUBLIC, real_name
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -66,3 +67,41 @@ def test_programs_start_by_their_second_names(name: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "usage" in done.stdout.lower()
+
+
+@pytest.mark.parametrize(("file", "name"), [
+    ("relay.op.tensor", "exp"), ("relay.op.transform", "reshape"), ("relay.op.nn.nn", "dense"),
+    ("relay.transform.transform", "FoldConstant"), ("tir.expr", "IntImm"), ("te.operation", "placeholder"),
+    ("topi.transform", "expand_dims"), ("topi.nn.conv2d", "conv2d_nchw"), ("topi.nn.softmax", "softmax"),
+])
+def test_a_file_of_tvm_has_the_names_of_its_package(file: str, name: str) -> None:
+    found = getattr(importlib.import_module(f"tilewright.{file}"), name)
+    package = importlib.import_module(f"tilewright.{file.rpartition('.')[0]}")
+    assert found is getattr(package, name)
+    assert callable(getattr(package, "conv2d", found))  # no module hides a function
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("topi.cuda.conv2d", "TVM's 'tvm.topi.cuda' is not in tilewright: code for GPUs is not generated; use the targets"),
+    ("relay.frontend.keras", "TVM's 'tvm.relay.frontend.keras' is not in tilewright: models of this framework"),
+])
+def test_a_module_of_tvm_that_is_not_here_says_why(name: str, text: str) -> None:
+    with pytest.raises(ModuleNotFoundError, match=text):
+        importlib.import_module(f"tilewright.{name}")
+
+
+@pytest.mark.parametrize(("module", "name", "text"), [
+    ("tilewright", "cuda", "TVM's 'tvm.cuda' is not in tilewright: code for GPUs"),
+    ("tilewright.target", "mali", "TVM's 'tvm.target.mali' is not in tilewright: code for GPUs"),
+    ("tilewright.relay.frontend", "from_keras", "an ONNX or TFLite file that the framework exports"),
+    ("tilewright.relay", "no_such_name", "module 'tilewright.relay' has no attribute 'no_such_name'"),
+])
+def test_a_name_of_tvm_that_is_not_here_says_why(module: str, name: str, text: str) -> None:
+    found = importlib.import_module(module)
+    assert not hasattr(found, name)
+    with pytest.raises(AttributeError, match=text):
+        getattr(found, name)
+
+
+def test_families_of_absent_names_cover_few_public_modules() -> None:
+    assert [n for n in PUBLIC if family_of(n) is not None] == ["_ffi", "contrib.dnnl", "exec", "testing"]

@@ -15,12 +15,12 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from tilewright.base import aliases
+from tilewright.base import absent, aliases, public_names
 
 __version__ = "0.1.0"
 
 _PACKAGES: Final = ("driver", "ir", "relay", "runtime", "te", "tir", "topi")
-_MODULES: Final = frozenset((*_PACKAGES, *(name for name in aliases.PUBLIC if "." not in name)))
+_MODULES: Final = frozenset((*_PACKAGES, *(name for name in public_names.PUBLIC if "." not in name)))
 _NAMES: Final = {
     "DataType": ("base.types", "DataType"),
     "DataTypeCode": ("base.types", "DataTypeCode"),
@@ -85,7 +85,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return _imported(name)
     if name not in _NAMES:
-        raise AttributeError(f"module 'tilewright' has no attribute '{name}'")
+        raise AttributeError(absent.message(f"tilewright.{name}") or f"module 'tilewright' has no attribute '{name}'")
     module, attribute = _NAMES[name]
     found = globals()[name] = getattr(_imported(module), attribute)
     return found

@@ -14,8 +14,8 @@ import logging
 import re
 from typing import Final
 
-from tilewright.base.aliases import real_name
 from tilewright.base.errors import OptionError
+from tilewright.base.public_names import real_name
 from tilewright.base.settings import nearest
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")

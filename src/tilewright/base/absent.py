@@ -1,0 +1,106 @@
+"""Names of TVM v0.8 to v0.13 that this package does not have: why, and what to use instead.
+
+    message("tilewright.topi.cuda")   ->   "TVM's tvm.topi.cuda is not in tilewright: code for GPUs is not generated; …"
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Names that are absent for one reason. `names` is a pattern of full names without `tvm.`."""
+
+    names: str
+    why: str
+    instead: str = ""
+
+    def matches(self, name: str) -> bool:
+        """Whether `name`, or a namespace that holds it, belongs to the family."""
+        return _compiled(self.names).match(name) is not None
+
+
+@functools.cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(rf"(?:{pattern})(?:\.|$)")
+
+
+FAMILIES: Final = (
+    Family(
+        r"cuda|rocm|opencl|cl|vulkan|metal|gpu|webgpu|(?:runtime\.(?:ndarray\.)?|nd\.)(?:cuda|rocm|opencl|cl|vulkan|metal|"
+        r"gpu|webgpu|vpi|ext_dev|hexagon|mtl)|target\.(?:target\.)?(?:cuda|rocm|mali|bifrost|adreno|intel_graphics)|"
+        r"topi\.(?:cuda|rocm|gpu|mali|bifrost|adreno|intel_graphics)|relay\.op\.strategy\.(?:cuda|rocm|mali|bifrost|"
+        r"adreno|intel_graphics)|contrib\.(?:nvcc|cublas|cublaslt|cudnn|cutlass|cuda_graph|thrust|miopen|rocblas|rocm|"
+        r"spirv|mps|sdaccel)|relay\.op\.contrib\.(?:cublas|cudnn|cutlass|clml)|tir\.tensor_intrin\.(?:cuda|rocm)|tir\.op\."
+        r"(?:ptx|mma|cp_async|simdgroup)\w*",
+        "code for GPUs is not generated", "the targets 'llvm' and 'c'"),
+    Family(
+        r"contrib\.hexagon|topi\.hexagon|relay\.op\.strategy\.hexagon|tir\.tensor_intrin\.hexagon|"
+        r"target\.(?:target\.)?hexagon|meta_schedule\.testing\.hexagon\w*",
+        "there is no back end for Hexagon", "an accelerator declared in one file, docs/accelerators.md"),
+    Family(
+        r"contrib\.ethosu|relay\.backend\.contrib\.ethosu|relay\.op\.contrib\.ethosu|micro\.contrib\.stm32|"
+        r"relay\.backend\.contrib\.(?:bnns|cmsisnn|ethosn|tensorrt|vitis_ai|arm_compute_lib)",
+        "this accelerator's code generator is not here", "an accelerator declared in one file, docs/accelerators.md"),
+    Family(
+        r"meta_schedule|tir\.transform\.(?:transform\.)?MetaSchedule\w*|relay\.backend\.use_meta_schedule\w*",
+        "schedules are searched by auto_scheduler and autotvm", "tvm.auto_scheduler, docs/auto_scheduler.md"),
+    Family(
+        r"relay\.frontend\.(?:from_)?(?:caffe2?|coreml|darknet|keras|mxnet|nnvm_common|oneflow|paddlepaddle|paddle|"
+        r"tensorflow2?|tensorflow2?_ops|tensorflow_parser|tensorflow2_parser|mxnet_qnn_op_utils|quantization_utils)"
+        r"|contrib\.(?:mxnet|tf_op)|relay\.testing\.tf|relay\.testing\.darknet",
+        "models of this framework are not read",
+        "an ONNX or TFLite file that the framework exports, docs/frontends.md"),
+    Family(
+        r"relay\.frontend\.(?:onnx|pytorch|pytorch_utils|tflite|tflite_flexbuffer|common|qnn_torch|change_datatype)",
+        "the frontends are built otherwise", "relay.frontend.from_onnx, from_pytorch, from_tflite"),
+    Family(
+        r"script\.(?:ir_builder|parser|printer|context_maintainer|diagnostics|meta_unparser|registry|utils|highlight)|"
+        r"script\.tir\.(?:intrin|node|scope_handler|special_stmt|utils)",
+        "these are parts of TVM's own parser and printer of TVMScript", "@T.prim_func, script(), docs/tir.md"),
+    Family(
+        r"topi\.(?:x86|arm_cpu|generic|hls)|relay\.op\.strategy|tir\.tensor_intrin",
+        "schedules are made for the machine, not chosen by an operator's name",
+        "topi.nn for the computation, te.create_schedule or auto_scheduler for its schedule"),
+    Family(
+        r"autotvm\.graph_tuner|autotvm\.tophub", "layouts are chosen while a model is compiled, without logs",
+        "tvm.autotvm.apply_history_best, docs/tuning.md"),
+    Family(
+        r"contrib\.(?:cblas|mkl|mkldnn|dnnl|nnpack|coreml_runtime|tflite_runtime|thrust|xcode|ndk|emcc|clang)|"
+        r"contrib\.target\.(?:coreml|vitis_ai|android_nnapi)",
+        "this library or tool is not called", "tvm.contrib.library_calls for products of another library"),
+    Family(
+        r"contrib\.(?:pipeline_executor|pipeline_executor_build)", "a model is one program on one device",
+        "tilewright.compile, and threads that call it"),
+    Family(
+        r"(?:auto_scheduler|autotvm|meta_schedule|micro|relay)\.testing|testing|topi\.testing",
+        "this helper of TVM's own tests is not here"),
+    Family(
+        r"exec|rpc\.(?:server_ios_launcher|tornado_util|base|proxy|minrpc)", "this tool is not here",
+        "docs/measuring.md"),
+    Family(
+        r"_ffi|runtime\.(?:object_path|object_generic|packed_func|script_printer)|ir\.json_compact",
+        "there is no interface to C++ objects: everything is Python", "tvm.register_func and tvm.get_global_func"),
+    Family(
+        r"micro\.(?:project_api|testing|class_factory|debugger|session|transport|contrib)",
+        "projects for boards are made without project servers", "tvm.micro, docs/micro.md"),
+)
+
+
+def family_of(name: str) -> Family | None:
+    """Return the family of a name without `tvm.`, or None."""
+    return next((f for f in FAMILIES if f.matches(name)), None)
+
+
+def message(name: str) -> str | None:
+    """Return what to say about a missing name (`tilewright.topi.cuda` or `tvm.topi.cuda`); None if nothing is known."""
+    path = name.partition(".")[2]
+    family = family_of(path)
+    if family is None:
+        return None
+    instead = f"; use {family.instead}" if family.instead else ""
+    return f"TVM's 'tvm.{path}' is not in tilewright: {family.why}{instead}"

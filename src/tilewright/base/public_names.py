@@ -1,0 +1,119 @@
+"""The public names of modules, which are those of TVM and ONNX Runtime where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+PUBLIC: Final[Mapping[str, str]] = {
+    "_ffi": "compat._ffi",
+    "arith": "scalar.arith",
+    "as_tvm": "compat.as_tvm",
+    "auto_scheduler": "search.auto_scheduler",
+    "autotvm": "search.autotvm",
+    "contrib": "compat.contrib",
+    "contrib.accelerator": "backends.accelerators.declared",
+    "contrib.debugger": "runtime.debugger",
+    "contrib.dnnl": "backends.accelerators.dnnl",
+    "contrib.graph_executor": "runtime.graph_executor",
+    "contrib.library_calls": "backends.accelerators.library_calls",
+    "contrib.npu": "backends.accelerators.npu",
+    "contrib.torch_backend": "compiler.torch_backend",
+    "error": "compat.error",
+    "errors": "base.errors",
+    "exec": "compat.exec",
+    "expr": "scalar.expr",
+    "instrument": "compat.instrument",
+    "logs": "base.logs",
+    "micro": "compiler.micro",
+    "nd": "base.nd",
+    "onnx_backend": "compat.onnx_backend",
+    "onnx_session": "compat.onnx_session",
+    "params": "base.params",
+    "parser": "compat.parser",
+    "registry": "compat.registry",
+    "relay.backend.vm": "compiler.vm",
+    "rpc": "runtime.rpc",
+    "script": "tir.script",
+    "serialization": "relay.serialization",
+    "settings": "base.settings",
+    "target": "compat.target",
+    "testing": "compat.testing",
+    "transform": "compat.transform",
+    "tvm": "compat.tvm",
+    "utils": "compat.utils",
+}
+"""Public name -> module, both without `tilewright.`; a submodule is found through the name of its package."""
+FILES: Final[Mapping[str, str]] = {
+    "autotvm.tuner": "droplet_turner index_based_tuner",
+    "ir": "adt base expr op tensor_type type type_relation",
+    "relay.analysis": "analysis count_layers feature",
+    "relay.collage": "collage",
+    "relay.op": "algorithm reduce tensor transform",
+    "relay.op.annotation": "annotation",
+    "relay.op.contrib": "register",
+    "relay.op.image": "image",
+    "relay.op.nn": "nn",
+    "relay.op.random": "kernel",
+    "relay.op.vision": "multibox nms rcnn yolo",
+    "relay.qnn.op": "op",
+    "relay.transform": "transform",
+    "runtime": "params",
+    "target": "target",
+    "te": "autodiff operation",
+    "testing": "utils",
+    "tir": "buffer expr function op",
+    "tir.analysis": "analysis",
+    "tir.schedule": "schedule",
+    "tir.transform": "transform",
+    "topi": "scan scatter scatter_elements searchsorted signal sort tensor transform unique einsum stft",
+    "topi.image": "dilation2d grid_sample resize",
+    "topi.nn":
+        "batch_matmul batch_norm batch_to_space_nd bitserial_conv2d bitserial_dense bnn conv1d conv1d_transpose "
+        "conv2d conv2d_transpose conv3d conv3d_transpose correlation deformable_conv2d dense depth_to_space "
+        "depthwise_conv2d dilate elemwise fifo_buffer flatten group_norm instance_norm layer_norm "
+        "local_response_norm lstm mapping pad qnn softmax space_to_batch_nd space_to_depth upsampling",
+    "topi.random": "kernel",
+    "topi.vision": "nms reorg",
+}
+"""Public package -> files of TVM whose names it has: `from tvm.relay.op.tensor import exp` finds them in `relay.op`."""
+FORMER: Final[Mapping[str, str]] = {
+    "contrib.gdb_printers": "driver.gdb_printers",
+    "diagnosis": "driver.diagnosis",
+    "forks": "base.forks",
+    "global_functions": "base.global_functions",
+    "intrinsics": "scalar.intrinsics",
+    "limits": "base.limits",
+    "node": "base.node",
+    "plugins": "base.plugins",
+    "relay.op.coupling": "relay.op.classic.coupling",
+    "relay.op.dictionaries": "relay.op.classic.dictionaries",
+    "relay.op.ensembles": "relay.op.classic.ensembles",
+    "relay.op.native_texts": "relay.op.classic.native_texts",
+    "relay.op.text": "relay.op.classic.text",
+    "tuning": "search",
+    "types": "base.types",
+}
+"""Names of earlier versions: they still work, with a `MovedModuleWarning`."""
+PUBLIC_OF: Final[Mapping[str, str]] = {
+    **{name: name for name in ("driver", "ir", "relay", "runtime", "te", "tir", "topi")},
+    **{real: name for name, real in PUBLIC.items()},
+}
+"""Real name of each public module -> its public name."""
+
+
+def real_name(name: str) -> str:
+    """Return the real name of the module called `name`, both without `tilewright.`; `name` itself if it is not an
+    alias."""
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        known = ".".join(parts[:count])
+        if found := PUBLIC.get(known) or FORMER.get(known):
+            return ".".join([found, *parts[count:]])
+    return name
+
+
+FILE_OF: Final[Mapping[str, str]] = {
+    f"{real_name(package)}.{file}": package for package, files in FILES.items() for file in files.split()
+}
+"""Real name of a module named like a file of TVM -> the public package that has the names of that file."""
