@@ -2,6 +2,7 @@
 
     python benchmarks/tvm_names.py FOLDER/tvm_names.json.xz             a line for each namespace
     python benchmarks/tvm_names.py FOLDER/tvm_names.json.xz tvm.tir     the names of one that are not here
+    python benchmarks/tvm_names.py FOLDER/tvm_names.json.xz --page docs/tvm.md
 
 The file has facts about those versions: the functions, classes and imports of each module. A name is public if none of
 its parts begins with an underscore. A name counts where it is defined (`tvm.tir.expr.Add`) and, once, where a package
@@ -25,11 +26,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-import tilewright
 from tilewright.base import absent
 
 HERE, FEWER, MISSING, LEFT_OUT = "here", "here, fewer arguments", "not here yet", "left out, with a reason"
 STATES: Final = (HERE, FEWER, MISSING, LEFT_OUT)
+END: Final = "<!-- the end of the tables -->"
 Parameters = tuple[str, ...] | None
 
 
@@ -113,8 +114,9 @@ def names_of(file: Path) -> list[Name]:
 
 @functools.cache
 def module_named(name: str) -> ModuleType | None:
+    """Return the module of this package with TVM's name (`tvm.relay`), or None."""
     try:
-        return importlib.import_module(name)
+        return importlib.import_module(f"tilewright{name.removeprefix('tvm')}")
     except ImportError:
         return None
 
@@ -143,27 +145,54 @@ def state(name: Name) -> tuple[str, list[str]]:
     return (FEWER if lacking else HERE), lacking
 
 
+def counted(names: Sequence[Name], depth: int) -> dict[str, dict[str, int]]:
+    """Return how many names of each namespace are in each state."""
+    counts = dict[str, dict[str, int]]()
+    for name in names:
+        key = ".".join(name.module.split(".")[:depth])
+        counts.setdefault(key, dict.fromkeys(STATES, 0))[state(name)[0]] += 1
+    return counts
+
+
+def table(counts: Mapping[str, Mapping[str, int]]) -> str:
+    totals = {s: sum(c[s] for c in counts.values()) for s in STATES}
+    rows = [f"| {key} | " + " | ".join(str(row[s]) for s in STATES) + " |"
+            for key, row in [*((f"`{k}`", c) for k, c in sorted(counts.items())), ("all", totals)]]
+    return "\n".join(["| namespace | " + " | ".join(STATES) + " |", "| --- |" + " --- |" * len(STATES), *rows])
+
+
+def reasons() -> str:
+    """Return the table of what is left out."""
+    rows = [f"| {f.title} | {f.why} | {f.instead} |" for f in absent.FAMILIES]
+    return "\n".join(["| left out | why | instead |", "| --- | --- | --- |", *rows])
+
+
+def write_page(page: Path, tables: str) -> None:
+    """Replace the tables of the page."""
+    before, start, rest = page.read_text().partition("<!-- the tables")
+    first, _, rest = rest.partition("\n")
+    page.write_text(f"{before}{start}{first}\n\n{tables}\n\n{END}{rest.partition(END)[2]}")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path, help="tvm_names.json.xz")
     parser.add_argument("namespace", nargs="?", help="list the names below this one that are not here")
     parser.add_argument("--depth", type=int, default=2, help="parts of a namespace in the table")
+    parser.add_argument("--page", type=Path, help="write the tables into this page")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
-    sys.modules["tvm"] = tilewright
-    counts = dict[str, dict[str, int]]()
-    for name in names_of(options.file):
-        if options.namespace and not f"{name.path}.".startswith(f"{options.namespace}."):
-            continue
+    below = f"{options.namespace}." if options.namespace else ""
+    names = [n for n in names_of(options.file) if f"{n.path}.".startswith(below)]
+    for name in names if below else ():
         found, lacking = state(name)
-        key = ".".join(name.module.split(".")[:options.depth])
-        counts.setdefault(key, dict.fromkeys(STATES, 0))[found] += 1
-        if options.namespace and found not in (HERE, LEFT_OUT):
-            print(name.path, "·", ", ".join(v.removesuffix(".0") for v in name.versions), "·", *(lacking or [found]))
-    print("| namespace | " + " | ".join(STATES) + " |\n|---|" + "---|" * len(STATES))
-    totals = {s: sum(c[s] for c in counts.values()) for s in STATES}
-    for key, row in [*sorted(counts.items()), ("all", totals)]:
-        print(f"| `{key}` | " + " | ".join(str(row[s]) for s in STATES) + " |")
+        if found in (FEWER, MISSING):
+            versions = ", ".join(v.removesuffix(".0") for v in name.versions)
+            print(f"{name.path} · {versions} · {', '.join(lacking) or found}")
+    text = table(counted(names, options.depth))
+    print(text)
+    if options.page is not None:
+        write_page(options.page, f"{text}\n\n{reasons()}")
     return 0
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import lzma
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +13,10 @@ from pathlib import Path
 import pytest
 
 import tilewright
+from tvm_names import main as names_main
+from tvm_names import names_of, reasons, state
 
+PAGE = Path(__file__).parent.parent / "docs" / "tvm.md"
 SCRIPT = """
 import sys
 import tvm
@@ -80,3 +86,48 @@ def test_an_installed_tvm_is_named(script: Path) -> None:
     assert (done.stdout, done.stderr) == ("theirs\n", "")
     done = run("-c", "import tvm, tilewright.as_tvm", cwd=script, PYTHONPATH=site)
     assert f"'tvm' is already imported from {site}" in done.stderr and done.returncode == 1
+
+
+def test_the_page_on_tvm_runs(tmp_path: Path) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    outputs = []
+    for source in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        done = run("-c", source, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        outputs.append(done.stdout)
+    assert "Tensor[(8, 3, 3, 3), float32]" in outputs[0]
+    assert outputs[1] in page
+
+
+def test_the_page_on_tvm_names_all_families_of_absent_names() -> None:
+    assert reasons() in PAGE.read_text(encoding="utf-8")
+
+
+def test_names_of_tvm_are_counted_where_they_are_defined_and_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    modules = {
+        "tvm": {"imports": [".relay"]},
+        "tvm.relay": {"imports": ["..tir:Var", ".nothing:*", ".op:*", "numpy as np"], "functions": {"_private": []}},
+        "tvm.relay.op": {"functions": {"exp": ["data"], "never": ["x"], "build": ["mod", "missing=None"]}},
+        "tvm.tir": {"classes": {"Var": {}}},
+        "tvm.topi.cuda": {"functions": {"conv2d": ["x"]}},
+    }
+    file = tmp_path / "names.json.xz"
+    with lzma.open(file, "wt") as stream:
+        json.dump({"v0.8.0": {"modules": modules}, "v0.13.0": {"modules": modules}}, stream)
+    found = {n.path: (state(n), n.versions) for n in names_of(file)}
+    assert found["tvm.relay.exp"] == found["tvm.relay.op.exp"] == (("here", []), ["v0.8.0", "v0.13.0"])
+    assert found["tvm.relay.build"][0] == ("here, fewer arguments", ["missing"])
+    assert found["tvm.relay.never"][0] == ("not here yet", [])
+    assert found["tvm.topi.cuda.conv2d"][0] == ("left out, with a reason", [])
+    assert set(found) == {
+        *(f"tvm.relay{m}.{n}" for m in ("", ".op") for n in ("exp", "never", "build")), "tvm.relay.Var", "tvm.tir.Var",
+        "tvm.topi.cuda.conv2d"
+    }
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- the tables: so -->\nold\n<!-- the end of the tables -->\nafter\n")
+    assert names_main([str(file), "tvm.relay", "--page", str(page)]) == 0
+    assert "tvm.relay.build · v0.8, v0.13 · missing\n" in capsys.readouterr().out
+    text = page.read_text()
+    assert "| `tvm.relay` | 3 | 1 | 3 | 0 |" in text and "old" not in text and text.endswith("-->\nafter\n")

@@ -15,6 +15,7 @@ from typing import Final
 class Family:
     """Names that are absent for one reason. `names` is a pattern of full names without `tvm.`."""
 
+    title: str
     names: str
     why: str
     instead: str = ""
@@ -31,6 +32,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 FAMILIES: Final = (
     Family(
+        "Code for GPUs: `topi.cuda`, `target.cuda`, `contrib.cudnn`, …",
         r"cuda|rocm|opencl|cl|vulkan|metal|gpu|webgpu|(?:runtime\.(?:ndarray\.)?|nd\.)(?:cuda|rocm|opencl|cl|vulkan|metal|"
         r"gpu|webgpu|vpi|ext_dev|hexagon|mtl)|target\.(?:target\.)?(?:cuda|rocm|mali|bifrost|adreno|intel_graphics)|"
         r"topi\.(?:cuda|rocm|gpu|mali|bifrost|adreno|intel_graphics)|relay\.op\.strategy\.(?:cuda|rocm|mali|bifrost|"
@@ -39,53 +41,67 @@ FAMILIES: Final = (
         r"(?:ptx|mma|cp_async|simdgroup)\w*",
         "code for GPUs is not generated", "the targets 'llvm' and 'c'"),
     Family(
+        "Hexagon: `contrib.hexagon`, `topi.hexagon`, …",
         r"contrib\.hexagon|topi\.hexagon|relay\.op\.strategy\.hexagon|tir\.tensor_intrin\.hexagon|"
         r"target\.(?:target\.)?hexagon|meta_schedule\.testing\.hexagon\w*",
         "there is no back end for Hexagon", "an accelerator declared in one file, docs/accelerators.md"),
     Family(
+        "Code generators of accelerators: `relay.backend.contrib.ethosu`, …",
         r"contrib\.ethosu|relay\.backend\.contrib\.ethosu|relay\.op\.contrib\.ethosu|micro\.contrib\.stm32|"
         r"relay\.backend\.contrib\.(?:bnns|cmsisnn|ethosn|tensorrt|vitis_ai|arm_compute_lib)",
         "this accelerator's code generator is not here", "an accelerator declared in one file, docs/accelerators.md"),
     Family(
+        "`meta_schedule`",
         r"meta_schedule|tir\.transform\.(?:transform\.)?MetaSchedule\w*|relay\.backend\.use_meta_schedule\w*",
         "schedules are searched by auto_scheduler and autotvm", "tvm.auto_scheduler, docs/auto_scheduler.md"),
     Family(
+        "`relay.frontend.from_keras` and those of seven other frameworks",
         r"relay\.frontend\.(?:from_)?(?:caffe2?|coreml|darknet|keras|mxnet|nnvm_common|oneflow|paddlepaddle|paddle|"
         r"tensorflow2?|tensorflow2?_ops|tensorflow_parser|tensorflow2_parser|mxnet_qnn_op_utils|quantization_utils)"
         r"|contrib\.(?:mxnet|tf_op)|relay\.testing\.tf|relay\.testing\.darknet",
         "models of this framework are not read",
         "an ONNX or TFLite file that the framework exports, docs/frontends.md"),
     Family(
+        "Modules inside `relay.frontend.onnx`, `pytorch` and `tflite`",
         r"relay\.frontend\.(?:onnx|pytorch|pytorch_utils|tflite|tflite_flexbuffer|common|qnn_torch|change_datatype)",
         "the frontends are built otherwise", "relay.frontend.from_onnx, from_pytorch, from_tflite"),
     Family(
+        "Modules inside `script.parser`, `script.printer` and `script.ir_builder`",
         r"script\.(?:ir_builder|parser|printer|context_maintainer|diagnostics|meta_unparser|registry|utils|highlight)|"
         r"script\.tir\.(?:intrin|node|scope_handler|special_stmt|utils)",
         "these are parts of TVM's own parser and printer of TVMScript", "@T.prim_func, script(), docs/tir.md"),
     Family(
+        "Schedules by target: `topi.x86`, `topi.arm_cpu`, `topi.generic`, `relay.op.strategy`, …",
         r"topi\.(?:x86|arm_cpu|generic|hls)|relay\.op\.strategy|tir\.tensor_intrin",
         "schedules are made for the machine, not chosen by an operator's name",
         "topi.nn for the computation, te.create_schedule or auto_scheduler for its schedule"),
     Family(
+        "`autotvm.graph_tuner`, `autotvm.tophub`",
         r"autotvm\.graph_tuner|autotvm\.tophub", "layouts are chosen while a model is compiled, without logs",
         "tvm.autotvm.apply_history_best, docs/tuning.md"),
     Family(
+        "Bindings of libraries and tools: `contrib.cblas`, `contrib.mkl`, `contrib.xcode`, …",
         r"contrib\.(?:cblas|mkl|mkldnn|dnnl|nnpack|coreml_runtime|tflite_runtime|thrust|xcode|ndk|emcc|clang)|"
         r"contrib\.target\.(?:coreml|vitis_ai|android_nnapi)",
         "this library or tool is not called", "tvm.contrib.library_calls for products of another library"),
     Family(
+        "`contrib.pipeline_executor`",
         r"contrib\.(?:pipeline_executor|pipeline_executor_build)", "a model is one program on one device",
         "tilewright.compile, and threads that call it"),
     Family(
+        "Helpers of TVM's own tests: parts of `testing`, `topi.testing`, `relay.testing`",
         r"(?:auto_scheduler|autotvm|meta_schedule|micro|relay)\.testing|testing|topi\.testing",
         "this helper of TVM's own tests is not here"),
     Family(
+        "Command-line tools in `exec`, parts of `rpc`",
         r"exec|rpc\.(?:server_ios_launcher|tornado_util|base|proxy|minrpc)", "this tool is not here",
         "docs/measuring.md"),
     Family(
+        "The interface to C++: parts of `_ffi` and `runtime`",
         r"_ffi|runtime\.(?:object_path|object_generic|packed_func|script_printer)|ir\.json_compact",
         "there is no interface to C++ objects: everything is Python", "tvm.register_func and tvm.get_global_func"),
     Family(
+        "Project servers of microTVM: `micro.project_api`, `micro.session`, …",
         r"micro\.(?:project_api|testing|class_factory|debugger|session|transport|contrib)",
         "projects for boards are made without project servers", "tvm.micro, docs/micro.md"),
 )
