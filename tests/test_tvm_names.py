@@ -17,10 +17,10 @@ from tilewright.base.errors import ArtifactError, CompileError, OptionError, Tar
 from tilewright.compat.contrib import cc, dlpack, nvcc
 from tilewright.compat.contrib.download import download, download_testdata
 from tilewright.compat.executor_factory import GraphExecutorFactoryModule
+from tilewright.relay import op
 from tilewright.relay.backend import Executor, Runtime, name_transforms
 from tilewright.relay.backend.utils import mangle_module_name
 from tilewright.relay.frontend import inference as common
-from tilewright.relay.op import op
 from tilewright.relay.supply import GlobalVarSupply, NameSupply
 from tilewright.relay.testing.temp_op_attr import TempOpAttr
 from tilewright.runtime import graph_executor

@@ -53,7 +53,7 @@ FILES: Final[Mapping[str, str]] = {
     "ir": "adt base expr op tensor_type type type_relation",
     "relay.analysis": "analysis count_layers feature",
     "relay.collage": "collage",
-    "relay.op": "algorithm reduce tensor transform",
+    "relay.op": "algorithm op reduce tensor transform",
     "relay.op.annotation": "annotation",
     "relay.op.contrib": "register",
     "relay.op.image": "image",
