@@ -351,7 +351,7 @@ def test_hooks_of_operators_are_found_where_they_are_registered() -> None:
 
 def test_an_operator_of_a_program_is_one_like_the_others() -> None:
     from tilewright import te
-    from tilewright.relay.op import OPS, Fusion, Op, op
+    from tilewright.relay.op.registry import OPS, Fusion, Op, op
 
     try:
         @op("test.cube", kind=Fusion.ELEMWISE)

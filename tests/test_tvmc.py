@@ -26,9 +26,10 @@ from tilewright.base.errors import ArtifactError, InputError, ModelError, Option
 from tilewright.driver import tvmc
 from tilewright.driver.application import spread
 from tilewright.driver.targets import read_target, split_target_options
-from tilewright.driver.tvmc.composition import Executor, Runtime
+from tilewright.driver.tvmc.composition import executor, runtime
 from tilewright.driver.tvmc.transforms import computed_in, with_layouts
 from tilewright.ir.op_attributes import op_attr
+from tilewright.relay.backend import Executor
 from tilewright.relay.op.hooks import MIXED_PRECISION
 from tilewright.relay.visitor import calls
 from tilewright.runtime import graph_executor, load_module
@@ -306,15 +307,18 @@ def test_values_of_options_that_take_many() -> None:
 
 
 def test_executors_and_runtimes() -> None:
-    assert Executor("aot", {"unpacked-api": True, "interface-api": "c", "workspace-byte-alignment": 32}).kind == "aot"
-    with pytest.raises(OptionError, match="--executor: there is no executor 'jit'; choose from graph, aot, vm"):
-        Executor("jit")
+    packed = executor("aot", {"unpacked-api": "1", "interface-api": "c", "workspace-byte-alignment": "32"})
+    assert packed == Executor("aot", {"unpacked-api": True, "interface-api": "c", "workspace-byte-alignment": 32})
+    with pytest.raises(OptionError, match='Executor "jit" is not defined; choose from graph, aot, vm'):
+        executor("jit")
     with pytest.raises(
-        OptionError, match="--executor-aot-link-parms: aot has no option 'link-parms'; did you mean 'link-params'"
+        OptionError, match=r'"link-parms" is not available on this Executor; .*did you mean .link-params'
     ):
-        Executor("aot", {"link-parms": 1})
+        executor("aot", {"link-parms": 1})
     with pytest.raises(OptionError, match="--runtime-cpp-system-lib: 'x' is neither 1 nor 0"):
-        Runtime("cpp", {"system-lib": "x"})
+        runtime("cpp", {"system-lib": "x"})
+    with pytest.raises(OptionError, match="--executor-aot-interface-api=packed is not possible"):
+        executor("aot", {"interface-api": "packed"})
 
 
 def test_layouts_are_as_desired(network: Path) -> None:

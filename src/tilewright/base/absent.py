@@ -36,7 +36,7 @@ FAMILIES: Final = (
         r"cuda|rocm|opencl|cl|vulkan|metal|gpu|webgpu|(?:runtime\.(?:ndarray\.)?|nd\.)(?:cuda|rocm|opencl|cl|vulkan|metal|"
         r"gpu|webgpu|vpi|ext_dev|hexagon|mtl)|target\.(?:target\.)?(?:cuda|rocm|mali|bifrost|adreno|intel_graphics)|"
         r"topi\.(?:cuda|rocm|gpu|mali|bifrost|adreno|intel_graphics)|relay\.op\.strategy\.(?:cuda|rocm|mali|bifrost|"
-        r"adreno|intel_graphics)|contrib\.(?:nvcc|cublas|cublaslt|cudnn|cutlass|cuda_graph|thrust|miopen|rocblas|rocm|"
+        r"adreno|intel_graphics)|contrib\.(?:cublas|cublaslt|cudnn|cutlass|cuda_graph|thrust|miopen|rocblas|rocm|"
         r"spirv|mps|sdaccel)|relay\.op\.contrib\.(?:cublas|cudnn|cutlass|clml)|tir\.tensor_intrin\.(?:cuda|rocm)|tir\.op\."
         r"(?:ptx|mma|cp_async|simdgroup)\w*",
         "code for GPUs is not generated", "the targets 'llvm' and 'c'"),
@@ -63,7 +63,7 @@ FAMILIES: Final = (
         "an ONNX or TFLite file that the framework exports, docs/frontends.md"),
     Family(
         "Modules inside `relay.frontend.onnx`, `pytorch` and `tflite`",
-        r"relay\.frontend\.(?:onnx|pytorch|pytorch_utils|tflite|tflite_flexbuffer|common|qnn_torch|change_datatype)",
+        r"relay\.frontend\.(?:onnx|pytorch|pytorch_utils|tflite|tflite_flexbuffer|qnn_torch|change_datatype)",
         "the frontends are built otherwise", "relay.frontend.from_onnx, from_pytorch, from_tflite"),
     Family(
         "Modules inside `script.parser`, `script.printer` and `script.ir_builder`",

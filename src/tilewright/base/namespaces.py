@@ -24,6 +24,8 @@ class Namespace(ModuleType):
         loader: Any = self.__spec__.loader if self.__spec__ else None
         if loader.package is not None:
             return getattr(importlib.import_module(_PREFIX + loader.package), name)
+        if f"{self.__name__.removeprefix(_PREFIX)}.{name}" in FILE_OF:
+            return importlib.import_module(f"{self.__name__}.{name}")
         text = absent.message(f"{loader.public}.{name}")
         own = self.__dict__.get("__getattr__")
         if text is None and own is not None:

@@ -25,6 +25,7 @@ from tilewright.compiler.staged_session import StagedSession
 from tilewright.compiler.symbolic_stages import symbolic_edge
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
+from tilewright.relay.backend.executors import Executor, Runtime
 from tilewright.relay.expr import Expr, Function, Tuple
 from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.pipeline import optimize
@@ -46,12 +47,14 @@ def build_module(
 def build(
     mod: IRModule | Expr, target: str | Mapping[str, Any] | Target | None = None,
     target_host: str | Target | None = None, params: Mapping[str, Any] | None = None, mod_name: str = "default", *,
-    report: BuildReport | None = None, for_all_sizes: bool = False,
+    executor: Executor | None = None, runtime: Runtime | None = None, report: BuildReport | None = None,
+    for_all_sizes: bool = False,
 ) -> FactoryModule:
     """Compile a module or function under the current `PassContext`, with `params` bound to its parameters by name.
 
     The default target is that of the enclosing `with Target(…):`. The host of a CPU is the CPU: `target_host` may
-    repeat the target, and any other value is refused. `report` receives the texts of the program. With `for_all_sizes`,
+    repeat the target, and any other value is refused. A program is the same for each `executor` and `runtime`; the
+    module keeps them. `report` receives the texts of the program. With `for_all_sizes`,
     a module with unknown dimensions is compiled now, as one program, where that is possible. Raises `CompileError`.
     """
     chosen = _target(target, target_host)
@@ -63,10 +66,17 @@ def build(
         bound = with_plain_entry(bind_params(module, params) if params else module)
         if needs_stages(bound["main"]):
             bound = typed(bound)
-        if is_one_program(bound["main"]):
-            return FactoryModule(build_module(bound, chosen, mod_name, report))
-        one = open_artifact(bound["main"], chosen, mod_name, report or BuildReport()) if for_all_sizes else None
-        return StagedModule.of(bound, chosen, mod_name, one)
+        built = _built(bound, chosen, mod_name, report, for_all_sizes)
+    built.executor, built.runtime = executor or Executor("graph"), runtime or Runtime("cpp")
+    return built
+
+
+def _built(mod: IRModule, target: Target, name: str, report: BuildReport | None, for_all_sizes: bool) -> FactoryModule:
+    """Compile a module whose `main` takes and returns tensors: one program, or stages."""
+    if is_one_program(mod["main"]):
+        return FactoryModule(build_module(mod, target, name, report))
+    one = open_artifact(mod["main"], target, name, report or BuildReport()) if for_all_sizes else None
+    return StagedModule.of(mod, target, name, one)
 
 
 class StagedModule(FactoryModule):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import ml_dtypes
 import numpy as np
 
 from tilewright.base.errors import InputError, OptionError
@@ -29,6 +30,8 @@ from tilewright.runtime.container import ADT
 from tilewright.runtime.records import flat_inputs, nested_result
 
 KINDS: Final = ("debug", "graph", "vm", "aot")
+_EXTENDED: Final = (np.dtype(ml_dtypes.bfloat16),)
+"""Numeric types that are not of numpy's own kinds."""
 
 
 def create_executor(
@@ -116,17 +119,23 @@ def _arranged(function: Function, args: tuple[Any, ...], named: Mapping[str, Any
 
 
 def _number(kind: Type | None, value: Any) -> Any:
-    """Convert a Python number to a parameter's type, except a float to an integer type, and a constant to its array;
-    return other values unchanged."""
+    """Convert a Python number or a numpy array to a parameter's type, except a Python float to an integer type, and a
+    constant to its array; return other values unchanged."""
     if isinstance(value, Constant):
         return value.value
     if isinstance(kind, TupleType) and isinstance(value, (tuple, list)) and len(value) == len(kind.fields):
         return tuple(map(_number, kind.fields, value))
+    if isinstance(kind, TensorType) and isinstance(value, np.ndarray) and _is_numeric(value.dtype):
+        return value.astype(kind.dtype.numpy(), copy=False) if _is_numeric(kind.dtype.numpy()) else value
     if not isinstance(kind, TensorType) or not isinstance(value, (bool, int, float)) or (
         isinstance(value, float) and not kind.dtype.is_float
     ):
         return value
     return np.asarray(value, kind.dtype.numpy())
+
+
+def _is_numeric(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "biuf" or dtype in _EXTENDED
 
 
 def _value(result: Any) -> Any:

@@ -22,6 +22,8 @@ from tilewright.base.types import (
     TypeVar,
     scalar_type,
 )
+from tilewright.ir.source import SequentialSpan, SourceName, Span
+from tilewright.ir.transform import PassContext
 from tilewright.relay import image, linalg, nn, op, qnn, random, special, vision
 from tilewright.relay.adt import (
     Clause,
@@ -66,11 +68,13 @@ from tilewright.relay.expr import (
     const,
     var,
 )
+from tilewright.relay.fields import TupleWrapper
 from tilewright.relay.functor import ExprFunctor, ExprMutator, ExprVisitor
 from tilewright.relay.op import annotation
 from tilewright.relay.op.registry import operator_names, public_function
 from tilewright.relay.printer import astext
 from tilewright.relay.scope_builder import ScopeBuilder, bind
+from tilewright.relay.type_functor import TypeFunctor, TypeMutator, TypeVisitor
 from tilewright.scalar.expr import UnknownDim as Any
 
 if TYPE_CHECKING:
@@ -78,6 +82,7 @@ if TYPE_CHECKING:
     from tilewright.compiler.build import build
     from tilewright.compiler.build import optimize_module as optimize
     from tilewright.compiler.executor import create_executor
+    from tilewright.ir.transform import PassContext as build_config
     from tilewright.relay import (
         adt,
         analysis,
@@ -113,8 +118,10 @@ __all__ = [
     "Any", "Call", "Clause", "Constant", "Constructor", "Expr", "ExprFunctor", "ExprMutator", "ExprVisitor", "FuncType",
     "Function", "GlobalTypeVar", "GlobalVar", "If", "Let", "Match", "Pattern", "PatternConstructor", "PatternTuple",
     "PatternVar", "PatternWildcard", "Prelude", "RefCreate", "RefRead", "RefType", "RefWrite", "ScopeBuilder",
-    "TensorType", "Tuple", "TupleGetItem", "TupleType", "Type", "TypeCall", "TypeData", "TypeVar", "Var", "adt",
-    "analysis", "annotation", "arange", "astext", "backend", "bind", "build", "build_module", "collage", "const",
+    "SequentialSpan", "SourceName", "Span", "TensorType", "Tuple", "TupleGetItem", "TupleType", "TupleWrapper", "Type",
+    "TypeCall", "TypeData", "TypeFunctor", "TypeMutator", "TypeVar", "TypeVisitor", "Var", "adt",
+    "analysis", "annotation", "arange", "astext", "backend", "bind", "build", "build_config", "build_module", "collage",
+    "const",
     "create_executor", "data_dep_optimization", "dataflow_pattern", "expr", "expr_functor", "fromtext", "frontend",
     "function", "gather", "image", "linalg", "load_param_dict", "logsumexp", "loops", "matrix_set_diag", "mean_std",
     "mean_variance", "nn", "op", "optimize", "parse", "parse_expr", "prelude", "qnn", "quantize", "random",
@@ -137,6 +144,8 @@ def _late(name: str) -> typing.Any:
         from tilewright.compiler import vm
 
         return vm
+    if name == "build_config":
+        return PassContext
     if name == "create_executor":
         from tilewright.compiler.executor import create_executor
 

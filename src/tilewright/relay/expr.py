@@ -506,6 +506,15 @@ def var(
                span)
 
 
+def __getattr__(name: str) -> Any:
+    """Return a name of TVM's `relay.expr` that is defined in `relay/fields.py`."""
+    from tilewright.relay import fields
+
+    if name not in fields.__all__:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)
+    return getattr(fields, name)
+
+
 def _apply(name: str, *args: Any, **attrs: Any) -> Call:
     """Apply an operator written as a Python operator; a number takes the dtype of the tensor operand."""
     from tilewright.relay.op.registry import as_relay, get

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from tilewright.base import nd as ndarray
 from tilewright.base.nd import NDArray, cpu, device
 from tilewright.base.params import load_param_dict, save_param_dict
 from tilewright.base.types import DataType
-from tilewright.runtime import container, profiling, vm
+from tilewright.runtime import container, executor, name_transforms, profiling, vm
 from tilewright.runtime.artifact import Artifact, load
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.constants_module import ConstantsModule
@@ -20,9 +21,10 @@ from tilewright.runtime.threads import NullThreadPool
 __all__ = [
     "Artifact", "BenchmarkResult", "ConstantsModule", "DataType", "DeviceMemory", "Driver", "Executable",
     "FactoryModule", "FunctionModule", "Module", "ModuleNode", "NDArray", "NullThreadPool", "container", "convert",
-    "cpu", "device", "load",
+    "cpu", "device", "enabled", "executor", "load",
     "load_driver", "load_module",
-    "load_param_dict", "memory_of", "profiling", "register_module", "save_param_dict", "vm",
+    "load_param_dict", "memory_of", "name_transforms", "ndarray", "profiling",
+    "register_module", "save_param_dict", "vm",
 ]
 
 
@@ -31,3 +33,8 @@ def convert(value: Any) -> Any:
     from tilewright.ir.container import convert as converted
 
     return converted(value)
+
+
+def enabled(target: str) -> bool:
+    """Return whether programs for a target run on this machine: `enabled("llvm")`."""
+    return target.split(maxsplit=1)[0] in ("c", "cpu", "llvm")

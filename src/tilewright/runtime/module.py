@@ -103,6 +103,11 @@ class Session:
 class FactoryModule:
     """A compiled model: `module["default"](device)` creates a session, `export_library` writes a file."""
 
+    executor: Any = None
+    """The `relay.backend.Executor` that `relay.build` was given; None for modules that are loaded."""
+    runtime: Any = None
+    """The `relay.backend.Runtime` that `relay.build` was given."""
+
     def __init__(self, artifact: Artifact, executable: Executable | None = None) -> None:
         self._artifact = artifact
         self._executable = executable
@@ -165,7 +170,32 @@ class FactoryModule:
         return iter((self.get_graph_json(), self, self.get_params()))
 
     def get_lib(self) -> FactoryModule:
+        """Return the module itself, which is the library and the graph in one."""
         return self
+
+    @property
+    def lib(self) -> FactoryModule:
+        """The module itself, as `get_lib()`."""
+        return self
+
+    @property
+    def module(self) -> FactoryModule:
+        """The module itself, for older scripts."""
+        return self
+
+    @property
+    def params(self) -> dict[str, NDArray]:
+        """An empty dictionary, as `get_params()`."""
+        return self.get_params()
+
+    @property
+    def graph_json(self) -> str:
+        """The program as a graph of TVM, as `get_graph_json()`."""
+        return self.get_graph_json()
+
+    def get_executor_config(self) -> str:
+        """Return the program as a graph of TVM, as `get_graph_json()`."""
+        return self.get_graph_json()
 
     @property
     def imported_modules(self) -> list[ModuleNode]:

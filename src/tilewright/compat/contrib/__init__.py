@@ -6,15 +6,17 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 _MODULES: Final = {
-    "debugger": "runtime.debugger", "graph_executor": "runtime.graph_executor", "utils": "compat.contrib.utils",
+    "cc": "compat.contrib.cc", "debugger": "runtime.debugger", "dlpack": "compat.contrib.dlpack",
+    "download": "compat.contrib.download", "graph_executor": "runtime.graph_executor", "nvcc": "compat.contrib.nvcc",
+    "utils": "compat.contrib.utils",
 }
 """Attribute -> the module, without `tilewright.`."""
 
 if TYPE_CHECKING:
-    from tilewright.compat.contrib import utils
+    from tilewright.compat.contrib import cc, dlpack, download, nvcc, utils
     from tilewright.runtime import debugger, graph_executor
 
-__all__ = ["debugger", "graph_executor", "utils"]
+__all__ = ["cc", "debugger", "dlpack", "download", "graph_executor", "nvcc", "utils"]
 
 
 def __getattr__(name: str) -> Any:

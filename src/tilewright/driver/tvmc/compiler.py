@@ -16,11 +16,12 @@ from tilewright.backends.target import Target
 from tilewright.base.errors import InputError, OpenSizeWarning, OptionError
 from tilewright.driver import files, offload, options
 from tilewright.driver.compilation import asking
-from tilewright.driver.tvmc.composition import Executor, Runtime, WorkspacePool
+from tilewright.driver.tvmc.composition import WorkspacePool, check_executor, check_runtime
 from tilewright.driver.tvmc.model import TVMCModel
 from tilewright.driver.tvmc.package import TVMCPackage, write_package
 from tilewright.driver.tvmc.records import advised
 from tilewright.driver.tvmc.transforms import computed_in, with_layouts
+from tilewright.relay.backend.executors import Executor, Runtime
 from tilewright.runtime.program import kernel_symbols
 
 if TYPE_CHECKING:
@@ -127,7 +128,8 @@ class Packaging:
         if form not in OUTPUT_FORMATS:
             raise OptionError(
                 f"--output-format: there is no format '{form}'; choose from {', '.join(OUTPUT_FORMATS)}", code="TW0203")
-        runtime.check_format(form)
+        check_executor(executor)
+        check_runtime(runtime, form)
         if linker and form != "so":
             raise OptionError(
                 f"--cross-compiler links a library, but -f {form} does not link its objects; omit one of "
@@ -150,7 +152,7 @@ class Packaging:
         if self.pool is not None:
             self.pool.check(artifact)
         if self.form != "mlf":
-            write_package(artifact, self.path, self.executor.kind, self.form, self.linker)
+            write_package(artifact, self.path, self.executor.name, self.form, self.linker)
             return
         with _replacing_tar(self.path) as scratch:
             if self.is_text:
@@ -199,9 +201,9 @@ def _executor(executor: Executor | str | None, output_format: str, use_vm: bool)
     if executor is None:
         return Executor("aot" if output_format == "mlf" else "graph")
     found = Executor(executor) if isinstance(executor, str) else executor
-    if output_format == "mlf" and found.kind != "aot":
+    if output_format == "mlf" and found.name != "aot":
         raise OptionError(
-            f"--executor {found.kind} is not possible in the Model Library Format, whose programs are C functions; use "
+            f"--executor {found.name} is not possible in the Model Library Format, whose programs are C functions; use "
             "--executor aot, or -f so",
             code="TW0204")
     return found

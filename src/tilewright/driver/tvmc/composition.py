@@ -7,13 +7,13 @@ option is either satisfied already or refused with the reason; no option is igno
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from tilewright.base.errors import OptionError
 from tilewright.base.limits import shown_bytes
-from tilewright.base.settings import nearest
 from tilewright.driver.options import flag
+from tilewright.relay.backend.executors import Executor, Runtime
 from tilewright.runtime.artifact import Artifact
 
 _ALIGNMENT: Final = 64
@@ -57,70 +57,55 @@ _LINKED: Final = _always(
     "constants are packed for the kernels that read them, and stay within the library; omit the option, or give 1")
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """A kind with options, checked by `check`."""
-
-    kind: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    word: ClassVar[str]
-    kinds: ClassVar[Mapping[str, Mapping[str, Check]]]
-
-    def __post_init__(self) -> None:
-        if self.kind not in self.kinds:
-            raise OptionError(
-                f"--{self.word}: there is no {self.word} '{self.kind}'{nearest(self.kind, self.kinds)}; choose from "
-                f"{', '.join(self.kinds)}",
-                code="TW0203")
-        known = self.kinds[self.kind]
-        for name, value in self.options.items():
-            option = f"--{self.word}-{self.kind}-{name}"
-            if name not in known:
-                raise OptionError(
-                    f"{option}: {self.kind} has no option '{name}'{nearest(name, known)}; it has "
-                    f"{', '.join(known) or 'none'}",
-                    code="TW0203")
-            known[name](option, value)
+_CHECKS: Final[Mapping[str, Check]] = {
+    "link-params": _LINKED,
+    "interface-api": _interface,
+    "unpacked-api": _always(True, "kernels take plain pointers; omit the option, or give 1"),
+    "workspace-byte-alignment": _alignment,
+    "constant-byte-alignment": _alignment,
+}
 
 
-@dataclass(frozen=True)
-class Executor(_Kind):
-    """The executor of a program: `graph` is a package for Python, `aot` a package for C, `vm` a package with only a
-    library."""
-
-    kind: str = "graph"
-    word: ClassVar[str] = "executor"
-    kinds: ClassVar[Mapping[str, Mapping[str, Check]]] = {
-        "graph": {"link-params": _LINKED},
-        "aot": {
-            "link-params": _LINKED,
-            "interface-api": _interface,
-            "unpacked-api": _always(True, "kernels take plain pointers; omit the option, or give 1"),
-            "workspace-byte-alignment": _alignment,
-            "constant-byte-alignment": _alignment,
-        },
-        "vm": {},
-    }
+def executor(kind: str, given: Mapping[str, Any] | None = None) -> Executor:
+    """Return the executor of that kind with options of the command line. Raises `OptionError` for impossible ones."""
+    found = Executor(kind, _read("executor", Executor, kind, given or {}))
+    check_executor(found)
+    return found
 
 
-@dataclass(frozen=True)
-class Runtime(_Kind):
-    """The runtime that a program is linked with. Programs need neither, because they only call libc."""
+def runtime(kind: str, given: Mapping[str, Any] | None = None) -> Runtime:
+    """Return the runtime of that kind with options of the command line."""
+    return Runtime(kind, _read("runtime", Runtime, kind, given or {}))
 
-    kind: str = "cpp"
-    word: ClassVar[str] = "runtime"
-    kinds: ClassVar[Mapping[str, Mapping[str, Check]]] = {"cpp": {"system-lib": flag}, "crt": {"system-lib": flag}}
 
-    def check_format(self, output_format: str) -> None:
-        """Raise `OptionError` for options that a package of this format cannot satisfy: objects of the Model Library
-        Format are linked, libraries are loaded."""
-        for name, value in self.options.items():
-            linked = output_format == "mlf"
-            why = (
-                "objects of the Model Library Format are linked into a program; use -f so for a library" if linked
-                else "a library is loaded from its file; use -f mlf for objects that are linked"
-            )
-            _always(linked, why)(f"--runtime-{self.kind}-{name}", value)
+def _read(word: str, kinds: type[Executor | Runtime], kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the texts of options to the types that they have."""
+    types = kinds.kinds.get(kind, {})
+    found = {}
+    for name, value in given.items():
+        option, wanted = f"--{word}-{kind}-{name}", types.get(name)
+        if wanted is int and not str(value).isdecimal():
+            raise OptionError(f"{option}: '{value}' is not a whole number", code="TW0202")
+        found[name] = flag(option, value) if wanted is bool else value if wanted is None else wanted(value)
+    return found
+
+
+def check_executor(executor: Executor) -> None:
+    """Raise `OptionError` for options that a package cannot satisfy."""
+    for name, value in executor.options.items():
+        _CHECKS[name](f"--executor-{executor}-{name}", value)
+
+
+def check_runtime(runtime: Runtime, output_format: str) -> None:
+    """Raise `OptionError` for options that a package of this format cannot satisfy: objects of the Model Library
+    Format are linked, libraries are loaded."""
+    for name, value in runtime.options.items():
+        linked = output_format == "mlf"
+        why = (
+            "objects of the Model Library Format are linked into a program; use -f so for a library" if linked
+            else "a library is loaded from its file; use -f mlf for objects that are linked"
+        )
+        _always(linked, why)(f"--runtime-{runtime}-{name}", value)
 
 
 HINTS: Final = (

@@ -30,12 +30,14 @@ from tilewright.driver.application import (
 )
 from tilewright.driver.measuring import MeasuringOptions, address
 from tilewright.driver.tvmc import arguments as a
+from tilewright.driver.tvmc import composition
 from tilewright.driver.tvmc.autotuner import tasks_of, tune_model
 from tilewright.driver.tvmc.compiler import compile_model
-from tilewright.driver.tvmc.composition import HINTS, Executor, Runtime, workspace_pool
+from tilewright.driver.tvmc.composition import HINTS, workspace_pool
 from tilewright.driver.tvmc.model import load_model
 from tilewright.driver.tvmc.package import TVMCPackage
 from tilewright.driver.tvmc.runner import DEVICES, run_module
+from tilewright.relay.backend.executors import Executor
 
 NOTHING, REFUSED, PACKAGE_MISSING = 1, 4, 5
 """Exit codes without a command, for unsupported requests, and when a Python package is missing."""
@@ -113,7 +115,8 @@ def compile_command(
         workspace_pools, workspace_pools_targets, workspace_pools_size_hint_bytes, hints,
         tuple(p.split(" ")[0] for p in parts(target)))
     packed = _executor(kind, _of_kinds(given, "executor", ("graph", "aot")), str(output_format))
-    runs = Runtime(str(runtime), _only_of(str(runtime), "runtime", _of_kinds(given, "runtime", ("cpp", "crt"))))
+    runs = composition.runtime(
+        str(runtime), _only_of(str(runtime), "runtime", _of_kinds(given, "runtime", ("cpp", "crt"))))
     if cross_compiler:
         options.linker(cross_compiler, cross_compiler_options)  # before slow compilation
     model = load_model(
@@ -158,7 +161,7 @@ def _executor(kind: str, by_kind: dict[str, dict[str, object]], output_format: s
     """Return the executor; None selects the one that suits the format."""
     chosen = kind or ("aot" if output_format == "mlf" else "graph")
     given = _only_of(chosen, "executor", by_kind)
-    return Executor(chosen, given) if kind or given else None
+    return composition.executor(chosen, given) if kind or given else None
 
 
 @app.command("run", epilog=examples(

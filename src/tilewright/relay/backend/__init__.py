@@ -6,12 +6,13 @@ import importlib
 from typing import Any
 
 from tilewright.relay.backend import interpreter
+from tilewright.relay.backend.executors import Executor, Runtime
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("te_compiler", "vm"):
+    if name in ("executor_factory", "name_transforms", "te_compiler", "utils", "vm"):
         return importlib.import_module(f"tilewright.relay.backend.{name}")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)
 
 
-__all__ = ["interpreter"]
+__all__ = ["Executor", "Runtime", "interpreter"]

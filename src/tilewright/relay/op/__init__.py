@@ -9,6 +9,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from tilewright.relay.expr import const
 from tilewright.relay.op import (
     annotation,
     blocks,
@@ -64,14 +65,14 @@ from tilewright.relay.op.hooks import (
     register_strategy,
 )
 from tilewright.relay.op.registered import register
-from tilewright.relay.op.registry import OPS, Fusion, Op, get, op, operator_names, public_function
+from tilewright.relay.op.registry import OPS, Fusion, Op, get, operator_names, public_function
 
 __all__ = [
-    "OPS", "Fusion", "Op", "OpPattern", "annotation", "blocks", "broadcast", "classic", "complex_numbers", "contrib",
-    "create", "data_dependent", "deferred", "dynamic", "einsum", "elementwise", "external", "fast_math", "fixed_point",
-    "get", "image", "image_decoding", "image_sampling", "indexing", "linalg", "lookup", "nn", "nn_binary",
-    "nn_deformable", "nn_displacement", "nn_loss", "nn_sparse", "op", "random", "reduction", "register",
-    "register_alter_op_layout", "register_compute", "register_convert_op_layout", "register_legalize",
+    "OPS", "Fusion", "Op", "OpPattern", "annotation", "blocks", "broadcast", "classic", "complex_numbers", "const",
+    "contrib", "create", "data_dependent", "deferred", "dynamic", "einsum", "elementwise", "external", "fast_math",
+    "fixed_point", "get", "image", "image_decoding", "image_sampling", "indexing", "linalg", "lookup", "nn",
+    "nn_binary", "nn_deformable", "nn_displacement", "nn_loss", "nn_sparse", "random", "reduction",
+    "register", "register_alter_op_layout", "register_compute", "register_convert_op_layout", "register_legalize",
     "register_mixed_precision_conversion", "register_pattern", "register_qnn_legalize", "register_schedule",
     "register_strategy", "runtime_checks", "scans", "scattering", "selection", "shaping", "signal", "sorting",
     "special", "transform", "vision", "vision_maps",

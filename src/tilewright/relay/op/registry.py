@@ -21,6 +21,7 @@ from tilewright.base.limits import refused_size
 from tilewright.base.types import DataType, TensorType, TupleType, Type
 from tilewright.ir.op_attributes import op_attr, register_op_attr, reset_op_attr
 from tilewright.relay.expr import Call, Expr, Tuple, const
+from tilewright.relay.fields import TupleWrapper
 from tilewright.relay.op.unsupported import left_out
 from tilewright.scalar.expr import PrimExpr, UnknownDim
 from tilewright.scalar.expr import Var as ScalarVar
@@ -387,6 +388,8 @@ def as_relay(value: Any) -> Expr:
     """Return an argument of a call as an expression: numbers and arrays become constants, sequences tuples."""
     if isinstance(value, Expr):
         return value
+    if isinstance(value, TupleWrapper):
+        return value.astuple()
     if isinstance(value, (tuple, list)):
         return Tuple(tuple(as_relay(v) for v in value))
     return const(value)

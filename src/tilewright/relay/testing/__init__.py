@@ -8,14 +8,17 @@ which returns the module and random weights. The weights depend only on the seed
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from tilewright.base.nd import Device, NDArray, array, device
 from tilewright.ir.module import IRModule
-from tilewright.ir.op_attributes import register_op_attr, registrations, reset_op_attr
 from tilewright.ir.transform import Pass, PassContext, Sequential
 from tilewright.relay.expr import Expr, Function
+from tilewright.relay.prelude import Prelude
 from tilewright.relay.testing import (
     dcgan,
     densenet,
@@ -26,17 +29,26 @@ from tilewright.relay.testing import (
     lstm,
     mlp,
     mobilenet,
+    nat,
+    py_converter,
     resnet,
     squeezenet,
+    synthetic,
+    temp_op_attr,
     vgg,
 )
 from tilewright.relay.testing.init import create_workload
+from tilewright.relay.testing.nat import count, make_nat_expr, make_nat_value
+from tilewright.relay.testing.py_converter import run_as_python
+from tilewright.relay.testing.temp_op_attr import TempOpAttr
 from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.visitor import calls
 
 __all__ = [
-    "TempOpAttr", "create_workload", "dcgan", "densenet", "dqn", "inception_v3", "init", "layers", "lstm", "mlp",
-    "mobilenet", "resnet", "run_infer_type",
-    "run_opt_pass", "squeezenet", "vgg",
+    "Prelude", "TempOpAttr", "count", "count_ops", "create_workload", "dcgan", "densenet", "dqn", "enabled_targets",
+    "inception_v3", "init", "layers", "lstm", "make_nat_expr", "make_nat_value", "mlp", "mobilenet", "nat",
+    "py_converter", "rand", "resnet", "run_as_python", "run_infer_type", "run_opt_pass", "squeezenet", "synthetic",
+    "temp_op_attr", "vgg",
 ]
 
 
@@ -56,10 +68,16 @@ def run_infer_type(expr: Expr) -> Any:
     return run_opt_pass(expr, ())
 
 
-@contextmanager
-def TempOpAttr(op_name: str, attr_key: str, attr_value: Any) -> Iterator[None]:
-    """A context with a temporary attribute of an operator."""
-    with registrations():
-        reset_op_attr(op_name, attr_key)
-        register_op_attr(op_name, attr_key, attr_value)
-        yield
+def enabled_targets() -> list[tuple[str, Device]]:
+    """Return the targets whose programs run on this machine, with their devices."""
+    return [("llvm", device("llvm"))]
+
+
+def rand(dtype: str = "float32", *shape: int) -> NDArray:
+    """Return an array of random values in [0, 1)."""
+    return array(np.random.default_rng().random(shape).astype(dtype))
+
+
+def count_ops(expr: Expr) -> dict[str, int]:
+    """Return the number of calls of each operator, by name. A call that several calls read counts once."""
+    return dict(Counter(c.op.name for c in calls(expr) if not isinstance(c.op, Expr)))

@@ -1,0 +1,109 @@
+"""Copies of nodes with replaced fields, and TVM's wrapper of tuples: names of TVM's `relay.expr`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.errors import Origin
+from tilewright.base.types import Type
+from tilewright.relay.expr import Call, Constant, Expr, If, Let, Tuple, TupleGetItem, Var
+
+__all__ = [
+    "CallWithFields", "ConstantWithFields", "IfWithFields", "LetWithFields", "TupleGetItemWithFields",
+    "TupleWithFields", "TupleWrapper", "VarWithFields",
+]
+
+
+class TupleWrapper:
+    """A tuple value with a known number of fields, for scripts that create one: `TupleWrapper(call, 2)[1]`.
+
+    Operators with several results return the call itself, which has the same methods.
+    """
+
+    def __init__(self, tuple_value: Expr, size: int) -> None:
+        self.tuple_value = tuple_value
+        self.size = size
+
+    def astuple(self) -> Expr:
+        """Return the tuple value."""
+        return self.tuple_value
+
+    def astext(self) -> str:
+        """Return the tuple value as text."""
+        return self.tuple_value.astext()
+
+    def __getitem__(self, index: int) -> TupleGetItem:
+        if not -self.size <= index < self.size:
+            raise IndexError(f"field {index} is out of range for a tuple of {self.size} fields")
+        return TupleGetItem(self.tuple_value, index % self.size)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[TupleGetItem]:
+        return (self[i] for i in range(self.size))
+
+
+def CallWithFields(
+    call: Call, op: Any = None, args: Sequence[Expr] | None = None, attrs: Mapping[str, Any] | None = None,
+    type_args: Sequence[Type] | None = None, virtual_device: None = None, span: Origin | None = None,
+) -> Call:
+    """Return `call` with the given fields replaced; the types of arguments are derived from them."""
+    return Call(call.op if op is None else op, call.args if args is None else args,
+                call.attrs if attrs is None else attrs, span=call.span if span is None else span)
+
+
+def VarWithFields(
+    variable: Var, vid: str | Var | None = None, type_annotation: Type | None = None, virtual_device: None = None,
+    span: Origin | None = None,
+) -> Var:
+    """Return a new variable, with the name and the type of `variable` where none is given."""
+    name = variable.name_hint if vid is None else vid if isinstance(vid, str) else vid.name_hint
+    return Var(name, variable.type_annotation if type_annotation is None else type_annotation,
+               variable.span if span is None else span)
+
+
+def ConstantWithFields(
+    constant: Constant, data: Any = None, virtual_device: None = None, span: Origin | None = None,
+) -> Constant:
+    """Return `constant` with the given fields replaced."""
+    value: np.ndarray[Any, Any] = constant.value if data is None else data
+    return Constant(value, constant.span if span is None else span)
+
+
+def TupleWithFields(
+    tuple_value: Tuple, fields: Sequence[Expr] | None = None, virtual_device: None = None, span: Origin | None = None,
+) -> Tuple:
+    """Return `tuple_value` with the given fields replaced."""
+    return Tuple(tuple_value.fields if fields is None else fields, tuple_value.span if span is None else span)
+
+
+def TupleGetItemWithFields(
+    tuple_get_item: TupleGetItem, tuple_value: Expr | None = None, index: int | None = None,
+    virtual_device: None = None, span: Origin | None = None,
+) -> TupleGetItem:
+    """Return `tuple_get_item` with the given fields replaced."""
+    return TupleGetItem(
+        tuple_get_item.tuple_value if tuple_value is None else tuple_value,
+        tuple_get_item.index if index is None else index, tuple_get_item.span if span is None else span)
+
+
+def LetWithFields(
+    let: Let, var: Var | None = None, value: Expr | None = None, body: Expr | None = None, virtual_device: None = None,
+    span: Origin | None = None,
+) -> Let:
+    """Return `let` with the given fields replaced."""
+    return Let(let.var if var is None else var, let.value if value is None else value,
+               let.body if body is None else body, let.span if span is None else span)
+
+
+def IfWithFields(
+    if_expr: If, cond: Expr | None = None, true_branch: Expr | None = None, false_branch: Expr | None = None,
+    virtual_device: None = None, span: Origin | None = None,
+) -> If:
+    """Return `if_expr` with the given fields replaced."""
+    return If(if_expr.cond if cond is None else cond, if_expr.true_branch if true_branch is None else true_branch,
+              if_expr.false_branch if false_branch is None else false_branch, if_expr.span if span is None else span)

@@ -1,0 +1,245 @@
+"""Names of `tvm.relay`, `tvm.runtime` and `tvm.contrib` that scripts for TVM use, and what they do."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tvm
+from tilewright import relay
+from tilewright.base.errors import ArtifactError, CompileError, OptionError, TargetError
+from tilewright.compat.contrib import cc, dlpack, nvcc
+from tilewright.compat.contrib.download import download, download_testdata
+from tilewright.compat.executor_factory import GraphExecutorFactoryModule
+from tilewright.relay import op
+from tilewright.relay.backend import Executor, Runtime, name_transforms
+from tilewright.relay.backend.utils import mangle_module_name
+from tilewright.relay.frontend import inference as common
+from tilewright.relay.supply import GlobalVarSupply, NameSupply
+from tilewright.relay.testing.temp_op_attr import TempOpAttr
+from tilewright.runtime import graph_executor
+from tilewright.runtime.executor import AotModule
+from tilewright.runtime.name_transforms import sanitize_name
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def module() -> tvm.IRModule:
+    return tvm.IRModule.from_expr(relay.nn.relu(relay.var("x", shape=(2, 3)) - relay.const(2.0)))
+
+
+# --- executors and runtimes
+
+
+def test_executors_and_runtimes_of_a_build() -> None:
+    executor, runtime = Executor("aot", {"unpacked-api": True}), Runtime("crt", {"system-lib": True})
+    built = relay.build(module(), "llvm", executor=executor, runtime=runtime)
+    assert (built.executor, built.runtime) == (executor, runtime) and isinstance(built, GraphExecutorFactoryModule)
+    assert built.graph_json == built.get_executor_config() and built.params == {} and built.lib is built.get_lib()
+    for kind in (AotModule, graph_executor.GraphModule):
+        model = kind(built["default"](tvm.cpu()))
+        model.run(x=X)
+        np.testing.assert_array_equal(model.get_output(0).numpy(), np.maximum(X - 2, 0))
+
+
+def test_options_of_executors_and_runtimes() -> None:
+    executor = Executor("aot", {"interface-api": "c"})
+    assert executor["interface-api"] == "c" and "interface-api" in executor and "link-params" not in executor
+    assert executor["link-params"] is False and executor["workspace-byte-alignment"] is None
+    assert Executor("graph") == Executor() != executor and len({Executor(), Executor("graph"), executor}) == 2
+    assert (str(Runtime("crt")), Runtime.list_registered()) == ("crt", ["cpp", "crt"])
+    assert Executor.list_registered_options(Executor("graph")) == {"link-params": "IntImm"}
+    wrongs: list[tuple[Callable[[], object], str]] = [
+        (lambda: Executor("woof"), 'Executor "woof" is not defined'),
+        (lambda: Runtime("crt", {"woof": 1}), 'Attribute "woof" is not available on this Runtime'),
+        (lambda: Runtime("crt", {"system-lib": "woof"}),
+         'Attribute "system-lib" should have type "IntImm" but instead found "runtime.String"'),
+        (lambda: executor["woof"], 'aot has no option "woof"'),
+    ]
+    for wrong, said in wrongs:
+        with pytest.raises(OptionError, match=said):
+            wrong()
+
+
+# --- names
+
+
+def test_names_that_are_used_once() -> None:
+    names = NameSupply("net")
+    assert [names.fresh_name(n) for n in ("conv", "conv", "add", "conv")] == [
+        "net_conv", "net_conv_1", "net_add", "net_conv_2"]
+    assert names.reserve_name("x", add_prefix=False) == "x" and names.contains_name("x", add_prefix=False)
+    assert not names.contains_name("x") and names.fresh_name("x", add_prefix=False, add_underscore=False) == "x1"
+    variables = GlobalVarSupply(module())
+    (main,) = module().get_global_vars()
+    assert variables.unique_global_for("main") is variables.unique_global_for("main")
+    assert variables.fresh_global("main").name_hint == "main_1"
+    with pytest.raises(CompileError, match="two variables '@main'"):
+        variables.reserve_global(main)
+    variables.reserve_global(main, allow_conflict=True)
+
+
+def test_names_in_c() -> None:
+    assert name_transforms.to_c_function_style("TVMGen_my_model") == "TVMGenMyModel"
+    assert name_transforms.to_c_variable_style("TVM_My_Model") == "tvm_my_model"
+    assert name_transforms.to_c_constant_style("TVM_my_model") == "TVM_MY_MODEL"
+    assert name_transforms.prefix_name(["a", "b"]) == "TVM_a_b"
+    assert name_transforms.prefix_generated_name("a") == "TVMGen_a"
+    assert sanitize_name("conv2d:0/w") == "conv2d_0_w"
+    assert mangle_module_name("a") == "tvmgen_a" and mangle_module_name(None) == "tvmgen"
+    empty: list[str] = []
+    wrongs: list[Callable[[], object]] = [
+        lambda: name_transforms.to_c_variable_style("cake"), lambda: name_transforms.prefix_name(empty),
+        lambda: sanitize_name(""), lambda: mangle_module_name("\u018e")]
+    for wrong in wrongs:
+        with pytest.raises(OptionError):
+            wrong()
+
+
+@pytest.mark.parametrize("name", [
+    "contrib.download", "ir.supply", "relay.backend.executor_factory", "relay.frontend.common", "runtime.ndarray",
+    "_ffi.base",
+])
+def test_modules_with_a_name_of_tvm(name: str) -> None:
+    assert importlib.import_module(f"tilewright.{name}").__doc__
+
+
+# --- nodes
+
+
+def test_copies_of_nodes() -> None:
+    x, y = relay.var("x", shape=(4,)), relay.var("y", shape=(4,))
+    span = tvm.relay.Span(tvm.relay.SourceName("net"), 1, 1, 2, 3)
+    called = relay.expr.CallWithFields(relay.add(x, x), args=[x, y], span=span)
+    assert (called.op.name, called.args, called.span) == ("add", (x, y), span)
+    summed = relay.sum(x, keepdims=True)
+    assert dict(relay.expr.CallWithFields(summed, args=[y]).attrs) == dict(summed.attrs)
+    renamed = relay.expr.VarWithFields(x, vid="z")
+    assert (renamed.name_hint, renamed.checked_type) == ("z", x.checked_type)
+    assert relay.expr.TupleWithFields(relay.Tuple([x]), fields=[y]).fields == (y,)
+    pair = relay.expr.TupleGetItemWithFields(relay.TupleGetItem(relay.Tuple([x, y]), 0), index=1)
+    assert pair.index == 1
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        relay.expr.Nothing  # noqa: B018
+
+
+def test_a_wrapped_tuple() -> None:
+    x = relay.var("x", shape=(4, 2))
+    wrapped = relay.TupleWrapper(relay.split(x, 2), 2)
+    assert len(wrapped) == 2 and [f.index for f in wrapped] == [0, 1] and wrapped[-1].index == 1
+    with pytest.raises(IndexError):
+        wrapped[2]
+    joined = relay.concatenate(wrapped.astuple(), axis=0)
+    assert joined.checked_type == x.checked_type and "split" in wrapped.astext()
+    assert relay.concatenate(wrapped, axis=0).checked_type == x.checked_type
+
+
+def test_operators_by_name() -> None:
+    assert op.get("nn.relu") is relay.op.get("nn.relu")
+    with relay.build_config(opt_level=3):
+        assert tvm.transform.PassContext.current().opt_level == 3
+    with TempOpAttr("nn.relu", "ftest", 3):
+        assert op.get("nn.relu").get_attr("ftest") == 3
+    assert op.get("nn.relu").get_attr("ftest") is None
+
+
+def test_types_and_values_for_importers() -> None:
+    x = common.new_var("x", shape=(2, 3))
+    both = relay.Tuple([x, relay.sum(x, axis=1)])
+    assert common.infer_shape(both) == [(2, 3), (2,)] and common.infer_shape(x) == (2, 3)
+    assert common.infer_type(x + x).checked_type == relay.TensorType((2, 3))
+    assert common.infer_channels(relay.var("w", shape=(8, 4, 3, 3))) == 8
+    np.testing.assert_array_equal(common.infer_value(x + x, {"x": X}).numpy(), X + X)
+
+
+# --- networks and values for tests
+
+
+def test_a_synthetic_network_and_counts_of_operators() -> None:
+    mod, params = relay.testing.synthetic.get_workload((1, 3, 8, 4))
+    found = relay.testing.count_ops(mod["main"].body)
+    assert found["nn.conv2d"] == found["nn.dense"] == 1 and found["nn.relu"] == 2
+    data = relay.testing.rand("float32", 1, 3, 8, 4)
+    wanted = relay.create_executor("debug", mod).evaluate()(data, *params.values()).numpy()
+    model = graph_executor.GraphModule(relay.build(mod, "llvm", params=params)["default"](tvm.cpu()))
+    model.run(data=data)
+    np.testing.assert_allclose(model.get_output(0).numpy(), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_natural_numbers() -> None:
+    prelude = relay.testing.Prelude()
+    prelude.mod.import_from_std("nat.rly")
+    three = relay.testing.make_nat_expr(prelude, 3)
+    assert relay.testing.count(prelude, three) == 3
+    assert relay.testing.count(prelude, relay.testing.make_nat_value(prelude, 5)) == 5
+    add, double = prelude.mod.get_global_var("nat_add"), prelude.mod.get_global_var("nat_double")
+    assert relay.testing.count(prelude, relay.testing.run_as_python(add(double(three), three), prelude.mod)) == 9
+    with pytest.raises(CompileError, match="-1 is not a natural number"):
+        relay.testing.make_nat_expr(prelude, -1)
+
+
+@pytest.mark.parametrize("kind", ["debug", "graph", "vm"])
+@pytest.mark.parametrize(("dtype", "given"), [("uint8", [1, 2, 250]), ("float32", [0.5, 1.0, -2.0])])
+def test_arrays_of_numpy_are_cast_to_the_type_of_the_parameter(kind: str, dtype: str, given: list[Any]) -> None:
+    x = relay.var("x", shape=(3,), dtype=dtype)
+    function = relay.create_executor(kind, tvm.IRModule.from_expr(relay.Function([x], relay.maximum(x, x)))).evaluate()
+    answer = function(np.array(given)).numpy()
+    assert answer.dtype == dtype and answer.tolist() == given
+
+
+# --- contrib
+
+
+def test_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = tmp_path / "source", tmp_path / "folder" / "target"
+    source.write_text("first")
+    download(source.as_uri(), target)
+    source.write_text("second")
+    download(source.as_uri(), target)
+    assert target.read_text() == "first"
+    download(source.as_uri(), target, size_compare=True)
+    assert target.read_text() == "second"
+    monkeypatch.setenv("TEST_DATA_ROOT_PATH", str(tmp_path / "root"))
+    assert download_testdata(source.as_uri(), "a.txt", module="data") == str(tmp_path / "root" / "data" / "a.txt")
+    with pytest.raises(OptionError, match="cannot be downloaded"):
+        download((tmp_path / "missing").as_uri(), tmp_path / "x", retries=0)
+    with pytest.raises(OptionError, match="unknown url type"):
+        download("nonsense", tmp_path / "x")
+
+
+def test_the_compiler_of_the_system(tmp_path: Path) -> None:
+    if cc.get_cc() is None or sys.platform == "win32":
+        pytest.skip("no C++ compiler")
+    text, library = tmp_path / "f.c", tmp_path / "f.so"
+    text.write_text("int twice(int x) { return 2 * x; }\n")
+    cc.create_shared(library, text, ["-x", "c"])
+    assert library.stat().st_size > 0
+    cc.cross_compiler(cc.get_cc() or "", ["-O1"])(tmp_path / "g.so", [text])
+    assert (tmp_path / "g.so").exists() and "-" in cc.get_target_by_dump_machine(cc.get_cc() or "")()
+    text.write_text("int twice(int x) { return 2 *; }\n")
+    with pytest.raises(ArtifactError, match="failed"):
+        cc.create_shared(library, text)
+
+
+def test_capabilities_of_gpus() -> None:
+    assert nvcc.parse_compute_version("7.5") == (7, 5)
+    assert [f("6.1") for f in (nvcc.have_fp16, nvcc.have_int8, nvcc.have_tensorcore, nvcc.have_bf16)] == [
+        True, True, False, False]
+    with pytest.raises(TargetError, match="code for GPUs cannot be compiled"):
+        nvcc.compile_cuda("")
+
+
+def test_functions_over_tensors_of_pytorch() -> None:
+    torch = pytest.importorskip("torch")
+    a = tvm.te.placeholder((4,), name="a")
+    b = tvm.te.compute((4,), lambda i: a[i] + 1.0, name="b")
+    twice = dlpack.to_pytorch_func(tvm.build(tvm.te.create_schedule(b.op), [a, b], "llvm"))
+    x, y = torch.arange(4, dtype=torch.float32), torch.zeros(4)
+    twice(x, y)
+    assert y.tolist() == [1, 2, 3, 4]
