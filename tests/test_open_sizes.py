@@ -24,6 +24,8 @@ import tilewright
 from op_examples import EXAMPLES, Example
 from small_models import onnxruntime_answers
 from tilewright import relay, te
+from tilewright.backends.cpu.llvm.compile import compile_text
+from tilewright.backends.cpu.llvm.text import LESS
 from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError, InputError, OpenSizeWarning, OptionError
 from tilewright.base.memory_placement import place_pieces
@@ -337,6 +339,15 @@ def test_kernels_of_symbolic_sizes_unroll_only_steps_of_few_products() -> None:
             and isinstance(s.extent, IntImm) and any(isinstance(b, Block) and b.init is not None for b in walk_stmt(s))]
         found.append(unrolled)
     assert [math.prod(extents) for extents in found] == [8, 16, 12, 16, 20, 12, 14, 16][: len(found)]
+
+
+def test_kernels_with_versions_are_compiled_at_the_first_level_of_llvm() -> None:
+    target = Target("llvm -mcpu=skylake-avx512")
+    program, known = (tilewright.compile(dense_layer(), shapes={"x": (n, 40)}, target=target) for n in ("n", 6))
+    (text,), (alone,) = program.report.llvm.values(), known.report.llvm.values()
+    assert text.count(LESS) == 1 and LESS not in alone
+    assert compile_text(text, target) == compile_text(text, target, level=1)
+    assert compile_text(alone, target) == compile_text(alone, target, level=2)
 
 
 def test_versions_of_kernels_are_equal_if_their_loops_conditions_and_buffers_are() -> None:

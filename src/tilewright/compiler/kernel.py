@@ -39,7 +39,7 @@ from tilewright.te.resolve import apply_schedule
 from tilewright.te.schedule import Schedule as TeSchedule
 from tilewright.te.tensor import ComputeOp, Operation, Tensor
 from tilewright.tir.legality import refuse_gpu_threads
-from tilewright.tir.stmt import NUMBERS, IfThenElse, PrimFunc
+from tilewright.tir.stmt import NUMBERS, VERSIONED, IfThenElse, PrimFunc
 from tilewright.tir.transform.convert_ssa import convert_ssa
 from tilewright.tir.transform.instrument_memory import Checks
 from tilewright.tir.transform.lower_blocks import lower_blocks
@@ -292,7 +292,7 @@ def _joined(versions: Sequence[Version]) -> PrimFunc:
     for condition, version in reversed(others):
         assert condition is not None
         body = IfThenElse(condition, lower_blocks(version).body, body)
-    return convert_ssa(joined.with_body(body))
+    return convert_ssa(replace(joined, body=body, attrs={**joined.attrs, VERSIONED: True}))
 
 
 def _renamed(t: Tensor, others: Mapping[Tensor, Buffer]) -> Buffer:

@@ -166,6 +166,9 @@ THREAD = "thread"
 """Annotation of a loop: the kind of thread that its trips are bound to; `vthread` loops are plain loops."""
 NUMBERS = "numbers"
 """Attribute of a function during code generation: the `Var`s that its code takes after the buffers, in order."""
+VERSIONED = "versioned"
+"""Attribute of a function: it consists of several versions, of which a call takes one, so each pass over its code
+costs several times as much."""
 
 
 @node

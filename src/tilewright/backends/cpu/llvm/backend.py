@@ -35,9 +35,9 @@ class LlvmBackend(CpuBackend):
         return emit_measured(funcs, target, sources)
 
     def compile(self, text: str, target: Target, *, in_order: bool = False) -> bytes:
-        from tilewright.backends.cpu.llvm.compile import IN_ORDER, USUAL, compile_text
+        from tilewright.backends.cpu.llvm.compile import IN_ORDER, compile_text
 
-        return compile_text(text, target, level=IN_ORDER if in_order else USUAL)
+        return compile_text(text, target, level=IN_ORDER if in_order else None)
 
     def texts(self, text: str, target: Target) -> Mapping[str, Callable[[], str]]:
         from tilewright.backends.cpu.llvm.compile import assembly

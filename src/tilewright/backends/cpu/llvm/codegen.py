@@ -20,7 +20,7 @@ from tilewright.backends.cpu.llvm.function import FunctionText, Value
 from tilewright.backends.cpu.llvm.memory import prefetch as emit_prefetch
 from tilewright.backends.cpu.llvm.memory import store
 from tilewright.backends.cpu.llvm.scratch import MEMORY_ALIGNMENT, ScratchText
-from tilewright.backends.cpu.llvm.text import comment, local_name, memory_type, register_type, symbol
+from tilewright.backends.cpu.llvm.text import LESS, comment, local_name, memory_type, register_type, symbol
 from tilewright.backends.cpu.llvm.values import RULES, is_not_negative
 from tilewright.backends.free_names import free_names
 from tilewright.backends.target import Target
@@ -33,6 +33,7 @@ from tilewright.tir.stmt import (
     NUMBERS,
     PARALLEL,
     SERIAL,
+    VERSIONED,
     Allocate,
     Evaluate,
     For,
@@ -79,8 +80,9 @@ def emit_measured(funcs: Iterable[PrimFunc], target: Target, sources: Sequence[S
     bits = target.vector_bits
     # gdb uses it to find the end of a function's prologue
     frame = ' "frame-pointer"="all"' if any(s.locals for s in sources) else ""
+    level = f" {LESS}" if any(func.attrs.get(VERSIONED) for func in given) else ""
     attributes = (
-        f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"{frame} }}'
+        f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"{frame}{level} }}'
     )
     return "\n".join([
         *declarations.values(), "", *bodies, attributes, *([] if debug is None else [debug.text()]), ""

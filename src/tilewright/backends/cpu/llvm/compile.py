@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import llvmlite.binding as llvm
 
+from tilewright.backends.cpu.llvm.text import LESS
 from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError, InternalError, TargetError
 
@@ -46,10 +47,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_leave_llvm, after_in_parent=_return_to_llvm, after_in_child=_return_to_llvm)
 
 
-def compile_text(text: str, target: Target, *, level: int = USUAL) -> bytes:
-    """Return the object file of an LLVM module; `level` is the optimization level of code generation, 0 to 3."""
+def compile_text(text: str, target: Target, *, level: int | None = None) -> bytes:
+    """Return the object file of an LLVM module; `level` is the optimization level of code generation, 0 to 3 (default:
+    that of the text)."""
     with _LOCK:
-        machine = target_machine(target, level)
+        machine = target_machine(target, _level_of(text) if level is None else level)
         return bytes(machine.emit_object(_parsed(text, machine)))
 
 
@@ -66,11 +68,16 @@ def compile_import(text: str, target: Target) -> bytes:
             ) from error
 
 
-def assembly(text: str, target: Target, *, level: int = 2) -> str:
+def assembly(text: str, target: Target) -> str:
     """Return the assembly of an LLVM module."""
     with _LOCK:
-        machine = target_machine(target, level)
+        machine = target_machine(target, _level_of(text))
         return str(machine.emit_assembly(_parsed(text, machine)))
+
+
+def _level_of(text: str) -> int:
+    """Return the optimization level of code generation for a text."""
+    return 1 if LESS in text else USUAL
 
 
 def spills(text: str) -> int:

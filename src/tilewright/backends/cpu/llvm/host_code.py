@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.backends.cpu.llvm.c_entry import emit_c_entry
-from tilewright.backends.cpu.llvm.compile import IN_ORDER, USUAL, compile_text
+from tilewright.backends.cpu.llvm.compile import IN_ORDER, compile_text
 from tilewright.backends.cpu.llvm.data import data_object
 from tilewright.backends.cpu.llvm.entry import emit_blocks, emit_entry
 from tilewright.backends.cpu.llvm.faults import faults_text
@@ -38,7 +38,7 @@ class LlvmHostCode:
         return data_object(target, contents)
 
     def compile(self, text: str, target: Target, *, in_order: bool = False) -> bytes:
-        return compile_text(text, target, level=IN_ORDER if in_order else USUAL)
+        return compile_text(text, target, level=IN_ORDER if in_order else None)
 
 
 def _called(manifest: Manifest) -> list[str]:

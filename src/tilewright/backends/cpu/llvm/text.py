@@ -24,6 +24,9 @@ _MEMORY: Final[dict[DataType, str]] = {}
 _ELEMENTS: Final = {"float64": "double", "float32": "float", "bool": "i1", "handle": "ptr"}
 _PLAIN: Final = re.compile(r"[A-Za-z$._][A-Za-z0-9$._-]*")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_]")
+LESS: Final = '"code-generation-level"="1"'
+"""Attribute of functions that LLVM compiles at its first level of code generation. Kernels with several versions have
+it: at the second level they take a third longer to compile, and run no faster."""
 
 
 def vector(element: str, lanes: int) -> str:
