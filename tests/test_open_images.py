@@ -19,6 +19,7 @@ from small_models import onnxruntime_answers
 from tilewright.base.errors import InputError
 from tilewright.runtime.artifact import load_executable
 from tilewright.runtime.open_program import OpenExecutable
+from tilewright.runtime.program import KernelCall
 from tilewright.runtime.sizes import multiple_of
 from tilewright.scalar.arith import Ranges, simplify
 from tilewright.scalar.expr import Var
@@ -262,6 +263,12 @@ def pyramid() -> onnx.ModelProto:
               node("Relu", ["w0"], "w1"), node("ConvTranspose", ["w1", "t1"], "w2", strides=[2, 2]),
               node("Sigmoid", ["w2"], "y")]
     return model(nodes, 3, weights)
+
+
+def test_an_enlarged_image_stays_in_the_layout_of_its_convolutions() -> None:
+    program = check(resized("nearest", "asymmetric", "floor", (2, 2)), (1, 3, "h", "w"), [(5, 8), (31, 18)])
+    names = [step.symbol for step in program.artifact.manifest.steps if isinstance(step, KernelCall)]
+    assert not any("repeat" in name or "transpose" in name for name in names[:-1]), names
 
 
 @pytest.mark.slow

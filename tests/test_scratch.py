@@ -3,7 +3,11 @@ there is none."""
 
 from __future__ import annotations
 
+import ctypes
+import resource
+import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +19,7 @@ import tilewright
 from tilewright import te
 from tilewright.backends.cpu.llvm import compile as llvm_compile
 from tilewright.backends.cpu.llvm.compile import compile_text
+from tilewright.backends.cpu.llvm.jit import LoadedCode
 from tilewright.backends.cpu.llvm.pool import pool_object
 from tilewright.backends.cpu.llvm.scratch import MOST_ON_STACK
 from tilewright.base.errors import CompileError, RunError
@@ -45,11 +50,11 @@ def pool(op: str, image: list[Any], **attributes: Any) -> ModelProto:
 
 
 def without_memory(text: str) -> str:
-    """LLVM text, with a C library that has no memory."""
-    return text.replace(
-        "declare ptr @aligned_alloc(i64, i64)",
-        "define internal ptr @aligned_alloc(i64 %a, i64 %b) {\n  ret ptr null\n}"
-    )
+    """LLVM text, with a C library and a thread pool that have no memory."""
+    for function, kinds in (("aligned_alloc", "i64, i64"), ("tw_scratch_take", "ptr, i64")):
+        text = text.replace(
+            f"declare ptr @{function}({kinds})", f"define internal ptr @{function}({kinds}) {{\n  ret ptr null\n}}")
+    return text
 
 
 def test_a_function_takes_little_of_the_stack() -> None:
@@ -202,3 +207,86 @@ def test_what_a_manifest_says() -> None:
     assert Manifest.from_json(manifest.to_json(), "here").scratch == Scratch(64, 128, "k")
     assert "scratch" not in Manifest("m", (), (), ()).to_json()
     assert most([Scratch(1, 2, "a"), Scratch(3, 1, "b")]) == Scratch(3, 2, "b") and most([]) == Scratch()
+
+
+class Blocks:
+    """The blocks that a pool of two threads keeps."""
+
+    def __init__(self) -> None:
+        names = [f"tw_{n}" for n in ("pool_create", "pool_destroy", "scratch_take", "scratch_give")]
+        self._code = LoadedCode([pool_object(NATIVE)], names)
+        word = ctypes.c_void_p
+        create, destroy, take, give = map(self._code.address, names)
+        self.context = ctypes.CFUNCTYPE(word, ctypes.c_int64)(create)(2)
+        self._take = ctypes.CFUNCTYPE(word, word, ctypes.c_uint64)(take)
+        self._give = ctypes.CFUNCTYPE(None, word, word)(give)
+        self._destroy = ctypes.CFUNCTYPE(None, word)(destroy)
+
+    def take(self, nbytes: int) -> int:
+        return self._take(self.context, nbytes) or 0
+
+    def give(self, block: int) -> None:
+        self._give(self.context, block)
+
+    def close(self) -> None:
+        self._destroy(self.context)
+
+
+@pytest.fixture
+def blocks() -> Iterator[Blocks]:
+    made = Blocks()
+    yield made
+    made.close()
+
+
+def test_a_block_is_kept_for_the_next_request(blocks: Blocks) -> None:
+    first = blocks.take(1 << 20)
+    second = blocks.take(1 << 20)
+    assert first % 64 == second % 64 == 0 and abs(first - second) >= 1 << 20
+    blocks.give(first)
+    assert blocks.take(4096) == first
+    blocks.give(first)
+    larger = blocks.take(8 << 20)
+    ctypes.memset(larger, 1, 8 << 20)
+    blocks.give(larger)
+    assert blocks.take(1 << 20) == larger
+    for block in (second, larger, 0):
+        blocks.give(block)
+
+
+def test_requests_beyond_any_memory_are_refused(blocks: Blocks) -> None:
+    assert not any(blocks.take(nbytes) for nbytes in (1 << 62, (1 << 64) - 64, (1 << 64) - 1))
+
+
+def test_threads_never_share_a_block(blocks: Blocks) -> None:
+    held, lock, shared = set[int](), threading.Lock(), list[int]()
+
+    def work(number: int) -> None:
+        for k in range(300):
+            mine = [blocks.take(64 << (number + k) % 12) for _ in range(1 + k % 3)]
+            with lock:
+                shared.extend(block for block in mine if block in held)
+                held.update(mine)
+            with lock:
+                held.difference_update(mine)
+            for block in mine:
+                blocks.give(block)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+    assert not shared and not held
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts page faults")
+def test_symbolic_kernels_take_their_memory_without_new_pages() -> None:
+    module = staged(te.var("n"), 4)
+    x, y = np.zeros(2_000_000, np.float32), np.zeros(2_000_000, np.float32)
+    for _ in range(3):
+        module(x, y)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(10):
+        module(x, y)
+    assert (y == 4).all() and resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 5000  # 8 MB are 2,000 pages

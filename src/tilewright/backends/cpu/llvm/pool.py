@@ -26,6 +26,7 @@ from typing import Final
 
 from tilewright.backends.cpu.llvm.allocation import allocation_text
 from tilewright.backends.cpu.llvm.compile import compile_text
+from tilewright.backends.cpu.llvm.scratch_blocks import keeps_blocks, scratch_blocks_text
 from tilewright.backends.target import Target
 
 _FUTEX: Final = {"x86": 202, "aarch64": 98, "riscv": 98}
@@ -39,8 +40,8 @@ _DECLARE_PAUSE: Final = {
     "x86": "declare void @llvm.x86.sse2.pause()", "aarch64": "declare void @llvm.aarch64.hint(i32)", "riscv": ""
 }
 
-# parallel_for, num_threads, pool, refused (runtime/scratch.py) | job, asleep, stop | active | body, closure, n, grain |
-# busy, left | cores | a line for each thread, the caller first
+# parallel_for, num_threads, pool, refused (runtime/scratch.py), kept blocks (scratch_blocks.py) | job, asleep, stop |
+# active | body, closure, n, grain | busy, left | cores | a line for each thread, the caller first
 _FIELDS: Final = {
     "job": (64, "i32"), "asleep": (68, "i32"), "stop": (72, "i32"), "active": (128, "i32"), "body": (192, "ptr"),
     "closure": (200, "ptr"), "n": (208, "i64"), "grain": (216, "i64"), "busy": (256, "i32"), "left": (260, "i32"),
@@ -71,7 +72,9 @@ def pool_text(target: Target) -> str:
     """Return the pool as an LLVM module."""
     if not target.has_threads:
         return "\n".join([allocation_text(target), _SERIAL, _CREATE_SERIAL])
-    text = "\n".join([allocation_text(target), _SERIAL, _CORES + _THREADED + _CREATE])
+    text = "\n".join([
+        allocation_text(target), scratch_blocks_text(target), _SERIAL, _CORES + _THREADED + _CREATE])
+    text = text.replace("DROP", "  call void @tw_scratch_drop(ptr %ctx)\n" if keeps_blocks(target) else "")
     for field, (offset, _) in _FIELDS.items():
         text = text.replace(f"FIELD({field})", f"getelementptr i8, ptr %ctx, i64 {offset}")
     for field, offset in _LINE.items():
@@ -591,7 +594,7 @@ join:
   %k.next = add i64 %k, 1
   br label %next
 done:
-  call void @free(ptr %ctx)
+DROP  call void @free(ptr %ctx)
   ret void
 }
 """

@@ -9,8 +9,8 @@
     lacking:  free the memory of `entry`
     refused:  free the memory of `memory`, count the refusal in the context, ret void
 
-A function of symbolic sizes asks for the memory of `memory` at once. For its few large blocks, the C library raises its
-thresholds; for several smaller ones, it gives their pages back to the system in every call.
+A function of symbolic sizes asks for the memory of `memory` at once, and takes blocks that the thread pool keeps from
+call to call (`scratch_blocks.py`), where pools do.
 
 A function without its memory computes nothing, and its caller sees the count (`runtime/scratch.py`).
 """
@@ -22,6 +22,7 @@ from typing import Final
 
 from tilewright.backends.cpu.llvm.allocation import allocator
 from tilewright.backends.cpu.llvm.function import FunctionText
+from tilewright.backends.cpu.llvm.scratch_blocks import keeps_blocks
 from tilewright.runtime.scratch import REFUSED_AT
 
 MOST_ON_STACK: Final = 256 << 10
@@ -34,11 +35,12 @@ class ScratchText:
     """The memory of one function while its text is written.
 
     `stack` and `heap` are its bytes so far; a symbolic size counts as one byte. With `at_once`, buffers of known sizes
-    are parts of one block.
+    are parts of one block, and blocks are those of the thread pool.
     """
 
     def __init__(self, f: FunctionText, at_once: bool = False) -> None:
         self.f, self.at_once = f, at_once
+        self._kept = at_once and keeps_blocks(f.target)
         self._block_at, self._block_bytes = -1, 0
         """Position of the line that allocates the block, and its size."""
         self.stack = self.heap = 0
@@ -105,13 +107,17 @@ class ScratchText:
         return [*head, *lines, *done, *lacking, "refused:", *frees["given"], *counted]
 
     def _ask(self, name: str, size: str) -> str:
+        if self._kept:
+            return f"  {name} = call ptr {self.f.declare('tw_scratch_take', 'ptr', 'ptr, i64')}(ptr %ctx, i64 {size})"
         function = self.f.declare(allocator(self.f.target.mtriple)[0], "ptr", "i64, i64")
         return f"  {name} = call ptr {function}(i64 {MEMORY_ALIGNMENT}, i64 {size})"
 
     def _frees(self, names: Sequence[str]) -> list[str]:
-        return [
-            f"  call void {self.f.declare(allocator(self.f.target.mtriple)[1], 'void', 'ptr')}(ptr {name})"
-            for name in names]
+        if self._kept:
+            give = self.f.declare("tw_scratch_give", "void", "ptr, ptr")
+            return [f"  call void {give}(ptr %ctx, ptr {name})" for name in names]
+        free = self.f.declare(allocator(self.f.target.mtriple)[1], "void", "ptr")
+        return [f"  call void {free}(ptr {name})" for name in names]
 
     def _all_there(self, names: Sequence[str], kind: str) -> list[str]:
         """Return lines that define `%<kind>.there`."""

@@ -135,15 +135,14 @@ def _resize(
         moved = [k for k in range(len(dims)) if k in moved or (region[k], region[k + len(dims)]) != (0.0, 1.0)]
     if not moved:
         return x
-    if not all(isinstance(dims[k], int) and isinstance(sizes[k], int) for k in moved):
+    if not takes_open() and not all(isinstance(dims[k], int) and isinstance(sizes[k], int) for k in moved):
         factors = [scales[k] if scales is not None else 0.0 for k in moved]
         if mode == "nearest" and transformation == "asymmetric" and rounding == "floor" and all(f >= 1 and f == int(f)
             for f in factors):
             for k, factor in zip(moved, factors, strict=True):
                 x = op.repeat(x, repeats=int(factor), axis=k)
             return x
-        if not takes_open():
-            node.static(x, "X")
+        node.static(x, "X")
     return _resize_axes(x, moved, sizes, mode, transformation, rounding, node, cubic_alpha, cubic_exclude,
                         extrapolation_value, region, scales)
 
