@@ -122,9 +122,14 @@ def test_winograd_tiles(arguments: tuple[Any, ...]) -> None:
     assert "spectrum" in program.dump("tir")
 
 
-def test_winograd_tiles_of_two_sizes_in_one_kernel() -> None:
-    program = check(convolution(64, 64, 3), (1, 64, "h", "w"), [(1, 1), (3, 8), (9, 13), (40, 61)])
-    assert "packed_2x2" in program.dump("tir") and "packed_4x4" in program.dump("tir")
+@pytest.mark.parametrize("arguments", [(64, 64, 3), (40, 56, 3, 1, (1, 0, 2, 1)), (64, 64, 3, 1, None, 1, 4)], ids=str)
+def test_winograd_tiles_of_two_sizes_share_their_weights(arguments: tuple[Any, ...]) -> None:
+    sizes = [(3, 3), (3, 8), (9, 13), (40, 61), (80, 90)]
+    of = convolution(*arguments)
+    program = check(of, (1, arguments[0], "h=3..", "w=3.."), sizes)
+    assert "transformed" in program.dump("tir") and "half" in program.dump("tir")
+    weights = of.graph.initializer[0].raw_data
+    assert len(program.artifact.constants) < 2.1 * len(weights)
 
 
 def test_register_tiles_of_few_winograd_tiles() -> None:

@@ -110,7 +110,9 @@ def conv(
         )
         if found is not None:
             return winograd.convolution(data, weight, kernel, found, options)
-    if is_open and dot is not FOURS and data_layout == out_layout == "NHWC" and not options.alternative:
+    if is_open and dot is not FOURS and data_layout == out_layout == "NHWC" and (
+        options.alternative in ("", open_winograd.LARGE_TILES)
+    ):
         opened = open_cuts(
             data, weight, groups * depth, channels, ksize, strides, padding, dilation, out_dtype, options, groups)
         if opened:

@@ -10,7 +10,9 @@ so that one code serves all sizes; `padded` are the images with their padding, e
     out[n, t*m + p, u*m + q, o] = sum over j of At[q, j] * partial[g, p, j, o]
 
 The matrices and the packed weights are those of `winograd.py`. Small images are faster with small tiles, and large
-images with large tiles: where both matter, the kernel has code for both, and compares their estimated times.
+images with large tiles: where both matter, the kernel has code for both, and compares their estimated times. The
+weights are stored once, packed for small tiles; the code for large ones recovers the taps, and transforms all weights
+before the first block.
 
 Weights that are packed for the direct algorithm, because the usual image is small, are transformed in the kernel, a
 panel of output channels for each block of tiles, where an image is large enough.
@@ -20,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from tilewright import te
 from tilewright.backends.cpu.strategies.products import flatten, unflatten, unroll
@@ -28,10 +31,12 @@ from tilewright.backends.cpu.strategies.schedules.open_winograd import OpenWinog
 from tilewright.backends.cpu.strategies.winograd import by_pairs, by_parity, pack
 from tilewright.backends.cpu.strategies.winograd_choice import OpenCut
 from tilewright.backends.kernel_options import KernelOptions
-from tilewright.scalar.expr import PrimExpr, Var, add, all_of, const, floordiv, floormod, if_then_else, mul
+from tilewright.scalar.expr import PrimExpr, Var, add, all_of, const, floordiv, floormod, if_then_else, mul, sub
 from tilewright.topi.winograd import TAPS, chosen, matrices
 
-Taps = Callable[[Var, int, Var, Var, Var], PrimExpr]
+LARGE_TILES: Final = "large tiles"
+"""The algorithm of `KernelOptions.alternative` with tiles of 4x4 and weights that are packed for tiles of 2x2."""
+Taps = Callable[[Var, int, int, Var, Var], PrimExpr]
 """Maps a panel, the tap, an input channel and a column of the panel to the weight."""
 
 
@@ -40,11 +45,32 @@ def convolution(
     options: KernelOptions,
 ) -> te.Tensor:
     """Return the convolution of `data` NHWC with constant weights, whose axes `kernel` are O, I, H, W, as a tensor
-    NHWC, by the first of the found cuts; the others are faster for some sizes."""
-    first, *others = found
-    faster = tuple(({"winograd_tiles": other.tiles}, other.is_faster(first, options.machine)) for other in others)
-    packed = pack(weight, kernel, first.image, first.tile, f"packed_{first.tiles}")
-    return _convolution(data, packed, (), first, options, faster)
+    NHWC, by the first of the found cuts, or the second one for large images."""
+    first, *larger = found
+    packed = pack(weight, kernel, first.image, first.tile)
+    faster = tuple(({"alternative": LARGE_TILES}, large.is_faster(first, options.machine)) for large in larger)
+    if options.alternative != LARGE_TILES:
+        return _convolution(data, packed, (), first, options, faster)
+    return transforming(data, _recovered(packed, first.image.points), packed.extents[1], larger[0], options)
+
+
+def _recovered(packed: te.Tensor, points: int) -> Taps:
+    """Return the taps of weights that are packed for tiles of 2x2.
+
+    With G = [-1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1], the taps of G w are -(G w)[0], (G w)[1] - (G w)[2], (G w)[3].
+    """
+    def tap(panel: Var, r: int, s: int, k: Var, column: Var) -> PrimExpr:
+        def along(i: int) -> PrimExpr:
+            return _tap(s, [packed(i * points + j, panel, k, column) for j in range(points)])
+
+        return _tap(r, [along(i) for i in range(points)])
+
+    return tap
+
+
+def _tap(number: int, values: Sequence[PrimExpr]) -> PrimExpr:
+    """Return a tap of weights from their `values` at the points 0, 1, -1 and infinity."""
+    return (mul(const(-1.0, "float32"), values[0]), sub(values[1], values[2]), values[3])[number]
 
 
 def transforming(data: te.Tensor, taps: Taps, panels: int, found: OpenCut, options: KernelOptions) -> te.Tensor:
@@ -54,20 +80,21 @@ def transforming(data: te.Tensor, taps: Taps, panels: int, found: OpenCut, optio
     rows = matrices(z.m).weights
 
     def down(panel: Var, k: Var, i: Var, s: Var, column: Var) -> PrimExpr:
-        return chosen(i, [by_parity(r, [taps(panel, t, s, k, column) for t in range(TAPS)]) for r in rows])
+        at = [[taps(panel, r, t, k, column) for r in range(TAPS)] for t in range(TAPS)]
+        return chosen(s, [chosen(i, [by_parity(r, column_of) for r in rows]) for column_of in at])
 
-    def along(panel: Var, k: Var, i: Var, j: Var, column: Var) -> PrimExpr:
+    def along(panel: Var, i: Var, j: Var, k: Var, column: Var) -> PrimExpr:
         return chosen(j, [by_parity(r, [half(panel, k, i, s, column) for s in range(TAPS)]) for r in rows])
 
     half = te.compute(
-        (panels, z.depth, z.points, TAPS, columns), down, name="half", inline=False,
+        (panels, z.part_depth, z.points, TAPS, columns), down, name="half", inline=False,
         axis_names=("panel", "k", "i", "s", "o"))
     whole = te.compute(
-        (panels, z.depth, z.points, z.points, columns), along, name="transformed", inline=False,
-        axis_names=("panel", "k", "i", "j", "o"))
+        (panels, z.points, z.points, z.part_depth, columns), along, name="transformed", inline=False,
+        axis_names=("panel", "i", "j", "k", "o"))
     packed = te.compute(
-        (z.points**2, panels, z.depth, columns),
-        lambda xi, panel, k, column: whole(panel, k, floordiv(xi, z.points), floormod(xi, z.points), column),
+        (z.points**2, panels, z.part_depth, columns),
+        lambda xi, panel, k, column: whole(panel, floordiv(xi, z.points), floormod(xi, z.points), k, column),
         name="ordered")
     return _convolution(data, packed, (half, whole), found, options, ())
 
@@ -105,6 +132,7 @@ def _convolution(
     schedule = OpenWinogradSchedule(
         columns=columns, spectrum=spectrum, sums=sums, product=product, m=z.m, block=block, count=count,
         tile=tile, images=(z.batch, *z.out), unroll=unroll(z.part_depth, options), faster=faster, weights=weights,
+        once=found.once,
         flops=2 * z.points**2 * count * z.part_depth * z.channels)
     partial = te.compute(
         (covered, z.m, z.points, sums.extents[-1]), downwards, name="partial", schedule=schedule, inline=False,

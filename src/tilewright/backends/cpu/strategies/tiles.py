@@ -113,6 +113,11 @@ def product_cycles(rows: int, columns: int, depth: int, machine: Machine) -> flo
     return _best(rows, columns, depth, machine, 16, 32, 0, 1)[0]
 
 
+def cycles_in_tiles(tile: Tile, rows: int, columns: int, depth: int, machine: Machine) -> float:
+    """Return the cycles of a whole product of whole tiles, by the cost model."""
+    return -(-columns // tile.columns) * -(-rows // tile.rows) * _tile_cycles(tile.rows, tile, depth, machine)
+
+
 @lru_cache(maxsize=4096)
 def _best(
     rows: int, columns: int, depth: int, machine: Machine, most_rows: int, most_sums: int, stride: int, taps: int

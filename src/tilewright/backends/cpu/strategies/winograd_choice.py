@@ -12,7 +12,7 @@ from typing import Final
 
 from tilewright import te
 from tilewright.backends.cpu.strategies.dots import ONE, Dot, dot_of
-from tilewright.backends.cpu.strategies.tiles import OPEN_ROWS, Tile, product_cycles, register_tile
+from tilewright.backends.cpu.strategies.tiles import OPEN_ROWS, Tile, cycles_in_tiles, product_cycles, register_tile
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.backends.machine import Machine
 from tilewright.base.types import DataType
@@ -26,8 +26,6 @@ _FACTORS: Final = ("float32", "bfloat16")
 _FEWEST_CHANNELS: Final = 4
 _USUAL_SIDE: Final = 56 * 64
 """Height of an image times its number of channels: networks begin with 64 channels at a quarter of 224 pixels."""
-_SECOND_PACKING_GAIN: Final = 0.87
-"""Fraction of the time of small tiles below which weights are packed for large tiles too."""
 _MOST_OPEN_TILES: Final = 96
 """Number of tiles in a block of an image of symbolic size."""
 
@@ -188,18 +186,17 @@ def cut(
 @dataclass(frozen=True, slots=True)
 class OpenCut:
     """A convolution of symbolic height or width, cut into tiles, whose products have `tile` and are computed for
-    `block` tiles of the image at a time. If `transforms`, each block transforms the weights, which are packed for the
-    direct algorithm."""
+    `block` tiles of the image at a time.
+
+    If `transforms`, the kernel transforms the weights, which have `packed` values for each pair of channels: 9 for the
+    direct algorithm, 16 for tiles of 2x2. It does so for each block, or `once` for all."""
 
     image: Cut
     block: int
     tile: Tile
     transforms: bool = False
-
-    @property
-    def tiles(self) -> str:
-        """The option of kernels that asks for this algorithm."""
-        return f"{self.image.m}x{self.image.m}"
+    packed: int = TAPS * TAPS
+    once: bool = False
 
     def is_faster(self, other: OpenCut, machine: Machine) -> PrimExpr:
         """Return the condition on the sizes that these tiles take less time than other ones."""
@@ -217,9 +214,8 @@ class OpenCut:
     def pays(self, machine: Machine) -> bool:
         """Whether these tiles take less time than the direct algorithm for very many tiles."""
         z = self.image
-        direct = z.m**2 * product_cycles(self.tile.rows, z.channels, TAPS * TAPS * z.depth, machine) / self.tile.rows
-        each = self.tile_cycles(machine) + self._weight_cycles(machine) / self.block
-        return each < machine.core.winograd_gain * direct
+        direct = product_cycles(self.tile.rows, z.channels, TAPS * TAPS * z.depth, machine) / self.tile.rows
+        return self.output_cycles(machine) < machine.core.winograd_gain * direct
 
     def _cycles(self, machine: Machine) -> int:
         """Return the estimated cycles, which are symbolic."""
@@ -227,8 +223,8 @@ class OpenCut:
         count = z.batch * z.rows * z.tiles
         computed = -(-count // rows) * rows
         if self.transforms:
-            return computed * round(self.tile_cycles(machine)) + -(-count // self.block) * round(
-                self._weight_cycles(machine))
+            times = 1 if self.once else -(-count // self.block)
+            return computed * round(self.tile_cycles(machine)) + times * round(self._weight_cycles(machine))
         weights = 4 * z.points**2 * z.part_depth * z.channels
         return computed * round(self.tile_cycles(machine)) + round(weights * machine.core.memory_byte_cycles)
 
@@ -236,12 +232,14 @@ class OpenCut:
         """Return the estimated cycles of one tile among many, without those of transforms of weights."""
         z = self.image
         squared = z.points**2
-        products = squared * z.parts * product_cycles(self.block, z.part_channels, z.part_depth, machine)
+        products = squared * z.parts * cycles_in_tiles(
+            self.tile, self.block, z.part_channels, z.part_depth, machine)
         vectors = -(-z.depth // machine.lanes()) + -(-z.channels // machine.lanes())
         weights, between = 4 * squared * z.part_depth * z.channels, 4 * squared * (
-            z.depth + (self.tile.columns if self.transforms else z.channels))
+            z.depth + (self.tile.columns if self.transforms and not self.once else z.channels))
         core = machine.core
-        again = 0.0 if self.transforms or weights <= machine.l2_bytes * 3 // 4 else core.weight_cycles(weights)
+        by_block = self.transforms and not self.once
+        again = 0.0 if by_block or weights <= machine.l2_bytes * 3 // 4 else core.weight_cycles(weights)
         spilled = between * core.spilled_byte_cycles if self.block * between > machine.l2_bytes else 0.0
         return (products + again * weights) / self.block + squared * vectors * z.points + spilled
 
@@ -249,20 +247,29 @@ class OpenCut:
         """Return the estimated cycles of the transform of all weights, which are read once."""
         z, core = self.image, machine.core
         sums = TAPS * z.points * (TAPS + z.points) / core.multiplies
-        each = sums + TAPS * TAPS / core.loads + z.points**2 * core.store_cycles
-        nbytes, panel = 4 * TAPS * TAPS * z.depth * z.channels, 4 * z.points**2 * z.depth * self.tile.columns
-        spilled = core.spilled_byte_cycles * panel if panel > machine.l2_bytes // 2 else 0.0
+        each = sums + self.packed / core.loads + z.points**2 * core.store_cycles
+        nbytes = 4 * self.packed * z.part_depth * z.channels
+        columns = z.channels if self.once else self.tile.columns
+        made = 4 * z.points**2 * z.part_depth * columns
+        spilled = core.spilled_byte_cycles * made if made > machine.l2_bytes // 2 else 0.0
+        read = core.memory_byte_cycles if self.once else core.weight_cycles(nbytes)
         return (
-            z.depth * -(-z.channels // machine.lanes()) * each + nbytes * core.weight_cycles(nbytes)
-            + spilled * -(-z.channels // self.tile.columns))
+            z.part_depth * -(-z.channels // machine.lanes()) * each + nbytes * read
+            + spilled * -(-z.channels // columns))
+
+    def output_cycles(self, machine: Machine) -> float:
+        """Return the estimated cycles of an output of an image of very many tiles."""
+        weights = self._weight_cycles(machine) / self.block if self.transforms and not self.once else 0.0
+        return (self.tile_cycles(machine) + weights) / self.image.m**2
 
 
 def open_cuts(
     data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int],
     padding: Sequence[int], dilation: Sequence[int], out_dtype: DataType, options: KernelOptions, groups: int = 1,
 ) -> list[OpenCut]:
-    """Return the cuts of a convolution of `data` NHWC with symbolic height or width: small tiles, and large ones where
-    they save enough time to pack the weights twice. Empty where the direct algorithm is faster.
+    """Return the cuts of a convolution of `data` NHWC with symbolic height or width: small tiles, and large ones, which
+    transform the packed weights of the small ones, where they save enough time for large images. Empty where the direct
+    algorithm is faster.
 
     Networks halve images and double channels: the usual image is smaller the more channels it has.
     """
@@ -273,8 +280,13 @@ def open_cuts(
     n, height, width, _ = data.extents
     top, left, bottom, right = padding
     whole = Cut(n, height, width, depth, channels, (top, left, bottom, right), _SIZES[0], 1, groups, parts)
-    sizes = _usual_tiles(whole, options.machine) if setting == "auto" else [int(setting[0])]
-    return [_open_cut(replace(whole, m=m), options) for m in sizes]
+    if setting != "auto":
+        return [_open_cut(replace(whole, m=int(setting[0])), options)]
+    if not _pays_usually(whole, options.machine):
+        return []
+    small = _open_cut(whole, options)
+    large = _larger(small, options)
+    return [small] if large is None else [small, large]
 
 
 def transforming_cut(
@@ -307,14 +319,26 @@ def _open_cut(z: Cut, options: KernelOptions) -> OpenCut:
     return min(ways, key=lambda way: way.tile_cycles(options.machine))
 
 
-def _usual_tiles(z: Cut, machine: Machine) -> list[int]:
-    """Return the sizes of tiles that pay for an image of the usual size for its channels."""
+def _larger(small: OpenCut, options: KernelOptions) -> OpenCut | None:
+    """Return the cut into large tiles whose weights come from the packed ones of small tiles; None if the third-level
+    cache does not hold them, or if they save too little time for large images."""
+    machine, z = options.machine, replace(small.image, m=_SIZES[-1])
+    if 4 * z.points**2 * z.part_depth * z.channels > machine.core.l3_bytes:
+        return None
+    packed, rows = small.image.points**2, small.tile.rows
+    ways = [
+        OpenCut(z, rows * k, small.tile, True, packed, once=True) for k in range(1, _MOST_OPEN_TILES // rows + 1)]
+    found = min(ways, key=lambda way: way.tile_cycles(machine))
+    gain = found.output_cycles(machine) / small.output_cycles(machine)
+    return found if gain < machine.core.larger_tile_gain else None
+
+
+def _pays_usually(z: Cut, machine: Machine) -> bool:
+    """Whether tiles pay for an image of the usual size for its channels."""
     side = max(1, round(_USUAL_SIDE / (z.depth * z.channels) ** 0.5))
     usual = replace(z, batch=1, height=side, width=side)
-    small, large = (min(c.cycles(machine) for c in _blocks(usual, m)) for m in _SIZES)
-    if min(small, large) > machine.core.winograd_gain * usual.direct_cycles(machine):
-        return []
-    return [*_SIZES] if large < _SECOND_PACKING_GAIN * small else [_SIZES[0]]
+    least = min(c.cycles(machine) for m in _SIZES for c in _blocks(usual, m))
+    return least <= machine.core.winograd_gain * usual.direct_cycles(machine)
 
 
 def _decided(whole: Cut, found: Cut | None, options: KernelOptions) -> Cut | None:

@@ -7,7 +7,7 @@
 
 The last block ends with the last tile; only whole register tiles of its product are computed.
 
-If the kernel transforms the weights, the panels are outside the products:
+If the kernel transforms the weights of a panel for each block, the panels are outside the products:
 
     for block of tiles: {
         for tile (parallel): for vector of channels: { columns = …; spectrum[all points] = … }
@@ -28,6 +28,7 @@ from tilewright.backends.cpu.strategies.tiles import Tile
 from tilewright.base.errors import ScheduleError
 from tilewright.scalar.expr import LT, PrimExpr, Var, add, as_expr, compare, mul
 from tilewright.te.tensor import Tensor
+from tilewright.tir.stmt import ALIGNED
 from tilewright.tir.transform.partition_loops import WHOLE
 
 
@@ -52,6 +53,8 @@ class OpenWinogradSchedule(CpuSchedule):
     unroll: int = 1
     weights: tuple[Tensor, ...] = ()
     """The two steps of the transform of the weights, if the kernel transforms them."""
+    once: bool = False
+    """Whether all weights are transformed before the first block."""
 
     def apply(self, k: KernelBlocks) -> None:
         s = k.schedule
@@ -62,23 +65,24 @@ class OpenWinogradSchedule(CpuSchedule):
                 "computed in")
         t, p = s.split(y, [None, self.m])
         u, q = s.split(x, [None, self.m])
-        panel, vector, lane = s.split(o, [None, self.tile.vectors if self.weights else 1, self.tile.lanes])
+        by_panel = bool(self.weights) and not self.once
+        panel, vector, lane = s.split(o, [None, self.tile.vectors if by_panel else 1, self.tile.lanes])
         s.reorder(n, t, u, panel, vector, p, q, lane)
         block, inside = s.split(s.fuse(n, t, u), [None, self.block])
-        if self.weights:
+        if by_panel:
             s.reorder(block, panel, inside)
         s.annotate(inside, WHOLE, True)
         s.annotate(block, WHOLE, True)
         s.unroll(q)
         s.vectorize(lane)
         schedule_outputs(k, vector)
-        _products(k, self, panel if self.weights else block, block)
+        _products(k, self, panel if by_panel else block, block)
         if self.weights:
-            _weights(k, self, panel)
+            _weights(k, self, panel if by_panel else None)
         tiles = _inputs(k, self, block)
         if not k.is_shared:
             return
-        for loop in [tiles, panel] if self.weights else [block]:
+        for loop in [tiles, panel] if by_panel else [block]:
             s.parallel(loop)
 
     def is_tile(self, block: Var, inside: PrimExpr) -> PrimExpr:
@@ -104,13 +108,19 @@ def _products(k: KernelBlocks, plan: OpenWinogradSchedule, at: Var, tiles: Var) 
     s.vectorize(lane)
 
 
-def _weights(k: KernelBlocks, plan: OpenWinogradSchedule, at: Var) -> None:
-    """Schedule the transform of a panel of weights: one input channel and one vector of columns at a time."""
+def _weights(k: KernelBlocks, plan: OpenWinogradSchedule, at: Var | None) -> None:
+    """Schedule the transform of a panel of weights at a loop, or of all weights before the blocks: one input channel
+    and one vector of columns at a time."""
     s = k.schedule
     half, whole = (k.name(t) for t in plan.weights)
-    loops = loops_by_name(s.compute_at(whole, at))
+    columns = plan.tile.columns
+    s.annotate(whole, ALIGNED, ((0, 2, plan.weights[1].extents[3] * columns, columns),))
+    loops = loops_by_name(s.loops(whole) if at is None else s.compute_at(whole, at))
     vector, lane = s.split(loops["o"], [None, plan.tile.lanes])
     s.reorder(loops["k"], vector, loops["i"], loops["j"], lane)
+    if at is None and k.is_shared:
+        rows = s.fuse(loops["panel"], loops["k"])
+        s.parallel(rows, grain=max(1, s.extent(rows) // k.machine.core.pieces))
     s.set_scope(half, "local")
     inner = loops_by_name(s.compute_at(half, vector))
     s.reorder(inner["s"], inner["i"], inner["o"])
