@@ -101,6 +101,23 @@ SETTINGS: Final = _table(
         "nodes (model); off: none; empty: loops for functions of tvm.build, none for models",
         ("", "off", "tir", "relay", "model")),
     Setting(
+        "tir.add_lower_pass", list, [],
+        "pairs (phase, pass) that tvm.lower and tvm.build run on loop programs: phases 0 and 1 before loops are split "
+        "at conditions, 2 and 3 after"),
+    Setting(
+        "tir.disable_vectorize", bool, False, "make the vectorized loops of tvm.lower and tvm.build serial ones"),
+    Setting(
+        "tir.UnrollLoop", dict, {},
+        "which serial loops tvm.lower and tvm.build unroll: auto_max_step, auto_max_depth, auto_max_extent"),
+    Setting(
+        "tir.noalias", bool, True, "arguments of functions share no memory; arrays that overlap are copied", (True,)),
+    Setting(
+        "tir.disable_storage_rewrite", bool, True,
+        "without effect: memory of loop programs is shared only by registers and the stack"),
+    Setting(
+        "tir.disable_cse_tir", bool, True,
+        "without effect: common expressions of loop programs are left to the code generator"),
+    Setting(
         "relay.backend.winograd", str, "auto",
         "use Winograd's algorithm for 3x3 convolutions: where it is faster, at opt_level 3 (auto); never (off); in all "
         "possible cases, with tiles of 2x2 or 4x4",

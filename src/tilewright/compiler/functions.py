@@ -38,6 +38,7 @@ from tilewright.tir.legality import refuse_gpu_threads
 from tilewright.tir.stmt import IMPORTS, NUMBERS, SCALARS, Block, PrimFunc, bodies, stored_buffers, walk_stmt
 from tilewright.tir.transform.instrument_memory import Checks
 from tilewright.tir.transform.lower_blocks import lower_blocks
+from tilewright.tir.transform.lowering_options import with_options, with_passes
 from tilewright.tir.transform.partition_loops import partition_loops
 from tilewright.tir.transform.pipeline import lower_checked
 from tilewright.tir.transform.simplify import simplify
@@ -56,9 +57,10 @@ def lower(
     """
     options = KernelOptions((Target.current() or Target("llvm")).machine)
     with room_for(_levels(inputs)), kernel_options.use(options):
-        funcs = [_without_blocks(f, options.machine) for f in _functions(inputs, args, name, binds)]
+        funcs = _lowered(inputs, args, name, binds, options.machine)
         if not simple_mode:
             funcs = [partition_loops(tighten_loop_bounds(f)) for f in funcs]
+        funcs = with_passes(funcs, (2, 3))
     return IRModule({f.name: f for f in funcs})
 
 
@@ -92,7 +94,8 @@ def _built(
     inputs: Schedule | PrimFunc | IRModule, args: Sequence[Any] | None, chosen: Target, name: str, binds: Any
 ) -> FunctionModule:
     with kernel_options.use(KernelOptions(chosen.machine)) as options:
-        signed = [with_numbers(_without_blocks(f, options.machine)) for f in _functions(inputs, args, name, binds)]
+        funcs = with_passes(_lowered(inputs, args, name, binds, options.machine), (2, 3))
+    signed = [with_numbers(f) for f in funcs]
     for f, _ in signed:
         refuse_gpu_threads(f)
     lowered, functions = [f for f, _ in signed], {f.name: params for f, params in signed}
@@ -192,6 +195,14 @@ def compiled_again(artifact: Artifact, text: str, cc: str | None, options: Seque
             f"C text of '{manifest.name}' with the options {' '.join(options)}: {error}", code="TW0513"
         ) from error
     return replace(artifact, objects=(compiled, *artifact.objects[1:]))
+
+
+def _lowered(
+    inputs: Any, args: Sequence[Any] | None, name: str, binds: Any, machine: Machine
+) -> list[PrimFunc]:
+    """Return loop programs without blocks, after the options and the early passes of the `PassContext`."""
+    funcs = [with_options(_without_blocks(f, machine)) for f in _functions(inputs, args, name, binds)]
+    return with_passes(funcs, (0, 1))
 
 
 def _functions(inputs: Any, args: Sequence[Any] | None, name: str, binds: Any) -> list[PrimFunc]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -15,6 +16,10 @@ import numpy as np
 from tilewright.base.errors import CompileError
 from tilewright.base.types import BOOL, FLOAT32, INT64, MINIFLOATS, DataType, OpenSize
 from tilewright.scalar.expr_nodes import (
+    BITWISE_AND,
+    BITWISE_NOT,
+    BITWISE_OR,
+    BITWISE_XOR,
     BUILDERS,
     EQ,
     FLOOR,
@@ -24,6 +29,8 @@ from tilewright.scalar.expr_nodes import (
     LE,
     LT,
     NE,
+    SHIFT_LEFT,
+    SHIFT_RIGHT,
     Add,
     And,
     Binary,
@@ -65,12 +72,14 @@ from tilewright.scalar.expr_nodes import (
 )
 
 __all__ = [
-    "EQ", "FLOOR", "FMOD", "GE", "GT", "LE", "LT", "NE", "Add", "And", "Binary", "Broadcast", "Buffer", "Call", "Cast",
+    "BITWISE_AND", "BITWISE_NOT", "BITWISE_OR", "BITWISE_XOR", "EQ", "FLOOR", "FMOD", "GE", "GT", "LE", "LT", "NE",
+    "SHIFT_LEFT", "SHIFT_RIGHT", "Add", "And", "Binary", "Broadcast", "Buffer", "Call", "Cast",
     "Comparison", "Div", "ExprLike", "FloatImm", "FloorDiv", "FloorMod", "IntImm", "Intrinsic", "Load", "Max", "Min",
     "Mul", "Not", "Number", "Or", "PrimExpr", "Ramp", "Select", "Sub", "TruncDiv", "TruncMod", "UnknownDim", "Value",
-    "Var", "add", "all_of", "any_of", "as_expr", "broadcast", "cast", "compare", "const", "div", "floordiv", "floormod",
-    "if_then_else", "integer", "integer_range", "is_value", "literal", "logical_and", "logical_not", "logical_or",
-    "match", "max_value", "maximum", "min_value", "minimum", "mul", "number_of", "sub", "truncdiv", "truncmod",
+    "Var", "add", "all_of", "any_of", "as_expr", "bitwise", "broadcast", "cast", "compare", "const", "div", "floordiv",
+    "floormod", "if_then_else", "integer", "integer_range", "is_value", "literal", "logical_and", "logical_not",
+    "logical_or", "match", "max_value", "maximum", "min_value", "minimum", "mul", "number_of", "sub", "truncdiv",
+    "truncmod",
 ]
 
 
@@ -395,10 +404,39 @@ def if_then_else(condition: Value, true_value: Value, false_value: Value) -> Pri
     return Select(broadcast(c, lanes), broadcast(t, lanes), broadcast(f, lanes))
 
 
-_BUILDERS: Final[dict[type[PrimExpr], Callable[..., PrimExpr]]] = {
+_LOGICAL: Final[dict[Intrinsic, Callable[..., PrimExpr]]] = {
+    BITWISE_AND: logical_and, BITWISE_OR: logical_or, BITWISE_XOR: functools.partial(compare, NE),
+    BITWISE_NOT: logical_not,
+}
+_FOLDED: Final[dict[Intrinsic, Callable[..., int]]] = {
+    BITWISE_AND: operator.and_, BITWISE_OR: operator.or_, BITWISE_XOR: operator.xor, BITWISE_NOT: operator.invert,
+    SHIFT_LEFT: operator.lshift, SHIFT_RIGHT: operator.rshift,
+}
+
+
+def bitwise(op: Intrinsic, *operands: Value) -> PrimExpr:
+    """Apply a bit operation to integers, or a logical operation to booleans: Python's `&`, `|`, `^`, `~`, `<<`, `>>`.
+
+    Raises `CompileError` for floats, and for a constant shift outside `[0, bits)`.
+    """
+    values = match(*operands) if len(operands) == 2 else tuple(map(as_expr, operands))
+    kind = values[0].dtype
+    if kind.code == "bool" and op in _LOGICAL:
+        return _LOGICAL[op](*values)
+    if not kind.is_integer:
+        raise CompileError(f"'{op}' takes integers, but an operand is {kind}; cast it first", code="TW0602")
+    known = [number_of(v) for v in values]
+    if op in (SHIFT_LEFT, SHIFT_RIGHT) and known[1] is not None and not 0 <= known[1] < kind.bits:
+        raise CompileError(
+            f"'{op}' of {kind} by {known[1]} is undefined; a shift is at least 0 and less than {kind.bits}",
+            code="TW0602")
+    return op(*values) if None in known else const(_FOLDED[op](*known), kind)
+
+
+_BUILDERS: Final[dict[type[PrimExpr] | Intrinsic, Callable[..., PrimExpr]]] = {
     Add: add, Sub: sub, Mul: mul, Div: div, FloorDiv: floordiv, FloorMod: floormod, TruncDiv: truncdiv,
     TruncMod: truncmod, Min: minimum, Max: maximum, And: logical_and, Or: logical_or,
     **{c: functools.partial(compare, c) for c in (EQ, NE, LT, LE, GT, GE)}, Not: logical_not, Cast: cast,
-    Select: if_then_else,
+    Select: if_then_else, **{op: functools.partial(bitwise, op) for op in _FOLDED},
 }
 BUILDERS.update(_BUILDERS)

@@ -22,8 +22,8 @@ from tilewright.base.errors import CompileError
 from tilewright.base.interning import interned, publish
 from tilewright.base.types import BOOL, FLOAT32, INT64, DataType, OpenSize
 
-BUILDERS: Final[dict[type[PrimExpr], Callable[..., PrimExpr]]] = {}
-"""The folding builder of `expr.py` for each node class: `add` for `Add`, `cast` for `Cast`."""
+BUILDERS: Final[dict[type[PrimExpr] | Intrinsic, Callable[..., PrimExpr]]] = {}
+"""The folding builder of `expr.py` for each node class and bit operation: `add` for `Add`, `cast` for `Cast`."""
 
 
 class ExprLike:
@@ -58,11 +58,28 @@ class ExprLike:
     def __eq__(self, other: object) -> Any: return BUILDERS[EQ](self, other) if is_value(other) else False
     def __ne__(self, other: object) -> Any: return BUILDERS[NE](self, other) if is_value(other) else True
 
+    def __and__(self, other: Value) -> PrimExpr: return BUILDERS[BITWISE_AND](self, other)
+    def __rand__(self, other: Value) -> PrimExpr: return BUILDERS[BITWISE_AND](other, self)
+    def __or__(self, other: Value) -> PrimExpr: return BUILDERS[BITWISE_OR](self, other)
+    def __ror__(self, other: Value) -> PrimExpr: return BUILDERS[BITWISE_OR](other, self)
+    def __xor__(self, other: Value) -> PrimExpr: return BUILDERS[BITWISE_XOR](self, other)
+    def __rxor__(self, other: Value) -> PrimExpr: return BUILDERS[BITWISE_XOR](other, self)
+    def __lshift__(self, other: Value) -> PrimExpr: return BUILDERS[SHIFT_LEFT](self, other)
+    def __rlshift__(self, other: Value) -> PrimExpr: return BUILDERS[SHIFT_LEFT](other, self)
+    def __rshift__(self, other: Value) -> PrimExpr: return BUILDERS[SHIFT_RIGHT](self, other)
+    def __rrshift__(self, other: Value) -> PrimExpr: return BUILDERS[SHIFT_RIGHT](other, self)
+    def __invert__(self) -> PrimExpr: return BUILDERS[BITWISE_NOT](self)
+
     def astype(self, dtype: str | DataType) -> PrimExpr:
         return BUILDERS[Cast](dtype, self)
 
     def equal(self, other: Value) -> PrimExpr:
         return BUILDERS[EQ](self, other)
+
+    def same_as(self, other: object) -> bool:
+        """Return whether both are the same object. Equal expressions are one object; variables are equal only to
+        themselves."""
+        return self is other
 
 
 class PrimExpr(ExprLike):
@@ -180,6 +197,8 @@ class Binary(PrimExpr):
         known: Self | None = interned((cls, a, b))
         if known is not None:
             return known
+        if not (isinstance(a, PrimExpr) and isinstance(b, PrimExpr)):
+            return cls(operand(a, b), operand(b, a))
         self = object.__new__(cls)
         self.a, self.b, self.dtype = a, b, cls._dtype(a)
         return publish((cls, a, b), self)
@@ -242,7 +261,8 @@ class Not(PrimExpr):
     __slots__ = ("a",)
     a: PrimExpr
 
-    def __new__(cls, a: PrimExpr) -> Self:
+    def __new__(cls, a: Value) -> Self:
+        a = as_expr(a)
         key = (cls, a.dtype, a)
         known: Self | None = interned(key)
         if known is not None:
@@ -264,12 +284,14 @@ class Cast(PrimExpr):
     __slots__ = ("value",)
     value: PrimExpr
 
-    def __new__(cls, dtype: str | DataType, value: PrimExpr) -> Self:
+    def __new__(cls, dtype: str | DataType, value: Value) -> Self:
         kind = DataType(dtype)
         key = (cls, kind, value)
         known: Self | None = interned(key)
         if known is not None:
             return known
+        if not isinstance(value, PrimExpr):
+            return cls(kind, as_expr(value))
         self = object.__new__(cls)
         self.dtype, self.value = kind, value
         return publish(key, self)
@@ -290,7 +312,11 @@ class Select(PrimExpr):
     true_value: PrimExpr
     false_value: PrimExpr
 
-    def __new__(cls, condition: PrimExpr, true_value: PrimExpr, false_value: PrimExpr) -> Self:
+    def __new__(cls, condition: Value, true_value: Value, false_value: Value) -> Self:
+        if not (
+            isinstance(condition, PrimExpr) and isinstance(true_value, PrimExpr) and isinstance(false_value, PrimExpr)
+        ):
+            return cls(as_expr(condition), operand(true_value, false_value), operand(false_value, true_value))
         key = (cls, true_value.dtype, condition, true_value, false_value)
         known: Self | None = interned(key)
         if known is not None:
@@ -332,6 +358,13 @@ FLOOR: Final = Intrinsic("floor", np.floor)
 FMOD: Final = Intrinsic("fmod", np.fmod)
 """`intrinsics.fmod`: the remainder of floating-point numbers with the sign of the dividend, exact for all magnitudes.
 """
+BITWISE_AND: Final = Intrinsic("bitwise_and", np.bitwise_and)
+BITWISE_OR: Final = Intrinsic("bitwise_or", np.bitwise_or)
+BITWISE_XOR: Final = Intrinsic("bitwise_xor", np.bitwise_xor)
+BITWISE_NOT: Final = Intrinsic("bitwise_not", np.bitwise_not)
+SHIFT_LEFT: Final = Intrinsic("shift_left", np.left_shift)
+SHIFT_RIGHT: Final = Intrinsic("shift_right", np.right_shift)
+"""Bit operations of integers: Python's operators of the same meaning."""
 
 
 class Call(PrimExpr):
@@ -341,14 +374,20 @@ class Call(PrimExpr):
     op: Intrinsic
     args: tuple[PrimExpr, ...]
 
-    def __new__(cls, dtype: str | DataType, op: Intrinsic, args: Sequence[PrimExpr]) -> Self:
+    def __new__(cls, dtype: str | DataType, op: Intrinsic | str, args: Sequence[Value]) -> Self:
         kind, arguments = DataType(dtype), tuple(args)
         key = (cls, kind, op, arguments)
         known: Self | None = interned(key)
         if known is not None:
             return known
+        if isinstance(op, str):
+            from tilewright.scalar.intrinsics import call_named
+
+            return call_named(kind, op, args)  # type: ignore[return-value]
+        if not all(isinstance(a, PrimExpr) for a in arguments):
+            return cls(kind, op, [as_expr(a) for a in arguments])
         self = object.__new__(cls)
-        self.dtype, self.op, self.args = kind, op, arguments
+        self.dtype, self.op, self.args = kind, op, arguments  # type: ignore[assignment]
         return publish(key, self)
 
     def operands(self) -> tuple[PrimExpr, ...]:
@@ -427,7 +466,8 @@ class Ramp(PrimExpr):
     base: PrimExpr
     stride: PrimExpr
 
-    def __new__(cls, base: PrimExpr, stride: Value, lanes: int) -> Self:
+    def __new__(cls, base: Value, stride: Value, lanes: int) -> Self:
+        base = as_expr(base)
         step = as_expr(stride, base.dtype)
         kind = base.dtype.with_lanes(lanes)
         key = (cls, kind, base, step)
@@ -451,7 +491,8 @@ class Broadcast(PrimExpr):
     __slots__ = ("value",)
     value: PrimExpr
 
-    def __new__(cls, value: PrimExpr, lanes: int) -> Self:
+    def __new__(cls, value: Value, lanes: int) -> Self:
+        value = as_expr(value)
         kind = value.dtype.with_lanes(lanes)
         key = (cls, kind, value)
         known: Self | None = interned(key)
@@ -527,6 +568,20 @@ def as_expr(value: Value, dtype: str | DataType | None = None) -> PrimExpr:
     if isinstance(value, float):
         return FloatImm(FLOAT32, value)
     raise CompileError(f"{value!r} ({type(value).__name__}) is not a scalar expression", code="TW0602")
+
+
+def operand(value: Value, other: Value) -> PrimExpr:
+    """Return `value` as an operand of a node; a number gets the type of the other operand, if that is an expression.
+
+    Raises `CompileError` for a number that the type does not represent.
+    """
+    if not isinstance(other, ExprLike) or isinstance(value, ExprLike):
+        return as_expr(value)
+    kind = other.expr.dtype
+    found = as_expr(value, kind)
+    if isinstance(value, (int, float, np.generic)) and not kind.is_float and number_of(found) != value:
+        raise CompileError(f"{value} is not a value of {kind}, the type of '{other}'", code="TW0602")
+    return found
 
 
 def broadcast(value: PrimExpr, lanes: int) -> PrimExpr:

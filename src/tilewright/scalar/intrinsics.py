@@ -7,12 +7,31 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from tilewright.base.errors import CompileError
+from tilewright.base.settings import nearest
 from tilewright.base.types import DataType
-from tilewright.scalar.expr import FLOOR, FMOD, Call, Intrinsic, PrimExpr, Value, as_expr
+from tilewright.scalar.expr import (
+    BITWISE_AND,
+    BITWISE_NOT,
+    BITWISE_OR,
+    BITWISE_XOR,
+    FLOOR,
+    FMOD,
+    SHIFT_LEFT,
+    SHIFT_RIGHT,
+    Call,
+    Intrinsic,
+    PrimExpr,
+    Value,
+    as_expr,
+    bitwise,
+    cast,
+)
 
 
 def _dot4(a: Any, b: Any, total: Any) -> Any:
@@ -106,12 +125,12 @@ ACCUMULATING: Final = (fma, dot2, dot4)
 isnan: Final = Intrinsic("isnan", np.isnan)
 isinf: Final = Intrinsic("isinf", np.isinf)
 reinterpret: Final = Intrinsic("reinterpret")
-bitwise_and: Final = Intrinsic("bitwise_and", np.bitwise_and)
-bitwise_or: Final = Intrinsic("bitwise_or", np.bitwise_or)
-bitwise_xor: Final = Intrinsic("bitwise_xor", np.bitwise_xor)
-bitwise_not: Final = Intrinsic("bitwise_not", np.bitwise_not)
-shift_left: Final = Intrinsic("shift_left", np.left_shift)
-shift_right: Final = Intrinsic("shift_right", np.right_shift)
+bitwise_and: Final = BITWISE_AND
+bitwise_or: Final = BITWISE_OR
+bitwise_xor: Final = BITWISE_XOR
+bitwise_not: Final = BITWISE_NOT
+shift_left: Final = SHIFT_LEFT
+shift_right: Final = SHIFT_RIGHT
 horizontal_sum: Final = Intrinsic("horizontal_sum", np.sum)
 horizontal_prod: Final = Intrinsic("horizontal_prod", np.prod)
 horizontal_max: Final = Intrinsic("horizontal_max", np.max)
@@ -154,3 +173,21 @@ def call_pure_extern(dtype: str | DataType, name: str, *args: Value) -> PrimExpr
 
 
 PREDICATES: Final = (isnan, isinf)
+_CALLS: Final = {"call_extern": call_extern, "call_pure_extern": call_pure_extern}
+
+
+def call_named(dtype: str | DataType, name: str, args: Sequence[Any]) -> PrimExpr:
+    """Return a call of the intrinsic called `name`, with or without `tir.`. The first argument of `tir.call_extern` is
+    the name of a C function. Raises `CompileError` for an unknown intrinsic."""
+    plain = name.removeprefix("tir.")
+    if plain in _CALLS and args and isinstance(args[0], str):
+        return _CALLS[plain](dtype, *args)
+    if plain in ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right"):
+        return cast(dtype, bitwise(globals()[plain], *args))
+    found = globals().get(plain)
+    if not isinstance(found, Intrinsic) or plain.isupper():
+        known = sorted(n for n, f in globals().items() if isinstance(f, Intrinsic) and not n.isupper())
+        raise CompileError(
+            f"there is no intrinsic '{name}'{nearest(plain, known) or '; the intrinsics are ' + ', '.join(known)}",
+            code="TW0602")
+    return found(*args, dtype=dtype)

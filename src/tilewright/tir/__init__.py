@@ -1,26 +1,142 @@
-"""The loop language TIR: its programs, their printer and parser, schedules, and the IR builder."""
+"""The loop language TIR: programs, their printer and parser, schedules, the IR builder, and TVM's names of nodes."""
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Final
+import typing
+from typing import TYPE_CHECKING, Final
 
-from tilewright.scalar.expr import floordiv as indexdiv
-from tilewright.scalar.expr import floormod as indexmod
+from tilewright.scalar.expr import UnknownDim as Any
 
 if TYPE_CHECKING:
-    from tilewright.scalar.expr import Buffer, FloatImm, IntImm, PrimExpr, Var, if_then_else
+    from tilewright.scalar.expr import (
+        EQ,
+        GE,
+        GT,
+        LE,
+        LT,
+        NE,
+        Add,
+        And,
+        Broadcast,
+        Buffer,
+        Call,
+        Cast,
+        Div,
+        FloatImm,
+        FloorDiv,
+        FloorMod,
+        IntImm,
+        Max,
+        Min,
+        Mul,
+        Not,
+        Or,
+        PrimExpr,
+        Ramp,
+        Select,
+        Sub,
+        Var,
+        add,
+        div,
+        floordiv,
+        floormod,
+        if_then_else,
+        truncdiv,
+        truncmod,
+    )
+    from tilewright.scalar.expr import Load as BufferLoad
+    from tilewright.scalar.expr import TruncMod as Mod
+    from tilewright.scalar.expr import Var as SizeVar
     from tilewright.scalar.expr import all_of as all
     from tilewright.scalar.expr import any_of as any
+    from tilewright.scalar.expr import floordiv as indexdiv
+    from tilewright.scalar.expr import floormod as indexmod
     from tilewright.scalar.expr import literal as const
-    from tilewright.scalar.intrinsics import call_extern, call_pure_extern
-    from tilewright.tir import analysis, ir_builder, transform
+    from tilewright.scalar.expr import mul as multiply
+    from tilewright.scalar.expr import sub as subtract
+    from tilewright.scalar.intrinsics import (
+        acos,
+        acosh,
+        asin,
+        asinh,
+        atan,
+        atanh,
+        call_extern,
+        call_pure_extern,
+        ceil,
+        cos,
+        cosh,
+        erf,
+        exp,
+        exp2,
+        floor,
+        fma,
+        fmod,
+        isinf,
+        isnan,
+        log,
+        log2,
+        nearbyint,
+        pow,
+        rsqrt,
+        sigmoid,
+        sin,
+        sinh,
+        sqrt,
+        tan,
+        tanh,
+        trunc,
+    )
+    from tilewright.scalar.intrinsics import fabs as abs
+    from tilewright.scalar.intrinsics import nearbyint as round
+    from tilewright.scalar.intrinsics import pow as power
+    from tilewright.te.tensor import Reduce, max, max_value, min, min_value, sum
+    from tilewright.tir import analysis, ir_builder, stmt_functor, transform
     from tilewright.tir.buffers import decl_buffer
     from tilewright.tir.data_layout import BijectiveLayout, Layout, bijective_layout, layout
+    from tilewright.tir.functions import (
+        Let,
+        bitwise_and,
+        bitwise_not,
+        bitwise_or,
+        bitwise_xor,
+        call_intrin,
+        ceildiv,
+        clz,
+        copysign,
+        exp10,
+        hypot,
+        infinity,
+        isfinite,
+        likely,
+        log1p,
+        log10,
+        nextafter,
+        popcount,
+        reinterpret,
+        shift_left,
+        shift_right,
+        stmt_list,
+        stmt_seq,
+    )
     from tilewright.tir.index_map import IndexMap
     from tilewright.tir.module_schedule import Schedule, Trace, replay
     from tilewright.tir.parser import parse, parse_module
-    from tilewright.tir.stmt import Block, For, IterVar, PrimFunc, Stmt
+    from tilewright.tir.stmt import (
+        Allocate,
+        Block,
+        Evaluate,
+        For,
+        ForKind,
+        IfThenElse,
+        IterVar,
+        PrimFunc,
+        Stmt,
+    )
+    from tilewright.tir.stmt import Let as LetStmt
+    from tilewright.tir.stmt import Seq as SeqStmt
+    from tilewright.tir.stmt import Store as BufferStore
     from tilewright.tir.tensorize import TensorIntrin
     from tilewright.tir.transform.lower_blocks import lower_blocks
     from tilewright.tir.transform.pipeline import lower_loops
@@ -28,27 +144,49 @@ if TYPE_CHECKING:
 StringImm = str
 """String attributes are Python strings, where TVM has a node class."""
 
-_MODULES: Final = frozenset({"analysis", "ir_builder", "transform"})
-_NAMES: Final = {
-    "Block": "tir.stmt", "Buffer": "expr", "FloatImm": "expr", "IntImm": "expr", "PrimExpr": "expr", "For": "tir.stmt",
-    "IterVar": "tir.stmt", "PrimFunc": "tir.stmt", "Schedule": "tir.module_schedule",
-    "Stmt": "tir.stmt", "Trace": "tir.module_schedule", "TensorIntrin": "tir.tensorize", "IndexMap": "tir.index_map",
-    "Var": "expr", "lower_blocks": "tir.transform.lower_blocks",
-    "lower_loops": "tir.transform.pipeline", "parse": "tir.parser", "parse_module": "tir.parser",
-    "replay": "tir.module_schedule",
-    "decl_buffer": "tir.buffers", "Layout": "tir.data_layout", "BijectiveLayout": "tir.data_layout",
-    "layout": "tir.data_layout",
-    "bijective_layout": "tir.data_layout", "call_extern": "scalar.intrinsics", "call_pure_extern": "scalar.intrinsics",
-    "const": "te", "if_then_else": "scalar.expr", "all": "te", "any": "te",
+_MODULES: Final = frozenset({"analysis", "ir_builder", "stmt_functor", "transform"})
+_MEMBERS: Final = {
+    "expr": (
+        "Add", "And", "Broadcast", "Buffer", "Call", "Cast", "Div", "EQ", "FloatImm", "FloorDiv", "FloorMod", "GE",
+        "GT", "IntImm", "LE", "LT", "Max", "Min", "Mul", "NE", "Not", "Or", "PrimExpr", "Ramp", "Select", "Sub", "Var",
+        "add", "div", "floordiv", "floormod", "if_then_else", "truncdiv", "truncmod"),
+    "te": ("abs", "all", "any", "const", "max", "max_value", "min", "min_value", "power", "round", "sum"),
+    "te.tensor": ("Reduce",),
+    "scalar.intrinsics": (
+        "acos", "acosh", "asin", "asinh", "atan", "atanh", "call_extern", "call_pure_extern", "ceil", "cos",
+        "cosh", "erf", "exp", "exp2", "floor", "fma", "fmod", "isinf", "isnan", "log", "log2", "nearbyint", "pow",
+        "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
+    "tir.buffers": ("decl_buffer",),
+    "tir.data_layout": ("BijectiveLayout", "Layout", "bijective_layout", "layout"),
+    "tir.functions": (
+        "Let", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "call_intrin", "ceildiv", "clz", "copysign",
+        "exp10", "hypot", "infinity", "isfinite", "likely", "log10", "log1p", "nextafter", "popcount", "reinterpret",
+        "shift_left", "shift_right", "stmt_list", "stmt_seq"),
+    "tir.index_map": ("IndexMap",),
+    "tir.module_schedule": ("Schedule", "Trace", "replay"),
+    "tir.parser": ("parse", "parse_module"),
+    "tir.stmt": ("Allocate", "Block", "Evaluate", "For", "ForKind", "IfThenElse", "IterVar", "PrimFunc", "Stmt"),
+    "tir.tensorize": ("TensorIntrin",),
+    "tir.transform.lower_blocks": ("lower_blocks",),
+    "tir.transform.pipeline": ("lower_loops",),
 }
-"""Public name -> its module."""
+"""Module -> its members that have the same name here."""
+_RENAMED: Final = {
+    "BufferLoad": ("expr", "Load"), "BufferStore": ("tir.stmt", "Store"), "LetStmt": ("tir.stmt", "Let"),
+    "Mod": ("expr", "TruncMod"), "SeqStmt": ("tir.stmt", "Seq"), "SizeVar": ("expr", "Var"),
+    "indexdiv": ("expr", "floordiv"), "indexmod": ("expr", "floormod"), "multiply": ("expr", "mul"),
+    "subtract": ("expr", "sub"),
+}
+"""Public name -> its module, and its name there."""
+_NAMES: Final = {**{name: (module, name) for module, names in _MEMBERS.items() for name in names}, **_RENAMED}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> typing.Any:
     if name in _MODULES:
         return importlib.import_module(f"tilewright.tir.{name}")
     if name in _NAMES:
-        return getattr(importlib.import_module(f"tilewright.{_NAMES[name]}"), name)
+        module, member = _NAMES[name]
+        return getattr(importlib.import_module(f"tilewright.{module}"), member)
     raise AttributeError(f"module 'tilewright.tir' has no attribute '{name}'")
 
 
@@ -57,11 +195,143 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "BijectiveLayout", "Block", "Buffer", "FloatImm", "For", "IndexMap", "IntImm", "IterVar", "Layout", "PrimExpr",
-    "PrimFunc", "Schedule",
-    "Stmt", "StringImm", "TensorIntrin", "Trace", "Var", "all", "analysis", "any", "bijective_layout", "call_extern",
+    "EQ",
+    "GE",
+    "GT",
+    "LE",
+    "LT",
+    "NE",
+    "Add",
+    "Allocate",
+    "And",
+    "Any",
+    "BijectiveLayout",
+    "Block",
+    "Broadcast",
+    "Buffer",
+    "BufferLoad",
+    "BufferStore",
+    "Call",
+    "Cast",
+    "Div",
+    "Evaluate",
+    "FloatImm",
+    "FloorDiv",
+    "FloorMod",
+    "For",
+    "ForKind",
+    "IfThenElse",
+    "IndexMap",
+    "IntImm",
+    "IterVar",
+    "Layout",
+    "Let",
+    "LetStmt",
+    "Max",
+    "Min",
+    "Mod",
+    "Mul",
+    "Not",
+    "Or",
+    "PrimExpr",
+    "PrimFunc",
+    "Ramp",
+    "Reduce",
+    "Schedule",
+    "Select",
+    "SeqStmt",
+    "SizeVar",
+    "Stmt",
+    "StringImm",
+    "Sub",
+    "TensorIntrin",
+    "Trace",
+    "Var",
+    "abs",
+    "acos",
+    "acosh",
+    "add",
+    "all",
+    "analysis",
+    "any",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "bijective_layout",
+    "bitwise_and",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_xor",
+    "call_extern",
+    "call_intrin",
     "call_pure_extern",
-    "const", "decl_buffer", "if_then_else", "indexdiv", "indexmod", "ir_builder", "layout", "lower_blocks",
-    "lower_loops", "parse",
-    "parse_module", "replay", "transform",
+    "ceil",
+    "ceildiv",
+    "clz",
+    "const",
+    "copysign",
+    "cos",
+    "cosh",
+    "decl_buffer",
+    "div",
+    "erf",
+    "exp",
+    "exp2",
+    "exp10",
+    "floor",
+    "floordiv",
+    "floormod",
+    "fma",
+    "fmod",
+    "hypot",
+    "if_then_else",
+    "indexdiv",
+    "indexmod",
+    "infinity",
+    "ir_builder",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "layout",
+    "likely",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "lower_blocks",
+    "lower_loops",
+    "max",
+    "max_value",
+    "min",
+    "min_value",
+    "multiply",
+    "nearbyint",
+    "nextafter",
+    "parse",
+    "parse_module",
+    "popcount",
+    "pow",
+    "power",
+    "reinterpret",
+    "replay",
+    "round",
+    "rsqrt",
+    "shift_left",
+    "shift_right",
+    "sigmoid",
+    "sin",
+    "sinh",
+    "sqrt",
+    "stmt_functor",
+    "stmt_list",
+    "stmt_seq",
+    "subtract",
+    "sum",
+    "tan",
+    "tanh",
+    "transform",
+    "trunc",
+    "truncdiv",
+    "truncmod",
 ]

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from tilewright.base.errors import ScheduleError
 from tilewright.ir.module import IRModule
 from tilewright.scalar.expr import Buffer
 from tilewright.tir.loop_steps import MAIN, LoopRV
@@ -36,9 +37,20 @@ class Schedule(SampleSteps):
 
     `mod` is an `IRModule`, or a function, which becomes `main`. `seed` initializes the sampling steps. A step that
     cannot be applied raises `ScheduleError` and changes nothing.
+
+    `debug_mask`, `error_render_level` and `enable_check` are TVM's arguments, and have no effect: every step is
+    checked, and every error shows the loops around the fault.
     """
 
-    def __init__(self, mod: PrimFunc | IRModule, seed: int | None = None) -> None:
+    def __init__(
+        self, mod: PrimFunc | IRModule, seed: int | None = None, *, debug_mask: str | int = "none",
+        error_render_level: str = "detail", enable_check: bool = True
+    ) -> None:
+        if error_render_level not in ("detail", "fast", "none"):
+            raise ScheduleError(
+                f"error_render_level must be 'detail', 'fast' or 'none', not {error_render_level!r}")
+        if not isinstance(debug_mask, int) and debug_mask not in ("none", "all"):
+            raise ScheduleError(f"debug_mask must be 'none', 'all' or an integer, not {debug_mask!r}")
         super().__init__(mod)
         self.random = random.Random(seed)
         self._worked_on = ""

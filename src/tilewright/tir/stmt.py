@@ -25,15 +25,21 @@ from typing import Any
 from tilewright.base.errors import Origin
 from tilewright.base.node import node
 from tilewright.base.types import DataType
-from tilewright.scalar.expr import Buffer, Call, ExprLike, Load, PrimExpr, Var, number_of
+from tilewright.scalar.expr import Buffer, Call, ExprLike, Load, PrimExpr, Var, as_expr, number_of
 from tilewright.scalar.intrinsics import address_of
 from tilewright.scalar.walk import rewrite, substitute, walk
 
 SERIAL, PARALLEL, VECTORIZED, UNROLLED = "serial", "parallel", "vectorized", "unrolled"
 
 
+class ForKind:
+    """The kinds of loops under TVM's names."""
+
+    SERIAL, PARALLEL, VECTORIZED, UNROLLED = SERIAL, PARALLEL, VECTORIZED, UNROLLED
+
+
 class Stmt:
-    """Base of statements."""
+    """Base of statements. Their constructors take numbers where expressions are expected."""
 
     __slots__ = ()
 
@@ -41,6 +47,12 @@ class Stmt:
         from tilewright.tir.printer import text_of_stmt
 
         return text_of_stmt(self)
+
+
+def _fill(s: Stmt, **fields: Any) -> None:
+    """Set fields of a new statement, whose class may be frozen."""
+    for name, value in fields.items():
+        object.__setattr__(s, name, value)
 
 
 @node
@@ -55,12 +67,24 @@ class For(Stmt):
     annotations: dict[str, Any] = field(default_factory=dict)
     origin: Origin | None = None
 
+    def __post_init__(self) -> None:
+        if not (isinstance(self.min, PrimExpr) and isinstance(self.extent, PrimExpr)):
+            _fill(self, min=as_expr(self.min, self.var.dtype), extent=as_expr(self.extent, self.var.dtype))
+
+    @property
+    def loop_var(self) -> Var:
+        return self.var
+
 
 @node
 class IfThenElse(Stmt):
     condition: PrimExpr
     then_case: Stmt
     else_case: Stmt | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.condition, PrimExpr):
+            _fill(self, condition=as_expr(self.condition))
 
 
 @node
@@ -72,10 +96,29 @@ class Store(Stmt):
     indices: tuple[PrimExpr, ...]
     mask: PrimExpr | None = None
 
+    def __post_init__(self) -> None:
+        if type(self.indices) is not tuple or not isinstance(self.value, PrimExpr):
+            _fill(self, value=as_expr(self.value, None if isinstance(self.value, ExprLike) else self.buffer.dtype),
+                  indices=tuple(as_expr(i) for i in self.indices))
+
 
 @node
 class Seq(Stmt):
     stmts: tuple[Stmt, ...]
+
+    def __post_init__(self) -> None:
+        if type(self.stmts) is not tuple:
+            _fill(self, stmts=tuple(self.stmts))
+
+    @property
+    def seq(self) -> tuple[Stmt, ...]:
+        return self.stmts
+
+    def __len__(self) -> int:
+        return len(self.stmts)
+
+    def __getitem__(self, at: int) -> Stmt:
+        return self.stmts[at]
 
 
 @node
@@ -92,10 +135,18 @@ class Let(Stmt):
     value: PrimExpr
     body: Stmt
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.value, PrimExpr):
+            _fill(self, value=as_expr(self.value, None if isinstance(self.value, ExprLike) else self.var.dtype))
+
 
 @node
 class Evaluate(Stmt):
     value: PrimExpr
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.value, PrimExpr):
+            _fill(self, value=as_expr(self.value))
 
 
 @node
@@ -196,6 +247,21 @@ class PrimFunc:
 
     def with_body(self, body: Stmt) -> PrimFunc:
         return self if body is self.body else replace(self, body=body)
+
+    @property
+    def buffer_map(self) -> dict[Buffer, Buffer]:
+        """The buffers of the parameters. Parameters are buffers themselves, so each is mapped to itself."""
+        return {b: b for b in self.params}
+
+    def with_attr(self, key: str | Mapping[str, Any], value: Any = None) -> PrimFunc:
+        """Return the function with an attribute, or several; `global_symbol` is its name."""
+        given = {key: value} if isinstance(key, str) else dict(key)
+        name = str(given.pop("global_symbol", self.name))
+        return replace(self, name=name, attrs={**self.attrs, **given})
+
+    def without_attr(self, key: str) -> PrimFunc:
+        """Return the function without an attribute."""
+        return replace(self, attrs={k: v for k, v in self.attrs.items() if k != key})
 
 
 def seq(*stmts: Stmt | None) -> Stmt:

@@ -11,4 +11,8 @@ def __getattr__(name: str) -> Any:
 
         if name in PASSES:
             return PASSES[name]
+    if name in ("Apply", "PrimFuncPass", "prim_func_pass"):
+        from tilewright.tir.transform import module_passes
+
+        return getattr(module_passes, name)
     raise AttributeError(f"module 'tilewright.tir.transform' has no attribute '{name}'")

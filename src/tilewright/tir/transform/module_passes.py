@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from tilewright.ir.module import IRModule
-from tilewright.ir.transform import FunctionPass, PassContext
+from tilewright.ir.transform import FunctionPass, PassContext, function_pass_of
 from tilewright.tir.stmt import PrimFunc
 from tilewright.tir.transform.common_subexpressions import common_subexpressions
 from tilewright.tir.transform.convert_ssa import convert_ssa
@@ -28,10 +28,18 @@ from tilewright.tir.transform.vectorize_loops import vectorize_loops
 LoopPass = Callable[[PrimFunc], PrimFunc]
 
 
-class _LoopPass(FunctionPass):
-    """A pass made from a function on TIR functions."""
+class PrimFuncPass(FunctionPass):
+    """A pass over single TIR functions, as made by `prim_func_pass`."""
 
     kind: ClassVar[type] = PrimFunc
+
+
+prim_func_pass: Final = function_pass_of(PrimFuncPass)
+
+
+class _LoopPass(PrimFuncPass):
+    """A pass made from a function on TIR functions."""
+
     run: ClassVar[LoopPass]
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
@@ -41,6 +49,16 @@ class _LoopPass(FunctionPass):
 def _named(name: str, run: LoopPass) -> type[_LoopPass]:
     spec = {"run": staticmethod(run), "__doc__": run.__doc__, "__module__": __name__}
     return dataclass(frozen=True)(type(name, (_LoopPass,), spec))
+
+
+@dataclass(frozen=True)
+class Apply(PrimFuncPass):
+    """Replaces every TIR function by the result of `ftransform`."""
+
+    ftransform: LoopPass
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return self.ftransform(function)
 
 
 PASSES: Final[dict[str, type[_LoopPass]]] = {

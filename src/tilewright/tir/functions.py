@@ -1,0 +1,160 @@
+"""Functions of scalar expressions under TVM's names, besides those of `scalar/expr.py` and `scalar/intrinsics.py`.
+
+    tir.popcount(x), tir.clz(x)                 bits of integers
+    tir.call_intrin("float32", "tir.exp", x)    an intrinsic by its name
+    tir.Let(v, x + 1, v * v)                    (x + 1) * (x + 1)
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from tilewright.base.errors import CompileError
+from tilewright.base.types import BOOL, DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.expr import PrimExpr, Value, Var, as_expr, const
+from tilewright.scalar.walk import substitute
+from tilewright.tir.stmt import Evaluate, Seq, Stmt, seq
+
+bitwise_and: Final = partial(E.bitwise, E.BITWISE_AND)
+bitwise_or: Final = partial(E.bitwise, E.BITWISE_OR)
+bitwise_xor: Final = partial(E.bitwise, E.BITWISE_XOR)
+bitwise_not: Final = partial(E.bitwise, E.BITWISE_NOT)
+shift_left: Final = partial(E.bitwise, E.SHIFT_LEFT)
+shift_right: Final = partial(E.bitwise, E.SHIFT_RIGHT)
+
+
+def Let(var: Var, value: Value, body: Value) -> PrimExpr:
+    """Return `body` with `var` replaced by `value`. Equal expressions are one object, so the value is not repeated."""
+    given = as_expr(value, None if isinstance(value, E.ExprLike) else var.dtype)
+    if given.dtype is not var.dtype:
+        raise CompileError(
+            f"'{var.name}' is {var.dtype}, but its value is {given.dtype}; cast the value", code="TW0602")
+    return substitute(as_expr(body), {var: given})
+
+
+def call_intrin(dtype: str | DataType, func_name: str, *args: Value) -> PrimExpr:
+    """Return a call of the intrinsic of that name, such as `tir.exp`. Raises `CompileError` for an unknown one."""
+    return E.Call(dtype, func_name, args)
+
+
+def reinterpret(dtype: str | DataType, value: Value) -> PrimExpr:
+    """Return the bits of a value as a value of another type of the same width."""
+    kind, x = DataType(dtype), as_expr(value)
+    if kind is x.dtype:
+        return x
+    if (kind.bits, kind.lanes) != (x.dtype.bits, x.dtype.lanes):
+        raise CompileError(f"the bits of a value of {x.dtype} are no value of {kind}; the widths differ", code="TW0602")
+    return I.reinterpret(x, dtype=kind)
+
+
+def likely(cond: Value, span: Any = None) -> PrimExpr:
+    """Return the condition; the hint is not used."""
+    return as_expr(cond)
+
+
+def infinity(dtype: str | DataType) -> PrimExpr:
+    """Return positive infinity of a floating-point type."""
+    kind = DataType(dtype)
+    if not kind.is_float:
+        raise CompileError(f"{kind} has no infinity; use a floating-point type", code="TW0602")
+    return const(float("inf"), kind)
+
+
+def isfinite(x: Value) -> PrimExpr:
+    """Return whether a value is neither infinite nor NaN."""
+    e = as_expr(x)
+    if not e.dtype.is_float:
+        return const(1, BOOL.with_lanes(e.dtype.lanes))
+    return E.logical_not(E.logical_or(I.isnan(e, dtype=BOOL), I.isinf(e, dtype=BOOL)))
+
+
+def ceildiv(lhs: Value, rhs: Value) -> PrimExpr:
+    """Return the quotient of integers, rounded up."""
+    a, b = E.match(lhs, rhs)
+    return E.floordiv(a + (b - 1), b)
+
+
+def popcount(x: Value) -> PrimExpr:
+    """Return the number of bits that are set in an integer, in its type."""
+    given = _integer(x, "popcount")
+    kind, width = _unsigned(given.dtype), 1
+    n = _as(kind, given)
+    while width < kind.bits:  # sums of pairs of bits, then of fours, and so on
+        part = _pattern(kind, width, 2 * width)
+        n = (n & part) + ((n >> width) & part)
+        width *= 2
+    return E.cast(given.dtype, n)
+
+
+def clz(x: Value) -> PrimExpr:
+    """Return the number of leading zero bits of an integer, as int32; the number of all bits for 0."""
+    given = _integer(x, "clz")
+    n, step = _as(_unsigned(given.dtype), given), 1
+    while step < given.dtype.bits:
+        n = n | (n >> step)
+        step *= 2
+    return E.cast(DataType("int32").with_lanes(given.dtype.lanes), given.dtype.bits - popcount(n))
+
+
+def _integer(x: Value, name: str) -> PrimExpr:
+    e = as_expr(x)
+    if not e.dtype.is_integer or e.dtype.code == "bool":
+        raise CompileError(f"{name} takes an integer, but was given {e.dtype}", code="TW0602")
+    return e
+
+
+def _unsigned(dtype: DataType) -> DataType:
+    return DataType(f"uint{dtype.bits}").with_lanes(dtype.lanes)
+
+
+def _as(kind: DataType, x: PrimExpr) -> PrimExpr:
+    return x if x.dtype is kind else I.reinterpret(x, dtype=kind)
+
+
+def _pattern(kind: DataType, ones: int, period: int) -> PrimExpr:
+    """Return a constant with the lowest `ones` bits of every `period` bits set."""
+    return const(sum(((1 << ones) - 1) << k for k in range(0, kind.bits, period)), kind)
+
+
+def _library(name: str, *args: PrimExpr) -> PrimExpr:
+    """Return a call of the C library's function for the type of the arguments; halves are computed as float32."""
+    kind = args[0].dtype
+    if not kind.is_float:
+        raise CompileError(f"{name} takes floating-point numbers, but was given {kind}; cast them", code="TW0602")
+    if kind.bits < 32:
+        return E.cast(kind, _library(name, *(E.cast(DataType("float32"), a) for a in args)))
+    return I.call_pure_extern(kind, name if kind.bits == 64 else f"{name}f", *args)
+
+
+def _of_library(name: str, meaning: str) -> Any:
+    def function(*args: Value) -> PrimExpr:
+        return _library(name, *(E.match(*args) if len(args) == 2 else map(as_expr, args)))
+
+    function.__name__, function.__doc__ = name, f"Return {meaning}, by the C library."
+    return function
+
+
+log10 = _of_library("log10", "the decimal logarithm")
+log1p = _of_library("log1p", "log(1 + x), exact near 0")
+copysign = _of_library("copysign", "the magnitude of `x` with the sign of `y`")
+hypot = _of_library("hypot", "sqrt(x * x + y * y), without overflow of the squares")
+nextafter = _of_library("nextafter", "the number next to `x` in the direction of `y`")
+
+
+def exp10(x: Value) -> PrimExpr:
+    """Return 10 to the power `x`."""
+    e = as_expr(x)
+    return _library("pow", const(10.0, e.dtype), e)
+
+
+def stmt_seq(*args: Stmt | PrimExpr) -> Stmt:
+    """Return statements, or expressions for their effects, in order."""
+    return seq(*(Evaluate(a) if isinstance(a, PrimExpr) else a for a in args))
+
+
+def stmt_list(stmt: Stmt) -> list[Stmt]:
+    """Return the statements of a sequence; a single statement is a list of one."""
+    return list(stmt.stmts) if isinstance(stmt, Seq) else [stmt]

@@ -1,0 +1,244 @@
+"""TVM's names of expressions, statements, visits and passes of `tvm.tir`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tvm
+from tilewright import te
+from tilewright.base.errors import CompileError, OptionError
+from tilewright.tir.stmt import For, PrimFunc, walk_stmt
+
+tir: Any = tvm.tir
+X, Y = te.var("x"), te.var("y", "float32")
+
+
+@pytest.mark.parametrize(("made", "text"), [
+    (tir.Add(X, 1), "(x + 1)"), (tir.Sub(1, X), "(1 - x)"), (tir.Mod(X, 2), "truncmod(x, 2)"),
+    (tir.LT(0, X), "(0 < x)"), (tir.Select(X > 1, 1, Y), "if_then_else((x > 1), 1.0, y)"),
+    (tir.Select(True, Y, 0), "if_then_else(True, y, 0.0)"), (tir.Ramp(0, 2, 4), "ramp(0, 2, 4)"),
+    (tir.Broadcast(1.0, 4), "broadcast(1.0, 4)"), (tir.Cast("float32", 3), "cast('float32', 3)"),
+    (tir.Not(X > 1), "(not (x > 1))"),
+    (tir.Call("float32", "tir.exp", [Y]), "exp(y)"), (tir.Call("int32", "tir.call_extern", ["f", 1]), "f(1)"),
+    (tir.call_intrin("float32", "tir.sqrt", Y), "sqrt(y)"), (tir.Let(Y, 2, Y * Y), "4.0"),
+    (tir.likely(X > 0), "(x > 0)"), (tir.ceildiv(X, 4), "((x + 3) // 4)"), (tir.infinity("float16"), "float('inf')"),
+    (X & 255, "bitwise_and(x, 255)"), (1 << X, "shift_left(1, x)"), (~(X > 1), "(x <= 1)"),
+    ((X > 1) | (X < 0), "((x > 1) or (x < 0))"), (tir.const(6, "int32") ^ 3, "5"), (tir.const(-8, "int8") >> 1, "-4"),
+    (tir.shift_left(tir.const(3, "uint8"), 7), "128"),
+])
+def test_expressions(made: Any, text: str) -> None:
+    assert str(made) == text
+
+
+def test_kinds_of_nodes() -> None:
+    assert isinstance(tir.const(1, "int32") + te.var("i", "int32"), tir.Add)
+    assert isinstance(tir.decl_buffer((8,), "float32")[0], tir.BufferLoad)
+    assert isinstance(tir.Evaluate(1), tir.Evaluate) and tir.Any is type(tvm.relay.Any())
+    assert tir.Add(X, 1).same_as(X + 1) and not X.same_as(te.var("x"))
+
+
+@pytest.mark.parametrize(("make", "text"), [
+    (lambda: tir.Add(X, 1.5), "1.5 is not a value of int64, the type of 'x'"),
+    (lambda: X << 64, "'shift_left' of int64 by 64 is undefined; a shift is at least 0 and less than 64"),
+    (lambda: Y & 1, "'bitwise_and' takes integers, but an operand is float32; cast it first"),
+    (lambda: tir.call_intrin("float32", "tir.sqr", Y), "there is no intrinsic 'tir.sqr'; did you mean 'sqrt'?"),
+    (lambda: tir.reinterpret("int64", Y), "the bits of a value of float32 are no value of int64; the widths differ"),
+    (lambda: tir.popcount(Y), "popcount takes an integer, but was given float32"),
+    (lambda: tir.log10(X), "log10 takes floating-point numbers, but was given int64; cast them"),
+    (lambda: tir.infinity("int8"), "int8 has no infinity; use a floating-point type"),
+    (lambda: tir.Let(X, Y, X), "'x' is int64, but its value is float32; cast the value"),
+])
+def test_wrong_operands(make: Any, text: str) -> None:
+    with pytest.raises(CompileError) as error:
+        make()
+    assert text in str(error.value)
+
+
+def evaluated(function: Any, x: np.ndarray[Any, Any]) -> Any:
+    a = te.placeholder(x.shape, x.dtype.name, "a")
+    b = te.compute(x.shape, lambda i: function(a[i]), "b")
+    out = tvm.nd.empty(x.shape, str(b.dtype))
+    tvm.build(te.create_schedule(b.op), [a, b])(tvm.nd.array(x), out)
+    return out.numpy()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64"])
+def test_bits_of_integers(dtype: str) -> None:
+    limits = np.iinfo(dtype)
+    x = np.array([0, 1, 2, 77, limits.max, limits.max - 5, limits.min, limits.min + 9], dtype)
+    bits = [int(v) & ((1 << limits.bits) - 1) for v in x]
+    assert evaluated(tir.popcount, x).tolist() == [b.bit_count() for b in bits]
+    assert evaluated(tir.clz, x).tolist() == [limits.bits - b.bit_length() for b in bits]
+    assert np.array_equal(evaluated(lambda v: (v & 77 | 3) ^ ~v, x), (x & np.array(77, dtype) | 3) ^ ~x)
+    assert np.array_equal(evaluated(lambda v: (v << 3) + (v >> 2), x), (x << 3) + (x >> 2))
+
+
+def test_functions_of_floats() -> None:
+    x = np.linspace(0.1, 3, 8, dtype=np.float32)
+    functions: list[tuple[Any, Any]] = [
+        (tir.log10, np.log10), (tir.log1p, np.log1p), (tir.exp10, lambda v: 10 ** v),
+        (lambda v: tir.hypot(v, 3.0), lambda v: np.hypot(v, 3)), (lambda v: tir.copysign(v, -1.0), np.negative),
+        (lambda v: tir.nextafter(v, 9.0), lambda v: np.nextafter(v, np.float32(9))),
+    ]
+    for made, expected in functions:
+        np.testing.assert_allclose(evaluated(made, x), expected(x), rtol=1e-6)
+    special = np.array([1, np.inf, np.nan, -np.inf], np.float32)
+    assert evaluated(lambda v: te.if_then_else(tir.isfinite(v), 1, 0), special).tolist() == [1, 0, 0, 0]
+    assert np.array_equal(evaluated(lambda v: tir.reinterpret("int32", v), x), x.view(np.int32))
+
+
+def function(size: int = 32) -> PrimFunc:
+    a = te.placeholder((4, size), name="a")
+    b = te.compute((4, size), lambda i, j: a[i, j] + 1.0, "b")
+    lowered: PrimFunc = tvm.lower(te.create_schedule(b.op), [a, b])["main"]
+    return lowered
+
+
+def split_loops(f: PrimFunc) -> PrimFunc:
+    """Vectorize loops whose extents are multiples of 8, as a pass of a script does."""
+    wide: list[Any] = []
+    tir.stmt_functor.post_order_visit(
+        f.body, lambda n: wide.append(n) if isinstance(n, tir.For) and n.extent.value % 8 == 0 else None)
+
+    def vectorized(loop: Any) -> Any:
+        if loop not in wide:
+            return None
+        outer, inner = te.var(loop.loop_var.name + ".outer"), te.var(loop.loop_var.name + ".inner")
+        body = tir.stmt_functor.substitute(loop.body, {loop.loop_var: outer * 8 + inner})
+        body = tir.For(inner, 0, 8, tir.ForKind.VECTORIZED, body)
+        return tir.For(outer, 0, loop.extent // 8, tir.ForKind.SERIAL, body)
+
+    return f.with_body(tir.stmt_functor.ir_transform(f.body, None, vectorized, ["tir.For"]))
+
+
+def test_a_pass_of_a_script() -> None:
+    made = tir.transform.prim_func_pass(lambda f, mod, ctx: split_loops(f), opt_level=0, name="split")
+    mod = tvm.transform.Sequential([made, tir.transform.Apply(lambda f: f.with_attr("global_symbol", "plus"))])(
+        tvm.IRModule({"main": function()}))
+    assert str(mod["main"]) == (
+        '@T.prim_func\ndef plus(a: T.Buffer((4, 32), "float32"), b: T.Buffer((4, 32), "float32")):\n'
+        "    for i in T.serial(4):\n        for j_outer in T.serial(4):\n            for j_inner in T.vectorized(8):\n"
+        "                b[i, j_outer * 8 + j_inner] = a[i, j_outer * 8 + j_inner] + 1.0")
+    x = np.random.default_rng(0).random((4, 32), np.float32)
+    out = tvm.nd.empty((4, 32))
+    tvm.build(mod)(tvm.nd.array(x), out)
+    assert np.array_equal(out.numpy(), x + 1)
+
+
+def test_visits() -> None:
+    names: list[str] = []
+    body = tir.SeqStmt([tir.Evaluate(X + 1), tir.LetStmt(X, 3, tir.Evaluate(tir.Cast("int32", X)))])
+    tir.stmt_functor.post_order_visit(body, lambda n: names.append(type(n).__name__))
+    assert names == ["Var", "IntImm", "Add", "Evaluate", "IntImm", "Cast", "Evaluate", "Let", "Seq"]
+    names.clear()
+
+    def outside_of_calls(node: Any) -> bool:
+        names.append(type(node).__name__)
+        return not isinstance(node, tir.Evaluate)
+
+    tir.stmt_functor.pre_order_visit(body, outside_of_calls)
+    assert names == ["Seq", "Evaluate", "Let", "IntImm", "Evaluate"]
+    assert len(body) == 2 and body[0] is body.seq[0] and tir.stmt_list(body) == list(body.seq)
+
+
+def test_rewrites() -> None:
+    rewrite = tir.stmt_functor.ir_transform
+    body = tir.IfThenElse(X > 1, tir.Evaluate(X + 1), None)
+    assert rewrite(body, lambda n: None, lambda n: None) is body
+    assert str(rewrite(body, lambda n: 7, None, ["tir.Add"]).then_case) == str(tir.Evaluate(7))
+    order: list[str] = []
+    rewrite(X * 2 + 1, None, lambda n: order.append(str(n)))
+    assert order == ["x", "2", "(x * 2)", "1", "((x * 2) + 1)"]
+    assert str(tir.stmt_functor.substitute(X * 2 + 1, {X: 3})) == "7"
+    n = te.var("n")
+    memory = tir.Allocate(tir.decl_buffer((n,), "float32", "m"), tir.Evaluate(n))
+    resized = tir.stmt_functor.substitute(memory, {n: 16})
+    assert resized.buffer.shape == (16,) and str(resized.body.value) == "16"
+    with pytest.raises(OptionError, match=r"there is no kind of node 'tir\.Fro'"):
+        rewrite(body, None, None, ["tir.Fro"])
+    with pytest.raises(CompileError, match="a Evaluate was replaced by Var; return a statement, or None"):
+        rewrite(body, None, lambda n: X, ["tir.Evaluate"])
+
+
+def test_attributes_of_functions() -> None:
+    f = function().with_attr({"tir.noalias": True, "target_bits": 32})
+    assert f.attrs["target_bits"] == 32 and "target_bits" not in f.without_attr("target_bits").attrs
+    assert all(f.buffer_map[b] is b for b in f.params)
+
+
+def test_arguments_of_schedules() -> None:
+    func = te.create_prim_func(list(tensors()))
+    block = tvm.tir.Schedule(func, debug_mask="all", error_render_level="fast")
+    assert [str(v) for v in block.get_loops(block.get_block("b"))] == ["loop 'i' of main"]
+    with pytest.raises(tvm.errors.ScheduleError, match="error_render_level must be"):
+        tvm.tir.Schedule(func, error_render_level="loud")
+    with pytest.raises(tvm.errors.ScheduleError, match="debug_mask must be"):
+        tvm.tir.Schedule(func, debug_mask="most")
+
+
+def tensors() -> tuple[Any, Any]:
+    a = te.placeholder((8,), name="a")
+    return a, te.compute((8,), lambda i: a[i] + 1.0, "b")
+
+
+def matrix_sum(*, vectorize: bool = False) -> tuple[Any, list[Any]]:
+    a = te.placeholder((6, 4), name="a")
+    k = te.reduce_axis((0, 4), "k")
+    b = te.compute((6,), lambda i: te.sum(a[i, k], axis=k), "b")
+    c = te.compute((6, 4), lambda i, j: a[i, j] + b[i], "c")
+    s = te.create_schedule(c.op)
+    if vectorize:
+        s[c].vectorize(c.op.axis[1])
+    return s, [a, c]
+
+
+def kinds(s: Any, tensors: list[Any], **config: Any) -> list[tuple[str, str]]:
+    """Return the loops of a schedule in a context, after a check of its results."""
+    with tvm.transform.PassContext(config={k.replace("__", "."): v for k, v in config.items()}):
+        mod, built = tvm.lower(s, tensors), tvm.build(s, tensors)
+    x = np.random.default_rng(0).random((6, 4), np.float32)
+    out = tvm.nd.empty((6, 4))
+    built(tvm.nd.array(x), out)
+    np.testing.assert_allclose(out.numpy(), x + x.sum(1, keepdims=True), rtol=1e-6)
+    return [(loop.var.name, loop.kind) for loop in walk_stmt(mod["main"].body) if isinstance(loop, For)]
+
+
+def test_options_of_loops() -> None:
+    s, args = matrix_sum(vectorize=True)
+    assert kinds(s, args)[-1] == ("j", "vectorized")
+    assert kinds(s, args, tir__disable_vectorize=True)[-1] == ("j", "serial")
+    s, args = matrix_sum()
+    assert {kind for _, kind in kinds(s, args, tir__UnrollLoop={"auto_max_step": 3})} == {"serial"}
+    assert kinds(s, args, tir__UnrollLoop={"auto_max_step": 4}) == [
+        ("i", "serial"), ("k", "unrolled"), ("i", "serial"), ("j", "unrolled")]
+    assert {kind for _, kind in kinds(s, args, tir__UnrollLoop={"auto_max_extent": 8})} == {"unrolled"}
+    assert kinds(s, args, tir__UnrollLoop={"auto_max_step": 99, "auto_max_depth": 1})[0] == ("i", "serial")
+    with pytest.raises(OptionError, match=r"tir\.UnrollLoop has no field 'auto_max_steps' of value 3; did you mean"):
+        kinds(s, args, tir__UnrollLoop={"auto_max_steps": 3})
+
+
+def test_passes_of_the_context() -> None:
+    s, args = matrix_sum()
+    found: list[str] = []
+
+    def noting(name: str) -> Any:
+        def note(f: Any, mod: Any, ctx: Any) -> Any:
+            found.append(name)
+            return f
+
+        return tir.transform.prim_func_pass(note, opt_level=0)
+
+    def unrolled(f: Any, mod: Any, ctx: Any) -> Any:
+        return f.with_body(tir.stmt_functor.ir_transform(
+            f.body, None, lambda n: tir.For(n.loop_var, n.min, n.extent, tir.ForKind.UNROLLED, n.body), ["tir.For"]))
+
+    passes = [(2, noting("late")), (0, noting("early")), (1, tir.transform.prim_func_pass(unrolled, opt_level=0))]
+    assert {kind for _, kind in kinds(s, args, tir__add_lower_pass=passes)} == {"unrolled"}
+    assert found == ["early", "late"] * 2
+    with pytest.raises(OptionError, match="pairs of a phase, 0 to 3, and a pass"):
+        kinds(s, args, tir__add_lower_pass=[(4, noting("never"))])
+    with pytest.raises(OptionError, match=r"'tir\.noalias' takes one of True"):
+        kinds(s, args, tir__noalias=False)
