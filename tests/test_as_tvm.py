@@ -15,6 +15,7 @@ import pytest
 import tilewright
 from tvm_names import main as names_main
 from tvm_names import names_of, reasons, state
+from tvm_suite import main as suite_main
 
 PAGE = Path(__file__).parent.parent / "docs" / "tvm.md"
 SCRIPT = """
@@ -131,3 +132,35 @@ def test_names_of_tvm_are_counted_where_they_are_defined_and_exported(
     assert "tvm.relay.build · v0.8, v0.13 · missing\n" in capsys.readouterr().out
     text = page.read_text()
     assert "| `tvm.relay` | 3 | 1 | 3 | 0 |" in text and "old" not in text and text.endswith("-->\nafter\n")
+
+
+TESTS = """
+import pytest
+import tvm
+
+def test_right(): assert tvm.relay
+@pytest.mark.parametrize("k", [0, 1])
+def test_half(k): assert k
+def test_left_out(): pytest.skip("no")
+"""
+
+
+def test_the_tests_and_tutorials_of_tvm_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tests, tutorials = tmp_path / "python" / "relay", tmp_path / "gallery" / "how_to"
+    for folder in (tests, tutorials):
+        folder.mkdir(parents=True)
+    (tests / "test_some.py").write_text(TESTS)
+    (tests / "test_none.py").write_text("import tvm.no_such_module\ndef test_a(): pass\ndef test_b(): pass\n")
+    (tests / "test_endless.py").write_text("import time\ndef test_a(): time.sleep(1000)\n")
+    (tutorials / "right.py").write_text("import tvm\nprint(tvm.cpu(0))\n")
+    (tutorials / "wrong.py").write_text("import tvm\ntvm.no_such_name\n")
+    results = tmp_path / "results.jsonl"
+    again = [str(tmp_path), "python/relay", "gallery", "--jobs", "2", "--results", str(results), "--messages"]
+    assert suite_main([*again, "--only", "endless", "--limit", "0.1"]) == 0
+    assert "| all | 0 | 0 | 0 | 0 | 1 |" in capsys.readouterr().out
+    for is_first in (True, False):  # the second run reads the results
+        assert suite_main(again) == 0
+        printed = capsys.readouterr().out
+        assert "| gallery/how_to | 1 | 1 | 0 | 0 | 0 |\n| python/relay | 2 | 1 | 1 | 2 | 1 |\n" in printed
+        assert ("test_half[0]: assert 0" in printed) == is_first
+    assert "no attribute 'no_such_name'" in results.read_text()

@@ -89,8 +89,8 @@ FAMILIES: Final = (
         r"contrib\.(?:pipeline_executor|pipeline_executor_build)", "a model is one program on one device",
         "tilewright.compile, and threads that call it"),
     Family(
-        "Helpers of TVM's own tests: parts of `testing`, `topi.testing`, `relay.testing`",
-        r"(?:auto_scheduler|autotvm|meta_schedule|micro|relay)\.testing|testing|topi\.testing",
+        "Helpers of TVM's own tests: parts of `testing` and `relay.testing`",
+        r"(?:auto_scheduler|autotvm|meta_schedule|micro|relay)\.testing|testing",
         "this helper of TVM's own tests is not here"),
     Family(
         "Command-line tools in `exec`, parts of `rpc`",

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from tilewright.base import absent
-from tilewright.base.public_names import FILE_OF, FILES, PUBLIC_OF
+from tilewright.base.public_names import FILE_OF, FILES, PUBLIC, PUBLIC_OF
 
 _PREFIX: Final = "tilewright."
 
@@ -26,6 +26,8 @@ class Namespace(ModuleType):
             return getattr(importlib.import_module(_PREFIX + loader.package), name)
         if f"{self.__name__.removeprefix(_PREFIX)}.{name}" in FILE_OF:
             return importlib.import_module(f"{self.__name__}.{name}")
+        if loader.public.removeprefix(_PREFIX) + f".{name}" in PUBLIC:
+            return importlib.import_module(f"{loader.public}.{name}")
         text = absent.message(f"{loader.public}.{name}")
         own = self.__dict__.get("__getattr__")
         if text is None and own is not None:

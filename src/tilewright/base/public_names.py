@@ -44,6 +44,7 @@ PUBLIC: Final[Mapping[str, str]] = {
     "target": "compat.target",
     "testing": "compat.testing",
     "transform": "compat.transform",
+    "topi.testing": "compat.testing.topi",
     "tvm": "compat.tvm",
     "utils": "compat.utils",
 }

@@ -1,0 +1,151 @@
+"""TVM v0.13's own tests and tutorials on this package: a table of what passes, by folder.
+
+    python benchmarks/tvm_suite.py FOLDER/tvm_v0.13 python/relay python/unittest --jobs 2 --results results.jsonl
+    python benchmarks/tvm_suite.py FOLDER/tvm_v0.13 gallery --only relay_quick_start
+
+Each file runs in a process of its own, `python -m tilewright.tvm -m pytest FILE` (tutorials: `python -m tilewright.tvm
+FILE`), with a limit of time. A test file that stops while it is imported counts each of its functions as not started.
+`--results` keeps one line of JSON for each file; files that it has are not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree
+
+STATES: Final = ("passed", "failed", "skipped", "not started", "timed out")
+SOURCE: Final = Path(__file__).resolve().parents[1] / "src"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one file: the number of cases in each state, and the first line of each message."""
+
+    file: str
+    counts: Mapping[str, int]
+    messages: Sequence[str] = field(default_factory=tuple)
+
+
+def functions_of(file: Path) -> int:
+    """Return the number of test functions of a file, methods of classes included."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    return sum(isinstance(n, ast.FunctionDef) and n.name.startswith("test") for n in ast.walk(tree))
+
+
+def run(root: Path, name: str, limit: float) -> Result:
+    """Run a test file or a tutorial, and return what became of it."""
+    file = root / name
+    path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH", "")]))
+    environment = {**os.environ, "PYTHONPATH": path, "MPLBACKEND": "agg"}
+    is_test = file.name.startswith("test_")
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        command = [sys.executable, "-m", "tilewright.tvm"]
+        command += ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"] if is_test else []
+        try:
+            done = subprocess.run(
+                [*command, str(file)], cwd=root if is_test else folder, env=environment, capture_output=True, text=True,
+                timeout=limit, check=False)
+        except subprocess.TimeoutExpired:
+            return Result(name, {"timed out": functions_of(file) if is_test else 1})
+        if not is_test:
+            return _of_script(name, done)
+        if report.exists():
+            counts, messages = read_report(report)
+            if counts:
+                return Result(name, counts, messages)
+    return Result(name, {"not started": functions_of(file)}, [last_line(done.stdout + done.stderr)])
+
+
+def _of_script(name: str, done: subprocess.CompletedProcess[str]) -> Result:
+    if done.returncode == 0:
+        return Result(name, {"passed": 1})
+    return Result(name, {"failed": 1}, [last_line(done.stderr)])
+
+
+def read_report(report: Path) -> tuple[dict[str, int], list[str]]:
+    """Return the counts of a JUnit report and the first lines of its messages; no counts if the file could not be
+    imported."""
+    counts, messages = Counter[str](), []
+    for case in ElementTree.parse(report).iter("testcase"):
+        kinds = {child.tag: child for child in case}
+        states = (("error", "failed"), ("failure", "failed"), ("skipped", "skipped"))
+        state = next((s for tag, s in states if tag in kinds), "passed")
+        if "error" in kinds and not case.get("classname"):
+            return {}, []
+        counts[state] += 1
+        if state == "failed":
+            said = kinds.get("failure", kinds.get("error"))
+            text = (said.get("message") or "") if said is not None else ""
+            messages.append(f"{case.get('name')}: {text.partition(chr(10))[0][:200]}")
+    return dict(counts), messages
+
+
+def last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if "Error" in line or "Exception" in line]
+    return (lines or text.splitlines() or [""])[-1][:200]
+
+
+def table(results: Iterable[Result], depth: int = 2) -> str:
+    """Return a table in Markdown with a row for each folder."""
+    rows = dict[str, Counter[str]]()
+    for result in results:
+        parts = Path(result.file).parts
+        rows.setdefault("/".join(parts[:min(depth, len(parts) - 1)]), Counter()).update(result.counts)
+    total = sum(rows.values(), Counter[str]())
+    lines = [f"| {name} | " + " | ".join(str(row[s]) for s in STATES) + " |"
+             for name, row in [*sorted(rows.items()), ("all", total)]]
+    return "\n".join(["| folder | " + " | ".join(STATES) + " |", "| --- |" + " --- |" * len(STATES), *lines])
+
+
+def files_below(root: Path, parts: Sequence[str], only: str) -> list[str]:
+    """Return the test files and tutorials below the given parts of the folder, relative to it."""
+    found = []
+    for part in parts:
+        pattern = "*.py" if part.startswith("gallery") else "test_*.py"
+        here = [root / part] if (root / part).is_file() else sorted((root / part).rglob(pattern))
+        found += [str(f.relative_to(root)) for f in here if only in str(f)]
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("parts", nargs="+", help="files or folders, such as python/relay")
+    parser.add_argument("--only", default="", help="only files with this text in their names")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds for each file")
+    parser.add_argument("--results", type=Path)
+    parser.add_argument("--messages", action="store_true", help="print the first line of each failure")
+    options = parser.parse_args(arguments)
+    results = dict[str, Result]()
+    if options.results is not None and options.results.exists():
+        results = {r.file: r for r in (Result(**json.loads(line)) for line in options.results.read_text().splitlines())}
+    names = files_below(options.folder.resolve(), options.parts, options.only)
+    with ThreadPoolExecutor(options.jobs) as threads:
+        todo = [n for n in names if n not in results]
+        for result in threads.map(lambda n: run(options.folder.resolve(), n, options.limit), todo):
+            results[result.file] = result
+            messages = result.messages if options.messages else ()
+            print(result.file, dict(result.counts), *messages, sep="\n  ", flush=True)
+            if options.results is not None:
+                with options.results.open("a", encoding="utf-8") as stream:
+                    stream.write(json.dumps(asdict(result)) + "\n")
+    print(table(results[n] for n in names))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
