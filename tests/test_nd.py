@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+import tilewright as tvm
 from tilewright.base import nd
 from tilewright.base.errors import InputError, TargetError
 
@@ -144,8 +146,26 @@ def test_devices() -> None:
 def test_unknown_device() -> None:
     with pytest.raises(TargetError, match="there is no device 'cpuu' here; did you mean 'cpu'"):
         nd.device("cpuu")
-    with pytest.raises(TargetError, match="there is no device 'cuda' here; use one of: cpu, llvm"):
-        nd.device("cuda")
+    with pytest.raises(TargetError, match="there is no device 'abacus' here; use 'cpu' or one of: cpu, cuda, opencl"):
+        nd.device("abacus")
+
+
+@pytest.mark.parametrize("kind", ["cuda", "opencl", "vulkan", "metal", "vpi", "rocm", "ext_dev", "webgpu", "hexagon"])
+def test_other_devices_do_not_exist(kind: str) -> None:
+    dev = nd.device(kind, 1)
+    assert not dev.exist and dev == getattr(tvm, kind)(1) == getattr(tvm.runtime, kind)(1)
+    uses: list[Callable[[], object]] = [
+        lambda: nd.array([1.0], dev), lambda: nd.empty((2,), "float32", dev), lambda: nd.array([1.0]).copyto(dev),
+        dev.sync]
+    for use in uses:
+        with pytest.raises(TargetError, match=rf"there is no device '{kind}\(1\)' here: arrays and programs"):
+            use()
+
+
+def test_numbers_of_devices() -> None:
+    numbers = {k: nd.device(k).device_type for k in ("c", "nvptx", "cl", "sdaccel", "mtl", "rocm", "hexagon")}
+    assert numbers == {"c": 1, "nvptx": 2, "cl": 4, "sdaccel": 4, "mtl": 8, "rocm": 10, "hexagon": 16}
+    assert tvm.cl(2) == tvm.opencl(2)
 
 
 def test_vectors_have_their_lanes_as_the_last_axis_of_numpy() -> None:

@@ -243,3 +243,17 @@ def test_functions_over_tensors_of_pytorch() -> None:
     x, y = torch.arange(4, dtype=torch.float32), torch.zeros(4)
     twice(x, y)
     assert y.tolist() == [1, 2, 3, 4]
+
+
+def test_results_are_memoized_for_each_list_of_arguments() -> None:
+    from tilewright.contrib.pickle_memoize import memoize
+
+    calls: list[object] = []
+
+    @memoize("a.key", save_at_exit=True)
+    def doubled(shape: list[int], k: int = 1) -> list[int]:
+        calls.append((tuple(shape), k))
+        return [2 * k * d for d in shape]
+
+    assert doubled([1, 2]) == doubled([1, 2]) == [2, 4] and doubled([1, 2], 3) == [6, 12]
+    assert calls == [((1, 2), 1), ((1, 2), 3)] and doubled.__name__ == "doubled"

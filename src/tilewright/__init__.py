@@ -36,6 +36,8 @@ _NAMES: Final = {
     "compile": ("compiler.model", "compile"),
     "convert": ("ir.container", "convert"),
     "cpu": ("base.nd", "cpu"),
+    **{name: ("base.nd", name) for name in (
+        "cl", "cuda", "ext_dev", "hexagon", "metal", "opencl", "rocm", "vpi", "vulkan", "webgpu")},
     "device": ("base.nd", "device"),
     "get_global_func": ("compat.registry", "get_global_func"),
     "load": ("runtime.artifact", "load_executable"),
@@ -50,7 +52,21 @@ if TYPE_CHECKING:
     from tilewright.backends.target import Target
     from tilewright.base import errors, logs, nd, params, settings
     from tilewright.base.errors import TVMError
-    from tilewright.base.nd import NDArray, cpu, device
+    from tilewright.base.nd import (
+        NDArray,
+        cl,
+        cpu,
+        cuda,
+        device,
+        ext_dev,
+        hexagon,
+        metal,
+        opencl,
+        rocm,
+        vpi,
+        vulkan,
+        webgpu,
+    )
     from tilewright.base.types import DataType, DataTypeCode
     from tilewright.compat import contrib, error, instrument, parser, registry, target, testing, transform, utils
     from tilewright.compat.onnx_session import InferenceSession, SessionOptions
@@ -72,12 +88,15 @@ if TYPE_CHECKING:
 __all__ = [
     "DataType", "DataTypeCode", "IRModule", "InferenceSession", "Model", "NDArray", "SessionOptions", "TVMError",
     "Target",
-    "__version__", "arith", "auto_scheduler", "autotvm", "build", "check", "compile", "contrib", "convert", "cpu",
-    "device",
-    "driver", "error", "errors", "get_global_func", "instrument", "ir", "load", "logs", "lower", "micro", "nd",
+    "__version__", "arith", "auto_scheduler", "autotvm", "build", "check", "cl", "compile", "contrib", "convert", "cpu",
+    "cuda", "device",
+    "driver", "error", "errors", "ext_dev", "get_global_func", "hexagon", "instrument", "ir", "load", "logs", "lower",
+    "metal", "micro", "nd", "opencl",
     "params",
-    "parser", "quantize", "register_func", "registry", "relay", "rpc", "runtime", "script", "serialization", "settings",
+    "parser", "quantize", "register_func", "registry", "relay", "rocm", "rpc", "runtime", "script",
+    "serialization", "settings",
     "target", "te", "testing", "tir", "topi", "transform", "utils",
+    "vpi", "vulkan", "webgpu",
 ]
 
 

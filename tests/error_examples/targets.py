@@ -42,7 +42,7 @@ def tw0505() -> None:
 
 
 def tw0506() -> None:
-    tvm.device("cuda")
+    tvm.nd.array([1.0], tvm.cuda(0))
 
 
 def tw0507() -> None:

@@ -33,8 +33,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 FAMILIES: Final = (
     Family(
         "Code for GPUs: `topi.cuda`, `target.cuda`, `contrib.cudnn`, …",
-        r"cuda|rocm|opencl|cl|vulkan|metal|gpu|webgpu|(?:runtime\.(?:ndarray\.)?|nd\.)(?:cuda|rocm|opencl|cl|vulkan|metal|"
-        r"gpu|webgpu|vpi|ext_dev|hexagon|mtl)|target\.(?:target\.)?(?:cuda|rocm|mali|bifrost|adreno|intel_graphics)|"
+        r"target\.(?:target\.)?(?:cuda|rocm|mali|bifrost|adreno|intel_graphics)|"
         r"topi\.(?:cuda|rocm|gpu|mali|bifrost|adreno|intel_graphics)|relay\.op\.strategy\.(?:cuda|rocm|mali|bifrost|"
         r"adreno|intel_graphics)|contrib\.(?:cublas|cublaslt|cudnn|cutlass|cuda_graph|thrust|miopen|rocblas|rocm|"
         r"spirv|mps|sdaccel)|relay\.op\.contrib\.(?:cublas|cudnn|cutlass|clml)|tir\.tensor_intrin\.(?:cuda|rocm)|tir\.op\."

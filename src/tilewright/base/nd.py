@@ -12,7 +12,7 @@ import difflib
 import functools
 import math
 import weakref
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,7 +23,16 @@ from tilewright.base.errors import InputError, TargetError
 from tilewright.base.types import DataType
 
 ALIGNMENT: Final = 64
-_KINDS: Final = {"cpu": "cpu", "llvm": "cpu", "c": "cpu", "stackvm": "cpu"}
+_TYPES: Final = {
+    "cpu": 1, "cuda": 2, "opencl": 4, "vulkan": 7, "metal": 8, "vpi": 9, "rocm": 10, "ext_dev": 12, "webgpu": 15,
+    "hexagon": 16,
+}
+"""Kind of device -> DLPack's number of it."""
+_KINDS: Final = {
+    **{kind: kind for kind in _TYPES}, "llvm": "cpu", "c": "cpu", "stackvm": "cpu", "hybrid": "cpu", "cl": "opencl",
+    "sdaccel": "opencl", "mtl": "metal", "nvptx": "cuda",
+}
+"""Name of a device or of a target -> kind of device."""
 _BFLOAT16: Final = np.dtype(ml_dtypes.bfloat16)
 _DL_UINT, _DL_BFLOAT = 1, 4
 
@@ -35,7 +44,8 @@ def content(value: np.ndarray[Any, Any]) -> Hashable:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """The device of an array: a kind (`cpu`) and the number of the device of that kind."""
+    """A device: a kind (`cpu`, `cuda`, …) and the number of the device of that kind. Programs run on those that
+    `exist`."""
 
     kind: str = "cpu"
     index: int = 0
@@ -43,7 +53,7 @@ class Device:
     @property
     def device_type(self) -> int:
         """DLPack's number of the device kind."""
-        return 1
+        return _TYPES.get(self.kind, 1)
 
     @property
     def device_id(self) -> int:
@@ -55,18 +65,29 @@ class Device:
 
     def sync(self) -> None:
         """Wait for the device. A CPU has always finished its work when a call returns."""
+        self.require()
+
+    def require(self) -> Device:
+        """Return the device. Raises `TargetError` if programs do not run on its kind."""
+        if self.kind != "cpu":
+            raise TargetError(
+                f"there is no device '{self}' here: arrays and programs are on the CPU, tvm.cpu()", code="TW0506")
+        return self
 
     def __repr__(self) -> str:
         return f"{self.kind}({self.index})"
 
 
 def device(kind: str, index: int = 0) -> Device:
-    """Return the device called `kind`, or the device of the target kind `kind`: `device("llvm") == cpu(0)`."""
+    """Return the device called `kind`, or the device of the target kind `kind`: `device("llvm") == cpu(0)`.
+
+    TVM's other kinds are known: `device("cuda").exist` is False.
+    """
     name = kind.split(maxsplit=1)[0] if kind.strip() else kind
     known = _KINDS.get(name)
     if known is None:
         near = difflib.get_close_matches(name, _KINDS, 1)
-        hint = f"did you mean '{near[0]}'?" if near else "use one of: " + ", ".join(_KINDS)
+        hint = f"did you mean '{near[0]}'?" if near else "use 'cpu' or one of: " + ", ".join(_KINDS)
         raise TargetError(f"there is no device '{kind}' here; {hint}", code="TW0506")
     return Device(known, index)
 
@@ -74,6 +95,19 @@ def device(kind: str, index: int = 0) -> Device:
 def cpu(index: int = 0) -> Device:
     """Return the host device."""
     return Device("cpu", index)
+
+
+def _device_function(kind: str) -> Callable[[int], Device]:
+    def function(index: int = 0) -> Device:
+        return Device(kind, index)
+
+    function.__name__ = kind
+    function.__doc__ = f"Return the {kind} device with this number; it does not exist here."
+    return function
+
+
+cuda, opencl, vulkan, metal, vpi, rocm, ext_dev, webgpu, hexagon = map(_device_function, list(_TYPES)[1:])
+cl = opencl
 
 
 class NDArray:
@@ -152,7 +186,7 @@ class NDArray:
     def copyto(self, target: NDArray | Device) -> NDArray:
         """Copy into another array, or into a new one on a device, and return it."""
         if isinstance(target, Device):
-            return NDArray(aligned_copy(self._array), target, self.lanes)
+            return NDArray(aligned_copy(self._array), target.require(), self.lanes)
         return target.copyfrom(self)
 
     def __getitem__(self, index: Any) -> np.ndarray[Any, Any]:
@@ -186,14 +220,15 @@ class NDArray:
 
 def array(source: Any, device: Device | None = None) -> NDArray:
     """Return a new contiguous array, 64-byte aligned, with the elements of `source` (any numpy or DLPack source)."""
-    return NDArray(aligned_copy(as_numpy(source)), device)
+    return NDArray(aligned_copy(as_numpy(source)), device and device.require())
 
 
 def empty(shape: int | Sequence[int], dtype: str | DataType = "float32", device: Device | None = None) -> NDArray:
     """Return a new array of undefined elements."""
     dims, element = (shape,) if isinstance(shape, int) else tuple(int(d) for d in shape), DataType(dtype)
     lanes = (element.lanes,) if element.lanes > 1 else ()
-    return NDArray(aligned_empty((*dims, *lanes), element.numpy()), device, element.lanes)
+    found = aligned_empty((*dims, *lanes), element.numpy())
+    return NDArray(found, device and device.require(), element.lanes)
 
 
 def from_dlpack(source: Any) -> NDArray:

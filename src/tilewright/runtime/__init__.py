@@ -3,7 +3,21 @@
 from typing import Any
 
 from tilewright.base import nd as ndarray
-from tilewright.base.nd import NDArray, cpu, device
+from tilewright.base.nd import (
+    NDArray,
+    cl,
+    cpu,
+    cuda,
+    device,
+    ext_dev,
+    hexagon,
+    metal,
+    opencl,
+    rocm,
+    vpi,
+    vulkan,
+    webgpu,
+)
 from tilewright.base.params import load_param_dict, save_param_dict
 from tilewright.base.types import DataType
 from tilewright.runtime import container, executor, name_transforms, profiling, vm
@@ -20,11 +34,11 @@ from tilewright.runtime.threads import NullThreadPool
 
 __all__ = [
     "Artifact", "BenchmarkResult", "ConstantsModule", "DataType", "DeviceMemory", "Driver", "Executable",
-    "FactoryModule", "FunctionModule", "Module", "ModuleNode", "NDArray", "NullThreadPool", "container", "convert",
-    "cpu", "device", "enabled", "executor", "load",
+    "FactoryModule", "FunctionModule", "Module", "ModuleNode", "NDArray", "NullThreadPool", "cl", "container",
+    "convert", "cpu", "cuda", "device", "enabled", "executor", "ext_dev", "hexagon", "load",
     "load_driver", "load_module",
-    "load_param_dict", "memory_of", "name_transforms", "ndarray", "profiling",
-    "register_module", "save_param_dict", "vm",
+    "load_param_dict", "memory_of", "metal", "name_transforms", "ndarray", "opencl", "profiling",
+    "register_module", "rocm", "save_param_dict", "vm", "vpi", "vulkan", "webgpu",
 ]
 
 

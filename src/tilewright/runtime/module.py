@@ -33,7 +33,7 @@ class Session:
 
     def __init__(self, executable: Executable, device: Device) -> None:
         self.executable = executable
-        self.device = device
+        self.device = device.require()
         self.inputs = [empty(t.shape, t.dtype, device).copyfrom(np.zeros(t.shape)) for t in executable.inputs]
         self.outputs = [empty(t.shape, t.dtype, device) for t in executable.outputs]
 

@@ -193,7 +193,7 @@ class VirtualMachine:
         self.executable = self.module.executable
         self._entry = _entry_of(self.module)
         self.names = parameter_names(self.module)
-        self.device = (device if isinstance(device, Device) else device[0]) if device else Device()
+        self.device = ((device if isinstance(device, Device) else device[0]) if device else Device()).require()
         self._given: dict[int, Any] = {}
         self._outputs: Any = None
 
