@@ -246,7 +246,7 @@ def test_functions_over_tensors_of_pytorch() -> None:
 
 
 def test_results_are_memoized_for_each_list_of_arguments() -> None:
-    from tilewright.contrib.pickle_memoize import memoize
+    from tilewright.compat.contrib.pickle_memoize import memoize
 
     calls: list[object] = []
 
