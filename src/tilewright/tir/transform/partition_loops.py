@@ -24,7 +24,7 @@ begins and ends. In each segment, the conditions are constants:
                         A[x - 1], 0)                   for x in T.serial(w + 1, w + 2): P[x] = 0    (ends clamped)
 
 So is a loop over vectors, `if o * 16 + lane < w`, with few stores: into whole vectors, and the last one. A condition
-that holds for a constant number of iterations, such as that of a reflected edge, is false in the long segment.
+that holds for few iterations, such as that of a reflected edge, is false in the long segment.
 
 A loop over tiles whose last tile starts earlier, `min(x * 7, w - 7)`, is split into the first tile, the middle ones,
 and the last.
@@ -90,6 +90,8 @@ MOST_BRANCHES: Final = 4
 MOST_STORES: Final = 2048
 """Largest number of stores in all segments of a loop together, after unrolling."""
 MOST_COMBINATIONS: Final = 512
+_LARGE: Final = 1009
+"""A large size, in general position, for which the iterations of a loop are counted."""
 FEW_STORES: Final = 4
 """Largest number of stores in a loop over vectors of a row of symbolic length that is split."""
 WHOLE: Final = "whole"
@@ -207,7 +209,7 @@ def _turns(loop: For, ranges: Ranges) -> list[_Turn]:
             begins = ((kind is GE) == (k > 0)) is holds
             extreme = least if (kind is GE) is holds else most
             value = _turning_value(k, around.plus(LinearForm({}, extreme)), loop.var.dtype, ranges)
-            if holds and _is_rare(loop, value, begins, ranges):
+            if holds and _is_rare(loop, value, begins):
                 continue  # the condition is false for most iterations
             found.append(_Turn(c, value, begins, bool(within.coefs), holds))
             break
@@ -224,13 +226,16 @@ def _turning_value(k: int, rest: LinearForm, index: DataType, ranges: Ranges) ->
     return simplify(floordiv(expression(numerator, index), const(abs(k), index)), ranges)
 
 
-def _is_rare(loop: For, value: PrimExpr, begins: bool, ranges: Ranges) -> bool:
-    """Return whether a condition that holds from `value` on (`begins`), or below it, holds for a constant number of the
-    iterations of a loop of symbolic extent."""
-    if isinstance(loop.extent, IntImm):
+def _is_rare(loop: For, value: PrimExpr, begins: bool) -> bool:
+    """Return whether a condition that holds from `value` on (`begins`), or below it, holds for few iterations of a loop
+    of symbolic extent if its sizes are large."""
+    sizes = {*free_vars(loop.extent), *free_vars(loop.min)}
+    if isinstance(loop.extent, IntImm) or not sizes.issuperset(free_vars(value)):
         return False
     held = sub(add(loop.min, loop.extent), value) if begins else sub(value, loop.min)
-    return isinstance(simplify(held, ranges), IntImm)
+    large = {v: const(_LARGE, v.dtype) for v in sizes}
+    few, all_ = (simplify(substitute(e, large), Ranges()) for e in (held, loop.extent))
+    return isinstance(few, IntImm) and isinstance(all_, IntImm) and 4 * few.value < all_.value
 
 
 def _reads(form: LinearForm) -> bool:
