@@ -276,6 +276,25 @@ def test_an_enlarged_image_stays_in_the_layout_of_its_convolutions() -> None:
     assert not any("repeat" in name or "transpose" in name for name in names[:-1]), names
 
 
+@pytest.mark.parametrize("mode", ["constant", "reflect", "edge"])
+def test_rows_of_padded_images_are_copied_in_whole_vectors(mode: str) -> None:
+    pads = {"p": np.array([0, 0, 2, 3, 0, 0, 1, 4])}
+    of = model([node("Pad", "xp", "y", mode=mode)], 2, pads)
+    program = check(of, (1, 2, "h", "w"), [(5, 5), (7, 16), (6, 64), (9, 75)])
+    stores = [line for line in program.dump("tir").splitlines() if "] = " in line and "p0[" in line]
+    if mode != "edge":  # its indices are limited, not tested
+        assert any("masked" not in line and "T.broadcast(w" not in line for line in stores), stores
+    assert not any(", -1, 16)" in line and "masked" not in line for line in stores)  # the edges are not the long part
+
+
+@pytest.mark.parametrize("mode", ["DCR", "CRD"])
+def test_channels_become_pixels_row_by_row(mode: str) -> None:
+    of = model([node("DepthToSpace", "x", "y", blocksize=3, mode=mode)], 18, {})
+    program = check(of, (1, 18, "h", "w"), [(1, 1), (4, 5), (3, 16), (2, 37)])
+    text = program.dump("tir")
+    assert not re.search(r"(//|%) T.broadcast\(w", text), text  # no division by the width for each element
+
+
 @pytest.mark.slow
 def test_a_classifier() -> None:
     check(classifier(), (1, 3, "h=16..", "w=16.."), [(16, 16), (17, 31), (64, 48), (40, 57)])

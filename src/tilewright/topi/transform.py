@@ -35,7 +35,7 @@ def _regroup(i: Sequence[Value], shape: Dims, source: Dims) -> list[Value]:
     where: list[Value] = []
     a = b = 0
     while a < len(source) or b < len(shape):
-        if a < len(source) and b < len(shape) and (source[a] is shape[b] or source[a] == shape[b]):
+        if a < len(source) and b < len(shape) and same(source[a], shape[b]):
             where.append(i[b])
             a, b = a + 1, b + 1
             continue
@@ -53,24 +53,13 @@ def _regroup(i: Sequence[Value], shape: Dims, source: Dims) -> list[Value]:
 
 
 def _run(source: Dims, shape: Dims, a: int, b: int) -> tuple[int, int]:
-    """Return the ends of the shortest runs from `a` and `b` with equal numbers of elements; the ends of the shapes for
-    symbolic sizes."""
-    left: Any = 1
-    right: Any = 1
-    a_end, b_end = a, b
-    while a_end < len(source) or b_end < len(shape):
-        if a_end < len(source) and (
-            b_end >= len(shape) or (isinstance(left, int) and isinstance(right, int) and left <= right)
-        ):
-            left, a_end = left * source[a_end], a_end + 1
-        else:
-            right, b_end = right * shape[b_end], b_end + 1
-        known = isinstance(left, int) and isinstance(right, int)
-        if known and left == right and a_end > a and b_end > b:
-            return a_end, b_end
-        if not known:
-            break
-    return len(source), len(shape)
+    """Return the ends of the shortest runs from `a` and `b` with equal numbers of elements, or those of the shapes if
+    symbolic sizes cannot be compared: `(h, 3, w, 3)` and `(h * 3, w * 3)` begin with the runs `(h, 3)` and `(h * 3)`.
+    """
+    ends = ((i, total - i) for total in range(a + b + 2, len(source) + len(shape) + 1)
+            for i in range(max(a + 1, total - len(shape)), min(len(source), total - b - 1) + 1))
+    return next(
+        ((i, j) for i, j in ends if same(product(source[a:i]), product(shape[b:j]))), (len(source), len(shape)))
 
 
 def transpose(x: te.Tensor, axes: Sequence[int]) -> te.Tensor:

@@ -23,6 +23,9 @@ begins and ends. In each segment, the conditions are constants:
         P[x] = T.Select(1 <= x and x < w + 1,  ->      for x in T.serial(1, w + 1): P[x] = A[x - 1]
                         A[x - 1], 0)                   for x in T.serial(w + 1, w + 2): P[x] = 0    (ends clamped)
 
+So is a loop over vectors, `if o * 16 + lane < w`, with few stores: into whole vectors, and the last one. A condition
+that holds for few iterations, such as that of a reflected edge, is false in the long segment.
+
 A loop over tiles whose last tile starts earlier, `min(x * 7, w - 7)`, is split into the first tile, the middle ones,
 and the last.
 """
@@ -34,7 +37,7 @@ from functools import reduce
 from itertools import pairwise, product
 from typing import Final
 
-from tilewright.base.types import BOOL
+from tilewright.base.types import BOOL, DataType
 from tilewright.scalar.arith.bounds import bounds_of_form
 from tilewright.scalar.arith.linear import LinearForm, expression, linear
 from tilewright.scalar.arith.ranges import Ranges
@@ -87,6 +90,10 @@ MOST_BRANCHES: Final = 4
 MOST_STORES: Final = 2048
 """Largest number of stores in all segments of a loop together, after unrolling."""
 MOST_COMBINATIONS: Final = 512
+_LARGE: Final = 1009
+"""A large size, in general position, for which the iterations of a loop are counted."""
+FEW_STORES: Final = 4
+"""Largest number of stores in a loop over vectors of a row of symbolic length that is split."""
 WHOLE: Final = "whole"
 """Annotation of a loop that must not be split."""
 
@@ -142,7 +149,8 @@ def _is_zero(e: PrimExpr) -> bool:
 
 
 def _cut_open(loop: For, ranges: Ranges) -> Stmt:
-    """Split a loop into up to three segments: before, within, and after the values for which its conditions hold."""
+    """Split a loop into up to three segments: before, within, and after the values for which its conditions have the
+    same value as for most iterations."""
     if loop.annotations.get(WHOLE) or 3 * _stores(loop.body) > MOST_STORES // 2:
         return loop
     turns = _turns(loop, inside(loop, ranges))
@@ -153,10 +161,9 @@ def _cut_open(loop: For, ranges: Ranges) -> Stmt:
     first = minimum(maximum(reduce(maximum, begin), loop.min), end) if begin else loop.min
     last = minimum(maximum(reduce(minimum, over), first), end) if over else end
     exact = len(begin) < 2 and len(over) < 2 and not any(t.inner for t in turns)
-    yes, no = const(1, BOOL), const(0, BOOL)
-    before: dict[PrimExpr, PrimExpr] = {t.condition: no for t in turns if t.begins} if exact else {}
-    behind: dict[PrimExpr, PrimExpr] = {t.condition: no for t in turns if not t.begins} if exact else {}
-    between: dict[PrimExpr, PrimExpr] = {t.condition: yes for t in turns}
+    before: dict[PrimExpr, PrimExpr] = {t.condition: const(not t.holds, BOOL) for t in turns if t.begins and exact}
+    behind: dict[PrimExpr, PrimExpr] = {t.condition: const(not t.holds, BOOL) for t in turns if not t.begins and exact}
+    between: dict[PrimExpr, PrimExpr] = {t.condition: const(t.holds, BOOL) for t in turns}
     parts = ((loop.min, first, before), (first, last, between), (last, end, behind))
     return seq(
         *(
@@ -166,19 +173,21 @@ def _cut_open(loop: For, ranges: Ranges) -> Stmt:
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """The symbolic value of a loop variable from which on (`begins`), or below which, a condition holds for all values
-    of the inner loops. `inner`: the condition depends on inner loops."""
+    """The symbolic value of a loop variable from which on (`begins`), or below which, a condition has the value `holds`
+    for all values of the inner loops. `inner`: the condition depends on inner loops."""
 
     condition: Comparison
     value: PrimExpr
     begins: bool
     inner: bool
+    holds: bool = True
 
 
 def _turns(loop: For, ranges: Ranges) -> list[_Turn]:
-    """Return the turns of conditions in which the loop variable has the coefficient 1 or -1. Otherwise they may depend
-    on outer loops, and on inner loops with known bounds."""
-    found, index = [], loop.var.dtype
+    """Return the turns of conditions in which the loop variable has the coefficient 1 or -1, or any if the body has few
+    stores, such as loops over vectors. Otherwise they may depend on outer loops, and on inner loops with known bounds.
+    """
+    found, few = [], _stores(loop.body) <= FEW_STORES
     inner = {x.var for x in walk_stmt(loop.body) if isinstance(x, (For, Let))}
     for x in walk_stmt(loop.body):
         span = trips(x) if isinstance(x, For) else None
@@ -187,20 +196,46 @@ def _turns(loop: For, ranges: Ranges) -> list[_Turn]:
     for c in dict.fromkeys(_all_conditions(loop.body)):
         kind, d = difference(c, ranges)
         k, rest = d.without(loop.var)
-        if abs(k) != 1 or kind not in (LT, GE) or any(loop.var in free_vars(a) for a in rest.coefs) or _reads(rest):
+        if k == 0 or (abs(k) > 1 and not few) or kind not in (LT, GE) or any(
+            loop.var in free_vars(a) for a in rest.coefs
+        ) or _reads(rest):
             continue
         within = LinearForm({a: n for a, n in rest.coefs.items() if inner & set(free_vars(a))})
         around = LinearForm({a: n for a, n in rest.coefs.items() if a not in within.coefs}, rest.const)
         least, most = bounds_of_form(within, ranges)
         if least is None or most is None:
             continue
-        begins = (kind is GE) == (k == 1)
-        if k == 1:
-            form = around.times(-1).plus(LinearForm({}, -(least if begins else most)))
-        else:
-            form = around.plus(LinearForm({}, (most if begins else least) + 1))
-        found.append(_Turn(c, simplify(expression(form, index), ranges), begins, bool(within.coefs)))
+        for holds in (True, False):
+            begins = ((kind is GE) == (k > 0)) is holds
+            extreme = least if (kind is GE) is holds else most
+            value = _turning_value(k, around.plus(LinearForm({}, extreme)), loop.var.dtype, ranges)
+            if holds and _is_rare(loop, value, begins):
+                continue  # the condition is false for most iterations
+            found.append(_Turn(c, value, begins, bool(within.coefs), holds))
+            break
     return found
+
+
+def _turning_value(k: int, rest: LinearForm, index: DataType, ranges: Ranges) -> PrimExpr:
+    """Return the symbolic value of v at which the sign of `k*v + rest` changes: the least v with a sum of at least 0 if
+    k > 0, or below 0 if k < 0."""
+    if k > 0:
+        numerator = rest.times(-1).plus(LinearForm({}, k - 1))
+    else:
+        numerator = rest.plus(LinearForm({}, -k))
+    return simplify(floordiv(expression(numerator, index), const(abs(k), index)), ranges)
+
+
+def _is_rare(loop: For, value: PrimExpr, begins: bool) -> bool:
+    """Return whether a condition that holds from `value` on (`begins`), or below it, holds for few iterations of a loop
+    of symbolic extent if its sizes are large."""
+    sizes = {*free_vars(loop.extent), *free_vars(loop.min)}
+    if isinstance(loop.extent, IntImm) or not sizes.issuperset(free_vars(value)):
+        return False
+    held = sub(add(loop.min, loop.extent), value) if begins else sub(value, loop.min)
+    large = {v: const(_LARGE, v.dtype) for v in sizes}
+    few, all_ = (simplify(substitute(e, large), Ranges()) for e in (held, loop.extent))
+    return isinstance(few, IntImm) and isinstance(all_, IntImm) and 4 * few.value < all_.value
 
 
 def _reads(form: LinearForm) -> bool:
