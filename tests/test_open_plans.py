@@ -12,7 +12,7 @@ import pytest
 
 import tilewright
 from tilewright import relay
-from tilewright.base.memory_placement import place_pieces
+from tilewright.base.memory_placement import find_clashes, place_pieces, place_sizes
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest, Piece
 from tilewright.runtime.open_program import MOST_PLANS, OpenExecutable
@@ -92,6 +92,21 @@ def test_the_first_layout_is_as_small_as_that_of_a_static_program() -> None:
     pieces = (Piece(100, 0, 1), Piece(3000, 1, 2), Piece(64, 2, 3))
     sizes = (100, 3000, 64)
     assert workspaces(pieces).layout(sizes).workspace_bytes == place_pieces(pieces)[1]
+
+
+def test_later_layouts_keep_the_order_of_the_pieces_while_that_wastes_little() -> None:
+    chance = random.Random(2)
+    pieces = tuple(Piece(0, b, b + chance.randrange(1, 9)) for b in range(60))
+    found, per_row = workspaces(pieces), [chance.randrange(1 << 10, 1 << 14) for _ in pieces]
+    found.layout(tuple(per_row))
+    order = found._order
+    for rows in (2, 5, 17, 90):
+        layout = found.layout(tuple(n * rows for n in per_row))
+        assert found._order is order
+        assert layout.workspace_bytes <= 1.25 * place_sizes(layout.capacity, find_clashes(pieces))[1]
+    for _ in range(5):  # sizes that have nothing to do with the earlier ones
+        layout = found.layout(tuple(chance.randrange(1 << 22) for _ in pieces))
+        assert layout.workspace_bytes <= 1.6 * place_sizes(layout.capacity, find_clashes(pieces))[1]
 
 
 def test_a_size_that_grows_by_one_rarely_needs_a_new_layout() -> None:

@@ -188,6 +188,30 @@ def test_compiles_that_overlap_without_end_are_collected_after(monkeypatch: pyte
         assert gone() is None and len(kept) == 2000 and not gc.isenabled()
 
 
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_what_a_compile_leaves_is_old(is_frozen: bool) -> None:
+    with no_garbage_collection():
+        kept = [[k] for k in range(2000)]
+        if is_frozen:
+            gc.freeze()
+            before = gc.get_freeze_count()
+            kept += [[k] for k in range(2000)]
+    try:
+        young = {id(o) for generation in (0, 1) for o in gc.get_objects(generation=generation)}
+        assert not young & {*map(id, kept)}
+        assert not is_frozen or gc.get_freeze_count() > before - 100  # some have died
+    finally:
+        gc.unfreeze()
+
+
+def test_a_compile_leaves_few_cycles() -> None:
+    gc.collect()
+    with no_garbage_collection():
+        report = BuildReport()
+        build_module(KINDS[0](1), "llvm -mcpu=x86-64-v3", report=report)
+    assert gc.collect() < len(gc.get_objects()) // 20
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("made", [forks.new_lock, forks.new_reentrant_lock])
 def test_locks_of_other_threads_are_open_in_a_child(made: Callable[[], Any]) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 from tilewright.base.forks import new_lock
 
 MOST_UNCOLLECTED: Final = 500_000
-"""Number of uncollected objects above which the end of a compile triggers a collection while other threads compile."""
+"""Number of uncollected objects above which the end of a compile triggers a collection."""
 
 
 class _Compiles:
@@ -22,6 +22,8 @@ class _Compiles:
         self.lock = new_lock()
         self.running: list[int] = []  # the thread of each
         self.enabled = False
+        self.left = 0
+        """Number of objects that compiles have left since the last collection here."""
 
     def begin(self) -> None:
         with self.lock:
@@ -33,9 +35,12 @@ class _Compiles:
     def end(self) -> None:
         with self.lock:
             self.running.remove(threading.get_ident())
+            left = self.left + gc.get_count()[0]
+            is_late = self.enabled and left > MOST_UNCOLLECTED
             if not self.running and self.enabled:
+                self.left = 0 if is_late else left
+                _age()
                 gc.enable()
-            is_late = bool(self.running) and self.enabled and gc.get_count()[0] > MOST_UNCOLLECTED
         if is_late:
             gc.collect()
 
@@ -45,6 +50,16 @@ class _Compiles:
         if self.running and not mine and self.enabled:
             gc.enable()
         self.running = mine
+
+
+def _age() -> None:
+    """Move all objects to the oldest generation, so that no collection of young objects walks through those that a
+    compile has left. Objects that the program has frozen stay frozen; the young ones are then collected instead."""
+    if gc.get_freeze_count():
+        gc.collect(1)
+    else:
+        gc.freeze()
+        gc.unfreeze()
 
 
 _COMPILES = _Compiles()

@@ -3,14 +3,13 @@
     symbols n, m; piece 0 of n * m * 4 bytes, alive from step 0 to 3       x has the shape (3, 5)
     ->  n = 3, m = 5: [3, 5, …, offset of piece 0, …]                    the cached table that the code reads
 
-The shapes of the inputs determine the sizes. A plan takes tens of microseconds: it evaluates all sizes by one compiled
-function. All plans share the workspaces, and the layouts of pieces in them (`runtime/workspaces.py`).
+The shapes of the inputs determine the sizes. A plan takes about ten microseconds: it evaluates all sizes by one
+compiled function. All plans share the workspaces, and the layouts of pieces in them (`runtime/workspaces.py`).
 """
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
@@ -36,8 +35,8 @@ Sizes: TypeAlias = tuple[Shapes, Shapes, int, tuple[int, ...], tuple[int, ...]]
 """The shapes of the inputs and outputs, the number of parts, the derived sizes, and the bytes of the pieces."""
 
 _MOST_COUNTED: Final = 4096
-MOST_PLANS: Final = 64
-"""Number of combinations of sizes whose plans are kept; the least recently used ones are dropped."""
+MOST_PLANS: Final = 256
+"""Number of combinations of sizes whose plans are kept; the oldest ones are dropped."""
 
 _LARGEST_ITEM: Final = 16
 _NO_TABLE: Final = np.zeros(0, np.int64)
@@ -58,7 +57,7 @@ class OpenExecutable(Executable):
         self._names = tuple(t.name for t in manifest.inputs)
         self._count = len(self._names)
         self._dtypes = tuple(t.dtype.numpy() for t in manifest.inputs)
-        self._plans: OrderedDict[Shapes, Executable] = OrderedDict()
+        self._plans: dict[Shapes, Executable] = {}
         self._template: Executable | None = None
         """A program for the first combination of sizes, from which the plans are copied."""
         self._lock, self._compiling = new_lock(), new_lock()
@@ -139,11 +138,10 @@ class OpenExecutable(Executable):
         with self._lock:
             found = self._plans.get(shapes)
             if found is not None:
-                self._plans.move_to_end(shapes)
                 return found
             made = self._plans[shapes] = self._planned(shapes)
             if len(self._plans) > MOST_PLANS:
-                self._plans.popitem(last=False)
+                del self._plans[next(iter(self._plans))]
             return made
 
     def _for(self, given: Sequence[Any]) -> Executable:

@@ -5,7 +5,9 @@
 
 A layout serves all calls whose pieces are not larger than its own, and not much smaller. The first one has the sizes of
 the first call. Later ones have an eighth more than their call needs, so that a size which grows by one at each call
-rarely needs a new layout. A workspace that is far larger than all calls need for a long time is freed.
+rarely needs a new layout. They keep the order of the pieces, which takes microseconds, while that wastes
+little memory; otherwise the pieces are placed again. A workspace that is far larger than all calls need for a long time
+is freed.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.base.forks import new_lock
-from tilewright.base.memory_placement import find_clashes, place_sizes
+from tilewright.base.forks import lazy_attribute, new_lock
+from tilewright.base.memory_placement import find_clashes, place_sizes, ranges_below, stack_sizes
 from tilewright.base.nd import ALIGNMENT, aligned_empty
 from tilewright.runtime.executable import Frame
 from tilewright.runtime.manifest import Manifest
@@ -30,6 +32,8 @@ PATIENCE: Final = 256
 MOST_LAYOUTS: Final = 16
 _LITTLE: Final = 4
 """Factor by which a workspace must exceed the needed bytes to count as too large."""
+_WASTE: Final = 1.25
+"""Factor by which the density of a layout may fall below that of the layout whose order it has."""
 _SLACK: Final = 64 << 10
 """Bytes by which the pieces of a layout may always exceed those of a call."""
 
@@ -53,10 +57,18 @@ class Workspaces:
         self._arguments, self._constants = len(manifest.inputs) + len(manifest.outputs), constants
         self._static = manifest.workspace_bytes
         self._pieces = manifest.pieces
-        self._clashes: list[list[int]] | None = None
         self._layouts: tuple[Layout, ...] = ()
+        self._order: list[tuple[int, list[int]]] = []
+        """The pieces of the last layout that was placed, each with those directly below it."""
+        self._density = 0.0
+        """Bytes of the workspace of that layout for each byte of its pieces; fewer are denser."""
         self._calls_of_little = 0
         self._lock = new_lock()
+
+    @lazy_attribute
+    def _clashes(self) -> list[list[int]]:
+        """The pieces that are live at the same time as each piece."""
+        return find_clashes(self._pieces)
 
     def layout(self, sizes: tuple[int, ...]) -> Layout:
         """Return a layout for pieces of these sizes."""
@@ -65,7 +77,7 @@ class Workspaces:
             for found in self._layouts:
                 if found.total <= 2 * total + _SLACK and all(map(le, sizes, found.capacity)):
                     return found
-            made = self._placed(tuple(map(_with_room, sizes)) if self._layouts else sizes)
+            made = self._stacked(tuple(map(_with_room, sizes))) if self._layouts else self._placed(sizes)
             self._layouts = (made, *self._layouts[: MOST_LAYOUTS - 1])
             return made
 
@@ -98,12 +110,22 @@ class Workspaces:
 
     def exact_bytes(self, sizes: tuple[int, ...]) -> int:
         """Return the bytes of a workspace for pieces of these sizes alone."""
-        return self._placed(sizes).workspace_bytes
+        return self._static + place_sizes(sizes, self._clashes)[1]
+
+    def _stacked(self, sizes: tuple[int, ...]) -> Layout:
+        """Return a layout in the order of an earlier one if it is as dense, else a new one."""
+        offsets, total = stack_sizes(sizes, self._order)
+        if total > self._density * sum(sizes) * _WASTE + _SLACK:
+            return self._placed(sizes)
+        return self._layout_of(sizes, offsets, total)
 
     def _placed(self, sizes: tuple[int, ...]) -> Layout:
-        if self._clashes is None:
-            self._clashes = find_clashes(self._pieces)
         offsets, total = place_sizes(sizes, self._clashes)
+        self._order = ranges_below(offsets, self._clashes)
+        self._density = total / max(sum(sizes), 1)
+        return self._layout_of(sizes, offsets, total)
+
+    def _layout_of(self, sizes: tuple[int, ...], offsets: Sequence[int], total: int) -> Layout:
         return Layout(sizes, sum(sizes), np.array(offsets, np.int64) + self._static, self._static + total)
 
 

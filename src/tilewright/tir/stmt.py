@@ -18,7 +18,7 @@ it to the point that a trip computes. Blocks do not nest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -302,18 +302,19 @@ def walk_stmt(s: Stmt) -> Iterator[Stmt]:
 def path_to(body: Stmt, target: Stmt) -> list[Stmt]:
     """Return the statements of `body` around `target`, outermost first; empty if `target` is not in `body`."""
     path: list[Stmt] = []
-
-    def find(s: Stmt) -> bool:
-        if s is target:
-            return True
-        path.append(s)
-        if any(find(b) for b in bodies(s)):
-            return True
-        path.pop()
-        return False
-
-    find(body)
+    _find(target, body, path)
     return path
+
+
+def _find(target: Stmt, s: Stmt, path: list[Stmt]) -> bool:
+    """Append `s` and the statements inside that are around `target` to `path`; return whether `target` is in `s`."""
+    if s is target:
+        return True
+    path.append(s)
+    if any(_find(target, b, path) for b in bodies(s)):
+        return True
+    path.pop()
+    return False
 
 
 def expressions(s: Stmt) -> tuple[PrimExpr, ...]:
@@ -370,30 +371,27 @@ def _around(s: For | Allocate | Let, body: Stmt) -> Stmt:
 
 def map_expressions(s: Stmt, f: Callable[[PrimExpr], PrimExpr]) -> Stmt:
     """Apply `f` to every expression of `s` and of the statements inside."""
-
-    def visit(x: Stmt) -> Stmt:
-        match x:
-            case Store():
-                mask = None if x.mask is None else f(x.mask)
-                return Store(x.buffer, f(x.value), tuple(f(i) for i in x.indices), mask)
-            case For():
-                return For(x.var, f(x.min), f(x.extent), x.kind, visit(x.body), x.annotations, x.origin)
-            case IfThenElse():
-                return IfThenElse(
-                    f(x.condition), visit(x.then_case), None if x.else_case is None else visit(x.else_case))
-            case Evaluate():
-                return Evaluate(f(x.value))
-            case Let():
-                return Let(x.var, f(x.value), visit(x.body))
-            case Block():
-                init = None if x.init is None else visit(x.init)
-                return replace(
-                    x, bindings=tuple(f(b) for b in x.bindings), predicate=f(x.predicate), init=init, body=visit(x.body)
-                )
-            case _:
-                return map_bodies(x, visit) or x
-
-    return visit(s)
+    # recursion without an inner function, which would be a reference cycle
+    match s:
+        case Store():
+            mask = None if s.mask is None else f(s.mask)
+            return Store(s.buffer, f(s.value), tuple(f(i) for i in s.indices), mask)
+        case For():
+            return For(s.var, f(s.min), f(s.extent), s.kind, map_expressions(s.body, f), s.annotations, s.origin)
+        case IfThenElse():
+            condition, then = f(s.condition), map_expressions(s.then_case, f)
+            return IfThenElse(condition, then, None if s.else_case is None else map_expressions(s.else_case, f))
+        case Evaluate():
+            return Evaluate(f(s.value))
+        case Let():
+            return Let(s.var, f(s.value), map_expressions(s.body, f))
+        case Block():
+            init = None if s.init is None else map_expressions(s.init, f)
+            return replace(
+                s, bindings=tuple(f(b) for b in s.bindings), predicate=f(s.predicate), init=init,
+                body=map_expressions(s.body, f))
+        case _:
+            return map_bodies(s, lambda b: map_expressions(b, f)) or s
 
 
 def substitute_stmt(s: Stmt, mapping: Mapping[Any, PrimExpr]) -> Stmt:
@@ -411,24 +409,28 @@ def redirect(
     def loads(e: PrimExpr) -> PrimExpr | None:
         return Load(new, at(e.indices)) if isinstance(e, Load) and e.buffer is old else None
 
-    def stores(x: Stmt) -> Stmt:
-        if isinstance(x, Store) and x.buffer is old:
-            return replace(x, buffer=new, indices=at(x.indices))
-        if isinstance(x, Block) and x.init is not None:
-            x = replace(x, init=stores(x.init))
-        return map_bodies(x, stores) or x
+    return _redirect_stores(map_expressions(s, lambda e: rewrite(e, loads, memo)), old, new, at)
 
-    return stores(map_expressions(s, lambda e: rewrite(e, loads, memo)))
+
+def _redirect_stores(
+    s: Stmt, old: Buffer, new: Buffer, at: Callable[[tuple[PrimExpr, ...]], tuple[PrimExpr, ...]]
+) -> Stmt:
+    if isinstance(s, Store) and s.buffer is old:
+        return replace(s, buffer=new, indices=at(s.indices))
+    if isinstance(s, Block) and s.init is not None:
+        s = replace(s, init=_redirect_stores(s.init, old, new, at))
+    return map_bodies(s, lambda b: _redirect_stores(b, old, new, at)) or s
 
 
 def replaced(func: PrimFunc, old: Stmt, new: Stmt) -> PrimFunc:
     """Return `func` with the statement `old` replaced by `new`."""
+    return func.with_body(_replaced(func.body, old, new, {*path_to(func.body, old)}))
 
-    def visit(s: Stmt) -> Stmt:
-        return new if s is old else (map_bodies(s, visit) or s) if s in around else s
 
-    around = {*path_to(func.body, old)}
-    return func.with_body(visit(func.body))
+def _replaced(s: Stmt, old: Stmt, new: Stmt, around: Collection[Stmt]) -> Stmt:
+    if s is old:
+        return new
+    return (map_bodies(s, lambda b: _replaced(b, old, new, around)) or s) if s in around else s
 
 
 def nest(loops: Sequence[For], body: Stmt, fresh: Mapping[Var, Var] | None = None) -> Stmt:
