@@ -178,6 +178,8 @@ def test_compiles_that_overlap_without_end_are_collected_after(monkeypatch: pyte
         def __init__(self) -> None:
             self.own = self
 
+    gc.collect()
+    monkeypatch.setattr(garbage_collection._COMPILES, "left", 0)
     monkeypatch.setattr(garbage_collection, "MOST_UNCOLLECTED", 1000)
     with no_garbage_collection():
         with no_garbage_collection():

@@ -37,8 +37,9 @@ class _Compiles:
             self.running.remove(threading.get_ident())
             left = self.left + gc.get_count()[0]
             is_late = self.enabled and left > MOST_UNCOLLECTED
-            if not self.running and self.enabled:
+            if is_late or not self.running:
                 self.left = 0 if is_late else left
+            if not self.running and self.enabled:
                 _age()
                 gc.enable()
         if is_late:
