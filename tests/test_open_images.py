@@ -149,7 +149,7 @@ def test_winograd_tiles_of_several_images() -> None:
 def test_tiles_of_a_convolution_with_a_stride_have_no_conditions() -> None:
     program = check(convolution(40, 48, 1, 2, 0), (1, 40, "h=32..:32", "w=32..:32"), [(32, 64), (96, 32)])
     (kernel,) = [k for name, k in program.report.kernels.items() if "conv2d" in name]
-    loops = [s for s in walk_stmt(kernel.loops.body) if isinstance(s, For)]
+    loops = [s for s in walk_stmt(kernel.declared.body) if isinstance(s, For)]
     assert loops and not any(isinstance(s, IfThenElse) for loop in loops for s in walk_stmt(loop.body))
 
 
@@ -163,7 +163,7 @@ def test_products_of_odd_images_have_no_conditions() -> None:
         x = real(n, 16, h, w)
         np.testing.assert_allclose(program(x), onnxruntime_answers(of, {"x": x})[0], rtol=1e-3, atol=1e-5)
     (kernel,) = [k for name, k in program.report.kernels.items() if "conv2d" in name]
-    loops = [s for s in walk_stmt(kernel.loops.body) if isinstance(s, For)]
+    loops = [s for s in walk_stmt(kernel.declared.body) if isinstance(s, For)]
     assert loops and not any(isinstance(s, IfThenElse) for loop in loops for s in walk_stmt(loop.body))
 
 
