@@ -236,6 +236,12 @@ def test_a_fact_about_a_sum_bounds_larger_sums() -> None:
     assert prove(x + y >= 8, known) is None
 
 
+def test_a_fact_about_a_difference_bounds_it() -> None:
+    known = Ranges(facts={x: (0, None), y: (1, None), x - y * 2: (7, None)}).bind(z, 0, 3)
+    assert prove(minimum(z * 7, x - y * 2 - 7) >= 0, known) is True
+    assert prove(x - y * 2 >= 8, known) is None
+
+
 def test_conjuncts_are_in_order() -> None:
     parts = [h < 1, w < 2, x < 3]
     assert [str(c) for c in conjuncts(all_of(*parts))] == [str(c) for c in parts]

@@ -149,8 +149,33 @@ def test_winograd_tiles_of_several_images() -> None:
 def test_tiles_of_a_convolution_with_a_stride_have_no_conditions() -> None:
     program = check(convolution(40, 48, 1, 2, 0), (1, 40, "h=32..:32", "w=32..:32"), [(32, 64), (96, 32)])
     (kernel,) = [k for name, k in program.report.kernels.items() if "conv2d" in name]
-    loops = [s for s in walk_stmt(kernel.loops.body) if isinstance(s, For)]
+    loops = [s for s in walk_stmt(kernel.declared.body) if isinstance(s, For)]
     assert loops and not any(isinstance(s, IfThenElse) for loop in loops for s in walk_stmt(loop.body))
+
+
+def test_products_of_odd_images_have_no_conditions() -> None:
+    pool = node("MaxPool", "x", "p", kernel_shape=[3, 3], strides=[2, 2])
+    of = model([pool, node("Conv", "pw", "y", kernel_shape=[1, 1])], 16, {"w": real(48, 16, 1, 1)})
+    of.graph.input[0].type.tensor_type.shape.dim[0].ClearField("dim_value")
+    of.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    program = tilewright.compile(of, shapes={"x": ("n", 16, "h=32..:32", "w=32..:32")}, threads=2)
+    for n, h, w in [(1, 32, 32), (3, 64, 32), (2, 96, 160)]:
+        x = real(n, 16, h, w)
+        np.testing.assert_allclose(program(x), onnxruntime_answers(of, {"x": x})[0], rtol=1e-3, atol=1e-5)
+    (kernel,) = [k for name, k in program.report.kernels.items() if "conv2d" in name]
+    loops = [s for s in walk_stmt(kernel.declared.body) if isinstance(s, For)]
+    assert loops and not any(isinstance(s, IfThenElse) for loop in loops for s in walk_stmt(loop.body))
+
+
+def test_weights_for_a_symbolic_batch_are_those_for_one_image() -> None:
+    of = convolution(512, 512, 3)
+    of.graph.input[0].type.tensor_type.shape.dim[0].ClearField("dim_value")
+    of.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    program = tilewright.compile(of, shapes={"x": ("n", 512, 7, 7)}, threads=2)
+    for n in (1, 2, 5):
+        x = real(n, 512, 7, 7)
+        np.testing.assert_allclose(program(x), onnxruntime_answers(of, {"x": x})[0], rtol=1e-3, atol=1e-5)
+    assert len(program.artifact.constants) < 1.1 * len(of.graph.initializer[0].raw_data)
 
 
 def test_a_convolution_without_padding_has_a_smallest_image() -> None:

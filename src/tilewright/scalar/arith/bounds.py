@@ -46,7 +46,7 @@ def bounds_of_form(form: LinearForm, ranges: Ranges) -> Interval:
     """Return the bounds of a linear form. A fact about a sum of its atoms may give a higher lower bound."""
     found = _by_atoms(form, ranges)
     for known, (least, _) in ranges.facts.items():
-        if least is not None and isinstance(known, Add):
+        if least is not None and isinstance(known, (Add, Sub)):
             part = linear(known)
             if all(form.coefs.get(atom, 0) == k for atom, k in part.coefs.items()):
                 low, _ = _by_atoms(form.plus(part, -1), ranges)

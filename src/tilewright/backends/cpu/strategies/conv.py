@@ -182,13 +182,11 @@ class Geometry(Window):
         """Return the copy of an image after `spread`, else None."""
         return None if self.tested else self.data
 
-    def heights(self, most: int, has_others: bool = False) -> Heights:
-        """Return the tile widths for which code is generated; empty for an image of static size. There are fewer if the
-        kernel has other algorithms."""
+    def heights(self, most: int) -> Heights:
+        """Return the tile widths for which code is generated; empty for an image of static size."""
         if not self.is_open:
             return ()
-        return balanced_pixels(self.out[-1], most) if self.tested else widths(
-            self.out[-1], most, (5, 8) if has_others else (4, 5, 7, 8))
+        return balanced_pixels(self.out[-1], most) if self.tested else widths(self.out[-1], most)
 
 
 def _direct(
@@ -242,7 +240,7 @@ def _direct(
         schedule=ConvSchedule(
             tile=tile, shared=shared, unroll=step, groups=groups, channels=groups * channels, flops=flops,
             exact=dtype.is_integer,
-            padded=g.padded, heights=g.heights(tile.rows, bool(faster)),
+            padded=g.padded, heights=g.heights(tile.rows),
             left_bytes=math.prod(g.data.extents) * g.data.dtype.itemsize,
             channels_last=out_place, faster=faster,
         ),

@@ -15,7 +15,7 @@ from tilewright.backends.cpu.strategies.dots import ONE, Dot, dot_of
 from tilewright.backends.cpu.strategies.tiles import OPEN_ROWS, Tile, cycles_in_tiles, product_cycles, register_tile
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.backends.machine import Machine
-from tilewright.base.types import DataType
+from tilewright.base.types import DataType, OpenSize
 from tilewright.scalar.expr import LT, PrimExpr, as_expr, compare
 from tilewright.te.tensor import PlaceholderOp
 from tilewright.topi.winograd import TAPS
@@ -171,16 +171,18 @@ def cut(
     top, left, bottom, right = padding
     machine = options.machine
     parts = _parts(groups, depth // groups, channels // groups, machine)
-    whole = Cut(n, height, width, depth, channels, (top, left, bottom, right), _SIZES[0], 1, groups, parts)
+    batch = 1 if isinstance(n, OpenSize) else n  # what pays for large batches alone stores several times the weights
+    whole = Cut(batch, height, width, depth, channels, (top, left, bottom, right), _SIZES[0], 1, groups, parts)
     if min(whole.out) < 2 * max(_SIZES) - 1 or not parts:
         return None
     best = {m: min(_blocks(whole, m), key=lambda c: c.cycles(machine)) for m in _SIZES}
     if setting != "auto":
-        return best[int(setting[0])]
+        return replace(best[int(setting[0])], batch=n)
     small, large = (best[m] for m in _SIZES)
     found = large if large.cycles(machine) < machine.core.larger_tile_gain * small.cycles(machine) else small
     direct = whole.direct_cycles(machine, dot=dot_of(data.dtype, weight.dtype, out_dtype, depth // groups, options))
-    return _decided(whole, found if found.cycles(machine) < machine.core.winograd_gain * direct else None, options)
+    chosen = _decided(whole, found if found.cycles(machine) < machine.core.winograd_gain * direct else None, options)
+    return None if chosen is None else replace(chosen, batch=n)
 
 
 @dataclass(frozen=True, slots=True)

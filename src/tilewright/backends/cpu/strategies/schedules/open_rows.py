@@ -11,7 +11,6 @@ else the last.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -42,9 +41,7 @@ def balanced_pixels(pixels: int, most: int) -> Heights:
         return balanced(pixels, most)
     half, needed = most // 2, _needed(pixels, most)
     lower = any_of(fewer_than(pixels, most), compare(LE, needed, half))
-    return (1, fewer_than(pixels, half)), (half, lower), (
-        most - 1, compare(LE, needed, most - 1)
-    ), (most, compare(LE, needed, most))
+    return (1, fewer_than(pixels, half)), (half, lower), (most, compare(LE, needed, most))
 
 
 def overlapping(rows: int, most: int) -> Heights:
@@ -55,15 +52,13 @@ def overlapping(rows: int, most: int) -> Heights:
     return (lower, all_of(compare(LE, lower, as_expr(rows)), fits)), (most, compare(LE, most, as_expr(rows)))
 
 
-def widths(outputs: int, most: int, eighths: Sequence[int] = (4, 5, 7, 8)) -> Heights:
-    """Return a few tile widths along a row, these fractions of the widest; the outside part of a tile is computed but
-    not stored."""
+def widths(outputs: int, most: int) -> Heights:
+    """Return two tile widths along a row, five eighths of the widest and the widest; the outside part of a tile is
+    computed but not stored."""
     if not isinstance(outputs, OpenSize):
         return ()
     needed = _needed(outputs, most)
-    return tuple(
-        (width, compare(LE, needed, width)) for width in sorted({max(1, -(-most * k // 8)) for k in eighths})
-    )
+    return tuple((width, compare(LE, needed, width)) for width in sorted({-(-most * 5 // 8), most}))
 
 
 def _needed(rows: int, most: int) -> PrimExpr:
