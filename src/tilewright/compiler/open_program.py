@@ -21,7 +21,7 @@ from tilewright.backends.target import Target
 from tilewright.base import interning
 from tilewright.base.errors import CompileError, InputError, ShapeError, UnequalSizesError
 from tilewright.base.garbage_collection import no_garbage_collection
-from tilewright.base.types import INT64
+from tilewright.base.types import INT64, OpenSize, tensors_of
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.kernel import Version
 from tilewright.compiler.pipeline import front_half
@@ -48,6 +48,7 @@ from tilewright.scalar.arith.open_sizes import Limit, Samples, UnfitSamplesError
 from tilewright.scalar.arith.size_equations import equation
 from tilewright.scalar.expr import IntImm, Mul, PrimExpr, Var, number_of
 from tilewright.scalar.walk import free_vars, substitute, text_of
+from tilewright.topi.shapes import require_at_least
 
 Array = np.ndarray[Any, Any]
 _FEWEST: Final = 4
@@ -458,6 +459,7 @@ def _made(
                 main, {old: IntImm(INT64, 1) if old is batch else new for old, new in renamed.items()})
             sampled = imported.resolved(sampled)
             _check_sizes(sampled)
+            _limit_dimensions(sampled)
             with report.phase("graph"):
                 front = front_half(IRModule({"main": sampled}), target)
             names = main.attrs.get("output_tensor_names", ())
@@ -497,6 +499,15 @@ def _check_sizes(function: Function) -> None:
             f"the size of {what} depends on values that the program computes", getattr(found, "span", None))
         refused.waits = True
         raise refused
+
+
+def _limit_dimensions(function: Function) -> None:
+    """Limit the sizes to those for which no dimension of a value is negative, such as `n - 2` for n = 1."""
+    dims = {
+        d for e in post_order(function.body) if isinstance(e, Call) for t in tensors_of(e.checked_type)
+        for d in t.shape if isinstance(d, OpenSize)}
+    for d in dims:
+        require_at_least(d, 0)
 
 
 def _differ(message: str) -> OpenSizeError:
