@@ -240,19 +240,21 @@ def _fitting(
 ) -> Sequence[tuple[int, int]]:
     """Return samples within the limits for which the sums have their least values; `numbers` if none are found.
 
-    The symbols of these sums exchange their samples, or take larger ones; those in most sums are chosen first.
+    The symbols of these sums exchange their samples, or take larger ones; those in most sums are chosen first, and
+    those that sums grow with try the largest first.
     """
     involved = [v for e, _ in required for v in dict.fromkeys(free_vars(e))]
     places = sorted((k for k, v in enumerate(symbols) if v in involved), key=lambda k: -involved.count(symbols[k]))
     candidates = (*(numbers[k] for k in places), *zip(*_LARGE_SAMPLES, strict=True))
     trials = iter(range(_MOST_TRIALS))
+    grows = {k: sum(_growth(e, symbols[k]) for e, _ in required) > 0 for k in places}
 
     def completed(found: Mapping[Var, tuple[int, int]]) -> Mapping[Var, tuple[int, int]] | None:
         if len(found) == len(places):
             return found
         place = places[len(found)]
         least, most = limits[place]
-        for pair in candidates:
+        for pair in reversed(candidates) if grows[place] else candidates:
             if pair in found.values() or pair[0] < least or (most is not None and pair[1] > most):
                 continue
             if next(trials, None) is None:
@@ -264,6 +266,12 @@ def _fitting(
 
     fitting = completed({}) or {}
     return [fitting.get(v, pair) for v, pair in zip(symbols, numbers, strict=True)]
+
+
+def _growth(e: PrimExpr, symbol: Var) -> int:
+    """Return by how much a sum of sizes grows with a symbol, for large sizes."""
+    sizes = dict.fromkeys(free_vars(e), _LARGE_SAMPLES[0][0])
+    return evaluate(e, {**sizes, symbol: sizes[symbol] + 1}) - evaluate(e, {**sizes}) if symbol in sizes else 0
 
 
 def _satisfy(samples_of: Mapping[Var, tuple[int, int]], required: Sequence[Bound]) -> bool:
