@@ -47,7 +47,8 @@ def boxes(g: Graph) -> None:
     corners = g.add("Abs", [g.leaf((batch, n, 4))])
     scores = g.leaf((batch, classes, n))
     found = g.add("NonMaxSuppression", [
-        corners, scores, g.ints(g.draw.between(1, 6)), g.const(np.float32([0.4])), g.const(np.float32([-0.5]))],
+        corners, scores, g.ints(g.draw.between(1, 6)), g.const(np.asarray([0.4], np.float32)),
+        g.const(np.asarray([-0.5], np.float32))],
         center_point_box=1)
     if found and g.draw.chance(0.7):
         g.add("Gather", [found, g.ints(g.draw.between(0, 2))], axis=1)
@@ -204,7 +205,7 @@ def placed(g: Graph) -> None:
         case 0:
             index = g.leaf([g.dim()], "int64", 0, 4)
             depth = g.size(a, g.axis(a)) if g.draw.chance(0.6) else g.ints(5)
-            g.add("OneHot", [index, depth, g.const(np.float32([0, 1]))], axis=g.draw.pick((-1, 0)))
+            g.add("OneHot", [index, depth, g.const(np.asarray([0, 1], np.float32))], axis=g.draw.pick((-1, 0)))
         case 1:
             names = [g.named(d) for d in g.dims(a)]
             if None not in names:

@@ -263,7 +263,7 @@ def _session(node: onnx.NodeProto, kinds: Mapping[str, np.dtype[Any]], opsets: S
 
 def _run(session: Any, feeds: Mapping[str, Any]) -> list[Any] | None:
     try:
-        return None if session is None else list(session.run(None, dict(feeds)))
+        return None if session is None else [np.asarray(v) for v in session.run(None, dict(feeds))]
     except Exception:  # its classes have no common base
         return None
 
