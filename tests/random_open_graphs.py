@@ -22,7 +22,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from fuzz import arrays, rules
-from fuzz.onnx_evaluate import IR_VERSION, element
+from fuzz.onnx_evaluate import IR_VERSION, element, free_names
 from fuzz.outcomes import Draw
 
 Array = np.ndarray[Any, Any]
@@ -164,13 +164,15 @@ class Graph:
 
     # Nodes.
 
-    def add(self, op: str, inputs: Sequence[str], results: int = 1, **attributes: Any) -> str:
-        """Add a node and return its first result; an empty text where it is not kept."""
+    def add(
+        self, op: str, inputs: Sequence[str], results: int = 1, reads: Sequence[str] = (), **attributes: Any
+    ) -> str:
+        """Add a node and return its first result; an empty text where it is not kept. Its bodies read `reads`."""
         if any(i and i not in self.values for i in inputs) or not all(inputs[:1]):
             return ""
         names = [f"v{len(self.values) + k}" for k in range(results)]
         node = helper.make_node(op, inputs, names, **{k: v for k, v in attributes.items() if v is not None})
-        found = self._evaluated(node)
+        found = self._evaluated(node, reads)
         if found is None:
             return ""
         self.nodes.append(node)
@@ -178,12 +180,13 @@ class Graph:
             self.values[name] = [None if made is None else made[k] for made in found]
         return names[0]
 
-    def _evaluated(self, node: onnx.NodeProto) -> list[Any] | None:
+    def _evaluated(self, node: onnx.NodeProto, reads: Sequence[str]) -> list[Any] | None:
         """Return the results at every size; None where the node is left out."""
-        session = _session(node, {n: self.kind(n) for n in node.input if n}, self.opsets)
+        names = dict.fromkeys((*filter(None, node.input), *reads))
+        session = _session(node, {n: self.kind(n) for n in names}, self.opsets)
         found: list[Any] = [None] * CALLS
         for k in self.alive:
-            feeds = {n: self.values[n][k] for n in node.input if n}
+            feeds = {n: self.values[n][k] for n in names}
             made = _run(session, feeds)
             if made is not None and self._keeps(node, feeds, made):
                 found[k] = made
@@ -220,7 +223,7 @@ class Graph:
 
     def case(self) -> Case:
         """Return the model; its outputs are the values that nothing reads, and some others."""
-        read = {n for node in self.nodes for n in node.input}
+        read = {n for node in self.nodes for n in free_names(node)}
         outputs = [o for node in self.nodes for o in node.output if o not in read or self.draw.chance(0.08)]
         infos = [helper.make_tensor_value_info(o, element(self.kind(o)), None) for o in outputs]
         used = read | {*outputs}
@@ -260,20 +263,22 @@ def _session(node: onnx.NodeProto, kinds: Mapping[str, np.dtype[Any]], opsets: S
 
 def _run(session: Any, feeds: Mapping[str, Any]) -> list[Any] | None:
     try:
-        return None if session is None else list(session.run(None, dict(feeds)))
+        return None if session is None else [np.asarray(v) for v in session.run(None, dict(feeds))]
     except Exception:  # its classes have no common base
         return None
 
 
 def drawn(draw: Draw) -> Case:
     """Return a model of some nodes with its inputs."""
+    from random_open_counts import STEPS as MORE
     from random_open_steps import STEPS
 
     g = Graph(draw)
     length = draw.pick((2, 3, 4, 5, 6, 8, 12))
     with suppress(TooLarge):
         g.leaf([draw.pick([*g.sizes]), *(g.dim() for _ in range(draw.between(0, 3)))])
-    steps, weights = [s for s, _ in STEPS], [w for _, w in STEPS]
+    choices = (*STEPS, *MORE)
+    steps, weights = [s for s, _ in choices], [w for _, w in choices]
     for _ in range(60):
         with suppress(TooLarge):
             draw.random.choices(steps, weights)[0](g)

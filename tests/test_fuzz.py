@@ -148,6 +148,22 @@ def test_float64_decides_where_the_references_disagree() -> None:
     assert not compare.as_good([far], [[near * 0 + 1], [near]], [exact])
 
 
+def test_whole_numbers_are_those_of_float64_or_of_a_reference_or_unsure() -> None:
+    exact, shaken = np.asarray([31, 4]), [[np.asarray([31, 5])], [np.asarray([31, 4])]]
+    theirs = [[np.asarray([8, 4])]]  # float32 has a tie at the first place
+    assert compare.as_sure([np.asarray([8, 5])], [exact], shaken, theirs)
+    assert not compare.as_sure([np.asarray([8, 5])], [exact], shaken)
+    assert not compare.as_sure([np.asarray([9, 4])], [exact], shaken, theirs)
+
+
+def test_float64_results_have_the_shapes_of_the_runtime() -> None:
+    from fuzz.onnx_evaluate import Steps
+
+    pool = onnx_case(helper.make_node("GlobalMaxPool", ["x"], ["y"]), {"x": np.ones((2, 1, 5), np.float32)})
+    (found,) = Steps(pool.model, pool.feeds).exact()
+    assert found.shape == (2, 1, 1)
+
+
 # ONNX.
 
 

@@ -46,7 +46,7 @@ def test_a_planted_fault_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", "off")
     monkeypatch.setattr(elementwise.Tanh, "compute", lambda self, x: elementwise.Sigmoid().compute(x))
     kind = load("open")
-    cases = (kind.draw(Draw(2, n)) for n in range(200))
+    cases = (kind.draw(Draw(5, n)) for n in range(30, 200))
     found = ((c, kind.run(c, silent)) for c in cases if {"Tanh"} < {n.op_type for n in c.model.graph.node})
     case, outcome = next((c, o) for c, o in found if o.category == WRONG)
     small: Any = smallest(kind, case, outcome)

@@ -106,8 +106,9 @@ def judged(case: Case, ours: Sequence[Any], answers: dict[str, list[Any]]) -> Ou
         if compare.as_good(ours, [*answers.values()], exact):
             return Outcome(EXPLAINED, rules.ACCUMULATION.name, said)
         shaken = [steps.shaken(k) for k in range(SHAKEN)]
-        if compare.as_sure(ours, exact, shaken) or all(
-            compare.as_sure([a], [e], [[s[k]] for s in shaken])
+        known = [*answers.values()]
+        if compare.as_sure(ours, exact, shaken, known) or all(
+            compare.as_sure([a], [e], [[s[k]] for s in shaken], [[t[k]] for t in known])
             or any(not compare.difference([a], [t[k]]) for t in answers.values())
             for k, (a, e) in enumerate(zip(ours, exact, strict=True))
         ):

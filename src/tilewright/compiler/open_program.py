@@ -21,7 +21,7 @@ from tilewright.backends.target import Target
 from tilewright.base import interning
 from tilewright.base.errors import CompileError, InputError, ShapeError, UnequalSizesError
 from tilewright.base.garbage_collection import no_garbage_collection
-from tilewright.base.types import INT64
+from tilewright.base.types import INT64, OpenSize, tensors_of
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.kernel import Version
 from tilewright.compiler.pipeline import front_half
@@ -48,6 +48,7 @@ from tilewright.scalar.arith.open_sizes import Limit, Samples, UnfitSamplesError
 from tilewright.scalar.arith.size_equations import equation
 from tilewright.scalar.expr import IntImm, Mul, PrimExpr, Var, number_of
 from tilewright.scalar.walk import free_vars, substitute, text_of
+from tilewright.topi.shapes import require_at_least
 
 Array = np.ndarray[Any, Any]
 _FEWEST: Final = 4
@@ -239,19 +240,21 @@ def _fitting(
 ) -> Sequence[tuple[int, int]]:
     """Return samples within the limits for which the sums have their least values; `numbers` if none are found.
 
-    The symbols of these sums exchange their samples, or take larger ones; those in most sums are chosen first.
+    The symbols of these sums exchange their samples, or take larger ones; those in most sums are chosen first, and
+    those that sums grow with try the largest first.
     """
     involved = [v for e, _ in required for v in dict.fromkeys(free_vars(e))]
     places = sorted((k for k, v in enumerate(symbols) if v in involved), key=lambda k: -involved.count(symbols[k]))
     candidates = (*(numbers[k] for k in places), *zip(*_LARGE_SAMPLES, strict=True))
     trials = iter(range(_MOST_TRIALS))
+    grows = {k: sum(_growth(e, symbols[k]) for e, _ in required) > 0 for k in places}
 
     def completed(found: Mapping[Var, tuple[int, int]]) -> Mapping[Var, tuple[int, int]] | None:
         if len(found) == len(places):
             return found
         place = places[len(found)]
         least, most = limits[place]
-        for pair in candidates:
+        for pair in reversed(candidates) if grows[place] else candidates:
             if pair in found.values() or pair[0] < least or (most is not None and pair[1] > most):
                 continue
             if next(trials, None) is None:
@@ -263,6 +266,12 @@ def _fitting(
 
     fitting = completed({}) or {}
     return [fitting.get(v, pair) for v, pair in zip(symbols, numbers, strict=True)]
+
+
+def _growth(e: PrimExpr, symbol: Var) -> int:
+    """Return by how much a sum of sizes grows with a symbol, for large sizes."""
+    sizes = dict.fromkeys(free_vars(e), _LARGE_SAMPLES[0][0])
+    return evaluate(e, {**sizes, symbol: sizes[symbol] + 1}) - evaluate(e, {**sizes}) if symbol in sizes else 0
 
 
 def _satisfy(samples_of: Mapping[Var, tuple[int, int]], required: Sequence[Bound]) -> bool:
@@ -458,6 +467,7 @@ def _made(
                 main, {old: IntImm(INT64, 1) if old is batch else new for old, new in renamed.items()})
             sampled = imported.resolved(sampled)
             _check_sizes(sampled)
+            _limit_dimensions(sampled)
             with report.phase("graph"):
                 front = front_half(IRModule({"main": sampled}), target)
             names = main.attrs.get("output_tensor_names", ())
@@ -497,6 +507,15 @@ def _check_sizes(function: Function) -> None:
             f"the size of {what} depends on values that the program computes", getattr(found, "span", None))
         refused.waits = True
         raise refused
+
+
+def _limit_dimensions(function: Function) -> None:
+    """Limit the sizes to those for which no dimension of a value is negative, such as `n - 2` for n = 1."""
+    dims = {
+        d for e in post_order(function.body) if isinstance(e, Call) for t in tensors_of(e.checked_type)
+        for d in t.shape if isinstance(d, OpenSize)}
+    for d in dims:
+        require_at_least(d, 0)
 
 
 def _differ(message: str) -> OpenSizeError:

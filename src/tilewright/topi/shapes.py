@@ -19,6 +19,7 @@ from tilewright.scalar.arith.open_sizes import (
     takes_open,
 )
 from tilewright.scalar.expr import PrimExpr, UnknownDim, as_expr, minimum, sub
+from tilewright.scalar.walk import free_vars
 
 Shape = tuple[Any, ...]
 """Dimensions: ints, or integer `PrimExpr`s where the size is symbolic."""
@@ -89,6 +90,27 @@ def is_at_most(size: Any, most: Any) -> bool:
         limit(most - size, 0)
         return True
     return bool(size <= most)
+
+
+def is_copied(size: Any, shape: Shape, axis: int) -> bool:
+    """Return whether a size in a new shape is 0, which stands for dimension `axis` of `shape`.
+
+    Limits a dynamic size to those without such a meaning, unless it is that dimension.
+    """
+    own = shape[axis] if axis < len(shape) else None
+    if not is_dynamic(size):
+        return own is not None and not isinstance(size, PrimExpr) and bool(size == 0)
+    if not same(size, own):
+        require_at_least(size, 1)
+    return False
+
+
+def require_at_least(size: Any, least: int) -> None:
+    """Limit a dynamic size to values from `least` on."""
+    is_unknown = isinstance(size, PrimExpr) and any(isinstance(v, UnknownDim) for v in free_vars(size))
+    known = size if is_unknown else _known(size)
+    if isinstance(known, OpenSize):
+        limit(known, least)
 
 
 def at_least(size: Any, least: int) -> Any:
@@ -379,8 +401,8 @@ def _symbolic(size: Any) -> Any:
 
 def _slice_from(size: Any, begin: PrimExpr, end: Any, step: int) -> Slice:
     """Return a slice that begins at an expression of sizes."""
-    last = as_expr(size) if isinstance(end, int) and end >= _ENDLESS else _earlier(as_expr(end), size)
-    known, first, stop = open_size(as_expr(size)), open_size(begin), open_size(last)
+    known, first = open_size(as_expr(size)), open_size(begin)
+    stop = end if isinstance(end, int) else open_size(_earlier(end, size))
     if known is None or first is None or stop is None:
         raise ShapeError(f"dimension {size} cannot be sliced by [{begin}:{end}:{step}]: the bounds are unknown")
     first, count, step = _open_slice(known, first, stop, step)

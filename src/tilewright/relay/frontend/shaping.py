@@ -11,6 +11,7 @@ import numpy as np
 from tilewright.base.types import DataType, OpenSize
 from tilewright.relay.expr import Constant, Expr, TupleGetItem
 from tilewright.relay.frontend.operators import op
+from tilewright.topi.shapes import require_at_least
 
 Array = np.ndarray[Any, Any]
 
@@ -86,6 +87,8 @@ def reshape(x: Expr, shape: Sequence[Any]) -> Expr:
         if 0 in new:
             return op.reshape(x, newshape=new, allowzero=True)
         return _reshaped_constant(x, new) or op.reshape(x, newshape=new)
+    for d in new:
+        require_at_least(d, 0)
     if not any(isinstance(d, int) and d == 0 for d in new):
         new = tuple(0 if k < len(old) and d is old[k] and not isinstance(d, int) else d for k, d in enumerate(new))
         symbolic = [k for k, d in enumerate(new) if not isinstance(d, int)]

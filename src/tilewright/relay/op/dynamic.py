@@ -20,7 +20,7 @@ from tilewright.relay.op import broadcast, create, image, scattering, shaping, s
 from tilewright.relay.op.deferred import Ask, all_known
 from tilewright.relay.op.registry import OPS, Array, Fusion, Op, Precision, attributes, op, tensors
 from tilewright.scalar.expr import PrimExpr, UnknownDim
-from tilewright.topi.shapes import axis_of, require_rank, text
+from tilewright.topi.shapes import axis_of, is_dynamic, require_at_least, require_rank, same, text
 
 
 class Dynamic(Op):
@@ -105,6 +105,16 @@ class DynReshape(Dynamic):
 
     def static(self, *values: Array) -> Op:
         return shaping.Reshape(_whole(values[0]), self.allowzero)
+
+    def resolve(self, call: Call, ask: Ask) -> Expr | None:
+        """The call of `reshape`; symbolic sizes are limited to values that are sizes, and no codes."""
+        found = super().resolve(call, ask)
+        if isinstance(found, Call) and isinstance(found.op, shaping.Reshape):
+            shape = call.args[0].tensor_type.shape
+            for axis, size in enumerate(found.op.newshape):
+                if is_dynamic(size) and not (axis < len(shape) and same(size, shape[axis])):
+                    require_at_least(size, 0 if self.allowzero else 1)
+        return found
 
 
 @op("dyn.broadcast_to", kind=Fusion.OPAQUE)

@@ -25,6 +25,7 @@ from tilewright.topi.shapes import (
     differ,
     permutation,
     product,
+    require_at_least,
     require_same_dtype,
     slices,
     text,
@@ -421,6 +422,8 @@ class Tile(Op):
     def infer(self, data: Type) -> TensorType:
         """The sizes of the data times `reps`, ranks aligned at the last dimension; the dtype of the data."""
         (t,) = tensors(data)
+        for n in self.reps:
+            require_at_least(n, 0)
         return TensorType([n * r for n, r in zip(*self._aligned(t.shape), strict=True)], t.dtype)
 
     def reference(self, data: Array) -> Array:

@@ -31,6 +31,7 @@ from tilewright.scalar.arith.size_terms import (
     Key,
     Terms,
     divided,
+    divisor,
     exact,
     expression,
     has_one_variable,
@@ -607,7 +608,7 @@ def _product(a: int, b: int) -> int:
 def _quotient(a: int, b: int) -> int:
     """Return the quotient, exact where possible: (8*n*m) // (4*n) -> 2*m, (8*n + 3) // 4 -> 2*n, and -((-n) // 4) -> (n
     + 3) // 4."""
-    number, top, bottom = int(a) // int(b), *without_common(terms_of(a), terms_of(b))
+    number, top, bottom = int(a) // divisor(b), *without_common(terms_of(a), terms_of(b))
     if _is_less(top, bottom):
         return Size(0)
     if len(bottom) == 1:
@@ -632,7 +633,7 @@ def _atom(e: PrimExpr, number: int) -> int:
 
 
 def _remainder(a: int, b: int) -> int:
-    number, top, bottom = int(a) % int(b), terms_of(a), terms_of(b)
+    number, top, bottom = int(a) % divisor(b), terms_of(a), terms_of(b)
     if _is_less(top, bottom):
         return a
     if len(bottom) == 1:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Final
 
 from tilewright.base.types import INT64
 from tilewright.scalar.arith.open_sizes import made, open_size, samples, terms_of
@@ -17,12 +18,15 @@ from tilewright.scalar.arith.size_terms import Terms, expression, reduced
 from tilewright.scalar.expr import FloorDiv, FloorMod, IntImm, Max, Min, PrimExpr, Var, as_expr, const, mul
 from tilewright.scalar.walk import free_vars, substitute
 
+_LARGE: Final = 1 << 20
+"""Samples from here on, so that no divisor such as `n - 2` is zero."""
+
 
 def equation(a: PrimExpr, b: PrimExpr) -> dict[Var, PrimExpr] | None:
     """Return variables and their values such that two sizes are equal: by a linear equation, by equal operands of a
     minimum, or by making variables multiples of the divisors in them; None if none of these is possible."""
-    variables = {v: k + 2 for k, v in enumerate(dict.fromkeys([*free_vars(a), *free_vars(b)]))}
-    with samples(variables, range(100, 100 + len(variables))):
+    variables = {v: _LARGE + k for k, v in enumerate(dict.fromkeys([*free_vars(a), *free_vars(b)]))}
+    with samples(variables, range(2 * _LARGE, 2 * _LARGE + len(variables))):
         first, second = open_size(a), open_size(b)
         if first is None or second is None:
             return None

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final, TypeAlias
 
+from tilewright.base.errors import CompileError
 from tilewright.base.types import INT64
 from tilewright.scalar.arith.linear import linear
 from tilewright.scalar.expr import FloorDiv, IntImm, Max, Min, PrimExpr, Var, add, const, floordiv, mul, sub
@@ -99,6 +100,13 @@ def exact(top: Terms, bottom: Terms) -> Terms | None:
             if not rest[product]:
                 del rest[product]
     return quotient
+
+
+def divisor(size: int) -> int:
+    """Return the number of a divisor. Raises `CompileError` for a size that is zero for its samples."""
+    if not int(size):
+        raise CompileError(f"the size {size} is a divisor, and must not be 0", code="TW0304")
+    return int(size)
 
 
 def divided(top: Terms, atoms: tuple[PrimExpr, ...], k: int) -> tuple[Terms, Terms]:

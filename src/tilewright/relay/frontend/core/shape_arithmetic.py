@@ -11,6 +11,7 @@ where all sizes give the same answer.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -57,8 +58,12 @@ def applied(op: Op, kind: Type, args: list[Any]) -> Any:
     if op.name in _REDUCTIONS:
         return _reduced(op, *args)
     rule = _ELEMENTWISE.get(op.name)
-    if rule is None or (op.name == "divide" and isinstance(kind, TensorType) and kind.dtype.is_float):
+    if rule is None or not isinstance(kind, TensorType) or (op.name == "divide" and kind.dtype.is_float):
         return None
+    if op.name == "cast" and str(kind.dtype) not in _SIZE_TYPES:
+        if str(kind.dtype) != "bool":
+            return None
+        rule = _truth
     return _elementwise(rule, args)
 
 
@@ -131,10 +136,23 @@ def _least(a: Any, b: Any) -> int | None:
 
 
 def _quotient(a: Any, b: Any) -> Any:
-    """Return `a // b`, which is rounded toward zero; None if `a` can be negative."""
-    if _is_symbolic(a) and not _is_natural(a) and ((least := _least(a, 0)) is None or least < 0):
-        return None
-    return _settled(a // b)
+    """Return `a / b` rounded toward zero; None for sizes of which one can be negative, or the divisor zero."""
+    if not _is_symbolic(a, b):
+        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) if b else None
+    return _settled(a // b) if _is_at_least(a, 0) and _is_at_least(b, 1) else None
+
+
+def _floored(rule: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    """Return a quotient rounded down, or its remainder; None if the divisor can be zero."""
+    return _settled(rule(a, b)) if (b if not _is_symbolic(b) else _is_at_least(b, 1)) else None
+
+
+def _is_at_least(a: Any, least: int) -> bool:
+    """Whether a size is known to be at least `least`, which is 0 or 1."""
+    if not _is_symbolic(a):
+        return bool(a >= least)
+    bound = _least(a, least)
+    return bound >= 0 if bound is not None else _is_natural(a)
 
 
 def _is_natural(a: Any) -> bool:
@@ -145,12 +163,12 @@ def _is_natural(a: Any) -> bool:
 
 
 def _equal(a: Any, b: Any) -> Any:
-    """Whether two dimensions are equal. A negative number never equals a dimension."""
+    """Whether two numbers computed from dimensions are equal."""
     if not _is_symbolic(a, b):
         return bool(a == b)
     if a is b or (isinstance(a, OpenSize) and isinstance(b, OpenSize) and a == b):
         return True
-    if any(not _is_symbolic(d) and d < 0 for d in (a, b)):
+    if any(not _is_symbolic(d) and d < 0 and _is_at_least(other, 0) for d, other in ((a, b), (b, a))):
         return False
     below, above = _least(a, b), _least(b, a)
     if below == above == 0:
@@ -193,14 +211,24 @@ def _where(cond: Any, a: Any, b: Any) -> Any:
     return a if cond else b
 
 
+def _truth(a: Any) -> Any:
+    """Whether a number is not zero; a condition stays itself."""
+    return a if a is UNDECIDED or isinstance(a, bool) else _not(_equal(a, 0))
+
+
 def _kept(a: Any) -> Any:
     """Return an integer or a size of a cast; None for a condition, whose numbers are not known."""
     return None if a is UNDECIDED else a
 
 
+_SIZE_TYPES: Final = ("int64", "int32", "float64", "float32")
+"""Element types that hold all sizes and their differences."""
+
 _ELEMENTWISE: Final[dict[str, Callable[..., Any]]] = {
     "add": lambda a, b: a + b, "subtract": lambda a, b: _settled(a - b), "multiply": lambda a, b: a * b,
-    "divide": _quotient, "floor_divide": lambda a, b: _settled(a // b), "floor_mod": lambda a, b: _settled(a % b),
+    "negative": lambda a: _settled(0 - a),
+    "divide": _quotient, "floor_divide": functools.partial(_floored, operator.floordiv),
+    "floor_mod": functools.partial(_floored, operator.mod),
     "cast": _kept, "floor": _kept, "ceil": _kept, "round": _kept, "where": _where,
     "minimum": functools.partial(_chosen, True), "maximum": functools.partial(_chosen, False),
     "equal": _equal, "not_equal": lambda a, b: _not(_equal(a, b)),

@@ -35,7 +35,17 @@ from tilewright.relay.op.selection import places_of
 from tilewright.scalar.arith.noted_sizes import is_noted
 from tilewright.scalar.arith.open_sizes import takes_open
 from tilewright.scalar.expr import PrimExpr, UnknownDim
-from tilewright.topi.shapes import at_least, at_most, differ, is_multiple, must_differ
+from tilewright.topi.shapes import (
+    at_least,
+    at_most,
+    differ,
+    is_copied,
+    is_dynamic,
+    is_multiple,
+    must_differ,
+    same,
+    unequal,
+)
 
 
 @converter("Reshape")
@@ -50,9 +60,9 @@ def reshape_to(data: Expr, shape: Expr, *, allowzero: int = 0, node: Node) -> Ex
 
 
 def _copied_zeros(data: Expr, dims: Sequence[Any]) -> tuple[Any, ...]:
-    """The shape with each 0 replaced by the input's dimension at that position."""
+    """The shape with each 0 replaced by the input's dimension at that position. Symbolic sizes must not be 0 there."""
     old = shape_of(data)
-    return tuple(old[k] if not isinstance(d, PrimExpr) and d == 0 and k < len(old) else d for k, d in enumerate(dims))
+    return tuple(old[k] if is_copied(d, old, k) else d for k, d in enumerate(dims))
 
 
 @converter("Flatten", takes_unknown=True)
@@ -353,8 +363,20 @@ def expand(x: Expr, shape: Expr, *, node: Node) -> Expr:
     dims = shape_of(x)
     padded = (1,) * (len(wanted) - len(dims)) + tuple(dims)
     wanted = (1,) * (len(padded) - len(wanted)) + tuple(int(d) if isinstance(d, np.integer) else d for d in wanted)
-    result = tuple(w if isinstance(p, int) and p == 1 else p for p, w in zip(padded, wanted, strict=True))
+    result = tuple(map(_expanded, padded, wanted))
     return x if len(result) == len(dims) and all(map(same_size, result, dims)) else op.broadcast_to(x, shape=result)
+
+
+def _expanded(size: Any, wanted: Any) -> Any:
+    """The size of a dimension that is repeated if it is 1. Raises `UnequalSizesError` for two sizes of which one is
+    dynamic, because only some sizes are repeated."""
+    if isinstance(size, UnknownDim) or isinstance(wanted, UnknownDim) or same(size, wanted) or same(wanted, 1):
+        return size
+    if not (isinstance(size, PrimExpr) or is_dynamic(size)) and size == 1:
+        return wanted
+    if takes_open() and (is_dynamic(size) or is_dynamic(wanted)):
+        raise unequal(size, wanted, f"the sizes {size} and {wanted} must be equal")
+    return size
 
 
 @converter("Tile")
