@@ -79,12 +79,14 @@ class Expressions:
     def mirrored(self, name: str) -> te.Tensor:
         a = self.value()
         m, n = a.shape
-        return te.compute((n, m), lambda i, j: a[j, n - 1 - i], name=name)
+        made: te.Tensor = te.compute((n, m), lambda i, j: a[j, n - 1 - i], name=name)
+        return made
 
     def gathered(self, name: str) -> te.Tensor:
         a = self.value()
         m, n = a.shape
-        return te.compute((m, n), lambda i, j: a[(i * j + i) % m, j // 2], name=name)
+        made: te.Tensor = te.compute((m, n), lambda i, j: a[(i * j + i) % m, j // 2], name=name)
+        return made
 
     def rows(self, name: str) -> te.Tensor:
         a, reduce = self.value(), self.choose.choice([te.sum, te.max, te.min])

@@ -36,7 +36,7 @@ from tilewright.runtime.library import SharedLibrary
 from tilewright.runtime.manifest import Manifest
 from tilewright.scalar import expr as E
 from tilewright.te.create import create_prim_func
-from tilewright.tir.schedule import Schedule
+from tilewright.tir.loop_schedule import Schedule
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.topi.shapes import require_static
 
@@ -108,7 +108,7 @@ MESSAGES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         "symbolic; fix the input shapes before compiling|give its symbolic dimensions a size",
     ),
     "another number of indices": (
-        lambda: te.placeholder((2, 3), name="A")[0], CompileError, "tensor 'A' has 2 dimensions, but was given 1"
+        lambda: te.placeholder((2, 3), name="A")[0] + 1, CompileError, "tensor 'A' has 2 dimensions, but was given 1"
     ),
     "extents of an open tensor": (
         lambda: te.placeholder((E.Var("n"),), name="A").extents, CompileError,

@@ -13,7 +13,7 @@ from tilewright.base.errors import ScheduleError
 from tilewright.scalar.expr import if_then_else, maximum
 from tilewright.te.create import create_prim_func
 from tilewright.tir.interpreter import run
-from tilewright.tir.schedule import Schedule
+from tilewright.tir.loop_schedule import Schedule
 from tilewright.tir.stmt import Block, Evaluate, PrimFunc, Store, walk_stmt
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import lower_loops

@@ -16,7 +16,7 @@ from tilewright.ir.structural import assert_structural_equal
 from tilewright.te.create import create_prim_func
 from tilewright.te.resolve import schedule_func
 from tilewright.tir.interpreter import run
-from tilewright.tir.schedule import Schedule
+from tilewright.tir.loop_schedule import Schedule
 from tilewright.tir.script import tir as T
 from tilewright.tir.steps import ScheduleStep
 from tilewright.tir.transform.lower_blocks import lower_blocks

@@ -10,6 +10,9 @@ import pytest
 import tilewright as tvm
 from tilewright import te
 from tilewright.base.errors import CompileError, OptionError
+from tilewright.tir import schedule
+from tilewright.tir.schedule.testing import verify_trace_roundtrip
+from tilewright.tir.script import from_source
 from tilewright.tir.stmt import For, PrimFunc, walk_stmt
 
 tir: Any = tvm.tir
@@ -242,3 +245,60 @@ def test_passes_of_the_context() -> None:
         kinds(s, args, tir__add_lower_pass=[(4, noting("never"))])
     with pytest.raises(OptionError, match=r"'tir\.noalias' takes one of True"):
         kinds(s, args, tir__noalias=False)
+
+
+def test_functions_of_variables() -> None:
+    builder, n, m = tir.ir_builder.create(), te.var("n"), te.var("m", "float32")
+    source, out = builder.pointer("float32", name="source"), builder.pointer("float32", name="out")
+    with builder.for_range(0, n, name="i") as i:
+        out[i] = source[i] + m
+    func = tir.PrimFunc([source, out, n, m], builder.get(), attrs={"global_symbol": "shift"})
+    assert func.name == "shift" and [p.name for p in func.params] == ["source", "out"]
+    y = tvm.nd.empty((6,))
+    y.copyfrom(np.zeros(6, np.float32))
+    tvm.build(tvm.IRModule.from_expr(func))(tvm.nd.array(np.arange(6, dtype=np.float32)), y, 4, 0.5)
+    assert y.numpy().tolist() == [0.5, 1.5, 2.5, 3.5, 0, 0]
+    buffer, handle = tir.decl_buffer((8,), "float32", "b"), tir.Var("h", "handle")
+    bound = tir.PrimFunc(params=[handle], body=tir.BufferStore(buffer, 1, [0]), buffer_map={handle: buffer})
+    assert bound.params == (buffer,) and bound.name == "main"
+    with pytest.raises(CompileError, match="a function takes variables and buffers, and returns nothing; 'x'"):
+        tir.PrimFunc(["x"], tir.Evaluate(0))
+
+
+def test_partial_indices() -> None:
+    a, b = te.placeholder((4, 5), name="a"), te.placeholder((5, 3), name="b")
+    k = te.reduce_axis((0, 5), "k")
+    c = te.compute((4, 3), lambda i, j: te.sum(a[i][k] * b[k][j], axis=[k]), "c")
+    x, y = np.arange(20, dtype=np.float32).reshape(4, 5), np.arange(15, dtype=np.float32).reshape(5, 3)
+    out = tvm.nd.empty((4, 3))
+    tvm.build(te.create_schedule(c.op), [a, b, c])(tvm.nd.array(x), tvm.nd.array(y), out)
+    assert np.array_equal(out.numpy(), x @ y)
+    with pytest.raises(CompileError, match="tensor 'a' has 2 dimensions, but was given 1 indices"):
+        a[0] + 1
+
+
+SOURCE = '''
+@T.prim_func
+def double(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+    for i in T.serial(16):
+        with T.block("B"):
+            v = T.axis.spatial(16, i)
+            B[v] = A[v] * 2.0
+'''
+
+
+def test_sources_and_traces() -> None:
+
+    func: Any = from_source(SOURCE)
+    module: Any = from_source("@I.ir_module\nclass M:" + SOURCE.replace("\n", "\n    "))
+    assert tvm.ir.structural_equal(module["double"], func)
+    sch = schedule.Schedule(func, debug_mask="all")
+    block = sch.get_block("B")
+    assert isinstance(block, schedule.BlockRV)
+    outer, inner = sch.split(sch.get_loops(block)[0], factors=[None, 4])
+    assert isinstance(outer, schedule.LoopRV)
+    sch.vectorize(inner)
+    again = verify_trace_roundtrip(sch, func)
+    assert again is not sch and str(again.trace) == str(sch.trace) and len(sch.trace) == 2
+    with pytest.raises(schedule.ScheduleError):
+        sch.split(outer, factors=[0, 4])

@@ -17,8 +17,8 @@ from tilewright import tir
 from tilewright.base.errors import ParseError, ScheduleError
 from tilewright.ir.structural import assert_structural_equal
 from tilewright.tir.interpreter import run
+from tilewright.tir.loop_schedule import Schedule as Engine
 from tilewright.tir.module_schedule import LoopRV
-from tilewright.tir.schedule import Schedule as Engine
 from tilewright.tir.script import ir_module
 from tilewright.tir.script import tir as T
 from tilewright.tir.steps import BlockAt, LoopAt, ScheduleStep

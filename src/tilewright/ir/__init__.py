@@ -17,6 +17,7 @@ from tilewright.ir.op_attributes import register_op_attr, reset_op_attr
 from tilewright.ir.source import SequentialSpan, SourceName, Span
 from tilewright.ir.structural import assert_structural_equal, structural_equal, structural_hash
 from tilewright.scalar.expr import FloatImm, IntImm, PrimExpr
+from tilewright.scalar.range import Range
 
 if TYPE_CHECKING:
     from tilewright.relay.adt import Constructor, TypeData
@@ -37,7 +38,7 @@ RelayRefType = RefType
 
 __all__ = [
     "Array", "Constructor", "FloatImm", "FuncType", "GlobalTypeVar", "GlobalVar", "IRModule", "IntImm", "Map", "Op",
-    "PrimExpr", "RefType", "RelayExpr", "RelayRefType",
+    "PrimExpr", "Range", "RefType", "RelayExpr", "RelayRefType",
     "SequentialSpan", "SourceName", "Span", "TensorType", "TupleType", "Type", "TypeCall", "TypeData", "TypeVar",
     "assert_structural_equal", "container", "instrument",
     "load_json", "register_op_attr", "reset_op_attr", "save_json", "structural_equal", "structural_hash", "transform",

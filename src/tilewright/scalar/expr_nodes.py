@@ -176,6 +176,8 @@ class FloatImm(PrimExpr):
         known: Self | None = interned(key)
         if known is not None:
             return known
+        if not kind.is_float:
+            raise CompileError(f"{kind} is not a floating-point type; use IntImm for integers", code="TW0602")
         self = object.__new__(cls)
         self.dtype, self.value = kind, number
         return publish(key, self)

@@ -29,7 +29,7 @@ from tilewright.te.thread import ThreadAxis
 from tilewright.te.unroll_by_hint import unroll_by_hint
 from tilewright.tir.index_map import IndexMap
 from tilewright.tir.legality import check_any_order, check_threads, fault
-from tilewright.tir.schedule import Schedule as Engine
+from tilewright.tir.loop_schedule import Schedule as Engine
 from tilewright.tir.stmt import (
     IMPORTS,
     SCALARS,

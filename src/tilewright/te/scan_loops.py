@@ -13,7 +13,7 @@ from tilewright.base.errors import InternalError
 from tilewright.scalar.expr import PrimExpr, Var
 from tilewright.te.scan import ScanOp
 from tilewright.te.tensor import Operation
-from tilewright.tir.schedule import Schedule as Engine
+from tilewright.tir.loop_schedule import Schedule as Engine
 from tilewright.tir.stmt import SERIAL, For, PrimFunc, Stmt, seq, substitute_stmt
 
 

@@ -22,6 +22,7 @@ from tilewright.base.plugins import Hook
 from tilewright.base.types import INT64, DataType
 from tilewright.scalar.arith.open_sizes import open_size
 from tilewright.scalar.expr import (
+    ExprLike,
     IntImm,
     PrimExpr,
     Value,
@@ -142,8 +143,10 @@ class Tensor:
     def __rtruediv__(self, other: Any) -> Tensor:
         return whole_tensor("divide", other, self)
 
-    def __getitem__(self, indices: Any) -> PrimExpr:
-        return self(*indices) if isinstance(indices, tuple) else self(indices)
+    def __getitem__(self, indices: Any) -> Any:
+        """Return an element; `a[i][k]` is `a[i, k]`."""
+        at = indices if isinstance(indices, tuple) else (indices,)
+        return TensorSlice(self, at) if len(at) < len(self.shape) else self(*at)
 
     __iter__ = None
     """Tensors are not iterable: any index is valid in an expression, so iteration would not terminate."""
@@ -158,6 +161,28 @@ class Tensor:
 
     def __repr__(self) -> str:
         return f"Tensor({self.name}: {self.dtype}[{', '.join(map(str, self.shape))}])"
+
+
+class TensorSlice(ExprLike):
+    """A tensor with the first of its indices, `a[i]` of `a[i][k]`. It is no value until all indices are given."""
+
+    __slots__ = ("indices", "tensor")
+
+    def __init__(self, tensor: Tensor, indices: tuple[Any, ...]) -> None:
+        self.tensor, self.indices = tensor, indices
+
+    def __getitem__(self, indices: Any) -> Any:
+        return self.tensor[(*self.indices, *(indices if isinstance(indices, tuple) else (indices,)))]
+
+    __iter__ = None
+
+    @property
+    def dtype(self) -> DataType:
+        return self.tensor.dtype
+
+    @property
+    def expr(self) -> PrimExpr:
+        return self.tensor(*self.indices)
 
 
 whole_tensor: Final[Hook[[str, Any, Any], Tensor]] = Hook("tilewright.topi.broadcast")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tilewright.scalar.expr import UnknownDim as Any
 
 if TYPE_CHECKING:
+    from tilewright.base.errors import ScheduleError
     from tilewright.scalar.expr import (
         EQ,
         GE,
@@ -146,6 +147,7 @@ StringImm = str
 
 _MODULES: Final = frozenset({"analysis", "ir_builder", "stmt_functor", "transform"})
 _MEMBERS: Final = {
+    "errors": ("ScheduleError",),
     "expr": (
         "Add", "And", "Broadcast", "Buffer", "Call", "Cast", "Div", "EQ", "FloatImm", "FloorDiv", "FloorMod", "GE",
         "GT", "IntImm", "LE", "LT", "Max", "Min", "Mul", "NE", "Not", "Or", "PrimExpr", "Ramp", "Select", "Sub", "Var",
@@ -238,6 +240,7 @@ __all__ = [
     "Ramp",
     "Reduce",
     "Schedule",
+    "ScheduleError",
     "Select",
     "SeqStmt",
     "SizeVar",

@@ -27,8 +27,8 @@ from tilewright.tir.legality import (
     makers,
     reduces_over,
 )
+from tilewright.tir.loop_schedule import Schedule, regenerate
 from tilewright.tir.region import region_of
-from tilewright.tir.schedule import Schedule, regenerate
 from tilewright.tir.stmt import (
     ALIGNED,
     SERIAL,

@@ -13,8 +13,8 @@ from tilewright.tir.block_rewrites import check_scope
 from tilewright.tir.blockize import blockize
 from tilewright.tir.index_map import IndexMap
 from tilewright.tir.legality import check_any_order, check_complete, check_threads, only_maker
+from tilewright.tir.loop_schedule import Schedule as Engine
 from tilewright.tir.loop_steps import LoopRV, LoopSteps
-from tilewright.tir.schedule import Schedule as Engine
 from tilewright.tir.steps import BlockAt, recorded
 from tilewright.tir.stmt import ALIGNED, THREAD, Block, For, loaded_buffers, stored_buffers
 from tilewright.tir.tensorize import TensorIntrin

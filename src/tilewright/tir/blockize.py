@@ -10,7 +10,7 @@ from tilewright.scalar.arith.linear import LinearForm, expression
 from tilewright.scalar.expr import IntImm, PrimExpr, Var, add, const, floordiv, mul
 from tilewright.scalar.walk import free_vars
 from tilewright.tir.legality import constant, fault, reduces_over
-from tilewright.tir.schedule import Schedule
+from tilewright.tir.loop_schedule import Schedule
 from tilewright.tir.stmt import Block, For, IterVar, PrimFunc, Stmt, nest, substitute_stmt
 from tilewright.tir.transform.lower_blocks import mixed_loops
 

@@ -110,6 +110,11 @@ class IRBuilder:
                 code="TW0608")
         return BufferVar(self, buf)
 
+    def pointer(self, content_type: str | DataType, name: str = "ptr", scope: str = "global") -> BufferVar:
+        """Return memory that a call passes: one dimension, whose size follows from the argument."""
+        check_scope(scope)
+        return BufferVar(self, Buffer(name, (Var(f"{name}_size"),), content_type, scope))
+
     def allocate(self, dtype: str | DataType, shape: Any, name: str = "buf", scope: str = "global") -> BufferVar:
         """Allocate memory for the rest of this block: `global`, or `local` (registers, else the stack). It is
         uninitialized."""

@@ -32,7 +32,7 @@ from tilewright.scalar.walk import free_vars, rewrite, substitute, walk
 from tilewright.tir.block_rewrites import free_name, nest_of
 from tilewright.tir.index_map import IndexMap
 from tilewright.tir.legality import check_all_points, check_any_order, constant, fault
-from tilewright.tir.schedule import Schedule
+from tilewright.tir.loop_schedule import Schedule
 from tilewright.tir.stmt import (
     ALIGNED,
     Block,

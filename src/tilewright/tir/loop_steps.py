@@ -10,7 +10,7 @@ from tilewright.base.errors import ScheduleError
 from tilewright.ir.module import IRModule
 from tilewright.scalar.expr import Buffer, Load, Var
 from tilewright.scalar.walk import walk
-from tilewright.tir import schedule as engine
+from tilewright.tir import loop_schedule as engine
 from tilewright.tir.block_moves import stored_at_its_axes, whole_domain
 from tilewright.tir.legality import (
     check_all_points,

@@ -1,4 +1,4 @@
-"""`tir.Schedule`: the steps of `tir/schedule.py` under TVM v0.13's names, on one function or a module of several.
+"""`tir.Schedule`: the steps of `tir/loop_schedule.py` under TVM v0.13's names, on one function or a module of several.
 
     sch = tir.Schedule(func)
     block = sch.get_block("C")
@@ -22,9 +22,9 @@ from typing import Any
 from tilewright.base.errors import ScheduleError
 from tilewright.ir.module import IRModule
 from tilewright.scalar.expr import Buffer
+from tilewright.tir.loop_schedule import Schedule as Engine
 from tilewright.tir.loop_steps import MAIN, LoopRV
 from tilewright.tir.sampling import SampleSteps
-from tilewright.tir.schedule import Schedule as Engine
 from tilewright.tir.steps import BlockAt, ScheduleStep
 from tilewright.tir.stmt import Block, PrimFunc, loaded_buffers, stored_buffers, walk_stmt
 from tilewright.tir.trace import Trace

@@ -31,6 +31,7 @@ from tilewright.scalar.expr import (
     max_value,
     min_value,
 )
+from tilewright.tir import functions as F
 
 INTRINSICS: Final = {f.name: f for f in vars(I).values() if isinstance(f, Intrinsic)}
 _BINARY: Final[dict[type[ast.operator], type[Binary]]] = {
@@ -281,6 +282,8 @@ class ExprReader:
         if name in _NAMED:
             a, b = self.arguments(node, 2)
             return self.combined(_NAMED[name], *self.meet(node, self.value(a), self.value(b)))
+        if name in _FUNCTIONS:
+            return _FUNCTIONS[name](*(self.expr(a) for a in node.args))
         if name in INTRINSICS:
             return self.intrinsic(node, INTRINSICS[name])
         dtype = self.dtype_named(node, name)
@@ -441,6 +444,12 @@ _VALUES: Final[dict[type[ast.expr], Callable[[ExprReader, Any], Any]]] = {
     ast.IfExp: ExprReader.choice,
     ast.Call: ExprReader.call,
 }
+_FUNCTIONS: Final[dict[str, Callable[..., PrimExpr]]] = {
+    "abs": I.fabs, "power": I.pow, "round": I.nearbyint, "likely": F.likely, "ceildiv": F.ceildiv,
+    "popcount": F.popcount, "clz": F.clz, "isfinite": F.isfinite, "log10": F.log10, "log1p": F.log1p, "hypot": F.hypot,
+    "copysign": F.copysign, "nextafter": F.nextafter, "exp10": F.exp10,
+}
+"""Functions without nodes of their own, under TVM's names."""
 _CALLS: Final[dict[str, Callable[[ExprReader, ast.Call], Any]]] = {
     "cast": ExprReader.cast, "Cast": ExprReader.cast, "if_then_else": ExprReader.selected,
     "Select": ExprReader.selected,

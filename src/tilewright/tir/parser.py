@@ -31,6 +31,7 @@ from tilewright.tir.stmt import (
     PARALLEL,
     SCALARS,
     SERIAL,
+    THREAD,
     UNROLLED,
     VECTORIZED,
     Allocate,
@@ -49,7 +50,8 @@ from tilewright.tir.stmt import (
 )
 
 _LOOPS: Final = {
-    "serial": SERIAL, "parallel": PARALLEL, "vectorized": VECTORIZED, "unrolled": UNROLLED, "unroll": UNROLLED
+    "serial": SERIAL, "parallel": PARALLEL, "vectorized": VECTORIZED, "unrolled": UNROLLED, "unroll": UNROLLED,
+    "thread_binding": SERIAL,
 }
 _AXES: Final = {"spatial": "spatial", "reduce": "reduce", "S": "spatial", "R": "reduce"}
 _IGNORED: Final = ("reads", "writes")
@@ -250,7 +252,7 @@ class FunctionReader(ExprReader):
 
     def new_buffer(self, name: str, node: ast.Call, args: Sequence[ast.expr], scope: str) -> Buffer:
         """Read a buffer from `args`: shape, dtype and, optionally, scope."""
-        given = self.keywords(node, "shape", "dtype", "scope", "strides")
+        given = self.keywords(node, "shape", "dtype", "scope", "strides", *_PLACES)
         rest = list(args)
         shape = given.get("shape") or (rest.pop(0) if rest else None)
         dtype = given.get("dtype") or (rest.pop(0) if rest else None)
@@ -368,8 +370,10 @@ class FunctionReader(ExprReader):
         trips = [self.trips(call, [a]) for a in call.args] if name == "grid" else [self.trips(call, call.args)]
         if len(targets) != len(trips):
             raise self.error(node.target, f"{len(trips)} loop variables are needed, but {len(targets)} were given")
-        given = self.keywords(call, "annotations", "dtype", "extent")
+        given = self.keywords(call, "annotations", "dtype", "extent", *(["thread"] if name == "thread_binding" else []))
         notes = self.literal(given["annotations"]) if "annotations" in given else {}
+        if "thread" in given:
+            notes = {**notes, THREAD: str(self.literal(given["thread"]))}
         loops = []
         for t, (low, extent) in zip(targets, trips, strict=True):
             if not isinstance(t, ast.Name):
@@ -593,6 +597,8 @@ def _call_name(node: ast.expr) -> str:
     return node.func.id if isinstance(node.func, ast.Name) and node.func.id not in MODULES else module_name(node.func)
 
 
+_PLACES: Final = ("elem_offset", "align", "offset_factor")
+"""Arguments about the address of a buffer. It is determined when the function is called, so they have no effect."""
 _DECLARATIONS: Final = ("alloc_buffer", "match_buffer", "Buffer", "buffer_decl")
 _HEADERS: Final = ("where", "block_attr", "reducer", *_IGNORED)
 _STATEMENTS: Final[dict[type[ast.stmt], Callable[[FunctionReader, Any], Stmt]]] = {

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, Final, overload
 
-from tilewright.base.errors import Origin
+from tilewright.base.errors import CompileError, Origin
 from tilewright.base.node import node
 from tilewright.base.types import DataType
 from tilewright.scalar.expr import Buffer, Call, ExprLike, Load, PrimExpr, Var, as_expr, number_of
@@ -232,6 +232,28 @@ class PrimFunc:
     attrs: dict[str, Any] = field(default_factory=dict)
     origin: Origin | None = None
 
+    @overload
+    def __init__(
+        self, name: str, params: Sequence[Buffer], body: Stmt, attrs: dict[str, Any] | None = None,
+        origin: Origin | None = None
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, params: Sequence[Any], body: Stmt, ret_type: None = None,
+        buffer_map: Mapping[Var, Buffer] | None = None, attrs: Mapping[str, Any] | None = None
+    ) -> None: ...
+    def __init__(self, *args: Any, **fields: Any) -> None:
+        """Make a function of buffers, or, without a name, one of TVM's arguments: variables, and buffers for handles.
+        """
+        if args and not isinstance(args[0], str):
+            args, fields = _signed(*args, **fields), {}
+        elif not args and "name" not in fields:
+            args, fields = _signed(**fields), {}
+        given = {"attrs": None, "origin": None, **dict(zip(_FIELDS, args, strict=False)), **fields}
+        given["attrs"] = {} if given["attrs"] is None else given["attrs"]
+        for name in _FIELDS:
+            object.__setattr__(self, name, given[name])
+
     def __repr__(self) -> str:
         from tilewright.tir.printer import text_of_func
 
@@ -262,6 +284,28 @@ class PrimFunc:
     def without_attr(self, key: str) -> PrimFunc:
         """Return the function without an attribute."""
         return replace(self, attrs={k: v for k, v in self.attrs.items() if k != key})
+
+
+_FIELDS: Final = ("name", "params", "body", "attrs", "origin")
+
+
+def _signed(
+    params: Sequence[Any], body: Stmt, ret_type: None = None, buffer_map: Mapping[Var, Buffer] | None = None,
+    attrs: Mapping[str, Any] | None = None
+) -> tuple[Any, ...]:
+    """Return the fields of a function for TVM's arguments; scalars become an attribute."""
+    bound = buffer_map or {}
+    found = [bound.get(p, p) if isinstance(p, Var) else getattr(p, "buffer", p) for p in params]
+    wrong = next((p for p in found if not isinstance(p, (Var, Buffer))), ret_type)
+    if wrong is not None:
+        raise CompileError(
+            f"a function takes variables and buffers, and returns nothing; {wrong!r} ({type(wrong).__name__}) is "
+            "neither", code="TW0611")
+    given = dict(attrs or {})
+    name = str(given.pop("global_symbol", "main"))
+    scalars = tuple((place, p) for place, p in enumerate(found) if isinstance(p, Var))
+    buffers = tuple(p for p in found if isinstance(p, Buffer))
+    return name, buffers, body, {**given, **({SCALARS: scalars} if scalars else {})}
 
 
 def seq(*stmts: Stmt | None) -> Stmt:

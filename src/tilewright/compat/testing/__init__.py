@@ -7,13 +7,17 @@ arguments of test functions need the plugin: `pytest_plugins = ["tilewright.test
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright.base.nd import Device, device
+from tilewright.scalar.arith import Ranges, prove, simplify
+from tilewright.scalar.expr import as_expr
 
 if TYPE_CHECKING:
+    from tilewright.compat.testing.before_after import CompareBeforeAfter
     from tilewright.compat.testing.pytest_names import (
         exclude_targets,
         fixture,
@@ -25,19 +29,29 @@ if TYPE_CHECKING:
         requires_cuda,
         requires_gpu,
         requires_llvm,
+        requires_package,
+        requires_rpc,
+        skip_if_wheel_test,
         uses_gpu,
     )
 
 __all__ = [
-    "assert_allclose", "device_enabled", "enabled_targets", "exclude_targets", "fixture", "known_failing_targets",
-    "main",
-    "parameter", "parameters", "parametrize_targets", "requires_cuda", "requires_gpu", "requires_llvm", "uses_gpu",
+    "CompareBeforeAfter", "assert_allclose", "assert_prim_expr_equal", "check_numerical_grads", "device_enabled",
+    "enabled_targets", "exclude_targets", "fixture", "known_failing_targets", "main", "parameter", "parameters",
+    "parametrize_targets", "requires_cuda", "requires_gpu", "requires_llvm", "requires_package", "requires_rpc",
+    "skip_if_wheel_test", "uses_gpu",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        return getattr(importlib.import_module("tilewright.compat.testing.pytest_names"), name)
+    if name == "plugin":
+        return importlib.import_module("tilewright.compat.testing.plugin")
+    if name == "CompareBeforeAfter":
+        return importlib.import_module("tilewright.compat.testing.before_after").CompareBeforeAfter
+    if name in __all__ or name.startswith("requires_"):
+        found = getattr(importlib.import_module("tilewright.compat.testing.pytest_names"), name, None)
+        if found is not None:
+            return found
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)
 
 
@@ -57,3 +71,43 @@ def device_enabled(target: Any) -> bool:
 def enabled_targets() -> list[tuple[str, Device]]:
     """Return the targets whose programs run on this machine, with their devices."""
     return [("llvm", device("llvm"))]
+
+
+def assert_prim_expr_equal(lhs: Any, rhs: Any) -> None:
+    """Raise `AssertionError` unless two integer expressions are equal for all values of their variables."""
+    a, b = as_expr(lhs), as_expr(rhs)
+    ranges = Ranges()
+    if not (a is b or simplify(a, ranges) is simplify(b, ranges) or prove(a.equal(b), ranges)):
+        raise AssertionError(f"{a} is not proved equal to {b}; they become {simplify(a, ranges)} and "
+                             f"{simplify(b, ranges)}")
+
+
+def check_numerical_grads(
+    function: Callable[..., Any], input_values: Sequence[Any] | Mapping[str, Any],
+    grad_values: Sequence[Any] | Mapping[str, Any], function_value: Any = None, delta: float = 1e-3,
+    atol: float = 1e-2, rtol: float = 0.1
+) -> None:
+    """Compare gradients of a function of arrays with central differences of width `2 * delta`.
+
+    `function` returns a number, or an array that is summed. `input_values` and `grad_values` are lists, or dictionaries
+    by the names of arguments. Raises `AssertionError` for an element whose difference exceeds `atol + rtol * |value|`.
+    """
+    named = isinstance(input_values, Mapping)
+    values = {k: np.array(v, np.float64) for k, v in _items(input_values)}
+    for key, grad in _items(grad_values):
+        expected = np.zeros(values[key].shape)
+        for at in np.ndindex(*values[key].shape):
+            ends = []
+            for step in (delta, -delta):
+                moved = values[key].copy()
+                moved[at] += step
+                given = {k: (moved if k == key else v).astype(np.asarray(dict(_items(input_values))[k]).dtype)
+                         for k, v in values.items()}
+                result = function(**given) if named else function(*given.values())
+                ends.append(float(np.sum(np.asarray(result, np.float64))))
+            expected[at] = (ends[0] - ends[1]) / (2 * delta)
+        assert_allclose(np.asarray(grad, np.float64), expected, rtol, atol)
+
+
+def _items(values: Any) -> list[tuple[Any, Any]]:
+    return list(values.items()) if isinstance(values, Mapping) else list(enumerate(values))

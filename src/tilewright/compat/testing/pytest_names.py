@@ -14,6 +14,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from itertools import count
 from typing import Any, Final, TypeVar
 
@@ -78,10 +79,10 @@ def _cached(func: Callable[..., Any]) -> Callable[..., Any]:
     """Return `func` with its results stored by the text of its arguments."""
     known: dict[str, Any] = {}
 
-    def call(**named: Any) -> Any:
+    def call(*owner: Any, **named: Any) -> Any:
         key = repr(sorted(named.items(), key=lambda item: item[0]))
         if key not in known:
-            known[key] = func(**named)
+            known[key] = func(*owner, **named)
         return known[key]
 
     call.__name__, call.__doc__ = func.__name__, func.__doc__
@@ -132,6 +133,26 @@ def _requires(what: str, *, is_present: bool) -> Any:
 requires_llvm = _requires("LLVM", is_present=True)
 requires_gpu = _requires("a GPU", is_present=False)
 requires_cuda = _requires("CUDA", is_present=False)
+requires_rpc = _requires("remote devices", is_present=True)
+skip_if_wheel_test = _requires("the sources of the package", is_present=True)
+requires_rocm = _requires("ROCm", is_present=False)
+requires_opencl = _requires("OpenCL", is_present=False)
+requires_metal = _requires("Metal", is_present=False)
+requires_vulkan = _requires("Vulkan", is_present=False)
+requires_hexagon = _requires("a Hexagon processor", is_present=False)
+requires_micro = _requires("TVM's tools for microcontrollers", is_present=False)
+requires_tensorcore = _requires("tensor cores", is_present=False)
+
+
+def requires_package(*packages: str) -> Any:
+    """Return a decorator that skips a test unless all these Python packages are installed."""
+    missing = [p for p in packages if find_spec(p) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"requires the packages {', '.join(missing)}")
+
+
+def requires_cuda_compute_version(*_version: int) -> Any:
+    """Return a decorator that skips a test, since no GPU is supported."""
+    return requires_cuda
 
 
 def uses_gpu(func: F) -> F:

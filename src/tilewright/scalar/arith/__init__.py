@@ -6,12 +6,17 @@
     simplify((i * 4 + 3) // 4, r)   # i
 """
 
+from tilewright.scalar.arith.analyzer import Analyzer, ConstIntBound, ProofStrength, detect_linear_equation
 from tilewright.scalar.arith.bounds import bounds
 from tilewright.scalar.arith.evaluate import Evaluator, evaluate
 from tilewright.scalar.arith.linear import LinearForm, expression, linear
+from tilewright.scalar.arith.modular import ModularSet
 from tilewright.scalar.arith.ranges import Interval, Ranges
 from tilewright.scalar.arith.simplify import prove, simplify
 from tilewright.scalar.arith.solve import assume, conjuncts, solve
 
-__all__ = ["Evaluator", "Interval", "LinearForm", "Ranges", "assume", "bounds", "conjuncts", "evaluate",
-           "expression", "linear", "prove", "simplify", "solve"]
+__all__ = [
+    "Analyzer", "ConstIntBound", "Evaluator", "Interval", "LinearForm", "ModularSet", "ProofStrength", "Ranges",
+    "assume", "bounds", "conjuncts", "detect_linear_equation", "evaluate", "expression", "linear", "prove", "simplify",
+    "solve",
+]

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
 from typing import Any
 
 from tilewright.ir.module import IRModule
-from tilewright.tir.script import tir
+from tilewright.tir.parser import parse, parse_module, parse_python
+from tilewright.tir.script import ir, tir
+from tilewright.tir.script.ir import ir_module
 from tilewright.tir.stmt import PrimFunc
 
 
-def ir_module(cls: type) -> IRModule:
-    """Return a class of `@T.prim_func` functions as a module."""
-    found: dict[str, Any] = {name: f for name, f in vars(cls).items() if isinstance(f, PrimFunc)}
-    return IRModule(found)
+def from_source(program: str | Callable[..., Any] | type) -> PrimFunc | IRModule:
+    """Return the function or the module of a text, a Python function or a Python class in TVMScript.
+
+    A class, and a text with a class or several functions, is a module. Raises `ParseError`.
+    """
+    if isinstance(program, str):
+        return _parsed(program)
+    return _parsed(inspect.getsource(program)) if isinstance(program, type) else parse_python(program)
 
 
-__all__ = ["ir_module", "tir"]
+def _parsed(text: str) -> PrimFunc | IRModule:
+    text = textwrap.dedent(text)
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, MemoryError, RecursionError):
+        return parse(text)  # raises the error with its place
+    functions = [s for s in tree.body if isinstance(s, ast.FunctionDef)]
+    if any(isinstance(s, ast.ClassDef) for s in tree.body) or len(functions) > 1:
+        return parse_module(text)
+    return parse(text)
+
+
+__all__ = ["from_source", "ir", "ir_module", "tir"]

@@ -29,7 +29,12 @@ def with_options(func: PrimFunc) -> PrimFunc:
     context = PassContext.current()
     if context.get("tir.disable_vectorize"):
         func = func.with_body(_serial(func.body))
-    unroll = {**UNROLL, **_checked(context.get("tir.UnrollLoop"))}
+    return mark_unrolled(func)
+
+
+def mark_unrolled(func: PrimFunc) -> PrimFunc:
+    """Apply `tir.UnrollLoop` to the loops of a function."""
+    unroll = {**UNROLL, **_checked(PassContext.current().get("tir.UnrollLoop"))}
     if unroll["auto_max_step"] or unroll["auto_max_extent"]:
         func = func.with_body(_Unroller(**{k: int(unroll[k]) for k in _LIMITS}).stmt(func.body)[0])
     return func

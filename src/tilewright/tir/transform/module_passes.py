@@ -17,6 +17,7 @@ from tilewright.tir.transform.hoist_conditions import hoist_conditions
 from tilewright.tir.transform.inject_double_buffer import inject_double_buffer
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.lower_math import lower_math
+from tilewright.tir.transform.lowering_options import mark_unrolled
 from tilewright.tir.transform.partition_loops import partition_loops
 from tilewright.tir.transform.remove_no_op import remove_no_op
 from tilewright.tir.transform.share_storage import share_storage
@@ -51,6 +52,11 @@ def _named(name: str, run: LoopPass) -> type[_LoopPass]:
     return dataclass(frozen=True)(type(name, (_LoopPass,), spec))
 
 
+def _unroll_loops(func: PrimFunc) -> PrimFunc:
+    """Unroll the marked loops, and those within the limits of the option `tir.UnrollLoop`."""
+    return unroll_loops(mark_unrolled(func))
+
+
 @dataclass(frozen=True)
 class Apply(PrimFuncPass):
     """Replaces every TIR function by the result of `ftransform`."""
@@ -69,6 +75,6 @@ PASSES: Final[dict[str, type[_LoopPass]]] = {
         "LoopPartition": partition_loops, "LowerInitBlock": lower_blocks, "LowerIntrin": lower_math,
         "RemoveNoOp": remove_no_op, "Simplify": simplify, "StorageRewrite": share_storage,
         "TightenLoopBounds": tighten_loop_bounds,
-        "UnrollLoop": unroll_loops, "VectorizeLoop": vectorize_loops,
+        "UnrollLoop": _unroll_loops, "VectorizeLoop": vectorize_loops,
     }.items()}
 """The passes by TVM's names. `LowerInitBlock` also removes blocks and allocates intermediate values."""

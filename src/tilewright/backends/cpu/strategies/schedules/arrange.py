@@ -16,7 +16,7 @@ from tilewright.base.types import BOOL
 from tilewright.scalar.expr import PrimExpr, const
 from tilewright.te.create import computations
 from tilewright.te.tensor import ComputeOp, KernelKind, Operation, Tensor
-from tilewright.tir.schedule import Schedule
+from tilewright.tir.loop_schedule import Schedule
 from tilewright.tir.stmt import PrimFunc, block_names
 from tilewright.topi.kinds import ChannelBlocks, Reduction, RowReductions
 

@@ -15,7 +15,7 @@ from tilewright.base.types import OpenSize
 from tilewright.scalar.arith.open_sizes import typical
 from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, number_of
 from tilewright.scalar.walk import walk
-from tilewright.tir.schedule import Schedule
+from tilewright.tir.loop_schedule import Schedule
 from tilewright.tir.stmt import Block, Store, expressions, walk_stmt
 from tilewright.topi.shapes import same
 

@@ -14,7 +14,7 @@ from tilewright.base.types import OpenSize
 from tilewright.scalar.arith.open_sizes import typical
 from tilewright.scalar.expr import PrimExpr, Var
 from tilewright.te.tensor import ComputeOp, KernelSchedule, Operation, Tensor
-from tilewright.tir.schedule import Schedule
+from tilewright.tir.loop_schedule import Schedule
 
 Alternatives: TypeAlias = tuple[tuple[Mapping[str, Any], PrimExpr], ...]
 """Values of `KernelOptions` that ask for other algorithms, each with the condition for it."""

@@ -16,7 +16,7 @@ from tilewright.base.errors import ScheduleError
 from tilewright.base.types import OpenSize
 from tilewright.scalar.expr import Var, as_expr
 from tilewright.te.tensor import Tensor
-from tilewright.tir.schedule import Schedule
+from tilewright.tir.loop_schedule import Schedule
 
 BAND: Final = 8
 """Number of output rows for which a panel of weights stays in the cache."""

@@ -19,7 +19,7 @@ from tilewright.base.types import OpenSize
 from tilewright.scalar.arith.divisors import divisors
 from tilewright.scalar.expr import Var
 from tilewright.te.tensor import ComputeOp, Operation, Tensor
-from tilewright.tir.schedule import Schedule
+from tilewright.tir.loop_schedule import Schedule
 from tilewright.tir.stmt import NUMBERS
 
 MOST_TAPS: Final = 12

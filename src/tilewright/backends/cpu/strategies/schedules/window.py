@@ -30,7 +30,7 @@ from tilewright.backends.machine import Machine
 from tilewright.base.types import OpenSize
 from tilewright.scalar.expr import Var
 from tilewright.te.tensor import Tensor
-from tilewright.tir.schedule import Schedule
+from tilewright.tir.loop_schedule import Schedule
 
 _MOST_UNROLLED: Final = 64
 _MOST_OUTPUTS: Final = 10
