@@ -368,10 +368,15 @@ def _around(s: For | Allocate | Let, body: Stmt) -> Stmt:
     return replace(s, body=body)
 
 
-def map_expressions(s: Stmt, f: Callable[[PrimExpr], PrimExpr]) -> Stmt:
-    """Apply `f` to every expression of `s` and of the statements inside."""
+def map_expressions(
+    s: Stmt, f: Callable[[PrimExpr], PrimExpr], within: Callable[[Stmt], bool] | None = None
+) -> Stmt:
+    """Apply `f` to every expression of `s` and of the statements inside. `within` tells which statements to change or
+    to search."""
 
     def visit(x: Stmt) -> Stmt:
+        if within is not None and not within(x):
+            return x
         match x:
             case Store():
                 mask = None if x.mask is None else f(x.mask)
