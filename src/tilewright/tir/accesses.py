@@ -6,8 +6,10 @@ of a reduction counts as stored where lowering places it: at the first point of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
 
 from tilewright.base.graphs import reachable
 from tilewright.base.types import INT64
@@ -17,6 +19,12 @@ from tilewright.scalar.walk import rewrite
 from tilewright.tir.stmt import Block, Evaluate, For, IfThenElse, Let, Stmt, Store, bodies, expressions
 
 Points = Mapping[PrimExpr, PrimExpr]
+
+
+class Uses(Protocol):
+    """Tells whether a statement, or one inside, uses a buffer."""
+
+    def __call__(self, s: Stmt, buffer: Buffer) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,14 +49,22 @@ class Access:
         return f"{self.buffer.name}[{', '.join(map(str, self.indices))}]"
 
 
-def accesses(s: Stmt, buffer: Buffer | None = None) -> list[Access]:
-    """Return every access in `s` (to `buffer`, if given) in text order; a statement reads before it writes."""
-    return [a for a in _visit(s, (), (), {}, None) if buffer is None or a.buffer is buffer]
+def accesses(s: Stmt, buffer: Buffer | None = None, uses: Uses | None = None) -> list[Access]:
+    """Return every access in `s` (to `buffer`, if given) in text order; a statement reads before it writes.
+
+    `uses` tells which statements use a buffer; others are not searched.
+    """
+    within = None if uses is None or buffer is None else partial(uses, buffer=buffer)
+    return [a for a in _visit(s, (), (), {}, None, within) if buffer is None or a.buffer is buffer]
 
 
 def _visit(
-    s: Stmt, loops: tuple[For, ...], guards: tuple[PrimExpr, ...], points: Points, block: Block | None
+    s: Stmt, loops: tuple[For, ...], guards: tuple[PrimExpr, ...], points: Points, block: Block | None,
+    within: Callable[[Stmt], bool] | None,
 ) -> Iterator[Access]:
+    if within is not None and not within(s):
+        return
+
     def value(e: PrimExpr) -> PrimExpr:
         return rewrite(e, points.get) if points else e
 
@@ -57,30 +73,30 @@ def _visit(
     match s:
         case For():
             loop = replace(s, min=value(s.min), extent=value(s.extent)) if points else s
-            yield from _visit(s.body, (*loops, loop), guards, points, block)
+            yield from _visit(s.body, (*loops, loop), guards, points, block, within)
         case Store():
             mask = () if s.mask is None or s.mask.dtype.lanes > 1 else (value(s.mask),)
             yield Access(s.buffer, tuple(value(i) for i in s.indices), True, loops, (*guards, *mask), block, s)
         case IfThenElse():
             condition = value(s.condition)
-            yield from _visit(s.then_case, loops, (*guards, condition), points, block)
+            yield from _visit(s.then_case, loops, (*guards, condition), points, block, within)
             if s.else_case is not None:
-                yield from _visit(s.else_case, loops, (*guards, logical_not(condition)), points, block)
+                yield from _visit(s.else_case, loops, (*guards, logical_not(condition)), points, block, within)
         case Let():
             named: dict[PrimExpr, PrimExpr] = {**points}
             named[s.var] = value(s.value)
-            yield from _visit(s.body, loops, guards, named, block)
+            yield from _visit(s.body, loops, guards, named, block, within)
         case Block():
             bound: dict[PrimExpr, PrimExpr] = {**points}
             bound.update((i.var, value(b)) for i, b in zip(s.iters, s.bindings, strict=True))
             inside = (*guards, value(rewrite(s.predicate, bound.get)))
             if s.init is not None:
                 first = tuple(compare(EQ, bound[i.var], 0) for i in s.iters if i.kind == "reduce")
-                yield from _visit(s.init, loops, (*inside, *first), bound, s)
-            yield from _visit(s.body, loops, inside, bound, s)
+                yield from _visit(s.init, loops, (*inside, *first), bound, s, within)
+            yield from _visit(s.body, loops, inside, bound, s, within)
         case _:
             for b in bodies(s):
-                yield from _visit(b, loops, guards, points, block)
+                yield from _visit(b, loops, guards, points, block, within)
 
 
 def _reads(

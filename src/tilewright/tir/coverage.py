@@ -18,17 +18,17 @@ from tilewright.scalar.arith.linear import LinearForm
 from tilewright.scalar.arith.solve import conjuncts
 from tilewright.scalar.expr import GE, LT, Buffer, Comparison, IntImm, PrimExpr, Var
 from tilewright.scalar.walk import free_vars, walk
-from tilewright.tir.accesses import Access, accesses
+from tilewright.tir.accesses import Access, Uses, accesses
 from tilewright.tir.dependence import across_trips
 from tilewright.tir.stmt import For, Stmt
 
 
-def fills(s: Stmt, buffer: Buffer, outer: Ranges) -> bool:
+def fills(s: Stmt, buffer: Buffer, outer: Ranges, uses: Uses | None = None) -> bool:
     """Return whether each read of `buffer` in `s` gets a value that `s` wrote earlier, in the text or as the initial
-    value of its sum."""
+    value of its sum. `uses` tells which statements use a buffer."""
     before: list[Access] = []
     held: set[tuple[object, ...]] = set()
-    for a in accesses(s, buffer):
+    for a in accesses(s, buffer, uses):
         key = (a.indices, a.guards, a.block, tuple(f.var for f in a.loops))
         if a.writes:
             before.append(a)
@@ -41,12 +41,12 @@ def fills(s: Stmt, buffer: Buffer, outer: Ranges) -> bool:
     return True
 
 
-def lives_in_trips(loop: For, buffer: Buffer, outer: Ranges) -> bool:
+def lives_in_trips(loop: For, buffer: Buffer, outer: Ranges, uses: Uses | None = None) -> bool:
     """Return whether no trip of `loop` reads values of `buffer` from earlier trips, so that each trip can have its own
     copy. Nothing outside of the loop uses `buffer`."""
-    if fills(loop.body, buffer, outer.bind_loop(loop.var, loop.min, loop.extent)):
+    if fills(loop.body, buffer, outer.bind_loop(loop.var, loop.min, loop.extent), uses):
         return True
-    found = accesses(loop, buffer)
+    found = accesses(loop, buffer, uses)
     written = frozenset((buffer,))
     return (
         not any(across_trips(loop.var, w, r, outer, written) for w in found if w.writes for r in found if not r.writes)

@@ -14,6 +14,7 @@ from tilewright.scalar.arith import Ranges, bounds, linear, simplify
 from tilewright.scalar.expr import Buffer, Call, IntImm, Load, PrimExpr, Var, add, const, sub
 from tilewright.scalar.intrinsics import address_of
 from tilewright.scalar.walk import substitute, walk
+from tilewright.tir.accesses import Uses
 from tilewright.tir.stmt import Block, For, Let, Stmt, Store, bodies, expressions
 
 Size: TypeAlias = int | PrimExpr
@@ -21,14 +22,17 @@ Span: TypeAlias = tuple[PrimExpr, int, int]
 Box: TypeAlias = list[tuple[PrimExpr, Size]]
 
 
-def region_of(s: Stmt, buffer: Buffer, outer: Ranges, *, stores: bool = False) -> Box | None:
+def region_of(
+    s: Stmt, buffer: Buffer, outer: Ranges, *, stores: bool = False, uses: Uses | None = None
+) -> Box | None:
     """Return the smallest box of `buffer` that `s` reads (or, with `stores`, reads and writes), in terms of the
     variables of `outer`.
 
     None if `s` does not access the buffer. A dimension accessed at an unknown position is included completely.
+    `uses` tells which statements use a buffer; others are not searched.
     """
     parts: list[list[Span | None]] = []
-    for indices, ranges in _accesses(s, buffer, outer, {}, stores):
+    for indices, ranges in _accesses(s, buffer, outer, {}, stores, uses):
         parts.append([_span(i, outer, ranges) for i in indices])
     if not parts:
         return None
@@ -36,10 +40,12 @@ def region_of(s: Stmt, buffer: Buffer, outer: Ranges, *, stores: bool = False) -
 
 
 def _accesses(
-    s: Stmt, buffer: Buffer, ranges: Ranges, points: dict[PrimExpr, PrimExpr], stores: bool
+    s: Stmt, buffer: Buffer, ranges: Ranges, points: dict[PrimExpr, PrimExpr], stores: bool, uses: Uses | None
 ) -> Iterator[tuple[Sequence[PrimExpr], Ranges]]:
     """Yield the indices of `buffer` in `s`, with block axes replaced by their bindings, and the ranges of the enclosing
     loops."""
+    if uses is not None and not uses(s, buffer):
+        return
     for top in expressions(s):
         for e in walk(top):
             if isinstance(e, Load) and e.buffer is buffer:
@@ -61,7 +67,7 @@ def _accesses(
     elif isinstance(s, Let):
         points = dict(points)
     for b in bodies(s):
-        yield from _accesses(b, buffer, ranges, points, stores)
+        yield from _accesses(b, buffer, ranges, points, stores, uses)
 
 
 def _span(index: PrimExpr, outer: Ranges, ranges: Ranges) -> Span | None:

@@ -413,29 +413,36 @@ def _around(s: For | Allocate | Let, body: Stmt) -> Stmt:
     return replace(s, body=body)
 
 
-def map_expressions(s: Stmt, f: Callable[[PrimExpr], PrimExpr]) -> Stmt:
-    """Apply `f` to every expression of `s` and of the statements inside."""
+def map_expressions(
+    s: Stmt, f: Callable[[PrimExpr], PrimExpr], within: Callable[[Stmt], bool] | None = None
+) -> Stmt:
+    """Apply `f` to every expression of `s` and of the statements inside. `within` tells which statements to change or
+    to search."""
+    if within is not None and not within(s):
+        return s
     # recursion without an inner function, which would be a reference cycle
     match s:
         case Store():
             mask = None if s.mask is None else f(s.mask)
             return Store(s.buffer, f(s.value), tuple(f(i) for i in s.indices), mask)
         case For():
-            return For(s.var, f(s.min), f(s.extent), s.kind, map_expressions(s.body, f), s.annotations, s.origin)
+            body = map_expressions(s.body, f, within)
+            return For(s.var, f(s.min), f(s.extent), s.kind, body, s.annotations, s.origin)
         case IfThenElse():
-            condition, then = f(s.condition), map_expressions(s.then_case, f)
-            return IfThenElse(condition, then, None if s.else_case is None else map_expressions(s.else_case, f))
+            condition, then = f(s.condition), map_expressions(s.then_case, f, within)
+            return IfThenElse(
+                condition, then, None if s.else_case is None else map_expressions(s.else_case, f, within))
         case Evaluate():
             return Evaluate(f(s.value))
         case Let():
-            return Let(s.var, f(s.value), map_expressions(s.body, f))
+            return Let(s.var, f(s.value), map_expressions(s.body, f, within))
         case Block():
-            init = None if s.init is None else map_expressions(s.init, f)
+            init = None if s.init is None else map_expressions(s.init, f, within)
             return replace(
                 s, bindings=tuple(f(b) for b in s.bindings), predicate=f(s.predicate), init=init,
-                body=map_expressions(s.body, f))
+                body=map_expressions(s.body, f, within))
         case _:
-            return map_bodies(s, lambda b: map_expressions(b, f)) or s
+            return map_bodies(s, lambda b: map_expressions(b, f, within)) or s
 
 
 def substitute_stmt(s: Stmt, mapping: Mapping[Any, PrimExpr]) -> Stmt:

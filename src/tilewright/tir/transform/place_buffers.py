@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import TypeAlias
 
@@ -102,7 +103,7 @@ def _never_kept(s: Stmt, buffer: Buffer, uses: _Uses) -> bool:
     while True:
         users = [b for b in bodies(s) if uses(b, buffer)]
         if len(users) != 1 or not isinstance(s, (For, Seq, Allocate)):
-            return not looped or fills(s, buffer, ranges)
+            return not looped or fills(s, buffer, ranges, uses)
         if isinstance(s, For):
             ranges, looped = ranges.bind_loop(s.var, s.min, s.extent), True
         s = users[0]
@@ -129,17 +130,18 @@ class _Placing:
             if first == last:
                 return seq(*s.stmts[:first], self.place(s.stmts[first], ranges), *s.stmts[last + 1 :])
             return seq(
-                *s.stmts[:first], _shrink(seq(*s.stmts[first : last + 1]), self.buffer, ranges), *s.stmts[last + 1 :])
+                *s.stmts[:first], _shrink(seq(*s.stmts[first : last + 1]), self.buffer, ranges, self.uses),
+                *s.stmts[last + 1 :])
         if isinstance(s, Allocate) and self.uses(s.body, self.buffer):
             return replace(s, body=self.place(s.body, ranges))
-        return _shrink(s, self.buffer, ranges)
+        return _shrink(s, self.buffer, ranges, self.uses)
 
     def _may_enter(self, s: For, ranges: Ranges) -> bool:
         """Return whether each trip of the loop can have a separate buffer."""
         return (
             (s.kind in (SERIAL, PARALLEL) or self._has_threads(s))
             and self.buffer.name not in s.annotations.get(ROLLING, ())
-            and (self.anywhere or lives_in_trips(s, self.buffer, ranges))
+            and (self.anywhere or lives_in_trips(s, self.buffer, ranges, self.uses))
         )
 
     def _has_threads(self, s: For) -> bool:
@@ -151,9 +153,9 @@ class _Placing:
         )
 
 
-def _shrink(s: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
+def _shrink(s: Stmt, buffer: Buffer, ranges: Ranges, uses: _Uses) -> Stmt:
     """Return `s` inside an allocation of the part of `buffer` that it accesses."""
-    box = region_of(s, buffer, ranges, stores=True)
+    box = region_of(s, buffer, ranges, stores=True, uses=uses)
     if box is None:
         raise InternalError(f"buffer '{buffer.name}' is not used where it is allocated")
     if all(
@@ -173,9 +175,10 @@ def _shrink(s: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
     def move_stores(x: Stmt) -> Stmt:
         if isinstance(x, Store) and x.buffer is buffer:
             return replace(x, buffer=small, indices=shift(x.indices, box))
-        return map_bodies(x, move_stores) or x
+        return map_bodies(x, move_stores) or x if uses(x, buffer) else x
 
-    return Allocate(small, move_stores(map_expressions(s, lambda e: rewrite(e, move_loads, memo))))
+    moved = map_expressions(s, lambda e: rewrite(e, move_loads, memo), partial(uses, buffer=buffer))
+    return Allocate(small, move_stores(moved))
 
 
 def _spread(s: Stmt, apart: Mapping[str, Sequence[Alignment]]) -> Stmt:

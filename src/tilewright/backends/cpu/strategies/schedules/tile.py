@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tilewright.backends.cpu.strategies.schedules import open_images
+from tilewright.backends.cpu.strategies.schedules import epilogues, open_images
 from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks
 from tilewright.backends.cpu.strategies.tiles import Tile
 from tilewright.backends.decisions import BY_MODEL
@@ -111,8 +111,11 @@ def _schedule_open_rows(
     row_outer, row_inner = s.split(row, [None, tile.rows], overlap=True)
     panel, vector, lane = s.split(column, [None, tile.vectors, tile.lanes])
     s.reorder(*batch, panel, row_outer, row_inner, vector, lane)
-    for v in (row_inner, vector):
-        s.unroll(v)
+    if epilogues.in_loop(k, tile.rows, tile.lanes):
+        epilogues.store_sums(k, row_outer, tile.lanes)
+    else:
+        s.unroll(row_inner)
+    s.unroll(vector)
     s.vectorize(lane)
     depth = accumulate(k, k.acc, row_outer, tile, depth_unroll=plan.unroll, shared=plan.shared, exact=plan.exact)
     if plan.gathered is not None:
@@ -265,9 +268,12 @@ class ConvSchedule(CpuSchedule):
         ow_outer, ow_inner = s.split(ow, [None, tile.rows])
         panel, vector, lane = s.split(oc, [None, tile.vectors, tile.lanes])
         s.reorder(*bands[:1], *group, panel, *(bands[1:] or images), ow_outer, ow_inner, vector, lane)
+        if is_open and epilogues.in_loop(k, tile.rows, tile.lanes):
+            epilogues.store_sums(k, ow_outer, tile.lanes)
+        else:
+            s.unroll(ow_inner)
         accumulate(k, k.acc, ow_outer, tile, depth_unroll=self.unroll, shared=self.shared, exact=self.exact)
-        for v in (ow_inner, vector):
-            s.unroll(v)
+        s.unroll(vector)
         s.vectorize(lane)
         if is_open:
             assert self.padded is not None

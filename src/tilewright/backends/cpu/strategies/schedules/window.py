@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tilewright.backends.cpu.strategies.schedules import open_images
+from tilewright.backends.cpu.strategies.schedules import epilogues, open_images
 from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over, row_divisor
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.backends.machine import Machine
@@ -121,6 +121,9 @@ def _schedule_open(k: KernelBlocks, plan: WindowSchedule, images: list[Var], ow:
 def _reduce_in_registers(k: KernelBlocks, at: Var, inner: Var, lane: Var, outputs: int, lanes: int) -> None:
     """Compute the accumulators of one tile of outputs in registers."""
     s, acc = k.schedule, k.acc
+    looped = epilogues.in_loop(k, outputs, lanes)
+    if looped:
+        epilogues.store_sums(k, at, lanes)
     s.set_scope(acc, "local")
     s.compute_at(acc, at)
     spatial, reduce = s.axes(acc)
@@ -129,7 +132,7 @@ def _reduce_in_registers(k: KernelBlocks, at: Var, inner: Var, lane: Var, output
     s.reorder(*reduce, *tile)
     columns = [tile.pop()] if lanes > 1 else []
     _unroll_taps(k, reduce, outputs)
-    for v in (*tile, inner):
+    for v in tile if looped else (*tile, inner):
         s.unroll(v)
     for v in (*columns, lane):
         s.vectorize(v)
