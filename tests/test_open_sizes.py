@@ -6,6 +6,7 @@ import itertools
 import math
 import operator
 import random
+import re
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -339,6 +340,28 @@ def test_kernels_of_symbolic_sizes_unroll_only_steps_of_few_products() -> None:
             and isinstance(s.extent, IntImm) and any(isinstance(b, Block) and b.init is not None for b in walk_stmt(s))]
         found.append(unrolled)
     assert [math.prod(extents) for extents in found] == [8, 16, 12, 16, 20, 12, 14, 16][: len(found)]
+
+
+def wide_layer(columns: int, rows: Any) -> tilewright.IRModule:
+    weight = np.random.default_rng(columns).standard_normal((columns, 96)).astype(np.float32)
+    x = relay.var("x", shape=(rows, 96))
+    return tilewright.IRModule.from_expr(relay.Function([x], relay.nn.dense(x, relay.const(weight))))
+
+
+def test_tiles_of_few_rows_take_neighbouring_panels_together() -> None:
+    target = "llvm -mcpu=skylake-avx512"
+    program = tilewright.compile(wide_layer(128, relay.Any()), shapes={"x": ("n", 96)}, target=target)
+    sums = [int(n) for n in re.findall(r"dense(?:_\d+)? = T.allocate\(\((\d+),\)", program.dump("tir"))]
+    assert sums[:3] == [64, 128, 192]  # one, two and three rows of two panels of 32 columns
+
+
+@pytest.mark.parametrize("columns", daily.sample([32, 64, 96, 128, 160, 256, 100], 3, "few rows"))
+def test_products_of_few_rows_are_those_of_the_program_for_these_rows(columns: int) -> None:
+    program = tilewright.compile(wide_layer(columns, relay.Any()), shapes={"x": ("n", 96)}, threads=1)
+    for rows in (1, 2, 3, 4, 9):
+        x = np.random.default_rng(rows).standard_normal((rows, 96)).astype(np.float32)
+        alone = tilewright.compile(wide_layer(columns, rows), threads=1)
+        np.testing.assert_allclose(program(x), alone(x), rtol=1e-5, atol=1e-5)
 
 
 def test_kernels_with_versions_are_compiled_at_the_first_level_of_llvm() -> None:

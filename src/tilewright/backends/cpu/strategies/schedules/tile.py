@@ -106,6 +106,9 @@ def _schedule_open_rows(
     """Schedule a product for any number of rows of at least one tile: the last tile overlaps the previous one, and
     repeats some rows."""
     s = k.schedule
+    large = not batch and _large_weights(k, k.anchor) is not None
+    if not batch and not k.packed and not large:
+        tile = _widened(tile, plan.tile, s.extent(column))
     panels = -(-s.extent(column) // tile.columns)
     even = s.extent(column) % tile.columns == 0
     row_outer, row_inner = s.split(row, [None, tile.rows], overlap=True)
@@ -121,7 +124,6 @@ def _schedule_open_rows(
     if plan.gathered is not None:
         open_images.copy_whole(k, plan.gathered)
     _pack_inside(s, k.packed, batch, k)
-    large = not batch and _large_weights(k, k.anchor) is not None
     shared = [*batch, panel, *([row_outer] if even and panels < _ENOUGH and not large else [])]
     tiles = row_outer
     if k.is_shared:
@@ -132,6 +134,17 @@ def _schedule_open_rows(
         prefetch_panels(k, k.anchor, panel, depth)
     if added := _added(k):
         s.prefetch_reads(tiles, added)
+
+
+def _widened(tile: Tile, tallest: Tile, columns: int) -> Tile:
+    """Return a tile of few rows with as many neighbouring panels as hide the latency of its sums, but at least two of
+    these, and no more sums than in the tallest tile."""
+    while (
+        tile.rows * tile.vectors < _ENOUGH and columns % (4 * tile.columns) == 0
+        and 2 * tile.rows * tile.vectors <= tallest.rows * tallest.vectors
+    ):
+        tile = replace(tile, vectors=2 * tile.vectors)
+    return tile
 
 
 def _added(k: KernelBlocks) -> list[str]:
