@@ -333,3 +333,24 @@ def test_refusals_say_why(name: str) -> None:
     with pytest.raises(CompileError, match=message) as caught:
         call()
     assert isinstance(caught.value, ShapeError) or name == "reinterpret"
+
+
+@pytest.mark.parametrize("scheduler", [topi.x86.schedule_injective, topi.generic.schedule_injective])
+def test_elementwise_results_and_sums_of_symbolic_shapes(scheduler: Callable[..., te.Schedule]) -> None:
+    m, n = te.var("m"), te.var("n")
+    x = te.placeholder((m, n), name="x")
+    a = np.random.default_rng(0).random((5, 37), np.float32)
+    for y, expected in (
+        (topi.exp(x), np.exp(a)), (topi.transpose(topi.exp(x), [1, 0]), np.exp(a).T), (topi.sum(x, 1), a.sum(1))
+    ):
+        function = tvm.build(scheduler([y]), [x, y], "llvm")
+        found = tvm.nd.empty(expected.shape)
+        function(tvm.nd.array(a), found)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("module", [topi.generic, topi.x86, topi.arm_cpu])
+def test_schedulers_take_the_layout_of_tvm(module: Any) -> None:
+    x = te.placeholder((1, 2, 8, 8), name="x")
+    y = topi.nn.pool2d(x, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max")
+    assert isinstance(module.schedule_pool([y], "NCHW"), te.Schedule) and module.schedule_unique([y])

@@ -26,8 +26,9 @@ def default_schedule(outs: te.Tensor | Sequence[te.Tensor], auto_inline: bool = 
     return s
 
 
-def schedule_default(outs: te.Tensor | Sequence[te.Tensor]) -> Schedule:
-    """Return a schedule with a loop nest for each computation, and intermediate elementwise values inlined."""
+def schedule_default(outs: te.Tensor | Sequence[te.Tensor], layout: str | None = None) -> Schedule:
+    """Return a schedule with a loop nest for each computation, and intermediate elementwise values inlined. `layout` is
+    an argument of TVM's `schedule_pool`, without effect."""
     return default_schedule(outs)
 
 
@@ -36,7 +37,7 @@ def schedule_extern(outs: te.Tensor | Sequence[te.Tensor]) -> Schedule:
     return default_schedule(outs, auto_inline=False)
 
 
-def __getattr__(name: str) -> Callable[[te.Tensor | Sequence[te.Tensor]], Schedule]:
+def __getattr__(name: str) -> Callable[..., Schedule]:
     if name in NAMES:
         return schedule_default
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)

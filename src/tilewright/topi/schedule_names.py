@@ -22,6 +22,7 @@ _COMPUTATIONS: Final = (
     "scatter", "scatter_add",
     "scatter_nd", "softmax", "sort", "sparse_conv2d", "sparse_dense", "sparse_dense_sp_lhs", "sparse_dense_sp_rhs",
     "sparse_transpose", "topk",
-    "upsampling",
+    "upsampling", "bitpack", "dilation2d_nchw", "dilation2d_nhwc", "einsum", "elemwise", "group_conv2d_transpose_nchw",
+    "pool_grad", "sparse_fill_empty_rows", "unique",
 )
 NAMES: Final = tuple(f"schedule_{c}" for c in _COMPUTATIONS)

@@ -20,8 +20,9 @@ from tilewright.topi.algorithms import arrange
 from tilewright.topi.schedule_names import NAMES
 
 
-def schedule_anchor(outs: te.Tensor | Sequence[te.Tensor]) -> Schedule:
-    """Return the schedule for the anchor of the computation; for elementwise computations, vectors over all axes."""
+def schedule_anchor(outs: te.Tensor | Sequence[te.Tensor], layout: str | None = None) -> Schedule:
+    """Return the schedule for the anchor of the computation; for elementwise computations, vectors over all axes.
+    `layout` is an argument of TVM's `schedule_pool`, without effect: the computation determines the schedule."""
     ops = list(dict.fromkeys(t.op for t in ([outs] if isinstance(outs, te.Tensor) else outs)))
     _check_one_anchor(ops)
     return Schedule(ops, arrange)
@@ -51,7 +52,7 @@ def _check_one_anchor(outputs: Sequence[Operation]) -> None:
 schedule_extern = schedule_anchor
 
 
-def __getattr__(name: str) -> Callable[[te.Tensor | Sequence[te.Tensor]], Schedule]:
+def __getattr__(name: str) -> Callable[..., Schedule]:
     if name in NAMES:
         return schedule_anchor
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)
