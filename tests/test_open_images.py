@@ -312,6 +312,12 @@ def test_rows_of_padded_images_are_copied_in_whole_vectors(mode: str) -> None:
     assert not any(", -1, 16)" in line and "masked" not in line for line in stores)  # the edges are not the long part
 
 
+def test_the_sums_of_a_transposed_convolution_are_those_of_a_tile() -> None:
+    of = model([node("ConvTranspose", "xw", "y", strides=[2, 2])], 64, {"w": real(64, 32, 2, 2) / 8})
+    program = check(of, (1, 64, "h=2..:2", "w=2..:2"), [(2, 2), (4, 6), (10, 16)])
+    assert not re.search(r"conv_transpose\w* = T.allocate\(\([^)]*[hw]_by_2", program.dump("tir"))
+
+
 @pytest.mark.parametrize("mode", ["DCR", "CRD"])
 def test_channels_become_pixels_row_by_row(mode: str) -> None:
     of = model([node("DepthToSpace", "x", "y", blocksize=3, mode=mode)], 18, {})

@@ -108,12 +108,25 @@ def _product(a: PrimExpr, b: PrimExpr, ranges: Ranges) -> Interval:
 def _floordiv(e: FloorDiv, ranges: Ranges) -> Interval:
     (lo, hi), (least, most) = bounds(e.a, ranges), bounds(e.b, ranges)
     if e.dtype.is_float or least is None or least <= 0:
-        return UNKNOWN
+        largest = _most_quotient(e, ranges)
+        return UNKNOWN if largest is None or lo is None or lo < 0 else (0, largest)
     if most is None:
         most = least if lo is None or hi is None else max(least, abs(lo), abs(hi)) + 1
     low = None if lo is None else lo // (least if lo < 0 else most)
-    high = None if hi is None else hi // (most if hi < 0 else least)
+    high = _most_quotient(e, ranges) if hi is None else hi // (most if hi < 0 else least)
     return low, high
+
+
+def _most_quotient(e: FloorDiv, ranges: Ranges) -> int | None:
+    """Return the greatest quotient of a variable below a multiple of the symbolic divisor: i // n < 4 for i < n * 4.
+    If the variable is not negative, the divisor is positive."""
+    end = ranges.ends.get(e.a) if isinstance(e.a, Var) else None
+    if end is None:
+        return None
+    whole, part = linear(end), linear(e.b)
+    times = next((k // part.coefs[a] for a, k in whole.coefs.items() if a in part.coefs), 0)
+    exact = part.times(times)
+    return times - 1 if times > 0 and whole.coefs == exact.coefs and whole.const == exact.const else None
 
 
 def _floormod(e: FloorMod, ranges: Ranges) -> Interval:
