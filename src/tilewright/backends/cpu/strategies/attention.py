@@ -274,12 +274,11 @@ def _blocks(queries: int, keys: int, options: KernelOptions) -> tuple[int, int]:
 
 
 def _heights(queries: int, keys: int, machine: Machine) -> open_rows.Heights:
-    """Return the heights for symbolic sizes, as vectors of queries in a block, with the minimum number of blocks; one
-    vector for few keys."""
+    """Return the heights for symbolic sizes, as vectors of queries in a block; one vector for few keys."""
     if not isinstance(queries, OpenSize) and not isinstance(keys, OpenSize):
         return ()
     vectors = -(-queries // machine.lanes("float32"))
-    blocks = open_rows.balanced(vectors, _MOST_VECTORS) or ((_MOST_VECTORS, const(1, "bool")),)
+    blocks = open_rows.halved(vectors, _MOST_VECTORS) or ((_MOST_VECTORS, const(1, "bool")),)
     return (
         (_FEW_KEYS, open_rows.fewer_than(keys, open_rows.MOST_OPEN_ROWS)), *blocks
     ) if isinstance(keys, OpenSize) else blocks

@@ -34,6 +34,16 @@ def balanced(rows: int, most: int) -> Heights:
     return tuple((height, compare(LE, needed, height)) for height in range(1, most + 1))
 
 
+def halved(rows: int, most: int) -> Heights:
+    """Return the heights `most`, half of it and so on, of which each serves needed heights up to halfway to the next:
+    tiles of 4 rows, of 2 where 2 or 3 rows are needed, and of 1. Empty for a static number of rows."""
+    if not isinstance(rows, OpenSize):
+        return ()
+    needed = _needed(rows, most)
+    heights = [most >> k for k in reversed(range(most.bit_length()))]
+    return tuple((h, compare(LE, needed, min(h + h // 2, most))) for h in heights)
+
+
 def balanced_pixels(pixels: int, most: int) -> Heights:
     """Return a few heights for the pixels of an image, because small images take little time; 1 below half of the
     tallest."""
