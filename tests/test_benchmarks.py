@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -171,6 +172,25 @@ def test_networks_with_open_dimensions_are_compared_and_timed() -> None:
     assert total.startswith("1 networks, 1 of them with one program that agrees; time ")
     compared = run("open_networks.py", "testing.mlp", "--sizes", "1", "--no-race").stdout
     assert "agrees at 1 sizes" in compared and " time " not in compared
+
+
+def test_answers_that_noise_changes_are_unstable() -> None:
+    from open_networks import Network, Row, _compare, _is_unstable
+
+    def places(feed: dict[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        return [np.argsort(feed["scores"], kind="stable").astype(np.float32)]
+
+    tied, apart = ({"scores": np.asarray([k, 0, 0], np.float32)} for k in (0, 1))
+    apart["scores"][2] = 2
+    assert _is_unstable(places, tied, 1e-3) and not _is_unstable(places, apart, 1e-3)
+    assert not _is_unstable(None, tied, 1e-3)
+    network = Network("n", lambda: None, lambda model: {}, {}, lambda drawn: {})
+    shaky, wrong = Row("n"), Row("n")
+    ones, zeros = np.ones(2, np.float32), np.zeros(2, np.float32)
+    _compare(shaky, network, "3", ones, zeros, "b", lambda: True)
+    _compare(wrong, network, "3", ones, zeros, "b", lambda: False)
+    assert shaky.unstable == ["3"] and shaky.agrees
+    assert wrong.wrong.startswith("at 3 the answer differs from that of b by") and not wrong.unstable
 
 
 def test_networks_that_are_finished_are_not_measured_again(tmp_path: Path) -> None:

@@ -196,3 +196,27 @@ def test_a_condition_on_a_size(tmp_path: Path) -> None:
     chosen = node("If", ["few"], ["y"], then_branch=branch("a", node("Tanh", ["x"], ["y"])),
                   else_branch=branch("b", node("Neg", ["x"], ["y"])))
     check(model([*COUNT, node("Less", ["M", "most"], ["few"]), chosen], X, {"y": FLOAT}, most=10), ROWS, tmp_path)
+
+
+def test_the_last_step_of_a_reversed_recurrence_is_no_constant() -> None:
+    from tilewright.base.types import TensorType
+    from tilewright.relay.expr import Constant, Expr, Var
+    from tilewright.relay.frontend.operators import op
+    from tilewright.relay.frontend.pytorch.recurrent import CELLS, Products, _direction
+    from tilewright.relay.frontend.tflite.sequences import over_time
+    from tilewright.relay.visitor import post_order
+    from tilewright.scalar.arith.open_sizes import open_size, samples
+    from tilewright.scalar.expr import Var as Symbol
+
+    def step(data: Sequence[Expr], states: Sequence[Expr]) -> tuple[Expr, list[Expr]]:
+        made = op.tanh(op.add(data[0], states[0]))
+        return made, [made]
+
+    n = Symbol("n")
+    with samples({n: 61}):
+        steps = open_size(n)
+        x, state = Var("x", TensorType((steps, 2, 3), "float32")), Var("h", TensorType((2, 3), "float32"))
+        _, rows = _direction(x, [state], Products(lambda v: v, lambda h: h, []), CELLS["rnn_tanh"], True)
+        for found in (over_time([x], [state], step, True), rows):
+            assert found.tensor_type.shape[0] == steps
+            assert 60 not in [e.value.item() for e in post_order(found) if isinstance(e, Constant) and not e.value.ndim]

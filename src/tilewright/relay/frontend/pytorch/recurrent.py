@@ -14,7 +14,8 @@ from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.linear import linear
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.shaping import reshape, scalar, shape_of, slice_axis, transpose
+from tilewright.relay.frontend.shaping import number as number_of
+from tilewright.relay.frontend.shaping import reshape, scalar, shape_of, size_value, slice_axis, transpose
 from tilewright.relay.loops import Loop, Turn
 
 _FEW: Final = 4
@@ -75,9 +76,10 @@ def _direction(parts: Expr, states: Sequence[Expr], products: Products, cell: Ce
         return last, op.stack(Tuple(tuple(rows[::-1] if backward else rows)), axis=0)
     loop = Loop()
     source, weights = loop.outside(parts), [loop.outside(w) for w in products.weights]
+    final = loop.outside(size_value(steps - 1, number_of(0)))
 
     def turn(number: Expr, before: Sequence[Expr]) -> Turn:
-        place = op.subtract(Constant(np.asarray(steps - 1)), number) if backward else number
+        place = op.subtract(final, number) if backward else number
         after = cell(op.take(source, place, axis=0), before, products.of_state(before[0], *weights))
         return Turn(after, [after[0]])
 

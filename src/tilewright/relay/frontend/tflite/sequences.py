@@ -11,7 +11,7 @@ from typing import Final
 from tilewright.base.errors import ModelError
 from tilewright.relay.expr import Expr, Tuple
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import number, reshape, slice_axis, transpose
+from tilewright.relay.frontend.shaping import number, reshape, size_value, slice_axis, transpose
 from tilewright.relay.loops import Loop, Turn
 
 Step = Callable[[Sequence[Expr], Sequence[Expr]], tuple[Expr, list[Expr]]]
@@ -33,9 +33,10 @@ def over_time(data: Sequence[Expr], states: Sequence[Expr], step: Step, reverse:
         return op.stack(Tuple(tuple(rows[::-1] if reverse else rows)), axis=0)
     loop = Loop()
     sources = [loop.outside(x) for x in data]
+    final = loop.outside(size_value(count - 1, number(0)))
 
     def turn(time: Expr, values: Sequence[Expr]) -> Turn:
-        place = op.subtract(number(count - 1), time) if reverse else time
+        place = op.subtract(final, time) if reverse else time
         row, after = step([op.take(x, place, axis=0) for x in sources], values)
         return Turn(after, (row,))
 
