@@ -37,6 +37,7 @@ def test_expressions(made: Any, text: str) -> None:
 
 
 def test_kinds_of_nodes() -> None:
+    assert str(te.isnan(Y).dtype) == "bool" and str(tir.isinf(tir.Broadcast(Y, 4)).dtype) == "boolx4"
     assert isinstance(tir.const(1, "int32") + te.var("i", "int32"), tir.Add)
     assert isinstance(tir.decl_buffer((8,), "float32")[0], tir.BufferLoad)
     assert isinstance(tir.Evaluate(1), tir.Evaluate) and tir.Any is type(tvm.relay.Any())
@@ -51,6 +52,9 @@ def test_kinds_of_nodes() -> None:
     (lambda: tir.reinterpret("int64", Y), "the bits of a value of float32 are no value of int64; the widths differ"),
     (lambda: tir.popcount(Y), "popcount takes an integer, but was given float32"),
     (lambda: tir.log10(X), "log10 takes floating-point numbers, but was given int64; cast them"),
+    (lambda: tir.FloatImm("int32", 1.0), "int32 is not a floating-point type; use IntImm for integers"),
+    (lambda: tir.FloatImm("float16", 1e10), "10000000000.0 is not a value of float16: it is too large"),
+    (lambda: te.sum(Y, axis=[X]), "'x' is not an axis; make one with te.reduce_axis((0, n))"),
     (lambda: tir.infinity("int8"), "int8 has no infinity; use a floating-point type"),
     (lambda: tir.Let(X, Y, X), "'x' is int64, but its value is float32; cast the value"),
 ])

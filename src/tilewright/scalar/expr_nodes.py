@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from math import inf, isfinite
 from typing import Any, ClassVar, Final, Self, TypeAlias
 
 import numpy as np
@@ -164,6 +165,13 @@ class IntImm(PrimExpr):
     __index__ = __int__
 
 
+_TOO_LARGE: Final = {
+    DataType("float16"): 65520.0, DataType("float32"): (2 - 2.0 ** -24) * 2.0 ** 127,
+    DataType("bfloat16"): (2 - 2.0 ** -8) * 2.0 ** 127,
+}
+"""The least numbers that round to infinity."""
+
+
 class FloatImm(PrimExpr):
     """A floating-point constant; 0.0 and -0.0 differ, and every NaN is the same."""
 
@@ -178,6 +186,8 @@ class FloatImm(PrimExpr):
             return known
         if not kind.is_float:
             raise CompileError(f"{kind} is not a floating-point type; use IntImm for integers", code="TW0602")
+        if isfinite(number) and abs(number) >= _TOO_LARGE.get(kind, inf):
+            raise CompileError(f"{number} is not a value of {kind}: it is too large; use a wider type", code="TW0602")
         self = object.__new__(cls)
         self.dtype, self.value = kind, number
         return publish(key, self)

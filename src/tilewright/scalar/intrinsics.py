@@ -14,7 +14,7 @@ import numpy as np
 
 from tilewright.base.errors import CompileError
 from tilewright.base.settings import nearest
-from tilewright.base.types import DataType
+from tilewright.base.types import BOOL, DataType
 from tilewright.scalar.expr import (
     BITWISE_AND,
     BITWISE_NOT,
@@ -122,8 +122,20 @@ doubled_high_product: Final = Intrinsic("doubled_high_product", lambda a, b, c: 
 variant is bits 31 to 62. Both serve fixed-point arithmetic."""
 ACCUMULATING: Final = (fma, dot2, dot4)
 """Functions that add products to their last argument."""
-isnan: Final = Intrinsic("isnan", np.isnan)
-isinf: Final = Intrinsic("isinf", np.isinf)
+
+
+class Predicate(Intrinsic):
+    """An intrinsic whose result is bool by default."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: Value, dtype: str | DataType | None = None) -> PrimExpr:
+        lanes = max(as_expr(a).dtype.lanes for a in args)
+        return super().__call__(*args, dtype=dtype or BOOL.with_lanes(lanes))
+
+
+isnan: Final[Intrinsic] = Predicate("isnan", np.isnan)
+isinf: Final[Intrinsic] = Predicate("isinf", np.isinf)
 reinterpret: Final = Intrinsic("reinterpret")
 bitwise_and: Final = BITWISE_AND
 bitwise_or: Final = BITWISE_OR

@@ -417,6 +417,9 @@ def _reducer(combiner: Combiner) -> Callable[..., PrimExpr]:
         if not isinstance(axis, (IterVar, list, tuple)):
             return combiner.combine((as_expr(expr),), (axis,))[0]
         axes = (axis,) if isinstance(axis, IterVar) else tuple(axis)
+        wrong = next((a for a in axes if not isinstance(a, IterVar)), None)
+        if wrong is not None:
+            raise CompileError(f"'{wrong}' is not an axis; make one with te.reduce_axis((0, n))", code="TW0609")
         return Reduce(combiner, (as_expr(expr),), axes) if axes else as_expr(expr)
 
     reduce.__name__ = combiner.name
