@@ -391,7 +391,7 @@ def test_the_prelude() -> None:
     assert relay.Prelude(p.mod).mod is p.mod
     with pytest.raises(AttributeError, match="the prelude has no function 'mpa'"):
         _ = p.mpa
-    with pytest.raises(CompileError, match=r"the standard library has no 'prelude'; it has prelude\.rly"):
+    with pytest.raises(CompileError, match=r"the standard library has no 'prelude'; it has nat\.rly, prelude\.rly"):
         IRModule().import_from_std("prelude")
 
 

@@ -14,7 +14,7 @@ import pytest
 import tilewright as tvm
 from tilewright import relay
 from tilewright.base.errors import ArtifactError, CompileError, OptionError, TargetError
-from tilewright.compat.contrib import cc, dlpack, nvcc
+from tilewright.compat.contrib import cc, cudnn, dlpack, nvcc
 from tilewright.compat.contrib.download import download, download_testdata
 from tilewright.compat.executor_factory import GraphExecutorFactoryModule
 from tilewright.relay import op
@@ -140,6 +140,118 @@ def test_a_wrapped_tuple() -> None:
     assert relay.concatenate(wrapped, axis=0).checked_type == x.checked_type
 
 
+def test_variables_without_a_type() -> None:
+    weight = relay.var("w", relay.IncompleteType())
+    made = relay.nn.conv2d(relay.var("x", shape=(1, 3, 8, 8)), weight, channels=4, kernel_size=(3, 3))
+    main = relay.transform.InferType()(tvm.IRModule.from_expr(made))["main"]
+    assert weight.type_annotation is None and main.params[1].checked_type == relay.TensorType((4, 3, 3, 3))
+    assert repr(relay.IncompleteType()) == "?"
+
+
+def test_inferred_offsets_of_a_deformable_convolution() -> None:
+    made = relay.nn.deformable_conv2d(
+        relay.var("x", shape=(2, 4, 8, 10)), relay.var("offset"), relay.var("w"), strides=(2, 2), padding=(1, 1),
+        deformable_groups=2, channels=6, kernel_size=(3, 3))
+    main = relay.transform.InferType()(tvm.IRModule.from_expr(made))["main"]
+    assert [p.checked_type.shape for p in main.params] == [(2, 4, 8, 10), (2, 36, 4, 5), (6, 4, 3, 3)]
+
+
+def test_slices_with_fewer_ends_than_beginnings() -> None:
+    x = np.arange(36, dtype="float32").reshape(3, 4, 3)
+    given: list[tuple[dict[str, Any], np.ndarray[Any, Any]]] = [
+        ({"begin": [1, 1, 1], "end": [3, 3]}, x[1:3, 1:3, 1:]),
+        ({"begin": [1, 3, 2], "end": [3], "strides": [1, -1, -1]}, x[1:3, 3::-1, 2::-1]),
+        ({"begin": [1, 1, 1], "end": [2, 2], "slice_mode": "size"}, x[1:3, 1:3, 1:]),
+    ]
+    for options, wanted in given:
+        made = relay.strided_slice(relay.const(x), **options)
+        np.testing.assert_array_equal(relay.create_executor("graph").evaluate(made).numpy(), wanted)
+
+
+def test_variables_are_listed_from_the_outside_in() -> None:
+    a, b, c, d = (relay.Var(name) for name in "abcd")
+    function = relay.Function([a], relay.Let(b, c, relay.Tuple([d, a])))
+    assert relay.analysis.bound_vars(function) == [a, b]
+    assert relay.analysis.all_vars(function) == [a, b, c, d]
+    prelude = relay.Prelude()
+    _, cons, nil = prelude.get_type("List")
+    match = relay.Match(c, [
+        relay.Clause(relay.PatternConstructor(nil), d),
+        relay.Clause(relay.PatternConstructor(cons, (relay.PatternVar(a), relay.PatternVar(b))), b)])
+    assert relay.analysis.bound_vars(match) == [a, b] and relay.analysis.all_vars(match) == [c, d, a, b]
+    s, t = relay.TypeVar("s"), relay.TypeVar("t")
+    generic = relay.Function([relay.Var("x", t)], relay.Tuple([]), type_params=[s, t])
+    assert relay.analysis.all_type_vars(generic) == [s, t]
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_multiply_accumulates_of_a_transposed_convolution(groups: int) -> None:
+    made = relay.nn.conv2d_transpose(
+        relay.var("x", shape=(1, 4, 5, 5)), relay.var("w", shape=(4, 6 // groups, 3, 3)), channels=6, groups=groups,
+        kernel_size=(3, 3), strides=(2, 2))
+    assert made.tensor_type.shape == (1, 6, 11, 11)
+    assert relay.analysis.get_total_mac_number(made) == 6 * 11 * 11 * 4 * 9 // groups
+
+
+def test_nodes_by_the_name_of_their_kind() -> None:
+    attrs = tvm.ir.make_node("DictAttrs", Compiler="npu")
+    assert attrs.Compiler == "npu" and tvm.ir.make_node("IntImm", dtype="int32", value=3, span=None).value == 3
+    with pytest.raises(OptionError, match=r"a node 'attrs.TestAttrs' is not created by name"):
+        tvm.ir.make_node("attrs.TestAttrs", name="x")
+    x = relay.var("x", shape=(2,))
+    nodes: list[Any] = [
+        x, relay.add(x, x), x.checked_type, module(), tvm.te.placeholder((2,)), tvm.ir.IntImm("int32", 1),
+        tvm.ir.Array([])]
+    assert all(isinstance(n, tvm.runtime.Object) for n in nodes)
+    assert not any(isinstance(n, tvm.runtime.Object) for n in (3, "x", relay.Call, np.ones(2), None))
+
+    class Own(tvm.runtime.Object):
+        """A node of a program."""
+
+    assert isinstance(Own(), tvm.runtime.Object) and not isinstance(x, Own)
+
+
+def test_types_without_a_width() -> None:
+    assert [relay.TensorType((), t).dtype for t in ("int", "uint", "float")] == ["int32", "uint32", "float32"]
+
+
+# --- diagnostics
+
+
+def test_a_renderer_of_diagnostics(capsys: pytest.CaptureFixture[str]) -> None:
+    shown: list[str] = []
+    tvm.ir.diagnostics.override_renderer(lambda context: shown.append(context.diagnostics[0].message))
+    try:
+        with pytest.raises(tvm.error.DiagnosticError):
+            relay.parse("def @main(")
+        with pytest.raises(tvm.error.DiagnosticError):
+            relay.parse_expr("(1,")
+        x = relay.var("x")
+        with pytest.raises(tvm.error.DiagnosticError):
+            relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], x)))
+        assert len(shown) == 3 and all(shown)
+    finally:
+        tvm.ir.diagnostics.override_renderer(None)
+    with pytest.raises(tvm.error.DiagnosticError):
+        relay.parse("def @main(")
+    assert len(shown) == 3 and capsys.readouterr().err == ""
+    context = tvm.ir.diagnostics.DiagnosticContext([
+        tvm.ir.diagnostics.Diagnostic(tvm.ir.diagnostics.DiagnosticLevel.ERROR, None, "wrong")])
+    tvm.ir.diagnostics.get_renderer().render(context)
+    assert capsys.readouterr().err == "error: wrong\n"
+
+
+def test_a_check_of_spans() -> None:
+    with pytest.raises(CompileError, match="this call has no span; run AnnotateSpans first"):
+        relay.SpanCheck()(module())
+    relay.SpanCheck()(relay.transform.AnnotateSpans()(module()))
+
+
+def test_functors_without_a_method_for_a_node() -> None:
+    with pytest.raises(NotImplementedError, match="ExprFunctor has no method visit_var"):
+        relay.ExprFunctor().visit(relay.var("x"))
+
+
 def test_operators_by_name() -> None:
     assert op.get("nn.relu") is relay.op.get("nn.relu")
     with relay.build_config(opt_level=3):
@@ -228,6 +340,7 @@ def test_the_compiler_of_the_system(tmp_path: Path) -> None:
 
 
 def test_capabilities_of_gpus() -> None:
+    assert not cudnn.exists()
     assert nvcc.parse_compute_version("7.5") == (7, 5)
     assert [f("6.1") for f in (nvcc.have_fp16, nvcc.have_int8, nvcc.have_tensorcore, nvcc.have_bf16)] == [
         True, True, False, False]

@@ -22,7 +22,7 @@ def tw0301() -> None:
 
 
 def tw0302() -> None:
-    DataType("float")
+    DataType("float24")
 
 
 def tw0303() -> None:

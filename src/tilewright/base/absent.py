@@ -32,10 +32,10 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 FAMILIES: Final = (
     Family(
-        "Code for GPUs: `topi.cuda`, `target.cuda`, `contrib.cudnn`, …",
+        "Code for GPUs: `topi.cuda`, `target.cuda`, `contrib.cublas`, …",
         r"target\.(?:target\.)?(?:cuda|rocm|mali|bifrost|adreno|intel_graphics)|"
         r"topi\.(?:cuda|rocm|gpu|mali|bifrost|adreno|intel_graphics)|relay\.op\.strategy\.(?:cuda|rocm|mali|bifrost|"
-        r"adreno|intel_graphics)|contrib\.(?:cublas|cublaslt|cudnn|cutlass|cuda_graph|thrust|miopen|rocblas|rocm|"
+        r"adreno|intel_graphics)|contrib\.(?:cublas|cublaslt|cutlass|cuda_graph|thrust|miopen|rocblas|rocm|"
         r"spirv|mps|sdaccel)|relay\.op\.contrib\.(?:cublas|cudnn|cutlass|clml)|tir\.tensor_intrin\.(?:cuda|rocm)|tir\.op\."
         r"(?:ptx|mma|cp_async|simdgroup)\w*",
         "code for GPUs is not generated", "the targets 'llvm' and 'c'"),

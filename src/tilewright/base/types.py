@@ -39,6 +39,8 @@ _BITS: Final = {
     "int": (2, 4, 8, 16, 32, 64), "uint": (1, 2, 4, 8, 16, 32, 64), "float": (16, 32, 64), "bfloat": (16,),
     "complex": (64, 128)
 }
+_DEFAULT_BITS: Final = {"int": 32, "uint": 32, "float": 32}
+"""Bits of the types without a width, as in TVM."""
 _KNOWN: dict[str, DataType] = {}
 _NUMPY: dict[DataType, np.dtype[Any]] = {}
 _OF_NUMPY: dict[np.dtype[Any], DataType] = {}
@@ -110,7 +112,7 @@ class DataType(str):
         if match is None:
             raise CompileError(
                 f"'{text}' is not a data type; write for example float32, int8, bfloat16 or float32x4", code="TW0302")
-        code, bits, lanes = match[1], int(match[2] or 0), int(match[3] or 1)
+        code, bits, lanes = match[1], int(match[2] or _DEFAULT_BITS.get(text, 0)), int(match[3] or 1)
         if code in _NAMED:
             allowed = (0, 1, 8) if code == "bool" else (0, 64) if code == "handle" else (0,)
             if bits not in allowed:
@@ -393,6 +395,15 @@ class RefType(Type):
 
     def __repr__(self) -> str:
         return f"ref({self.value!r})"
+
+
+class IncompleteType(Type):
+    """A type that is to be inferred: `relay.var("w", relay.IncompleteType())` is a variable without annotation."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "?"
 
 
 @node

@@ -15,8 +15,10 @@ from tilewright.base.errors import (
     TVMError,
 )
 
+DiagnosticError = CompileError
+"""TVM's name for errors of parsing and of type inference."""
+
 __all__ = [
-    "ArtifactError", "CompileError", "InputError", "InternalError", "MemoryFault", "ModelError", "OpNotImplemented",
-    "OptionError", "ScheduleError", "ShapeError",
-    "TVMError", "TargetError",
+    "ArtifactError", "CompileError", "DiagnosticError", "InputError", "InternalError", "MemoryFault", "ModelError",
+    "OpNotImplemented", "OptionError", "ScheduleError", "ShapeError", "TVMError", "TargetError",
 ]

@@ -9,8 +9,18 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
-from tilewright.base.types import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
-from tilewright.ir import container, instrument, transform
+from tilewright.base.types import (
+    FuncType,
+    GlobalTypeVar,
+    IncompleteType,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeVar,
+)
+from tilewright.ir import container, diagnostics, instrument, transform
 from tilewright.ir.container import Array, Map
 from tilewright.ir.module import IRModule
 from tilewright.ir.op_attributes import register_op_attr, reset_op_attr
@@ -23,6 +33,7 @@ if TYPE_CHECKING:
     from tilewright.relay.adt import Constructor, TypeData
     from tilewright.relay.expr import Expr as RelayExpr
     from tilewright.relay.expr import GlobalVar
+    from tilewright.relay.fields import make_node
     from tilewright.relay.op.registry import Op
     from tilewright.relay.serialization import load_json, save_json
 
@@ -30,18 +41,18 @@ _LATE: Final = {
     "Constructor": ("relay.adt", "Constructor"), "GlobalVar": ("relay.expr", "GlobalVar"),
     "Op": ("relay.op.registry", "Op"), "RelayExpr": ("relay.expr", "Expr"),
     "TypeData": ("relay.adt", "TypeData"), "load_json": ("serialization", "load_json"),
-    "save_json": ("serialization", "save_json"),
+    "make_node": ("relay.fields", "make_node"), "save_json": ("serialization", "save_json"),
 }
 """Name -> its module, and its name there."""
 
 RelayRefType = RefType
 
 __all__ = [
-    "Array", "Constructor", "FloatImm", "FuncType", "GlobalTypeVar", "GlobalVar", "IRModule", "IntImm", "Map", "Op",
-    "PrimExpr", "Range", "RefType", "RelayExpr", "RelayRefType",
-    "SequentialSpan", "SourceName", "Span", "TensorType", "TupleType", "Type", "TypeCall", "TypeData", "TypeVar",
-    "assert_structural_equal", "container", "instrument",
-    "load_json", "register_op_attr", "reset_op_attr", "save_json", "structural_equal", "structural_hash", "transform",
+    "Array", "Constructor", "FloatImm", "FuncType", "GlobalTypeVar", "GlobalVar", "IRModule", "IncompleteType",
+    "IntImm", "Map", "Op", "PrimExpr", "Range", "RefType", "RelayExpr", "RelayRefType", "SequentialSpan",
+    "SourceName", "Span", "TensorType", "TupleType", "Type", "TypeCall", "TypeData", "TypeVar",
+    "assert_structural_equal", "container", "diagnostics", "instrument", "load_json", "make_node",
+    "register_op_attr", "reset_op_attr", "save_json", "structural_equal", "structural_hash", "transform",
 ]
 
 

@@ -14,6 +14,7 @@ from tilewright.base.params import load_param_dict, save_param_dict
 from tilewright.base.types import (
     FuncType,
     GlobalTypeVar,
+    IncompleteType,
     RefType,
     TensorType,
     TupleType,
@@ -48,6 +49,7 @@ from tilewright.relay.compose import (
     sparse_to_dense,
     std,
     stft,
+    strided_slice,
     unravel_index,
     variance,
 )
@@ -106,6 +108,7 @@ if TYPE_CHECKING:
     )
     from tilewright.relay.parser import fromtext, parse, parse_expr
     from tilewright.relay.prelude import Prelude
+    from tilewright.relay.transform.spans import SpanCheck
 
 _MODULES: Final = frozenset({
     "adt", "analysis", "backend", "build_module", "collage", "data_dep_optimization", "dataflow_pattern", "expr",
@@ -115,18 +118,18 @@ _MODULES: Final = frozenset({
 })
 
 __all__ = [
-    "Any", "Call", "Clause", "Constant", "Constructor", "Expr", "ExprFunctor", "ExprMutator", "ExprVisitor", "FuncType",
-    "Function", "GlobalTypeVar", "GlobalVar", "If", "Let", "Match", "Pattern", "PatternConstructor", "PatternTuple",
-    "PatternVar", "PatternWildcard", "Prelude", "RefCreate", "RefRead", "RefType", "RefWrite", "ScopeBuilder",
-    "SequentialSpan", "SourceName", "Span", "TensorType", "Tuple", "TupleGetItem", "TupleType", "TupleWrapper", "Type",
-    "TypeCall", "TypeData", "TypeFunctor", "TypeMutator", "TypeVar", "TypeVisitor", "Var", "adt",
-    "analysis", "annotation", "arange", "astext", "backend", "bind", "build", "build_config", "build_module", "collage",
-    "const",
-    "create_executor", "data_dep_optimization", "dataflow_pattern", "expr", "expr_functor", "fromtext", "frontend",
-    "function", "gather", "image", "linalg", "load_param_dict", "logsumexp", "loops", "matrix_set_diag", "mean_std",
-    "mean_variance", "nn", "op", "optimize", "parse", "parse_expr", "prelude", "qnn", "quantize", "random",
-    "reverse_reshape", "save_param_dict", "scalar_type", "scope_builder", "segment_sum", "sparse_to_dense", "special",
-    "std", "stft", "testing", "transform", "ty", "type_functor", "unravel_index", "var", "variance", "vision", "vm",
+    "Any", "Call", "Clause", "Constant", "Constructor", "Expr", "ExprFunctor", "ExprMutator", "ExprVisitor",
+    "FuncType", "Function", "GlobalTypeVar", "GlobalVar", "If", "IncompleteType", "Let", "Match", "Pattern",
+    "PatternConstructor", "PatternTuple", "PatternVar", "PatternWildcard", "Prelude", "RefCreate", "RefRead",
+    "RefType", "RefWrite", "ScopeBuilder", "SequentialSpan", "SourceName", "Span", "SpanCheck", "TensorType",
+    "Tuple", "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeCall", "TypeData", "TypeFunctor",
+    "TypeMutator", "TypeVar", "TypeVisitor", "Var", "adt", "analysis", "annotation", "arange", "astext", "backend",
+    "bind", "build", "build_config", "build_module", "collage", "const", "create_executor", "data_dep_optimization",
+    "dataflow_pattern", "expr", "expr_functor", "fromtext", "frontend", "function", "gather", "image", "linalg",
+    "load_param_dict", "logsumexp", "loops", "matrix_set_diag", "mean_std", "mean_variance", "nn", "op", "optimize",
+    "parse", "parse_expr", "prelude", "qnn", "quantize", "random", "reverse_reshape", "save_param_dict",
+    "scalar_type", "scope_builder", "segment_sum", "sparse_to_dense", "special", "std", "stft", "strided_slice",
+    "testing", "transform", "ty", "type_functor", "unravel_index", "var", "variance", "vision", "vm",
 ]
 
 
@@ -144,6 +147,10 @@ def _late(name: str) -> typing.Any:
         from tilewright.compiler import vm
 
         return vm
+    if name == "SpanCheck":
+        from tilewright.relay.transform.spans import SpanCheck
+
+        return SpanCheck
     if name == "build_config":
         return PassContext
     if name == "create_executor":

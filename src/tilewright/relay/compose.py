@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from tilewright.base.errors import CompileError
+from tilewright.base.errors import CompileError, Origin
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, const
 from tilewright.relay.op.broadcast import Add, BroadcastTo, Subtract
 from tilewright.relay.op.create import Arange, Ones, Zeros
@@ -13,18 +13,36 @@ from tilewright.relay.op.elementwise import Exp, Log, Sqrt
 from tilewright.relay.op.indexing import Gather, ScatterElements
 from tilewright.relay.op.lookup import MatrixSetDiag, UnravelIndex
 from tilewright.relay.op.reduction import Max, Mean, Sum, Variance
-from tilewright.relay.op.registry import as_relay
+from tilewright.relay.op.registry import as_relay, function
 from tilewright.relay.op.scattering import SparseToDense
 from tilewright.relay.op.shaping import Reshape, ReverseReshape, Squeeze
 from tilewright.relay.op.signal import Stft
+from tilewright.relay.op.transform import StridedSlice
 from tilewright.topi.shapes import axes_of
 
 Axis = int | tuple[int, ...] | None
+_FAR: Final = 2**31 - 1
+"""An end beyond that of any dimension."""
 
 
 def gather(data: Any, axis: int, indices: Any) -> Call:
     """`out[i…] = data[i… with i[axis] = indices[i…]]`; see the operator `gather`."""
     return Gather(axis)(data, indices)
+
+
+def strided_slice(
+    data: Any, begin: Any, end: Any, strides: Any = None, axes: Any = None, slice_mode: str = "end",
+    span: Origin | None = None,
+) -> Call:
+    """Slice along `axes`, by default the leading ones; see the operator `strided_slice`. Without axes, dimensions that
+    `end` has no number for are kept from `begin` on, with step 1 unless `strides` says otherwise."""
+    if axes is None and not isinstance(begin, Expr) and not isinstance(end, Expr) and len(end) < len(begin):
+        steps = list(strides or (1,))
+        steps = steps * len(begin) if len(steps) == 1 else steps + [1] * (len(begin) - len(steps))
+        strides = steps if slice_mode == "end" else None
+        rest = [(-1 if slice_mode == "size" else _FAR if step > 0 else -_FAR) for step in steps[len(end):]]
+        end = [*end, *rest]
+    return function(StridedSlice)(data, begin, end, strides, axes, slice_mode, span=span)
 
 
 def sparse_to_dense(sparse_indices: Any, output_shape: Any, sparse_values: Any, default_value: Any = 0) -> Call:

@@ -22,6 +22,7 @@ from tilewright.base.node import node
 from tilewright.base.types import (
     DataType,
     FuncType,
+    IncompleteType,
     RefType,
     TensorType,
     TupleType,
@@ -165,6 +166,11 @@ class Var(Expr):
     name_hint: str
     type_annotation: Type | None = None
     span: Origin | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.type_annotation) is IncompleteType:
+            object.__setattr__(self, "type_annotation", None)
+        self.set_type(self.type_annotation)
 
     def infer_type(self) -> Type | None:
         return self.type_annotation

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from tilewright.base.errors import Origin
+from tilewright.base.errors import OptionError, Origin
 from tilewright.base.types import Type
-from tilewright.relay.expr import Call, Constant, Expr, If, Let, Tuple, TupleGetItem, Var
+from tilewright.relay.expr import Attrs, Call, Constant, Expr, If, Let, Tuple, TupleGetItem, Var
+from tilewright.scalar.expr import FloatImm, IntImm
 
 __all__ = [
     "CallWithFields", "ConstantWithFields", "IfWithFields", "LetWithFields", "TupleGetItemWithFields",
-    "TupleWithFields", "TupleWrapper", "VarWithFields",
+    "TupleWithFields", "TupleWrapper", "VarWithFields", "make_node",
 ]
+
+
+_MADE: Final = {"DictAttrs": Attrs, "FloatImm": FloatImm, "IntImm": IntImm}
+
+
+def make_node(type_key: str, **kwargs: Any) -> Any:
+    """Create a node by TVM's name of its kind: the attributes of a function (`DictAttrs`), or a number.
+
+    Raises `OptionError` for other names.
+    """
+    kind = _MADE.get(type_key)
+    if kind is None:
+        raise OptionError(
+            f"a node '{type_key}' is not created by name; use its class, or one of {', '.join(_MADE)}", code="TW0210")
+    return kind(kwargs) if kind is Attrs else kind(**{k: v for k, v in kwargs.items() if k != "span"})
 
 
 class TupleWrapper:

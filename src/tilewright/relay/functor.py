@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tilewright.base.errors import InternalError
 from tilewright.base.recursion import room_for
 from tilewright.relay.adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from tilewright.relay.expr import (
@@ -49,7 +48,7 @@ _METHODS: Final[dict[type, str]] = {
 class ExprFunctor:
     """Dispatches on the kind of node: `visit_call` for a `Call`, `visit_tuple_getitem` for a `TupleGetItem`, ….
 
-    `memo_map` maps visited nodes to results. Raises `InternalError` for a kind of node without a method.
+    `memo_map` maps visited nodes to results. Raises `NotImplementedError` for a kind of node without a method.
     """
 
     def __init__(self) -> None:
@@ -73,7 +72,7 @@ class ExprFunctor:
         name = _METHODS.get(type(expr), "visit_op")
         method = getattr(self, name, None)
         if method is None:
-            raise InternalError(f"{type(self).__name__} has no method {name} to visit a {type(expr).__name__}")
+            raise NotImplementedError(f"{type(self).__name__} has no method {name} to visit a {type(expr).__name__}")
         result = self.memo_map[expr] = method(expr)
         return result
 

@@ -3,6 +3,7 @@
 from tilewright.base.types import (
            FuncType,
            GlobalTypeVar,
+           IncompleteType,
            RefType,
            TensorType,
            TupleType,
@@ -13,5 +14,7 @@ from tilewright.base.types import (
 )
 from tilewright.scalar.expr import UnknownDim as Any
 
-__all__ = ["Any", "FuncType", "GlobalTypeVar", "RefType", "TensorType", "TupleType", "Type", "TypeCall", "TypeVar",
-           "scalar_type"]
+__all__ = [
+    "Any", "FuncType", "GlobalTypeVar", "IncompleteType", "RefType", "TensorType", "TupleType", "Type", "TypeCall",
+    "TypeVar", "scalar_type",
+]

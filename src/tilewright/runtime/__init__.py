@@ -18,6 +18,7 @@ from tilewright.base.nd import (
     vulkan,
     webgpu,
 )
+from tilewright.base.object import Object
 from tilewright.base.params import load_param_dict, save_param_dict
 from tilewright.base.types import DataType
 from tilewright.runtime import container, executor, name_transforms, profiling, vm
@@ -34,7 +35,8 @@ from tilewright.runtime.threads import NullThreadPool
 
 __all__ = [
     "Artifact", "BenchmarkResult", "ConstantsModule", "DataType", "DeviceMemory", "Driver", "Executable",
-    "FactoryModule", "FunctionModule", "Module", "ModuleNode", "NDArray", "NullThreadPool", "cl", "container",
+    "FactoryModule", "FunctionModule", "Module", "ModuleNode", "NDArray", "NullThreadPool", "Object", "cl",
+    "container",
     "convert", "cpu", "cuda", "device", "enabled", "executor", "ext_dev", "hexagon", "load",
     "load_driver", "load_module",
     "load_param_dict", "memory_of", "metal", "name_transforms", "ndarray", "opencl", "profiling",

@@ -42,7 +42,7 @@ def depth_to_space_plan(shape: Shape, block_size: int, layout: str, mode: str) -
     """Turn channels into blocks of pixels; the block is the slower part of the channel (`DCR`) or the faster one
     (`CRD`)."""
     n, b = _sizes(shape, layout, "data"), block_size
-    if mode not in ("DCR", "CRD"):
+    if mode not in ("DCR", "CRD", "CDR"):  # the last is TVM's spelling of the second
         raise ShapeError(f"mode '{mode}' is not supported; it must be DCR or CRD")
     sizes = {"n": n["N"], "h": n["H"], "w": n["W"], "y": b, "x": b, "c": _divided(n["C"], b * b, "channels")}
     split = {"N": "n", "C": "yxc" if mode == "DCR" else "cyx", "H": "h", "W": "w"}

@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar
 import pytest
 
 from tilewright.base.errors import OptionError
+from tilewright.runtime.host import host_arch, host_features
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -141,6 +142,10 @@ requires_metal = _requires("Metal", is_present=False)
 requires_vulkan = _requires("Vulkan", is_present=False)
 requires_hexagon = _requires("a Hexagon processor", is_present=False)
 requires_micro = _requires("TVM's tools for microcontrollers", is_present=False)
+requires_x86 = _requires("an x86-64 processor", is_present=host_arch() == "x86_64")
+requires_skylake_avx512 = _requires("AVX-512", is_present="avx512bw" in host_features())
+requires_cascadelake = _requires("AVX-512 VNNI", is_present="avx512vnni" in host_features())
+requires_arm_dot = _requires("Arm's dot products", is_present="dotprod" in host_features())
 requires_tensorcore = _requires("tensor cores", is_present=False)
 
 

@@ -92,9 +92,19 @@ def check_basic_block_normal_form(expr: Expr) -> bool:
 def get_total_mac_number(expr: Expr) -> int:
     """Return the multiply-accumulates of the convolutions and products below `expr`.
 
-    Raises `CompileError` for an unknown size.
+    As in TVM, each element of the result of a transposed convolution counts as one whole kernel, although strides leave
+    some of its products out; `mac_number` has the products that are computed. Raises `CompileError` for an unknown
+    size.
     """
-    return sum(mac_number(e) for e in post_order(expr) if isinstance(e, Call))
+    return sum(_whole_kernels(e) or mac_number(e) for e in post_order(expr) if isinstance(e, Call))
+
+
+def _whole_kernels(call: Call) -> int:
+    """Return the elements of the result of a transposed convolution times those of its kernel; 0 for other calls."""
+    if isinstance(call.op, Expr) or _REDUCED.get(call.op.name) is not _transposed_reduction:
+        return 0
+    groups = int(call.op.attributes().get("groups") or 1)
+    return math.prod(_shape(call)) * (_conv_reduction(call) // groups)
 
 
 def mac_number(call: Call) -> int:

@@ -7,9 +7,9 @@ from typing import Any
 
 from tilewright.base.types import FuncType, Type, TypeVar, type_children
 from tilewright.ir.module import IRModule
-from tilewright.relay.adt import Pattern, pattern_vars
+from tilewright.relay.adt import Match, Pattern, pattern_vars
 from tilewright.relay.expr import Expr, Function, GlobalVar, Var
-from tilewright.relay.visitor import binders, post_order
+from tilewright.relay.visitor import binders, operands, post_order
 
 
 def post_order_visit(expr: Expr, fvisit: Callable[[Expr], Any]) -> None:
@@ -24,15 +24,46 @@ def post_order_visit(expr: Expr, fvisit: Callable[[Expr], Any]) -> None:
 
 
 def bound_vars(expr: Expr | Pattern) -> list[Var]:
-    """Return the variables that `expr`, an expression or a pattern, binds."""
+    """Return the variables that `expr`, an expression or a pattern, binds, from the outside in."""
     if isinstance(expr, Pattern):
         return list(pattern_vars(expr))
-    return list(dict.fromkeys(v for e in post_order(expr) for v in binders(e)))
+    return list(dict.fromkeys(v for v, binds in _variables(expr) if binds))
 
 
 def all_vars(expr: Expr) -> list[Var]:
-    """Return all variables of `expr`, bound or free."""
-    return list(dict.fromkeys(v for e in post_order(expr) for v in (*binders(e), e) if isinstance(v, Var)))
+    """Return all variables of `expr`, bound or free, from the outside in."""
+    return list(dict.fromkeys(v for v, _ in _variables(expr)))
+
+
+def _variables(expr: Expr) -> Iterator[tuple[Var, bool]]:
+    """Yield the variables of `expr`, and whether this is where they are bound, in the order of its text."""
+    seen: set[Expr] = set()
+    work: list[Expr | Pattern] = [expr]
+    while work:
+        e = work.pop()
+        if isinstance(e, Pattern):
+            yield from ((v, True) for v in pattern_vars(e))
+        elif e not in seen:
+            seen.add(e)
+            if isinstance(e, Match):
+                work.extend(reversed([e.data, *(part for c in e.clauses for part in (c.lhs, c.rhs))]))
+                continue
+            yield from ((v, True) for v in binders(e))
+            if isinstance(e, Var):
+                yield e, False
+            work.extend(reversed(operands(e)))
+
+
+def _pre_order(expr: Expr) -> Iterator[Expr]:
+    """Yield every node below `expr` once, users before operands."""
+    seen: set[Expr] = set()
+    work = [expr]
+    while work:
+        e = work.pop()
+        if e not in seen:
+            seen.add(e)
+            yield e
+            work.extend(reversed(operands(e)))
 
 
 def all_type_vars(expr: Expr | Type, mod: IRModule | None = None) -> list[TypeVar]:
@@ -56,12 +87,13 @@ def _type_vars(what: Expr | Type) -> Iterator[tuple[TypeVar, bool]]:
     if isinstance(what, Type):
         yield from _of_type(what)
         return
-    for e in post_order(what):
+    for e in _pre_order(what):
+        if isinstance(e, Function):
+            yield from ((v, True) for v in e.type_params)
         for v in binders(e):
             if v.type_annotation is not None:
                 yield from _of_type(v.type_annotation)
         if isinstance(e, Function):
-            yield from ((v, True) for v in e.type_params)
             if e.declared_ret_type is not None:
                 yield from _of_type(e.declared_ret_type)
         elif isinstance(e, Var) and e.type_annotation is not None:

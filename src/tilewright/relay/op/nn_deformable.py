@@ -91,13 +91,19 @@ class DeformableConv2d(Op):
         return TensorType(shape, self.out_dtype or t.dtype)
 
     def infer_arguments(self, types: Sequence[Type | None]) -> Sequence[Type | None]:
-        """The weight from the channels of the data, `channels` and `kernel_size`."""
+        """The weight from the channels of the data, `channels` and `kernel_size`; the offset from the positions of the
+        result."""
         data, offset, weight = types
-        if weight is not None or not isinstance(data, TensorType) or self.channels is None or self.kernel_size is None:
+        if not isinstance(data, TensorType) or self.channels is None or self.kernel_size is None:
             return types
         data_order, kernel_order = self._orders()
-        plain = (self.channels, data.shape[data_order[1]] // self.groups, *self.kernel_size)
-        return data, offset, TensorType([plain[d] for d in inverse(kernel_order)], data.dtype)
+        batch, channels, *sizes = (data.shape[d] for d in data_order)
+        plain = (self.channels, channels // self.groups, *self.kernel_size)
+        places = [window_count(n, self.padding[k], self.padding[2 + k], self.kernel_size[k], self.strides[k],
+                               self.dilation[k], k) for k, n in enumerate(sizes)]
+        moved = (batch, self.deformable_groups * self.kernel_size[0] * self.kernel_size[1] * 2, *places)
+        return (data, offset or TensorType([moved[d] for d in inverse(data_order)], data.dtype),
+                weight or TensorType([plain[d] for d in inverse(kernel_order)], data.dtype))
 
     def reference(self, data: Array, offset: Array, weight: Array) -> Array:
         data_order, kernel_order = self._orders()

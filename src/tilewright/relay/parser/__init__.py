@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tilewright.ir import diagnostics
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Expr
 from tilewright.relay.parser.module import ModuleReader
@@ -24,7 +25,8 @@ def parse(source: str, source_name: str = "from_string", init_module: IRModule |
     can use. `init_meta_table`, `{"relay.Constant": [array, …]}`, has the constants of a text without `#[metadata]`.
     Raises `ParseError`.
     """
-    module, expr = ModuleReader(source, source_name, init_module, init_meta_table).read()
+    with diagnostics.reporting():
+        module, expr = ModuleReader(source, source_name, init_module, init_meta_table).read()
     if expr is not None:
         module.update(IRModule.from_expr(expr))
     return module
@@ -36,7 +38,8 @@ def parse_expr(
 ) -> Expr:
     """Parse `source` as an expression or function. Raises `ParseError`."""
     reader = ModuleReader(source, source_name, init_module, init_meta_table)
-    _, expr = reader.read()
+    with diagnostics.reporting():
+        _, expr = reader.read()
     if expr is None:
         raise reader.source.error(0, 1, "an expression is expected, but the text has none; use parse for definitions")
     return expr

@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn
 
 from tilewright.base.errors import CompileError, ShapeError
 from tilewright.base.types import BOOL, FuncType, RefType, TensorType, TupleType, Type, join_types
+from tilewright.ir import diagnostics
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
@@ -46,7 +47,8 @@ class InferType(Pass):
     """
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
-        infer_types(dict(mod.items()))
+        with diagnostics.reporting():
+            infer_types(dict(mod.items()))
         for name, f in mod.items():
             if isinstance(f, Function):
                 mod.get_global_var(name).set_type(f.known_type())

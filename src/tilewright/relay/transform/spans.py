@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from tilewright.base.errors import Origin
+from tilewright.base.errors import CompileError, Origin
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, Pass, PassContext
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar, Var
@@ -26,6 +26,20 @@ class AnnotateSpans(Pass):
         from tilewright.relay.parser import parse
 
         return parse(astext(mod, show_meta_data=True), "GeneratedSource")
+
+
+@dataclass(frozen=True)
+class SpanCheck(Pass):
+    """Check that every call has a span. Raises `CompileError` for the first one without."""
+
+    def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
+        for name, f in mod.items():
+            missing = next((e for e in post_order(f) if isinstance(e, Call) and e.span is None), None) if isinstance(
+                f, Function) else None
+            if missing is not None:
+                raise CompileError(f"in @{name}, this call has no span; run AnnotateSpans first: {missing!r}",
+                                   code="TW0402")
+        return mod
 
 
 @dataclass(frozen=True)
