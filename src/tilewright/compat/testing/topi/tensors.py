@@ -201,11 +201,11 @@ def slice_axis_python(data: Array, axis: int, begin: int, end: int | None = None
 
 
 def strided_slice_python(
-    data: Array, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | int, slice_mode: str = "end",
+    data: Array, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | int | None, slice_mode: str = "end",
     axes: Sequence[int] | None = None,
 ) -> Array:
     """Return a slice; with `slice_mode="size"`, `end` has sizes, -1 for all that follow."""
-    steps = (strides,) * len(begin) if isinstance(strides, int) else tuple(strides)
+    steps = (strides,) * len(begin) if isinstance(strides, int) else tuple(strides or ())
     cuts = [slice(None)] * data.ndim
     for k, axis in enumerate(range(len(begin)) if axes is None else axes):
         start, step = begin[k], steps[k] if k < len(steps) and slice_mode == "end" else 1
