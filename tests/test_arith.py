@@ -276,8 +276,11 @@ def test_a_long_sum_is_no_deep_recursion() -> None:
 
 
 def test_what_is_held_stays_the_same_object_and_the_rest_is_forgotten() -> None:
-    x = Var("x")
+    x, y = Var("x"), Var("y")
     held = (x + 1) * 3
+    for k in range(100):
+        assert isinstance(y * 7 + k, PrimExpr)  # what is imported meanwhile stays
+    interning.release()
     known = len(interning._INTERNED)
     for k in range(100):
         assert isinstance(x * 7 + k, PrimExpr)
