@@ -7,6 +7,7 @@ import gc
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -21,6 +22,7 @@ import numpy as np
 import pytest
 
 import small_programs as programs
+import tilewright
 from suites import unpack
 from tilewright.backends.cpu import link
 from tilewright.backends.cpu.link import Linker
@@ -452,3 +454,54 @@ def test_cross_compiled_library(tmp_path: Path) -> None:
     assert path.read_bytes()[:4] == b"\x7fELF"
     with pytest.raises(ArtifactError, match=f"made for {other}, this machine is"):
         load(path)
+
+
+_FAR_APART = """
+import ctypes
+import numpy as np
+import tilewright
+from tilewright import relay
+from tilewright.backends.cpu.llvm import jit
+
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+SIZE, PAGE = 64 << 30, 4096
+
+
+def reserve(size):
+    return libc.mmap(None, size, 0, 0x4022, -1, 0)  # private, anonymous, without swap space
+
+
+link = jit.LoadedCode.__init__
+
+
+def link_in_little_room(self, *args):
+    # free memory above the reserved range is single pages only: larger sections are 64 GiB away from small ones
+    at = reserve(SIZE)
+    for step in (1 << 20, 64 << 10, 2 * PAGE, PAGE):
+        while reserve(step) > at:
+            pass
+    for k in range(500):
+        libc.munmap(at + SIZE - (k + 1) * 3 * PAGE, PAGE)
+    link(self, *args)
+
+
+jit.LoadedCode.__init__ = link_in_little_room
+x = relay.var("x", shape=(1, 16, 20, 20))
+weight = np.random.default_rng(0).random((32, 16, 3, 3), np.float32)
+result = relay.erf(relay.nn.conv2d(x, relay.const(weight), padding=(1, 1)))
+model = tilewright.compile(tilewright.IRModule.from_expr(relay.Function([x], result)))
+print(model(np.ones((1, 16, 20, 20), np.float32)).shape)
+"""
+
+
+@pytest.mark.skipif(platform.system() != "Linux", reason="the test maps memory as on Linux")
+def test_code_and_constants_that_cannot_be_near_each_other_are_linked(tmp_path: Path) -> None:
+    (tmp_path / "far.py").write_text(_FAR_APART)
+    path = str(Path(tilewright.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "far.py"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path, "TILEWRIGHT_CACHE_DIR": "off"},
+        capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "(1, 32, 20, 20)\n", "")

@@ -42,7 +42,8 @@ class LoadedCode:
             library.import_symbol(name, address)
         for name in dict.fromkeys((*symbols, *known)):
             library.export_symbol(name)
-        linker = llvm.create_lljit_compiler(target_machine(Target("llvm")))
+        # LLVM's older linker ends the process if the system places the sections of an object far from each other
+        linker = llvm.create_lljit_compiler(target_machine(Target("llvm")), use_jit_link=True)
         try:
             self._tracker: Any = library.link(linker, "tilewright")
         except RuntimeError as error:
