@@ -26,7 +26,8 @@ Check = Callable[[str, Any], object]
 def _always(wanted: bool, why: str) -> Check:
     def check(option: str, value: Any) -> None:
         if flag(option, value) is not wanted:
-            raise OptionError(f"{option}={value} is not possible: {why}", code="TW0204")
+            shown = int(value) if isinstance(value, bool) else value  # as on the command line
+            raise OptionError(f"{option}={shown} is not possible: {why}", code="TW0204")
 
     return check
 
