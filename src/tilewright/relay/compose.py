@@ -42,7 +42,8 @@ def strided_slice(
         strides = steps if slice_mode == "end" else None
         rest = [(-1 if slice_mode == "size" else _FAR if step > 0 else -_FAR) for step in steps[len(end):]]
         end = [*end, *rest]
-    return function(StridedSlice)(data, begin, end, strides, axes, slice_mode, span=span)
+    given = {} if strides is None else {"strides": strides}
+    return function(StridedSlice)(data, begin, end, axes=axes, slice_mode=slice_mode, span=span, **given)
 
 
 def sparse_to_dense(sparse_indices: Any, output_shape: Any, sparse_values: Any, default_value: Any = 0) -> Call:
