@@ -161,6 +161,19 @@ def granted() -> Iterator[None]:
         _GRANTED.reset(token)
 
 
+@contextmanager
+def attempt() -> Iterator[None]:
+    """Within this context, an error discards the limits that were recorded before it."""
+    known = _SAMPLES.get()
+    kept = None if known is None else (dict(known.limits), dict(known.bounds))
+    try:
+        yield
+    except CompileError:
+        if known is not None and kept is not None:
+            known.limits, known.bounds = kept
+        raise
+
+
 def limit(size: int, least: int) -> None:
     """Require a size to be at least `least`. Raises `CompileError` if it is smaller for all values of its variables."""
     terms = terms_of(size)

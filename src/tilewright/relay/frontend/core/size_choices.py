@@ -1,0 +1,77 @@
+"""Conditions on sizes that decide the types of a branch: all answers are tried, and the only valid one is required.
+
+    If(sr == 16000): y = If(n // 512 == 1): squeeze(x, 2) else: x;  lstm(y)
+    ->  if sr == 16000: y = squeeze(x[:, :, 0:1], 2), which ends the run unless n // 512 == 1;  lstm(y)
+
+Such a condition has no answer for all sizes, and a program has one type for each value. If the branch can be imported
+with one answer only, other sizes are invalid in this branch. A check at run time refuses them when the branch is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tilewright.base.errors import CompileError, UnequalSizesError
+from tilewright.relay.expr import Expr
+from tilewright.relay.frontend.core.known import has_unknown_sizes
+from tilewright.relay.frontend.core.node import NotKnownError
+from tilewright.scalar.arith.open_sizes import attempt
+
+_MOST_IMPORTS: Final = 16
+"""Number of imports of a branch, each with other answers."""
+_SIZES_DECIDE: Final = "TW0304"
+"""Code of the errors about symbolic sizes."""
+
+
+@dataclass(slots=True)
+class SizeChoices:
+    """Answers to the conditions on sizes of one import, in the order in which they are asked for; further ones are
+    true."""
+
+    answers: list[bool]
+    asked: int = 0
+
+    def answer(self) -> bool:
+        """Return the answer to the next condition."""
+        if self.asked == len(self.answers):
+            self.answers.append(True)
+        self.asked += 1
+        return self.answers[self.asked - 1]
+
+
+def only_valid(make: Callable[[SizeChoices], list[Expr]]) -> list[Expr] | None:
+    """Return the values that `make` imports with the only valid answers.
+
+    None if several answers are valid, if sizes decide whether one is valid, or if a type stays unknown.
+    """
+    found: list[list[Expr]] = []
+    waiting: list[list[bool]] = [[]]
+    for _ in range(_MOST_IMPORTS):
+        if not waiting or len(found) > 1:
+            break
+        given = waiting.pop()
+        choices = SizeChoices(list(given))
+        try:
+            with attempt():
+                made = make(choices)
+        except CompileError as error:
+            if _depends_on_sizes(error):
+                return None
+        else:
+            if any(map(has_unknown_sizes, made)):
+                return None
+            found.append(made)
+        known = choices.answers
+        waiting += [[*known[:k], not known[k]] for k in range(len(given), len(known))]
+    return found[0] if len(found) == 1 and not waiting else None
+
+
+def _depends_on_sizes(error: BaseException | None) -> bool:
+    """Whether an import failed for lack of a value, or might succeed for other sizes."""
+    while error is not None:
+        if isinstance(error, (NotKnownError, UnequalSizesError)) or getattr(error, "code", "") == _SIZES_DECIDE:
+            return True
+        error = error.__cause__
+    return False
