@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias
 
-from tilewright.base.errors import CompileError
+from tilewright.base.errors import CompileError, UnfitSamplesError
 from tilewright.base.types import FLOAT32, INT64, OpenSize, Size
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.remainders import depends_on_remainder
@@ -68,13 +68,6 @@ from tilewright.scalar.walk import free_vars, substitute, text_of
 TYPICAL: Final = 64
 """The value of a dynamic dimension in estimates."""
 Limit: TypeAlias = tuple[int, int | None]
-
-
-class UnfitSamplesError(CompileError):
-    """A `bound`, a sum of sizes and its least value, that the samples of the sizes do not satisfy."""
-
-    code = "TW0304"
-    bound: tuple[PrimExpr, int] | None = None
 
 
 class Samples(dict[PrimExpr, int]):
@@ -161,19 +154,6 @@ def granted() -> Iterator[None]:
         _GRANTED.reset(token)
 
 
-@contextmanager
-def attempt() -> Iterator[None]:
-    """Within this context, an error discards the limits that were recorded before it."""
-    known = _SAMPLES.get()
-    kept = None if known is None else (dict(known.limits), dict(known.bounds))
-    try:
-        yield
-    except CompileError:
-        if known is not None and kept is not None:
-            known.limits, known.bounds = kept
-        raise
-
-
 def limit(size: int, least: int) -> None:
     """Require a size to be at least `least`. Raises `CompileError` if it is smaller for all values of its variables."""
     terms = terms_of(size)
@@ -219,6 +199,11 @@ def open_size(e: PrimExpr) -> int | None:
         return e.value
     known = _SAMPLES.get()
     return None if known is None else _read(e, known)
+
+
+def current() -> Samples | None:
+    """Return the samples of this context."""
+    return _SAMPLES.get()
 
 
 def takes_open() -> bool:

@@ -9,7 +9,8 @@ with one answer only, other sizes are invalid in this branch. A check at run tim
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +18,7 @@ from tilewright.base.errors import CompileError, UnequalSizesError
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.core.known import has_unknown_sizes
 from tilewright.relay.frontend.core.node import NotKnownError
-from tilewright.scalar.arith.open_sizes import attempt
+from tilewright.scalar.arith.open_sizes import current
 
 _MOST_IMPORTS: Final = 16
 """Number of imports of a branch, each with other answers."""
@@ -54,7 +55,7 @@ def only_valid(make: Callable[[SizeChoices], list[Expr]]) -> list[Expr] | None:
         given = waiting.pop()
         choices = SizeChoices(list(given))
         try:
-            with attempt():
+            with _attempt():
                 made = make(choices)
         except CompileError as error:
             if _depends_on_sizes(error):
@@ -66,6 +67,19 @@ def only_valid(make: Callable[[SizeChoices], list[Expr]]) -> list[Expr] | None:
         known = choices.answers
         waiting += [[*known[:k], not known[k]] for k in range(len(given), len(known))]
     return found[0] if len(found) == 1 and not waiting else None
+
+
+@contextmanager
+def _attempt() -> Iterator[None]:
+    """Within this context, an error discards the limits of sizes that were recorded before it."""
+    known = current()
+    kept = None if known is None else (dict(known.limits), dict(known.bounds))
+    try:
+        yield
+    except CompileError:
+        if known is not None and kept is not None:
+            known.limits, known.bounds = kept
+        raise
 
 
 def _depends_on_sizes(error: BaseException | None) -> bool:

@@ -219,8 +219,9 @@ def _required(cond: Expr, taken: bool, graph: onnx.GraphProto, node: Node) -> tu
     if not all(isinstance(r.known_type(), TensorType) for r in results):
         raise NotKnownError("the types of a branch are known only at run time", node.origin)
     wrong = op.outside(cast(op.logical_not(cond) if taken else cond, "int32"), sizes=(1,), negative=False)
-    rule = f"{sizes[0]} == {sizes[1]}" if sizes is not None else f"its condition, which must be {str(taken).lower()}"
-    message = f"{node.origin}: in the branch that contains this node, the sizes must satisfy {rule}"
+    rule = (f"{sizes[0]} must be {sizes[1]}" if sizes is not None else
+            f"the condition on sizes must be {'true' if taken else 'false'}")
+    message = f"{node.origin}: {rule} where this branch is taken, because no other size is valid there"
     return tuple(op.require_zero(r, wrong, message=f"{message}; give inputs of other shapes") for r in results)
 
 
