@@ -14,16 +14,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from tilewright.base.errors import CompileError, UnequalSizesError
+from tilewright.base.errors import CompileError, ShapeError, UnequalSizesError
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.core.known import has_unknown_sizes
-from tilewright.relay.frontend.core.node import NotKnownError
 from tilewright.scalar.arith.open_sizes import current
 
 _MOST_IMPORTS: Final = 16
 """Number of imports of a branch, each with other answers."""
-_SIZES_DECIDE: Final = "TW0304"
-"""Code of the errors about symbolic sizes."""
+_INVALID: Final = (ShapeError.code, "TW0107")
+"""Codes of the errors about invalid nodes."""
 
 
 @dataclass(slots=True)
@@ -58,7 +57,7 @@ def only_valid(make: Callable[[SizeChoices], list[Expr]]) -> list[Expr] | None:
             with _attempt():
                 made = make(choices)
         except CompileError as error:
-            if _depends_on_sizes(error):
+            if not _is_certain(error):
                 return None
         else:
             if any(map(has_unknown_sizes, made)):
@@ -82,10 +81,10 @@ def _attempt() -> Iterator[None]:
         raise
 
 
-def _depends_on_sizes(error: BaseException | None) -> bool:
-    """Whether an import failed for lack of a value, or might succeed for other sizes."""
+def _is_certain(error: BaseException | None) -> bool:
+    """Whether an import failed by an invalid node, for all values and sizes."""
     while error is not None:
-        if isinstance(error, (NotKnownError, UnequalSizesError)) or getattr(error, "code", "") == _SIZES_DECIDE:
-            return True
+        if isinstance(error, UnequalSizesError) or getattr(error, "code", "") not in _INVALID:
+            return False
         error = error.__cause__
-    return False
+    return True
