@@ -199,6 +199,27 @@ def test_a_condition_on_a_size(tmp_path: Path) -> None:
     check(model([*COUNT, node("Less", ["M", "most"], ["few"]), chosen], X, {"y": FLOAT}, most=10), ROWS, tmp_path)
 
 
+def summed(*inputs: str) -> onnx.GraphProto:
+    return branch("sum", node("Sum", [*inputs], ["s"]), node("Tanh", ["s"], ["y"]))
+
+
+def test_sizes_that_both_branches_require_to_be_equal(tmp_path: Path) -> None:
+    inputs = {**X, "z": (FLOAT, ("m", 4)), "k": (BOOL, ())}
+    product = branch("product", node("Mul", ["x", "z"], ["y"]))
+    m = model([node("If", ["k"], ["y"], then_branch=summed("x", "z"), else_branch=product)], inputs, {"y": FLOAT})
+    made = check(m, [{**x, "z": x["x"] + 1, "k": np.array(k)} for x in ROWS for k in (False, True)], tmp_path)
+    with pytest.raises(InputError, match="dimension 0 of input 'z' is 3, and must be 2, like dimension 0 of input 'x'"):
+        tilewright.load(tmp_path / "m.so")(real(2, 4), real(3, 4), np.array(True))
+    assert made(real(2, 4), real(1, 4), np.array(True)).shape == (2, 4)  # interpreted
+
+
+def test_sizes_that_one_branch_requires_to_be_equal() -> None:
+    inputs = {**X, "z": (FLOAT, ("m", 4)), "k": (BOOL, ())}
+    m = model([node("If", ["k"], ["y"], then_branch=summed("x", "z"), else_branch=summed("x"))], inputs, {"y": FLOAT})
+    with pytest.raises(OpenSizeError, match="depends on values that the program computes"):
+        tilewright.compile(m, symbolic=True)
+
+
 def pooled(width: int, *then: Any) -> onnx.GraphProto:
     """A branch that drops the last dimension of the pooled values `p` where this is 1, and continues with `z`."""
     z = [helper.make_graph([node(op, [*given], [op])], op, [], [info(op, FLOAT, None)])

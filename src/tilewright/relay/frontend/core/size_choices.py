@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from tilewright.base.errors import CompileError, ShapeError, UnequalSizesError
 from tilewright.relay.expr import Expr
@@ -44,28 +44,45 @@ class SizeChoices:
 def only_valid(make: Callable[[SizeChoices], list[Expr]]) -> list[Expr] | None:
     """Return the values that `make` imports with the only valid answers.
 
-    None if several answers are valid, if sizes decide whether one is valid, or if a type stays unknown.
+    None if several answers are valid, if that depends on values, or if a type stays unknown. Raises the error of two
+    sizes that must be equal for all answers that can be valid.
     """
     found: list[list[Expr]] = []
+    unequal: dict[tuple[Any, Any], CompileError] = {}
     waiting: list[list[bool]] = [[]]
     for _ in range(_MOST_IMPORTS):
-        if not waiting or len(found) > 1:
+        if not waiting:
             break
         given = waiting.pop()
         choices = SizeChoices(list(given))
         try:
             with _attempt():
                 made = make(choices)
-        except CompileError as error:
-            if not _is_certain(error):
-                return None
-        else:
             if any(map(has_unknown_sizes, made)):
                 return None
             found.append(made)
+        except CompileError as error:
+            sizes = equation_of(error)
+            if sizes is not None:
+                unequal[sizes] = error
+            elif not _is_certain(error):
+                return None
         known = choices.answers
         waiting += [[*known[:k], not known[k]] for k in range(len(given), len(known))]
-    return found[0] if len(found) == 1 and not waiting else None
+    if waiting or len(found) + len(unequal) != 1:
+        return None
+    for error in unequal.values():
+        raise error
+    return found[0]
+
+
+def equation_of(error: BaseException | None) -> tuple[Any, Any] | None:
+    """Return the two sizes that must be equal, if that is the reason of an error."""
+    while error is not None:
+        if isinstance(error, UnequalSizesError) and error.sizes is not None:
+            return error.sizes
+        error = error.__cause__
+    return None
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from tilewright.base.types import DataType, OpenSize, TensorType
 from tilewright.relay.expr import Constant, Expr, If, Tuple
 from tilewright.relay.frontend.core.known import has_unknown_sizes
 from tilewright.relay.frontend.core.node import NotKnownError
+from tilewright.relay.frontend.core.size_choices import equation_of
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
@@ -182,6 +183,8 @@ def if_(cond: Expr, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProt
             both.append(_branch(branch, node))
         # a branch that is invalid for the given shapes is never taken
         except CompileError as error:
+            if taken and _needs_equal(error, else_branch, node):
+                raise
             if (choice := node.choice(cond)) is not None:
                 return _required(cond, choice, then_branch if choice else else_branch, node)
             chosen = node.value(cond, "cond", f", because one branch is invalid for these inputs: {error}")
@@ -210,6 +213,18 @@ def _branch(graph: onnx.GraphProto, node: Node) -> list[Expr]:
     results = node.import_graph(graph)
     waits = takes_open() and any(map(has_unknown_sizes, results))
     return (node.import_with_only_sizes(graph) if waits else None) or results
+
+
+def _needs_equal(error: CompileError, other: onnx.GraphProto, node: Node) -> bool:
+    """Whether the other branch, too, requires the two sizes to be equal that are the reason of an error."""
+    sizes = equation_of(error) if takes_open() else None
+    if sizes is None:
+        return False
+    try:
+        _branch(other, node)
+    except CompileError as second:
+        return {*(equation_of(second) or ())} == {*sizes}
+    return False
 
 
 def _required(cond: Expr, taken: bool, graph: onnx.GraphProto, node: Node) -> tuple[Expr, ...]:
