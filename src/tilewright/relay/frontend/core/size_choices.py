@@ -71,8 +71,8 @@ def only_valid(make: Callable[[SizeChoices], list[Expr]]) -> list[Expr] | None:
         waiting += [[*known[:k], not known[k]] for k in range(len(given), len(known))]
     if waiting or len(found) + len(unequal) != 1:
         return None
-    for error in unequal.values():
-        raise error
+    if not found:
+        raise next(iter(unequal.values()))
     return found[0]
 
 
