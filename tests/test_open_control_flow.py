@@ -16,7 +16,8 @@ import daily
 import tilewright
 from test_onnx_recurrent import case
 from test_onnx_recurrent import model as recurrent_model
-from tilewright.base.errors import InputError
+from tilewright.base.errors import InputError, RunError
+from tilewright.compiler.open_program import OpenSizeError
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -196,6 +197,80 @@ def test_a_condition_on_a_size(tmp_path: Path) -> None:
     chosen = node("If", ["few"], ["y"], then_branch=branch("a", node("Tanh", ["x"], ["y"])),
                   else_branch=branch("b", node("Neg", ["x"], ["y"])))
     check(model([*COUNT, node("Less", ["M", "most"], ["few"]), chosen], X, {"y": FLOAT}, most=10), ROWS, tmp_path)
+
+
+def summed(*inputs: str) -> onnx.GraphProto:
+    return branch("sum", node("Sum", [*inputs], ["s"]), node("Tanh", ["s"], ["y"]))
+
+
+def test_sizes_that_both_branches_require_to_be_equal(tmp_path: Path) -> None:
+    inputs = {**X, "z": (FLOAT, ("m", 4)), "k": (BOOL, ())}
+    product = branch("product", node("Mul", ["x", "z"], ["y"]))
+    m = model([node("If", ["k"], ["y"], then_branch=summed("x", "z"), else_branch=product)], inputs, {"y": FLOAT})
+    made = check(m, [{**x, "z": x["x"] + 1, "k": np.array(k)} for x in ROWS for k in (False, True)], tmp_path)
+    with pytest.raises(InputError, match="dimension 0 of input 'z' is 3, and must be 2, like dimension 0 of input 'x'"):
+        tilewright.load(tmp_path / "m.so")(real(2, 4), real(3, 4), np.array(True))
+    assert made(real(2, 4), real(1, 4), np.array(True)).shape == (2, 4)  # interpreted
+
+
+def test_sizes_that_one_branch_requires_to_be_equal() -> None:
+    inputs = {**X, "z": (FLOAT, ("m", 4)), "k": (BOOL, ())}
+    m = model([node("If", ["k"], ["y"], then_branch=summed("x", "z"), else_branch=summed("x"))], inputs, {"y": FLOAT})
+    with pytest.raises(OpenSizeError, match="depends on values that the program computes"):
+        tilewright.compile(m, symbolic=True)
+
+
+def pooled(width: int, *then: Any) -> onnx.GraphProto:
+    """A branch that drops the last dimension of the pooled values `p` where this is 1, and continues with `z`."""
+    z = [helper.make_graph([node(op, [*given], [op])], op, [], [info(op, FLOAT, None)])
+         for op, given in (("Squeeze", ["p", "last"]), ("Identity", ["p"]))]
+    return branch(
+        "pooled", node("AveragePool", ["x"], ["p"], kernel_shape=[width], strides=[width]),
+        node("Shape", ["p"], ["dims"], start=2), node("Equal", ["dims", "unit"], ["one"]),
+        node("If", ["one"], ["z"], then_branch=z[0], else_branch=z[1]), *then)
+
+
+def chosen_by_sizes(then: onnx.GraphProto, otherwise: onnx.GraphProto) -> onnx.ModelProto:
+    return model(
+        [node("If", ["k"], ["y"], then_branch=then, else_branch=otherwise)],
+        {"x": (FLOAT, ("b", 4, "n")), "k": (BOOL, ())}, {"y": FLOAT}, w=W, unit=np.array([1]), last=np.array([2]))
+
+
+TURNED = node("Transpose", ["z"], ["t"], perm=[1, 0]), node("MatMul", ["w", "t"], ["y"])
+"""Operators on a matrix."""
+
+
+def test_a_size_that_decides_a_rank_in_a_branch(tmp_path: Path) -> None:
+    """Each branch requires its own size, of the calls that take it."""
+    negated = node("Transpose", ["z"], ["t"], perm=[1, 0]), node("Neg", ["t"], ["y"])
+    m = chosen_by_sizes(pooled(8, *TURNED), pooled(10, *negated))
+    feeds = [{"x": real(b, 4, n), "k": np.array(k)} for b in (1, 3) for n, k in (
+        (10, True), (15, True), (10, False), (11, False), (16, False), (19, False))]
+    made = check(m, feeds, tmp_path)
+    for program in (made, tilewright.load(tmp_path / "m.so")):
+        for n, k, rule in ((16, True, 8), (80, True, 8), (20, False, 10)):
+            with pytest.raises(RunError, match=rf"\(n // {rule}\) must be 1 where this branch is taken"):
+                program(x=real(2, 4, n), k=np.array(k))
+        np.testing.assert_allclose(program(**feeds[1]), made(**feeds[1]))
+
+
+def test_a_size_that_a_branch_excludes(tmp_path: Path) -> None:
+    """The rank that is valid may be that for all other sizes."""
+    convolved = [node("Conv", ["z", "taps"], ["c"]), node("ReduceMax", ["c"], ["y"], axes=[2], keepdims=0)]
+    m = chosen_by_sizes(pooled(2, *convolved), branch("r", node("ReduceMean", ["x"], ["y"], axes=[2], keepdims=0)))
+    m.graph.initializer.append(numpy_helper.from_array(real(4, 4, 1), "taps"))
+    made = check(m, [{"x": real(2, 4, n), "k": np.array(k)} for n in (4, 9, 61) for k in (False, True)], tmp_path)
+    assert made(x=real(2, 4, 3), k=np.array(False)).shape == (2, 4)
+    with pytest.raises(RunError, match="the condition on sizes must be false where this branch is taken"):
+        made(x=real(2, 4, 3), k=np.array(True))
+
+
+@pytest.mark.parametrize("then", [
+    [node("ReduceMean", ["z"], ["y"], keepdims=0)], [node("MatMul", ["z", "w"], ["y"])]])
+def test_a_size_that_decides_between_two_valid_ranks(then: Sequence[Any]) -> None:
+    """No rank is chosen if both are valid, or if sizes decide whether one is."""
+    with pytest.raises(OpenSizeError, match="depends on values that the program computes"):
+        tilewright.compile(chosen_by_sizes(pooled(8, *then), pooled(8, *then)), symbolic=True)
 
 
 def test_the_last_step_of_a_reversed_recurrence_is_no_constant() -> None:

@@ -3,13 +3,16 @@ at every shape."""
 
 from __future__ import annotations
 
+import itertools
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tilewright
+from tilewright.base.errors import InputError, RunError
 
 pytest.importorskip("onnxruntime", reason="the answers are compared with ONNX Runtime's")
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
@@ -53,6 +56,24 @@ def test_a_compiled_model_gives_what_the_session_gives(real: onnx_workloads.Real
         # dictionaries, in an array
         found_here = [a.tolist() if isinstance(r, list) else a for a, r in zip(answers, right, strict=True)]
         assert onnx_models.difference(found_here, right) <= tolerance
+
+
+def test_branches_that_require_different_sizes_are_one_program() -> None:
+    """Windows of each sampling rate have their own lengths, which are checked in the branch of the rate."""
+    (real,) = onnx_workloads.named(["silero_vad"])
+    path, _ = found(real)
+    model, (_, theirs) = tilewright.compile(path, symbolic=True), onnx_models.sessions(path, threads=1)
+    for batch, length, rate in itertools.product((1, 3), (100, 256, 351, 352, 703, 704), (8000, 16000)):
+        rng = np.random.default_rng([batch, length])
+        feed = {
+            "input": rng.standard_normal((batch, length)).astype(np.float32) / 10,
+            "state": np.zeros((2, batch, 128), np.float32), "sr": np.array(rate)}
+        if (192 <= length < 704) if rate == 16000 else (96 <= length < 352):
+            for a, b in zip(model(feed), theirs.run(None, feed), strict=True):
+                np.testing.assert_allclose(a, b, 1e-3, 2e-4)
+        else:
+            with pytest.raises((RunError, InputError), match=r"must be 1 where this branch|is 100, but the"):
+                model(feed)
 
 
 def test_a_model_that_is_not_there_says_where_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,6 +106,13 @@ class UnequalSizesError(ShapeError):
     sizes: tuple[Any, Any] | None = None
 
 
+class UnfitSamplesError(CompileError):
+    """A `bound`, a sum of sizes and its least value, that the samples of the sizes do not satisfy."""
+
+    code = "TW0304"
+    bound: tuple[Any, int] | None = None
+
+
 class ParseError(CompileError):
     """The text of a program cannot be parsed; the message shows the line, with a caret at the error."""
 

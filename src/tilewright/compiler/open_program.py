@@ -19,7 +19,7 @@ import numpy as np
 
 from tilewright.backends.target import Target
 from tilewright.base import interning
-from tilewright.base.errors import CompileError, InputError, ShapeError, UnequalSizesError
+from tilewright.base.errors import CompileError, InputError, ShapeError, UnequalSizesError, UnfitSamplesError
 from tilewright.base.garbage_collection import no_garbage_collection
 from tilewright.base.types import INT64, OpenSize, tensors_of
 from tilewright.compiler.cache import Cache
@@ -44,7 +44,7 @@ from tilewright.runtime.manifest import Symbol
 from tilewright.runtime.program import OutsideStep
 from tilewright.runtime.size_rules import Requirement
 from tilewright.scalar.arith.evaluate import evaluate
-from tilewright.scalar.arith.open_sizes import Limit, Samples, UnfitSamplesError, clamps, open_size, samples
+from tilewright.scalar.arith.open_sizes import Limit, Samples, clamps, open_size, samples
 from tilewright.scalar.arith.size_equations import equation
 from tilewright.scalar.expr import IntImm, Mul, PrimExpr, Var, number_of
 from tilewright.scalar.walk import free_vars, substitute, text_of

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias
 
-from tilewright.base.errors import CompileError
+from tilewright.base.errors import CompileError, UnfitSamplesError
 from tilewright.base.types import FLOAT32, INT64, OpenSize, Size
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.remainders import depends_on_remainder
@@ -68,13 +68,6 @@ from tilewright.scalar.walk import free_vars, substitute, text_of
 TYPICAL: Final = 64
 """The value of a dynamic dimension in estimates."""
 Limit: TypeAlias = tuple[int, int | None]
-
-
-class UnfitSamplesError(CompileError):
-    """A `bound`, a sum of sizes and its least value, that the samples of the sizes do not satisfy."""
-
-    code = "TW0304"
-    bound: tuple[PrimExpr, int] | None = None
 
 
 class Samples(dict[PrimExpr, int]):
@@ -206,6 +199,11 @@ def open_size(e: PrimExpr) -> int | None:
         return e.value
     known = _SAMPLES.get()
     return None if known is None else _read(e, known)
+
+
+def current() -> Samples | None:
+    """Return the samples of this context."""
+    return _SAMPLES.get()
 
 
 def takes_open() -> bool:

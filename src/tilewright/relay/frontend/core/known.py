@@ -9,7 +9,7 @@ sizes once these have samples (`arith/open_sizes.py`). Only the few operators th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from tilewright.scalar.arith.noted_sizes import is_noted
 from tilewright.scalar.expr import UnknownDim
 from tilewright.topi.shapes import product
 
+if TYPE_CHECKING:
+    from tilewright.relay.frontend.core.size_choices import SizeChoices
+
 Array = np.ndarray[Any, Any]
 
 _MOST_STEPS: Final = 8
@@ -31,6 +34,8 @@ _MOST_ELEMENTS: Final = 16
 """Largest number of integers in a value of shape arithmetic that operators ask for."""
 _LONGEST: Final = 64
 """Largest number of expressions in shape arithmetic that operators ask for."""
+_OF_ONE: Final = frozenset({"reshape", "squeeze", "expand_dims", "copy", "cast"})
+"""Operators that keep the meaning of a condition of one element."""
 
 
 class KnownValues:
@@ -43,6 +48,8 @@ class KnownValues:
         self._undecided: dict[Expr, Array] = {}
         """Conditions on sizes, of which some are undecided."""
         self._ask = ask
+        self.choices: SizeChoices | None = None
+        """In a branch: the answers to conditions on sizes that decide types."""
 
     def demand(self, e: Expr) -> Array | None:
         """The value of `e`; if it is not known during the import, the result of `ask`."""
@@ -63,6 +70,23 @@ class KnownValues:
     def is_evaluated(self, e: Expr) -> bool:
         """Whether the value of `e` is known, or a condition on sizes that need not be decided."""
         return self.of(e) is not None or e in self._undecided
+
+    def is_undecided(self, e: Expr) -> bool:
+        """Whether `e` is one condition on sizes that holds for some of them only."""
+        value = self._evaluate(e) if _is_small(e) else None
+        return isinstance(value, np.ndarray) and value.size == 1 and value.reshape(-1)[0] is UNDECIDED
+
+    def equated(self, e: Expr) -> tuple[Any, Any] | None:
+        """The two numbers or sizes whose equality is the condition `e`; None for another condition."""
+        while isinstance(e, Call) and isinstance(e.op, Op) and e.op.name in _OF_ONE:
+            e = e.args[0]
+        if not isinstance(e, Call) or not isinstance(e.op, Op) or e.op.name != "equal":
+            return None
+        values = [self._evaluate(a) for a in e.args]
+        if not all(isinstance(v, np.ndarray) and v.size == 1 for v in values):
+            return None
+        first, second = (v.reshape(-1).tolist()[0] for v in values)
+        return first, second
 
     def settle_near(self, e: Expr) -> Expr:
         """Settle `e` if all its operands within a few steps are known; return it unchanged otherwise."""

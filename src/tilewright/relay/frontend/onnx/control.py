@@ -9,9 +9,11 @@ import onnx
 
 from tilewright.base.array_bytes import of_strings
 from tilewright.base.errors import CompileError, ShapeError
-from tilewright.base.types import DataType, OpenSize
+from tilewright.base.types import DataType, OpenSize, TensorType
 from tilewright.relay.expr import Constant, Expr, If, Tuple
 from tilewright.relay.frontend.core.known import has_unknown_sizes
+from tilewright.relay.frontend.core.node import NotKnownError
+from tilewright.relay.frontend.core.size_choices import equation_of
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
@@ -20,7 +22,8 @@ from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, dtype_of, fields, rank, reshape, scalar, shape_of
 from tilewright.relay.op.selection import first_of
 from tilewright.relay.sequence_values import NOTHING, opened
-from tilewright.topi.shapes import must_differ, text
+from tilewright.scalar.arith.open_sizes import takes_open
+from tilewright.topi.shapes import is_number, must_differ, same, text
 
 
 @converter("Constant")
@@ -177,9 +180,13 @@ def if_(cond: Expr, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProt
     both: list[list[Expr]] = []
     for branch, taken in ((then_branch, True), (else_branch, False)):
         try:
-            both.append(node.import_graph(branch))
+            both.append(_branch(branch, node))
         # a branch that is invalid for the given shapes is never taken
         except CompileError as error:
+            if taken and _needs_equal(error, else_branch, node):
+                raise
+            if (choice := node.choice(cond)) is not None:
+                return _required(cond, choice, then_branch if choice else else_branch, node)
             chosen = node.value(cond, "cond", f", because one branch is invalid for these inputs: {error}")
             if bool(chosen.reshape(-1)[0]) is taken:
                 raise
@@ -188,6 +195,8 @@ def if_(cond: Expr, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProt
     for k, (a, b) in enumerate(zip(then, otherwise, strict=True)):
         if (has_unknown_sizes(a) or has_unknown_sizes(b) or a.checked_type != b.checked_type
                 or (a is NOTHING) != (b is NOTHING)):
+            if (choice := node.choice(cond)) is not None:
+                return _required(cond, choice, then_branch if choice else else_branch, node)
             found = ["nothing" if x is NOTHING else "open" if has_unknown_sizes(x) else repr(x.checked_type)
                      for x in (a, b)]
             chosen = node.value(cond, "cond", f", because output {k} is {found[0]} in one branch and {found[1]} in the "
@@ -197,3 +206,46 @@ def if_(cond: Expr, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProt
              else If(cond, then[0], otherwise[0], node.origin))
     results = fields(whole, len(then)) if len(then) > 1 else (whole,)
     return tuple(NOTHING if a is NOTHING else opened(r) for a, r in zip(then, results, strict=True))
+
+
+def _branch(graph: onnx.GraphProto, node: Node) -> list[Expr]:
+    """Import a branch. If its types depend on conditions on sizes, the only valid answers become its requirements."""
+    results = node.import_graph(graph)
+    waits = takes_open() and any(map(has_unknown_sizes, results))
+    return (node.import_with_only_sizes(graph) if waits else None) or results
+
+
+def _needs_equal(error: CompileError, other: onnx.GraphProto, node: Node) -> bool:
+    """Whether the other branch, too, requires the two sizes to be equal that are the reason of an error."""
+    sizes = equation_of(error) if takes_open() else None
+    if sizes is None:
+        return False
+    try:
+        _branch(other, node)
+    except CompileError as second:
+        return {*(equation_of(second) or ())} == {*sizes}
+    return False
+
+
+def _required(cond: Expr, taken: bool, graph: onnx.GraphProto, node: Node) -> tuple[Expr, ...]:
+    """Import the branch for which the condition on sizes `cond` is `taken`. Other sizes end the run."""
+    sizes = node.equated(cond) if taken else None
+    results = node.import_graph(graph, (), lambda x: x if sizes is None else _with_equal(x, *sizes))
+    if not all(isinstance(r.known_type(), TensorType) for r in results):
+        raise NotKnownError("the types of a branch are known only at run time", node.origin)
+    wrong = op.outside(cast(op.logical_not(cond) if taken else cond, "int32"), sizes=(1,), negative=False)
+    rule = (f"{sizes[0]} must be {sizes[1]}" if sizes is not None else
+            f"the condition on sizes must be {'true' if taken else 'false'}")
+    message = f"{node.origin}: {rule} where this branch is taken, because no other size is valid there"
+    return tuple(op.require_zero(r, wrong, message=f"{message}; give inputs of other shapes") for r in results)
+
+
+def _with_equal(x: Expr, a: Any, b: Any) -> Expr:
+    """Return `x` with a number in the place of each dimension that must equal it."""
+    size, number = (b, a) if is_number(a) else (a, b)
+    if not is_number(number) or number < 1 or not isinstance(x.known_type(), TensorType):
+        return x
+    for axis, d in enumerate(shape_of(x)):
+        if same(d, size) and not is_number(d):
+            x = op.strided_slice(x, begin=(0,), end=(number,), strides=(1,), axes=(axis,))
+    return x

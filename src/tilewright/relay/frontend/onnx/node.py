@@ -10,6 +10,7 @@ from tilewright.base.types import DataType
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.core import node as core
 from tilewright.relay.frontend.core.known import KnownValues
+from tilewright.relay.frontend.core.size_choices import SizeChoices, only_valid
 
 if TYPE_CHECKING:
     import onnx
@@ -42,6 +43,29 @@ class Node(core.Node):
             what = f"the subgraph '{graph.name}' takes {len(graph.input)} inputs, but {len(inputs)} are given"
             self.refuse(f"{what}; the file is damaged: export the model again")
         return self._import_graph(graph, inputs, outside)
+
+    def import_with_only_sizes(self, graph: onnx.GraphProto) -> list[Expr] | None:
+        """Import a subgraph in which conditions on sizes decide types; return its outputs if only one answer to each
+        condition gives a valid graph. Other sizes then end the run."""
+
+        def make(choices: SizeChoices) -> list[Expr]:
+            outer, self._known.choices = self._known.choices, choices
+            try:
+                return self.import_graph(graph)
+            finally:
+                self._known.choices = outer
+
+        return only_valid(make)
+
+    def choice(self, condition: Expr) -> bool | None:
+        """Return the answer to take for a condition on sizes that decides types; None for another condition, and
+        outside of `import_with_only_sizes`."""
+        choices = self._known.choices
+        return choices.answer() if choices is not None and self._known.is_undecided(condition) else None
+
+    def equated(self, condition: Expr) -> tuple[Any, Any] | None:
+        """The two sizes or numbers whose equality is the condition; None for another condition."""
+        return self._known.equated(condition)
 
     def refuse_attribute(self, converter: Converter, name: str, value: Any) -> NoReturn:
         known = ", ".join(converter.attributes) or "none"
