@@ -7,6 +7,7 @@ import inspect
 from pathlib import Path
 from typing import Any, Final
 
+from tilewright import relay
 from tilewright.ir.transform import PASSES, Pass
 from tilewright.relay import quantize, transform
 from tilewright.relay.qnn import transform as qnn
@@ -25,6 +26,9 @@ def passes() -> list[tuple[str, type[Pass]]]:
         public = getattr(transform, name, None)
         if getattr(quantize, name, None) is cls:
             found.append((f"quantize.{name}", cls))
+            continue
+        if public is None and getattr(relay, name, None) is cls:
+            found.append((name, cls))
             continue
         if public is not cls and getattr(qnn, name, None) is not cls:
             raise LookupError(f"no module of passes has {name}")

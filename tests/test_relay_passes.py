@@ -58,6 +58,7 @@ OPTIONS: dict[str, list[Pass]] = {
 ELSEWHERE = {
     "Sequential": "runs others", "PrintIR": "prints", "ChangeBatch": "changes the inputs",
     "FlexibleShapeDispatch": "changes the inputs",
+    "SpanCheck": "refuses programs without spans",
     "AnnotateTarget": "marks again where it is run again", "ToCPS": "adds a parameter", "PartitionGraph": "needs marks",
     "MergeCompilerRegions": "needs marks",
     "QuantizeAnnotate": "leaves variables", "QuantizeCalibrate": "gives them values",
