@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+import tilewright
 from tilewright.base.errors import ModelError
 from tilewright.relay.frontend.onnx import from_onnx
 from tilewright.relay.interpreter import evaluate
@@ -346,3 +347,22 @@ def test_forms_that_onnx_runtime_has_for_other_devices() -> None:
     np.testing.assert_allclose(
         evaluate(from_onnx(model)[0]["main"], *fed.values()), powers / powers.sum(axis=-1, keepdims=True), rtol=1e-4
     )
+
+
+@pytest.mark.parametrize("align_corners", [0, 1])
+def test_points_halfway_between_pixels_are_rounded_before_they_are_reflected(align_corners: int) -> None:
+    node = helper.make_node(
+        "GridSample", ["x", "g"], ["y"], mode="nearest", padding_mode="reflection", align_corners=align_corners)
+    graph = helper.make_graph([node], "g", [
+        helper.make_tensor_value_info("x", 1, [1, 1, "h", "w"]), helper.make_tensor_value_info("g", 1, [1, 3, 5, 2])
+    ], [helper.make_tensor_value_info("y", 1, None)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    session, program = runtime.InferenceSession(model.SerializeToString()), tilewright.compile(model, symbolic=True)
+    rng = np.random.default_rng(0)
+    for height, width in ((3, 8), (5, 4), (1, 7)):
+        given = {"x": rng.random((1, 1, height, width), np.float32),
+                 "g": (rng.integers(-40, 41, (1, 3, 5, 2)) / 16).astype(np.float32)}
+        (wanted,) = session.run(None, given)
+        known = tilewright.compile(model, shapes={n: v.shape for n, v in given.items()})
+        np.testing.assert_array_equal(program(**given), wanted)
+        np.testing.assert_array_equal(known(**given), wanted)

@@ -89,9 +89,26 @@ def grid_sample(x: Expr, grid: Expr, *, align_corners: int = 0, mode: str = "lin
         node.refuse(f"data of {ndim} dimensions cannot be sampled by mode {mode!r}; give 4 dimensions, or 5 if the "
                     "mode is not cubic")
     points = transpose(grid, (0, ndim - 1, *range(1, ndim - 1)))
+    if _METHODS[mode] == "nearest" and padding_mode == "reflection":
+        points = _at_pixels(points, x, bool(align_corners))
     layout = "NCHW" if ndim == 4 else "NCDHW"
     return op.image.grid_sample(x, points, method=_METHODS[mode], layout=layout, padding_mode=padding_mode,
                                 align_corners=bool(align_corners))
+
+
+def _at_pixels(points: Expr, x: Expr, align_corners: bool) -> Expr:
+    """Move points of a grid to the nearest pixel, halves to even ones: ONNX rounds coordinates before they are
+    reflected, and `image.grid_sample` after."""
+    spatial = np.arange(rank(x) - 1, 1, -1)
+    axes = op.take(op.shape_of(x, dtype="int64"), Constant(spatial), axis=0)
+    size = cast(reshape(axes, (1, len(spatial), *[1] * len(spatial))), dtype_of(points))
+    one, two = scalar(1, points), scalar(2, points)
+    last = op.subtract(size, one)
+    if align_corners:
+        pixels = op.round(op.multiply(op.divide(op.add(points, one), two), last))
+        return op.subtract(op.divide(op.multiply(pixels, two), op.maximum(last, one)), one)
+    pixels = op.round(op.divide(op.subtract(op.multiply(op.add(points, one), size), one), two))
+    return op.subtract(op.divide(op.add(op.multiply(pixels, two), one), size), one)
 
 
 @converter("AffineGrid", since=20)
