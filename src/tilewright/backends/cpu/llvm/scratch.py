@@ -113,6 +113,8 @@ class ScratchText:
         return f"  {name} = call ptr {function}(i64 {MEMORY_ALIGNMENT}, i64 {size})"
 
     def _frees(self, names: Sequence[str]) -> list[str]:
+        if not names:
+            return []
         if self._kept:
             give = self.f.declare("tw_scratch_give", "void", "ptr, ptr")
             return [f"  call void {give}(ptr %ctx, ptr {name})" for name in names]
