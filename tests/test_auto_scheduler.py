@@ -324,3 +324,9 @@ def test_computations_that_read_at_what_they_read_are_detached() -> None:
     _, _, made = detached([table, index], [found])
     assert isinstance(made.op, te.ComputeOp) and isinstance(found.op, te.ComputeOp)
     assert str(made.op.body[0]) == str(found.op.body[0])
+
+
+@pytest.mark.parametrize("given", [1.5, "name", [1]])
+def test_inputs_of_a_task_are_names(given: Any) -> None:
+    with pytest.raises(OptionError, match="task_inputs of a SearchTask are names, or arrays by name, not "):
+        auto_scheduler.SearchTask(workload_key="[\"none\"]", target="llvm", task_inputs=given)

@@ -102,6 +102,11 @@ class SearchTask(TuningTask):
             check_host(self.target, target_host)
         self._hardware = hardware_params
         self.layout_rewrite_option = layout_rewrite_option or LayoutRewriteOption.NO_REWRITE
+        if task_inputs is not None and not (
+            isinstance(task_inputs, (Mapping, list, tuple)) and all(isinstance(n, str) for n in task_inputs)
+        ):
+            raise OptionError(
+                f"task_inputs of a SearchTask are names, or arrays by name, not {task_inputs!r}", code="TW1108")
         self.task_input_names = list(task_inputs or ())
 
     @lazy_attribute
