@@ -226,8 +226,10 @@ def test_hooks_of_alter_op_layout() -> None:
     try:
         after = transform.AlterOpLayout()(mod)
         assert [c.op.name for c in calls(after["main"])] == [
-            "transpose", "nn.conv2d", "nn.conv2d", "nn.relu", "transpose"
+            "layout_transform", "nn.conv2d", "nn.conv2d", "nn.relu", "layout_transform"
         ]
+        turned = calls(transform.CanonicalizeOps()(after)["main"])
+        assert [c.op.axes for c in turned if c.op.name == "transpose"] == [(0, 2, 3, 1), (0, 3, 1, 2)]
         value = pixels()
         close(evaluate(after, value), evaluate(mod, value), 1e-5)
         assert_structural_equal(transform.AlterOpLayout()(after), after)

@@ -31,6 +31,7 @@ from tilewright.relay.op.transform import Concatenate, Pad, Split
 from tilewright.relay.qnn import functions
 from tilewright.relay.qnn import numerics as N
 from tilewright.relay.qnn.affine import CLOSE, Argument, Quantized, Rule, in_units, made_product, of_bytes, same_numbers
+from tilewright.relay.qnn.onnx_runtime import summed
 from tilewright.relay.qnn.products import QnnConv2dTranspose
 from tilewright.relay.qnn.scaling import Requantize
 
@@ -245,7 +246,7 @@ _FUNCTIONS: Final[dict[type[Op], Callable[[], Op]]] = {
     Erf: functions.QnnErf, Exp: functions.QnnExp, Log: functions.QnnLog, Rsqrt: functions.QnnRsqrt,
     Sigmoid: functions.QnnSigmoid, Sqrt: functions.QnnSqrt, Tanh: functions.QnnTanh,
 }
-CLOSING: Final = (Add, Concatenate, LeakyRelu, Maximum, Minimum, Subtract, *_FUNCTIONS)
+CLOSING: Final = (Concatenate, LeakyRelu, Maximum, Minimum, Subtract, *_FUNCTIONS)
 """Operators that `closed` computes."""
 
 
@@ -260,9 +261,12 @@ def closed(call: Call, args: Sequence[Quantized], to: Quantized) -> Expr | None:
         fits = x.uniform and of_bytes(x) and x.expr.tensor_type.dtype is dtype
         return Call(table, [x.expr, *x.parameters(), *parameters], span=call.span) if fits else None
     if isinstance(call.op, Concatenate):
-        parts = [_in_scale(a, *parameters, dtype) for a in args]
+        parts = [a.expr if a.worth_the_same(to) and a.expr.tensor_type.dtype is dtype
+                 else _in_scale(a, *parameters, dtype) for a in args]
         return Call(call.op, [Tuple(tuple(parts))], span=call.span)
-    if isinstance(call.op, (Add, Subtract, Minimum, Maximum)):
+    if isinstance(call.op, Subtract):
+        return summed(args[0], replace(args[1], scale=np.negative(args[1].scale)), to)
+    if isinstance(call.op, (Minimum, Maximum)):
         whole = Call(call.op, [_in_scale(a, parameters[0]) for a in args], span=call.span)
         return _in_scale(Quantized(whole, to.scale, np.zeros((), np.int32)), *parameters, dtype)
     return None

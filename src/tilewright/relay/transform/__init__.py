@@ -104,6 +104,7 @@ __all__ = [
     "PassContext", "PassInfo", "PlanDevices", "PlanStep", "PrintIR", "RemoveStandaloneReshapes",
     "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyExprPostAlterOp", "SimplifyFCTranspose",
     "SimplifyInference", "SinkReshape", "SpanCheck", "SplitArgs", "SplitBatch", "ToANormalForm",
-    "ToBasicBlockNormalForm", "ToCPS", "ToGraphNormalForm", "ToMixedPrecision", "bind_params", "function_pass", "graph_passes", "infer_types",
-    "module_pass", "optimize", "plan_memory", "recast", "tag_span_suffixes", "to_cps", "un_cps",
+    "ToBasicBlockNormalForm", "ToCPS", "ToGraphNormalForm", "ToMixedPrecision", "bind_params",
+    "function_pass", "graph_passes", "infer_types", "module_pass", "optimize", "plan_memory", "recast",
+    "tag_span_suffixes", "to_cps", "un_cps",
 ]

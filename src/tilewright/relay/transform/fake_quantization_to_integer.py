@@ -146,6 +146,8 @@ class _Sweep:
         if found is None and self.in_regions and kind in REGION_RULES:
             found = REGION_RULES[kind](e, args)
             self.by_region.add(e)
+        if any(a in self.by_region for a in given):
+            self.by_region.add(e)
         if found is None:
             return None
         real = found.dequantized() if self.everywhere else e
