@@ -34,9 +34,10 @@ CONV = {"kernel_size": (1, 1)}
 
 OPTIONS: dict[str, list[Pass]] = {
     "CollagePartition": [transform.CollagePartition([], MockCostEstimator({"default": 1.0}))],
-    "CombineParallelConv2D": [transform.CombineParallelConv2D(2)],
-    "CombineParallelDense": [transform.CombineParallelDense(2), transform.CombineParallelDense(2, to_batch=False)],
-    "CombineParallelBatchMatmul": [transform.CombineParallelBatchMatmul(2)],
+    "CombineParallelConv2D": [transform.CombineParallelConv2D(2, compact=c) for c in (False, True)],
+    "CombineParallelDense": [
+        transform.CombineParallelDense(2, to_batch=b, compact=c) for b in (False, True) for c in (False, True)],
+    "CombineParallelBatchMatmul": [transform.CombineParallelBatchMatmul(2, compact=c) for c in (False, True)],
     "ConvertLayout": [
         transform.ConvertLayout(),
         transform.ConvertLayout({"nn.conv2d": ["NHWC", "default"], "nn.max_pool2d": ["NHWC"]}),
