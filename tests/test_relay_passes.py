@@ -551,11 +551,19 @@ def test_operators_that_are_to_have_a_form_in_integers() -> None:
 
 
 def test_constants_inside_of_kernels() -> None:
-    mod = IRModule.from_expr(relay.nn.relu(relay.add(image(), const(2.0))))
+    mod = IRModule.from_expr(relay.nn.relu(relay.add(relay.add(image(), weights(4, 1, 1)), const(2.0))))
+
+    def arguments(fuse: transform.FuseOps) -> int:
+        (call,) = calls(fuse(mod)["main"], inside=False)
+        assert isinstance(call.op, Function)
+        return len(call.args)
+
     with PassContext(config={"relay.FuseOps.link_params": True}):
-        (call,) = calls(transform.FuseOps()(mod)["main"], inside=False)
-    assert isinstance(call.op, Function)
-    assert len(call.args) == 1
+        assert arguments(transform.FuseOps()) == 1
+    assert arguments(transform.FuseOps(link_params=True)) == 1
+    assert arguments(transform.FuseOps()) == 2, "scalars are inside"
+    assert arguments(transform.FuseOps(link_params=False)) == 3
+    mod = IRModule.from_expr(relay.nn.relu(relay.add(image(), const(2.0))))
     assert len(calls(transform.FuseOps(fuse_opt_level=0)(mod)["main"], inside=False)) == 2
 
 
