@@ -61,7 +61,7 @@ ELSEWHERE = {
     "FlexibleShapeDispatch": "changes the inputs",
     "SpanCheck": "refuses programs without spans",
     "AnnotateTarget": "marks again where it is run again", "ToCPS": "adds a parameter", "PartitionGraph": "needs marks",
-    "MergeCompilerRegions": "needs marks", "SpanCheck": "needs spans",
+    "MergeCompilerRegions": "needs marks",
     "QuantizeAnnotate": "leaves variables", "QuantizeCalibrate": "gives them values",
     "QuantizeRealize": "computes in integers",
 }
