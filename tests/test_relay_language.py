@@ -601,10 +601,41 @@ def test_the_modules_of_the_field() -> None:
     lists: Any = [a], [relay.Constructor("Box", [a], box)]
     names.visit(relay.TypeData(box, *lists))
     assert names.found == ["A", "float32", "A", "float32", "float32", "A", "A"]
-    with pytest.raises(CompileError, match="type constraints are not supported"):
-        relay.FuncType([], whole, [], ["a == b"])
-    with pytest.raises(tvm.TVMError, match="TypeVisitor has no method for types of this kind to visit a int"):
+    with pytest.raises(NotImplementedError, match="TypeVisitor has no method for types of this kind to visit a int"):
         TypeVisitor().visit(1)
+
+
+def test_types_have_kinds() -> None:
+    t, shape, rule = (relay.TypeVar(k.name, k) for k in (
+        relay.TypeKind.Type, relay.TypeKind.ShapeVar, relay.TypeKind.Constraint))
+    check = relay.analysis.check_kind
+    assert [check(v) for v in (t, shape, rule)] == [t.kind, shape.kind, rule.kind] == [0, 1, 4]
+    relation = relay.TypeRelation(None, [t, relay.scalar_type("int32")], 1, None)
+    generic = relay.FuncType([t], relay.TupleType([t]), [t], [relation])
+    assert check(relation) == relay.TypeKind.Constraint and check(generic) == relay.TypeKind.Type
+    for wrong in (relay.TupleType([t, shape]), relay.RefType(rule), relay.TypeRelation(None, [shape], 1, None),
+                  relay.FuncType([t], t, [t, shape]), relay.GlobalTypeVar("v", relay.TypeKind.Type)()):
+        with pytest.raises(CompileError, match=r"only (Type|AdtHandle) is allowed there"):
+            check(wrong)
+    mod, box = tvm.IRModule(), relay.GlobalTypeVar("Box")
+    mod[box] = relay.TypeData(box, (t,), ())
+    assert check(mod[box], mod) == relay.TypeKind.TypeData and check(box(t), mod) == relay.TypeKind.Type
+    with pytest.raises(CompileError, match="has 0 type arguments, but the data type Box takes 1"):
+        check(box(), mod)
+    back = tvm.ir.load_json(tvm.ir.save_json(shape))
+    assert (back.name_hint, back.kind) == ("ShapeVar", relay.TypeKind.ShapeVar)
+    assert relay.FuncType([], t, [t]) != relay.FuncType([], shape, [shape]) == relay.FuncType([], back, [back])
+    f = var("f", generic)
+    with pytest.raises(CompileError, match="a function with type constraints cannot be called"):
+        relay.transform.InferType()(tvm.IRModule.from_expr(Function([f], f(const(1)))))
+
+
+def test_a_registered_function_is_a_value() -> None:
+    tvm.register_func("test.relay_language.twice", lambda x: 2 * x, override=True)
+    f = tvm.ir.EnvFunc.get("test.relay_language.twice")
+    assert (f.name, f(2), f.func(3)) == ("test.relay_language.twice", 4, 6) and f == tvm.ir.EnvFunc(f.name)
+    with pytest.raises(OptionError, match="there is no registered function"):
+        tvm.ir.EnvFunc.get("test.relay_language.none")
 
 
 def test_a_module_looks_up_by_name() -> None:

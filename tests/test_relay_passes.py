@@ -34,9 +34,10 @@ CONV = {"kernel_size": (1, 1)}
 
 OPTIONS: dict[str, list[Pass]] = {
     "CollagePartition": [transform.CollagePartition([], MockCostEstimator({"default": 1.0}))],
-    "CombineParallelConv2D": [transform.CombineParallelConv2D(2)],
-    "CombineParallelDense": [transform.CombineParallelDense(2), transform.CombineParallelDense(2, to_batch=False)],
-    "CombineParallelBatchMatmul": [transform.CombineParallelBatchMatmul(2)],
+    "CombineParallelConv2D": [transform.CombineParallelConv2D(2, compact=c) for c in (False, True)],
+    "CombineParallelDense": [
+        transform.CombineParallelDense(2, to_batch=b, compact=c) for b in (False, True) for c in (False, True)],
+    "CombineParallelBatchMatmul": [transform.CombineParallelBatchMatmul(2, compact=c) for c in (False, True)],
     "ConvertLayout": [
         transform.ConvertLayout(),
         transform.ConvertLayout({"nn.conv2d": ["NHWC", "default"], "nn.max_pool2d": ["NHWC"]}),
@@ -226,8 +227,10 @@ def test_hooks_of_alter_op_layout() -> None:
     try:
         after = transform.AlterOpLayout()(mod)
         assert [c.op.name for c in calls(after["main"])] == [
-            "transpose", "nn.conv2d", "nn.conv2d", "nn.relu", "transpose"
+            "layout_transform", "nn.conv2d", "nn.conv2d", "nn.relu", "layout_transform"
         ]
+        turned = calls(transform.CanonicalizeOps()(after)["main"])
+        assert [c.op.axes for c in turned if c.op.name == "transpose"] == [(0, 2, 3, 1), (0, 3, 1, 2)]
         value = pixels()
         close(evaluate(after, value), evaluate(mod, value), 1e-5)
         assert_structural_equal(transform.AlterOpLayout()(after), after)
@@ -499,10 +502,10 @@ def test_regions_without_a_form_in_integers() -> None:
 
 def test_arguments_without_a_form_in_integers() -> None:
     x, scale, zero = var("x", shape=(2, 3), dtype="int8"), const(0.5), const(0)
-    bytes_, other = qnn.op.dequantize(x, scale, zero), qnn.op.dequantize(x, const(0.25), zero)
-    joined = qnn.op.quantize(relay.concatenate((bytes_, other), axis=0), scale, zero)
+    bytes_ = qnn.op.dequantize(x, scale, zero)
+    shifted = qnn.op.quantize(relay.add(bytes_, const(0.3)), scale, zero)
     computed = qnn.op.quantize(relay.nn.relu(bytes_), var("s", shape=()), zero)
-    for name, body in (("concatenate", joined), ("qnn.quantize", computed)):
+    for name, body in (("add", shifted), ("qnn.quantize", computed)):
         mod = IRModule.from_expr(body)
         assert transform.FakeQuantizationToInteger()(mod) is mod
         with pytest.raises(
@@ -543,16 +546,24 @@ def test_options_that_name_what_is_not_there() -> None:
 
 def test_operators_that_are_to_have_a_form_in_integers() -> None:
     assert transform.FakeQuantizationToInteger(optional_qnn_ops=["nn.relu"]).optional_qnn_ops == ["nn.relu"]
-    with pytest.raises(OptionError, match=r"nn.softmax has no integer form; remove it from optional_qnn_ops"):
-        transform.FakeQuantizationToInteger(optional_qnn_ops=["nn.softmax"])
+    with pytest.raises(OptionError, match=r"sin has no integer form; remove it from optional_qnn_ops"):
+        transform.FakeQuantizationToInteger(optional_qnn_ops=["sin"])
 
 
 def test_constants_inside_of_kernels() -> None:
-    mod = IRModule.from_expr(relay.nn.relu(relay.add(image(), const(2.0))))
+    mod = IRModule.from_expr(relay.nn.relu(relay.add(relay.add(image(), weights(4, 1, 1)), const(2.0))))
+
+    def arguments(fuse: transform.FuseOps) -> int:
+        (call,) = calls(fuse(mod)["main"], inside=False)
+        assert isinstance(call.op, Function)
+        return len(call.args)
+
     with PassContext(config={"relay.FuseOps.link_params": True}):
-        (call,) = calls(transform.FuseOps()(mod)["main"], inside=False)
-    assert isinstance(call.op, Function)
-    assert len(call.args) == 1
+        assert arguments(transform.FuseOps()) == 1
+    assert arguments(transform.FuseOps(link_params=True)) == 1
+    assert arguments(transform.FuseOps()) == 2, "scalars are inside"
+    assert arguments(transform.FuseOps(link_params=False)) == 3
+    mod = IRModule.from_expr(relay.nn.relu(relay.add(image(), const(2.0))))
     assert len(calls(transform.FuseOps(fuse_opt_level=0)(mod)["main"], inside=False)) == 2
 
 

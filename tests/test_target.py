@@ -6,8 +6,10 @@ import json
 
 import pytest
 
+import tilewright as tvm
+from tilewright import relay, target
 from tilewright.base.errors import TargetError
-from tilewright.compat.target import Target
+from tilewright.compat.target import Target, VirtualDevice
 from tilewright.runtime.host import host_arch, host_features, host_triple
 
 
@@ -138,3 +140,36 @@ def test_accelerators_that_cannot_be_read(text: str, said: str) -> None:
     with pytest.raises(TargetError) as error:
         Target(text)
     assert said in str(error.value)
+
+
+def test_targets_and_hosts_in_all_forms() -> None:
+    both, host = Target.canon_target_and_host("c", "llvm")
+    assert both == Target("c") and both is not None and both.host == host == Target("llvm")
+    assert Target.canon_target_and_host(both) == (both, host) and Target.canon_target_and_host(None) == (None, None)
+    assert Target.canon_target(None) is None and Target("c").with_host("llvm").host == host
+    with pytest.raises(TargetError, match="the host 'llvm' is given without a target"):
+        Target.canon_target_and_host(None, "llvm")
+    for form in ("c", ["c"], {1: "c"}, {"kind": "c"}):
+        (one,) = Target.canon_multi_target_and_host(form, "llvm")
+        assert one == Target("c") and one.host == host and Target.canon_multi_target(form) == [one]
+    with pytest.raises(TargetError, match="no target is given"):
+        Target.canon_multi_target(None)
+    found, host = Target.canon_target_map_and_host({"llvm": "f", "c": "g"}, "llvm")
+    assert found == {Target("llvm"): "f", Target("c"): "g"} and {t.host for t in found} == {host}
+    with Target("c"):
+        assert Target.target_or_current(None) == Target("c") and Target.target_or_current("llvm") == host
+    with pytest.raises(TargetError, match="no target is set here"):
+        Target.target_or_current(None)
+
+
+def test_virtual_devices() -> None:
+    free, cpu = VirtualDevice(memory_scope="global"), VirtualDevice(tvm.cpu(), Target("llvm"))
+    assert (free.device_type, free.virtual_device_id, free.target, free.memory_scope) == (-1, -1, None, "global")
+    assert (cpu.device_type, cpu.virtual_device_id, cpu.target) == (1, 0, Target("llvm"))
+    x = relay.var("x", shape=(2,))
+    mod = tvm.IRModule.from_expr(relay.Function([x], relay.annotation.on_device(x, cpu)))
+    assert "on_device" in repr(mod) and "on_device" not in repr(relay.transform.PlanDevices(tvm.cpu())(mod))
+    with pytest.raises(TargetError, match="a value is placed on the device cuda:1"):
+        there = relay.annotation.on_device(x, VirtualDevice(tvm.cuda(1)))
+        relay.transform.PlanDevices(tvm.cpu())(tvm.IRModule.from_expr(relay.Function([x], there)))
+    assert (target.codegen.llvm_version_major() or 0) >= 11 and target.create("c") == Target("c")

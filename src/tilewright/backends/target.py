@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextvars
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from tilewright.backends.accelerator_targets import Accelerator, split_accelerators
@@ -70,6 +70,10 @@ class Target:
     def processor(self) -> Target:
         """The target without accelerators."""
         return Target(str(self).rpartition(", ")[2], self.host) if self.accelerators else self
+
+    def with_host(self, host: str | Mapping[str, Any] | Target) -> Target:
+        """Return the same target with another host."""
+        return Target(self, host)
 
     @property
     def backend(self) -> Backend:
@@ -226,8 +230,61 @@ class Target:
         return stack[-1] if stack else None
 
     @staticmethod
+    def target_or_current(target: Any) -> Target:
+        """Return the given target, or that of the innermost `with target:`. Raises `TargetError` if there is neither.
+        """
+        if target is not None:
+            return Target(target)
+        Target.current(allow_none=False)
+        return _CURRENT.get()[-1]
+
+    @staticmethod
+    def canon_target(target: Any) -> Target | None:
+        """Return a target, or None for None."""
+        return None if target is None else Target(target)
+
+    @staticmethod
+    def canon_target_and_host(target: Any, target_host: Any = None) -> tuple[Target | None, Target | None]:
+        """Return a target that has the host, and its host. Raises `TargetError` for a host without a target."""
+        if target is None:
+            if target_host is not None:
+                raise TargetError(f"the host '{target_host}' is given without a target; give a target", code="TW0514")
+            return None, None
+        found = _on_host(target, target_host)
+        return found, found.host
+
+    @staticmethod
+    def canon_multi_target(multi_targets: Any) -> list[Target]:
+        """Return a list of targets: from one target, a list, or a mapping whose values are targets."""
+        return Target.canon_multi_target_and_host(multi_targets)
+
+    @staticmethod
+    def canon_multi_target_and_host(target: Any, target_host: Any = None) -> list[Target]:
+        """Return a list of targets that have the host. Raises `TargetError` if no target is given."""
+        if target is None:
+            raise TargetError("no target is given; write for example 'llvm'", code="TW0514")
+        if isinstance(target, Mapping) and "kind" not in target:
+            target = list(target.values())
+        listed = target if isinstance(target, Sequence) and not isinstance(target, str) else [target]
+        return [_on_host(t, target_host) for t in listed]
+
+    @staticmethod
+    def canon_target_map_and_host(
+        target_map: Mapping[Any, Any], target_host: Any = None
+    ) -> tuple[dict[Target, Any], Target | None]:
+        """Return a mapping whose keys are targets that have the host, and the host."""
+        found = {_on_host(t, target_host): value for t, value in target_map.items()}
+        return found, next((t.host for t in found if t.host is not None), Target.canon_target(target_host))
+
+    @staticmethod
     def list_kinds() -> list[str]:
         return backend_names()
+
+
+def _on_host(target: Any, host: Any) -> Target:
+    """Return a target with a host; a host of None leaves that of the target."""
+    found = target if isinstance(target, Target) else Target(target)
+    return found if host is None else found.with_host(host)
 
 
 def _split_accelerators(target: Any) -> tuple[tuple[Accelerator, ...], Any]:

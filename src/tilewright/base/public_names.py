@@ -61,7 +61,7 @@ FILES: Final[Mapping[str, str]] = {
     "relay.op.nn": "nn",
     "relay.op.random": "kernel",
     "relay.op.vision": "multibox nms rcnn yolo",
-    "relay.qnn.op": "op",
+    "relay.qnn.op": "op qnn",
     "relay.transform": "transform",
     "runtime": "params",
     "target": "target",

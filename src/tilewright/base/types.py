@@ -6,7 +6,7 @@ It has a code, bits and lanes. A dimension of a `TensorType` is an `int`, or an 
 Relay.
 
     type ::= TensorType(shape, dtype) | TupleType(types) | FuncType(types, type, type_params) | RefType(type)
-           | TypeVar(name) | TypeCall(GlobalTypeVar, types)
+           | TypeVar(name, kind) | TypeCall(GlobalTypeVar, types) | TypeRelation(function, types, num_inputs, attrs)
 """
 
 from __future__ import annotations
@@ -237,6 +237,18 @@ class OpenSize(Size):
     expr: Any
 
 
+class TypeKind(enum.IntEnum):
+    """Kind of a type: what a type variable stands for. The numbers are those of TVM."""
+
+    Type = 0
+    ShapeVar = 1
+    BaseType = 2
+    Shape = 3
+    Constraint = 4
+    AdtHandle = 5
+    TypeData = 6
+
+
 class Type:
     """Base of the types of graph values; compared by value."""
 
@@ -340,33 +352,35 @@ def tensors_of(kind: Type | None) -> list[TensorType]:
 
 
 class FuncType(Type):
-    """The type of a function: argument types, result type, and the type variables of both."""
+    """The type of a function: argument types, result type, the type variables of both, and relations between types.
 
-    __slots__ = ("arg_types", "ret_type", "type_params")
+    The relations, `type_constraints`, are kept for `check_kind` and visitors of types; a function with relations cannot
+    be called (TW0215).
+    """
+
+    __slots__ = ("arg_types", "ret_type", "type_constraints", "type_params")
     arg_types: tuple[Type, ...]
     ret_type: Type
     type_params: tuple[TypeVar, ...]
+    type_constraints: tuple[TypeRelation, ...]
 
     def __init__(
         self, arg_types: Sequence[Type], ret_type: Type, type_params: Sequence[TypeVar] | None = None,
-        type_constraints: Sequence[Any] | None = None
+        type_constraints: Sequence[TypeRelation] | None = None
     ) -> None:
-        """Initialize the type. `type_constraints`, an argument of TVM, must be empty; otherwise `CompileError` is
-        raised."""
-        if type_constraints:
-            raise CompileError(
-                f"type constraints are not supported, but {type_constraints!r} was given; omit type_constraints",
-                code="TW0215")
         self.arg_types = tuple(arg_types)
         self.ret_type = ret_type
         self.type_params = tuple(type_params or ())
+        self.type_constraints = tuple(type_constraints or ())
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, FuncType) or len(self.type_params) != len(other.type_params):
+        if not isinstance(other, FuncType) or [p.kind for p in self.type_params] != [
+                p.kind for p in other.type_params]:
             return False
         if self.type_params != other.type_params:
             other = other.instantiate(self.type_params)
-        return (self.arg_types, self.ret_type) == (other.arg_types, other.ret_type)
+        return (self.arg_types, self.ret_type, self.type_constraints) == (
+            other.arg_types, other.ret_type, other.type_constraints)
 
     def __hash__(self) -> int:
         return hash((len(self.arg_types), len(self.type_params)))
@@ -375,10 +389,20 @@ class FuncType(Type):
         params = f"[{', '.join(map(repr, self.type_params))}]" if self.type_params else ""
         return f"fn {params}({', '.join(map(repr, self.arg_types))}) -> {self.ret_type!r}"
 
+    def without_constraints(self) -> FuncType:
+        """Return the type, for a call of the function. Raises `CompileError` for relations between its types."""
+        if self.type_constraints:
+            raise CompileError(
+                f"a function with type constraints cannot be called, and this one has {list(self.type_constraints)}; "
+                "omit type_constraints", code="TW0215")
+        return self
+
     def instantiate(self, types: Sequence[Type]) -> FuncType:
         """Return the function type with these types substituted for its type variables, in order."""
         bound: dict[Type, Type] = dict(zip(self.type_params, types, strict=True))
-        return FuncType([substitute_type(a, bound) for a in self.arg_types], substitute_type(self.ret_type, bound))
+        return FuncType(
+            [substitute_type(a, bound) for a in self.arg_types], substitute_type(self.ret_type, bound), (),
+            [c.with_args([substitute_type(a, bound) for a in c.args]) for c in self.type_constraints])
 
 
 @node
@@ -400,7 +424,10 @@ class RefType(Type):
 class IncompleteType(Type):
     """A type that is to be inferred: `relay.var("w", relay.IncompleteType())` is a variable without annotation."""
 
-    __slots__ = ()
+    __slots__ = ("kind",)
+
+    def __init__(self, kind: TypeKind = TypeKind.Type) -> None:
+        self.kind = TypeKind(kind)
 
     def __repr__(self) -> str:
         return "?"
@@ -411,6 +438,7 @@ class TypeVar(Type):
     """A type parameter of a function or of a data type. Compared by identity."""
 
     name_hint: str
+    kind: TypeKind = TypeKind.Type
 
     def __repr__(self) -> str:
         return self.name_hint
@@ -421,6 +449,7 @@ class GlobalTypeVar(Type):
     """The name of an algebraic data type of the module. Compared by name."""
 
     name_hint: str
+    kind: TypeKind = TypeKind.AdtHandle
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, GlobalTypeVar) and self.name_hint == other.name_hint
@@ -457,6 +486,33 @@ class TypeCall(Type):
         return f"{self.func!r}[{', '.join(map(repr, self.args))}]" if self.args else f"{self.func!r}[]"
 
 
+class TypeRelation(Type):
+    """A relation between types: `func` decides about `args`, of which the first `num_inputs` are inputs."""
+
+    __slots__ = ("args", "attrs", "func", "num_inputs")
+
+    def __init__(self, func: Any, args: Sequence[Type], num_inputs: int, attrs: Any = None) -> None:
+        self.func = func
+        self.args = tuple(args)
+        self.num_inputs = num_inputs
+        self.attrs = attrs
+
+    def with_args(self, args: Sequence[Type]) -> TypeRelation:
+        """Return the same relation between other types."""
+        return TypeRelation(self.func, args, self.num_inputs, self.attrs)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TypeRelation) and (self.func, self.args, self.num_inputs, self.attrs) == (
+            other.func, other.args, other.num_inputs, other.attrs)
+
+    def __hash__(self) -> int:
+        return hash((TypeRelation, self.args, self.num_inputs))
+
+    def __repr__(self) -> str:
+        name = getattr(self.func, "name", self.func)
+        return f"TypeRelation({name}, [{', '.join(map(repr, self.args))}], {self.num_inputs})"
+
+
 def type_children(t: Type) -> tuple[Type, ...]:
     """Return the types directly inside `t`."""
     match t:
@@ -466,7 +522,7 @@ def type_children(t: Type) -> tuple[Type, ...]:
             return (*t.arg_types, t.ret_type)
         case RefType():
             return (t.value,)
-        case TypeCall():
+        case TypeCall() | TypeRelation():
             return t.args
         case _:
             return ()
@@ -478,11 +534,13 @@ def with_type_children(t: Type, new: Sequence[Type]) -> Type:
         case TupleType():
             return TupleType(tuple(new))
         case FuncType():
-            return FuncType(new[:-1], new[-1], t.type_params)
+            return FuncType(new[:-1], new[-1], t.type_params, t.type_constraints)
         case RefType():
             return RefType(new[0])
         case TypeCall():
             return TypeCall(t.func, new)
+        case TypeRelation():
+            return t.with_args(new)
         case _:
             return t
 

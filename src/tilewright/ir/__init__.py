@@ -18,10 +18,13 @@ from tilewright.base.types import (
     TupleType,
     Type,
     TypeCall,
+    TypeKind,
+    TypeRelation,
     TypeVar,
 )
 from tilewright.ir import container, diagnostics, instrument, transform
 from tilewright.ir.container import Array, Map
+from tilewright.ir.env_func import EnvFunc
 from tilewright.ir.module import IRModule
 from tilewright.ir.op_attributes import register_op_attr, reset_op_attr
 from tilewright.ir.source import SequentialSpan, SourceName, Span
@@ -48,10 +51,11 @@ _LATE: Final = {
 RelayRefType = RefType
 
 __all__ = [
-    "Array", "Constructor", "FloatImm", "FuncType", "GlobalTypeVar", "GlobalVar", "IRModule", "IncompleteType",
-    "IntImm", "Map", "Op", "PrimExpr", "Range", "RefType", "RelayExpr", "RelayRefType", "SequentialSpan",
-    "SourceName", "Span", "TensorType", "TupleType", "Type", "TypeCall", "TypeData", "TypeVar",
-    "assert_structural_equal", "container", "diagnostics", "instrument", "load_json", "make_node",
+    "Array", "Constructor", "EnvFunc", "FloatImm", "FuncType", "GlobalTypeVar", "GlobalVar", "IRModule",
+    "IncompleteType", "IntImm", "Map", "Op", "PrimExpr", "Range", "RefType", "RelayExpr", "RelayRefType",
+    "SequentialSpan",
+    "SourceName", "Span", "TensorType", "TupleType", "Type", "TypeCall", "TypeData", "TypeKind", "TypeRelation",
+    "TypeVar", "assert_structural_equal", "container", "diagnostics", "instrument", "load_json", "make_node",
     "register_op_attr", "reset_op_attr", "save_json", "structural_equal", "structural_hash", "transform",
 ]
 

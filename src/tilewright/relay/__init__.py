@@ -20,6 +20,8 @@ from tilewright.base.types import (
     TupleType,
     Type,
     TypeCall,
+    TypeKind,
+    TypeRelation,
     TypeVar,
     scalar_type,
 )
@@ -123,7 +125,8 @@ __all__ = [
     "PatternConstructor", "PatternTuple", "PatternVar", "PatternWildcard", "Prelude", "RefCreate", "RefRead",
     "RefType", "RefWrite", "ScopeBuilder", "SequentialSpan", "SourceName", "Span", "SpanCheck", "TensorType",
     "Tuple", "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeCall", "TypeData", "TypeFunctor",
-    "TypeMutator", "TypeVar", "TypeVisitor", "Var", "adt", "analysis", "annotation", "arange", "astext", "backend",
+    "TypeKind", "TypeMutator", "TypeRelation", "TypeVar", "TypeVisitor", "Var", "adt",
+    "analysis", "annotation", "arange", "astext", "backend",
     "bind", "build", "build_config", "build_module", "collage", "const", "create_executor", "data_dep_optimization",
     "dataflow_pattern", "expr", "expr_functor", "fromtext", "frontend", "function", "gather", "image", "linalg",
     "load_param_dict", "logsumexp", "loops", "matrix_set_diag", "mean_std", "mean_variance", "nn", "op", "optimize",

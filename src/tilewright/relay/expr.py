@@ -473,6 +473,7 @@ def applied_type(function: Type, args: Sequence[Type], span: Origin | None = Non
         raise ShapeError(f"a function is expected, not {function!r}", span)
     if len(args) != len(function.arg_types):
         raise ShapeError(f"the function takes {len(function.arg_types)} arguments, but was given {len(args)}", span)
+    function = function.without_constraints()
     bound: dict[Type, Type] = {}
     for i, (wanted, given) in enumerate(zip(function.arg_types, args, strict=True)):
         if not bind_types(wanted, given, frozenset(function.type_params), bound):

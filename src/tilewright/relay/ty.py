@@ -9,6 +9,8 @@ from tilewright.base.types import (
            TupleType,
            Type,
            TypeCall,
+           TypeKind,
+           TypeRelation,
            TypeVar,
            scalar_type,
 )
@@ -16,5 +18,5 @@ from tilewright.scalar.expr import UnknownDim as Any
 
 __all__ = [
     "Any", "FuncType", "GlobalTypeVar", "IncompleteType", "RefType", "TensorType", "TupleType", "Type", "TypeCall",
-    "TypeVar", "scalar_type",
+    "TypeKind", "TypeRelation", "TypeVar", "scalar_type",
 ]

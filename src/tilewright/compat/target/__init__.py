@@ -8,8 +8,14 @@ from tilewright.backends.generic_func import (
 )
 from tilewright.backends.hooks import register_target_kind
 from tilewright.backends.target import Target, TargetKind
+from tilewright.backends.virtual_device import VirtualDevice
+from tilewright.compat.target import codegen
+
+create = Target
+"""TVM's former name of the constructor."""
 
 __all__ = [
-    "GenericFunc", "Target", "TargetKind", "generic_func", "get_native_generic_func", "override_native_generic_func",
+    "GenericFunc", "Target", "TargetKind", "VirtualDevice", "codegen", "create",
+    "generic_func", "get_native_generic_func", "override_native_generic_func",
     "register_target_kind",
 ]

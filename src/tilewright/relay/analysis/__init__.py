@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from tilewright.relay.analysis.call_graph import CallGraph
+from tilewright.relay.analysis.check_kind import check_kind
 from tilewright.relay.analysis.features import (
     Feature,
     check_basic_block_normal_form,
@@ -47,7 +48,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "CallGraph", "Effect", "Effects", "Feature", "all_dtypes", "all_type_vars", "all_vars", "bound_type_vars",
     "bound_vars", "calls",
-    "check_basic_block_normal_form", "check_constant", "check_well_formed", "consumers", "count_layers",
+    "check_basic_block_normal_form", "check_constant", "check_kind", "check_well_formed", "consumers", "count_layers",
     "detect_feature", "explain_offload", "extract_fused_functions",
     "extract_intermediate_expr", "free_type_vars", "free_vars", "get_calibration_data", "get_total_mac_number",
     "is_pure",

@@ -26,7 +26,7 @@ from tilewright.relay.qnn import numerics as N
 from tilewright.relay.qnn.products import QnnBatchMatmul, QnnConv2d, QnnDense
 from tilewright.relay.qnn.scaling import Dequantize
 
-_CLOSE: Final = 1e-5
+CLOSE: Final = 1e-5
 """Relative tolerance for equal scales: the scale of a bias is the product of two rounded scales."""
 
 
@@ -80,7 +80,8 @@ def quantized_form(*classes: type[Op]) -> Callable[[Rule], Rule]:
     return register
 
 
-def _of_bytes(q: Argument) -> bool:
+def of_bytes(q: Argument) -> bool:
+    """Whether an argument is quantized to 8 bits."""
     return isinstance(q, Quantized) and q.expr.tensor_type.dtype in ("int8", "uint8")
 
 
@@ -93,40 +94,41 @@ def convolution(call: Call, args: Sequence[Argument]) -> Quantized | None:
     """nn.conv2d of bytes -> qnn.conv2d: int32 with the product of the scales, one for each output channel."""
     x, w = args
     op: Any = call.op
-    if not (isinstance(x, Quantized) and isinstance(w, Quantized) and _of_bytes(x) and _of_bytes(w) and x.uniform
+    if not (isinstance(x, Quantized) and isinstance(w, Quantized) and of_bytes(x) and of_bytes(w) and x.uniform
             and op.out_dtype in ("", "float32")) or op.blocked:
         return None
     _, kernel_order, out_order = op.axes()
     if not w.uniform and w.axis % 4 != kernel_order[0]:
         return None
     made = QnnConv2d(**{**op.attributes(), "out_dtype": "int32"})
-    return _made(call, made, x, w, out_order.index(1))
+    return made_product(call, made, x, w, out_order.index(1))
 
 
 @quantized_form(Dense)
 def dense(call: Call, args: Sequence[Argument]) -> Quantized | None:
     """nn.dense of bytes -> qnn.dense."""
     x, w = args
-    if not (isinstance(x, Quantized) and isinstance(w, Quantized) and _of_bytes(x) and _of_bytes(w) and x.uniform):
+    if not (isinstance(x, Quantized) and isinstance(w, Quantized) and of_bytes(x) and of_bytes(w) and x.uniform):
         return None
     if not w.uniform and w.axis % 2 != 0:
         return None
-    return _made(call, QnnDense(units=call.attrs.units), x, w, call.tensor_type.ndim - 1)
+    return made_product(call, QnnDense(units=call.attrs.units), x, w, call.tensor_type.ndim - 1)
 
 
 @quantized_form(BatchMatmul)
 def batch_matmul(call: Call, args: Sequence[Argument]) -> Quantized | None:
     """nn.batch_matmul of bytes, the second transposed -> qnn.batch_matmul."""
     x, y = args
-    if not (isinstance(x, Quantized) and isinstance(y, Quantized) and _of_bytes(x) and _of_bytes(y) and x.uniform
+    if not (isinstance(x, Quantized) and isinstance(y, Quantized) and of_bytes(x) and of_bytes(y) and x.uniform
             and y.uniform):
         return None
     if call.attrs.transpose_a or not call.attrs.transpose_b:
         return None
-    return _made(call, QnnBatchMatmul(), x, y, -1)
+    return made_product(call, QnnBatchMatmul(), x, y, -1)
 
 
-def _made(call: Call, op: Op, x: Quantized, w: Quantized, axis: int) -> Quantized:
+def made_product(call: Call, op: Op, x: Quantized, w: Quantized, axis: int) -> Quantized:
+    """Return a product of quantized values by the operator `op`; `axis` is that of the scales of `w` in the result."""
     (sx, zx), (sw, zw) = x.parameters(), w.parameters()
     product = Call(op, [x.expr, w.expr, zx, zw, sx, sw], span=call.span)
     return Quantized(product, _product_scale(x, w), np.zeros((), np.int32), axis)
@@ -141,7 +143,7 @@ def bias_add(call: Call, args: Sequence[Argument]) -> Quantized | None:
     axis = call.attrs.axis % call.tensor_type.ndim
     if not x.uniform and axis != x.axis % call.tensor_type.ndim:
         return None
-    units = _in_units(bias, x.scale)
+    units = in_units(bias, x.scale)
     return None if units is None else Quantized(Call(call.op, [x.expr, units], span=call.span), x.scale, x.zero_point,
         x.axis)
 
@@ -154,13 +156,13 @@ def is_rounded_bias(call: Call, args: Sequence[Argument]) -> bool:
     return bool((np.abs(units - np.rint(units)) > 1e-3 + 1e-6 * np.abs(units)).any())
 
 
-def _in_units(bias: Argument, scale: Array) -> Constant | None:
+def in_units(bias: Argument, scale: Array) -> Constant | None:
     """A constant vector as int32 multiples of `scale`."""
     if isinstance(bias, Quantized):
         if not isinstance(bias.expr, Constant):
             return None
         exact = bias.expr.value.astype(np.int64) - bias.zero_point
-        if np.allclose(bias.scale, scale, rtol=_CLOSE, atol=0):
+        if np.allclose(bias.scale, scale, rtol=CLOSE, atol=0):
             return Constant(N.saturated(exact, "int32"), bias.expr.span)
         real = exact * bias.scale.astype(np.float64)
     elif isinstance(bias, Constant):
@@ -187,7 +189,7 @@ def relu(call: Call, args: Sequence[Argument]) -> Quantized | None:
 def clip(call: Call, args: Sequence[Argument]) -> Quantized | None:
     """Quantize the bounds, for bytes only: sums are clipped as floats."""
     (x,) = args
-    if not isinstance(x, Quantized) or not x.uniform or not _of_bytes(x):
+    if not isinstance(x, Quantized) or not x.uniform or not of_bytes(x):
         return None
     low, high = (round(float(b) / float(x.scale.item())) + int(x.zero_point.item())
                  for b in (call.attrs.a_min, call.attrs.a_max))
@@ -208,7 +210,7 @@ def same_numbers(call: Call, args: Sequence[Argument]) -> Quantized | None:
 def global_average(call: Call, args: Sequence[Argument]) -> Quantized | None:
     """The int32 sum of all pixels, with their number as `parts`."""
     (x,) = args
-    if not isinstance(x, Quantized) or not x.uniform or not _of_bytes(x) or call.attrs.layout not in ("NCHW", "NHWC"):
+    if not isinstance(x, Quantized) or not x.uniform or not of_bytes(x) or call.attrs.layout not in ("NCHW", "NHWC"):
         return None
     spatial = (2, 3) if call.attrs.layout == "NCHW" else (1, 2)
     sizes = [x.expr.tensor_type.shape[d] for d in spatial]

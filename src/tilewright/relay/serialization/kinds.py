@@ -10,13 +10,13 @@ import dataclasses
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
 import numpy as np
 
-from tilewright.base.errors import Origin
+from tilewright.base.errors import Origin, ParseError
 from tilewright.base.types import (
     DataType,
     FuncType,
@@ -26,6 +26,7 @@ from tilewright.base.types import (
     TupleType,
     Type,
     TypeCall,
+    TypeKind,
     TypeVar,
 )
 from tilewright.relay import adt
@@ -48,10 +49,13 @@ class Kind:
     cls: type
     fields: Mapping[str, tuple[str, Any]]
     build: Callable[..., Any]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Values of the fields that are written only if their values differ from these."""
 
     def values(self, x: Any) -> dict[str, Any]:
-        """Return the constructor arguments of `x`."""
-        return {name: getattr(x, attribute) for name, (attribute, _) in self.fields.items()}
+        """Return the constructor arguments of `x` that differ from the defaults."""
+        found = {name: getattr(x, attribute) for name, (attribute, _) in self.fields.items()}
+        return {n: v for n, v in found.items() if n not in self.defaults or v != self.defaults[n]}
 
 
 def _constructor(
@@ -64,6 +68,20 @@ def _constructor(
     return made
 
 
+def _type_kind(kind: int) -> TypeKind:
+    if kind not in list(TypeKind):
+        raise ParseError(f"{kind} is not the kind of a type; kinds are 0 to {max(TypeKind).value}", code="TW0406")
+    return TypeKind(kind)
+
+
+def _type_variable(name_hint: str, kind: int = TypeKind.Type) -> TypeVar:
+    return TypeVar(name_hint, _type_kind(kind))
+
+
+def _type_name(name_hint: str, kind: int = TypeKind.AdtHandle) -> GlobalTypeVar:
+    return GlobalTypeVar(name_hint, _type_kind(kind))
+
+
 def _intrinsic_call(dtype: DataType, op: scalar.Intrinsic, args: Scalars) -> scalar.PrimExpr:
     return scalar.Call(dtype, op, args)
 
@@ -73,7 +91,7 @@ _DATACLASSES: Final[dict[str, tuple[type, ...]]] = {
         graph.Var, graph.GlobalVar, graph.Constant, graph.Tuple, graph.TupleGetItem, graph.If, graph.Let,
         graph.RefCreate, graph.RefRead, graph.RefWrite,
         adt.PatternWildcard, adt.PatternVar, adt.PatternTuple, adt.PatternConstructor, adt.Clause, adt.Match,
-        adt.TypeData, RefType, TypeVar, GlobalTypeVar,
+        adt.TypeData, RefType,
     ),
     "tir": (
         stmt.For, stmt.IfThenElse, stmt.Store, stmt.Seq, stmt.Allocate, stmt.Evaluate, stmt.IterVar, stmt.Reducer,
@@ -98,6 +116,8 @@ _LISTED: Final[tuple[tuple[str, type, dict[str, Any]], ...]] = (
     ("relay.TensorType", TensorType, {"shape": tuple[Dim, ...], "dtype": DataType}),
     ("relay.TupleType", TupleType, {"fields": tuple[Type, ...]}),
     ("relay.FuncType", FuncType, {"arg_types": tuple[Type, ...], "ret_type": Type, "type_params": tuple[TypeVar, ...]}),
+    ("relay.TypeVar", TypeVar, {"name_hint": str, "kind": int}),
+    ("relay.GlobalTypeVar", GlobalTypeVar, {"name_hint": str, "kind": int}),
     ("relay.TypeCall", TypeCall, {"func": GlobalTypeVar, "args": tuple[Type, ...]}),
     ("tir.Var", scalar.Var, {"name": str, "dtype": DataType}),
     ("tir.Any", scalar.UnknownDim, {}),
@@ -121,7 +141,12 @@ _LISTED: Final[tuple[tuple[str, type, dict[str, Any]], ...]] = (
     ("tir.LetStmt", stmt.Let, {"var": scalar.Var, "value": scalar.PrimExpr, "body": stmt.Stmt}),
 )
 _ATTRIBUTE: Final = {("relay.Function", "ret_type"): "_declared"}
-_BUILD: Final[dict[str, Callable[..., Any]]] = {"relay.Constructor": _constructor}
+_BUILD: Final[dict[str, Callable[..., Any]]] = {
+    "relay.Constructor": _constructor, "relay.GlobalTypeVar": _type_name, "relay.TypeVar": _type_variable,
+}
+_DEFAULTS: Final[dict[str, dict[str, Any]]] = {
+    "relay.GlobalTypeVar": {"kind": TypeKind.AdtHandle}, "relay.TypeVar": {"kind": TypeKind.Type},
+}
 MAXIMUM_LANES: Final = 1 << 16
 
 
@@ -134,7 +159,7 @@ def _tables() -> tuple[dict[str, Kind], dict[type, Kind]]:
             kinds.append(Kind(f"{room}.{cls.__name__}", cls, fields, cls))
     for name, cls, holds in _LISTED:
         fields = {n: (_ATTRIBUTE.get((name, n), n), hint) for n, hint in holds.items()}
-        kinds.append(Kind(name, cls, fields, _BUILD.get(name, cls)))
+        kinds.append(Kind(name, cls, fields, _BUILD.get(name, cls), _DEFAULTS.get(name, {})))
     return {k.name: k for k in kinds}, {k.cls: k for k in kinds}
 
 

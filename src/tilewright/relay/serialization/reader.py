@@ -127,6 +127,8 @@ class _Reader:
             raise ParseError(f"a {name} has no field '{min(extra)}'{nearest(min(extra), kind.fields)}", code="TW0406")
         fields: dict[str, Any] = {}
         for field, (_, hint) in kind.fields.items():
+            if field not in given and field in kind.defaults:
+                continue
             if field not in given:
                 raise ParseError(f"the field '{field}' is missing", code="TW0406")
             value = fields[field] = self._value(given[field], 0)

@@ -72,7 +72,7 @@ from tilewright.relay.transform.simplify_expr import SimplifyExpr, SimplifyExprP
 from tilewright.relay.transform.simplify_fc_transpose import SimplifyFCTranspose
 from tilewright.relay.transform.simplify_inference import SimplifyInference
 from tilewright.relay.transform.sink_reshape import SinkReshape
-from tilewright.relay.transform.spans import AnnotateSpans, CapturePostDfsIndexInSpans, tag_span_suffixes
+from tilewright.relay.transform.spans import AnnotateSpans, CapturePostDfsIndexInSpans, SpanCheck, tag_span_suffixes
 from tilewright.relay.transform.split_args import SplitArgs
 from tilewright.relay.transform.split_batch import SplitBatch
 from tilewright.relay.transform.to_a_normal_form import ToANormalForm
@@ -103,7 +103,8 @@ __all__ = [
     "NativeTexts", "OutlineCompilerFunctionsWithExistingGlobalSymbols", "PartialEvaluate", "PartitionGraph", "Pass",
     "PassContext", "PassInfo", "PlanDevices", "PlanStep", "PrintIR", "RemoveStandaloneReshapes",
     "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyExprPostAlterOp", "SimplifyFCTranspose",
-    "SimplifyInference", "SinkReshape", "SplitArgs", "SplitBatch", "ToANormalForm", "ToBasicBlockNormalForm", "ToCPS",
-    "ToGraphNormalForm", "ToMixedPrecision", "bind_params", "function_pass", "graph_passes", "infer_types",
-    "module_pass", "optimize", "plan_memory", "recast", "tag_span_suffixes", "to_cps", "un_cps",
+    "SimplifyInference", "SinkReshape", "SpanCheck", "SplitArgs", "SplitBatch", "ToANormalForm",
+    "ToBasicBlockNormalForm", "ToCPS", "ToGraphNormalForm", "ToMixedPrecision", "bind_params",
+    "function_pass", "graph_passes", "infer_types", "module_pass", "optimize", "plan_memory", "recast",
+    "tag_span_suffixes", "to_cps", "un_cps",
 ]

@@ -4,6 +4,7 @@
         -> add(%x, b')                 b' has an axis of size 1 for each later axis, so that it broadcasts
     add(const, %x)                   -> add(%x, const)
     subtract(%x, const)              -> add(%x, -const)             floats
+    layout_transform(%x, "NCHW", "NHWC") -> transpose(%x, [0, 2, 3, 1])
     nn.batch_flatten, squeeze, expand_dims of a known shape -> reshape
 """
 
@@ -16,10 +17,12 @@ from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function
+from tilewright.relay.op.blocks import LayoutTransform
 from tilewright.relay.op.broadcast import Add, Multiply, Subtract
 from tilewright.relay.op.nn_matmul import BiasAdd
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.shaping import Reshape
+from tilewright.relay.op.transform import Transpose
 from tilewright.relay.transform.permutations import reshaped
 from tilewright.relay.visitor import rewrite
 
@@ -50,8 +53,18 @@ def canonical(e: Expr) -> Expr | None:
         return Call(e.op, [e.args[1], e.args[0]], span=e.span)
     if isinstance(e.op, Subtract) and isinstance(e.args[1], Constant) and e.args[1].tensor_type.dtype.is_float:
         return Call(Add(), [e.args[0], Constant(-e.args[1].value, e.args[1].span)], span=e.span)
+    if isinstance(e.op, LayoutTransform):
+        return _turned(e, e.op)
     kind = e.known_type()
     if e.op.view and isinstance(kind, TensorType) and kind.is_static and not (isinstance(e.op, Reshape)
             and e.op.newshape == kind.shape):
         return reshaped(e.args[0], kind.shape)
     return None
+
+
+def _turned(e: Call, op: LayoutTransform) -> Expr | None:
+    """Return the transpose for a change of layout without blocks."""
+    before, after = op.src_layout, op.dst_layout
+    if not before.isalpha() or not after.isalpha() or sorted(before) != sorted(after) or before == after:
+        return None
+    return Call(Transpose(tuple(before.index(letter) for letter in after)), [e.args[0]], span=e.span)

@@ -48,10 +48,16 @@ class LayoutConfig:
         LayoutConfig.current = self._before.pop()
 
 
+class _NamedSweep(ChosenSweep):
+    """A sweep that names the layouts it goes between, as TVM does."""
+
+    by_letters = True
+
+
 def with_layouts(function: Function, choose: Choice) -> Function:
     """Replace the operator of each call by `choose(call)`, the same operator in other layouts."""
     order = post_order(function.body, inside=False)
-    sweep = ChosenSweep(order, choose)
+    sweep = _NamedSweep(order, choose)
     for e in order:
         sweep.visit(e)
     body = sweep.logical(function.body)

@@ -4,14 +4,15 @@
       -> %0 = nn.conv2d(layout_transform(%x, "NCHW", "NCHW8c"), w', data_layout="NCHW8c", …)
          layout_transform(%0, "NCHW8c", "NCHW")
 
-Permuted orders are reached by transposes, blocked ones by `layout_transform`; constants are transformed at compile
-time. Padded values are never stored. Only the operand of a chosen call may be padded; the rule guarantees that the
-zeros do not change the result.
+Permuted orders are reached by transposes or `layout_transform`, blocked ones by `layout_transform`; constants are
+transformed at compile time. Padded values are never stored. Only the operand of a chosen call may be padded; the rule
+guarantees that the zeros do not change the result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from tilewright.base.errors import CompileError, InternalError, OptionError
 from tilewright.base.types import TensorType, Type
@@ -34,7 +35,12 @@ Choice = Callable[[Call], "Op | None"]
 
 
 class ChosenSweep(Sweep):
-    """Sweep with a rule: `choose(call)` returns the operator with other layouts over the same arguments, or None."""
+    """Sweep with a rule: `choose(call)` returns the operator with other layouts over the same arguments, or None.
+
+    With `by_letters`, permuted orders are reached by `layout_transform`, too, where the letters of the axes are known.
+    """
+
+    by_letters: ClassVar[bool] = False
 
     def __init__(self, order: Sequence[Expr], choose: Choice) -> None:
         super().__init__(consumers(order))
@@ -50,7 +56,7 @@ class ChosenSweep(Sweep):
         if isinstance(e.op, Convolution):
             return (e.op, (None,) * len(perms), None)
         if not any(map(has_blocks, perms)):
-            return e.op.relayout(perms) if any(p is not None for p in perms) else None
+            return self._permuted(e, perms) if any(p is not None for p in perms) else None
         args = e.args[0].fields if e.op.variadic and isinstance(e.args[0], Tuple) else e.args
         types = [a.checked_type for a in args]
         if not all(isinstance(t, TensorType) for t in types):
@@ -60,10 +66,17 @@ class ChosenSweep(Sweep):
             self._pass_letters(e, args, perms)
         return how
 
+    def _permuted(self, e: Call, perms: Sequence[Perm | None]) -> Relaid | None:
+        how: Relaid | None = e.op.relayout(perms)
+        if how is not None and self.by_letters:
+            self._pass_letters(e, e.args[0].fields if e.op.variadic and isinstance(e.args[0], Tuple) else e.args, perms)
+        return how
+
     def _pass_letters(self, e: Expr, args: Sequence[Expr], perms: Sequence[Perm | None]) -> None:
         """Copy the letters of the axes to the arguments and results of the same rank."""
         for a, p in zip(args, perms, strict=True):
-            known = self.letters.get((a, rank(p))) if p is not None and has_blocks(p) else None
+            known = self.letters.get((a, rank(p))) if p is not None and (
+                self.by_letters or has_blocks(p)) else None
             if known is not None:
                 for other in (*args, e):
                     self.letters.setdefault((other, len(known)), known)
@@ -138,15 +151,19 @@ class ChosenSweep(Sweep):
             self.visit(e)
 
     def _field(self, e: TupleGetItem) -> Stored:
+        kind = e.checked_type
+        if isinstance(kind, TensorType) and (known := self.letters.get((e.tuple_value, kind.ndim))):
+            self.letters.setdefault((e, kind.ndim), known)
         simpler = self.instead.get(e.tuple_value)
         return self.stored[simpler.fields[e.index]] if isinstance(simpler, Tuple) else super()._field(e)
 
     def turn(self, x: Expr, stored: Perm | None, wanted: Perm | None, kind: Type, e: Expr) -> Expr:
-        if not (has_blocks(stored) or has_blocks(wanted)):
+        known = self.letters.get((e, kind.ndim)) if isinstance(kind, TensorType) else None
+        if not (has_blocks(stored) or has_blocks(wanted) or (self.by_letters and known)):
             return super().turn(x, stored, wanted, kind, e)
         if not isinstance(kind, TensorType):
             raise InternalError(f"a value of type {kind!r} cannot be stored in the order {stored}")
-        letters = self.letters.get((e, kind.ndim)) or DIMENSIONS.get(kind.ndim,
+        letters = known or DIMENSIONS.get(kind.ndim,
             "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[: kind.ndim])
         return _transformed(x, layout_of(stored, letters), layout_of(wanted, letters))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.nn_matmul import BatchMatmul
@@ -20,6 +20,8 @@ class CombineParallelBatchMatmul(_CombineParallel):
     """Combine `min_num_branches` or more batched products that share their left operand into one product. Needs known
     types.
     """
+
+    negative_axes: ClassVar[bool] = True
 
     def key(self, call: Call) -> Any:
         if type(call.op) is not BatchMatmul:

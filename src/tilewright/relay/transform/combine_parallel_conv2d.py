@@ -34,6 +34,9 @@ class CombineParallelConv2D(_CombineParallel):
         axes = _axes(call)
         return axes.channel if axes else None
 
+    def sliced_axes(self, axis: int, ndim: int) -> int:
+        return axis + 1
+
     def merged(self, calls: Sequence[Call], x: Expr, others: Sequence[Sequence[Expr]]) -> Call:
         axes = _axes(calls[0])
         at = axes.weight if axes else 0

@@ -1,7 +1,7 @@
 """Combine products of one matrix with several weights.
 
     (nn.dense(%x, w1), nn.dense(%x, w2), nn.dense(%x, w3))
-    -> %0 = nn.batch_matmul(expand_dims(%x), stack((w1, w2, w3))); one matrix of it for each           to_batch
+    -> %0 = nn.batch_matmul(stack((%x, %x, %x)), stack((w1, w2, w3))); one matrix of it for each       to_batch
     -> %0 = nn.dense(%x, concatenate((w1, w2, w3))); columns of it for each                             else
 """
 
@@ -39,6 +39,9 @@ class CombineParallelDense(_CombineParallel):
     def merged(self, calls: Sequence[Call], x: Expr, others: Sequence[Sequence[Expr]]) -> Call:
         weights = [o[0] for o in others]
         out_dtype = calls[0].attrs.out_dtype
+        if self.to_batch and not self.compact:
+            return Call(BatchMatmul(out_dtype=out_dtype), [joined([x] * len(weights), None), joined(weights, None)],
+                        span=calls[0].span)
         if self.to_batch:
             return Call(BatchMatmul(out_dtype=out_dtype),
                         [reshaped(x, (1, *x.tensor_type.shape)), joined(weights, None)], span=calls[0].span)

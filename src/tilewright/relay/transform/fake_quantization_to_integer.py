@@ -11,15 +11,16 @@ every operator of quantized arguments is converted, and its result is dequantize
     -> %0 = qnn.dense(%x, w, zx, 0, sx, sw); nn.softmax(qnn.dequantize(%0, sx * sw, 0))
 
 Sums, products, window means and softmax of quantized values that are followed by a quantization use the kernels of
-`relay/qnn/onnx_runtime.py`. Operators without a rule stay in floating point between dequantize and quantize.
+`relay/qnn/onnx_runtime.py`. Without `use_qat`, more operators are converted (`relay/qnn/affine_regions.py`).
+Operators without a rule stay in floating point between dequantize and quantize.
 Elementwise ones are fused into the previous kernel in either case.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -27,14 +28,20 @@ from tilewright.base.errors import CompileError, OptionError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
-from tilewright.relay.op.broadcast import Add
+from tilewright.relay.op.broadcast import Add, Multiply
 from tilewright.relay.op.elementwise import Relu
+from tilewright.relay.op.nn_norm import Softmax
+from tilewright.relay.op.nn_pool import AvgPool2d
 from tilewright.relay.op.registry import Op, get
 from tilewright.relay.qnn import onnx_runtime
 from tilewright.relay.qnn.affine import RULES, Argument, Quantized, is_rounded_bias
+from tilewright.relay.qnn.affine_regions import CLOSING, REGION_RULES, closed
 from tilewright.relay.qnn.numerics import limits
 from tilewright.relay.qnn.scaling import Dequantize, Quantize, Requantize
 from tilewright.relay.visitor import operands, post_order, rewrite
+
+_CONVERTED: Final = frozenset({*RULES, *REGION_RULES, *CLOSING, Add, AvgPool2d, Multiply, Softmax})
+"""Operators that have an integer form, for some arguments."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,7 @@ class FakeQuantizationToInteger(FunctionPass):
 
     def __post_init__(self) -> None:
         for name in self.optional_qnn_ops or ():
-            if get(name) not in RULES:
+            if get(name) not in _CONVERTED:
                 raise OptionError(f"{name} has no integer form; remove it from optional_qnn_ops", code="TW1005")
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
@@ -89,7 +96,7 @@ def _check_regions(function: Function, quantized: Container[Expr]) -> None:
             inside.update((e, *operands(e)))
     for e in order:
         if e in inside and e not in quantized and regions[e] and isinstance(e, Call) and isinstance(e.op, Op):
-            known = type(e.op) in RULES or isinstance(e.op, (Dequantize, Quantize, Add))
+            known = type(e.op) in _CONVERTED or isinstance(e.op, (Dequantize, Quantize))
             why = ("for these arguments: a scale or zero point is not constant, is per channel, or differs"
                    if known else "")
             advice = "quantize before it, or keep it in floating point with hard_fail=False"
@@ -105,9 +112,18 @@ class _Sweep:
     def __init__(self, everywhere: bool, keep_real_bias: bool) -> None:
         self.everywhere, self.keep_real_bias = everywhere, keep_real_bias
         self.quantized: dict[Expr, Quantized] = {}
+        self.by_region: set[Expr] = set()
+        """Values that have an integer form only because a quantization follows."""
+
+    @property
+    def in_regions(self) -> bool:
+        """Whether operators are converted only if a quantization follows, so that more of them are."""
+        return not self.everywhere and not self.keep_real_bias
 
     def visit(self, e: Expr) -> Expr | None:
         """Return the replacement of `e` over replaced operands, and record its quantization parameters."""
+        if isinstance(e, TupleGetItem) and (whole := self.quantized.get(e.tuple_value)) is not None:
+            self.quantized[e] = replace(whole, expr=TupleGetItem(whole.expr, e.index, span=e.span))
         if not isinstance(e, Call) or not isinstance(e.op, Op):
             return None
         if isinstance(e.op, Dequantize):
@@ -119,14 +135,19 @@ class _Sweep:
         return self._rule(e)
 
     def _rule(self, e: Call) -> Expr | None:
-        rule = RULES.get(type(e.op))
-        if rule is None:
+        kind = type(e.op)
+        if kind not in RULES and not (self.in_regions and kind in REGION_RULES):
             return None
         given: Sequence[Expr] = e.args[0].fields if isinstance(e.args[0], Tuple) and e.op.variadic else e.args
         args: list[Argument] = [self.quantized.get(a, a) for a in given]
         if not any(isinstance(a, Quantized) for a in args) or (self.keep_real_bias and is_rounded_bias(e, args)):
             return None
-        found = rule(e, args)
+        found = RULES[kind](e, args) if kind in RULES else None
+        if found is None and self.in_regions and kind in REGION_RULES:
+            found = REGION_RULES[kind](e, args)
+            self.by_region.add(e)
+        if any(a in self.by_region for a in given):
+            self.by_region.add(e)
         if found is None:
             return None
         real = found.dequantized() if self.everywhere else e
@@ -142,8 +163,10 @@ class _Sweep:
         out: Any = e.op
         wanted = Quantized(e, scale.value, zero_point.value)
         found = self.quantized.get(x)
-        if found is None:
-            return self._fused(x, wanted)
+        if found is None or x in self.by_region:
+            integers = self._fused(x, wanted)
+            if found is None or integers is not None:
+                return integers
         if found.worth_the_same(wanted) and found.expr.known_type() == e.known_type():
             return found.expr
         parameters = [found.scale, found.zero_point]
@@ -162,11 +185,14 @@ class _Sweep:
         made = x.args[0] if isinstance(x, Call) and positive else x
         if not isinstance(made, Call) or not isinstance(made.op, Op):
             return None
-        args = [self.quantized.get(a) for a in made.args]
-        if any(a is None for a in args):
-            return None
+        operands_of = made.args[0].fields if isinstance(made.args[0], Tuple) and made.op.variadic else made.args
+        args = [self.quantized.get(a) for a in operands_of]
         given = [a for a in args if a is not None]
-        return onnx_runtime.fused(made, given, wanted)
+        if len(given) < len(args):
+            return None
+        integers = onnx_runtime.fused(made, given, wanted)
+        is_open = integers is None and self.in_regions and made is x and x not in self.quantized
+        return closed(made, given, wanted) if is_open else integers
 
 
 def _dequantized(e: Call) -> Quantized | None:

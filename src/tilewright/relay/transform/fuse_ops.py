@@ -32,7 +32,8 @@ class FuseOps(FunctionPass):
 
     At level 0 (of the context, or of `fuse_opt_level` unless negative), or if the pass is disabled, each call becomes a
     separate function. `relay.FuseOps.max_depth` limits the calls of a function. `link_params`, or the switch
-    `relay.FuseOps.link_params` where it is None, keeps constants inside the functions.
+    `relay.FuseOps.link_params` where it is None, keeps constants inside the functions. Scalar constants are always
+    inside, as in TVM, unless `link_params` is false: the compiler's form.
     """
 
     fuse_opt_level: int = -1
@@ -47,7 +48,7 @@ class FuseOps(FunctionPass):
         most = context.get("relay.FuseOps.max_depth") if fuses else 1
         groups = _Graph(function.body, most).groups()
         link = context.get("relay.FuseOps.link_params") if self.link_params is None else self.link_params
-        body = _Outliner(groups, link).outline(function.body)
+        body = _Outliner(groups, link, self.link_params is None).outline(function.body)
         return function if body is function.body else with_operands(function, [body])
 
 
@@ -211,10 +212,11 @@ class _Graph:
 
 
 class _Outliner:
-    """Rebuilds a body with every group as a call of a function."""
+    """Rebuilds a body with every group as a call of a function. `link_params` keeps constants inside the functions,
+    `link_scalars` those without dimensions."""
 
-    def __init__(self, groups: Sequence[Sequence[Call]], link_params: bool) -> None:
-        self.link_params = link_params
+    def __init__(self, groups: Sequence[Sequence[Call]], link_params: bool, link_scalars: bool) -> None:
+        self.link_params, self.link_scalars = link_params, link_scalars
         self.by_last = {g[-1]: g for g in groups}
         self.inner = {c for g in groups for c in g[:-1]}
         self.new: dict[Expr, Expr] = {}
@@ -250,7 +252,7 @@ class _Outliner:
 
     def _stand_in(self, e: Expr, inside: Mapping[Expr, Expr], params: dict[Expr, Var]) -> Expr:
         """Return the representative of `e` in a group: a value of the group, a parameter, or a tuple of these."""
-        if e in inside or (self.link_params and isinstance(e, Constant)):
+        if e in inside or (isinstance(e, Constant) and (self.link_params or (self.link_scalars and not e.value.shape))):
             return inside.get(e, e)
         kind = e.checked_type
         if isinstance(kind, TupleType):

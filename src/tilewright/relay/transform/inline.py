@@ -18,14 +18,16 @@ from tilewright.relay.visitor import operands, post_order, with_operands
 
 @dataclass(frozen=True)
 class Inline(Pass):
-    """Inline the functions with the attribute `Inline`, and remove them; recursive functions and functions of other
-    compilers stay.
+    """Inline the functions with the attribute `Inline`, and remove them. Recursive functions stay, and those that no
+    function calls.
+
+    A function of another compiler replaces its name as a whole.
     """
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         graph = CallGraph(mod)
         marked = {n for n, f in mod.items() if isinstance(f, Function) and f.attrs.get("Inline")
-                  and not f.attrs.get("Compiler") and not graph.is_recursive(n)}
+                  and not graph.is_recursive(n)}
         if not marked:
             return mod
         done: dict[str, Function] = {}
@@ -36,7 +38,7 @@ class Inline(Pass):
                 done[name] = inlined(function, {n: done[n] for n in marked & set(graph[name])})
                 if done[name] is not function:
                     new[name] = done[name]
-        for name in marked - {"main"}:
+        for name in marked & {callee for caller, _ in mod.items() for callee in graph[caller]} - {"main"}:
             new.remove(name)
         return new
 
@@ -47,8 +49,9 @@ def inlined(function: Function, bodies: dict[str, Function]) -> Function:
     for e in post_order(function):
         old = operands(e)
         now = [new.get(o, o) for o in old]
-        if isinstance(e, Call) and isinstance(e.op, GlobalVar) and e.op.name_hint in bodies:
-            new[e] = applied(bodies[e.op.name_hint], now[1:])
+        body = bodies.get(e.op.name_hint) if isinstance(e, Call) and isinstance(e.op, GlobalVar) else None
+        if body is not None and not body.attrs.get("Compiler"):
+            new[e] = applied(body, now[1:])
         else:
             now = [fresh_copy(bodies[o.name_hint]) if isinstance(o, GlobalVar) and o.name_hint in bodies else o
                    for o in now]

@@ -10,7 +10,7 @@ form a group. Their elementwise calls are combined as long as every branch has t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -20,19 +20,24 @@ from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.adt import Match
-from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple
+from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem
 from tilewright.relay.op.nn_matmul import BiasAdd
 from tilewright.relay.op.registry import Fusion, Op
-from tilewright.relay.op.transform import Concatenate, Stack, StridedSlice
+from tilewright.relay.op.shaping import ExpandDims, Squeeze
+from tilewright.relay.op.transform import Concatenate, Split, Stack, StridedSlice
 from tilewright.relay.transform.permutations import reshaped
 from tilewright.relay.visitor import consumers, operands, post_order, with_operands
 
 
 @dataclass(frozen=True)
 class _CombineParallel(FunctionPass):
-    """Base: subclasses define which products can be combined, how, and the axis of their combined results."""
+    """Base: subclasses define which products can be combined, how, and the axis of their combined results.
+
+    `compact` writes slices of one axis instead of TVM's slices of all axes, and reshapes instead of splits.
+    """
 
     min_num_branches: int = 3
+    compact: bool = field(default=False, kw_only=True)
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 4
 
@@ -47,6 +52,13 @@ class _CombineParallel(FunctionPass):
     def axis(self, call: Call) -> int | None:
         """Return the axis of the result that joins the branches; None for a new leading axis."""
         raise NotImplementedError
+
+    negative_axes: ClassVar[bool] = False
+    """Whether TVM joins the arguments of elementwise calls along axes that count from the end."""
+
+    def sliced_axes(self, axis: int, ndim: int) -> int:
+        """Return the number of axes of a slice of the combined result along `axis`, in TVM's spelling."""
+        return ndim
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         if "Compiler" in function.attrs or function.attrs.get("Primitive"):
@@ -187,6 +199,7 @@ class _Rebuild:
         self.ends: dict[Expr, tuple[_Group, int]] = {b[-1]: (g, k) for g in groups for k, b in enumerate(g.branches)}
         self.new: dict[Expr, Expr] = {}
         self.values: dict[_Group, Expr] = {}
+        self.splits: dict[_Group, Expr] = {}
 
     def of(self, root: Expr) -> Expr:
         stack = [root]
@@ -218,9 +231,26 @@ class _Rebuild:
         axis = group.axis or 0
         sizes = [1 if group.axis is None else b[-1].tensor_type.shape[axis] for b in group.branches]
         begin = sum(sizes[:k])
+        if not group.how.compact:
+            return self._part_of_all_axes(whole, group, k, begin, sizes)
         how = StridedSlice(begin=(begin,), end=(begin + sizes[k],), strides=(1,), axes=(axis,))
         part = Call(how, [whole], span=last.span)
         return part if group.axis is not None else reshaped(part, last.tensor_type.shape)
+
+    def _part_of_all_axes(self, whole: Expr, group: _Group, k: int, begin: int, sizes: Sequence[int]) -> Expr:
+        """Return a part as TVM spells it: a field of a split, or a slice whose begin and size has all axes."""
+        span = group.branches[k][-1].span
+        if group.axis is None:
+            split = self.splits.get(group)
+            if split is None:
+                split = self.splits[group] = Call(Split(len(sizes), 0), [whole])
+            return Call(Squeeze((0,)), [TupleGetItem(split, k)], span=span)
+        ndim = whole.tensor_type.ndim
+        ends = tuple(sizes[k] if d == group.axis else -1 for d in range(ndim))
+        begins = tuple(begin if d == group.axis else 0 for d in range(ndim))
+        kept = group.how.sliced_axes(group.axis, ndim)
+        how = StridedSlice(begin=begins[:kept], end=ends[:kept], strides=(1,) * kept, slice_mode="size")
+        return Call(how, [whole], span=span)
 
     def _combined(self, group: _Group) -> Expr:
         heads = [b[0] for b in group.branches]
@@ -228,21 +258,26 @@ class _Rebuild:
                                        [[self.new[a] for a in c.args[1:]] for c in heads])
         for level in range(1, len(group.branches[0])):
             calls, before = [b[level] for b in group.branches], group.branches[0][level - 1]
-            args = [value if a is before else self._argument([c.args[k] for c in calls], calls, group.axis)
+            args = [value if a is before else self._argument([c.args[k] for c in calls], calls, group)
                     for k, a in enumerate(calls[0].args)]
             value = Call(calls[0].op, args, span=calls[0].span)
         return value
 
-    def _argument(self, args: Sequence[Expr], calls: Sequence[Call], axis: int | None) -> Expr:
+    def _argument(self, args: Sequence[Expr], calls: Sequence[Call], group: _Group) -> Expr:
+        axis = group.axis
         now = [self.new[a] for a in args]
         if isinstance(calls[0].op, BiasAdd):
             return joined(now, 0)
         if _joined_kind(args, calls, axis) == "same":
             return now[0]
         rank = calls[0].tensor_type.ndim
+        if axis is None and not group.how.compact:
+            return joined([a if (more := rank - a.tensor_type.ndim) == 0 else Call(ExpandDims(0, more), [a])
+                           for a in now], None)
         if axis is None:
             return joined([reshaped(a, (1,) * (rank - a.tensor_type.ndim) + a.tensor_type.shape) for a in now], None)
-        return joined(now, axis - (rank - now[0].tensor_type.ndim))
+        at = axis - (rank - now[0].tensor_type.ndim)
+        return joined(now, at if group.how.compact or not group.how.negative_axes else axis - rank)
 
 
 def joined(parts: Sequence[Expr], axis: int | None) -> Expr:

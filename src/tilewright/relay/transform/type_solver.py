@@ -68,6 +68,7 @@ class Solver:
 
     def instantiate(self, t: FuncType) -> FuncType:
         """Return a function type with its type variables replaced by new holes."""
+        t = t.without_constraints()
         return t.instantiate([Hole() for _ in t.type_params]) if t.type_params else t
 
     def unify(self, a: Type, b: Type) -> bool:
