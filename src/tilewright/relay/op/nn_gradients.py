@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
-
 from tilewright import te
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType, TensorType, Type
 from tilewright.relay.expr import Call, Expr
-from tilewright.relay.op.nn_conv import Conv1d, Conv2d, Conv3d, Ints, narrowed, normalized, ordered
+from tilewright.relay.op.nn_conv import Conv1d, Conv2d, Conv3d, narrowed, normalized, ordered
 from tilewright.relay.op.nn_matmul import product_dtype
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.relay.op.shaping import sized
@@ -39,7 +34,7 @@ def _reversed(ndim: int) -> tuple[int, ...]:
     return (1, 0, *range(2, ndim))
 
 
-def kernel_gradient(grad: Expr, data: Expr, kernel: Sequence[int], strides: Ints, padding: Ints, dilation: Ints,
+def kernel_gradient(grad: Expr, data: Expr, kernel: Shape, strides: Shape, padding: Shape, dilation: Shape,
                     groups: int) -> Expr:
     """The gradient of an OI… kernel of the spatial shape `kernel`, for NC… data: a convolution of the data with `grad`
     that exchanges batch and channels, and strides and dilation."""

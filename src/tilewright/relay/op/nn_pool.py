@@ -157,6 +157,13 @@ class Pool(Spatial):
             seen.append(x[index])
         return seen
 
+    def _counts(self, shape: Sequence[int], count_include_pad: bool) -> Array:
+        """Return the number of elements that each window averages."""
+        inner = self.padding if count_include_pad else (0,) * len(self.padding)
+        beyond = [a - b for a, b in zip(self._reaching(tuple(shape)), inner, strict=True)]
+        counted = padded(padded(np.ones((1, 1, *shape)), inner, 1), beyond, 0)
+        return np.maximum(sum(self._taps(counted, self._sizes(tuple(shape)))), 1)
+
 
 class MaxPool(Pool):
     """Base of the maximum pools; padding is never the maximum."""
@@ -186,19 +193,12 @@ class AvgPool(Pool):
     count_include_pad: bool = False
     """True counts padding as zeros in the mean, False ignores it."""
 
-    def _counts(self, shape: Sequence[int]) -> Array:
-        """Return the number of elements that each window averages."""
-        inner = self.padding if self.count_include_pad else (0,) * len(self.padding)
-        beyond = [a - b for a, b in zip(self._reaching(tuple(shape)), inner, strict=True)]
-        counted = padded(padded(np.ones((1, 1, *shape)), inner, 1), beyond, 0)
-        return np.maximum(sum(self._taps(counted, self._sizes(tuple(shape)))), 1)
-
     def reference(self, data: Array) -> Array:
         x = self._plain(data)
         wide = (np.float32 if DataType(data.dtype).is_float and data.dtype.itemsize < 4 else np.int64
                 if data.dtype.kind in "iu" else data.dtype)
         total: Array = sum(self._windows(x.astype(wide), 0))  # type: ignore[assignment]
-        counts = self._counts(x.shape[2:]).astype(wide)
+        counts = self._counts(x.shape[2:], self.count_include_pad).astype(wide)
         mean = total / counts if DataType(data.dtype).is_float else np.trunc(total / counts)
         return self._placed(mean.astype(data.dtype))
 
@@ -281,7 +281,7 @@ class PoolGrad(Pool):
             raise ShapeError(f"the gradient {text(g.shape)} must have the shape of the pool's result, {text(wanted)}")
         return t
 
-    def reference(self, out_grad: Array, data: Array) -> Array:  # type: ignore[override]
+    def reference(self, out_grad: Array, data: Array) -> Array:
         x = self._plain(data)
         g = bijective_layout(self.out_layout or self.layout, channels_first(2)).forward(out_grad)
         reach, out = self._reaching(x.shape[2:]), self._sizes(x.shape[2:])
@@ -296,7 +296,7 @@ class PoolGrad(Pool):
         """Return the part of the gradient of each window that each of its taps gets."""
         raise NotImplementedError
 
-    def compute(self, out_grad: te.Tensor, data: te.Tensor) -> te.Tensor:  # type: ignore[override]
+    def compute(self, out_grad: te.Tensor, data: te.Tensor) -> te.Tensor:
         grads = (topi_moves.layout_transform(out_grad, self.out_layout, self.layout) if self.out_layout else out_grad)
         return pool_grad(grads, data, self.pool_size, self.strides, self.padding, self.pool_type, self.ceil_mode,
                          self.layout, bool(self.attributes().get("count_include_pad", True)))
@@ -321,14 +321,16 @@ class MaxPool2dGrad(PoolGrad):
 
 
 @op("nn.avg_pool2d_grad", kind=Fusion.OPAQUE)
-class AvgPool2dGrad(PoolGrad, AvgPool):
+class AvgPool2dGrad(PoolGrad):
     """The gradient of the data of `nn.avg_pool2d`: that of each window in equal shares for its elements."""
 
     precision = Precision.NEVER
     pool_type = "avg"
+    count_include_pad: bool = False
+    """True counts padding as zeros in the mean, False ignores it."""
 
     def _shares(self, g: Array, x: Array) -> list[Array]:
-        share = g / self._counts(x.shape[2:]).astype(g.dtype)
+        share = g / self._counts(x.shape[2:], self.count_include_pad).astype(g.dtype)
         return [share] * (self.pool_size[0] * self.pool_size[1])
 
 

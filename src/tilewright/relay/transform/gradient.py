@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from tilewright.base.errors import CompileError, OptionError
-from tilewright.base.types import DataType
+from tilewright.base.types import DataType, TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, Pass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple
@@ -29,10 +29,11 @@ _NAME: Final = "differentiated function"
 def gradient(expr: Expr, mod: IRModule | None = None, mode: str = "higher_order") -> Function:
     """Return the function of the value of `expr` and its gradients: `(value, (gradient, …))`, one for each parameter.
 
-    `expr` is a function, or a `GlobalVar` of `mod`. The gradients are those of the sum of all elements of the value;
-    integer and boolean values have gradients of zero. Calls of functions, lets, references and matches are evaluated
-    first, as `PartialEvaluate` does. `mode` is that of TVM; both give the same function. Raises `CompileError` for an
-    operator or a recursion without a gradient, and `OptionError` for another mode.
+    `expr` is a function, or a `GlobalVar` of `mod`. The gradients are those of the sum of all elements of the value,
+    for a tuple of its first tensor; integer and boolean parameters have gradients of zero. Calls of functions, lets,
+    references and matches are evaluated first, as `PartialEvaluate` does. `mode` is that of TVM; both give the same
+    function. Raises `CompileError` for an operator or a recursion without a gradient, and `OptionError` for another
+    mode.
     """
     if mode not in MODES:
         raise OptionError(f"gradient: mode is '{mode}'; it must be {' or '.join(MODES)}", code="TW0210")
@@ -94,7 +95,7 @@ def _without_fills(e: Expr) -> Expr | None:
     commutes = isinstance(e.op, (Add, Multiply))
     for kept, other in (e.args, e.args[::-1]) if commutes else (e.args,):
         t = kept.known_type()
-        if t is not None and t == e.known_type() and _fill(other) == neutral and DataType(t.dtype).is_float:
+        if isinstance(t, TensorType) and t == e.known_type() and _fill(other) == neutral and t.dtype.is_float:
             return kept
     return None
 

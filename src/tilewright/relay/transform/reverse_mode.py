@@ -29,7 +29,8 @@ Slope = Expr | tuple[Any, ...] | None
 
 
 def gradients(y: Expr, xs: Sequence[Expr], head: Slope = None) -> list[Slope]:
-    """Return the gradients of `y` with respect to the values `xs`, for the gradient `head` of `y`, by default all ones.
+    """Return the gradients of `y` with respect to the values `xs`, for the gradient `head` of `y`: by default ones for
+    its first tensor.
 
     Raises `CompileError` for an operator without a gradient rule.
     """
@@ -51,8 +52,9 @@ def filled(slope: Slope, x: Expr) -> Expr:
 
 
 def _ones(y: Expr) -> Slope:
-    if isinstance(y.checked_type, TupleType):
-        return tuple(_ones(field) for field in y)
+    """Ones for a tensor, or for the first tensor of a tuple."""
+    if isinstance(t := y.checked_type, TupleType):
+        return tuple(_ones(y[k]) if k == 0 else None for k in range(len(t.fields)))
     return ones_like(y) if _is_real(y.checked_type) else None
 
 
@@ -164,8 +166,8 @@ class _Reverse:
         wanted = [v for v in self.below(e)[1:] if v in self.depending and _is_real(v.checked_type)]
         if not wanted:
             return
-        sides = (self.side(b, wanted, filled(slope, e)) for b in (e.true_branch, e.false_branch))
-        found = If(e.cond, *sides, e.span)
+        head = filled(slope, e)
+        found = If(e.cond, self.side(e.true_branch, wanted, head), self.side(e.false_branch, wanted, head), e.span)
         for k, v in enumerate(wanted):
             self.give(v, TupleGetItem(found, k))
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.relay.expr import Call, Constant, Expr, TupleGetItem
+from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.blocks import Dilate, LayoutTransform
 from tilewright.relay.op.broadcast import Divide, FloorMod, Multiply, Subtract
 from tilewright.relay.op.elementwise import Clip
@@ -26,7 +26,7 @@ from tilewright.relay.op.gradients.building import (
 )
 from tilewright.relay.op.indexing import ScatterElements, ScatterNd
 from tilewright.relay.op.reduction import Sum
-from tilewright.relay.op.shaping import ExpandDims, Reshape, sized
+from tilewright.relay.op.shaping import ExpandDims, sized
 from tilewright.relay.op.transform import Concatenate, Pad, Reverse, StridedSlice
 from tilewright.topi.shapes import axis_of, is_number
 
@@ -102,7 +102,7 @@ def _pad(e: Call, g: Expr) -> list[Expr]:
     x, value = e.args
     if e.op.pad_mode != "constant":
         refuse(e, f"with pad_mode '{e.op.pad_mode}'; only that of constant padding is")
-    inside = StridedSlice([b for b, _ in e.op.pad_width], shape_of(x), slice_mode="size")(g)
+    inside = StridedSlice(tuple(b for b, _ in e.op.pad_width), shape_of(x), slice_mode="size")(g)
     return [inside, reshape_like(Subtract()(Sum()(g), Sum()(inside)), value)]
 
 
