@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from tilewright.base.errors import CompileError, OptionError
-from tilewright.base.types import DataType, TensorType
+from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, Pass, PassContext
-from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple
+from tilewright.relay.expr import Call, Expr, Function, GlobalVar, Tuple
 from tilewright.relay.op.broadcast import Add, Divide, Multiply, Subtract
-from tilewright.relay.op.create import Filled, FilledLike
+from tilewright.relay.op.create import FilledLike
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.partial_evaluate import PartialEvaluate
 from tilewright.relay.transform.remove_unused_functions import RemoveUnusedFunctions
 from tilewright.relay.transform.reverse_mode import filled, gradients, is_plain
+from tilewright.relay.transform.simplify_expr import add_zero, multiply_one
 from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
 from tilewright.relay.visitor import rewrite
 
@@ -89,19 +90,9 @@ class LazyGradientInit(FunctionPass):
 
 def _without_fills(e: Expr) -> Expr | None:
     """x + 0, 0 + x, x - 0, x * 1, 1 * x, x / 1 -> x"""
-    if not isinstance(e, Call) or not isinstance(e.op, (Add, Subtract, Multiply, Divide)):
+    if not isinstance(e, Call) or not isinstance(e.known_type(), TensorType):
         return None
-    neutral = 0 if isinstance(e.op, (Add, Subtract)) else 1
-    commutes = isinstance(e.op, (Add, Multiply))
-    for kept, other in (e.args, e.args[::-1]) if commutes else (e.args,):
-        t = kept.known_type()
-        if isinstance(t, TensorType) and t == e.known_type() and _fill(other) == neutral and t.dtype.is_float:
-            return kept
-    return None
-
-
-def _fill(e: Expr) -> float | None:
-    """The number that all elements of a value have, if it is a constant scalar or made by `zeros` and `ones`."""
-    if isinstance(e, Constant):
-        return float(e.value) if e.value.size == 1 and DataType(e.value.dtype).is_float else None
-    return e.op.number if isinstance(e, Call) and isinstance(e.op, (Filled, FilledLike)) else None
+    if isinstance(e.op, FilledLike):
+        return e.op.simplify(e)
+    return add_zero(e) if isinstance(e.op, (Add, Subtract)) else multiply_one(e) if isinstance(
+        e.op, (Multiply, Divide)) else None
