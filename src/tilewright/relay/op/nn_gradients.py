@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tilewright import te
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType, TensorType, Type
@@ -17,7 +19,8 @@ from tilewright.topi.layouts import channels_first, data_axes, kernel_axes
 from tilewright.topi.shapes import Shape, differ, inverse, is_multiple, require_rank, text
 from tilewright.topi.windows import window_count
 
-_CONVOLUTIONS = {1: Conv1d, 2: Conv2d, 3: Conv3d}
+CONVOLUTIONS: Final = {1: Conv1d, 2: Conv2d, 3: Conv3d}
+"""The convolutions by number of spatial dimensions."""
 
 
 def _exchanged(shape: Shape, groups: int) -> tuple[Shape, tuple[int, ...], Shape]:
@@ -43,7 +46,7 @@ def kernel_gradient(grad: Expr, data: Expr, kernel: Shape, strides: Shape, paddi
     x = (Transpose(_reversed(rank + 2))(data) if groups == 1
          else sized(joined)(Transpose(axes)(sized(split)(data))))
     w = Transpose(_reversed(rank + 2))(grad)
-    found = _CONVOLUTIONS[rank](strides=dilation, padding=padding, dilation=strides, groups=groups)(x, w)
+    found = CONVOLUTIONS[rank](strides=dilation, padding=padding, dilation=strides, groups=groups)(x, w)
     inside = StridedSlice((0,) * rank, tuple(kernel), (1,) * rank, tuple(range(2, rank + 2)))(found)
     return Transpose(_reversed(rank + 2))(inside)
 

@@ -19,13 +19,13 @@ from tilewright.relay.op.gradients.building import (
     unpermuted,
 )
 from tilewright.relay.op.nn_conv import Conv1dTranspose, Conv2dTranspose, Conv3dTranspose
-from tilewright.relay.op.nn_gradients import Conv2dBackwardWeight, kernel_gradient
+from tilewright.relay.op.nn_gradients import CONVOLUTIONS, Conv2dBackwardWeight, kernel_gradient
 from tilewright.relay.op.nn_matmul import BatchMatmul, Dense, Matmul
 from tilewright.relay.op.reduction import Sum
-from tilewright.relay.op.shaping import Reshape
-from tilewright.relay.op.transform import Transpose
+from tilewright.relay.op.shaping import Reshape, sized
+from tilewright.relay.op.transform import Reverse, Transpose
 from tilewright.topi.layouts import channels_first
-from tilewright.topi.shapes import axis_of
+from tilewright.topi.shapes import axis_of, is_number
 
 
 def _matrix(x: Expr) -> Expr:
@@ -88,10 +88,35 @@ def _conv(e: Call, g: Expr) -> list[Expr]:
     data_order, kernel_order, out_order = op.axes()
     x, w = permuted(data, data_order), permuted(weight, kernel_order)
     g = unpermuted(cast(g, dtype_of(data)), out_order)
-    into_data = _TRANSPOSED[op.rank](
-        strides=op.strides, padding=op.padding, dilation=op.dilation, groups=op.groups,
-        data_layout=channels_first(op.rank), output_padding=_left_over(op, shape_of(x), shape_of(w), shape_of(g)))(g, w)
-    return [unpermuted(into_data, data_order), unpermuted(_into_kernel(op, g, x, w), kernel_order)]
+    return [unpermuted(_into_data(op, g, x, w), data_order), unpermuted(_into_kernel(op, g, x, w), kernel_order)]
+
+
+def _into_data(op: Any, g: Expr, x: Expr, w: Expr) -> Expr:
+    """The gradient of NC… data: a convolution with the reversed kernel for strides of one, else a transposed one."""
+    n = op.rank
+    reach = [(k - 1) * d for k, d in zip(shape_of(w)[2:], op.dilation, strict=True)] * 2
+    padding = tuple(r - p for r, p in zip(reach, op.padding, strict=True))
+    if all(s == 1 for s in op.strides) and all(is_number(p) and p >= 0 for p in padding):
+        return CONVOLUTIONS[n](padding=padding, dilation=op.dilation, groups=op.groups)(
+            g, _reversed_kernel(w, op.groups))
+    return _TRANSPOSED[n](
+        strides=op.strides, padding=op.padding, dilation=op.dilation, groups=op.groups, data_layout=channels_first(n),
+        output_padding=_left_over(op, shape_of(x), shape_of(w), shape_of(g)))(g, w)
+
+
+def _reversed_kernel(w: Expr, groups: int) -> Expr:
+    """An OI… kernel reversed along its spatial dimensions, with inputs and outputs exchanged in each group."""
+    out, depth, *sizes = shape_of(w)
+    spatial = range(2, 2 + len(sizes))
+    if groups == 1:
+        found: Expr = Transpose((1, 0, *spatial))(w)
+    else:
+        split = sized((groups, out // groups, depth, *sizes))(w)
+        found = sized((groups * depth, out // groups, *sizes))(
+            Transpose((0, 2, 1, *(d + 1 for d in spatial)))(split))
+    for d in spatial:
+        found = Reverse(d)(found) if shape_of(w)[d] != 1 else found
+    return found
 
 
 def _into_kernel(op: Any, g: Expr, x: Expr, w: Expr) -> Expr:
