@@ -362,6 +362,23 @@ def _pool() -> list[Example]:
     return found
 
 
+def _gradients() -> list[Example]:
+    x, found = real(2, 3, 7, 8), list[Example]()
+    for cls, plain in ((nn.MaxPool2dGrad, nn.MaxPool2d), (nn.AvgPool2dGrad, nn.AvgPool2d)):
+        windows: list[dict[str, Any]] = [
+            {"pool_size": 2, "strides": 2}, {"pool_size": 3, "strides": 2, "padding": (0, 1, 1, 0)}, {"pool_size": (3, 2), "strides": (2, 3), "padding": 1, "ceil_mode": True},
+            {"pool_size": 3, "strides": 1, "padding": 1, "layout": "NHWC"}, {"pool_size": 2, "strides": 2, "out_layout": "NHWC"}]
+        found += [Example(cls(**w), (real(*plain(**w).reference(x).shape), x)) for w in windows]
+    found.append(Example(nn.AvgPool2dGrad((3,), (2,), padding=(1,), count_include_pad=True), (real(2, 3, 4, 4), x)))
+    found.append(Example(nn.MaxPool2dGrad((2,), (1,)), (real(1, 1, 3, 3), np.ones((1, 1, 4, 4), np.float32))))
+    weights: list[tuple[tuple[int, ...], dict[str, Any]]] = [
+        ((2, 4, 7, 8), {"padding": 1, "kernel_size": 3}), ((2, 6, 3, 4), {"strides": 2, "kernel_size": (3, 2), "groups": 3, "channels": 6}),
+        ((2, 2, 3, 4), {"dilation": (2, 2), "kernel_size": (3, 3)})]
+    found += [Example(nn.Conv2dBackwardWeight(**attrs), (real(*g), x)) for g, attrs in weights]
+    found.append(Example(nn.Conv2dBackwardWeight(kernel_size=(3, 3), padding=(1,), grad_layout="NHWC", data_layout="NHWC", kernel_layout="HWIO"), (real(1, 5, 6, 2), real(1, 5, 6, 3))))
+    return found
+
+
 def _norm() -> list[Example]:
     x, c = real(2, 6, 4, 5), partial(real, 6, low=0.5)
     found = [Example(cls(axis), (real(2, 3, 5),)) for cls in (nn.Softmax, nn.LogSoftmax, fast_math.FastSoftmax) for axis in (-1, 1)]
@@ -578,7 +595,7 @@ def _linalg() -> list[Example]:
 
 
 EXAMPLES: list[Example] = [
-    *_elementwise(), *_broadcast(), *_shaping(), *_transform(), *_indexing(), *_ensembles(), *_sorting(), *_reduction(), *_conv(), *_attention(), *_pool(), *_norm(), *_image(),
+    *_elementwise(), *_broadcast(), *_shaping(), *_transform(), *_indexing(), *_ensembles(), *_sorting(), *_reduction(), *_conv(), *_attention(), *_pool(), *_gradients(), *_norm(), *_image(),
     *_vision(), *_sampling(), *_random_numbers(), *_programs(), *_lookup(), *_nn_more(), *_special(), *_linalg(),
 ]
 

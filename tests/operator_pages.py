@@ -29,7 +29,7 @@ FAMILIES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "products": ("Matrix products, convolutions and attention", (
         "nn_matmul", "nn_attention", "nn_conv", "nn_conv_blocks", "nn_deformable", "nn_displacement", "nn_sparse",
-        "nn_binary",
+        "nn_binary", "nn_gradients",
     )),
     "normalization": ("Pooling, normalization and losses", ("nn_pool", "nn_norm", "nn_loss")),
     "reductions": ("Reductions, scans and sorting", ("reduction", "scans", "sorting")),

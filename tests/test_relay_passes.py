@@ -58,7 +58,7 @@ OPTIONS: dict[str, list[Pass]] = {
 """The passes that need options, or are worth running with several."""
 ELSEWHERE = {
     "Sequential": "runs others", "PrintIR": "prints", "ChangeBatch": "changes the inputs",
-    "FlexibleShapeDispatch": "changes the inputs",
+    "FlexibleShapeDispatch": "changes the inputs", "FirstOrderGradient": "returns gradients, too",
     "SpanCheck": "refuses programs without spans",
     "AnnotateTarget": "marks again where it is run again", "ToCPS": "adds a parameter", "PartitionGraph": "needs marks",
     "MergeCompilerRegions": "needs marks",
@@ -598,8 +598,8 @@ def test_deep_graphs_go_through_the_new_passes() -> None:
 def test_the_page_of_passes_is_what_the_classes_say() -> None:
     text = pass_table.PAGE.read_text(encoding="utf-8")
     assert text == pass_table.page(), "run python tests/pass_table.py"
-    (source,) = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
-    exec(compile(source, "passes.md", "exec"), {})
+    for source in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S):
+        exec(compile(source, "passes.md", "exec"), {})
     for name in transform.__all__:
         if isinstance(
             cls := getattr(transform, name), type

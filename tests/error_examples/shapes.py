@@ -69,3 +69,7 @@ def tw0312() -> None:
         registered: Any = relay.op.get("errors.example")
         registered.add_type_rel("Example")
 
+
+def tw0313() -> None:
+    x = relay.var("x", shape=(2, 3))
+    relay.transform.gradient(relay.Function([x], relay.prod(x)))

@@ -113,6 +113,7 @@ class DataType(str):
             raise CompileError(
                 f"'{text}' is not a data type; write for example float32, int8, bfloat16 or float32x4", code="TW0302")
         code, bits, lanes = match[1], int(match[2] or _DEFAULT_BITS.get(text, 0)), int(match[3] or 1)
+        code = "bool" if (code, bits) == ("uint", 1) else code
         if code in _NAMED:
             allowed = (0, 1, 8) if code == "bool" else (0, 64) if code == "handle" else (0,)
             if bits not in allowed:
@@ -204,7 +205,7 @@ class DataType(str):
             return np.dtype(object)
         if base in ("void", "handle"):
             raise CompileError(f"{base} has no numpy type", code="TW0302")
-        return np.dtype(base if base != "uint1" else "bool")
+        return np.dtype(base)
 
 
 def _numpy_name(kind: np.dtype[Any]) -> str:

@@ -57,6 +57,7 @@ from tilewright.relay.op.hooks import (
     register_alter_op_layout,
     register_compute,
     register_convert_op_layout,
+    register_gradient,
     register_legalize,
     register_mixed_precision_conversion,
     register_pattern,
@@ -71,11 +72,11 @@ __all__ = [
     "OPS", "Fusion", "Op", "OpPattern", "annotation", "blocks", "broadcast", "classic", "complex_numbers", "const",
     "contrib", "create", "data_dependent", "deferred", "dynamic", "einsum", "elementwise", "external", "fast_math",
     "fixed_point", "get", "image", "image_decoding", "image_sampling", "indexing", "linalg", "lookup", "nn",
-    "nn_binary", "nn_deformable", "nn_displacement", "nn_loss", "nn_sparse", "random", "reduction",
-    "register", "register_alter_op_layout", "register_compute", "register_convert_op_layout", "register_legalize",
-    "register_mixed_precision_conversion", "register_pattern", "register_qnn_legalize", "register_schedule",
-    "register_strategy", "runtime_checks", "scans", "scattering", "selection", "shaping", "signal", "sorting",
-    "special", "transform", "vision", "vision_maps",
+    "nn_binary", "nn_deformable", "nn_displacement", "nn_loss", "nn_sparse", "random", "reduction", "register",
+    "register_alter_op_layout", "register_compute", "register_convert_op_layout", "register_gradient",
+    "register_legalize", "register_mixed_precision_conversion", "register_pattern", "register_qnn_legalize",
+    "register_schedule", "register_strategy", "runtime_checks", "scans", "scattering", "selection", "shaping", "signal",
+    "sorting", "special", "transform", "vision", "vision_maps",
 ]
 
 

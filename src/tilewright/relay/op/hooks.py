@@ -22,6 +22,7 @@ MIXED_PRECISION: Final = "FTVMMixedPrecisionConversionType"
 STRATEGY: Final = "FTVMStrategy"
 SCHEDULE: Final = "FTVMSchedule"
 COMPUTE: Final = "FTVMCompute"
+GRADIENT: Final = "FPrimalGradient"
 PATTERN: Final = "TOpPattern"
 
 
@@ -74,6 +75,15 @@ def register_mixed_precision_conversion(op_name: str, func: Function | None = No
     `out_dtype` accumulates in the first, and the result of a call in 16 bits is cast to the second.
     """
     return register_op_attr(op_name, MIXED_PRECISION, func, level)
+
+
+def register_gradient(op_name: str, fgradient: Function | None = None, level: int = 10) -> Function:
+    """Register the gradient rule of an operator, in place of the package's.
+
+    `f(orig, grad)` returns the gradients of the arguments of the call `orig`, for the gradient `grad` of its result;
+    None stands for zero.
+    """
+    return register_op_attr(op_name, GRADIENT, fgradient, level)
 
 
 def is_replaced(op_name: str) -> bool:

@@ -20,8 +20,9 @@ from tilewright.topi.adaptive import adaptive_pool
 from tilewright.topi.channel_blocks import is_blocked, plain_data
 from tilewright.topi.layouts import SPATIAL, channels_first, channels_last, data_axes
 from tilewright.topi.math import cast
+from tilewright.topi.nn.pooling import pool_grad
 from tilewright.topi.orders import Order, block, layout_of
-from tilewright.topi.shapes import Perm, Shape, differ, inverse, last_channels, require_rank
+from tilewright.topi.shapes import Perm, Shape, differ, inverse, last_channels, require_rank, require_same_dtype, text
 from tilewright.topi.windows import per_dimension, pooled_size, reaching
 
 
@@ -156,6 +157,12 @@ class Pool(Spatial):
             seen.append(x[index])
         return seen
 
+    def _counts(self, shape: Sequence[int], count_include_pad: bool) -> Array:
+        """Return the number of elements that each window averages."""
+        inner = self.padding if count_include_pad else (0,) * len(self.padding)
+        beyond = [a - b for a, b in zip(self._reaching(tuple(shape)), inner, strict=True)]
+        counted = padded(padded(np.ones((1, 1, *shape)), inner, 1), beyond, 0)
+        return np.maximum(sum(self._taps(counted, self._sizes(tuple(shape)))), 1)
 
 
 class MaxPool(Pool):
@@ -186,19 +193,12 @@ class AvgPool(Pool):
     count_include_pad: bool = False
     """True counts padding as zeros in the mean, False ignores it."""
 
-    def _counts(self, shape: Sequence[int]) -> Array:
-        """Return the number of elements that each window averages."""
-        inner = self.padding if self.count_include_pad else (0,) * len(self.padding)
-        beyond = [a - b for a, b in zip(self._reaching(tuple(shape)), inner, strict=True)]
-        counted = padded(padded(np.ones((1, 1, *shape)), inner, 1), beyond, 0)
-        return np.maximum(sum(self._taps(counted, self._sizes(tuple(shape)))), 1)
-
     def reference(self, data: Array) -> Array:
         x = self._plain(data)
         wide = (np.float32 if DataType(data.dtype).is_float and data.dtype.itemsize < 4 else np.int64
                 if data.dtype.kind in "iu" else data.dtype)
         total: Array = sum(self._windows(x.astype(wide), 0))  # type: ignore[assignment]
-        counts = self._counts(x.shape[2:]).astype(wide)
+        counts = self._counts(x.shape[2:], self.count_include_pad).astype(wide)
         mean = total / counts if DataType(data.dtype).is_float else np.trunc(total / counts)
         return self._placed(mean.astype(data.dtype))
 
@@ -259,6 +259,79 @@ class AvgPool3d(AvgPool):
 
     layout: str = "NCDHW"
     rank = 3
+
+
+class PoolGrad(Pool):
+    """Base of the gradients of two-dimensional pools, from that of the result and the data."""
+
+    rank = 2
+    relayout = Op.relayout
+    reblock = Op.reblock
+    pool_type: ClassVar[str]
+
+    def infer(self, out_grad: Type, data: Type) -> TensorType:  # type: ignore[override]
+        """The type of the data; `out_grad` has the shape and dtype of the pool's result."""
+        g, t = tensors(out_grad, data)
+        if any(d != 1 for d in self.dilation):
+            raise ShapeError(f"dilation {text(self.dilation)} is not supported; it must be 1")
+        shape = self._shape(t)
+        wanted = self._stored((*shape[:2], *self._sizes(shape[2:])))
+        require_same_dtype((g, t))
+        if g.ndim != len(wanted) or any(map(differ, g.shape, wanted)):
+            raise ShapeError(f"the gradient {text(g.shape)} must have the shape of the pool's result, {text(wanted)}")
+        return t
+
+    def reference(self, out_grad: Array, data: Array) -> Array:
+        x = self._plain(data)
+        g = bijective_layout(self.out_layout or self.layout, channels_first(2)).forward(out_grad)
+        reach, out = self._reaching(x.shape[2:]), self._sizes(x.shape[2:])
+        wide = np.float32 if x.dtype.itemsize < 4 else x.dtype
+        total = padded(np.zeros(x.shape, wide), reach, 0)
+        for place, share in zip(self._taps(total, out), self._shares(g.astype(wide), x), strict=True):
+            place += share
+        inside = total[:, :, reach[0] : reach[0] + x.shape[2], reach[1] : reach[1] + x.shape[3]]
+        return bijective_layout(channels_first(2), self.layout).forward(np.ascontiguousarray(inside, data.dtype))
+
+    def _shares(self, g: Array, x: Array) -> list[Array]:
+        """Return the part of the gradient of each window that each of its taps gets."""
+        raise NotImplementedError
+
+    def compute(self, out_grad: te.Tensor, data: te.Tensor) -> te.Tensor:
+        grads = (topi_moves.layout_transform(out_grad, self.out_layout, self.layout) if self.out_layout else out_grad)
+        return pool_grad(grads, data, self.pool_size, self.strides, self.padding, self.pool_type, self.ceil_mode,
+                         self.layout, bool(self.attributes().get("count_include_pad", True)))
+
+
+@op("nn.max_pool2d_grad", kind=Fusion.OPAQUE)
+class MaxPool2dGrad(PoolGrad):
+    """The gradient of the data of `nn.max_pool2d`: that of each window goes to its first maximal element."""
+
+    precision = Precision.NEVER
+    pool_type = "max"
+
+    def _shares(self, g: Array, x: Array) -> list[Array]:
+        seen = self._windows(x, identity_of_max(x.dtype))
+        most = np.maximum.reduce(seen)
+        taken, found = np.zeros(g.shape, bool), []
+        for values in seen:
+            first = (values == most) & ~taken
+            taken |= first
+            found.append(np.where(first, g, np.zeros((), g.dtype)))
+        return found
+
+
+@op("nn.avg_pool2d_grad", kind=Fusion.OPAQUE)
+class AvgPool2dGrad(PoolGrad):
+    """The gradient of the data of `nn.avg_pool2d`: that of each window in equal shares for its elements."""
+
+    precision = Precision.NEVER
+    pool_type = "avg"
+    count_include_pad: bool = False
+    """True counts padding as zeros in the mean, False ignores it."""
+
+    def _shares(self, g: Array, x: Array) -> list[Array]:
+        share = g / self._counts(x.shape[2:], self.count_include_pad).astype(g.dtype)
+        return [share] * (self.pool_size[0] * self.pool_size[1])
 
 
 class Adaptive(Spatial):

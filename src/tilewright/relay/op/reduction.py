@@ -18,7 +18,7 @@ from tilewright.scalar import expr as E
 from tilewright.topi import reduction as topi
 from tilewright.topi.elementwise import greatest, least
 from tilewright.topi.orders import Order, places, single, without
-from tilewright.topi.shapes import Perm, Shape, axes_of, product, require_broadcast, require_same_dtype, text
+from tilewright.topi.shapes import Perm, Shape, axes_of, broadcast_shapes, differ, product, require_same_dtype, text
 
 Axis = int | tuple[int, ...] | None
 
@@ -305,7 +305,7 @@ class Collapse(Op):
     """Base of the sums along the dimensions that broadcasting would repeat."""
 
     def _require(self, shape: Shape, wanted: Shape) -> Shape:
-        if len(wanted) > len(shape) or require_broadcast(wanted, shape) != shape:
+        if len(wanted) > len(shape) or any(map(differ, broadcast_shapes(wanted, shape), shape)):
             raise ShapeError(f"{text(shape)} cannot be collapsed to {text(wanted)}, which does not broadcast to it")
         return wanted
 

@@ -6,8 +6,6 @@ from typing import Final
 
 from tilewright.base.errors import CompileError
 
-_GRADIENT: Final = ("it computes a gradient, but programs are compiled for inference only; differentiate tensor "
-                    "expressions with te.gradient")
 _TRANSFORMED: Final = (
     "it takes weights that were transformed for one algorithm; use nn.conv2d or nn.conv3d, "
     "for which the compiler chooses the algorithm and transforms constant weights"
@@ -21,9 +19,6 @@ _HARDWARE: Final = ("it belongs to the compiler of one accelerator; register a t
 _TUNED: Final = "only a layout tuner inserts it; use layout_transform"
 
 LEFT_OUT: Final[dict[str, str]] = {
-    "nn.conv2d_backward_weight": _GRADIENT,
-    "nn.max_pool2d_grad": _GRADIENT,
-    "nn.avg_pool2d_grad": _GRADIENT,
     "nn.contrib_conv2d_winograd_weight_transform": _TRANSFORMED,
     "nn.contrib_conv2d_winograd_without_weight_transform": _TRANSFORMED,
     "nn.contrib_conv2d_winograd_nnpack_weight_transform": _TRANSFORMED,

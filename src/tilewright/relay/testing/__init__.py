@@ -37,6 +37,8 @@ from tilewright.relay.testing import (
     temp_op_attr,
     vgg,
 )
+from tilewright.relay.testing.gradients import check_grad
+from tilewright.relay.testing.gradients import random_of_type as _np_randn_from_type
 from tilewright.relay.testing.init import create_workload
 from tilewright.relay.testing.nat import count, make_nat_expr, make_nat_value
 from tilewright.relay.testing.py_converter import run_as_python
@@ -45,9 +47,9 @@ from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import calls
 
 __all__ = [
-    "Prelude", "TempOpAttr", "count", "count_ops", "create_workload", "dcgan", "densenet", "dqn",
-    "enabled_targets", "inception_v3", "init", "layers", "lstm", "make_nat_expr", "make_nat_value", "mlp",
-    "mobilenet", "nat", "py_converter", "rand", "resnet", "run_as_python", "run_infer_type", "run_opt_pass",
+    "Prelude", "TempOpAttr", "_np_randn_from_type", "check_grad", "count", "count_ops", "create_workload", "dcgan",
+    "densenet", "dqn", "enabled_targets", "inception_v3", "init", "layers", "lstm", "make_nat_expr", "make_nat_value",
+    "mlp", "mobilenet", "nat", "py_converter", "rand", "resnet", "run_as_python", "run_infer_type", "run_opt_pass",
     "squeezenet", "synthetic", "temp_op_attr", "vgg",
 ]
 

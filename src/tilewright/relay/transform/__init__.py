@@ -53,6 +53,7 @@ from tilewright.relay.transform.fold_input_transpose import FoldInputTranspose
 from tilewright.relay.transform.fold_scale_axis import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis
 from tilewright.relay.transform.fuse_attention import FuseAttention
 from tilewright.relay.transform.fuse_ops import FuseOps
+from tilewright.relay.transform.gradient import FirstOrderGradient, LazyGradientInit, gradient
 from tilewright.relay.transform.infer_type import InferType, InferTypeLocal, infer_types
 from tilewright.relay.transform.inline import Inline
 from tilewright.relay.transform.lambda_lift import LambdaLift
@@ -96,15 +97,15 @@ __all__ = [
     "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense", "Conv2dToSparse", "Conv2dToSparse2",
     "ConvertLayout", "DeDup", "DeadCodeElimination", "Defunctionalization", "Defunctionalize", "DefuseOps",
     "DenseToSparse", "DivToMul", "DynamicToStatic", "EliminateCommonSubexpr", "EtaExpand", "FakeQuantizationToInteger",
-    "FastMath", "FlattenAtrousConv", "FlexibleShapeDispatch", "FoldConstant", "FoldExplicitPadding", "FoldGate",
-    "FoldInputTranspose", "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseAttention", "FuseOps", "InferType",
-    "InferTypeLocal", "Inline", "InlineCompilerFunctionsBoundTo", "LambdaLift", "LayoutConfig", "Legalize", "Location",
-    "MarkCompilerFunctionsAsExtern", "MemoryPlan", "MemorySpace", "MergeCompilerRegions", "MergeComposite",
-    "NativeTexts", "OutlineCompilerFunctionsWithExistingGlobalSymbols", "PartialEvaluate", "PartitionGraph", "Pass",
-    "PassContext", "PassInfo", "PlanDevices", "PlanStep", "PrintIR", "RemoveStandaloneReshapes",
-    "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyExprPostAlterOp", "SimplifyFCTranspose",
-    "SimplifyInference", "SinkReshape", "SpanCheck", "SplitArgs", "SplitBatch", "ToANormalForm",
-    "ToBasicBlockNormalForm", "ToCPS", "ToGraphNormalForm", "ToMixedPrecision", "bind_params",
-    "function_pass", "graph_passes", "infer_types", "module_pass", "optimize", "plan_memory", "recast",
-    "tag_span_suffixes", "to_cps", "un_cps",
+    "FastMath", "FirstOrderGradient", "FlattenAtrousConv", "FlexibleShapeDispatch", "FoldConstant",
+    "FoldExplicitPadding", "FoldGate", "FoldInputTranspose", "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseAttention",
+    "FuseOps", "InferType", "InferTypeLocal", "Inline", "InlineCompilerFunctionsBoundTo", "LambdaLift", "LayoutConfig",
+    "LazyGradientInit", "Legalize", "Location", "MarkCompilerFunctionsAsExtern", "MemoryPlan", "MemorySpace",
+    "MergeCompilerRegions", "MergeComposite", "NativeTexts", "OutlineCompilerFunctionsWithExistingGlobalSymbols",
+    "PartialEvaluate", "PartitionGraph", "Pass", "PassContext", "PassInfo", "PlanDevices", "PlanStep", "PrintIR",
+    "RemoveStandaloneReshapes", "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyExprPostAlterOp",
+    "SimplifyFCTranspose", "SimplifyInference", "SinkReshape", "SpanCheck", "SplitArgs", "SplitBatch", "ToANormalForm",
+    "ToBasicBlockNormalForm", "ToCPS", "ToGraphNormalForm", "ToMixedPrecision", "bind_params", "function_pass",
+    "gradient", "graph_passes", "infer_types", "module_pass", "optimize", "plan_memory", "recast", "tag_span_suffixes",
+    "to_cps", "un_cps",
 ]

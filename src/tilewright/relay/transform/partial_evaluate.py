@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tilewright.base.types import TensorType
+from tilewright.base.types import TensorType, Type, bind_types
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
@@ -255,9 +255,9 @@ class _Evaluation:
         if isinstance(callee, GlobalVar) and callee in self.mod:
             function, group = self.mod[callee], self.groups.get(callee.name_hint)
             callee = function if group is None or any(a in self.known for a in e.args) else callee
-        placed = isinstance(callee, Function) and not any(callee.attrs.get(a)
-            for a in ("Primitive", "Compiler")) and not callee.type_params
-        found = self.placed(e, callee, group, lets) if placed else None
+        placed = isinstance(callee, Function) and not any(callee.attrs.get(a) for a in ("Primitive", "Compiler"))
+        types = _bound_types(callee, e.args) if placed else None
+        found = self.placed(e, callee, group, types, lets) if types is not None else None
         if found is None:
             self.show((e.op, *e.args))
             if not isinstance(callee, Constructor):
@@ -265,8 +265,11 @@ class _Evaluation:
             return e
         return found
 
-    def placed(self, e: Call, callee: Function, group: str | None, lets: list[tuple[Var, Expr]]) -> Expr | None:
+    def placed(self, e: Call, callee: Function, group: str | None, types: dict[Type, Type],
+               lets: list[tuple[Var, Expr]]) -> Expr | None:
         """Add the steps of the called function to `lets`; None, with nothing added, if it does not terminate.
+
+        `types` are the types of its type variables.
 
         If a recursion does not terminate, the call of the first function of its `group` of mutually recursive functions
         stays.
@@ -281,7 +284,7 @@ class _Evaluation:
         self.store = store.copy()
         self.placing.append(group)
         body = fresh_copy(callee.body, {**{v: self.atom(v) for v in free_vars(callee)},
-                                        **dict(zip(callee.params, e.args, strict=True))})
+                                        **dict(zip(callee.params, e.args, strict=True))}, types)
         try:
             return self.steps(body, lets)
         except _OutOfFuel as out:
@@ -344,6 +347,17 @@ class _Evaluation:
     def all_fit(self, patterns: Sequence[Pattern], values: Sequence[Expr], found: dict[Expr, Expr]) -> bool | None:
         results = [self.fits(q, self.atom(v), found) for q, v in zip(patterns, values, strict=True)]
         return False if False in results else None if None in results else True
+
+
+def _bound_types(function: Function, args: Sequence[Expr]) -> dict[Type, Type] | None:
+    """The types of a function's type variables in a call; None if the arguments do not determine them."""
+    bound: dict[Type, Type] = {}
+    variables = frozenset[Type](function.type_params)
+    for p, a in zip(function.params, args, strict=True) if variables else ():
+        wanted, given = p.known_type(), a.known_type()
+        if wanted is None or given is None or not bind_types(wanted, given, variables, bound):
+            return None
+    return bound if all(v in bound for v in variables) else None
 
 
 def without_unread(function: Function) -> Function:

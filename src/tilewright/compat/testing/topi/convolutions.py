@@ -60,6 +60,20 @@ def conv2d_nchw_python(a_np: Array, w_np: Array, stride: Sizes, padding: Padding
     return _conv("conv2d", a_np, w_np, w_np.shape[2:], stride, padding, groups=groups)
 
 
+def conv2d_backward_weight_python(
+    dy_np: Array, x_np: Array, kernel_size: Sizes, stride: Sizes, padding: Padding, groups: int = 1,
+    channels: int | None = None,
+) -> Array:
+    """Return the gradient of the OIHW weights of a convolution of NCHW data, for the gradient of its result."""
+    window = pair(kernel_size)
+    found: Array = reference(
+        lambda dy, x: nn.conv2d_backward_weight(
+            dy, x, strides=pair(stride), padding=get_pad_tuple_generic(padding, window, 2), kernel_size=window,
+            groups=groups, channels=channels),
+        dy_np, x_np)
+    return found
+
+
 def conv2d_nhwc_python(a_np: Array, w_np: Array, stride: Sizes, padding: Padding, groups: int = 1) -> Array:
     """Return a convolution of NHWC data and HWIO weights."""
     return _conv(

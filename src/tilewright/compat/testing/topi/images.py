@@ -33,6 +33,20 @@ def poolnd_python(
     return found.astype(dtype)
 
 
+def pool_grad_nchw(
+    a_np: Array, out_grad_np: Array, pool_size: Sizes, strides: Sizes, padding: Sequence[int], pool_type: str,
+    ceil_mode: bool, count_include_pad: bool = True,
+) -> Array:
+    """Return the gradient of the data of a pool ("max" or "avg"), for the gradient of its result."""
+    function = getattr(nn, f"{pool_type}_pool2d_grad")
+    more = {"count_include_pad": count_include_pad} if pool_type == "avg" else {}
+    found: Array = reference(
+        lambda g, x: function(g, x, pool_size=pair(pool_size), strides=pair(strides), padding=tuple(padding),
+                              ceil_mode=ceil_mode, **more),
+        out_grad_np.astype(a_np.dtype), a_np)
+    return found
+
+
 def adaptive_pool(np_data: Array, out_size: Sizes, pool_type: str, layout: str) -> Array:
     """Return the "max" or "avg" of windows that give `out_size` outputs for each spatial axis."""
     count = np_data.ndim - 2

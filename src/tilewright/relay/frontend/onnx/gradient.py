@@ -15,11 +15,11 @@ from onnx import helper
 
 from tilewright.relay.expr import Expr, Var
 from tilewright.relay.frontend.onnx.deferred import captured_names
-from tilewright.relay.frontend.onnx.derivatives import derivatives
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.training import DOMAIN
 from tilewright.relay.frontend.shaping import dtype_of, shape_of
+from tilewright.relay.transform.reverse_mode import filled, gradients
 from tilewright.relay.visitor import substitute
 
 _GRAPH = "graph"
@@ -70,4 +70,5 @@ def gradient(*values: Expr, xs: tuple[str, ...], y: str, zs: tuple[str, ...] = (
         node.refuse(f"'{y}' is {dtype_of(result)} of shape {shape_of(result)}; only a single real number can be "
                     "differentiated: sum its elements first")
     given: dict[Expr, Expr] = dict(zip(variables, values, strict=True))
-    return tuple(substitute(d, given) for d in derivatives(result, variables[: len(xs)]))
+    wanted = variables[: len(xs)]
+    return tuple(substitute(filled(d, x), given) for d, x in zip(gradients(result, wanted), wanted, strict=True))
