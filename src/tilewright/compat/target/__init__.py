@@ -1,5 +1,7 @@
 """The names of `tvm.target`: targets and hooks of target kinds."""
 
+from typing import Any
+
 from tilewright.backends.generic_func import (
     GenericFunc,
     generic_func,
@@ -9,7 +11,13 @@ from tilewright.backends.generic_func import (
 from tilewright.backends.hooks import register_target_kind
 from tilewright.backends.target import Target, TargetKind
 
+
+def create(target: Any) -> Target:
+    """Return the target of a text or of a dictionary; the former spelling of `Target(…)`."""
+    return Target(target)
+
+
 __all__ = [
-    "GenericFunc", "Target", "TargetKind", "generic_func", "get_native_generic_func", "override_native_generic_func",
-    "register_target_kind",
+    "GenericFunc", "Target", "TargetKind", "create", "generic_func", "get_native_generic_func",
+    "override_native_generic_func", "register_target_kind",
 ]
