@@ -47,7 +47,7 @@ def test_kinds_of_nodes() -> None:
 def test_names_of_functions() -> None:
     """`Call.op` has TVM's name of the function, and a call by that name is the same node."""
     assert [f(Y).op.name for f in (tir.exp, tir.sqrt, tir.round)] == ["tir.exp", "tir.sqrt", "tir.round"]
-    assert (X & 3).op.name == "tir.bitwise_and"
+    assert tir.bitwise_and(X, 3).op.name == "tir.bitwise_and"
     assert tir.call_extern("int32", "f", 1).op.name == "tir.call_extern"
     assert tir.call_pure_extern("int32", "f", 1).op.name == "tir.call_pure_extern"
     for made in (tir.exp(Y), tir.round(Y), tir.fmod(Y, Y)):
