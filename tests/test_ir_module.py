@@ -23,6 +23,7 @@ def test_functions_by_name_and_by_global_var() -> None:
     assert list(mod) == ["main", "other"] and len(mod) == 2 and "main" in mod and "nothing" not in mod
     assert [v.name_hint for v in mod.get_global_vars()] == ["main", "other"]
     assert {v.name_hint: h for v, h in mod.functions.items()} == {"main": f, "other": g}
+    assert mod.functions.items()[0] == (mod.get_global_var("main"), f)
     assert mod.get_global_var("main") is mod.get_global_var("main")
     assert mod.get_attr("runtime") == "cpp" and mod.get_attr("nothing") is None
     assert mod.with_attr("k", 1).attrs == {"runtime": "cpp", "k": 1} and "k" not in mod.attrs

@@ -52,7 +52,8 @@ def test_long_epilogues_are_in_loops_over_the_rows_of_tiles(kind: str) -> None:
 def _unrolled_around(s: Stmt, extents: list[int], function: str) -> Iterator[list[int]]:
     """Yield the extents of the unrolled loops around each block that calls a function."""
     if isinstance(s, Block) and any(
-        isinstance(e, Call) and e.op.name == function for x in walk_stmt(s) for top in expressions(x) for e in walk(top)
+        isinstance(e, Call) and e.op.spelling == function
+        for x in walk_stmt(s) for top in expressions(x) for e in walk(top)
     ):
         yield extents
     if isinstance(s, For) and s.kind == UNROLLED and isinstance(s.extent, IntImm):

@@ -44,6 +44,16 @@ def test_kinds_of_nodes() -> None:
     assert tir.Add(X, 1).same_as(X + 1) and not X.same_as(te.var("x"))
 
 
+def test_names_of_functions() -> None:
+    """`Call.op` has TVM's name of the function, and a call by that name is the same node."""
+    assert [f(Y).op.name for f in (tir.exp, tir.sqrt, tir.round)] == ["tir.exp", "tir.sqrt", "tir.round"]
+    assert tir.bitwise_and(X, 3).op.name == "tir.bitwise_and"
+    assert tir.call_extern("int32", "f", 1).op.name == "tir.call_extern"
+    assert tir.call_pure_extern("int32", "f", 1).op.name == "tir.call_pure_extern"
+    for made in (tir.exp(Y), tir.round(Y), tir.fmod(Y, Y)):
+        assert tir.call_intrin("float32", made.op.name, *made.args) is made
+
+
 @pytest.mark.parametrize(("make", "text"), [
     (lambda: tir.Add(X, 1.5), "1.5 is not a value of int64, the type of 'x'"),
     (lambda: X << 64, "'shift_left' of int64 by 64 is undefined; a shift is at least 0 and less than 64"),

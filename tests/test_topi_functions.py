@@ -9,6 +9,7 @@ import pytest
 
 import tilewright as tvm
 from tilewright import te, topi
+from tilewright.base.errors import ShapeError
 from tilewright.relay.op import reduction as R
 from tilewright.relay.op.registry import get
 from topi_cases import Case, case, real, truth, whole
@@ -320,3 +321,57 @@ def test_strided_set_at_places_that_are_tensors(
 def test_a_tensor_is_no_sequence() -> None:
     with pytest.raises(TypeError, match="not iterable"):
         list(te.placeholder((3,), name="a"))  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    "begin, end, strides",
+    [((0, 1, 2), (4, 4, 6), (2, 1, 2)), ((3, -1, 0), (0, 0, 2), (-2, -2, 1)), ((-4, 0, 1), (9, 9, 9), (1, 2, 3))]
+)
+def test_slices_at_places_that_are_tensors(
+    begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]
+) -> None:
+    data = np.random.default_rng(0).standard_normal((4, 5, 6)).astype("float32")
+    want = data[tuple(slice(*p) for p in zip(begin, end, strides, strict=True))]
+    a = te.placeholder(data.shape, name="a")
+    places = [te.placeholder((3,), dtype="int64", name=n) for n in ("begin", "end", "strides")]
+    out = topi.strided_slice(a, *places) + 1.0
+    got = np.zeros(want.shape, "float32")
+    tvm.build(te.create_schedule(out.op), [a, *places, out], target="llvm")(
+        data, *(np.array(p, "int64") for p in (begin, end, strides)), got
+    )
+    np.testing.assert_array_equal(got, want + 1)
+
+
+@pytest.mark.parametrize("shape", [(7,), (4, 5), (2, 3, 4)])
+def test_positions_of_elements_that_are_not_zero(shape: tuple[int, ...]) -> None:
+    data = np.random.default_rng(0).integers(0, 2, shape).astype("int32")
+    want = np.argwhere(data)
+    n = te.var("n")
+    rows, x = te.placeholder((n, len(shape)), "int32", name="rows"), te.placeholder(shape, "int32", name="x")
+    y = topi.argwhere(rows, x)
+    function = tvm.build(topi.generic.schedule_argwhere(y), [rows, x, y], "llvm")
+    for count in (len(want), len(want) - 1, len(want) + 1):
+        got = np.zeros((count, len(shape)), "int32")
+        function(got.copy(), data, got)
+        np.testing.assert_array_equal(got[: len(want)], want[:count])
+        assert (got[len(want):] == -1).all()
+    with pytest.raises(ShapeError, match="have the shape"):
+        topi.argwhere(te.placeholder((3, 9), "int32"), x)
+
+
+def test_casts_of_tensors() -> None:
+    x = te.placeholder((3,), "float32", name="x")
+    y = x.astype("int32")
+    got = np.zeros(3, "int32")
+    tvm.build(te.create_schedule(y.op), [x, y], "llvm")(np.asarray([1.5, -1.5, 3], "float32"), got)
+    assert got.tolist() == [1, -1, 3]
+
+
+def test_sparse_tensors_without_a_default() -> None:
+    where, values = te.placeholder((2, 2), "int32", name="where"), te.placeholder((2,), "float32", name="values")
+    for default, rest in (((), 0), ((4,), 4)):
+        y = topi.sparse_to_dense(where, (2, 3), values, *default)
+        got = np.zeros((2, 3), "float32")
+        tvm.build(te.create_schedule(y.op), [where, values, y], "llvm")(
+            np.asarray([[0, 1], [1, 2]], "int32"), np.asarray([5, 6], "float32"), got)
+        np.testing.assert_array_equal(got, [[rest, 5, rest], [rest, rest, 6]])

@@ -9,12 +9,45 @@ import numpy as np
 import pytest
 
 from tilewright import topi
+from tilewright.compat.testing import topi as ref
 from tilewright.relay.op import image as I
 from tilewright.relay.op import nn as N
 from topi_cases import Array, Case, case, real, whole
 from topi_native import check
 
 nn = topi.nn
+
+
+def trained_norms() -> list[Case]:
+    """Batch normalization by the statistics of the data, which move the running ones."""
+
+    def expected(x: Array, g: Array, b: Array, mean: Array, var: Array, axis: int) -> list[Array]:
+        return ref.batch_norm(x, g, b, mean, var, axis, 0.01, True, True, True, 0.3)
+
+    return [
+        case(
+            f"batch_norm-training-{axis}",
+            lambda x, g, b, m, v, axis=axis: nn.batch_norm(x, g, b, m, v, axis, 0.01, True, True, True, 0.3),
+            lambda x, g, b, m, v, axis=axis: expected(x, g, b, m, v, axis), real(3, 4, 5), real(n), real(n), real(n),
+            real(n, low=0.5)
+        ) for axis, n in ((0, 3), (1, 4), (2, 5))
+    ]
+
+
+def losses() -> list[Case]:
+    scores, one = real(4, 3, 2), real(3)
+    kinds = np.asarray([[0, 1], [2, 2], [1, 0], [1, 2]], "int32")
+    share = real(3, low=0.1)
+    return [
+        *(case(
+            f"nll_loss-{how}-{ignored}", lambda p, t, w, how=how, ignored=ignored: nn.nll_loss(p, t, w, how, ignored),
+            lambda p, t, w, how=how, ignored=ignored: ref.nll_loss(p, t, w, how, ignored), scores, kinds, share
+        ) for how in ("mean", "sum", "none") for ignored in (-100, 1)),
+        case(
+            "nll_loss-one", lambda p, t, w: nn.nll_loss(p, t, w, "mean", -100), lambda p, t, w: -p[t], one,
+            np.asarray(2, "int32"), share
+        ),
+    ]
 
 
 def pools() -> list[Case]:
@@ -108,9 +141,15 @@ def norms() -> list[Case]:
             x, real(4, 5), real(4, 5)
         ),
         case(
-            "instance_norm", lambda x, g, b: nn.instance_norm(x, g, b, 1, (2, 3)), N.InstanceNorm().reference, x, c,
-            real(6)
+            "instance_norm", lambda x, g, b: nn.instance_norm(x, g, b, (2, 3)),
+            lambda x, g, b: normal(x, (2, 3)) * g + b, x, real(4, 5), real(4, 5)
         ),
+        case(
+            "instance_norm-channels", lambda x, g, b: nn.group_norm(x, g, b, 6, 1, (2, 3)), N.InstanceNorm().reference,
+            x, c, real(6)
+        ),
+        *trained_norms(),
+        *losses(),
         case(
             "group_norm", lambda x, g, b: nn.group_norm(x, g, b, 3, 1, (2, 3)), N.GroupNorm(3).reference, x, c, real(6)
         ),
@@ -209,7 +248,11 @@ def blocks() -> list[Case]:
         case("upsampling", lambda x: nn.upsampling(x, 2, 3), lambda x: x.repeat(2, 2).repeat(3, 3), image),
         case(
             "upsampling-bilinear", lambda x: nn.upsampling(x, 2, 2, "NHWC", "bilinear"),
-            I.Resize2d((8, 8), layout="NHWC").reference, real(1, 4, 4, 3)
+            I.Resize2d((8, 8), layout="NHWC", coordinate_transformation_mode="asymmetric").reference, real(1, 4, 4, 3)
+        ),
+        case(
+            "upsampling-fraction", lambda x: nn.upsampling(x, 1.3, 1.75, "NHWC", "bilinear"),
+            I.Resize2d((5, 9), layout="NHWC", coordinate_transformation_mode="asymmetric").reference, real(1, 4, 5, 3)
         ),
         case(
             "upsampling-corners", lambda x: nn.upsampling(x, 2, 2, "NCHW", "bilinear", True),

@@ -90,8 +90,10 @@ def test_a_name_that_is_not_there() -> None:
         _ = topi.softmax
     with pytest.raises(AttributeError, match=r"module 'tilewright.topi.nn' has no attribute 'conv4d'"):
         _ = topi.nn.conv4d
-    with pytest.raises(AttributeError, match=r"topi.cuda has no 'conv2d_nchw': computations are in topi and topi.nn"):
-        _ = topi.cuda.conv2d_nchw
+    with pytest.raises(AttributeError, match=r"topi.cuda has no attribute '_dense'"):
+        _ = topi.cuda._dense
+    with pytest.raises(AttributeError, match=r"'tvm.topi.x86.conv4d' is not in tilewright"):
+        _ = topi.x86.conv4d
 
 
 def convolution() -> tuple[list[te.Tensor], te.Tensor]:
@@ -108,6 +110,35 @@ def test_schedules_for_gpus_are_refused() -> None:
             r"topi.x86.schedule_conv2d_nchw"
         ):
             getattr(topi, family).schedule_conv2d_nchw([y])
+
+
+def test_computations_for_gpus_are_refused() -> None:
+    x = te.placeholder((1, 3, 9, 9), name="x")
+    computations = {"generic": topi.nn.relu, "cuda": topi.cuda.relu}
+    with pytest.raises(ScheduleError, match=r"topi.cuda.relu computes on a GPU.*use the function of topi or topi.nn"):
+        computations["cuda"](x)
+
+
+@pytest.mark.parametrize("name", ["conv2d_nchw_spatial_pack", "conv2d_nchw_winograd"])
+def test_computations_of_processors(name: str) -> None:
+    """A computation of TVM's `topi.arm_cpu` or `topi.x86` is that of `topi.nn`."""
+    x, w = te.placeholder((1, 3, 9, 9), name="x"), te.placeholder((8, 3, 3, 3), name="w")
+    found = getattr(topi.arm_cpu, name)(x, w, 1, 1, 1, "float32")
+    given = [np.random.default_rng(k).standard_normal(t.extents).astype("float32") for k, t in enumerate((x, w))]
+    results = []
+    for y in (found, topi.nn.conv2d_nchw(x, w, 1, 1, 1)):
+        results.append(np.zeros((1, 8, 9, 9), "float32"))
+        tvm.build(topi.arm_cpu.schedule_conv2d_nchw([y]), [x, w, y], "llvm")(*given, results[-1])
+    np.testing.assert_array_equal(results[0], results[1])
+
+
+def test_dense_layers_of_processors() -> None:
+    x, w, packed = te.placeholder((2, 6)), te.placeholder((4, 6)), te.placeholder((2, 6, 2))
+    for compute in (topi.x86.dense_nopack, topi.x86.dense_pack, topi.x86.dense_dynamic):
+        assert compute(x, w, None, "float32").extents == (2, 4)
+    assert topi.x86.dense_pack(x, packed).extents == (2, 4)
+    assert topi.arm_cpu.compute_depthwise_conv2d_nhwc(
+        te.placeholder((1, 5, 5, 3)), te.placeholder((3, 3, 3, 2)), 1, 1, 1, "float32").extents == (1, 5, 5, 6)
 
 
 def test_a_schedule_of_the_anchor_has_its_loops() -> None:
@@ -185,6 +216,29 @@ def test_what_scripts_take_from_utils() -> None:
         get_const_int(v)
     with pytest.raises(CompileError, match="is not a constant"):
         get_const_float("x")
+
+
+def test_shapes_and_layouts_of_utils() -> None:
+    get_shape = topi.utils.get_shape
+    assert get_shape((3, 2, 32, 48, 16), "NCHW16c", "NC16cWH") == (3, 2, 16, 48, 32)
+    assert get_shape((2, 3, 32, 32, 16, 8), "OIHW16i8o", "HWO8oI16i") == (32, 32, 2, 8, 3, 16)
+    assert topi.utils.nchw_pack_layout("NCHW4n16c") and not topi.utils.nchw_pack_layout("NCHW16c")
+    assert topi.utils.nchw_xc_layout("NCHW16c") and not topi.utils.nchw_xc_layout("NCHW4n16c")
+    assert topi.utils.ncw_xc_layout("NCW8c") and not topi.utils.ncw_pack_layout("NCW8c")
+    assert topi.utils.ravel_index((1, 2), (3, 4)) == 6
+    assert [int(i) for i in topi.utils.unravel_index(6, (3, 4))] == [1, 2]
+    assert topi.utils.swap([1, 2, 3], 0) == [3, 2, 1]
+    assert topi.utils.is_dynamic_shape((te.var("n"), 2)) and not topi.utils.is_dynamic_shape((2, 3))
+    assert topi.utils.is_empty_shape((2, 0)) and topi.utils.ceil_div(7, 2) == 4
+    assert [topi.utils.get_max_power2_factor(n, most) for n, most in ((48, None), (48, 8), (7, None))] == [16, 8, 1]
+
+
+def test_constants_of_utils() -> None:
+    values = np.asarray([[1, -2, 3], [4, 5, 6]], "int32")
+    y = topi.utils.const_matrix(values)
+    out = np.zeros_like(values)
+    tvm.build(te.create_schedule(y.op), [y], "llvm")(out)
+    np.testing.assert_array_equal(out, values)
 
 
 def test_inlining_by_a_walk() -> None:

@@ -138,6 +138,8 @@ def test_products_and_norms() -> None:
     x, g, b = random(2, 6, 4, 3), random(6), random(6)
     same(ref.group_norm_python(x, g, b, 2, 1, [2, 3]), F.group_norm(t(x), 2, t(g), t(b)))
     same(ref.instance_norm_python(x, g, b, (2, 3)), F.instance_norm(t(x), weight=t(g), bias=t(b)))
+    whole = random(4, 3)
+    same(ref.instance_norm_python(x, whole, whole, (2, 3)), F.layer_norm(t(x), (4, 3), t(whole), t(whole)))
     same(ref.layer_norm_python(x, random(3) * 0 + 1, random(3) * 0, 3), F.layer_norm(t(x), (3,)))
     mean, var = random(6), abs(random(6))
     same(ref.batch_norm(x, g, b, mean, var, 1, 1e-5, True, True, False, 0.1)[0],
@@ -185,10 +187,10 @@ def test_schedules_by_target() -> None:
     assert ref.dispatch("llvm", {"generic": 1, "cpu": 2}) == 2
     assert ref.dispatch(tvm.target.Target("c"), {"generic": 1, "cuda": 2}) == 1
     x = random(3, 5)
-    ref.compare_numpy_tvm([x], np.exp(x), "llvm", tvm.cpu(0), topi.exp, ref.get_injective_schedule)
-    ref.compare_numpy_tvm([x], x.sum(1), "llvm", tvm.cpu(0), lambda a: topi.sum(a, 1), ref.get_reduce_schedule)
+    ref.compare_numpy_tvm([x], np.exp(x), "llvm", tvm.cpu(0), topi.exp, ref.get_injective_schedule("llvm"))
+    ref.compare_numpy_tvm([x], x.sum(1), "llvm", tvm.cpu(0), lambda a: topi.sum(a, 1), ref.get_reduce_schedule("llvm"))
     with pytest.raises(AssertionError):
-        ref.compare_numpy_tvm([x], x, "llvm", tvm.cpu(0), topi.exp, ref.get_elemwise_schedule)
+        ref.compare_numpy_tvm([x], x, "llvm", tvm.cpu(0), topi.exp, ref.get_elemwise_schedule("llvm"))
     compute, schedule = ref.get_conv2d_nchw_implement("llvm")
     data, weight = te.placeholder((1, 2, 6, 6), name="x"), te.placeholder((3, 2, 3, 3), name="w")
     found = compute(data, weight, 1, 1, 1)

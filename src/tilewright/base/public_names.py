@@ -81,7 +81,7 @@ FILES: Final[Mapping[str, str]] = {
         "depthwise_conv2d dilate elemwise fifo_buffer flatten group_norm instance_norm layer_norm "
         "local_response_norm lstm mapping pad qnn softmax space_to_batch_nd space_to_depth upsampling",
     "topi.random": "kernel",
-    "topi.vision": "nms reorg",
+    "topi.vision": "nms rcnn reorg ssd",
     "topi.x86": "injective nn pooling reduction",
 }
 """Public package -> files of TVM whose names it has: `from tvm.relay.op.tensor import exp` finds them in `relay.op`."""

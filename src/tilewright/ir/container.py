@@ -5,7 +5,7 @@ Nodes hold plain tuples and dictionaries; these containers are for scripts writt
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -36,6 +36,15 @@ class Array(tuple[Any, ...]):
         return f"[{', '.join(map(repr, self))}]"
 
 
+class Items(ItemsView[Any, Any]):
+    """The pairs of a map; `items[0]` is the first pair."""
+
+    __slots__ = ()
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        return list(self)[index]
+
+
 class Map(Mapping[Any, Any]):
     """An immutable mapping; `Map({**m, key: value})` creates a new one."""
 
@@ -52,6 +61,9 @@ class Map(Mapping[Any, Any]):
 
     def __len__(self) -> int:
         return len(self._items)
+
+    def items(self) -> Items:
+        return Items(self)
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         raise CompileError(f"a Map is immutable; create a new one: Map({{**m, {key!r}: value}})", code="TW0416")

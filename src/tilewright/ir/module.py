@@ -11,6 +11,7 @@ from tilewright.base.errors import CompileError
 from tilewright.base.settings import nearest
 from tilewright.base.types import GlobalTypeVar
 from tilewright.ir import dialects
+from tilewright.ir.container import Map
 
 
 class IRModule:
@@ -82,9 +83,9 @@ class IRModule:
         return list(self._functions.items())
 
     @property
-    def functions(self) -> dict[Any, Any]:
+    def functions(self) -> Map:
         """The functions by `GlobalVar`."""
-        return {self.get_global_var(name): f for name, f in self._functions.items()}
+        return Map({self.get_global_var(name): f for name, f in self._functions.items()})
 
     def get_global_var(self, name: str) -> Any:
         """Return the `GlobalVar` of a function; always the same object for one module."""

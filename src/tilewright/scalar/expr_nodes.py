@@ -347,13 +347,13 @@ class Select(PrimExpr):
 
 
 class Intrinsic:
-    """A named function of scalars. `reference` is its numpy equivalent; an intrinsic with `effect` is never merged or
-    moved."""
+    """A function of scalars, written `T.exp` for the `spelling` "exp". `reference` is its numpy equivalent; an
+    intrinsic with `effect` is never merged or moved."""
 
-    __slots__ = ("effect", "name", "reference")
+    __slots__ = ("effect", "reference", "spelling")
 
-    def __init__(self, name: str, reference: Callable[..., Any] | None = None, *, effect: bool = False) -> None:
-        self.name, self.reference, self.effect = name, reference, effect
+    def __init__(self, spelling: str, reference: Callable[..., Any] | None = None, *, effect: bool = False) -> None:
+        self.spelling, self.reference, self.effect = spelling, reference, effect
 
     def __call__(self, *args: Value, dtype: str | DataType | None = None) -> PrimExpr:
         values = [as_expr(a) for a in args]
@@ -361,8 +361,13 @@ class Intrinsic:
         values = [broadcast(v, lanes) for v in values]
         return Call(DataType(dtype) if dtype else values[0].dtype, self, values)
 
+    @property
+    def name(self) -> str:
+        """TVM's name of the function, such as "tir.exp"."""
+        return "tir.round" if self.spelling == "nearbyint" else f"tir.{self.spelling}"
+
     def __repr__(self) -> str:
-        return self.name
+        return self.spelling
 
 
 FLOOR: Final = Intrinsic("floor", np.floor)

@@ -166,6 +166,10 @@ class Extern(Intrinsic):
 
     __slots__ = ()
 
+    @property
+    def name(self) -> str:
+        return "tir.call_extern" if self.effect else "tir.call_pure_extern"
+
 
 @functools.cache
 def extern(name: str, *, pure: bool = False) -> Extern:
@@ -192,6 +196,7 @@ def call_named(dtype: str | DataType, name: str, args: Sequence[Any]) -> PrimExp
     """Return a call of the intrinsic called `name`, with or without `tir.`. The first argument of `tir.call_extern` is
     the name of a C function. Raises `CompileError` for an unknown intrinsic."""
     plain = name.removeprefix("tir.")
+    plain = "nearbyint" if plain == "round" else plain
     if plain in _CALLS and args and isinstance(args[0], str):
         return _CALLS[plain](dtype, *args)
     if plain in ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right"):

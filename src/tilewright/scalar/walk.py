@@ -154,7 +154,7 @@ def _other_text(e: PrimExpr, texts: dict[PrimExpr, str]) -> str:
         case Load():
             return f"{e.buffer.name}[{inner}]"
         case Call():
-            return f"{e.op.name}({inner})"
+            return f"{e.op.spelling}({inner})"
         case Ramp():
             return f"ramp({inner}, {e.dtype.lanes})"
         case Broadcast():

@@ -124,8 +124,8 @@ def _call(e: PrimExpr, d: Inner) -> PrimExpr | None:
     rule = _FUNCTIONS.get(e.op)
     if rule is None:
         raise CompileError(
-            f"te.gradient: '{e.op.name}' has no derivative; use only these functions: "
-            f"{', '.join(f.name for f in _FUNCTIONS)}", code="TW0605")
+            f"te.gradient: '{e.op.spelling}' has no derivative; use only these functions: "
+            f"{', '.join(f.spelling for f in _FUNCTIONS)}", code="TW0605")
     slope = rule(e.args[0], e)
     return None if slope is None else _times(parts[0], slope)
 

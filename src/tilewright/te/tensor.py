@@ -148,6 +148,10 @@ class Tensor:
         at = indices if isinstance(indices, tuple) else (indices,)
         return TensorSlice(self, at) if len(at) < len(self.shape) else self(*at)
 
+    def astype(self, dtype: str | DataType) -> Tensor:
+        """Return the tensor converted to `dtype`, as a stage of its own."""
+        return whole_tensor("cast", self, dtype)
+
     __iter__ = None
     """Tensors are not iterable: any index is valid in an expression, so iteration would not terminate."""
 
@@ -186,8 +190,8 @@ class TensorSlice(ExprLike):
 
 
 whole_tensor: Final[Hook[[str, Any, Any], Tensor]] = Hook("tilewright.topi.broadcast")
-"""Elementwise arithmetic of two tensors with broadcasting, by the name of the function of `topi`: `whole_tensor("add",
-a, b)`."""
+"""Elementwise arithmetic of two tensors with broadcasting, or the cast of one, by the name of the function of `topi`:
+`whole_tensor("add", a, b)`."""
 
 
 class TensorElem(PrimExpr):

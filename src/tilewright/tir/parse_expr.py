@@ -33,7 +33,7 @@ from tilewright.scalar.expr import (
 )
 from tilewright.tir import functions as F
 
-INTRINSICS: Final = {f.name: f for f in vars(I).values() if isinstance(f, Intrinsic)}
+INTRINSICS: Final = {f.spelling: f for f in vars(I).values() if isinstance(f, Intrinsic)}
 _BINARY: Final[dict[type[ast.operator], type[Binary]]] = {
     ast.Add: E.Add, ast.Sub: E.Sub, ast.Mult: E.Mul, ast.Div: E.Div, ast.FloorDiv: E.FloorDiv, ast.Mod: E.FloorMod,
 }
@@ -312,7 +312,7 @@ class ExprReader:
         given = self.keywords(node, "dtype")
         args = [self.expr(a) for a in node.args]
         if "dtype" not in given and not args:
-            raise self.error(node, f"T.{op.name}() has no argument that determines its type; give dtype=")
+            raise self.error(node, f"T.{op.spelling}() has no argument that determines its type; give dtype=")
         return E.Call(self.dtype(given["dtype"]) if "dtype" in given else args[0].dtype, op, args)
 
     def number(self, node: ast.Call, dtype: DataType) -> PrimExpr:

@@ -397,10 +397,10 @@ class _Printer:
                 return f"T.{type(e).__name__.lower()}({inner}, {e.dtype.lanes})"
             case Call() if isinstance(e.op, Extern):
                 word = "call_extern" if e.op.effect else "call_pure_extern"
-                return f'T.{word}({value_text(e.dtype)}, {value_text(e.op.name)}{", " if inner else ""}{inner})'
+                return f'T.{word}({value_text(e.dtype)}, {value_text(e.op.spelling)}{", " if inner else ""}{inner})'
             case Call():
                 typed = "" if e.args and e.dtype is e.args[0].dtype else f', dtype="{e.dtype}"'
-                return f"T.{e.op.name}({inner}{typed})".replace("(, ", "(")
+                return f"T.{e.op.spelling}({inner}{typed})".replace("(, ", "(")
             case Binary():
                 return f"T.{e.symbol}({inner})"
             case _:

@@ -21,9 +21,10 @@ from tilewright.topi.names import Names
 
 _NAMES: Final = Names(
     __name__,
-    ("math", "broadcast", "reduction", "moves", "lookup", "contraction", "scans", "scattering", "sorting", "spectra")
+    ("math", "broadcast", "reduction", "moves", "lookup", "contraction", "scans", "scattering", "sorting", "spectra",
+     "places")
 )
-_MODULES: Final = frozenset({"arm_cpu", "generic", "image", "nn", "random", "tag", "utils", "vision", "x86"})
+_MODULES: Final = frozenset({"arm_cpu", "generic", "image", "nn", "random", "sparse", "tag", "utils", "vision", "x86"})
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,7 @@ from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import PrimExpr
 from tilewright.topi import elementwise as of
+from tilewright.topi.math import cast
 from tilewright.topi.shapes import broadcast_shapes, require_broadcast
 from tilewright.topi.transform import dims
 
@@ -60,18 +61,19 @@ equal = _compare("equal", E.EQ, "==")
 not_equal = _compare("not_equal", E.NE, "!=")
 greater_equal = _compare("greater_equal", E.GE, ">=")
 less_equal = _compare("less_equal", E.LE, "<=")
-
-
-@te.tensor.whole_tensor.provide
-def _by_name(name: str, lhs: Any, rhs: Any) -> te.Tensor:
-    result: te.Tensor = {"add": add, "subtract": subtract, "multiply": multiply, "divide": divide}[name](lhs, rhs)
-    return result
 logical_and = _function("logical_and", E.logical_and, "True where both booleans are.")
 logical_or = _function("logical_or", E.logical_or, "True where one boolean is, or both.")
 logical_xor = _function("logical_xor", of.exclusive_or, "True where exactly one boolean is.")
 bitwise_and = _function("bitwise_and", of.bits_and, "The bits set in both.")
 bitwise_or = _function("bitwise_or", of.bits_or, "The bits set in one or both.")
 bitwise_xor = _function("bitwise_xor", of.bits_xor, "The bits set in exactly one.")
+
+
+@te.tensor.whole_tensor.provide
+def _by_name(name: str, lhs: Any, rhs: Any) -> te.Tensor:
+    operations: dict[str, Callable[[Any, Any], te.Tensor]] = {
+        "add": add, "subtract": subtract, "multiply": multiply, "divide": divide, "cast": cast}
+    return operations[name](lhs, rhs)
 
 
 def broadcast_to(data: te.Tensor, shape: Sequence[Any]) -> te.Tensor:

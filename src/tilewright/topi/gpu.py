@@ -1,4 +1,5 @@
-"""TVM's schedules for GPUs and other accelerators; a call raises `ScheduleError` and names the alternative."""
+"""TVM's computations and schedules for GPUs and other accelerators. Their names exist, since scripts list them in
+tables by target; a call raises `ScheduleError` and names the alternative."""
 
 from __future__ import annotations
 
@@ -11,23 +12,28 @@ FAMILIES: Final = frozenset({"adreno", "bifrost", "cuda", "gpu", "hexagon", "hls
 
 
 class Family:
-    """A namespace such as `topi.cuda`: every name `schedule_…` exists, and raises `ScheduleError` when called."""
+    """A namespace such as `topi.cuda`: every public name exists, and raises `ScheduleError` when called."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        if not name.startswith("schedule_"):
-            raise AttributeError(
-                f"topi.{self.name} has no '{name}': computations are in topi and topi.nn, for all targets", name=name
-            )
+        if name.startswith("_"):
+            raise AttributeError(f"topi.{self.name} has no attribute '{name}'", name=name)
+        is_schedule = name.startswith("schedule_")
+        what = "binds loops to GPU threads" if is_schedule else "computes on a GPU"
+        instead = (
+            f"topi.x86.{name} or topi.arm_cpu.{name}, or topi.generic.{name} for plain loops" if is_schedule
+            else "the function of topi or topi.nn, for all targets"
+        )
 
         def refuse(*args: Any, **named: Any) -> Any:
             raise ScheduleError(
-                f"topi.{self.name}.{name} binds loops to GPU threads, but Tilewright generates code for CPUs; use "
-                f"topi.x86.{name} or topi.arm_cpu.{name}, or topi.generic.{name} for plain loops"
+                f"topi.{self.name}.{name} {what}, but Tilewright generates code for CPUs; use {instead}"
             )
 
+        refuse.__name__ = refuse.__qualname__ = name
+        refuse.__doc__ = f"Raise `ScheduleError`: TVM's function {what}."
         return refuse
 
     def __repr__(self) -> str:

@@ -31,6 +31,7 @@ from tilewright.topi.tag import INJECTIVE, tagged
 from tilewright.topi.transform import dims
 
 Tensors = Sequence[te.Tensor]
+Places = Sequence[int] | te.Tensor
 
 
 @tagged(INJECTIVE)
@@ -77,15 +78,18 @@ def reverse_sequence(a: te.Tensor, seq_lengths: te.Tensor, seq_axis: int = 1, ba
 
 @tagged(INJECTIVE)
 def strided_slice(
-    a: te.Tensor, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None = None,
+    a: te.Tensor, begin: Places, end: Places, strides: Places | None = None,
     axes: Sequence[int] | None = None, slice_mode: str = "end", assume_inbound: bool = True,
 ) -> te.Tensor:
     """Return `a[begin:end:strides]` along `axes` (default: the leading ones), with numpy's meaning.
 
     With `slice_mode` "size", `end` holds sizes instead, where -1 means all remaining elements. `begin`, `end` and
-    `strides` may be shorter than the number of dimensions. `assume_inbound` has no effect: bounds are static and
-    clamped.
+    `strides` may be shorter than the number of dimensions. They may also be tensors of one integer for each dimension:
+    then the sizes of the result are symbolic, and the caller's array determines them. `assume_inbound` has no effect:
+    bounds are clamped.
     """
+    if isinstance(begin, te.Tensor) or isinstance(end, te.Tensor) or isinstance(strides, te.Tensor):
+        return _slice_at(a, begin, [1] * a.ndim if strides is None else strides)
     n = len(begin) if axes is None else len(axes)
     steps = [*(strides or ()), *[1] * (n - len(strides or ()))]
     along = slices(dims(a), begin, _ends(end, n), steps, axes, slice_mode)
@@ -96,7 +100,18 @@ def _ends(end: Sequence[int], n: int) -> list[int]:
     return [*end, *[2**31 - 1] * (n - len(end))]
 
 
-Places = Sequence[int] | te.Tensor
+def _slice_at(a: te.Tensor, begin: Places, strides: Places) -> te.Tensor:
+    """Return the elements from `begin` on, in steps of `strides`, which are known only at run time."""
+    starts, steps = _numbers(begin, a.ndim), _numbers(strides, a.ndim)
+
+    def element(*i: Var) -> PrimExpr:
+        where = list[PrimExpr]()
+        for x, start, step, size in zip(i, starts, steps, a.shape, strict=True):
+            first = E.if_then_else(start < 0, start + size, start)
+            where.append(E.maximum(E.minimum(E.maximum(E.minimum(first, size - 1), 0) + x * step, size - 1), 0))
+        return a(*where)
+
+    return te.compute([te.size_var(f"size{d}") for d in range(a.ndim)], element, name="strided_slice")
 
 
 @tagged(INJECTIVE)
@@ -135,7 +150,7 @@ def _numbers(given: Places, n: int) -> list[PrimExpr]:
     ) and given.ndim == 1 else None if isinstance(given, te.Tensor) else len(given)
     if count is None or differ(count, n):
         raise ShapeError(
-            f"begin, end and strides of strided_set need one integer for each of the {n} dimensions; one of them is "
+            f"begin, end and strides need one integer for each of the {n} dimensions; one of them is "
             f"{given!r}"
         )
     return [E.cast("int64", E.as_expr(given[k])) for k in range(n)]

@@ -64,6 +64,21 @@ def log_softmax(x: te.Tensor, axis: int) -> te.Tensor:
     return te.compute(x.shape, lambda *i: x(*i) - shift(*rows.row(i)), name="log_softmax")
 
 
+def statistics(x: te.Tensor, axes: Sequence[int]) -> tuple[te.Tensor, te.Tensor]:
+    """Return mean and variance of `x` along `axes`, in two passes. Without axes, the mean is `x` and the variance 0."""
+    rows = _Rows(x, axes, scheduled=False)
+    count = cast(x.dtype, rows.count)
+    total = rows.reduce(lambda e, row: e, te.sum, "norm_sum")
+    mean = te.compute(total.shape, lambda *i: div(total(*i), count), name="norm_mean", inline=False)
+
+    def squared(e: PrimExpr, row: Sequence[Value]) -> PrimExpr:
+        d: PrimExpr = e - mean(*row)
+        return d * d
+
+    squares = rows.reduce(squared, te.sum, "norm_squares")
+    return mean, te.compute(total.shape, lambda *i: div(squares(*i), count), name="norm_variance", inline=False)
+
+
 def normalize(x: te.Tensor, axes: Sequence[int], epsilon: float, scheduled: bool = True) -> te.Tensor:
     """Return (x - mean) / sqrt(variance + epsilon) along `axes`, in two passes. Without `scheduled`, the result may be
     reshaped."""

@@ -89,16 +89,19 @@ def scatter_nd(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, mode: st
 
 
 def sparse_to_dense(
-    indices: te.Tensor, output_shape: Sequence[int], values: te.Tensor, default: te.Tensor
+    indices: te.Tensor, output_shape: Sequence[int], values: te.Tensor, default: te.Tensor | PrimExpr | float = 0
 ) -> te.Tensor:
     """Return a tensor of `output_shape` with `values` (a common one, or one each) at the points `indices` (points,
-    coordinates), and `default` elsewhere."""
+    coordinates), and `default`, a tensor of one element or a number, elsewhere."""
     points = indices.extents[0] if indices.ndim else 1
     width = indices.extents[1] if indices.ndim == 2 else 1
     shape = tuple(output_shape)
 
-    def body(b: Loops, at: BufferVar, value: BufferVar, filling: BufferVar, out: BufferVar) -> None:
-        first = b.let("filling", filling[(0,) * default.ndim])
+    def body(b: Loops, at: BufferVar, value: BufferVar, *rest: BufferVar) -> None:
+        *filling, out = rest
+        first = (
+            b.let("filling", filling[0][(0,) * default.ndim]) if isinstance(default, te.Tensor)
+            else E.cast(values.dtype, E.as_expr(default)))
         with b.for_range(0, prod(shape), "k") as k:
             out[k] = first
         with b.for_range(0, points, "point") as p:
@@ -108,7 +111,8 @@ def sparse_to_dense(
                 to = to * size + held(coordinate, size)
             out[to] = value[p if values.ndim else ()]
 
-    return loops("sparse_to_dense", [indices, values, default], [(shape, values.dtype)], body)[0]
+    inputs = [indices, values, *([default] if isinstance(default, te.Tensor) else [])]
+    return loops("sparse_to_dense", inputs, [(shape, values.dtype)], body)[0]
 
 
 def sparse_reshape(indices: te.Tensor, prev_shape: te.Tensor, new_shape: te.Tensor) -> tuple[te.Tensor, ...]:

@@ -23,6 +23,8 @@ _COMPUTATIONS: Final = (
     "scatter_nd", "softmax", "sort", "sparse_conv2d", "sparse_dense", "sparse_dense_sp_lhs", "sparse_dense_sp_rhs",
     "sparse_transpose", "topk",
     "upsampling", "bitpack", "dilation2d_nchw", "dilation2d_nhwc", "einsum", "elemwise", "group_conv2d_transpose_nchw",
-    "pool_grad", "sparse_fill_empty_rows", "unique",
+    "pool_grad", "sparse_fill_empty_rows", "unique", "conv2d_NHWC_quantized_interleaved",
+    "conv2d_NHWC_quantized_native", "conv2d_nchw_spatial_pack", "conv2d_nchw_winograd", "conv2d_nhwc_pack_int8",
+    "conv2d_nhwc_spatial_pack", "dense_dynamic", "depthwise_conv2d_nchw_spatial_pack",
 )
 NAMES: Final = tuple(f"schedule_{c}" for c in _COMPUTATIONS)

@@ -6,17 +6,21 @@ are reduced in vectors. The function's name does not matter: the computation det
 
 Compute and schedule inside `with tvm.target.Target(…):`, since tiles depend on the vectors of that machine, and build
 for it. Raises `ScheduleError` for several anchors: convolutions, products or reductions with separate schedules.
+
+The computations of TVM's `topi.x86` are those of `topi.nn`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from tilewright import te
 from tilewright.base.errors import ScheduleError
 from tilewright.te.schedule import Schedule
 from tilewright.te.tensor import ComputeOp, Operation
 from tilewright.topi.algorithms import arrange
+from tilewright.topi.processor_names import X86, computation
 from tilewright.topi.schedule_names import NAMES
 
 
@@ -52,9 +56,10 @@ def _check_one_anchor(outputs: Sequence[Operation]) -> None:
 schedule_extern = schedule_anchor
 
 
-def __getattr__(name: str) -> Callable[..., Schedule]:
-    if name in NAMES:
-        return schedule_anchor
+def __getattr__(name: str) -> Callable[..., Any]:
+    found = schedule_anchor if name in NAMES else computation(X86, name)
+    if found is not None:
+        return found
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)
 
 
@@ -62,4 +67,4 @@ def __dir__() -> list[str]:
     return __all__
 
 
-__all__ = ["schedule_anchor", "schedule_extern", *NAMES]  # noqa: PLE0604  they are strings
+__all__ = ["schedule_anchor", "schedule_extern", *NAMES, *X86]  # noqa: PLE0604  they are strings

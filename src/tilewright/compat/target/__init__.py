@@ -1,5 +1,7 @@
 """The names of `tvm.target`: targets and hooks of target kinds."""
 
+from typing import Any
+
 from tilewright.backends.generic_func import (
     GenericFunc,
     generic_func,
@@ -11,8 +13,11 @@ from tilewright.backends.target import Target, TargetKind
 from tilewright.backends.virtual_device import VirtualDevice
 from tilewright.compat.target import codegen
 
-create = Target
-"""TVM's former name of the constructor."""
+
+def create(target: Any) -> Target:
+    """Return the target of a text or of a dictionary; the former spelling of `Target(…)`."""
+    return Target(target)
+
 
 __all__ = [
     "GenericFunc", "Target", "TargetKind", "VirtualDevice", "codegen", "create",

@@ -56,7 +56,7 @@ class FloatFunction(Elementwise):
             return np.asarray(self.intrinsic.reference(data), data.dtype)  # type: ignore[misc]
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        return topi.elementwise(data, self.intrinsic, self.intrinsic.name)
+        return topi.elementwise(data, self.intrinsic, self.intrinsic.spelling)
 
 
 Exp = declare(FloatFunction, "exp", Fusion.ELEMWISE, "e to the power x.", intrinsic=I.exp, precision=Precision.NEVER)
@@ -108,7 +108,7 @@ class Rounding(Elementwise):
         return data
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        return topi.elementwise(data, topi.rounded(self.intrinsic), self.intrinsic.name)
+        return topi.elementwise(data, topi.rounded(self.intrinsic), self.intrinsic.spelling)
 
 
 Floor = declare(Rounding, "floor", Fusion.ELEMWISE, "The largest integer that is at most x.", intrinsic=I.floor)

@@ -12,9 +12,7 @@ from tilewright.relay.op.broadcast import Divide, Multiply
 from tilewright.relay.op.elementwise import Log, Negative
 from tilewright.relay.op.reduction import Sum
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.scalar import expr as E
-from tilewright.tir.ir_builder import BufferVar
-from tilewright.topi.loops import Loops, Rows, loops
+from tilewright.topi.nn.losses import nll_loss
 from tilewright.topi.shapes import differ, require_rank, require_same_dtype, text
 
 
@@ -63,27 +61,7 @@ class NllLoss(Op):
         return np.asarray(loss.sum() / (share.sum() if self.reduction == "mean" else 1), predictions.dtype)
 
     def compute(self, predictions: te.Tensor, targets: te.Tensor, weights: te.Tensor) -> te.Tensor:
-        dtype, ignored = predictions.dtype, self.ignore_index
-        rows, shape = Rows.of(predictions.extents, 1 if predictions.ndim > 1
-                              else 0), targets.extents if self.reduction == "none" else ()
-
-        def body(b: Loops, x: BufferVar, kinds: BufferVar, share: BufferVar, out: BufferVar) -> None:
-            total, weight = b.variable("total", dtype, 0.0), b.variable("weight", dtype, 0.0)
-            with b.for_range(0, rows.count, "row") as row:
-                given = b.let("given", E.cast("int64", kinds[row if targets.ndim else ()]))
-                used = E.compare(E.NE, given, ignored)
-                kind = b.let("kind",
-                             E.maximum(E.minimum(given, E.const(weights.extents[0] - 1, "int64")), E.const(0, "int64")))
-                here = b.let("here", E.if_then_else(used, share[kind], E.const(0, dtype)))
-                loss = b.let("loss", E.if_then_else(used, -x[rows.at(row, kind)] * here, E.const(0, dtype)))
-                if self.reduction == "none":
-                    out[row if targets.ndim else ()] = loss
-                total[0] = total[0] + loss
-                weight[0] = weight[0] + here
-            if self.reduction != "none":
-                out[()] = total[0] / weight[0] if self.reduction == "mean" else total[0]
-
-        return loops("nll_loss", [predictions, targets, weights], [(shape, dtype)], body)[0]
+        return nll_loss(predictions, targets, weights, self.reduction, self.ignore_index)
 
 
 class CrossEntropyOf(Op):

@@ -32,7 +32,7 @@ DEEPEST: Final = 64
 """Largest nesting depth of lists and maps in one field."""
 MOST_BYTES: Final = 1 << 34
 _FAULTS: Final = (TVMError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
-_INTRINSICS: Final = {f.name: f for f in vars(intrinsics).values() if isinstance(f, Intrinsic)}
+_INTRINSICS: Final = {f.spelling: f for f in vars(intrinsics).values() if isinstance(f, Intrinsic)}
 
 
 def load_json(text: str, max_bytes: int = MOST_BYTES) -> Any:

@@ -132,9 +132,9 @@ class _Writer:
     def _rare(self, x: Any) -> dict[str, Any]:
         match x:
             case Extern():
-                return {"extern": x.name, "pure": not x.effect}
+                return {"extern": x.spelling, "pure": not x.effect}
             case scalar.Intrinsic():
-                return {"intrinsic": x.name}
+                return {"intrinsic": x.spelling}
             case np.generic():
                 return {"number": self._array_number(np.asarray(x))}
             case bytes():

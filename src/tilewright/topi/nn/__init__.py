@@ -11,7 +11,7 @@ _NAMES: Final = Names(
     (
         "convolution", "depthwise", "channel_blocks", "transposed", "winograd", "deformable", "pooling",
         "normalization", "multiplication", "activation",
-        "blocks", "binary", "sparse", "recurrent", "quantization", "displacement",
+        "blocks", "binary", "sparse", "recurrent", "quantization", "displacement", "losses",
     ),
 )
 

@@ -9,6 +9,7 @@ from typing import Any
 from tilewright import te
 from tilewright.base.errors import ShapeError
 from tilewright.scalar.expr import EQ, PrimExpr, Var, all_of, cast, compare, const, floordiv, floormod, if_then_else
+from tilewright.tir.data_layout import layout as parse_layout
 from tilewright.topi import transform as of
 from tilewright.topi.blocks import depth_to_space_plan, space_to_depth_plan
 from tilewright.topi.layouts import data_axes
@@ -137,10 +138,10 @@ def batch_to_space_nd(data: te.Tensor, block_shape: Ints, crop_begin_list: Ints,
     return of.strided_slice(regrouped, first, [1] * len(first), kept, "cropped")
 
 
-def _line(size: int, out: int, factor: float, nearest: bool, mode: str) -> Line:
-    """Return the map from positions in an image scaled by `factor` to positions in the image."""
-    scale = Fraction(factor).limit_denominator(1 << 14)
-    step, start = 1 / scale, Fraction(0)
+def _line(size: int, out: int, nearest: bool, mode: str) -> Line:
+    """Return the map from positions in an image scaled to the size `out` to positions in the image. As in TVM, the
+    scale is that of the sizes, which are whole numbers."""
+    step, start = Fraction(size, out), Fraction(0)
     if mode == "align_corners":
         step = Fraction(size - 1, out - 1) if out > 1 else Fraction(0)
     elif not nearest and mode == "half_pixel":
@@ -152,7 +153,9 @@ def _line(size: int, out: int, factor: float, nearest: bool, mode: str) -> Line:
 def _upsampled(
     data: te.Tensor, scales: Sequence[float], layout: str, method: str, mode: str, output_shape: Any
 ) -> te.Tensor:
-    spatial = data_axes(layout, len(scales))[2:]
+    whole = parse_layout(layout)
+    plain = whole.plain if layout.startswith(whole.plain) and len(whole) == data.ndim else layout
+    spatial = data_axes(plain, len(scales))[2:]
     sizes = [data.extents[d] for d in spatial]
     out = [
         round(n * s) for n, s in zip(sizes, scales, strict=True)
@@ -160,7 +163,7 @@ def _upsampled(
     names = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
     if method not in names:
         raise ShapeError(f"method '{method}' is not supported; it must be one of {', '.join(names)}")
-    lines = [_line(n, o, s, method == "nearest_neighbor", mode) for n, o, s in zip(sizes, out, scales, strict=True)]
+    lines = [_line(n, o, method == "nearest_neighbor", mode) for n, o in zip(sizes, out, strict=True)]
     return resize(data, spatial, out, lines, names[method], "floor", (-0.5, False), None, data.dtype)
 
 
@@ -171,7 +174,7 @@ def upsampling(
 ) -> te.Tensor:
     """Scale images by `scale_h` and `scale_w`, with nearest neighbours, "bilinear" or "bicubic" interpolation."""
     return _upsampled(
-        data, [scale_h, scale_w], layout, method, "align_corners" if align_corners else "half_pixel", output_shape
+        data, [scale_h, scale_w], layout, method, "align_corners" if align_corners else "asymmetric", output_shape
     )
 
 

@@ -36,25 +36,39 @@ def log_softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
 def batch_norm(
     data: te.Tensor, gamma: te.Tensor, beta: te.Tensor, moving_mean: te.Tensor, moving_var: te.Tensor,
     axis: int | None = None, epsilon: float | None = None, center: bool | None = None, scale: bool | None = None,
+    training: bool | None = None, momentum: float | None = None,
 ) -> list[te.Tensor]:
-    """Return `gamma * (data - moving_mean) / sqrt(moving_var + epsilon) + beta` along `axis`, for inference, and the
-    two statistics unchanged.
+    """Return `gamma * (data - mean) / sqrt(variance + epsilon) + beta` along `axis`, and the two moving statistics.
 
-    The default of `axis` is 1, of `epsilon` 1e-5, of `center` and `scale` true. Without `scale`, gamma counts as ones;
-    without `center`, beta counts as zeros.
+    For inference, mean and variance are the moving statistics, which are returned unchanged. With `training`, they are
+    those of the data, and the moving statistics become `(1 - momentum) * old + momentum * new`. The default of `axis`
+    is 1, of `epsilon` 1e-5, of `center` and `scale` true, of `training` false, and of `momentum` 0.1. Without `scale`,
+    gamma counts as ones; without `center`, beta counts as zeros.
     """
     at = axis_of(1 if axis is None else axis, data.ndim)
     small = 1e-5 if epsilon is None else epsilon
+    moving = [moving_mean, moving_var]
+    mean, variance = of.statistics(data, [d for d in range(data.ndim) if d != at]) if training else moving
 
     def element(*i: Var) -> PrimExpr:
         c = i[at]
-        value: PrimExpr = (data(*i) - moving_mean(c)) / sqrt(add(moving_var(c), cast(data.dtype, small)))
+        value: PrimExpr = (data(*i) - mean(c)) / sqrt(add(variance(c), cast(data.dtype, small)))
         value = value if scale is False else mul(value, gamma(c))
         return value if center is False else add(value, beta(c))
 
     normal = te.compute(data.shape, element, name="batch_norm", tag="broadcast")
-    copies = [te.compute(t.shape, t, name=t.name, tag="elemwise") for t in (moving_mean, moving_var)]
-    return [normal, *copies]
+    if not training:
+        return [normal, *(te.compute(t.shape, t, name=t.name, tag="elemwise") for t in moving)]
+    share = 0.1 if momentum is None else momentum
+    return [normal, *(_moved(old, new, share) for old, new in zip(moving, (mean, variance), strict=True))]
+
+
+def _moved(old: te.Tensor, new: te.Tensor, share: float) -> te.Tensor:
+    """Return `(1 - share) * old + share * new`."""
+    kept, taken = cast(old.dtype, 1 - share), cast(old.dtype, share)
+    return te.compute(
+        old.shape, lambda c: add(mul(kept, old(c)), mul(taken, cast(old.dtype, new(c)))), name=old.name,
+        tag="elemwise")
 
 
 def _affine(x: te.Tensor, axes: Sequence[int], gamma: te.Tensor | None, beta: te.Tensor | None, name: str) -> te.Tensor:
@@ -87,14 +101,12 @@ def layer_norm(
 
 @tagged("instance_norm")
 def instance_norm(
-    data: te.Tensor, gamma: te.Tensor, beta: te.Tensor, channel_axis: int, axis: Axis, epsilon: float = 1e-5
+    data: te.Tensor, gamma: te.Tensor, beta: te.Tensor, axis: Axis, epsilon: float = 1e-5
 ) -> te.Tensor:
-    """Return gamma * (x - mean) / sqrt(variance + epsilon) + beta, with statistics over `axis` and gamma per channel.
-    """
-    return of.scaled(
-        of.normalize(data, axes_of(axis, data.ndim), epsilon), axis_of(channel_axis, data.ndim), gamma, beta,
-        "instance_norm"
-    )
+    """Return gamma * (x - mean) / sqrt(variance + epsilon) + beta, with statistics, gamma and beta over `axis`, as in
+    TVM v0.13; `group_norm` with one channel in each group has gamma per channel."""
+    axes = axes_of(axis, data.ndim)
+    return _affine(of.normalize(data, axes, epsilon), axes, gamma, beta, "instance_norm")
 
 
 @tagged("group_norm")

@@ -11,6 +11,7 @@ from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import PrimExpr, Var
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, loops
+from tilewright.topi.vision.suppression import non_max_suppression
 from tilewright.topi.work import Step
 
 
@@ -102,6 +103,19 @@ def decoded(anchor: Sequence[PrimExpr], delta: Sequence[PrimExpr], variances: Se
         ) * size / 2.0
         sides.append((center - half, center + half))
     return [sides[0][0], sides[1][0], sides[0][1], sides[1][1]]
+
+
+def multibox_detection(
+    cls_prob: te.Tensor, loc_pred: te.Tensor, anchor: te.Tensor, clip: bool = True, threshold: float = 0.01,
+    nms_threshold: float = 0.5, force_suppress: bool = False, variances: Sequence[float] = (0.1, 0.1, 0.2, 0.2),
+    nms_topk: int = -1,
+) -> te.Tensor:
+    """Return the boxes of `multibox_transform_loc` without those that overlap a better one of their class: (batch,
+    boxes, 6)."""
+    boxes, count = multibox_transform_loc(cls_prob, loc_pred, anchor, clip, threshold, variances)
+    found: te.Tensor = non_max_suppression(
+        boxes, count, count, -1, nms_threshold, force_suppress, nms_topk, return_indices=False)
+    return found
 
 
 def reorg(data: te.Tensor, stride: int) -> te.Tensor:

@@ -135,6 +135,38 @@ class _Regions:
                     totals[c] = greater_of(totals[c], self.zero)
 
 
+def _pair(size: int | Sequence[int]) -> tuple[int, int]:
+    rows, columns = (size, size) if isinstance(size, int) else size
+    return rows, columns
+
+
+def roi_align_nchw(
+    data: te.Tensor, rois: te.Tensor, pooled_size: int | Sequence[int], spatial_scale: float, mode: str | bytes,
+    sample_ratio: int = -1,
+) -> te.Tensor:
+    """Return `roi_align` of data (batch, channels, height, width), with TVM's order of arguments."""
+    return roi_align(data, rois, _pair(pooled_size), spatial_scale, sample_ratio, _text(mode))
+
+
+def roi_align_nhwc(
+    data: te.Tensor, rois: te.Tensor, pooled_size: int | Sequence[int], spatial_scale: float, mode: str | bytes,
+    sample_ratio: int = -1,
+) -> te.Tensor:
+    """Return `roi_align` of data (batch, height, width, channels), with TVM's order of arguments."""
+    return roi_align(data, rois, _pair(pooled_size), spatial_scale, sample_ratio, _text(mode), "NHWC")
+
+
+def _text(mode: str | bytes) -> str:
+    return mode.decode() if isinstance(mode, bytes) else mode
+
+
+def roi_pool_nchw(
+    data: te.Tensor, rois: te.Tensor, pooled_size: int | Sequence[int], spatial_scale: float
+) -> te.Tensor:
+    """Return `roi_pool` of data (batch, channels, height, width)."""
+    return roi_pool(data, rois, _pair(pooled_size), spatial_scale)
+
+
 def roi_pool(
     data: te.Tensor, rois: te.Tensor, pooled_size: Sequence[int], spatial_scale: float, layout: str = "NCHW"
 ) -> te.Tensor:

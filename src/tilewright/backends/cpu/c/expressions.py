@@ -238,17 +238,17 @@ def _call(w: Writer, e: E.Call) -> Text:
         return _bitwise(w, e)
     dtype, arguments = e.args[0].dtype, [w.text(a) for a in e.args]
     if e.op in I.PREDICATES:
-        truth = w.call(f"{e.op.name}_{suffix(dtype)}", *arguments)[0] if dtype.is_float else "false"
+        truth = w.call(f"{e.op.spelling}_{suffix(dtype)}", *arguments)[0] if dtype.is_float else "false"
         return w.converted(truth, DataType("bool"), e.dtype)
     if e.op in _WORDS:
-        return w.call(e.op.name, *arguments)
+        return w.call(e.op.spelling, *arguments)
     if not dtype.is_float:
         return _of_integers(w, e, arguments)
     if e.op is I.fma:
         return w.call(f"fma_{suffix(dtype)}", *arguments)
     if e.op in (I.sigmoid, I.rsqrt):
-        return w.call(f"{e.op.name}_{suffix(dtype)}", *arguments)
-    name = _NAMES.get(e.op, e.op.name)
+        return w.call(f"{e.op.spelling}_{suffix(dtype)}", *arguments)
+    name = _NAMES.get(e.op, e.op.spelling)
     if name not in MATHEMATICS:
         raise InternalError(f"the intrinsic '{e.op}' has no C text; lower it before generating code")
     return f"{name}{'f' if dtype == 'float32' else ''}({', '.join(arguments)})", PRIMARY
@@ -316,15 +316,15 @@ def _extern(w: Writer, e: E.Call) -> Text:
             (index,) = load.indices
             place = index.base if isinstance(index, E.Ramp) else index
             constancy = "const " if number_of(a.args[1]) == 1 else ""
-            kinds.append("const void *" if e.op.name == OVERLAPS else f"{constancy}{c_type(load.buffer.dtype)} *")
+            kinds.append("const void *" if e.op.spelling == OVERLAPS else f"{constancy}{c_type(load.buffer.dtype)} *")
             arguments.append(f"&{w.buffer(load.buffer)}[{w.subscript(place)}]")
         else:
             kinds.append(c_type(a.dtype))
             arguments.append(w.text(a))
     result = "void" if e.dtype == "void" else c_type(e.dtype)
-    if e.op.name not in MATHEMATICS:
-        w.prototypes.setdefault(e.op.name, f"{result} {e.op.name}({', '.join(kinds) or 'void'});")
-    return f"{e.op.name}({', '.join(arguments)})", PRIMARY
+    if e.op.spelling not in MATHEMATICS:
+        w.prototypes.setdefault(e.op.spelling, f"{result} {e.op.spelling}({', '.join(kinds) or 'void'});")
+    return f"{e.op.spelling}({', '.join(arguments)})", PRIMARY
 
 
 _WORDS: Final = (I.pair, I.dot2, I.dot4, I.high_product, I.doubled_high_product, I.multiply_add)

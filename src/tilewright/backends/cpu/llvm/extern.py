@@ -15,7 +15,7 @@ def call_extern(f: FunctionText, e: E.Call) -> Value:
     passed = [_argument(f, a) for a in e.args]
     kinds = [kind for kind, _ in passed]
     result = "void" if e.dtype == "void" else register_type(e.dtype)
-    name = f.declare(e.op.name, result, ", ".join(kinds))
+    name = f.declare(e.op.spelling, result, ", ".join(kinds))
     call = f"call {result} {name}({', '.join(f'{kind} {text}' for kind, text in passed)})"
     if result != "void":
         return f.put(call, f.here), f.here

@@ -215,7 +215,7 @@ _FLOATS: Final[dict[E.Intrinsic, Rule]] = {
     I.sqrt: _native("sqrt"), I.floor: _native("floor"), I.ceil: _native("ceil"), I.trunc: _native("trunc"),
     I.nearbyint: _native("nearbyint"), I.fabs: _native("fabs"), I.fma: _fma, I.multiply_add: _multiply_add,
     I.rsqrt: _rsqrt, I.sigmoid: _sigmoid,
-    **{op: _library(op.name) for op in (
+    **{op: _library(op.spelling) for op in (
         I.exp, I.log, I.log2, I.exp2, I.tanh, I.erf, I.sin, I.cos, I.tan, I.asin, I.acos, I.atan, I.sinh, I.cosh,
         I.asinh, I.acosh, I.atanh, I.pow, I.fmod)},
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,17 +59,23 @@ def adaptive_pool(np_data: Array, out_size: Sizes, pool_type: str, layout: str) 
 def _resize(
     count: int, data: Array, scale: float | Sequence[float], layout: str, method: str, transformation: str
 ) -> Array:
+    plain = re.sub(r"\d+[a-z]", "", layout)
+    if plain != layout:  # blocks of batch and channels, after the other axes
+        moved = np.moveaxis(data, range(2, 2 + count), range(-count, 0))
+        flat = _resize(count, moved.reshape(1, -1, *moved.shape[-count:]), scale, plain, method, transformation)
+        found: Array = flat.reshape(*moved.shape[:-count], *flat.shape[2:])
+        return np.moveaxis(found, range(-count, 0), range(2, 2 + count))
     axes = [layout.index(axis) for axis in layout if axis not in "NC"]
     scales = [scale] * count if isinstance(scale, (int, float)) else list(scale)
     size = tuple(int(data.shape[a] * s + 0.5) for a, s in zip(axes, scales, strict=True))
     rounding = "round" if method == "nearest_neighbor" and transformation == "align_corners" else ""
     function = getattr(image, f"resize{count}d")
-    found: Array = reference(
+    resized: Array = reference(
         lambda x: function(
             x, size=size, layout=layout, method=method, coordinate_transformation_mode=transformation,
             rounding_method=rounding),
         data)
-    return found
+    return resized
 
 
 def resize1d_python(

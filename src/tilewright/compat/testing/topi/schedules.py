@@ -43,12 +43,14 @@ def get_conv2d_nchw_implement(target: Any) -> tuple[Callable[..., te.Tensor], Sc
 
 def compare_numpy_tvm(
     inputs: Sequence[Any], output: Any, target: Any, device: Any, compute: Callable[..., te.Tensor],
-    schedule: Callable[[Any], Scheduler],
+    schedule: Scheduler,
 ) -> None:
-    """Raise `AssertionError` unless `compute` with `schedule(target)` gives `output`, within 1e-4 relative."""
+    """Raise `AssertionError` unless `compute`, scheduled by `schedule([result])`, gives `output`, within 1e-4
+    relative."""
     tensors = [te.placeholder(x.shape, dtype=str(x.dtype), name=f"x{k}") for k, x in enumerate(inputs)]
-    result = compute(*tensors)
-    function = build(schedule(target)([result]), [*tensors, result], target)
+    with Target(target):
+        result = compute(*tensors)
+        function = build(schedule([result]), [*tensors, result], target)
     found = empty(output.shape, str(output.dtype), device)
     function(*(array(x, device) for x in inputs), found)
     np.testing.assert_allclose(found.numpy(), output, rtol=1e-4, atol=1e-4)

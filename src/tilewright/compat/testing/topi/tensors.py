@@ -68,9 +68,10 @@ def layer_norm_python(
 def instance_norm_python(
     data: Array, gamma: Array, beta: Array, axis: int | Sequence[int], epsilon: float = 1e-5
 ) -> Array:
-    """Return data normalized over the spatial axes `axis`; axis 1 is that of the channels."""
-    shape = [1] * data.ndim
-    shape[1] = -1
+    """Return data normalized over `axis`; gamma and beta have the shape of these axes, or of the channels (axis 1)."""
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    scaled = axes if gamma.shape == tuple(data.shape[a] for a in axes) else (1,)
+    shape = [n if d in [a % data.ndim for a in scaled] else 1 for d, n in enumerate(data.shape)]
     return _normalized(data, gamma.reshape(shape), beta.reshape(shape), axis, epsilon)
 
 
