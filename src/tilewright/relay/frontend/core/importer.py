@@ -29,6 +29,7 @@ from tilewright.relay.frontend.core.order import execution_order
 from tilewright.relay.frontend.core.origins import locate, makes_no_sense, naming
 from tilewright.relay.frontend.core.reading import Name, SourceGraph, SourceNode, given
 from tilewright.relay.frontend.core.registry import Converter, Converters
+from tilewright.relay.frontend.core.size_choices import rule_of, with_number
 from tilewright.relay.sequence_values import with_outputs
 
 Array = np.ndarray[Any, Any]
@@ -118,6 +119,7 @@ class Importer:
                 if scope.is_looped:
                     raise
                 results = self.defer(source, origin, args, scope, isinstance(error, SizeNotKnownError))
+        results = self._with_numbers(results, origin)
         wanted = given(source.outputs)
         if len(results) < len(wanted):
             lost = ", ".join(map(str, wanted[len(results):]))
@@ -126,6 +128,14 @@ class Importer:
         if source.kind in self.shape_sources or all(a is None or self.known.is_evaluated(self.expr(a)) for a in args):
             return [r if name is None else self.known.settle(r) for name, r in zip(source.outputs, results,
                 strict=False)]
+        return results
+
+    def _with_numbers(self, results: list[Expr], origin: Origin) -> list[Expr]:
+        """The results of a node with numbers in the place of sizes that must equal them in the branch around it."""
+        choices = self.known.choices
+        for size, number in choices.equal if choices is not None and choices.is_early else ():
+            message = rule_of(origin, f"{size} must be {number}")
+            results = [with_number(r, size, number, message) for r in results]
         return results
 
     def _waits(self, source: SourceNode, origin: Origin, args: list[Any], scope: Scope) -> bool:

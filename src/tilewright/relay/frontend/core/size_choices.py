@@ -11,13 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tilewright.base.errors import CompileError, ShapeError, UnequalSizesError
+from tilewright.base.types import TensorType
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.core.known import has_unknown_sizes
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import scalar
 from tilewright.scalar.arith.open_sizes import current
+from tilewright.topi.shapes import is_number, same
 
 _MOST_IMPORTS: Final = 16
 """Number of imports of a branch, each with other answers."""
@@ -32,6 +36,10 @@ class SizeChoices:
 
     answers: list[bool]
     asked: int = 0
+    equal: list[tuple[Any, int]] = field(default_factory=list)
+    """Sizes with the numbers that they must equal by the answers."""
+    is_early: bool = False
+    """Whether these numbers are in all types of the branch from the start."""
 
     def answer(self) -> bool:
         """Return the answer to the next condition."""
@@ -47,7 +55,7 @@ def only_valid(make: Callable[[SizeChoices], list[Expr]]) -> list[Expr] | None:
     None if several answers are valid, if that depends on values, or if a type stays unknown. Raises the error of two
     sizes that must be equal for all answers that can be valid.
     """
-    found: list[list[Expr]] = []
+    found: list[tuple[list[Expr], SizeChoices]] = []
     unequal: dict[tuple[Any, Any], CompileError] = {}
     waiting: list[list[bool]] = [[]]
     for _ in range(_MOST_IMPORTS):
@@ -60,7 +68,7 @@ def only_valid(make: Callable[[SizeChoices], list[Expr]]) -> list[Expr] | None:
                 made = make(choices)
             if any(map(has_unknown_sizes, made)):
                 return None
-            found.append(made)
+            found.append((made, choices))
         except CompileError as error:
             sizes = equation_of(error)
             if sizes is not None:
@@ -73,7 +81,44 @@ def only_valid(make: Callable[[SizeChoices], list[Expr]]) -> list[Expr] | None:
         return None
     if not found:
         raise next(iter(unequal.values()))
-    return found[0]
+    return _with_early_numbers(make, *found[0])
+
+
+def _with_early_numbers(
+    make: Callable[[SizeChoices], list[Expr]], made: list[Expr], choices: SizeChoices
+) -> list[Expr]:
+    """Return the values `made` with these choices, imported again with numbers wherever sizes must equal them, if that
+    decides all conditions."""
+    if len(choices.equal) != len(choices.answers):
+        return made
+    early = SizeChoices([], equal=choices.equal, is_early=True)
+    try:
+        with _attempt():
+            again = make(early)
+    except CompileError:
+        return made
+    same_types = all(
+        a.known_type() == b.known_type() and not has_unknown_sizes(b) for a, b in zip(made, again, strict=True))
+    return again if same_types and not early.asked else made
+
+
+def with_number(x: Expr, size: Any, number: int, message: str) -> Expr:
+    """Return `x` with a number in the place of each dimension that must equal it; other sizes end the run."""
+    kind = x.known_type()
+    if not isinstance(kind, TensorType):
+        return x
+    for axis, d in enumerate(kind.shape):
+        if same(d, size) and not is_number(d):
+            own = op.strided_slice(op.shape_of(x, dtype="int64"), begin=(axis,), end=(axis + 1,), strides=(1,))
+            wrong = op.outside(op.subtract(own, scalar(number, own)), sizes=(1,), negative=False)
+            first = op.strided_slice(x, begin=(0,), end=(number,), strides=(1,), axes=(axis,))
+            x = op.require_zero(first, wrong, message=message)
+    return x
+
+
+def rule_of(origin: Any, rule: str) -> str:
+    """Return the error of a call that takes a branch with invalid sizes."""
+    return f"{origin}: {rule} where this branch is taken, because no other size is valid there; give other inputs"
 
 
 def equation_of(error: BaseException | None) -> tuple[Any, Any] | None:

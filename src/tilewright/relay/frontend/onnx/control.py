@@ -13,7 +13,7 @@ from tilewright.base.types import DataType, OpenSize, TensorType
 from tilewright.relay.expr import Constant, Expr, If, Tuple
 from tilewright.relay.frontend.core.known import has_unknown_sizes
 from tilewright.relay.frontend.core.node import NotKnownError
-from tilewright.relay.frontend.core.size_choices import equation_of
+from tilewright.relay.frontend.core.size_choices import equation_of, rule_of, with_number
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
@@ -23,7 +23,7 @@ from tilewright.relay.frontend.shaping import cast, dtype_of, fields, rank, resh
 from tilewright.relay.op.selection import first_of
 from tilewright.relay.sequence_values import NOTHING, opened
 from tilewright.scalar.arith.open_sizes import takes_open
-from tilewright.topi.shapes import is_number, must_differ, same, text
+from tilewright.topi.shapes import must_differ, text
 
 
 @converter("Constant")
@@ -229,23 +229,11 @@ def _needs_equal(error: CompileError, other: onnx.GraphProto, node: Node) -> boo
 
 def _required(cond: Expr, taken: bool, graph: onnx.GraphProto, node: Node) -> tuple[Expr, ...]:
     """Import the branch for which the condition on sizes `cond` is `taken`. Other sizes end the run."""
-    sizes = node.equated(cond) if taken else None
-    results = node.import_graph(graph, (), lambda x: x if sizes is None else _with_equal(x, *sizes))
+    equal = node.require_equal(cond) if taken else None
+    rule = f"the condition on sizes must be {'true' if taken else 'false'}"
+    message = rule_of(node.origin, rule if equal is None else f"{equal[0]} must be {equal[1]}")
+    results = node.import_graph(graph, (), lambda x: x if equal is None else with_number(x, *equal, message))
     if not all(isinstance(r.known_type(), TensorType) for r in results):
         raise NotKnownError("the types of a branch are known only at run time", node.origin)
     wrong = op.outside(cast(op.logical_not(cond) if taken else cond, "int32"), sizes=(1,), negative=False)
-    rule = (f"{sizes[0]} must be {sizes[1]}" if sizes is not None else
-            f"the condition on sizes must be {'true' if taken else 'false'}")
-    message = f"{node.origin}: {rule} where this branch is taken, because no other size is valid there"
-    return tuple(op.require_zero(r, wrong, message=f"{message}; give inputs of other shapes") for r in results)
-
-
-def _with_equal(x: Expr, a: Any, b: Any) -> Expr:
-    """Return `x` with a number in the place of each dimension that must equal it."""
-    size, number = (b, a) if is_number(a) else (a, b)
-    if not is_number(number) or number < 1 or not isinstance(x.known_type(), TensorType):
-        return x
-    for axis, d in enumerate(shape_of(x)):
-        if same(d, size) and not is_number(d):
-            x = op.strided_slice(x, begin=(0,), end=(number,), strides=(1,), axes=(axis,))
-    return x
+    return tuple(op.require_zero(r, wrong, message=message) for r in results)

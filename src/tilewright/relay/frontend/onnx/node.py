@@ -11,6 +11,7 @@ from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.core import node as core
 from tilewright.relay.frontend.core.known import KnownValues
 from tilewright.relay.frontend.core.size_choices import SizeChoices, only_valid
+from tilewright.topi.shapes import is_number
 
 if TYPE_CHECKING:
     import onnx
@@ -63,9 +64,18 @@ class Node(core.Node):
         choices = self._known.choices
         return choices.answer() if choices is not None and self._known.is_undecided(condition) else None
 
-    def equated(self, condition: Expr) -> tuple[Any, Any] | None:
-        """The two sizes or numbers whose equality is the condition; None for another condition."""
-        return self._known.equated(condition)
+    def require_equal(self, condition: Expr) -> tuple[Any, int] | None:
+        """Note the size and the number whose equality is the condition as required, and return them; None for another
+        condition."""
+        found = self._known.equated(condition)
+        choices = self._known.choices
+        if found is None or choices is None:
+            return None
+        size, number = found[::-1] if is_number(found[0]) else found
+        if not is_number(number) or number < 1:
+            return None
+        choices.equal.append((size, number))
+        return size, number
 
     def refuse_attribute(self, converter: Converter, name: str, value: Any) -> NoReturn:
         known = ", ".join(converter.attributes) or "none"
