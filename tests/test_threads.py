@@ -10,6 +10,7 @@ import gc
 import os
 import random
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -180,7 +181,7 @@ def test_compiles_that_overlap_without_end_are_collected_after(monkeypatch: pyte
 
     gc.collect()
     monkeypatch.setattr(garbage_collection._COMPILES, "left", 0)
-    monkeypatch.setattr(garbage_collection, "MOST_UNCOLLECTED", 1000)
+    monkeypatch.setattr(garbage_collection._COMPILES, "most_left", 1000)
     with no_garbage_collection():
         with no_garbage_collection():
             gone = weakref.ref(Cycle())
@@ -204,6 +205,25 @@ def test_what_a_compile_leaves_is_old(is_frozen: bool) -> None:
         assert not is_frozen or gc.get_freeze_count() > before - 100  # some have died
     finally:
         gc.unfreeze()
+
+
+def test_no_full_collection_falls_into_a_call_after_the_first_compile() -> None:
+    """Python starts one after 110 collections of young objects, if its last one is long ago."""
+    code = """if True:
+        import gc
+        import tilewright as tvm
+        x = tvm.relay.var("x", shape=(4, 4))
+        run = tvm.relay.create_executor("graph", tvm.IRModule.from_expr(x + x), tvm.cpu(), "llvm").evaluate()
+        before = gc.get_stats()
+        for _ in range(200 * gc.get_threshold()[0]):
+            cycle = []
+            cycle.append(cycle)
+        after = gc.get_stats()
+        print(before[2]["collections"], after[2]["collections"], after[0]["collections"] - before[0]["collections"])
+    """
+    before, after, young = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True,
+                                              text=True).stdout.split()
+    assert before == after != "0" and int(young) > 150
 
 
 def test_a_compile_leaves_few_cycles() -> None:

@@ -7,12 +7,11 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from tilewright.base.forks import new_lock
 
-MOST_UNCOLLECTED: Final = 500_000
-"""Number of uncollected objects above which the end of a compile triggers a collection."""
+FEWEST_UNCOLLECTED, MOST_UNCOLLECTED = 20_000, 500_000
+"""Limits of the number of uncollected objects above which the end of a compile triggers a collection."""
 
 
 class _Compiles:
@@ -24,6 +23,10 @@ class _Compiles:
         self.enabled = False
         self.left = 0
         """Number of objects that compiles have left since the last collection here."""
+        self.most_left = FEWEST_UNCOLLECTED
+        """Number of them above which the next collection is due: that of all objects after the last collection.
+        Collections then take a constant share of the time of compiles, and the first compile, which imports most
+        modules, is followed by one: Python itself would start it in some later call of the program."""
 
     def begin(self) -> None:
         with self.lock:
@@ -36,7 +39,7 @@ class _Compiles:
         with self.lock:
             self.running.remove(threading.get_ident())
             left = self.left + gc.get_count()[0]
-            is_late = self.enabled and left > MOST_UNCOLLECTED
+            is_late = self.enabled and left > self.most_left
             if is_late or not self.running:
                 self.left = 0 if is_late else left
             if not self.running and self.enabled:
@@ -44,6 +47,7 @@ class _Compiles:
                 gc.enable()
         if is_late:
             gc.collect()
+            self.most_left = min(max(len(gc.get_objects()), FEWEST_UNCOLLECTED), MOST_UNCOLLECTED)
 
     def forked(self) -> None:
         """Forget the compiles of other threads in a child process, which has one thread."""
