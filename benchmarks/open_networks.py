@@ -24,6 +24,7 @@ import json
 import os
 import random
 import re
+import statistics
 import sys
 import tempfile
 import time
@@ -405,25 +406,39 @@ def _resident() -> int:
 
 def serve(network: Network, options: argparse.Namespace) -> str:
     """Call a program at random sizes in random order, and compare each time with the expected one of its size: the
-    median of calls at that size in a row."""
+    median of calls at that size in a row (warm), and of calls of which each follows one at another size (cold)."""
     _, program, _ = opened(network, options.threads)
     draws = _drawn(network, options.service // 4, options.seed)
     feeds = [network.feed(d) for d in draws]
-    expected = [race([partial(program, **f)], options.seconds / 20)[0] for f in feeds]
     rng = random.Random(options.seed)
+
+    def seconds(k: int) -> float:
+        begin = time.perf_counter()
+        program(**feeds[k])
+        return time.perf_counter() - begin
+
+    def after_another(k: int) -> float:
+        program(**feeds[rng.randrange(len(feeds))])
+        return seconds(k)
+
+    warm = [race([partial(program, **f)], options.seconds / 20)[0] for f in feeds]
+    cold = [statistics.median(after_another(k) for _ in range(9)) for k in range(len(feeds))]
     order = [rng.randrange(len(feeds)) for _ in range(options.service)]
     times, resident = [], [_resident()]
     for number, k in enumerate(order):
-        begin = time.perf_counter()
-        program(**feeds[k])
-        times.append((time.perf_counter() - begin) / expected[k])
+        times.append(seconds(k))
         if number % (len(order) // 4) == len(order) // 4 - 1:
             resident.append(_resident())
-    ends = np.percentile(times, [50, 99, 99.9])
     memory = ", ".join(f"{r / 1e6:.0f}" for r in resident)
-    return (
-        f"{network.name:32} {len(order)} calls of {len(feeds)} sizes, times of the expected one: median {ends[0]:.2f}, "
-        f"99 % {ends[1]:.2f}, 99.9 % {ends[2]:.2f}, largest {max(times):.2f}; resident MB {memory}")
+    found = "; ".join(_percentiles(name, [t / e[k] for t, k in zip(times, order, strict=True)])
+                      for name, e in (("warm", warm), ("cold", cold)))
+    calls = f"{len(order)} calls of {len(feeds)} sizes"
+    return f"{network.name:32} {calls} by the expected time: {found}; resident MB {memory}"
+
+
+def _percentiles(name: str, ratios: Sequence[float]) -> str:
+    ends = np.percentile(ratios, [50, 99, 99.9])
+    return f"{name} median {ends[0]:.2f}, 99 % {ends[1]:.2f}, 99.9 % {ends[2]:.2f}, largest {max(ratios):.2f}"
 
 
 def arguments() -> argparse.ArgumentParser:
