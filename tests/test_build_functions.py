@@ -153,6 +153,7 @@ def test_builds_that_cannot_be() -> None:
         tvm.build(s)
     with pytest.raises(CompileError, match=r"args= belongs to a te schedule; a IRModule has its parameters already"):
         tvm.build(tvm.lower(s, args), args)
+    tvm.build(tvm.lower(s, args), [])
     with pytest.raises(
         CompileError, match=r"a te schedule, a PrimFunc or an IRModule of them can be built, not a str"
     ):

@@ -280,6 +280,22 @@ def test_odd_names_are_read_back() -> None:
     assert [name for name, _ in parse(astext(mod)).items()] == ["main", 'sub "graph"/1']
 
 
+def test_names_may_have_dots() -> None:
+    """A number at the end is a field of a tuple, unless the whole is declared as a name."""
+    mod = fromtext("""
+#[version = "0.0.5"]
+def @main(%features.0.0_weight: Tensor[(2), float32], %input.1: Tensor[(2), float32], %p.q: (int32, (int32, int32))) {
+  let %a.b = %p.q.1.0;
+  (add(%features.0.0_weight, %input.1), %a.b)
+}
+""")
+    assert [p.name_hint for p in mod["main"].params] == ["features.0.0_weight", "input.1", "p.q"]
+    body = mod["main"].body
+    assert isinstance(body, Let) and isinstance(body.value, TupleGetItem) and body.value.index == 0
+    with pytest.raises(ParseError, match=r"%input is not bound here"):
+        fromtext('#[version = "0.0.5"]\ndef @main(%inputs: int32) { %input.1 }')
+
+
 def test_loop_functions_are_in_modules() -> None:
     text = (
         '@T.prim_func\ndef kernel(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):\n    for i in '
@@ -391,7 +407,7 @@ def test_the_prelude() -> None:
     assert relay.Prelude(p.mod).mod is p.mod
     with pytest.raises(AttributeError, match="the prelude has no function 'mpa'"):
         _ = p.mpa
-    with pytest.raises(CompileError, match=r"the standard library has no 'prelude'; it has nat\.rly, prelude\.rly"):
+    with pytest.raises(CompileError, match=r"the standard library has no 'prelude'; it has core\.rly, nat\.rly, prelude\.rly"):
         IRModule().import_from_std("prelude")
 
 

@@ -214,7 +214,7 @@ def _functions(inputs: Any, args: Sequence[Any] | None, name: str, binds: Any) -
         raise CompileError(
             f"binds= belongs to a te schedule; the buffers of a {type(inputs).__name__} are its parameters",
             code="TW0610")
-    if args is not None:
+    if args:
         raise CompileError(
             f"args= belongs to a te schedule; a {type(inputs).__name__} has its parameters already", code="TW0610")
     if isinstance(inputs, PrimFunc):

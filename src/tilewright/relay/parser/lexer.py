@@ -17,7 +17,7 @@ from tilewright.relay.parser.errors import Source
 _SKIPPED: Final = re.compile(r"(?:\s+|//[^\n]*|/\*(?:(?!/\*).)*?\*/)*", re.S)
 _COMMENT_MARK: Final = re.compile(r"/\*|\*/")
 _TOKEN: Final = re.compile(
-    r"""(?P<local>%\w+)
+    r"""(?P<local>%[^\W\d]\w*(?:\.\w+)*|%\w+)
     |(?P<global>@(?:[^\W\d]\w*|"(?:[^"\\\n]|\\.)*"))
     |(?P<field>\.\d+)
     |(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?(?:bf16|f(?:16|32|64)?|[iu](?:1|4|8|16|32|64)|h)?(?!\w))
@@ -25,6 +25,10 @@ _TOKEN: Final = re.compile(
     |(?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
     |(?P<mark>->|=>|==|!=|<=|>=|\#loops|\#\[|[()\[\]{}<>=,;:?+\-*]|/(?!\*))""",
     re.X)
+
+_DECLARED: Final = re.compile(r"%[^\W\d]\w*(?:\.\w+)*\.\d+(?=\s*:)")
+"""A name that ends as a field does, where it is declared: `%input.1: Tensor[(2), float32]`."""
+_FIELDS: Final = re.compile(r"(?:\.\d+)+$")
 
 
 class Token(NamedTuple):
@@ -38,6 +42,7 @@ class Token(NamedTuple):
 def tokens_of(source: Source) -> list[Token]:
     """Return the tokens of a text, `end` last. Raises `ParseError` for an invalid character."""
     text, found, at = source.text, [], 0
+    declared = set(_DECLARED.findall(text))
     skip, match = _SKIPPED.match, _TOKEN.match
     while True:
         at = skip(text, at).end()  # type: ignore[union-attr]
@@ -51,8 +56,10 @@ def tokens_of(source: Source) -> list[Token]:
             raise _no_token(source, at)
         word = m[0]
         kind = m.lastgroup or ""
+        if kind == "local" and word not in declared:
+            word = _FIELDS.sub("", word)
         found.append(Token(word if kind == "mark" else kind, word, at))
-        at = m.end()
+        at += len(word)
     found.append(Token("end", "", len(text)))
     return found
 

@@ -87,7 +87,7 @@ def only_valid(make: Callable[[SizeChoices], list[Expr]]) -> list[Expr] | None:
 def _with_early_numbers(
     make: Callable[[SizeChoices], list[Expr]], made: list[Expr], choices: SizeChoices
 ) -> list[Expr]:
-    """Return the values `made` with these choices, imported again with numbers wherever sizes must equal them, if that
+    """Return the values `made` with these choices, imported again with numbers where sizes must equal them, if that
     decides all conditions."""
     if len(choices.equal) != len(choices.answers):
         return made
