@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import pickle
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 
 import small_programs as programs
-from tilewright import relay, runtime
+import tilewright as tvm
+from tilewright import relay, runtime, te
 from tilewright.base import nd
-from tilewright.base.errors import InputError
+from tilewright.base.errors import ArtifactError, InputError
 from tilewright.ir.module import IRModule
 from tilewright.runtime import graph_executor
 from tilewright.runtime.graph_executor import GraphModule
@@ -172,3 +177,75 @@ def test_strings_go_in_and_come_out() -> None:
     module.run(x=np.array(["a", "b"], object), y=np.array(["c", "d"], object))
     assert module.get_output(0).numpy().tolist() == ["ac", "bd"]
     assert module.get_input_info()[1] == {"x": "string", "y": "string"}
+
+
+def function_graph(**changes: Any) -> str:
+    """The graph of `reshape(x + 1) * y`: two calls of functions, and a change of the shape between them."""
+    nodes = [
+        {"op": "null", "name": "x", "inputs": []}, {"op": "null", "name": "y", "inputs": []},
+        node("add", "plus_one", [[0, 0, 0]]), node("reshape", "__nop", [[2, 0, 0]]),
+        node("multiply", "times", [[3, 0, 0], [1, 0, 0]], flatten_data="1"),
+    ]
+    return json.dumps({
+        "nodes": nodes, "arg_nodes": [0, 1], "heads": [[4, 0, 0]], "node_row_ptr": [0, 1, 2, 3, 4, 5],
+        "attrs": {
+            "shape": ["list_shape", [[6], [2, 3], [6], [2, 3], [2, 3]]],
+            "dltype": ["list_str", ["float32"] * 5], "storage_id": ["list_int", [0, 1, 2, 2, 0]],
+        },
+    } | changes)
+
+
+def node(name: str, function: str, inputs: list[list[int]], flatten_data: str = "0") -> dict[str, Any]:
+    attrs = {"func_name": function, "flatten_data": flatten_data, "num_inputs": str(len(inputs)), "num_outputs": "1"}
+    return {"op": "tvm_op", "name": name, "inputs": inputs, "attrs": attrs}
+
+
+def functions() -> Any:
+    x, y = te.placeholder((6,), name="x"), te.placeholder((6,), name="y")
+    added, multiplied = te.compute((6,), lambda i: x[i] + 1.0), te.compute((6,), lambda i: x[i] * y[i])
+    return tvm.build(tvm.IRModule({
+        "plus_one": te.create_prim_func([x, added]), "times": te.create_prim_func([x, y, multiplied])}), target="llvm")
+
+
+def test_a_graph_of_functions_is_run() -> None:
+    first, second = (graph_executor.create(function_graph(), functions(), nd.cpu(0)) for _ in range(2))
+    y = np.arange(6, dtype="float32").reshape(2, 3)
+    first.load_params(runtime.save_param_dict({"y": y, "unknown": y}))
+    first.run(x=np.arange(6, dtype="float32"))
+    expected = (np.arange(6, dtype="float32") + 1).reshape(2, 3) * y
+    np.testing.assert_array_equal(first.get_output(0).numpy(), expected)
+    assert first.get_input_info() == ({"x": (6,), "y": (2, 3)}, {"x": "float32", "y": "float32"})
+    second.share_params(first, runtime.save_param_dict({"y": y}))
+    second.run(x=np.zeros(6, "float32"))
+    np.testing.assert_array_equal(second.get_output(0).numpy(), y)
+
+
+@pytest.mark.parametrize(("changes", "why"), [
+    ({"heads": [[9, 0, 0]]}, "list index out of range"), ({"heads": [[4, 1, 0]]}, "there is no output 1 of node 4"),
+    ({"nodes": [node("add", "plus_one", [[4, 0, 0]])] * 5}, "node 'add' reads a value that is computed later"),
+    ({"nodes": [{"op": "loop", "name": "l", "inputs": []}] * 5}, "node 'l' is a 'loop'"), ({"attrs": {}}, "KeyError"),
+])
+def test_a_damaged_graph_of_functions_is_refused(changes: dict[str, Any], why: str) -> None:
+    with pytest.raises(ArtifactError, match=f"the text is not a graph of functions: .*{re.escape(why)}"):
+        graph_executor.create(function_graph(**changes), functions(), nd.cpu(0))
+    with pytest.raises(InputError, match="the module has no function 'minus'; it has plus_one, times"):
+        graph_executor.create(function_graph().replace("plus_one", "minus"), functions(), nd.cpu(0))
+
+
+def test_files_of_parameters(tmp_path: Path) -> None:
+    runtime.save_param_dict_to_file({"w": X}, tmp_path / "w.params")
+    np.testing.assert_array_equal(runtime.load_param_dict_from_file(tmp_path / "w.params")["w"].numpy(), X)
+
+
+def test_containers_of_sizes() -> None:
+    shape = runtime.ShapeTuple([2, np.int64(3)])
+    assert shape == [2, 3] and shape == (2, 3) and shape != [3, 2] and pickle.loads(pickle.dumps(shape)) == shape
+
+
+def test_views() -> None:
+    a = nd.array(np.arange(16, dtype="float32").reshape(4, 4))
+    view = a._create_view((2, 8))
+    view[0, 0] = 5
+    assert view.shape == (2, 8) and a.numpy()[0, 0] == 5
+    with pytest.raises(InputError, match=r"an array of shape \[4, 4\] has no view of shape \[3, 5\]"):
+        a._create_view((3, 5))

@@ -198,6 +198,15 @@ class NDArray:
     def __len__(self) -> int:
         return len(self._array)
 
+    def _create_view(self, shape: Sequence[int]) -> NDArray:
+        """Return this memory in another shape of as many elements, under TVM's name. Raises `InputError` for another
+        number of elements, or if the elements are not contiguous."""
+        if self.lanes > 1 or not self._array.flags.c_contiguous or math.prod(shape) != self._array.size:
+            raise InputError(
+                f"an array of shape {list(self.shape)} has no view of shape {list(shape)}; a view needs contiguous "
+                "memory and the same number of elements", code="TW0704")
+        return NDArray(self._array.reshape(tuple(shape)), self.device)
+
     def same_as(self, other: object) -> bool:
         """Whether `other` is this object."""
         return self is other

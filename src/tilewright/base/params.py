@@ -11,8 +11,10 @@ sizes that exceed the data.
 from __future__ import annotations
 
 import math
+import os
 import struct
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -36,6 +38,16 @@ def save_param_dict(params: Mapping[str, Any]) -> bytes:
     parts.append(struct.pack("<Q", len(params)))
     parts += [_written(as_numpy(value)) for value in params.values()]
     return b"".join(parts)
+
+
+def save_param_dict_to_file(params: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+    """Write named arrays into a file, in the form of `save_param_dict`."""
+    Path(path).write_bytes(save_param_dict(params))
+
+
+def load_param_dict_from_file(path: str | os.PathLike[str]) -> dict[str, NDArray]:
+    """Return the arrays of a file by name. Raises `ModelError` for a damaged file."""
+    return load_param_dict(Path(path).read_bytes())
 
 
 def _written(a: np.ndarray[Any, Any]) -> bytes:

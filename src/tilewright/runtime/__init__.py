@@ -19,12 +19,18 @@ from tilewright.base.nd import (
     webgpu,
 )
 from tilewright.base.object import Object
-from tilewright.base.params import load_param_dict, save_param_dict
+from tilewright.base.params import (
+    load_param_dict,
+    load_param_dict_from_file,
+    save_param_dict,
+    save_param_dict_to_file,
+)
 from tilewright.base.types import DataType
 from tilewright.runtime import container, executor, name_transforms, profiling, vm
 from tilewright.runtime.artifact import Artifact, load
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.constants_module import ConstantsModule
+from tilewright.runtime.container import ShapeTuple, String
 from tilewright.runtime.device_memory import DeviceMemory, memory_of
 from tilewright.runtime.driver import Driver, load_driver
 from tilewright.runtime.executable import Executable
@@ -35,12 +41,11 @@ from tilewright.runtime.threads import NullThreadPool
 
 __all__ = [
     "Artifact", "BenchmarkResult", "ConstantsModule", "DataType", "DeviceMemory", "Driver", "Executable",
-    "FactoryModule", "FunctionModule", "Module", "ModuleNode", "NDArray", "NullThreadPool", "Object", "cl",
-    "container",
-    "convert", "cpu", "cuda", "device", "enabled", "executor", "ext_dev", "hexagon", "load",
-    "load_driver", "load_module",
-    "load_param_dict", "memory_of", "metal", "name_transforms", "ndarray", "opencl", "profiling",
-    "register_module", "rocm", "save_param_dict", "vm", "vpi", "vulkan", "webgpu",
+    "FactoryModule", "FunctionModule", "Module", "ModuleNode", "NDArray", "NullThreadPool", "Object", "ShapeTuple",
+    "String", "cl", "container", "convert", "cpu", "cuda", "device", "enabled", "executor", "ext_dev", "hexagon",
+    "load", "load_driver", "load_module", "load_param_dict", "load_param_dict_from_file", "memory_of", "metal",
+    "name_transforms", "ndarray", "opencl", "profiling", "register_module", "rocm", "save_param_dict",
+    "save_param_dict_to_file", "vm", "vpi", "vulkan", "webgpu",
 ]
 
 

@@ -1,9 +1,10 @@
-"""Values with fields, under TVM's names: `tvm.runtime.container.ADT` and `tuple_object`."""
+"""Values of programs under TVM's names: `tvm.runtime.container.ADT`, `tuple_object`, `ShapeTuple` and `String`."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 
 class ADT(tuple[Any, ...]):
@@ -24,3 +25,22 @@ class ADT(tuple[Any, ...]):
 def tuple_object(fields: Sequence[Any] | None = None) -> ADT:
     """Return a tuple of these fields."""
     return ADT(0, fields or ())
+
+
+class ShapeTuple(tuple[int, ...]):
+    """Sizes of an array; equal to a list or a tuple of the same sizes."""
+
+    __hash__ = tuple.__hash__
+
+    def __new__(cls, shape: Iterable[SupportsIndex]) -> ShapeTuple:
+        return super().__new__(cls, map(operator.index, shape))
+
+    def __eq__(self, other: object) -> bool:
+        return tuple.__eq__(self, tuple(other) if isinstance(other, list) else other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+
+String = str
+"""TVM's boxed string; Python's own serves here."""

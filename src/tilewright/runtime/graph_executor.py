@@ -9,16 +9,19 @@ from tilewright.base.errors import InputError
 from tilewright.base.nd import Device, NDArray
 from tilewright.base.params import load_param_dict
 from tilewright.runtime.benchmark import BenchmarkResult, Pace
+from tilewright.runtime.function_graph import FunctionGraph
 from tilewright.runtime.graph_json import check_graph
 from tilewright.runtime.module import FactoryModule, Session
 
 
-def create(graph_json: str, lib: FactoryModule, device: Device) -> GraphModule:
+def create(graph_json: str, lib: Any, device: Device) -> GraphModule:
     """Create a module from `graph, lib, params = relay.build(…)`, or from the files `mod.json` and `mod.so` of a
-    package.
+    package; or from a graph whose nodes call functions of `lib`, a result of `tvm.build` or a mapping.
 
     Raises `ArtifactError` for an invalid graph, or the graph of another program.
     """
+    if not isinstance(lib, FactoryModule):
+        return GraphModule(Session(FunctionGraph(graph_json, lib), device))
     check_graph(graph_json, lib.artifact.manifest)
     return GraphModule(lib["default"](device))
 
@@ -91,9 +94,10 @@ class GraphModule:
         because they are constants of the program."""
         self.set_input(**dict(params if isinstance(params, Mapping) else load_param_dict(params)))
 
-    def share_params(self, other: GraphModule, params: Mapping[str, Any]) -> None:
-        """Use the input arrays of `other`, without copies, for the inputs named in `params`."""
-        for name in params:
+    def share_params(self, other: GraphModule, params: bytes | bytearray | Mapping[str, Any]) -> None:
+        """Use the input arrays of `other`, without copies, for the inputs named in `params`, a mapping or bytes of
+        `save_param_dict`."""
+        for name in params if isinstance(params, Mapping) else load_param_dict(params):
             if self.get_input_index(name) >= 0:
                 self.module.inputs[self.get_input_index(name)] = other.get_input(name)
 

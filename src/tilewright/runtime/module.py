@@ -18,6 +18,7 @@ from tilewright.runtime.artifact import Artifact, is_staged, load, load_executab
 from tilewright.runtime.benchmark import USUAL, BenchmarkResult, Pace, measure
 from tilewright.runtime.entry_layout import EntryLayout
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.function_graph import FunctionGraph
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.graph_json import graph_json
 from tilewright.runtime.manifest import Manifest
@@ -31,7 +32,7 @@ DEBUG_CREATE: Final = "debug_create"
 class Session:
     """A runnable copy of a model with its own input and output arrays, used by `GraphModule`."""
 
-    def __init__(self, executable: Executable, device: Device) -> None:
+    def __init__(self, executable: Executable | FunctionGraph, device: Device) -> None:
         self.executable = executable
         self.device = device.require()
         self.inputs = [empty(t.shape, t.dtype, device).copyfrom(np.zeros(t.shape)) for t in executable.inputs]

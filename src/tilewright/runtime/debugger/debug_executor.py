@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.base.errors import InputError
+from tilewright.base.errors import InputError, RunError
 from tilewright.base.nd import Device, NDArray, array
 from tilewright.runtime.benchmark import BenchmarkResult, Pace, measure
 from tilewright.runtime.debug_graph import DebugNode, debug_nodes
 from tilewright.runtime.debugger.debug_result import DebugResult, default_folder
+from tilewright.runtime.function_graph import FunctionGraph
 from tilewright.runtime.graph_executor import GraphModule
 from tilewright.runtime.graph_json import check_graph
 from tilewright.runtime.intermediate import collected, values_of_steps
@@ -53,6 +54,8 @@ class GraphModuleDebug(GraphModule):
         self, module: Session, device: Sequence[Device], graph_json_str: str, dump_root: str | None = None
     ) -> None:
         super().__init__(module)
+        if isinstance(module.executable, FunctionGraph):
+            raise RunError("the functions of a graph are not debugged step by step; use graph_executor", code="TW0714")
         self._program = module.executable
         check_graph(graph_json_str, self._program.manifest)
         self.nodes: list[DebugNode] = debug_nodes(self._program.manifest)
