@@ -2,7 +2,7 @@
 
     python benchmarks/tvm_names.py FOLDER/tvm_names.json.xz             a line for each namespace
     python benchmarks/tvm_names.py FOLDER/tvm_names.json.xz tvm.tir     the names of one that are not here
-    python benchmarks/tvm_names.py FOLDER/tvm_names.json.xz --page docs/tvm.md
+    python benchmarks/tvm_names.py FOLDER/tvm_names.json.xz --page docs/tvm.md --absent
 
 The file has facts about those versions: the functions, classes and imports of each module. A name is public if none of
 its parts begins with an underscore. A name counts where it is defined (`tvm.tir.expr.Add`) and, once, where a package
@@ -167,6 +167,15 @@ def reasons() -> str:
     return "\n".join(["| left out | why | instead |", "| --- | --- | --- |", *rows])
 
 
+def absent_names(names: Sequence[Name]) -> str:
+    """Return the names that are not here: a line for each module."""
+    found = dict[str, list[str]]()
+    for name in names:
+        if state(name)[0] == MISSING:
+            found.setdefault(name.module, []).append(name.path.rpartition(".")[2])
+    return "".join(f"{module} {' '.join(sorted(last))}\n" for module, last in sorted(found.items()))
+
+
 def write_page(page: Path, tables: str) -> None:
     """Replace the tables of the page."""
     before, start, rest = page.read_text().partition("<!-- the tables")
@@ -180,6 +189,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("namespace", nargs="?", help="list the names below this one that are not here")
     parser.add_argument("--depth", type=int, default=2, help="parts of a namespace in the table")
     parser.add_argument("--page", type=Path, help="write the tables into this page")
+    parser.add_argument(
+        "--absent", nargs="?", type=Path, const=absent.ABSENT_NAMES,
+        help="write the list of names that the messages of errors need")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
     below = f"{options.namespace}." if options.namespace else ""
@@ -193,6 +205,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(text)
     if options.page is not None:
         write_page(options.page, f"{text}\n\n{reasons()}")
+    if options.absent is not None:
+        options.absent.write_text(absent_names(names), encoding="utf-8")
     return 0
 
 

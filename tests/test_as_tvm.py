@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import lzma
 import os
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+import daily
 import tilewright
+from tilewright.base import absent
 from tvm_names import main as names_main
 from tvm_names import names_of, reasons, state
 from tvm_suite import main as suite_main
@@ -23,7 +26,9 @@ import sys
 import tvm
 import tvm.relay as relay
 from tvm.contrib import graph_executor
+import daily
 import tilewright
+from tilewright.base import absent
 assert tvm is tilewright and relay is tilewright.relay and graph_executor is tilewright.contrib.graph_executor
 print(sys.argv[1:], __name__)
 """
@@ -104,6 +109,23 @@ def test_the_page_on_tvm_names_all_families_of_absent_names() -> None:
     assert reasons() in PAGE.read_text(encoding="utf-8")
 
 
+def test_names_that_are_listed_as_absent_are_absent_and_say_so() -> None:
+    wrong = []
+    for line in daily.sample(absent.ABSENT_NAMES.read_text(encoding="utf-8").splitlines(), 40):
+        module, *names = line.split()
+        try:
+            found = importlib.import_module(module.replace("tvm", "tilewright", 1))
+        except ImportError as error:
+            wrong += [] if " is not in tilewright yet" in str(error) else [f"{module}: {error}"]
+            continue
+        for name in names:
+            with pytest.raises(AttributeError) as caught:
+                getattr(found, name)
+            if not re.search(rf"{name}' is not (in tilewright yet|supported)", str(caught.value)):
+                wrong.append(f"{module}.{name}: {caught.value}")
+    assert not wrong, "\n".join(wrong)
+
+
 def test_names_of_tvm_are_counted_where_they_are_defined_and_exported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -128,7 +150,8 @@ def test_names_of_tvm_are_counted_where_they_are_defined_and_exported(
     }
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- the tables: so -->\nold\n<!-- the end of the tables -->\nafter\n")
-    assert names_main([str(file), "tvm.relay", "--page", str(page)]) == 0
+    assert names_main([str(file), "tvm.relay", "--page", str(page), "--absent", str(tmp_path / "absent.txt")]) == 0
+    assert (tmp_path / "absent.txt").read_text() == "tvm.relay never\ntvm.relay.op build never\n"
     assert "tvm.relay.build · v0.8, v0.13 · missing\n" in capsys.readouterr().out
     text = page.read_text()
     assert "| `tvm.relay` | 3 | 1 | 3 | 0 |" in text and "old" not in text and text.endswith("-->\nafter\n")

@@ -1,4 +1,4 @@
-"""Public packages: their errors for missing names say why a name of TVM is not here."""
+"""Public modules: their errors for missing names say why a name of TVM is not here."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from types import ModuleType
 from typing import Any, Final
 
 from tilewright.base import absent
-from tilewright.base.public_names import FILE_OF, FILES, PUBLIC, PUBLIC_OF
+from tilewright.base.public_names import FILE_OF, FILES, PACKAGES, PUBLIC, PUBLIC_OF
 
 _PREFIX: Final = "tilewright."
 
 
 class Namespace(ModuleType):
-    """A public package."""
+    """A public module."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"module '{self.__name__}' has no attribute '{name}'", name=name, obj=self)
         loader: Any = self.__spec__.loader if self.__spec__ else None
-        if loader.package is not None:
-            return getattr(importlib.import_module(_PREFIX + loader.package), name)
+        if loader.package is not None and hasattr(package := importlib.import_module(_PREFIX + loader.package), name):
+            return getattr(package, name)
         if f"{self.__name__.removeprefix(_PREFIX)}.{name}" in FILE_OF:
             return importlib.import_module(f"{self.__name__}.{name}")
         if loader.public.removeprefix(_PREFIX) + f".{name}" in PUBLIC:
@@ -32,7 +32,7 @@ class Namespace(ModuleType):
         own = self.__dict__.get("__getattr__")
         if text is None and own is not None:
             return own(name)
-        raise AttributeError(text or f"module '{self.__name__}' has no attribute '{name}'", name=name, obj=self)
+        raise AttributeError(text or f"module '{loader.public}' has no attribute '{name}'", name=name, obj=self)
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set an attribute, but let no second name of this package hide a function of the same name: after an import of
@@ -42,7 +42,7 @@ class Namespace(ModuleType):
 
 
 class _Loader(SourceFileLoader):
-    """Loads a public package, under its public name in messages."""
+    """Loads a public module, under its public name in messages."""
 
     public = ""
     package: str | None = None
@@ -72,11 +72,10 @@ def find(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
     spec = PathFinder.find_spec(name, path)
     if spec is None or not isinstance(spec.loader, SourceFileLoader):
         return spec
-    if spec.submodule_search_locations is None and public in FILES:
+    if spec.submodule_search_locations is None and (public in FILES or public in PACKAGES):
         spec.submodule_search_locations = []
-    if spec.submodule_search_locations is not None or inner in FILE_OF:
-        spec.loader = _Loader(name, spec.loader.path)
-        spec.loader.public, spec.loader.package = _PREFIX + public, FILE_OF.get(inner)
+    spec.loader = _Loader(name, spec.loader.path)
+    spec.loader.public, spec.loader.package = _PREFIX + public, FILE_OF.get(inner)
     return spec
 
 

@@ -49,6 +49,11 @@ PUBLIC: Final[Mapping[str, str]] = {
     "utils": "compat.utils",
 }
 """Public name -> module, both without `tilewright.`; a submodule is found through the name of its package."""
+PACKAGES: Final = frozenset({
+    "auto_scheduler.cost_model", "autotvm.measure", "relay.data_dep_optimization", "runtime.executor", "script.tir",
+    "te.hybrid", "topi.sparse", "utils",
+})
+"""Packages of TVM that are files here."""
 FILES: Final[Mapping[str, str]] = {
     "autotvm.tuner": "droplet_turner index_based_tuner",
     "ir": "adt base expr op tensor_type type type_relation",
