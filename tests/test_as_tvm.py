@@ -26,9 +26,7 @@ import sys
 import tvm
 import tvm.relay as relay
 from tvm.contrib import graph_executor
-import daily
 import tilewright
-from tilewright.base import absent
 assert tvm is tilewright and relay is tilewright.relay and graph_executor is tilewright.contrib.graph_executor
 print(sys.argv[1:], __name__)
 """
