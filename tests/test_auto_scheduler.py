@@ -13,6 +13,7 @@ import tilewright as tvm
 from auto_scheduler_workloads import arrays, matmul_add, small_matmul
 from tilewright import te
 from tilewright.base.errors import CompileError, ModelError, OptionError, ScheduleError, TargetError
+from tilewright.compat.testing import auto_scheduler as testing
 from tilewright.search import auto_scheduler
 from tilewright.search.auto_scheduler.measure import MeasureInput, MeasureResult, recover_measure_input
 from tilewright.search.auto_scheduler.measure_record import (
@@ -330,3 +331,34 @@ def test_computations_that_read_at_what_they_read_are_detached() -> None:
 def test_inputs_of_a_task_are_names(given: Any) -> None:
     with pytest.raises(OptionError, match="task_inputs of a SearchTask are names, or arrays by name, not "):
         auto_scheduler.SearchTask(workload_key="[\"none\"]", target="llvm", task_inputs=given)
+
+
+def test_the_workloads_of_tvm_s_tests_mean_what_they_say() -> None:
+    a, b, c = (np.random.default_rng(k).standard_normal((8, 8)).astype("float32") for k in range(3))
+    exp = np.exp(a - a.max(1, keepdims=True))
+    for name, arguments, inputs, expected in (
+        ("matmul_auto_scheduler_test", (8, 8, 8), (a, b), [a @ b]),
+        ("matmul_auto_scheduler_test_rename_1", (8, 8, 8), (a, b), [a @ b]),
+        ("double_matmul_auto_scheduler_test", (8,), (a, b, c), [a @ b @ c]),
+        ("parallel_matmul_auto_scheduler_test", (8,), (a, b, c), [a @ b, a @ c]),
+        ("min_nm_auto_scheduler_test", (8, 8), (a,), [a.min(1)]),
+        ("softmax_nm_auto_scheduler_test", (8, 8), (a,), [exp / exp.sum(1, keepdims=True)]),
+        ("zero_rank_reduce_auto_scheduler_test", (8,), (a[0],), [a[0].sum()]),
+        ("zero_rank_compute_auto_scheduler_test", (8,), (a[0],), [a[0].sum() + 1]),
+    ):
+        task = auto_scheduler.SearchTask(func=name, args=arguments, target="llvm")
+        schedule, tensors = task.compute_dag.apply_steps_from_state(task.compute_dag.get_init_state())
+        outputs = [np.zeros_like(np.asarray(e, "float32")) for e in expected]
+        tvm.build(schedule, tensors, "llvm")(*inputs, *outputs)
+        for found, right in zip(outputs, expected, strict=True):
+            np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_workloads_of_tvm_s_tests_for_images_have_their_shapes() -> None:
+    *_, convolved = testing.conv2d_nchw_bn_relu_auto_scheduler_test(1, 16, 16, 4, 8, 3, 2, 1)
+    _, pooled = testing.max_pool2d_auto_scheduler_test(1, 8, 8, 4, 1)
+    assert [int(d) for d in convolved.shape] == [1, 8, 8, 8] and [int(d) for d in pooled.shape] == [1, 4, 9, 9]
+    dag, state = testing.get_tiled_matmul()
+    assert len(state.stage_ops) == 3 and "for" in str(dag.infer_bound_from_state(state))
+    with pytest.raises(CompileError, match="'B' has a reduction within its expression"):
+        testing.invalid_compute_definition()

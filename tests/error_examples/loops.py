@@ -77,3 +77,8 @@ def tw0613() -> None:
 
 def tw0614() -> None:
     te.create_prim_func([1, 2])
+
+
+def tw0615() -> None:
+    a, k = te.placeholder((8, 8), name="a"), te.reduce_axis((0, 8), name="k")
+    te.compute((8,), lambda i: te.sum(a[i, k], axis=k) + 1, name="more")

@@ -360,10 +360,20 @@ def compute(
     result = fcompute(*(a.var for a in axis))
     several = isinstance(result, Sequence)
     body = tuple(map(as_expr, result)) if isinstance(result, Sequence) else (as_expr(result),)
+    for part in body:
+        _check_reductions(name, part)
     reduce_axis = body[0].axes if isinstance(body[0], Reduce) else ()
     op = ComputeOp(name, axis, body, reduce_axis, schedule, prepack, attrs or {}, inline)
     op.tensors.extend(Tensor(op, k, dims, b.dtype) for k, b in enumerate(body))
     return tuple(op.tensors) if several else op.tensors[0]
+
+
+def _check_reductions(name: str, body: PrimExpr) -> None:
+    """Raise `CompileError` for a reduction within another expression, which has no loops of its own."""
+    if any(type(e) is Reduce and e is not body for e in walk(body)):
+        raise CompileError(
+            f"'{name}' has a reduction within its expression; a reduction must be the whole value of an element, so "
+            "compute it as a tensor of its own, and read that", code="TW0615")
 
 
 def dimension(d: Any) -> PrimExpr:
