@@ -25,9 +25,9 @@ from tilewright.base.memory_faults import RECORD
 from tilewright.runtime import compiler_hooks
 from tilewright.runtime.artifact import MAGIC, TRAILER, Artifact, debug_folder
 from tilewright.runtime.callbacks import CALLBACK
-from tilewright.runtime.kept_values import USERS
 from tilewright.runtime.files import copy_hashed, write_atomically
 from tilewright.runtime.host import host_triple
+from tilewright.runtime.kept_values import USERS
 from tilewright.runtime.library import SharedLibrary
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.modules import saved_modules

@@ -320,7 +320,7 @@ def _source(kept: Tensor, args: Sequence[Tensor]) -> Tensor:
     given = set(args) - {kept}
     read = [t for t in reachable([kept], lambda t: () if t in given else t.op.inputs) if t in given]
     if len(read) != 1:
-        raise InternalError(f"the kept value '{kept.name}' reads {len(read)} arguments of its kernel, and must read one")
+        raise InternalError(f"the kept value '{kept.name}' reads {len(read)} arguments of its kernel; it may read one")
     return read[0]
 
 

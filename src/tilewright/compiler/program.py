@@ -264,7 +264,8 @@ def _flow(
         workspace_bytes=workspace + FIRST_CHUNK, calls=tuple(maker.calls), interruptible=watch is not None,
     )
     if made:
-        manifest = replace(manifest, symbols=made[0].symbols, sizes=made[0].sizes, pieces=made[0].pieces, kept=made[0].kept)
+        manifest = replace(
+            manifest, symbols=made[0].symbols, sizes=made[0].sizes, pieces=made[0].pieces, kept=made[0].kept)
     calls = [len(c.inputs) + len(c.outputs) for c in maker.calls]
     return manifest, ControlFlow(
         program, made, looks, calls, constants, [] if program.is_boxed else [written(t.nbytes) for t in results],
