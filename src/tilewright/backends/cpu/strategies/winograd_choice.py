@@ -264,8 +264,8 @@ def open_cuts(
     padding: Sequence[int], dilation: Sequence[int], out_dtype: DataType, options: KernelOptions, groups: int = 1,
 ) -> list[OpenCut]:
     """Return the cuts of a convolution of `data` NHWC with symbolic height or width: small tiles, and large ones, whose
-    weights are made from the packed ones of the small tiles, where they save enough time for large images. Empty where the direct
-    algorithm is faster.
+    weights are made from the packed ones of the small tiles, where they save enough time for large images. Empty where
+    the direct algorithm is faster.
 
     Networks halve images and double channels: the usual image is smaller the more channels it has.
     """
