@@ -21,6 +21,7 @@ from onnx import TensorProto, helper, numpy_helper
 import tilewright
 from small_models import onnxruntime_answers
 from tilewright.base.errors import InputError
+from tilewright.driver.report import show
 from tilewright.runtime.artifact import load_executable
 from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.program import KernelCall
@@ -127,13 +128,19 @@ def test_winograd_tiles(arguments: tuple[Any, ...]) -> None:
 
 
 @pytest.mark.parametrize("arguments", [(64, 64, 3), (40, 56, 3, 1, (1, 0, 2, 1)), (64, 64, 3, 1, None, 1, 4)], ids=str)
-def test_winograd_tiles_of_two_sizes_share_their_weights(arguments: tuple[Any, ...]) -> None:
+def test_winograd_tiles_of_two_sizes_share_their_weights(
+    arguments: tuple[Any, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     sizes = [(3, 3), (3, 8), (9, 13), (40, 61), (80, 90)]
     of = convolution(*arguments)
     program = check(of, (1, arguments[0], "h=3..", "w=3.."), sizes)
     assert len(program.artifact.manifest.kept) == 1 and "kept" in program.dump("tir")
     weights = of.graph.initializer[0].raw_data
     assert len(program.artifact.constants) < 2.1 * len(weights)
+    if arguments == (64, 64, 3):
+        show(report := tilewright.check(of, {"x": (1, 64, "h=3..", "w=3..")}))
+        assert report.kept == 4 * len(weights)
+        assert "weights that calls with large sizes add: 576 kB" in capsys.readouterr().out
 
 
 def two_convolutions() -> onnx.ModelProto:
