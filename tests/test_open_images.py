@@ -138,7 +138,8 @@ def test_winograd_tiles_of_two_sizes_share_their_weights(
     weights = of.graph.initializer[0].raw_data
     assert len(program.artifact.constants) < 2.1 * len(weights)
     if arguments == (64, 64, 3):
-        show(report := tilewright.check(of, {"x": (1, 64, "h=3..", "w=3..")}))
+        shapes: Any = {"x": (1, 64, "h=3..", "w=3..")}
+        show(report := tilewright.check(of, shapes))
         assert report.kept == 4 * len(weights)
         assert "weights that calls with large sizes add: 576 kB" in capsys.readouterr().out
 
