@@ -88,6 +88,22 @@ def images() -> onnx.ModelProto:
     return model(nodes, {"x": ["b", 3, "h", "w"]}, weights)
 
 
+def test_weights_that_large_winograd_tiles_keep(tmp_path: Path) -> None:
+    """C programs compute them at the first call that needs them, and free them with the threads."""
+    weights = {"w": real(64, 64, 3, 3) / 24}
+    of = model([node("Conv", ["x", "w"], "y", pads=[1, 1, 1, 1])], {"x": [1, 64, "h", "w"]}, weights)
+    program = tilewright.compile(of.SerializeToString(), {"x": (1, 64, "h=3..", "w=3..")})
+    library = library_of(program, tmp_path)
+    assert len(library.manifest.kept) == 1
+    for _ in range(2):
+        for h, w in [(6, 7), (60, 70), (60, 70)]:
+            x = real(1, 64, h, w)
+            (found,) = library.run([x])
+            assert found.tobytes() == program(x).tobytes()
+            np.testing.assert_allclose(found, onnxruntime_answers(of, {"x": x})[0], rtol=1e-3, atol=1e-5)
+        library.call("close")()
+
+
 def loop() -> onnx.ModelProto:
     """A loop over the rows of a tensor, which gathers as many."""
     step = [node("Gather", ["x", "i"], "row"), node("Add", ["s", "row"], "a"), node("Tanh", ["a"], "t"),

@@ -3,9 +3,13 @@ Runtime."""
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import re
+import threading
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,7 @@ from onnx import TensorProto, helper, numpy_helper
 import tilewright
 from small_models import onnxruntime_answers
 from tilewright.base.errors import InputError
+from tilewright.driver.report import show
 from tilewright.runtime.artifact import load_executable
 from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.program import KernelCall
@@ -123,13 +128,78 @@ def test_winograd_tiles(arguments: tuple[Any, ...]) -> None:
 
 
 @pytest.mark.parametrize("arguments", [(64, 64, 3), (40, 56, 3, 1, (1, 0, 2, 1)), (64, 64, 3, 1, None, 1, 4)], ids=str)
-def test_winograd_tiles_of_two_sizes_share_their_weights(arguments: tuple[Any, ...]) -> None:
+def test_winograd_tiles_of_two_sizes_share_their_weights(
+    arguments: tuple[Any, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     sizes = [(3, 3), (3, 8), (9, 13), (40, 61), (80, 90)]
     of = convolution(*arguments)
     program = check(of, (1, arguments[0], "h=3..", "w=3.."), sizes)
-    assert "transformed" in program.dump("tir") and "half" in program.dump("tir")
+    assert len(program.artifact.manifest.kept) == 1 and "kept" in program.dump("tir")
     weights = of.graph.initializer[0].raw_data
     assert len(program.artifact.constants) < 2.1 * len(weights)
+    if arguments == (64, 64, 3):
+        shapes: Any = {"x": (1, 64, "h=3..", "w=3..")}
+        show(report := tilewright.check(of, shapes))
+        assert report.kept == 4 * len(weights)
+        assert "weights that calls with large sizes add: 576 kB" in capsys.readouterr().out
+
+
+def two_convolutions() -> onnx.ModelProto:
+    """Two convolutions of one kernel, with weights of their own."""
+    weights = {"w": real(64, 64, 3, 3) / 24, "v": real(65, 64, 3, 3)[:64] / 24}
+    nodes = [node("Conv", "xw", "c", pads=[1] * 4), node("Conv", "cv", "y", pads=[1] * 4)]
+    return model(nodes, 64, weights)
+
+
+def test_weights_of_large_winograd_tiles_are_computed_once(tmp_path: Path) -> None:
+    """Threads that compute them at the same time agree, later calls read no packed weights, and libraries that the
+    system loads once share them."""
+    of = two_convolutions()
+    program = tilewright.compile(of, shapes={"x": (1, 64, "h=3..", "w=3..")}, threads=2)
+    kept = program.artifact.manifest.kept
+    assert len(kept) == 2 and len({k.symbol for k in kept}) == 1
+    path = program.save(tmp_path / "model.so")
+    assert path.stat().st_size < len(program.artifact.constants) + sum(k.nbytes for k in kept)
+    small, large = real(1, 64, 6, 7), real(1, 64, 60, 70)
+    wanted = onnxruntime_answers(of, {"x": large})[0]
+    start = threading.Barrier(6)
+
+    def first_call() -> Any:
+        start.wait()
+        return program(large)
+
+    with ThreadPoolExecutor(6) as pool:
+        for made in [pool.submit(first_call) for _ in range(6)]:
+            np.testing.assert_allclose(made.result(), wanted, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(program(small), onnxruntime_answers(of, {"x": small})[0], rtol=1e-3, atol=1e-5)
+    constants = program.executable._constants
+    ctypes.memset(constants.ctypes.data, 0, constants.nbytes)
+    np.testing.assert_allclose(program(large), wanted, rtol=1e-3, atol=1e-5)
+    assert not program(small).any()
+    one, other = load_executable(path), load_executable(path)
+    for opened in (one, other):
+        np.testing.assert_allclose(opened(large), wanted, rtol=1e-3, atol=1e-5)
+    del one, opened
+    gc.collect()
+    np.testing.assert_allclose(other(large), wanted, rtol=1e-3, atol=1e-5)
+
+
+def test_winograd_tiles_in_a_loop() -> None:
+    """A program with control flow computes weights at the first iteration that needs them."""
+    step = [node("Conv", "sw", "t", pads=[1] * 4), node("Identity", ["go"], "e")]
+    values: dict[str, Any] = {
+        "i": (TensorProto.INT64, []), "go": (TensorProto.BOOL, []), "e": (TensorProto.BOOL, []),
+        "s": (TensorProto.FLOAT, [1, 64, "h", "w"]), "t": (TensorProto.FLOAT, [1, 64, "h", "w"])}
+    ins, outs = (
+        [helper.make_tensor_value_info(n, *values[n]) for n in names] for names in (("i", "go", "s"), ("e", "t")))
+    rows = helper.make_node("Loop", ["count", "", "x"], ["y"], body=helper.make_graph(step, "b", ins, outs))
+    of = model([rows], 64, {"w": real(64, 64, 3, 3) / 24})
+    of.graph.input.append(helper.make_tensor_value_info("count", TensorProto.INT64, []))
+    program = tilewright.compile(of, shapes={"x": (1, 64, "h=3..", "w=3..")}, threads=2)
+    assert len(program.artifact.manifest.kept) == 1 and not program.artifact.manifest.steps
+    for h, w in [(6, 7), (60, 70)]:
+        feeds = {"x": real(1, 64, h, w), "count": np.array(2)}
+        np.testing.assert_allclose(program(**feeds), onnxruntime_answers(of, feeds)[0], rtol=1e-3, atol=1e-5)
 
 
 def test_register_tiles_of_few_winograd_tiles() -> None:

@@ -74,6 +74,8 @@ class ModelReport:
     """Rules of the symbolic dimensions, if one program serves all sizes: `n (dimension 0 of input 'x'): from 1`."""
     memory: tuple[tuple[str, int], ...] = ()
     """Sizes of that program, `n = 1`, with the bytes between its kernels: the least sizes, then each larger alone."""
+    kept: int = 0
+    """Bytes of weights in other forms, which that program computes at the first calls with large sizes, and keeps."""
 
     @property
     def ok(self) -> bool:
@@ -125,7 +127,7 @@ def check(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> Mode
     report = ModelReport(dict(whole.versions), whole.producer, inputs, outputs, tuple(rows), refused)
     return report if sizes is None or refused else replace(
         report, symbolic=sizes.symbolic, why_not_symbolic=sizes.why, in_stages=sizes.in_stages, rules=sizes.rules,
-        memory=sizes.memory)
+        memory=sizes.memory, kept=sizes.kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,7 @@ class _Sizes:
     memory: tuple[tuple[str, int], ...] = ()
     refused: str = ""
     in_stages: bool = False
+    kept: int = 0
 
     @property
     def symbolic(self) -> bool:
@@ -156,7 +159,10 @@ def _sizes(model: Any, shapes: Mapping[str, Sequence[Any]] | None) -> _Sizes:
     if made.why_not_symbolic:
         return _Sizes(made.why_not_symbolic, in_stages=made.in_stages)
     program = made.executable
-    return _Sizes("", program.guards.rules(), _memory(program)) if isinstance(program, OpenExecutable) else _Sizes()
+    if not isinstance(program, OpenExecutable):
+        return _Sizes()
+    kept = sum(k.nbytes for k in program.manifest.kept)
+    return _Sizes("", program.guards.rules(), _memory(program), kept=kept)
 
 
 def _memory(program: OpenExecutable) -> tuple[tuple[str, int], ...]:

@@ -27,6 +27,7 @@ from tilewright.runtime.artifact import MAGIC, TRAILER, Artifact, debug_folder
 from tilewright.runtime.callbacks import CALLBACK
 from tilewright.runtime.files import copy_hashed, write_atomically
 from tilewright.runtime.host import host_triple
+from tilewright.runtime.kept_values import USERS
 from tilewright.runtime.library import SharedLibrary
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.modules import saved_modules
@@ -166,7 +167,8 @@ def _save_library(artifact: Artifact, path: Path, linker: Linker | None) -> None
         library = objects[0].with_name("linked.so")
         entries = manifest.functions or (*manifest.entries, *(manifest.c_functions if manifest.is_native else ()))
         data = (*_DATA, *(["tw_modules"] if modules else []), *([RECORD] if manifest.sites else []))
-        _link(manifest, objects, library, (*_POOL, *data, *entries, *([CALLBACK] if manifest.calls else [])), linker)
+        called = (*([CALLBACK] if manifest.calls else []), *([USERS] if manifest.kept else []))
+        _link(manifest, objects, library, (*_POOL, *data, *entries, *called), linker)
         write_atomically(path, lambda target: _finish_library(library, manifest, target), 0o777)
 
 

@@ -1,7 +1,8 @@
 """Lowering of one fused function to one kernel: tensor expressions, a schedule, loops.
 
 Constant arguments may be repacked: a stage with `prepack` runs at compile time, and its result is the kernel's
-parameter.
+parameter. A `kept` stage reads one such constant, and becomes a function of its own: a program runs it at the first
+call that needs its result, which it keeps.
 """
 
 from __future__ import annotations
@@ -43,19 +44,32 @@ from tilewright.tir.stmt import NUMBERS, VERSIONED, IfThenElse, PrimFunc
 from tilewright.tir.transform.convert_ssa import convert_ssa
 from tilewright.tir.transform.instrument_memory import Checks
 from tilewright.tir.transform.lower_blocks import lower_blocks
-from tilewright.tir.transform.pipeline import lower_checked
+from tilewright.tir.transform.pipeline import LoopPass, lower_checked
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class KeptStage:
+    """A value that a program computes from a constant at the first call whose sizes satisfy the `condition`, and keeps.
+
+    `func` computes it from parameter `source` of the kernel; it is scheduled, and flat once the kernel is.
+    """
+
+    func: PrimFunc
+    source: int
+    condition: PrimExpr
+
+
+@dataclass(frozen=True, slots=True)
 class Argument:
-    """A parameter of a kernel, `nbytes` long: argument `sources[0]` of the fused function, or the result of `pack` on
-    constant arguments."""
+    """A parameter of a kernel, `nbytes` long: argument `sources[0]` of the fused function, the result of `pack` on
+    constant arguments, or a `kept` value."""
 
     sources: tuple[int, ...]
     nbytes: int
     pack: Callable[..., Array] | None = None
+    kept: KeptStage | None = None
 
 
 Version: TypeAlias = tuple[PrimExpr | None, PrimFunc]
@@ -77,6 +91,11 @@ class Kernel:
     """The tuning task of the kernel's registered implementation, if any."""
     versions: tuple[Version, ...] = ()
     """The scheduled programs of a kernel with symbolic sizes."""
+
+    @property
+    def kept(self) -> tuple[PrimFunc, ...]:
+        """The functions that compute kept values."""
+        return tuple(a.kept.func for a in self.arguments if a.kept is not None)
 
     @property
     def declared(self) -> PrimFunc:
@@ -119,22 +138,26 @@ def lower(
         func = made.func(name, symbols)
         chosen = variants(made.args, made.outputs, options) if symbols and made.schedule is None else []
         versions: tuple[Version, ...]
+        kept: dict[Tensor, KeptStage] = {}
         if made.schedule is not None:
             versions = ((None, made.scheduled(func, made.schedule)),)
         elif chosen:
-            versions, made.args = _by_size(made, func, chosen)
+            versions, made.args, kept = _by_size(made, func, chosen)
         else:
             known = None if found is None or symbols else found(func, made.args, made.outputs)
             versions = ((None, arrange(func, made.args, made.outputs, options) if known is None else known),)
         where = {t: k for k, t in enumerate(inputs)}
-        arguments = tuple(_argument(t, where) for t in made.args)
+        arguments = tuple(_argument(t, where, kept) for t in made.args)
         if not flat and symbols:
             return Kernel(func, arguments, versions=versions)
         workload = None if made.schedule is None else workload_of(made.outputs)
         blocks = _joined(versions)
         if not flat:
             return Kernel(blocks, arguments, loops=blocks, workload=workload)
-        flattened, sites = lower_checked(blocks, checks, first_site, find_backend(machine.backend).loop_passes)
+        passes = find_backend(machine.backend).loop_passes
+        flattened, sites = lower_checked(blocks, checks, first_site, passes)
+        arguments, more = _flat_stages(arguments, checks, first_site + len(sites), passes)
+        sites = (*sites, *more)
     stages = {"scheduled": func if chosen else versions[0][1], "lowered": blocks} if keep_stages else {}
     return Kernel(
         flattened, arguments, stages, sites, blocks, workload, versions if symbols else ())
@@ -165,7 +188,7 @@ def parts_of(function: Function, constants: Sequence[bool], target: Target) -> P
         inputs = [_placeholder(p, c) for p, c in zip(function.params, constants, strict=True)]
         made = _Computed(function, inputs, constants, (), _Programs(target, lambda workload: None), options)
     where = {t: k for k, t in enumerate(inputs)}
-    arguments = tuple(_argument(t, where) for t in made.args)
+    arguments = tuple(_argument(t, where, {}) for t in made.args)
     return Parts(made.args, made.outputs, arguments, made.func("main", ()), options)
 
 
@@ -225,8 +248,9 @@ class _Computed:
             c in zip(inputs, constants, strict=True) if c
             and (self.schedule is None or self.schedule.arrange is not None)}
         packed = _packable(self.outputs, known)
+        self.kept = [op.outputs[0] for op in _all(self.outputs) if op.kept]
         needed = _needed(packed, self.outputs)
-        self.args = [t for t in [*inputs, *packed] if t in needed]
+        self.args = [t for t in [*inputs, *packed, *self.kept] if t in needed]
 
     def func(self, name: str, symbols: Sequence[Symbol], params: Sequence[Buffer] = ()) -> PrimFunc:
         """Return the loops, one nest per computation, over `params` if they are given."""
@@ -254,10 +278,11 @@ class _Computed:
 
 def _by_size(
     made: _Computed, func: PrimFunc, chosen: Sequence[tuple[KernelOptions, PrimExpr]]
-) -> tuple[tuple[Version, ...], list[Tensor]]:
-    """Return the versions of a kernel for several tile heights and algorithms, and its arguments: those of all
-    versions. Computations that do not depend on the height are made once."""
+) -> tuple[tuple[Version, ...], list[Tensor], dict[Tensor, KeptStage]]:
+    """Return the versions of a kernel for several tile heights and algorithms, its arguments (those of all versions),
+    and the stages of kept arguments. Computations that do not depend on the height are made once."""
     found: list[Version] = []
+    kept: dict[Tensor, KeptStage] = {}
     params = dict(zip(made.args, func.params, strict=False))
     results = func.params[len(made.args):]
     shared = None if "height" in made.options.asked else Inlined.of(func, made.args, made.outputs)
@@ -269,17 +294,48 @@ def _by_size(
                 continue
             one = made.again(options)
             shares = is_usual or options.alternative
-            own = [params.setdefault(t, _renamed(t, params)) for t in (_same(made, one) if shares else one.args)]
+            args = _same(made, one) if shares else one.args
+            own = [params.setdefault(t, _renamed(t, params)) for t in args]
+            for t in one.kept:
+                source = _source(t, one.args)
+                name = f"{func.name}_keep_{len(kept)}"
+                stage = arrange(create_prim_func([source], [t], name, func.origin), [source], [t], options)
+                kept[t] = KeptStage(stage, list(params).index(args[one.args.index(source)]), condition)
             same = one.func(func.name, func.attrs[NUMBERS], [*own, *results])
             found.append((condition, arrange(same, one.args, one.outputs, options)))
     whole = (*params.values(), *results)
-    return tuple((condition, replace(version, params=whole)) for condition, version in reversed(found)), list(params)
+    versions = tuple((condition, replace(version, params=whole)) for condition, version in reversed(found))
+    return versions, list(params), kept
 
 
 def _same(made: _Computed, one: _Computed) -> list[Tensor]:
-    """Return the arguments of `made` that equal those of `one`, which may not need every input."""
+    """Return the arguments of `made` that equal those of `one`, which may not need every input; kept values are
+    arguments of their own."""
     packed = iter([t for t in made.args if t not in made.inputs])
-    return [t if t in one.inputs else next(packed) for t in one.args]
+    return [t if t in one.inputs or t in one.kept else next(packed) for t in one.args]
+
+
+def _source(kept: Tensor, args: Sequence[Tensor]) -> Tensor:
+    """Return the argument from which a kept value is computed."""
+    given = set(args) - {kept}
+    read = [t for t in reachable([kept], lambda t: () if t in given else t.op.inputs) if t in given]
+    if len(read) != 1:
+        raise InternalError(f"the kept value '{kept.name}' reads {len(read)} arguments of its kernel; it may read one")
+    return read[0]
+
+
+def _flat_stages(
+    arguments: Sequence[Argument], checks: Checks | None, first: int, passes: Sequence[LoopPass]
+) -> tuple[tuple[Argument, ...], tuple[Site, ...]]:
+    """Return the arguments with flat code of their kept stages, and the sites that this code checks, numbered from
+    `first` on."""
+    made, sites = [], list[Site]()
+    for a in arguments:
+        if a.kept is not None:
+            func, more = lower_checked(lower_blocks(a.kept.func), checks, first + len(sites), passes)
+            a, sites = replace(a, kept=replace(a.kept, func=func)), [*sites, *more]
+        made.append(a)
+    return tuple(made), tuple(sites)
 
 
 def _joined(versions: Sequence[Version]) -> PrimFunc:
@@ -302,8 +358,10 @@ def _renamed(t: Tensor, others: Mapping[Tensor, Buffer]) -> Buffer:
     return Buffer(name, t.shape, t.dtype)
 
 
-def _argument(t: Tensor, where: Mapping[Tensor, int]) -> Argument:
+def _argument(t: Tensor, where: Mapping[Tensor, int], kept: Mapping[Tensor, KeptStage]) -> Argument:
     nbytes = TensorType(t.extents, t.dtype).nbytes
+    if t in kept:
+        return Argument((), nbytes, kept=kept[t])
     if t in where:
         return Argument((where[t],), nbytes)
     assert isinstance(t.op, ComputeOp)

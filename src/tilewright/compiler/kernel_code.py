@@ -31,7 +31,7 @@ from tilewright.compiler.memory_limits import check_scratch
 from tilewright.compiler.report import BuildReport
 from tilewright.compiler.target_hooks import host_kernel
 from tilewright.relay.expr import Function
-from tilewright.runtime.scratch import Scratch
+from tilewright.runtime.scratch import Scratch, most
 from tilewright.scalar.expr import Var as Symbol
 from tilewright.tir.stmt import PrimFunc
 from tilewright.tir.transform.instrument_memory import Checks
@@ -96,7 +96,8 @@ def kernel_code(spec: KernelSpec, options: CodeOptions, report: BuildReport, fir
             func, sites = kernel.func, kernel.sites
     if not options.has_code:
         return KernelCode(func, kernel, "", None, sites)
-    text, scratch = _emitted(spec, func, kernel, options, report)
+    kept = () if kernel is None else kernel.kept
+    text, scratch = _emitted(spec, func, kernel, kept, options, report)
     check_scratch(scratch, options.target)
     return KernelCode(func, kernel, text, scratch, sites)
 
@@ -118,14 +119,18 @@ def _lowered(spec: KernelSpec, function: Function, options: CodeOptions, first_s
 
 
 def _emitted(
-    spec: KernelSpec, func: PrimFunc, kernel: Kernel | None, options: CodeOptions, report: BuildReport,
+    spec: KernelSpec, func: PrimFunc, kernel: Kernel | None, kept: Sequence[PrimFunc], options: CodeOptions,
+    report: BuildReport,
 ) -> tuple[str, Scratch]:
+    """Return the text of a kernel and of the functions that compute its kept values, and the scratch memory."""
     backend = options.target.backend
     if backend.one_text:
-        return "", backend.scratch(func)
+        return "", most(map(backend.scratch, (func, *kept)))
     with report.phase("emit"):
-        return backend.emit(
-            (func,), options.target, [_source(spec, func, kernel, options.debug)] if options.debug else [])
+        sources = [
+            _source(spec, func, kernel, options.debug), *(loops_source(f, f, written=True) for f in kept)
+        ] if options.debug else []
+        return backend.emit((func, *kept), options.target, sources)
 
 
 def _source(spec: KernelSpec, func: PrimFunc, kernel: Kernel | None, kind: str) -> Source:
@@ -214,7 +219,8 @@ class ProgramCode:
         if not target.backend.one_text or not objects.options.has_code or not self.native:
             return self.objects
         with report.phase("emit"):
-            report.text, _ = target.backend.emit([code.func for code in self.native], target, overlapping=overlapping)
+            funcs = [f for c in self.native for f in (c.func, *(() if c.kernel is None else c.kernel.kept))]
+            report.text, _ = target.backend.emit(funcs, target, overlapping=overlapping)
         return [objects.add(report.text, target.backend)]
 
 

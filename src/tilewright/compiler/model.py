@@ -592,7 +592,7 @@ class Model:
         if stage == "relay":
             return f"{report.module}\n"
         if stage == "tir":
-            return "\n\n".join(str(k.func) for k in report.kernels.values()) + "\n"
+            return "\n\n".join(str(f) for k in report.kernels.values() for f in (k.func, *k.kept)) + "\n"
         texts = [report.text] if backend.one_text else report.llvm.values()
         return "\n".join(backend.texts(text, self.target)[stage]() for text in texts)
 

@@ -154,8 +154,11 @@ def build_program(
 
 
 def _with_symbols(manifest: Manifest, maker: StepMaker, symbols: Sequence[Symbol]) -> Manifest:
-    """Add the dynamic dimensions of a program, and the pieces of memory that are placed when they are known."""
-    return replace(manifest, symbols=tuple(OpenSymbol(v.name) for v in symbols), pieces=tuple(maker.pieces))
+    """Add the dynamic dimensions of a program, the pieces of memory that are placed when they are known, and the kept
+    values."""
+    return replace(
+        manifest, symbols=tuple(OpenSymbol(v.name) for v in symbols), pieces=tuple(maker.pieces),
+        kept=tuple(maker.kept))
 
 
 def _looks(manifest: Manifest, target: Target, plan: MemoryPlan, maker: StepMaker) -> frozenset[int] | None:
@@ -261,7 +264,8 @@ def _flow(
         workspace_bytes=workspace + FIRST_CHUNK, calls=tuple(maker.calls), interruptible=watch is not None,
     )
     if made:
-        manifest = replace(manifest, symbols=made[0].symbols, sizes=made[0].sizes, pieces=made[0].pieces)
+        manifest = replace(
+            manifest, symbols=made[0].symbols, sizes=made[0].sizes, pieces=made[0].pieces, kept=made[0].kept)
     calls = [len(c.inputs) + len(c.outputs) for c in maker.calls]
     return manifest, ControlFlow(
         program, made, looks, calls, constants, [] if program.is_boxed else [written(t.nbytes) for t in results],

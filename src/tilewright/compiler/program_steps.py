@@ -17,7 +17,7 @@ from tilewright.base.errors import CompileError
 from tilewright.base.nd import content
 from tilewright.base.types import OpenSize, TensorType
 from tilewright.compiler.constant_pool import ConstantPool
-from tilewright.compiler.kernel import Argument
+from tilewright.compiler.kernel import Argument, KeptStage
 from tilewright.compiler.kernel_code import ProgramCode
 from tilewright.compiler.kernel_table import KernelTable, external_call, origin_of, title_of
 from tilewright.relay.expr import Function
@@ -26,8 +26,9 @@ from tilewright.relay.op.external import ExternalCall
 from tilewright.relay.op.runtime_checks import RequireZero
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, MemorySpace, PlanStep
 from tilewright.relay.visitor import calls
-from tilewright.runtime.manifest import Piece
+from tilewright.runtime.manifest import Kept, Piece
 from tilewright.runtime.program import (
+    KEPT,
     Check,
     Copy,
     ExternalStep,
@@ -38,8 +39,9 @@ from tilewright.runtime.program import (
     Step,
     external_symbol,
 )
-from tilewright.runtime.sizes import Size
+from tilewright.runtime.sizes import Size, check_size
 from tilewright.scalar.arith.open_sizes import takes_open
+from tilewright.scalar.expr import LT, PrimExpr, maximum, minimum, sub
 from tilewright.scalar.walk import text_of
 
 Array = np.ndarray[Any, Any]
@@ -60,6 +62,8 @@ class StepMaker:
         self.constants = ConstantPool()
         self.failures: list[str] = [*failures]
         self.calls: list[ExternalStep] = []
+        self.kept: list[Kept] = []
+        """The values that the program computes from constants and keeps, if sizes are dynamic."""
         self.pieces: list[Piece] = []
         """The pieces of memory of all plans, if sizes are dynamic."""
         self._first_piece = self._steps = 0
@@ -97,7 +101,9 @@ class StepMaker:
             return self._in_python(function, s, origin)
         if code.kernel is None:
             return KernelCall(spec.symbol, tuple(map(self._place, (*s.inputs, *s.outputs))), origin)
-        places = [self._argument(a, s.inputs) for a in code.kernel.arguments]
+        places: list[Place] = []
+        for a in code.kernel.arguments:
+            places.append(self._argument(a, s.inputs) if a.kept is None else self._kept(a.kept, a.nbytes, places))
         return KernelCall(spec.symbol, (*places, *map(self._place, s.outputs)), origin, self._checks(function, s))
 
     def _copy(self, s: PlanStep) -> Step:
@@ -139,6 +145,13 @@ class StepMaker:
         values = tuple(self._known[inputs[k].index] for k in a.sources)
         return Place("constant", self.constants.add(values, a.pack, a.nbytes))
 
+    def _kept(self, stage: KeptStage, nbytes: int, places: Sequence[Place]) -> Place:
+        """Return the place of a kept value; `places` are those of the arguments before it."""
+        value = Kept(stage.func.name, places[stage.source], nbytes, _needed(stage.condition))
+        if value not in self.kept:
+            self.kept.append(value)
+        return Place(KEPT, self.kept.index(value))
+
     def _in_python(self, function: Function, s: PlanStep, origin: str) -> HostStep:
         title = title_of(function)
         if not self.in_python:
@@ -179,6 +192,16 @@ def static_shape(t: Any, what: str) -> tuple[int, ...]:
             f"the shape of {what} is {t!r}; give its symbolic dimensions a size (shapes={{name: (1, 3, 224, 224)}})",
             code="TW0303")
     return tuple(t.shape)
+
+
+def _needed(condition: PrimExpr) -> Size:
+    """Return a size that is 1 where a condition on the symbols holds, and 0 elsewhere; 1 if no size can say that."""
+    if not isinstance(condition, LT):
+        return 1
+    try:
+        return check_size(text_of(minimum(maximum(sub(condition.b, condition.a), 0), 1)))
+    except ValueError:
+        return 1
 
 
 def written(size: int) -> Size:

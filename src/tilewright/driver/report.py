@@ -58,7 +58,8 @@ def _served(report: ModelReport) -> list[str]:
     if not report.symbolic:
         return [f"A program is compiled for each combination of sizes, because {report.why_not_symbolic}"]
     memory = [f"  memory between kernels for {sizes}: {shown_bytes(n)}" for sizes, n in report.memory]
-    return ["One program serves all sizes.", *(f"  {rule}" for rule in report.rules), *memory]
+    kept = [f"  weights that calls with large sizes add: {shown_bytes(report.kept)}"] if report.kept else []
+    return ["One program serves all sizes.", *(f"  {rule}" for rule in report.rules), *memory, *kept]
 
 
 def _described(v: Value) -> str:

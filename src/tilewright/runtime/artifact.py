@@ -30,6 +30,7 @@ from tilewright.base.nd import under_sanitizer
 from tilewright.runtime import compiler_hooks, host, webassembly
 from tilewright.runtime.callbacks import CALLBACK
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.kept_values import USERS
 from tilewright.runtime.library import SharedLibrary
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.modules import ModuleNode, load_modules
@@ -107,7 +108,8 @@ class Artifact:
         """Return the symbols of the code that the runtime looks up."""
         entries = self.manifest.functions or self.manifest.entries
         return (
-            *entries, *_POOL, *([CALLBACK] if self.manifest.calls else []), *([RECORD] if self.manifest.sites else [])
+            *entries, *_POOL, *([CALLBACK] if self.manifest.calls else []),
+            *([RECORD] if self.manifest.sites else []), *([USERS] if self.manifest.kept else [])
         )
 
 

@@ -17,7 +17,7 @@ from tilewright.base.errors import RunError
 from tilewright.base.types import DataType
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.notes import Note
-from tilewright.runtime.program import CONSTANT, INPUT, WORKSPACE, Copy, KernelCall, Place, Step
+from tilewright.runtime.program import CONSTANT, INPUT, KEPT, WORKSPACE, Copy, KernelCall, Place, Step
 from tilewright.runtime.stepping import step_name
 
 
@@ -83,7 +83,7 @@ def _places(step: Step, note: Note) -> tuple[list[Place], list[Place]]:
             reads, writes = list(step.args[:count]), list(step.args[count:])
         case _:
             reads, writes = [v.place for v in step.inputs], [v.place for v in step.outputs]
-    return [p for p in reads if p.kind != CONSTANT], writes
+    return [p for p in reads if p.kind not in (CONSTANT, KEPT)], writes
 
 
 def _writers(writers: list[tuple[Place, int]], place: Place, step: int, manifest: Manifest) -> list[int]:

@@ -7,12 +7,14 @@ import ctypes
 import os
 import tempfile
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from tilewright.base.errors import ArtifactError
+from tilewright.runtime import kept_values
 from tilewright.runtime.symbols import symbol_values
 
 _ANCHOR: Final = "tw_pool_create"
@@ -22,6 +24,12 @@ _ANCHOR: Final = "tw_pool_create"
 def _identity(found: os.stat_result) -> tuple[int, int, int, int]:
     """Return the identity of a file and of its contents: device, inode, size, time of change."""
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _close(handle: int, leave: Callable[[], None] | None) -> None:
+    if leave is not None:
+        leave()
+    _ctypes.dlclose(handle)
 
 
 class SharedLibrary:
@@ -49,7 +57,15 @@ class SharedLibrary:
                 self._library = ctypes.CDLL(str(name))
         except OSError as error:
             raise ArtifactError(f"{path}: the system cannot load this library: {error}", code="TW0803") from error
-        weakref.finalize(self, _ctypes.dlclose, self._library._handle).atexit = False
+        weakref.finalize(self, _close, self._library._handle, self._use_kept_values()).atexit = False
+
+    def _use_kept_values(self) -> Callable[[], None] | None:
+        """Count this object as a user of the library's kept values; return a function that ends the use, if the library
+        keeps any."""
+        try:
+            return kept_values.use(self.address(kept_values.USERS))
+        except KeyError:
+            return None
 
     def address(self, symbol: str) -> int:
         """Return the address of `symbol`. Raises `KeyError` for an unknown symbol."""

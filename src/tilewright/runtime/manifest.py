@@ -17,10 +17,13 @@ from tilewright.runtime.program import (
     ExternalStep,
     HostStep,
     NativeStep,
+    Place,
     Step,
     TensorInfo,
     entry_symbols,
     interruptible_symbol,
+    place_from_json,
+    place_to_json,
     step_from_json,
     step_to_json,
 )
@@ -84,6 +87,17 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """A value that `symbol(context, source, value)` computes from a constant at the first call for which the size
+    `needed` is positive. It is kept for all further calls."""
+
+    symbol: str
+    source: Place
+    nbytes: int
+    needed: Size
+
+
+@dataclass(frozen=True, slots=True)
 class Held:
     """A value in the workspace, or several parts of one: offset, bytes, and first and last step."""
 
@@ -129,6 +143,8 @@ class Manifest:
     """Relations of the symbols that hold in every call."""
     sizes: tuple[str, ...] = ()
     pieces: tuple[Piece, ...] = ()
+    kept: tuple[Kept, ...] = ()
+    """The values that the program computes from its constants when it needs them, by number."""
     calls: tuple[ExternalStep, ...] = ()
     """The callbacks of a program with control flow, by number; the place of an array is its number in the call."""
     scratch: Scratch = NOTHING
@@ -306,6 +322,8 @@ class Manifest:
             content["requirements"] = [[r.left, r.relation, r.right] for r in self.requirements]
             content["sizes"] = list(self.sizes)
             content["pieces"] = [[p.nbytes, p.birth, p.death] for p in self.pieces]
+        if self.kept:
+            content["kept"] = [[k.symbol, place_to_json(k.source), k.nbytes, k.needed] for k in self.kept]
         if self.modules:
             content["modules"] = [list(m) for m in self.modules]
         if self.sites:
@@ -384,7 +402,10 @@ def _read(content: dict[str, Any]) -> Manifest:
         interruptible=bool(content.get("interruptible", False)),
         sites=tuple(map(Site.from_json, content.get("sites", ()))),
         pieces=tuple(
-            Piece(_size(nbytes), _count(birth), _count(death)) for nbytes, birth, death in content.get("pieces", ())))
+            Piece(_size(nbytes), _count(birth), _count(death)) for nbytes, birth, death in content.get("pieces", ())),
+        kept=tuple(
+            Kept(str(symbol), place_from_json(source), _count(nbytes), _size(needed))
+            for symbol, source, nbytes, needed in content.get("kept", ())))
 
 
 def _requirement(fields: Any) -> Requirement:

@@ -19,8 +19,9 @@ from tilewright.base.types import DataType
 from tilewright.runtime.sizes import Size, check_size, value
 
 INPUT, OUTPUT, CONSTANT, WORKSPACE, OBJECT, PIECE = "input", "output", "constant", "workspace", "object", "piece"
+KEPT: Final = "kept"
 _EXTERNAL: Final = "external."
-_KINDS: Final = (INPUT, OUTPUT, CONSTANT, WORKSPACE, PIECE)
+_KINDS: Final = (INPUT, OUTPUT, CONSTANT, WORKSPACE, PIECE, KEPT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Place:
 
     `skip` is a byte offset inside an input or output. An `object` is the number of an array of Python objects instead
     of memory. A `piece` is a part of the workspace by number, placed when the sizes of a call are known; its `skip` may
-    be symbolic.
+    be symbolic. `kept` is the number of a value that the program computes from a constant and keeps.
     """
 
     kind: str
@@ -217,7 +218,8 @@ def is_external(step: Step) -> bool:
 
 def may_fail(step: Step) -> bool:
     """Whether a native step may end the program with a status."""
-    return is_external(step) or (isinstance(step, KernelCall) and bool(step.checks))
+    return is_external(step) or (
+        isinstance(step, KernelCall) and (bool(step.checks) or any(place.kind == KEPT for place in step.args)))
 
 
 def overlapping(steps: Iterable[Step]) -> frozenset[str]:
@@ -233,26 +235,26 @@ def step_to_json(step: NativeStep | ExternalStep) -> list[Any]:
             [*map(value_to_json, step.outputs)]
         ]
     if isinstance(step, Copy):
-        return ["copy", _place_to_json(step.source), _place_to_json(step.destination), step.nbytes]
+        return ["copy", place_to_json(step.source), place_to_json(step.destination), step.nbytes]
     if step.checks:
-        checks = [[_place_to_json(c.place), c.number] for c in step.checks]
-        return ["checked", checks, step.symbol, step.origin, *map(_place_to_json, step.args)]
-    return ["call", step.symbol, step.origin, *map(_place_to_json, step.args)]
+        checks = [[place_to_json(c.place), c.number] for c in step.checks]
+        return ["checked", checks, step.symbol, step.origin, *map(place_to_json, step.args)]
+    return ["call", step.symbol, step.origin, *map(place_to_json, step.args)]
 
 
 def step_from_json(fields: Any) -> NativeStep | ExternalStep:
     """Return the step that `step_to_json` encoded; raises `ArtifactError` for other data."""
     match fields:
         case ["copy", str(source), str(destination), int() | str() as nbytes]:
-            return Copy(_place_from_json(source), _place_from_json(destination), nbytes)
+            return Copy(place_from_json(source), place_from_json(destination), nbytes)
         case ["external", str(symbol), str(origin), [*inputs], [*outputs]]:
             return ExternalStep(
                 symbol, tuple(map(value_from_json, inputs)), tuple(map(value_from_json, outputs)), origin)
         case ["call", str(symbol), str(origin), *places]:
-            return KernelCall(symbol, tuple(map(_place_from_json, places)), origin)
+            return KernelCall(symbol, tuple(map(place_from_json, places)), origin)
         case ["checked", [*checks], str(symbol), str(origin), *places]:
             return KernelCall(
-                symbol, tuple(map(_place_from_json, places)), origin, tuple(map(_check_from_json, checks)))
+                symbol, tuple(map(place_from_json, places)), origin, tuple(map(_check_from_json, checks)))
         case _:
             raise ArtifactError(
                 f"the manifest has an unknown step: {str(fields)[:80]}; compile the model again", code="TW0804"
@@ -262,7 +264,7 @@ def step_from_json(fields: Any) -> NativeStep | ExternalStep:
 def _check_from_json(fields: Any) -> Check:
     match fields:
         case [place, int(number)]:
-            return Check(_place_from_json(place), number)
+            return Check(place_from_json(place), number)
         case _:
             raise ArtifactError(
                 f"the manifest has an unknown check: {str(fields)[:80]}; compile the model again",
@@ -272,7 +274,7 @@ def _check_from_json(fields: Any) -> Check:
 def value_to_json(value: HostValue) -> list[Any]:
     """Return a value as plain lists."""
     return [
-        _place_to_json(value.place), list(value.shape), value.dtype,
+        place_to_json(value.place), list(value.shape), value.dtype,
         *([] if value.strides is None else [list(value.strides)])
     ]
 
@@ -281,20 +283,22 @@ def value_from_json(fields: Any) -> HostValue:
     """Return the value that `value_to_json` encoded; raises `ArtifactError` for other data."""
     match fields:
         case [place, [*shape], str(dtype)]:
-            return HostValue(_place_from_json(place), tuple(map(int, shape)), DataType(dtype))
+            return HostValue(place_from_json(place), tuple(map(int, shape)), DataType(dtype))
         case [place, [*shape], str(dtype), [*strides]] if len(strides) == len(shape):
-            return HostValue(_place_from_json(place), tuple(map(int, shape)), DataType(dtype), tuple(map(int, strides)))
+            return HostValue(place_from_json(place), tuple(map(int, shape)), DataType(dtype), tuple(map(int, strides)))
         case _:
             raise ArtifactError(
                 f"the manifest has an unknown value: {str(fields)[:80]}; compile the model again",
                 code="TW0804")
 
 
-def _place_to_json(place: Place) -> str:
+def place_to_json(place: Place) -> str:
+    """Return a place as text."""
     return f"{place.kind}:{place.offset}" + (f"+{place.skip}" if place.skip else "")
 
 
-def _place_from_json(text: Any) -> Place:
+def place_from_json(text: Any) -> Place:
+    """Return the place that `place_to_json` wrote; raises `ArtifactError` for other data."""
     kind, _, where = str(text).partition(":")
     offset, plus, skip = where.partition("+")
     try:

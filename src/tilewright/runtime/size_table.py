@@ -14,8 +14,8 @@ from tilewright.runtime.sizes import Size
 
 
 def derived_sizes(manifest: Manifest) -> tuple[str, ...]:
-    """Return the derived sizes that the entry function needs: of copies and places, the number of parts, and the
-    increments between parts."""
+    """Return the derived sizes that the entry function needs: of copies and places, conditions of kept values, the
+    number of parts, and the increments between parts."""
     found: dict[str, None] = {}
 
     def need(*sizes: Size) -> None:
@@ -26,6 +26,7 @@ def derived_sizes(manifest: Manifest) -> tuple[str, ...]:
             need(step.nbytes, step.source.skip, step.destination.skip)
         elif isinstance(step, KernelCall):
             need(*(place.skip for place in step.args), *(check.place.skip for check in step.checks))
+    need(*(kept.needed for kept in manifest.kept))
     if manifest.parts != 1:
         need(manifest.parts, *part_bytes(manifest))
     return tuple(found)

@@ -280,7 +280,8 @@ class ComputeOp(Operation):
     `schedule` is the schedule of the kernel around this computation, or its kind; None for the default. `prepack` is
     the same computation on numpy arrays, one for each input; with it, the stage runs at compile time if all its inputs
     are constants. It may return a view. With `inline=False`, the values are stored, and not recomputed by their
-    readers. `attrs` are the caller's attributes.
+    readers. `kept` values depend on one packed constant; programs with symbolic sizes compute them at their first use.
+    `attrs` are the caller's attributes.
     """
 
     name: str
@@ -291,6 +292,7 @@ class ComputeOp(Operation):
     prepack: Prepack | None = None
     attrs: dict[str, Any] = field(default_factory=dict)
     inline: bool = True
+    kept: bool = False
     tensors: list[Tensor] = field(default_factory=list)
 
     @property
@@ -299,9 +301,9 @@ class ComputeOp(Operation):
 
     @property
     def may_inline(self) -> bool:
-        """Whether the body can be recomputed by its readers: it has no reduction, is not packed, and `inline` is set.
-        """
-        return self.inline and self.prepack is None and not isinstance(self.body[0], Reduce)
+        """Whether the body can be recomputed by its readers: it has no reduction, is not packed or kept, and `inline`
+        is set."""
+        return self.inline and self.prepack is None and not self.kept and not isinstance(self.body[0], Reduce)
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
@@ -332,19 +334,19 @@ def compute(
     shape: Sequence[Any], fcompute: Callable[..., Value], name: str = "compute", tag: str = "", *,
     schedule: KernelKind | None = None,
     prepack: Prepack | None = None, attrs: dict[str, Any] | None = None, axis_names: Sequence[str] | None = None,
-    inline: bool = True,
+    inline: bool = True, kept: bool = False,
 ) -> Tensor: ...
 @overload
 def compute(
     shape: Sequence[Any], fcompute: Callable[..., Sequence[Value]], name: str = "compute", tag: str = "", *,
     schedule: KernelKind | None = None,
     prepack: Prepack | None = None, attrs: dict[str, Any] | None = None, axis_names: Sequence[str] | None = None,
-    inline: bool = True,
+    inline: bool = True, kept: bool = False,
 ) -> tuple[Tensor, ...]: ...
 def compute(
     shape: Sequence[Any], fcompute: Callable[..., Value | Sequence[Value]], name: str = "compute", tag: str = "", *,
     schedule: KernelKind | None = None, prepack: Prepack | None = None, attrs: dict[str, Any] | None = None,
-    axis_names: Sequence[str] | None = None, inline: bool = True,
+    axis_names: Sequence[str] | None = None, inline: bool = True, kept: bool = False,
 ) -> Tensor | tuple[Tensor, ...]:
     """Return the tensor of `shape` whose element at `(i, j, …)` is `fcompute(i, j, …)`.
 
@@ -363,7 +365,7 @@ def compute(
     for part in body:
         _check_reductions(name, part)
     reduce_axis = body[0].axes if isinstance(body[0], Reduce) else ()
-    op = ComputeOp(name, axis, body, reduce_axis, schedule, prepack, attrs or {}, inline)
+    op = ComputeOp(name, axis, body, reduce_axis, schedule, prepack, attrs or {}, inline, kept)
     op.tensors.extend(Tensor(op, k, dims, b.dtype) for k, b in enumerate(body))
     return tuple(op.tensors) if several else op.tensors[0]
 

@@ -23,8 +23,10 @@ def emit_c_entry(manifest: Manifest) -> str:
     input_bytes, output_bytes = pointer * len(manifest.inputs), pointer * len(manifest.outputs)
     allocate, free = allocator(manifest.triple)
     threaded = not manifest.triple or processors.has_threads(manifest.triple)
-    context = (_THREADED if threaded else _SERIAL).format(
-        name=manifest.c_name, threads=manifest.threads, pointer=pointer, allocate=allocate, free=free)
+    drop = "  call void @tw_kept_users(i32 0)\n" if manifest.kept else ""
+    declared = "declare void @tw_kept_users(i32)\n" if manifest.kept else ""
+    context = declared + (_THREADED if threaded else _SERIAL).format(
+        drop=drop, name=manifest.c_name, threads=manifest.threads, pointer=pointer, allocate=allocate, free=free)
     if manifest.symbols:
         from tilewright.backends.cpu.llvm.open_entry import emit_open_functions
 
@@ -128,7 +130,7 @@ fail:
 define void @{name}_close() nounwind {{
   %workspace = atomicrmw xchg ptr @spare, ptr null acq_rel, align 8
   call void @{free}(ptr %workspace)
-  %old = atomicrmw xchg ptr @shared, ptr null acq_rel, align 8
+{drop}  %old = atomicrmw xchg ptr @shared, ptr null acq_rel, align 8
   %none = icmp eq ptr %old, null
   br i1 %none, label %done, label %check
 check:
@@ -158,7 +160,7 @@ define internal ptr @get_context() nounwind {{
 define void @{name}_close() nounwind {{
   %workspace = atomicrmw xchg ptr @spare, ptr null acq_rel, align {pointer}
   call void @{free}(ptr %workspace)
-  ret void
+{drop}  ret void
 }}
 
 """

@@ -16,11 +16,13 @@ from tilewright.backends.cpu import processors
 from tilewright.backends.cpu.llvm import faults
 from tilewright.backends.cpu.llvm.external import emit_external
 from tilewright.backends.cpu.llvm.interrupts import DECLARATIONS, entries_text, look_lines
+from tilewright.backends.cpu.llvm.kept_values import kept_declarations, kept_lines
 from tilewright.base.errors import InternalError
 from tilewright.runtime.manifest import FIRST_MESSAGE, MEMORY_FAULT, NO_SCRATCH, Manifest
 from tilewright.runtime.program import (
     CONSTANT,
     INPUT,
+    KEPT,
     OUTPUT,
     PIECE,
     Check,
@@ -67,6 +69,7 @@ def emit_entry(manifest: Manifest, mark: str = "", looks: frozenset[int] | None 
     native = [part for part in segments(manifest.steps) if isinstance(part, tuple)]
     lines = _declarations((step for part in native for step in part), len(manifest.symbols))
     lines += [faults.declaration()] if manifest.sites else []
+    lines += kept_declarations(manifest.kept)
     lines += [] if looks is None else [DECLARATIONS]
     for symbol, part in zip(entry_symbols(manifest.steps), native, strict=True):
         lines += _whole(manifest, symbol if looks is None else f"{symbol}.steps", part, mark=mark, looks=looks)
@@ -85,6 +88,7 @@ def emit_blocks(
     blocks take the third argument of `tw_run_interruptible`.
     """
     lines = [faults.declaration()] if any(b.sites for b in blocks) else []
+    lines += kept_declarations(blocks[0].kept if blocks else ())
     lines += [
         emit_external(calls), *_declarations(step for block in blocks for step in block.steps if not is_external(step))
     ]
@@ -130,6 +134,7 @@ class _Function:
         self._heap = manifest.scratch.heap
         lengths = part_bytes(manifest)
         self._lengths = {INPUT: lengths[:count], OUTPUT: lengths[count:]}
+        self._kept = manifest.kept
         self._table, self._symbols = constants + 2, len(manifest.symbols)
         self._positions, self._pieces = positions(manifest), first_piece(manifest)
         self._bytes = {CONSTANT: manifest.constants_bytes, "workspace": manifest.workspace_bytes}
@@ -224,6 +229,11 @@ class _Function:
             if isinstance(place.skip, int) and isinstance(length, int) and not 0 <= place.skip < max(1, length):
                 raise InternalError(f"a step names byte {place.skip} of {place.kind} {offset}, which has {length}")
             return self._after(self._base(self._first[place.kind] + offset), place.skip, f"%{place.kind}.{offset}")
+        if place.kind == KEPT:
+            kept = self._kept[offset]
+            needed, source = self._size(kept.needed), self._pointer(kept.source)
+            self._head += kept_lines(offset, kept, needed, source, self._pointer_bytes)
+            return f"%kept{offset}"
         if place.kind == PIECE:
             piece = self._after(
                 self._base(self._first["workspace"]), self._entry(self._pieces + offset), f"%piece.{offset}")

@@ -12,6 +12,7 @@ from tilewright.backends.cpu.llvm.entry import emit_blocks, emit_entry
 from tilewright.backends.cpu.llvm.faults import faults_text
 from tilewright.backends.cpu.llvm.flow import emit_flow
 from tilewright.backends.cpu.llvm.interrupts import look_text
+from tilewright.backends.cpu.llvm.kept_values import kept_values_text
 from tilewright.backends.cpu.llvm.pool import pool_object, pool_text
 from tilewright.backends.host_code import ControlFlow
 from tilewright.backends.target import Target
@@ -42,6 +43,8 @@ class LlvmHostCode:
 
 
 def _called(manifest: Manifest) -> list[str]:
-    """Return the functions that checked code calls, and those that interruptible entries call."""
+    """Return the functions that checked code calls, those that entries of kept values call, and those that
+    interruptible entries call."""
     return [*([faults_text()] if manifest.sites else []),
+            *([kept_values_text(manifest)] if manifest.kept else []),
             *([look_text(manifest.triple)] if manifest.interruptible else [])]

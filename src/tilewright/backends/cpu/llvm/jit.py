@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -13,7 +13,7 @@ from tilewright.backends.cpu.llvm import perf
 from tilewright.backends.cpu.llvm.compile import target_machine
 from tilewright.backends.target import Target
 from tilewright.base.errors import InternalError
-from tilewright.runtime import compiler_hooks
+from tilewright.runtime import compiler_hooks, kept_values
 
 
 @compiler_hooks.load_objects.provide
@@ -50,8 +50,9 @@ class LoadedCode:
             raise InternalError(
                 f"the generated code cannot be loaded: {error} (LLVM names missing symbols on standard error)"
             ) from error
+        leave = kept_values.use(self.address(kept_values.USERS)) if kept_values.USERS in self._symbols else None
         # Not at exit: worker threads may still run this code, and the end of the process frees it anyway.
-        weakref.finalize(self, _unload, self._tracker, linker).atexit = False
+        weakref.finalize(self, _unload, self._tracker, linker, leave).atexit = False
         if told:
             perf.tell(told, objects, self.address)
 
@@ -72,6 +73,8 @@ class LoadedCode:
         return self._open.address(symbol)
 
 
-def _unload(tracker: Any, linker: Any) -> None:
+def _unload(tracker: Any, linker: Any, leave: Callable[[], None] | None) -> None:
+    if leave is not None:
+        leave()
     tracker.close()
     linker.close()

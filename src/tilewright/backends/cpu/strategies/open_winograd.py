@@ -11,8 +11,8 @@ so that one code serves all sizes; `padded` are the images with their padding, e
 
 The matrices and the packed weights are those of `winograd.py`. Small images are faster with small tiles, and large
 images with large tiles: where both matter, the kernel has code for both, and compares their estimated times. The
-weights are stored once, packed for small tiles; the code for large ones recovers the taps, and transforms all weights
-before the first block.
+weights are stored once, packed for small tiles. Those for large tiles are computed from the recovered taps at the first
+call that needs them, and kept.
 
 Weights that are packed for the direct algorithm, because the usual image is small, are transformed in the kernel, a
 panel of output channels for each block of tiles, where an image is large enough.
@@ -27,7 +27,7 @@ from typing import Final
 from tilewright import te
 from tilewright.backends.cpu.strategies.products import flatten, unflatten, unroll
 from tilewright.backends.cpu.strategies.schedules.kernel import Alternatives
-from tilewright.backends.cpu.strategies.schedules.open_winograd import OpenWinogradSchedule
+from tilewright.backends.cpu.strategies.schedules.open_winograd import OpenWinogradSchedule, WeightsSchedule
 from tilewright.backends.cpu.strategies.winograd import by_pairs, by_parity, pack
 from tilewright.backends.cpu.strategies.winograd_choice import OpenCut
 from tilewright.backends.kernel_options import KernelOptions
@@ -51,7 +51,8 @@ def convolution(
     faster = tuple(({"alternative": LARGE_TILES}, large.is_faster(first, options.machine)) for large in larger)
     if options.alternative != LARGE_TILES:
         return _convolution(data, packed, (), first, options, faster)
-    return transforming(data, _recovered(packed, first.image.points), packed.extents[1], larger[0], options)
+    taps = _recovered(packed, first.image.points)
+    return _convolution(data, _kept(taps, packed.extents[1], larger[0]), (), larger[0], options, ())
 
 
 def _recovered(packed: te.Tensor, points: int) -> Taps:
@@ -73,22 +74,47 @@ def _tap(number: int, values: Sequence[PrimExpr]) -> PrimExpr:
     return (mul(const(-1.0, "float32"), values[0]), sub(values[1], values[2]), values[3])[number]
 
 
+def _kept(taps: Taps, panels: int, found: OpenCut) -> te.Tensor:
+    """Return the transformed weights `[i*a + j, panel, k, column]` of a cut, which the program keeps."""
+    z, columns = found.image, found.tile.columns
+    rows = matrices(z.m).weights
+    half = _half(taps, panels, found)
+
+    def along(xi: Var, panel: Var, k: Var, column: Var) -> PrimExpr:
+        column_of = [half(panel, k, floordiv(xi, z.points), s, column) for s in range(TAPS)]
+        return chosen(floormod(xi, z.points), [by_parity(r, column_of) for r in rows])
+
+    sums = TAPS * z.points * (TAPS + z.points)
+    schedule = WeightsSchedule(half=half, tile=found.tile, points=z.points, flops=2 * sums * z.part_depth * z.channels)
+    return te.compute(
+        (z.points**2, panels, z.part_depth, columns), along, name="kept", kept=True, schedule=schedule, inline=False,
+        axis_names=("xi", "panel", "k", "o"))
+
+
+def _half(taps: Taps, panels: int, found: OpenCut) -> te.Tensor:
+    """Return the weights with the transform of the columns of taps applied."""
+    z, columns = found.image, found.tile.columns
+
+    def down(panel: Var, k: Var, i: Var, s: Var, column: Var) -> PrimExpr:
+        at = [[taps(panel, r, t, k, column) for r in range(TAPS)] for t in range(TAPS)]
+        rows = matrices(z.m).weights
+        return chosen(s, [chosen(i, [by_parity(r, column_of) for r in rows]) for column_of in at])
+
+    return te.compute(
+        (panels, z.part_depth, z.points, TAPS, columns), down, name="half", inline=False,
+        axis_names=("panel", "k", "i", "s", "o"))
+
+
 def transforming(data: te.Tensor, taps: Taps, panels: int, found: OpenCut, options: KernelOptions) -> te.Tensor:
     """Return the convolution of `data` NHWC with the weights `taps(panel, r, s, k, column)` of `panels` panels, which
     the kernel transforms."""
     z, columns = found.image, found.tile.columns
     rows = matrices(z.m).weights
 
-    def down(panel: Var, k: Var, i: Var, s: Var, column: Var) -> PrimExpr:
-        at = [[taps(panel, r, t, k, column) for r in range(TAPS)] for t in range(TAPS)]
-        return chosen(s, [chosen(i, [by_parity(r, column_of) for r in rows]) for column_of in at])
-
     def along(panel: Var, i: Var, j: Var, k: Var, column: Var) -> PrimExpr:
         return chosen(j, [by_parity(r, [half(panel, k, i, s, column) for s in range(TAPS)]) for r in rows])
 
-    half = te.compute(
-        (panels, z.part_depth, z.points, TAPS, columns), down, name="half", inline=False,
-        axis_names=("panel", "k", "i", "s", "o"))
+    half = _half(taps, panels, found)
     whole = te.compute(
         (panels, z.points, z.points, z.part_depth, columns), along, name="transformed", inline=False,
         axis_names=("panel", "i", "j", "k", "o"))
@@ -132,7 +158,6 @@ def _convolution(
     schedule = OpenWinogradSchedule(
         columns=columns, spectrum=spectrum, sums=sums, product=product, m=z.m, block=block, count=count,
         tile=tile, images=(z.batch, *z.out), unroll=unroll(z.part_depth, options), faster=faster, weights=weights,
-        once=found.once,
         flops=2 * z.points**2 * count * z.part_depth * z.channels)
     partial = te.compute(
         (covered, z.m, z.points, sums.extents[-1]), downwards, name="partial", schedule=schedule, inline=False,

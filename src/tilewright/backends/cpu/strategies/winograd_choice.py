@@ -190,15 +190,12 @@ class OpenCut:
     """A convolution of symbolic height or width, cut into tiles, whose products have `tile` and are computed for
     `block` tiles of the image at a time.
 
-    If `transforms`, the kernel transforms the weights, which have `packed` values for each pair of channels: 9 for the
-    direct algorithm, 16 for tiles of 2x2. It does so for each block, or `once` for all."""
+    If `transforms`, each block transforms the weights, which are packed for the direct algorithm."""
 
     image: Cut
     block: int
     tile: Tile
     transforms: bool = False
-    packed: int = TAPS * TAPS
-    once: bool = False
 
     def is_faster(self, other: OpenCut, machine: Machine) -> PrimExpr:
         """Return the condition on the sizes that these tiles take less time than other ones."""
@@ -225,8 +222,8 @@ class OpenCut:
         count = z.batch * z.rows * z.tiles
         computed = -(-count // rows) * rows
         if self.transforms:
-            times = 1 if self.once else -(-count // self.block)
-            return computed * round(self.tile_cycles(machine)) + times * round(self._weight_cycles(machine))
+            return computed * round(self.tile_cycles(machine)) + -(-count // self.block) * round(
+                self._weight_cycles(machine))
         weights = 4 * z.points**2 * z.part_depth * z.channels
         return computed * round(self.tile_cycles(machine)) + round(weights * machine.core.memory_byte_cycles)
 
@@ -238,10 +235,9 @@ class OpenCut:
             self.tile, self.block, z.part_channels, z.part_depth, machine)
         vectors = -(-z.depth // machine.lanes()) + -(-z.channels // machine.lanes())
         weights, between = 4 * squared * z.part_depth * z.channels, 4 * squared * (
-            z.depth + (self.tile.columns if self.transforms and not self.once else z.channels))
+            z.depth + (self.tile.columns if self.transforms else z.channels))
         core = machine.core
-        by_block = self.transforms and not self.once
-        again = 0.0 if by_block or weights <= machine.l2_bytes * 3 // 4 else core.weight_cycles(weights)
+        again = 0.0 if self.transforms or weights <= machine.l2_bytes * 3 // 4 else core.weight_cycles(weights)
         spilled = between * core.spilled_byte_cycles if self.block * between > machine.l2_bytes else 0.0
         return (products + again * weights) / self.block + squared * vectors * z.points + spilled
 
@@ -249,19 +245,17 @@ class OpenCut:
         """Return the estimated cycles of the transform of all weights, which are read once."""
         z, core = self.image, machine.core
         sums = TAPS * z.points * (TAPS + z.points) / core.multiplies
-        each = sums + self.packed / core.loads + z.points**2 * core.store_cycles
-        nbytes = 4 * self.packed * z.part_depth * z.channels
-        columns = z.channels if self.once else self.tile.columns
-        made = 4 * z.points**2 * z.part_depth * columns
-        spilled = core.spilled_byte_cycles * made if made > machine.l2_bytes // 2 else 0.0
-        read = core.memory_byte_cycles if self.once else core.weight_cycles(nbytes)
+        each = sums + TAPS * TAPS / core.loads + z.points**2 * core.store_cycles
+        nbytes = 4 * TAPS * TAPS * z.part_depth * z.channels
+        panel = 4 * z.points**2 * z.part_depth * self.tile.columns
+        spilled = core.spilled_byte_cycles * panel if panel > machine.l2_bytes // 2 else 0.0
         return (
-            z.part_depth * -(-z.channels // machine.lanes()) * each + nbytes * read
-            + spilled * -(-z.channels // columns))
+            z.part_depth * -(-z.channels // machine.lanes()) * each + nbytes * core.weight_cycles(nbytes)
+            + spilled * -(-z.channels // self.tile.columns))
 
     def output_cycles(self, machine: Machine) -> float:
         """Return the estimated cycles of an output of an image of very many tiles."""
-        weights = self._weight_cycles(machine) / self.block if self.transforms and not self.once else 0.0
+        weights = self._weight_cycles(machine) / self.block if self.transforms else 0.0
         return (self.tile_cycles(machine) + weights) / self.image.m**2
 
 
@@ -269,9 +263,9 @@ def open_cuts(
     data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int],
     padding: Sequence[int], dilation: Sequence[int], out_dtype: DataType, options: KernelOptions, groups: int = 1,
 ) -> list[OpenCut]:
-    """Return the cuts of a convolution of `data` NHWC with symbolic height or width: small tiles, and large ones, which
-    transform the packed weights of the small ones, where they save enough time for large images. Empty where the direct
-    algorithm is faster.
+    """Return the cuts of a convolution of `data` NHWC with symbolic height or width: small tiles, and large ones, whose
+    weights are made from the packed ones of the small tiles, where they save enough time for large images. Empty where
+    the direct algorithm is faster.
 
     Networks halve images and double channels: the usual image is smaller the more channels it has.
     """
@@ -322,14 +316,13 @@ def _open_cut(z: Cut, options: KernelOptions) -> OpenCut:
 
 
 def _larger(small: OpenCut, options: KernelOptions) -> OpenCut | None:
-    """Return the cut into large tiles whose weights come from the packed ones of small tiles; None if the third-level
-    cache does not hold them, or if they save too little time for large images."""
+    """Return the cut into large tiles whose weights are made from the packed ones of small tiles; None if the
+    third-level cache does not hold them, or if they save too little time for large images."""
     machine, z = options.machine, replace(small.image, m=_SIZES[-1])
     if 4 * z.points**2 * z.part_depth * z.channels > machine.core.l3_bytes:
         return None
-    packed, rows = small.image.points**2, small.tile.rows
-    ways = [
-        OpenCut(z, rows * k, small.tile, True, packed, once=True) for k in range(1, _MOST_OPEN_TILES // rows + 1)]
+    rows = small.tile.rows
+    ways = [OpenCut(z, rows * k, small.tile) for k in range(1, _MOST_OPEN_TILES // rows + 1)]
     found = min(ways, key=lambda way: way.tile_cycles(machine))
     gain = found.output_cycles(machine) / small.output_cycles(machine)
     return found if gain < machine.core.larger_tile_gain else None

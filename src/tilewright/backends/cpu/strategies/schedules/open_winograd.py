@@ -53,8 +53,6 @@ class OpenWinogradSchedule(CpuSchedule):
     unroll: int = 1
     weights: tuple[Tensor, ...] = ()
     """The two steps of the transform of the weights, if the kernel transforms them."""
-    once: bool = False
-    """Whether all weights are transformed before the first block."""
 
     def apply(self, k: KernelBlocks) -> None:
         s = k.schedule
@@ -65,7 +63,7 @@ class OpenWinogradSchedule(CpuSchedule):
                 "computed in")
         t, p = s.split(y, [None, self.m])
         u, q = s.split(x, [None, self.m])
-        by_panel = bool(self.weights) and not self.once
+        by_panel = bool(self.weights)
         panel, vector, lane = s.split(o, [None, self.tile.vectors if by_panel else 1, self.tile.lanes])
         s.reorder(n, t, u, panel, vector, p, q, lane)
         block, inside = s.split(s.fuse(n, t, u), [None, self.block])
@@ -77,8 +75,8 @@ class OpenWinogradSchedule(CpuSchedule):
         s.vectorize(lane)
         schedule_outputs(k, vector)
         _products(k, self, panel if by_panel else block, block)
-        if self.weights:
-            _weights(k, self, panel if by_panel else None)
+        if by_panel:
+            _weights(k, self, panel)
         tiles = _inputs(k, self, block)
         if not k.is_shared:
             return
@@ -108,23 +106,45 @@ def _products(k: KernelBlocks, plan: OpenWinogradSchedule, at: Var, tiles: Var) 
     s.vectorize(lane)
 
 
-def _weights(k: KernelBlocks, plan: OpenWinogradSchedule, at: Var | None) -> None:
-    """Schedule the transform of a panel of weights at a loop, or of all weights before the blocks: one input channel
-    and one vector of columns at a time."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WeightsSchedule(CpuSchedule):
+    """Schedule of the transform of all weights, by `half`: one input channel and one vector of columns at a time."""
+
+    half: Tensor
+    tile: Tile
+    points: int
+
+    def apply(self, k: KernelBlocks) -> None:
+        s = k.schedule
+        loops = loops_by_name(s.loops(k.output))
+        i, j = s.split(loops["xi"], [None, self.points])
+        vector, lane = s.split(loops["o"], [None, self.tile.lanes])
+        s.reorder(loops["panel"], loops["k"], vector, i, j, lane)
+        if k.is_shared:
+            rows = s.fuse(loops["panel"], loops["k"])
+            s.parallel(rows, grain=max(1, s.extent(rows) // k.machine.core.pieces))
+        _half(k, k.name(self.half), vector, (i, j), lane)
+
+
+def _weights(k: KernelBlocks, plan: OpenWinogradSchedule, at: Var) -> None:
+    """Schedule the transform of a panel of weights at a loop: one input channel and one vector of columns at a time."""
     s = k.schedule
     half, whole = (k.name(t) for t in plan.weights)
     columns = plan.tile.columns
     s.annotate(whole, ALIGNED, ((0, 2, plan.weights[1].extents[3] * columns, columns),))
-    loops = loops_by_name(s.loops(whole) if at is None else s.compute_at(whole, at))
+    loops = loops_by_name(s.compute_at(whole, at))
     vector, lane = s.split(loops["o"], [None, plan.tile.lanes])
     s.reorder(loops["k"], vector, loops["i"], loops["j"], lane)
-    if at is None and k.is_shared:
-        rows = s.fuse(loops["panel"], loops["k"])
-        s.parallel(rows, grain=max(1, s.extent(rows) // k.machine.core.pieces))
+    _half(k, half, vector, (loops["i"], loops["j"]), lane)
+
+
+def _half(k: KernelBlocks, half: str, vector: Var, points: tuple[Var, Var], lane: Var) -> None:
+    """Compute one step of a transform at a vector of the other one, and unroll both."""
+    s = k.schedule
     s.set_scope(half, "local")
     inner = loops_by_name(s.compute_at(half, vector))
     s.reorder(inner["s"], inner["i"], inner["o"])
-    for v in (loops["i"], loops["j"], inner["s"], inner["i"]):
+    for v in (*points, inner["s"], inner["i"]):
         s.unroll(v)
     for v in (lane, inner["o"]):
         s.vectorize(v)

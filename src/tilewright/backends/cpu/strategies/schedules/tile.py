@@ -211,7 +211,9 @@ def _in_chunks(k: KernelBlocks, plan: MatmulSchedule, panel: Var, row: Var, chun
 def _large_weights(k: KernelBlocks, product: Operation) -> str | None:
     """Return the packed constant operand of `product` if it exceeds the second-level cache, else None."""
     given = {b.name for b in k.schedule.func.params}
-    packed = (t for t in product.inputs if isinstance(t.op, ComputeOp) and t.op.prepack is not None and t.name in given)
+    packed = (
+        t for t in product.inputs
+        if isinstance(t.op, ComputeOp) and (t.op.prepack is not None or t.op.kept) and t.name in given)
     return next((t.name for t in packed if math.prod(t.extents) * t.dtype.itemsize > k.machine.l2_bytes // 2), None)
 
 
