@@ -15,6 +15,7 @@ from tilewright import te
 from tilewright.base.errors import CompileError, ModelError, OptionError, ScheduleError, TargetError
 from tilewright.compat.testing import auto_scheduler as testing
 from tilewright.search import auto_scheduler
+from tilewright.search.auto_scheduler import utils
 from tilewright.search.auto_scheduler.measure import MeasureInput, MeasureResult, recover_measure_input
 from tilewright.search.auto_scheduler.measure_record import (
     distill_record_file,
@@ -362,3 +363,29 @@ def test_workloads_of_tvm_s_tests_for_images_have_their_shapes() -> None:
     assert len(state.stage_ops) == 3 and "for" in str(dag.infer_bound_from_state(state))
     with pytest.raises(CompileError, match="'B' has a reduction within its expression"):
         testing.invalid_compute_definition()
+
+
+def test_utilities_of_keys_and_numbers() -> None:
+    assert utils.decode_workload_key('["matmul", 4, [1, [2]]]') == ("matmul", (4, (1, (2,))))
+    assert utils.decode_workload_key("matmul") == ("matmul", None)
+    assert utils.get_const_tuple(te.placeholder((2, 3)).shape) == (2, 3)
+    with pytest.raises(ValueError, match="is not a constant integer"):
+        utils.get_const_int(te.var("n"))
+    assert utils.array_mean([1, 2.0]) == 1.5 and utils.to_str_round([0.5, (1, 2.25)], 2) == "[0.50, [1, 2.25]]"
+    assert utils.get_func_name(matmul_add) == "matmul_add"
+
+
+def test_candidates_are_timed_through_a_tracker_and_a_server_of_this_machine() -> None:
+    context = auto_scheduler.LocalRPCMeasureContext(min_repeat_ms=0)
+    try:
+        assert utils.check_remote(context.tracker.host, context.tracker.host, context.tracker.port)
+        assert not utils.check_remote("board", context.tracker.host, context.tracker.port, timeout=0.1)
+        task = auto_scheduler.SearchTask(func="matmul_auto_scheduler_test", args=(16, 16, 16), target="llvm")
+        built = auto_scheduler.LocalBuilder(n_parallel=1)
+        inputs = [MeasureInput(task, task.compute_dag.get_init_state())]
+        found, = auto_scheduler.measure.measure(inputs, built, context.runner)
+        assert found.error_no == 0 and found.costs[0] > 0
+    finally:
+        context.close()
+    with pytest.raises(OptionError, match="device=1 does not exist"):
+        auto_scheduler.LocalRPCMeasureContext(device=1)

@@ -23,6 +23,7 @@ from tilewright.search.auto_scheduler import (
     search_policy,
     search_task,
     task_scheduler,
+    utils,
     workload_registry,
 )
 from tilewright.search.auto_scheduler.compute_dag import ComputeDAG
@@ -30,6 +31,7 @@ from tilewright.search.auto_scheduler.cost_model import RandomModel, XGBModel
 from tilewright.search.auto_scheduler.dispatcher import ApplyHistoryBest, DispatchContext
 from tilewright.search.auto_scheduler.measure import (
     LocalBuilder,
+    LocalRPCMeasureContext,
     LocalRunner,
     MeasureInput,
     MeasureResult,
@@ -57,12 +59,12 @@ from tilewright.search.auto_scheduler.workload_registry import make_workload_key
 
 __all__ = [
     "ApplyHistoryBest", "ComputeDAG", "DispatchContext", "HardwareParams", "LayoutRewriteOption", "LocalBuilder",
-    "LocalRunner",
+    "LocalRPCMeasureContext", "LocalRunner",
     "MeasureInput", "MeasureResult", "PreloadMeasuredStates", "RPCRunner", "RandomModel", "RecordReader",
     "RecordToFile",
     "SearchTask", "SketchPolicy", "TaskScheduler", "TuningOptions", "XGBModel", "compute_dag", "cost_model",
     "create_task",
     "dispatcher", "extract_tasks", "load_best_record", "load_records", "loop_state", "make_workload_key", "measure",
     "measure_record", "recover_measure_input", "register_workload", "save_records", "search_policy", "search_task",
-    "task_scheduler", "workload_registry",
+    "task_scheduler", "utils", "workload_registry",
 ]

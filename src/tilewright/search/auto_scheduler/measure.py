@@ -7,12 +7,14 @@ Answers are compared with those of the plain loops.
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import CompileError, OptionError
+from tilewright.runtime import rpc
 from tilewright.search import local, remote
 from tilewright.search import measure as engine
 from tilewright.search.auto_scheduler.transform_step import steps_as_json
@@ -94,6 +96,44 @@ class RPCRunner(remote.RPCRunner):
         super().__init__(
             key, host, port, priority, timeout, n_parallel, number, repeat, min_repeat_ms, cooldown_interval,
             enable_cpu_cache_flush)
+
+
+class LocalRPCMeasureContext:
+    """A tracker and a server of this machine, and a `runner` that times candidates on it: what measuring needs in the
+    processes of a board, without a board.
+
+        context = auto_scheduler.LocalRPCMeasureContext(min_repeat_ms=300)
+        options = auto_scheduler.TuningOptions(runner=context.runner, …)
+
+    `close`, or the end of the object, stops both. The options are those of `RPCRunner`.
+    """
+
+    def __init__(
+        self, priority: int = 1, n_parallel: int | None = 1, timeout: float = 10, number: int = 3, repeat: int = 1,
+        min_repeat_ms: float = 0, cooldown_interval: float = 0.0, enable_cpu_cache_flush: bool = False, device: int = 0,
+    ) -> None:
+        if device:
+            raise OptionError(f"device={device} does not exist: this machine has one CPU, device 0", code="TW1110")
+        self.tracker = rpc.Tracker(port=0)
+        try:
+            self.server = rpc.Server(
+                port=0, key=self.tracker.host, tracker=(self.tracker.host, self.tracker.port))
+        except BaseException:
+            self.tracker.close()
+            raise
+        self.runner = RPCRunner(
+            self.tracker.host, self.tracker.host, self.tracker.port, priority, n_parallel, timeout, number, repeat,
+            min_repeat_ms, cooldown_interval, enable_cpu_cache_flush)
+        self._closed = weakref.finalize(self, _close, self.server, self.tracker)
+
+    def close(self) -> None:
+        """Stop the server and the tracker."""
+        self._closed()
+
+
+def _close(*parts: Any) -> None:
+    for part in parts:
+        part.close()
 
 
 @contextmanager

@@ -1,0 +1,84 @@
+"""TVM's `tvm.auto_scheduler.utils`: keys of workloads, constants, means, and devices of trackers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.errors import RPCError
+from tilewright.runtime import rpc
+from tilewright.scalar.arith import Ranges, simplify
+from tilewright.scalar.expr import IntImm, as_expr
+
+__all__ = [
+    "array_mean", "check_remote", "decode_workload_key", "get_const_int", "get_const_tuple", "get_func_name",
+    "list_to_tuple", "request_remote", "to_str_round",
+]
+
+
+def decode_workload_key(workload_key: str) -> tuple[str, Any]:
+    """Return the name or hash of a workload's key, and its arguments: nested tuples, or None if the key has none."""
+    try:
+        found = json.loads(workload_key)
+    except json.JSONDecodeError:
+        return workload_key, None
+    if not isinstance(found, list) or not found:
+        return workload_key, None
+    return str(found[0]), list_to_tuple(found[1:])
+
+
+def list_to_tuple(x: Iterable[Any]) -> tuple[Any, ...]:
+    """Return a list of lists as a tuple of tuples."""
+    return tuple(list_to_tuple(v) if isinstance(v, list) else v for v in x)
+
+
+def get_func_name(func: Callable[..., Any]) -> str:
+    """Return the name under which a function is registered by default."""
+    return getattr(func, "func_name", func.__name__)
+
+
+def get_const_int(exp: Any) -> int:
+    """Return the value of a constant expression. Raises `ValueError` for others."""
+    found = simplify(as_expr(exp), Ranges({}))
+    if not isinstance(found, IntImm):
+        raise ValueError(f"{exp} is not a constant integer")
+    return int(found.value)
+
+
+def get_const_tuple(in_tuple: Iterable[Any]) -> tuple[int, ...]:
+    """Return the values of constant expressions, such as a shape. Raises `ValueError` for others."""
+    return tuple(get_const_int(e) for e in in_tuple)
+
+
+def array_mean(arr: Sequence[Any]) -> float:
+    """Return the mean of numbers, such as the costs of a measurement."""
+    return float(np.mean([float(v) for v in arr]))
+
+
+def to_str_round(x: Any, decimal: int = 6) -> str:
+    """Return a number, or a sequence of numbers, as text with `decimal` digits; other values as they are."""
+    if isinstance(x, (list, tuple, np.ndarray)):
+        return "[" + ", ".join(to_str_round(y, decimal) for y in x) + "]"
+    return f"{x:.{decimal}f}" if isinstance(x, (float, np.floating)) else str(x)
+
+
+def request_remote(
+    device_key: str, host: str = "127.0.0.1", port: int = 9190, priority: int = 1, timeout: float = 60
+) -> rpc.RPCSession:
+    """Return a session on a device of a tracker. Raises `RPCError` if none is free within `timeout` seconds."""
+    with rpc.connect_tracker(host, port) as tracker:
+        return tracker.request(device_key, priority, timeout, patience=timeout)
+
+
+def check_remote(
+    device_key: str, host: str = "127.0.0.1", port: int = 9190, priority: int = 100, timeout: float = 10
+) -> bool:
+    """Return whether a tracker has a free device of that key within `timeout` seconds."""
+    try:
+        request_remote(device_key, host, port, priority, timeout).close()
+    except RPCError:
+        return False
+    return True
