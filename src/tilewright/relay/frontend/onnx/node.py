@@ -45,14 +45,14 @@ class Node(core.Node):
             self.refuse(f"{what}; the file is damaged: export the model again")
         return self._import_graph(graph, inputs, outside)
 
-    def import_with_only_sizes(self, graph: onnx.GraphProto) -> list[Expr] | None:
+    def import_with_only_sizes(self, graph: onnx.GraphProto, outside: Outside | None = None) -> list[Expr] | None:
         """Import a subgraph in which conditions on sizes decide types; return its outputs if only one answer to each
         condition gives a valid graph. Other sizes then end the run."""
 
         def make(choices: SizeChoices) -> list[Expr]:
             outer, self._known.choices = self._known.choices, choices
             try:
-                return self.import_graph(graph)
+                return self.import_graph(graph, (), outside)
             finally:
                 self._known.choices = outer
 
