@@ -45,7 +45,7 @@ from tilewright.runtime.manifest import Symbol
 from tilewright.runtime.program import OutsideStep
 from tilewright.runtime.size_rules import Requirement
 from tilewright.scalar.arith.evaluate import evaluate
-from tilewright.scalar.arith.open_sizes import Limit, Samples, clamps, open_size, samples
+from tilewright.scalar.arith.open_sizes import Branches, Limit, Samples, clamps, open_size, samples
 from tilewright.scalar.arith.size_equations import equation
 from tilewright.scalar.expr import FloorDiv, IntImm, Mul, PrimExpr, Var, as_expr, number_of
 from tilewright.scalar.walk import free_vars, substitute, text_of, walk
@@ -110,13 +110,28 @@ def build_open(
     otherwise the number limits the size. Raises `OpenSizeError` if the model cannot be compiled for dynamic sizes,
     `InputError` for a range that the model excludes.
     """
+    with samples({}, clamps=counts) as context:
+        try:
+            return _solved(make, ranges, target, name, report, cache, resolved or _resolved)
+        except OpenSizeError:
+            if not context.branches.has_limits:
+                raise
+            context.branches = Branches(are_apart=False)
+            return _solved(make, ranges, target, name, report, cache, resolved or _resolved)
+
+
+def _solved(
+    make: Callable[[Mapping[Var, PrimExpr]], Function], ranges: Mapping[str, Range], target: Target, name: str,
+    report: BuildReport, cache: Cache, resolved: Resolved,
+) -> Artifact:
+    """Compile the function that `make` imports, with dimensions that must be equal as one dimension."""
     replaced: dict[Var, PrimExpr] = {}
     equal: list[Equation] = []
     wanted = dict(ranges)
-    with no_garbage_collection(), samples({}, clamps=counts):
+    with no_garbage_collection():
         for _ in range(_MOST_EQUATIONS):
             try:
-                return _built(make, replaced, equal, wanted, target, name, report, cache, resolved or _resolved)
+                return _built(make, replaced, equal, wanted, target, name, report, cache, resolved)
             except OpenSizeError as error:
                 if error.sizes is None or error.sizes in equal:
                     raise

@@ -344,7 +344,7 @@ class Pad(Op):
         if product(value.shape) != 1:
             raise ShapeError(f"pad_value must be a scalar, and it has the shape {text(value.shape)}")
         for n, w in zip(t.shape, self.pad_width, strict=True):
-            if min(w) < 0:
+            if any(is_too_small(more, 0) for more in w):
                 raise ShapeError(f"pad_width {self.pad_width} is negative; use strided_slice to cut elements off")
             if self.pad_mode == "reflect" and any(w) and is_too_small(n - max(w), 1):
                 raise ShapeError(f"a dimension of {n} can be reflected by at most {n - 1} elements, but pad_width has "

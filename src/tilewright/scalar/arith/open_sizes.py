@@ -70,6 +70,15 @@ TYPICAL: Final = 64
 Limit: TypeAlias = tuple[int, int | None]
 
 
+class Branches:
+    """How the least sizes of one branch limit a program: with `are_apart`, only the calls that take this branch."""
+
+    def __init__(self, are_apart: bool = True) -> None:
+        self.are_apart = are_apart
+        self.has_limits = False
+        """Whether a branch with such limits was found."""
+
+
 class Samples(dict[PrimExpr, int]):
     """The samples of variables, their `least` values by name, where these are known and not 1, and their `limits`: the
     least and the greatest values that the program assumes. With `nonempty`, comparisons need not hold for zero.
@@ -89,6 +98,7 @@ class Samples(dict[PrimExpr, int]):
         self.limits: dict[PrimExpr, Limit] = {}
         self.remainders: dict[PrimExpr, Sequence[int]] = {}
         self.bounds: dict[Key, int] = {}
+        self.branches = Branches()
         self.equal: set[Key] = set()
         """Sums that are zero in every call, divided by common factors."""
 
@@ -137,6 +147,7 @@ def samples(
     found = Samples(known, spare, least, nonempty, most, clamps)
     if outer is not None:
         found.equal |= outer.equal
+        found.branches = outer.branches
     token = _SAMPLES.set(found)
     try:
         yield found

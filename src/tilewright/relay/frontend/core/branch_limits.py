@@ -17,12 +17,12 @@ from tilewright.base.errors import CompileError
 from tilewright.base.types import OpenSize, TensorType
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, dtype_of, scalar
+from tilewright.relay.frontend.shaping import cast, scalar
 from tilewright.scalar.arith.evaluate import evaluate
 from tilewright.scalar.arith.open_sizes import current, greater, least_difference, limit, open_size
-from tilewright.scalar.expr import IntImm, PrimExpr, Var, as_expr
+from tilewright.scalar.expr import IntImm, Var, as_expr
 from tilewright.scalar.walk import free_vars, substitute
-from tilewright.topi.shapes import same
+from tilewright.topi.shapes import is_number, same
 
 Made = TypeVar("Made")
 Least = Mapping[Var, int]
@@ -32,7 +32,7 @@ Least = Mapping[Var, int]
 def with_own_limits(make: Callable[[], Made]) -> tuple[Made, dict[Var, int]]:
     """Return what `make` imports, and the least values of symbols that it requires, which the program then does not."""
     known = current()
-    if known is None:
+    if known is None or not known.branches.are_apart:
         return make(), {}
     before = dict(known.limits)
     made = make()
@@ -42,6 +42,7 @@ def with_own_limits(make: Callable[[], Made]) -> tuple[Made, dict[Var, int]]:
         if isinstance(v, Var) and low > max(lower, known.least.get(v.name, 1)):
             known.limits[v] = lower, high
             found[v] = low
+            known.branches.has_limits = True
     return made, found
 
 
@@ -61,17 +62,17 @@ def with_least(x: Expr, least: Least, message: str) -> Expr:
     if not isinstance(kind, TensorType):
         return x
     for axis, d in enumerate(kind.shape):
-        if not isinstance(d, PrimExpr) or not least.keys() & set(free_vars(d)):
+        symbols = set() if is_number(d) else {*free_vars(as_expr(d))}
+        if not least.keys() & symbols:
             continue
-        if len(set(free_vars(d))) != 1 or kind.dtype.is_object:
+        if len(symbols) != 1 or kind.dtype.is_object:
             raise CompileError(f"the dimension {d} has no form with a least value", code="TW0304")
-        least_dim = evaluate(substitute(d, {v: IntImm(v.dtype, n) for v, n in least.items()}), {})
-        room = _difference(larger(d, least), d)
+        least_dim = evaluate(substitute(as_expr(d), {v: IntImm(v.dtype, n) for v, n in least.items()}), {})
+        room = _room(d, least)
         own = op.strided_slice(op.shape_of(x, dtype="int64"), begin=(axis,), end=(axis + 1,), strides=(1,))
         wrong = op.outside(cast(op.less(own, scalar(least_dim, own)), "int32"), sizes=(1,), negative=False)
-        shape = [room if k == axis else n for k, n in enumerate(x.tensor_type.shape)]
-        empty = op.full(scalar(0, x), shape=tuple(shape), dtype=dtype_of(x))
-        x = op.require_zero(op.concatenate((x, empty), axis=axis), wrong, message=message)
+        widths = tuple((0, room if k == axis else 0) for k in range(kind.ndim))
+        x = op.require_zero(op.nn.pad(x, scalar(0, x), pad_width=widths), wrong, message=message)
     return x
 
 
@@ -88,20 +89,13 @@ def with_own_sizes(x: Expr, wanted: Expr) -> Expr:
     return x
 
 
-def larger(d: PrimExpr, least: Least) -> PrimExpr:
-    """Return a size with the maximum of each symbol and its least value in the place of the symbol."""
-    sizes = {v: greater(size, n) for v, n in least.items() if (size := open_size(v)) is not None}
-    found = open_size(substitute(d, {v: as_expr(n) for v, n in sizes.items()}))
-    if found is None:
-        raise CompileError(f"the size {d} is unknown", code="TW0304")
-    return as_expr(found)
+def _room(d: Any, least: Least) -> Any:
+    """Return by how much a dimension grows if each symbol in it is replaced by the maximum of it and its least value.
 
-
-def _difference(a: PrimExpr, b: PrimExpr) -> Any:
-    """Return the difference of two sizes, which is never negative. Raises `CompileError` if that is not known."""
-    first, second = open_size(a), open_size(b)
-    if (first is None or second is None
-            or (room := least_difference(first, second)) is None or room < 0):
-        raise CompileError(f"the sizes {a} and {b} cannot be compared", code="TW0304")
-    difference = first - second
-    return as_expr(difference) if isinstance(difference, OpenSize) else difference
+    Raises `CompileError` if that may be negative.
+    """
+    larger = {v: as_expr(greater(size, n)) for v, n in least.items() if (size := open_size(v)) is not None}
+    whole, own = open_size(substitute(as_expr(d), {**larger})), open_size(as_expr(d))
+    if whole is None or own is None or (room := least_difference(whole, own)) is None or room < 0:
+        raise CompileError(f"the dimension {d} has no form with a least value", code="TW0304")
+    return whole - own if isinstance(d, OpenSize) else as_expr(whole - own)

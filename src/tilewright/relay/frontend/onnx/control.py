@@ -198,7 +198,9 @@ def if_(cond: Expr, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProt
             if bool(chosen.reshape(-1)[0]) is taken:
                 raise
             return tuple(node.import_graph(else_branch if taken else then_branch))
-    then, otherwise = _with_common_limits((then_branch, else_branch), both, limits, node)
+    if not any(has_unknown_sizes(x) for results in both for x in results):
+        both = _with_common_limits((then_branch, else_branch), both, limits, node)
+    then, otherwise = both
     for k, (a, b) in enumerate(zip(then, otherwise, strict=True)):
         if (has_unknown_sizes(a) or has_unknown_sizes(b) or a.checked_type != b.checked_type
                 or (a is NOTHING) != (b is NOTHING)):
@@ -208,6 +210,7 @@ def if_(cond: Expr, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProt
                      for x in (a, b)]
             chosen = node.value(cond, "cond", f", because output {k} is {found[0]} in one branch and {found[1]} in the "
                                               "other")
+            require(limits[0] if chosen.reshape(-1)[0] else limits[1])
             return tuple(then if chosen.reshape(-1)[0] else otherwise)
     whole = (If(cond, Tuple(tuple(then)), Tuple(tuple(otherwise)), node.origin) if len(then) > 1
              else If(cond, then[0], otherwise[0], node.origin))
@@ -217,7 +220,7 @@ def if_(cond: Expr, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProt
 
 def _branch(graph: onnx.GraphProto, node: Node, outside: Outside | None = None) -> list[Expr]:
     """Import a branch. If its types depend on conditions on sizes, the only valid answers become its requirements."""
-    results = node.import_graph(graph, (), outside)
+    results = node.import_graph(graph, (), outside, is_looped=False)
     waits = takes_open() and any(map(has_unknown_sizes, results))
     return (node.import_with_only_sizes(graph, outside) if waits else None) or results
 
