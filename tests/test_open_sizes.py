@@ -456,38 +456,6 @@ def test_a_size_may_be_zero_if_its_range_begins_there() -> None:
     assert images(real(0, 3, 12, 12)).shape == (0, 5)
 
 
-@pytest.mark.parametrize(("make", "least"), [
-    (lambda x: relay.nn.pad(x, pad_width=((0, 0), (0, 0), (5, 7)), pad_mode="reflect"), 8),
-    (lambda x: relay.nn.mirror_pad(x, pad_width=((0, 0), (0, 0), (5, 7)), mode="REFLECT"), 8),
-    (lambda x: relay.nn.mirror_pad(x, pad_width=((0, 0), (0, 0), (5, 7)), mode="SYMMETRIC"), 7),
-    (lambda x: relay.sliding_window(x, axis=2, window_shape=(6,), strides=(2,)), 6),
-    (lambda x: relay.nn.conv1d_transpose(x, relay.const(real(3, 4, 4)), channels=4, kernel_size=4, padding=3), 4),
-    (lambda x: relay.slice_like(x, relay.const(real(1, 1, 9)), axes=(2,)), 9),
-    (lambda x: relay.topk(x, k=5, axis=2, ret_type="values"), 5),
-])
-def test_sizes_that_operators_need_limit_the_program(make: Any, least: int) -> None:
-    """The program reads nothing outside of its inputs, and accepts the sizes that the operator accepts."""
-
-    def of(*shape: Any) -> Function:
-        x = relay.var("x", shape=shape)
-        return Function([x], make(x))
-
-    program = tilewright.compile(of(relay.Any(), 3, relay.Any()), symbolic=True, threads=1)
-    assert [s.least for s in program.artifact.manifest.symbols] == [1, least]
-    for n in (least, least + 1, 40):
-        np.testing.assert_allclose(program(real(2, 3, n)), tilewright.compile(of(2, 3, n))(real(2, 3, n)), rtol=1e-5)
-
-
-def test_quotients_of_sizes_are_large_where_schedules_differ() -> None:
-    """Thresholds of schedules lie between the usual samples of a size that a network divides by 80."""
-    nodes = [
-        node("AveragePool", ["x"], "p", kernel_shape=[80], strides=[80]), node("Transpose", ["p"], "t", perm=[0, 2, 1]),
-        node("MatMul", ["t", "p"], "s"), node("Softmax", ["s"], "a"), node("MatMul", ["a", "t"], "y")]
-    of = model(nodes, {"x": [1, 4, "n"]}, {})
-    program = tilewright.compile(of, symbolic=True, threads=1)
-    check(program, of, [{"x": real(1, 4, n)} for n in (80, 159, 160, 1000, 3333)])
-
-
 def test_a_dimension_may_be_a_sum_of_others() -> None:
     nodes = [node("Concat", ["a", "b"], "ab", axis=0), node("Mul", ["ab", "c"], "y")]
     of = model(nodes, {"a": ["past", 3], "b": ["n", 3], "c": ["past + n", 3]}, {})

@@ -44,8 +44,9 @@ from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Symbol
 from tilewright.runtime.program import OutsideStep
 from tilewright.runtime.size_rules import Requirement
+from tilewright.scalar.arith.branches import Branches
 from tilewright.scalar.arith.evaluate import evaluate
-from tilewright.scalar.arith.open_sizes import Branches, Limit, Samples, clamps, open_size, samples
+from tilewright.scalar.arith.open_sizes import Limit, Samples, clamps, open_size, samples
 from tilewright.scalar.arith.size_equations import equation
 from tilewright.scalar.expr import FloorDiv, IntImm, Mul, PrimExpr, Var, as_expr, number_of
 from tilewright.scalar.walk import free_vars, substitute, text_of, walk

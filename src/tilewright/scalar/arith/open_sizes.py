@@ -24,6 +24,7 @@ from typing import Any, Final, TypeAlias
 
 from tilewright.base.errors import CompileError, UnfitSamplesError
 from tilewright.base.types import FLOAT32, INT64, OpenSize, Size
+from tilewright.scalar.arith.branches import Branches
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.remainders import depends_on_remainder
 from tilewright.scalar.arith.simplify import simplify
@@ -68,15 +69,6 @@ from tilewright.scalar.walk import free_vars, substitute, text_of
 TYPICAL: Final = 64
 """The value of a dynamic dimension in estimates."""
 Limit: TypeAlias = tuple[int, int | None]
-
-
-class Branches:
-    """How the least sizes of one branch limit a program: with `are_apart`, only the calls that take this branch."""
-
-    def __init__(self, are_apart: bool = True) -> None:
-        self.are_apart = are_apart
-        self.has_limits = False
-        """Whether a branch with such limits was found."""
 
 
 class Samples(dict[PrimExpr, int]):

@@ -4,7 +4,7 @@
     ->  if sr == 16000: y = conv(x + room for 256 samples, 256 taps), which ends the run unless n >= 256
         else: y = conv(x, 128 taps)
 
-In such a branch the size is max(n, 256): no size in it can become negative, whatever `n` is. A check at run time
+In such a branch the size is max(n, 256): no size in it can become negative for any `n`. A check at run time
 refuses smaller sizes when the branch is taken.
 """
 
