@@ -282,9 +282,8 @@ def _divisors(imported: _Imported) -> list[int]:
     except CompileError:
         return []
     for quotient in (e for d in sizes for e in walk(as_expr(d)) if isinstance(e, FloorDiv)):
-        by = number_of(quotient.b)
-        for v in free_vars(quotient.a) if isinstance(by, int) else ():
-            found[v] = max(found.get(v, 1), by)
+        if isinstance(quotient.b, IntImm):
+            found.update({v: max(found.get(v, 1), quotient.b.value) for v in free_vars(quotient.a)})
     return [found[v] for v in symbols]
 
 

@@ -138,8 +138,7 @@ def samples(
         clamps = outer is not None and outer.clamps
     found = Samples(known, spare, least, nonempty, most, clamps)
     if outer is not None:
-        found.equal |= outer.equal
-        found.branches = outer.branches
+        found.equal, found.branches = found.equal | outer.equal, outer.branches
     token = _SAMPLES.set(found)
     try:
         yield found

@@ -185,8 +185,8 @@ def if_(cond: Expr, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProt
     limits: list[dict[Var, int]] = []
     for branch, taken in ((then_branch, True), (else_branch, False)):
         try:
-            results, least = with_own_limits(partial(_branch, branch, node))
-            both.append(results)
+            made, least = with_own_limits(partial(_branch, branch, node))
+            both.append(made)
             limits.append(least)
         # a branch that is invalid for the given shapes is never taken
         except CompileError as error:
