@@ -249,7 +249,7 @@ def test_a_size_that_decides_a_rank_in_a_branch(tmp_path: Path) -> None:
     made = check(m, feeds, tmp_path)
     for program in (made, tilewright.load(tmp_path / "m.so")):
         for n, k, rule in ((16, True, 8), (80, True, 8), (20, False, 10)):
-            with pytest.raises(RunError, match=rf"\(n // {rule}\) must be 1 where this branch is taken"):
+            with pytest.raises(RunError, match=rf"\((n|max\(n, 10\)) // {rule}\) must be 1 where this branch is taken"):
                 program(x=real(2, 4, n), k=np.array(k))
         np.testing.assert_allclose(program(**feeds[1]), made(**feeds[1]))
 
@@ -263,6 +263,44 @@ def test_a_size_that_a_branch_excludes(tmp_path: Path) -> None:
     assert made(x=real(2, 4, 3), k=np.array(False)).shape == (2, 4)
     with pytest.raises(RunError, match="the condition on sizes must be false where this branch is taken"):
         made(x=real(2, 4, 3), k=np.array(True))
+
+
+def test_least_sizes_of_branches(tmp_path: Path) -> None:
+    """A least size that both branches need limits the program, and a larger one the calls that take the branch."""
+    then, otherwise = (branch(
+        "c", node("Pad", ["x", f"pads{n}"], ["r"], mode="reflect"),
+        node("Conv", ["r", f"taps{n}"], ["c"], strides=[2]),
+        node("ReduceMax", ["c"], ["y"], axes=[2], keepdims=0)) for n in (24, 10))
+    m = model(
+        [node("If", ["k"], ["y"], then_branch=then, else_branch=otherwise)],
+        {"x": (FLOAT, ("b", 4, "n")), "k": (BOOL, ())}, {"y": FLOAT}, taps24=real(3, 4, 24), taps10=real(3, 4, 10),
+        pads24=np.array([0, 0, 12, 0, 0, 12]), pads10=np.array([0, 0, 5, 0, 0, 5]))
+    feeds = [{"x": real(b, 4, n), "k": np.array(k)} for b in (1, 3) for n, k in (
+        (13, True), (14, True), (61, True), (6, False), (7, False), (12, False), (13, False), (200, False))]
+    made = check(m, feeds, tmp_path)
+    for program in (made, tilewright.load(tmp_path / "m.so")):
+        for n in (6, 12):
+            with pytest.raises(RunError, match="n must be at least 13 where this branch is taken"):
+                program(x=real(2, 4, n), k=np.array(True))
+    with pytest.raises(InputError, match="dimension 2 of input 'x' is 5, but the program was compiled for n from 6"):
+        tilewright.load(tmp_path / "m.so")(x=real(2, 4, 5), k=np.array(False))
+
+
+def test_a_least_size_of_a_branch_with_results_of_all_sizes(tmp_path: Path) -> None:
+    """The results of a branch with a least size have the sizes of the call."""
+    mirrored = branch(
+        "m", node("Pad", ["x", "pads"], ["r"], mode="reflect"),
+        node("Slice", ["r", "from", "to", "last"], ["s"]), node("Mul", ["s", "x"], ["y"]))
+    m = model(
+        [node("If", ["k"], ["y"], then_branch=mirrored, else_branch=branch("n", node("Neg", ["x"], ["y"])))],
+        {"x": (FLOAT, ("b", "n")), "k": (BOOL, ())}, {"y": FLOAT}, **{
+            "from": np.array([3]), "to": np.array([-11]), "last": np.array([1]),
+            "pads": np.array([0, 7, 0, 7])})
+    feeds = [{"x": real(b, n), "k": np.array(k)} for b in (1, 5) for n, k in (
+        (8, True), (9, True), (64, True), (300, True), (1, False), (7, False), (8, False), (65, False))]
+    made = check(m, feeds, tmp_path)
+    with pytest.raises(RunError, match="n must be at least 8 where this branch is taken"):
+        made(x=real(2, 7), k=np.array(True))
 
 
 @pytest.mark.parametrize("then", [

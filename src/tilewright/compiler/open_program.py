@@ -10,6 +10,7 @@ Machine code is made for one.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from math import isqrt
@@ -43,11 +44,12 @@ from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Symbol
 from tilewright.runtime.program import OutsideStep
 from tilewright.runtime.size_rules import Requirement
+from tilewright.scalar.arith.branches import Branches
 from tilewright.scalar.arith.evaluate import evaluate
 from tilewright.scalar.arith.open_sizes import Limit, Samples, clamps, open_size, samples
 from tilewright.scalar.arith.size_equations import equation
-from tilewright.scalar.expr import IntImm, Mul, PrimExpr, Var, number_of
-from tilewright.scalar.walk import free_vars, substitute, text_of
+from tilewright.scalar.expr import FloorDiv, IntImm, Mul, PrimExpr, Var, as_expr, number_of
+from tilewright.scalar.walk import free_vars, substitute, text_of, walk
 from tilewright.topi.shapes import require_at_least
 
 Array = np.ndarray[Any, Any]
@@ -63,8 +65,10 @@ Bound = tuple[PrimExpr, int]
 """A sum of sizes and its least value."""
 Equation = tuple[PrimExpr, PrimExpr]
 """Two sizes that must be equal."""
+_Pairs = tuple[tuple[int, ...], tuple[int, ...]]
+"""The first and the second samples of sizes."""
 
-_SAMPLES: Final = (
+_SAMPLES: Final[_Pairs] = (
     (61, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181, 191, 193, 197),
     (211, 223, 227, 229, 233, 239, 241, 251, 257, 263, 269, 271, 277, 281, 283, 293))
 """Samples of the first sizes; further ones follow in the same way. They are primes, so that no constant of a model is
@@ -73,7 +77,7 @@ _MOST_SIZES: Final = 256
 """Number of symbolic dimensions of a program."""
 _LARGEST: Final = 1 << 31
 """Sizes above which a limit of a size is taken for a contradiction."""
-_LARGE_SAMPLES: Final = (
+_LARGE_SAMPLES: Final[_Pairs] = (
     (1021, 1031, 1033, 1039, 1049, 1051, 1061, 1063, 1069, 1087, 1091, 1093, 1097, 1103, 1109, 1117),
     (4093, 4099, 4111, 4127, 4129, 4133, 4139, 4153, 4157, 4159, 4177, 4201, 4211, 4217, 4219, 4229))
 """Samples for programs in which a threshold of a schedule lies between the usual ones: all sizes count as large. Sizes
@@ -107,13 +111,28 @@ def build_open(
     otherwise the number limits the size. Raises `OpenSizeError` if the model cannot be compiled for dynamic sizes,
     `InputError` for a range that the model excludes.
     """
+    with samples({}, clamps=counts) as context:
+        try:
+            return _solved(make, ranges, target, name, report, cache, resolved or _resolved)
+        except OpenSizeError:
+            if not context.branches.has_limits:
+                raise
+            context.branches = Branches(are_apart=False)
+            return _solved(make, ranges, target, name, report, cache, resolved or _resolved)
+
+
+def _solved(
+    make: Callable[[Mapping[Var, PrimExpr]], Function], ranges: Mapping[str, Range], target: Target, name: str,
+    report: BuildReport, cache: Cache, resolved: Resolved,
+) -> Artifact:
+    """Compile the function that `make` imports, with dimensions that must be equal as one dimension."""
     replaced: dict[Var, PrimExpr] = {}
     equal: list[Equation] = []
     wanted = dict(ranges)
-    with no_garbage_collection(), samples({}, clamps=counts):
+    with no_garbage_collection():
         for _ in range(_MOST_EQUATIONS):
             try:
-                return _built(make, replaced, equal, wanted, target, name, report, cache, resolved or _resolved)
+                return _built(make, replaced, equal, wanted, target, name, report, cache, resolved)
             except OpenSizeError as error:
                 if error.sizes is None or error.sizes in equal:
                     raise
@@ -219,20 +238,53 @@ def _for_samples(
 ) -> tuple[Unfinished, Samples]:
     """Return the program, and the limits of its sizes, for samples that satisfy what the model requires of sums of
     sizes; adds these bounds to `required`."""
-    pairs = _SAMPLES
+    pairs, larger = _SAMPLES, _larger_samples(imported)
+    refused: OpenSizeError | None = None
     for _ in range(_MOST_EQUATIONS):
         numbers = _fitting(_numbers(limits, pairs), limits, tuple(imported.renamed.values()), required)
         try:
             return _checked(imported, numbers, target, name, report, cache)
         except OpenSizeError as error:
-            unfit = error.bound is not None and error.bound not in required
-            if not unfit and (not error.samples_differ or pairs is _LARGE_SAMPLES):
-                raise
-            if unfit:
-                required.append(error.bound)  # type: ignore[arg-type]
-            else:
-                pairs = _LARGE_SAMPLES
+            if error.bound is not None and error.bound not in required:
+                required.append(error.bound)
+                continue
+            following = next(larger, None) if error.samples_differ else None
+            if following is None:
+                raise (refused or error) from error
+            pairs, refused = following, error
     raise OpenSizeError(f"its dimensions have to satisfy more than {_MOST_EQUATIONS} conditions")
+
+
+def _larger_samples(imported: _Imported) -> Iterator[_Pairs]:
+    """Yield samples for programs in which a threshold of a schedule lies between the usual ones: large ones, and then
+    multiples of these by the numbers that divide the sizes, so that the quotients are large."""
+    yield _LARGE_SAMPLES
+    divisors = _divisors(imported)
+    if max(divisors, default=1) == 1:
+        return
+    first, second = _LARGE_SAMPLES
+    scaled: list[tuple[int, int]] = []
+    for a, b, by in zip(first, second, (*divisors, *(1,) * len(first)), strict=False):
+        taken = [n for pair in scaled for n in pair]
+        scaled.append((_prime(a * by, taken), _prime(b * by, taken)))
+    yield tuple(a for a, _ in scaled), tuple(b for _, b in scaled)
+
+
+def _divisors(imported: _Imported) -> list[int]:
+    """Return the greatest divisor of each symbol in the dimensions of the function's values."""
+    numbers = [n for n, _ in zip(_LARGE_SAMPLES[0], imported.renamed, strict=False)]
+    symbols = tuple(imported.renamed.values())
+    found = dict.fromkeys(symbols, 1)
+    try:
+        with _sampling(imported, numbers):
+            sampled = imported.resolved(with_samples(imported.main, imported.renamed))
+            sizes = _dimensions(sampled)
+    except CompileError:
+        return []
+    for quotient in (e for d in sizes for e in walk(as_expr(d)) if isinstance(e, FloorDiv)):
+        if isinstance(quotient.b, IntImm):
+            found.update({v: max(found.get(v, 1), quotient.b.value) for v in free_vars(quotient.a)})
+    return [found[v] for v in symbols]
 
 
 def _fitting(
@@ -355,7 +407,7 @@ def _numbers(limits: Sequence[Limit], pairs: Sequence[Sequence[int]]) -> list[tu
                         f"one of its sizes is from {least} to {most}, which is too few to represent all")
                 found.append((first, second))  # of a count, which no model contains as a number
                 continue
-            found.append((fitting[-2 if pairs is _LARGE_SAMPLES else len(fitting) // 2], fitting[-1]))
+            found.append((fitting[len(fitting) // 2 if pairs is _SAMPLES else -2], fitting[-1]))
             free = [p for p in free if p not in found[-1]]
             continue
         found.append((first, second))
@@ -459,9 +511,7 @@ def _made(
     """
     main, renamed = imported.main, imported.renamed
     symbols = tuple(renamed.values())
-    known = dict(zip(symbols, numbers, strict=True))
-    with samples(known, least=imported.least, nonempty=True, most=imported.most) as found:
-        found.equations((imported.named(a), imported.named(b)) for a, b in imported.equal)
+    with _sampling(imported, numbers) as found:
         try:
             sampled = with_samples(
                 main, {old: IntImm(INT64, 1) if old is batch else new for old, new in renamed.items()})
@@ -491,6 +541,15 @@ def _made(
     return made, found
 
 
+@contextmanager
+def _sampling(imported: _Imported, numbers: Sequence[int]) -> Iterator[Samples]:
+    """Within this context, the symbols of a program have these samples."""
+    known = dict(zip(imported.renamed.values(), numbers, strict=True))
+    with samples(known, least=imported.least, nonempty=True, most=imported.most) as found:
+        found.equations((imported.named(a), imported.named(b)) for a, b in imported.equal)
+        yield found
+
+
 def _resolved(sampled: Function) -> Function:
     """Convert the nodes that wait for sizes alone."""
     return resolve(sampled, sampled.params, ShapeValues())
@@ -511,11 +570,15 @@ def _check_sizes(function: Function) -> None:
 
 def _limit_dimensions(function: Function) -> None:
     """Limit the sizes to those for which no dimension of a value is negative, such as `n - 2` for n = 1."""
-    dims = {
+    for d in _dimensions(function):
+        require_at_least(d, 0)
+
+
+def _dimensions(function: Function) -> set[OpenSize]:
+    """Return the symbolic dimensions of all values of a function."""
+    return {
         d for e in post_order(function.body) if isinstance(e, Call) for t in tensors_of(e.checked_type)
         for d in t.shape if isinstance(d, OpenSize)}
-    for d in dims:
-        require_at_least(d, 0)
 
 
 def _differ(message: str) -> OpenSizeError:

@@ -113,6 +113,14 @@ def require_at_least(size: Any, least: int) -> None:
         limit(known, least)
 
 
+def is_too_small(size: Any, least: int) -> bool:
+    """Return whether a number is smaller than `least`. A dynamic size is limited to values from `least` on."""
+    if is_number(size):
+        return bool(size < least)
+    require_at_least(size, least)
+    return False
+
+
 def at_least(size: Any, least: int) -> Any:
     """Return the maximum of a size and a number; for a dynamic size an expression, unless one of the two is larger for
     all inputs."""

@@ -15,7 +15,7 @@ from tilewright.tir.data_layout import bijective_layout
 from tilewright.topi import transform as topi
 from tilewright.topi.blocks import Plan, depth_to_space_plan, space_to_depth_plan
 from tilewright.topi.nn import blocks as of_batches
-from tilewright.topi.shapes import Shape, is_multiple, text
+from tilewright.topi.shapes import Shape, is_multiple, is_too_small, text
 
 
 class Regrouping(Op):
@@ -209,7 +209,7 @@ class MirrorPad(Op):
                              f"is {self.pad_width}")
         most = 0 if self.mode == "SYMMETRIC" else 1
         for n, w in zip(t.shape, self.pad_width, strict=True):
-            if isinstance(n, int) and max(w) > n - most:
+            if any(w) and is_too_small(n - max(w), most):
                 raise ShapeError(f"a dimension of {n} can be mirrored by at most {n - most} elements, but pad_width "
                                  f"has {max(w)}")
         return TensorType([n + b + a for n, (b, a) in zip(t.shape, self.pad_width, strict=True)], t.dtype)

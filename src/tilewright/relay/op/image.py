@@ -16,7 +16,7 @@ from tilewright.relay.op.nn_pool import Spatial
 from tilewright.relay.op.registry import Array, Fusion, Precision, attributes, op, tensors
 from tilewright.topi import resize as topi
 from tilewright.topi.resize import Line, line_of
-from tilewright.topi.shapes import Shape, text
+from tilewright.topi.shapes import Shape, is_too_small, text
 from tilewright.topi.windows import per_dimension
 
 METHODS = ("nearest_neighbor", "linear", "cubic")
@@ -72,7 +72,7 @@ class Resize(Spatial):
             if values is not None and len(values) != n:
                 raise ShapeError(f"{what} must have {n} numbers, and it is {text(values)}")
         shape = self._shape(data)
-        if any(isinstance(n, int) and n < 1 for n in self.size) or any(isinstance(n, int) and n < 1 for n in shape[2:]):
+        if any(is_too_small(n, 1) for n in (*self.size, *shape[2:])):
             raise ShapeError(f"an image of {text(shape[2:])} cannot be resized to {text(self.size)}; all sizes must be "
                              "1 or more")
         return TensorType(self._stored((*shape[:2], *self.size)), self._dtype(tensors(data)[0].dtype))

@@ -15,7 +15,7 @@ from tilewright.relay.op.nn_conv import ordered
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi import sampling as topi
 from tilewright.topi.layouts import axes_between, data_axes
-from tilewright.topi.shapes import differ, inverse, require_rank, require_same_dtype, text
+from tilewright.topi.shapes import differ, inverse, is_too_small, require_rank, require_same_dtype, text
 from tilewright.topi.windows import both_sides, per_dimension
 
 Taps = list[tuple[Any, Any]]
@@ -252,7 +252,7 @@ class Dilation2d(Op):
         out = []
         for d, (size, k) in enumerate(zip(sizes, kernel, strict=True)):
             span = size + self.padding[d] + self.padding[d + 2] - (k - 1) * self.dilations[d]
-            if isinstance(span, int) and span < 1:
+            if is_too_small(span, 1):
                 raise ShapeError(f"a window of {(k - 1) * self.dilations[d] + 1} does not fit into spatial dimension "
                                  f"{d} of {size} with its padding")
             out.append((span - 1) // self.strides[d] + 1)

@@ -13,7 +13,17 @@ from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi import lookup as topi
 from tilewright.topi import moves
-from tilewright.topi.shapes import at_most, axis_of, broadcast_shapes, differ, product, require_same_dtype, slices, text
+from tilewright.topi.shapes import (
+    at_most,
+    axis_of,
+    broadcast_shapes,
+    differ,
+    is_too_small,
+    product,
+    require_same_dtype,
+    slices,
+    text,
+)
 
 
 def _integers(t: TensorType, what: str) -> TensorType:
@@ -160,7 +170,7 @@ class MatrixSetDiag(Op):
         rows, columns = t.shape[-2:]
         wanted: tuple[Any, ...] = t.shape[:-2] if self.k1 == self.k2 else (*t.shape[:-2], self.k2 - self.k1 + 1)
         if isinstance(rows, int) and isinstance(columns, int):
-            if not (-rows < self.k1 and self.k2 < columns):
+            if is_too_small(rows, 1 - self.k1) or is_too_small(columns, self.k2 + 1):
                 raise ShapeError(f"diagonals {self.k1} to {self.k2} are not all inside matrices of {rows} rows and "
                                  f"{columns} columns")
             wanted = (*wanted, at_most(rows + min(self.k2, 0), columns - max(self.k1, 0)))
@@ -209,7 +219,7 @@ class SlidingWindow(Op):
             raise ShapeError(f"windows of {text(self.window_shape)} with strides {text(self.strides)} do not cover the "
                              f"dimensions from {at} on of {text(t.shape)}")
         for n, w in zip(t.shape[at:], self.window_shape, strict=True):
-            if isinstance(n, int) and not 1 <= w <= n:
+            if w < 1 or is_too_small(n, w):
                 raise ShapeError(f"a window of {w} does not fit in a dimension of {n}")
         places = [(n - w) // s + 1 for n, w, s in zip(t.shape[at:], self.window_shape, self.strides, strict=True)]
         return TensorType((*t.shape[:at], *places, *self.window_shape), t.dtype)

@@ -11,7 +11,7 @@ from tilewright.base.errors import ShapeError
 from tilewright.base.types import FLOAT32, INT32, TensorType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import definitions
-from tilewright.topi.shapes import differ, require_rank, require_same_dtype, text
+from tilewright.topi.shapes import differ, is_too_small, require_rank, require_same_dtype, text
 
 HIDDEN: Final = -1e30
 """A mask below this hides a key: a sum with a product is below it, too, within the precision of float32."""
@@ -65,7 +65,7 @@ class Attention(Op):
         for name, t, start, size in (("query", q, 0, self.size), ("key", k, 1, self.size), ("value", v, 2, self.width)):
             require_rank(t, 3, name)
             end = self.starts[start] + self.heads * size
-            if isinstance(t.shape[2], int) and (self.starts[start] < 0 or end > t.shape[2]):
+            if self.starts[start] < 0 or is_too_small(t.shape[2] - end, 0):
                 raise ShapeError(f"the {self.heads} heads of {name} are its columns {self.starts[start]} to {end}, "
                                  f"but {text(t.shape)} has only {t.shape[2]}")
         if differ(q.shape[0], k.shape[0]) or differ(k.shape[0], v.shape[0]) or differ(k.shape[1], v.shape[1]):

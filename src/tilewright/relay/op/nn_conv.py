@@ -23,7 +23,17 @@ from tilewright.topi import channel_blocks
 from tilewright.topi import conv_transpose as topi_transpose
 from tilewright.topi.channel_blocks import is_blocked, plain_data, plain_kernel
 from tilewright.topi.layouts import SPATIAL, axes_between, channels_first, channels_last, data_axes, kernel_axes
-from tilewright.topi.shapes import Perm, Shape, differ, inverse, is_multiple, last_channels, require_rank, text
+from tilewright.topi.shapes import (
+    Perm,
+    Shape,
+    differ,
+    inverse,
+    is_multiple,
+    is_too_small,
+    last_channels,
+    require_rank,
+    text,
+)
 from tilewright.topi.windows import both_sides, per_dimension, window_count
 
 Ints = Sequence[int]
@@ -298,7 +308,7 @@ class ConvTranspose(Convolution):
                 raise ShapeError(f"output_padding {more} must be less than the stride {stride} or the dilation "
                                  f"{dilation} of dimension {k}")
         sizes = self._sizes(shape[2:], kernel[2:])
-        if any(isinstance(n, int) and n < 1 for n in sizes):
+        if any(is_too_small(n, 1) for n in sizes):
             raise ShapeError(f"the padding {text(self.padding)} makes the result empty: its spatial shape is "
                              f"{text(sizes)}")
         return TensorType(self._placed((shape[0], self._channels(kernel[1] * self.groups), *sizes)), dtype)

@@ -9,7 +9,7 @@ from tilewright.base.errors import ShapeError
 from tilewright.base.types import TensorType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi.nn import displacement as topi
-from tilewright.topi.shapes import axis_of, differ, require_rank, require_same_dtype, text
+from tilewright.topi.shapes import axis_of, differ, is_too_small, require_rank, require_same_dtype, text
 from tilewright.topi.windows import both_sides
 
 
@@ -58,7 +58,7 @@ class Correlation(Op):
             raise ShapeError(f"images {text(a.shape)} and {text(b.shape)} must be NCHW and equal in shape, the patch "
                              f"{self.kernel_size} odd, and the strides 1 or more")
         sizes = self._sizes(a.shape[2:])
-        if any(isinstance(n, int) and n < 1 for n in sizes):
+        if any(is_too_small(n, 1) for n in sizes):
             raise ShapeError(f"displacements of {self.max_displacement} with patches of {self.kernel_size} do not fit "
                              f"into images {text(a.shape)}; pad them")
         return TensorType((a.shape[0], len(self._steps()) ** 2, *sizes), a.dtype)

@@ -13,7 +13,7 @@ from tilewright.relay.op.elementwise import Log, Negative
 from tilewright.relay.op.reduction import Sum
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi.nn.losses import nll_loss
-from tilewright.topi.shapes import differ, require_rank, require_same_dtype, text
+from tilewright.topi.shapes import differ, is_too_small, require_rank, require_same_dtype, text
 
 
 @op("nn.nll_loss", kind=Fusion.OPAQUE)
@@ -39,7 +39,7 @@ class NllLoss(Op):
             raise ShapeError(f"targets {text(kinds.shape)} must have the shape of predictions {text(t.shape)} without "
                              "the classes")
         classes = t.shape[1 if t.ndim > 1 else 0]
-        if isinstance(classes, int) and classes < 1:
+        if is_too_small(classes, 1):
             raise ShapeError(f"predictions {text(t.shape)} have no classes; give one or more")
         if share.ndim != 1 or differ(share.shape[0], classes):
             raise ShapeError(f"weights must have one element for each of the {classes} classes, but their shape is "

@@ -22,7 +22,17 @@ from tilewright.topi.layouts import SPATIAL, channels_first, channels_last, data
 from tilewright.topi.math import cast
 from tilewright.topi.nn.pooling import pool_grad
 from tilewright.topi.orders import Order, block, layout_of
-from tilewright.topi.shapes import Perm, Shape, differ, inverse, last_channels, require_rank, require_same_dtype, text
+from tilewright.topi.shapes import (
+    Perm,
+    Shape,
+    differ,
+    inverse,
+    is_too_small,
+    last_channels,
+    require_rank,
+    require_same_dtype,
+    text,
+)
 from tilewright.topi.windows import per_dimension, pooled_size, reaching
 
 
@@ -348,7 +358,7 @@ class Adaptive(Spatial):
         """(batch, channels, *output size); the dtype of the data."""
         shape = self._shape(data)
         for k, (size, out) in enumerate(zip(shape[2:], self.output(), strict=True)):
-            if isinstance(size, int) and (size < 1 or out < 1):
+            if out < 1 or is_too_small(size, 1):
                 raise ShapeError(f"spatial dimension {k} of {size} cannot be pooled to {out}; both must be 1 or more")
         return TensorType(self._stored((*shape[:2], *self.output())), tensors(data)[0].dtype)
 

@@ -12,7 +12,7 @@ from tilewright.base.errors import ShapeError
 from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi import spectra as topi
-from tilewright.topi.shapes import differ, require_same_dtype, require_static, text
+from tilewright.topi.shapes import differ, is_too_small, require_same_dtype, require_static, text
 
 
 def _floats(t: TensorType) -> None:
@@ -80,7 +80,7 @@ class Stft(Op):
         return TensorType(self._shape(require_static(t, "data")), t.dtype)
 
     def _shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        if shape[-1] < self.n_fft:
+        if is_too_small(shape[-1], self.n_fft):
             raise ShapeError(f"a signal of {shape[-1]} elements is shorter than n_fft={self.n_fft}; pad it first")
         bins = self.n_fft // 2 + 1 if self.onesided else self.n_fft
         return (shape[0] if len(shape) == 2 else 1, bins, (shape[-1] - self.n_fft) // self.hop_length + 1, 2)

@@ -23,6 +23,7 @@ from tilewright.topi.shapes import (
     axis_of,
     cuts,
     differ,
+    is_too_small,
     permutation,
     product,
     require_at_least,
@@ -301,7 +302,7 @@ class SliceLike(Op):
     def _shape(self, shape: Shape, like: Shape) -> Shape:
         axes = axes_of(self.axes or None, len(shape))
         for d in axes:
-            if d >= len(like) or (isinstance(shape[d], int) and isinstance(like[d], int) and like[d] > shape[d]):
+            if d >= len(like) or is_too_small(shape[d] - like[d], 0):
                 raise ShapeError(f"{text(shape)} cannot be sliced to {text(like)} along axis {d}")
         return tuple(like[d] if d in axes else n for d, n in enumerate(shape))
 
@@ -343,9 +344,9 @@ class Pad(Op):
         if product(value.shape) != 1:
             raise ShapeError(f"pad_value must be a scalar, and it has the shape {text(value.shape)}")
         for n, w in zip(t.shape, self.pad_width, strict=True):
-            if min(w) < 0:
+            if any(is_too_small(more, 0) for more in w):
                 raise ShapeError(f"pad_width {self.pad_width} is negative; use strided_slice to cut elements off")
-            if self.pad_mode == "reflect" and isinstance(n, int) and max(w) >= n:
+            if self.pad_mode == "reflect" and any(w) and is_too_small(n - max(w), 1):
                 raise ShapeError(f"a dimension of {n} can be reflected by at most {n - 1} elements, but pad_width has "
                                  f"{max(w)}")
         return TensorType([n + b + a for n, (b, a) in zip(t.shape, self.pad_width, strict=True)], t.dtype)

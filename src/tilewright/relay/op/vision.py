@@ -13,7 +13,7 @@ from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.relay.op.sorting import sorted_places
 from tilewright.scalar.arith.open_sizes import room_for
-from tilewright.topi.shapes import Shape, differ, require_rank, require_same_dtype, text
+from tilewright.topi.shapes import Shape, differ, is_too_small, require_rank, require_same_dtype, text
 from tilewright.topi.vision import suppression as topi
 
 _COMPARED: Final = 64
@@ -62,7 +62,7 @@ def unsuppressed(boxes: Array, order: Array, threshold: float, most: int, one: f
 def boxes_of(data: Type, values: int, what: str = "data") -> TensorType:
     """Return the tensor (batch, boxes, values). Raises `ShapeError` for fewer than `values` values."""
     t = require_rank(tensors(data)[0], 3, what)
-    if isinstance(t.shape[2], int) and t.shape[2] < values:
+    if is_too_small(t.shape[2], values):
         raise ShapeError(f"{what} {text(t.shape)} must have at least {values} values for each box")
     return t
 

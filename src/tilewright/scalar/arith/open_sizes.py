@@ -24,6 +24,7 @@ from typing import Any, Final, TypeAlias
 
 from tilewright.base.errors import CompileError, UnfitSamplesError
 from tilewright.base.types import FLOAT32, INT64, OpenSize, Size
+from tilewright.scalar.arith.branches import Branches
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.remainders import depends_on_remainder
 from tilewright.scalar.arith.simplify import simplify
@@ -89,6 +90,7 @@ class Samples(dict[PrimExpr, int]):
         self.limits: dict[PrimExpr, Limit] = {}
         self.remainders: dict[PrimExpr, Sequence[int]] = {}
         self.bounds: dict[Key, int] = {}
+        self.branches = Branches()
         self.equal: set[Key] = set()
         """Sums that are zero in every call, divided by common factors."""
 
@@ -136,7 +138,7 @@ def samples(
         clamps = outer is not None and outer.clamps
     found = Samples(known, spare, least, nonempty, most, clamps)
     if outer is not None:
-        found.equal |= outer.equal
+        found.equal, found.branches = found.equal | outer.equal, outer.branches
     token = _SAMPLES.set(found)
     try:
         yield found

@@ -14,7 +14,7 @@ from tilewright.topi import transform as of
 from tilewright.topi.blocks import depth_to_space_plan, space_to_depth_plan
 from tilewright.topi.layouts import data_axes
 from tilewright.topi.resize import Line, resize
-from tilewright.topi.shapes import is_multiple, product, text
+from tilewright.topi.shapes import is_multiple, is_too_small, product, text
 from tilewright.topi.tag import INJECTIVE, tagged
 from tilewright.topi.transform import dims
 from tilewright.topi.windows import Ints
@@ -56,7 +56,7 @@ def mirror_pad(
         raise ShapeError(f"mode '{mode}' is not supported; it must be SYMMETRIC or REFLECT")
     edge = int(mode == "SYMMETRIC")
     for n, w in zip(dims(data), widths, strict=True):
-        if isinstance(n, int) and max(w) > n - 1 + edge:
+        if any(w) and is_too_small(n - max(w), 1 - edge):
             raise ShapeError(
                 f"a dimension of {n} can be mirrored by at most {n - 1 + edge} elements, not by {max(w)}"
             )

@@ -64,7 +64,7 @@ def only_valid(make: Callable[[SizeChoices], list[Expr]]) -> list[Expr] | None:
         given = waiting.pop()
         choices = SizeChoices(list(given))
         try:
-            with _attempt():
+            with attempt():
                 made = make(choices)
             if any(map(has_unknown_sizes, made)):
                 return None
@@ -93,7 +93,7 @@ def _with_early_numbers(
         return made
     early = SizeChoices([], equal=choices.equal, is_early=True)
     try:
-        with _attempt():
+        with attempt():
             again = make(early)
     except CompileError:
         return made
@@ -131,7 +131,7 @@ def equation_of(error: BaseException | None) -> tuple[Any, Any] | None:
 
 
 @contextmanager
-def _attempt() -> Iterator[None]:
+def attempt() -> Iterator[None]:
     """Within this context, an error discards the limits of sizes that were recorded before it."""
     known = current()
     kept = None if known is None else (dict(known.limits), dict(known.bounds))

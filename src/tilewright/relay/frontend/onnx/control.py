@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,10 +13,11 @@ from tilewright.base.array_bytes import of_strings
 from tilewright.base.errors import CompileError, ShapeError
 from tilewright.base.types import DataType, OpenSize, TensorType
 from tilewright.relay.expr import Constant, Expr, If, Tuple
+from tilewright.relay.frontend.core.branch_limits import require, with_least, with_own_limits, with_own_sizes
 from tilewright.relay.frontend.core.known import has_unknown_sizes
 from tilewright.relay.frontend.core.node import NotKnownError
-from tilewright.relay.frontend.core.size_choices import equation_of, rule_of, with_number
-from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.core.size_choices import attempt, equation_of, rule_of, with_number
+from tilewright.relay.frontend.onnx.node import Node, Outside
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.rounding import converted
@@ -23,6 +26,7 @@ from tilewright.relay.frontend.shaping import cast, dtype_of, fields, rank, resh
 from tilewright.relay.op.selection import first_of
 from tilewright.relay.sequence_values import NOTHING, opened
 from tilewright.scalar.arith.open_sizes import takes_open
+from tilewright.scalar.expr import Var
 from tilewright.topi.shapes import must_differ, text
 
 
@@ -178,9 +182,12 @@ def if_(cond: Expr, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProt
     if rank(cond):
         cond = reshape(cond, ())
     both: list[list[Expr]] = []
+    limits: list[dict[Var, int]] = []
     for branch, taken in ((then_branch, True), (else_branch, False)):
         try:
-            both.append(_branch(branch, node))
+            made, least = with_own_limits(partial(_branch, branch, node))
+            both.append(made)
+            limits.append(least)
         # a branch that is invalid for the given shapes is never taken
         except CompileError as error:
             if taken and _needs_equal(error, else_branch, node):
@@ -191,6 +198,8 @@ def if_(cond: Expr, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProt
             if bool(chosen.reshape(-1)[0]) is taken:
                 raise
             return tuple(node.import_graph(else_branch if taken else then_branch))
+    if not any(has_unknown_sizes(x) for results in both for x in results):
+        both = _with_common_limits((then_branch, else_branch), both, limits, node)
     then, otherwise = both
     for k, (a, b) in enumerate(zip(then, otherwise, strict=True)):
         if (has_unknown_sizes(a) or has_unknown_sizes(b) or a.checked_type != b.checked_type
@@ -201,6 +210,7 @@ def if_(cond: Expr, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProt
                      for x in (a, b)]
             chosen = node.value(cond, "cond", f", because output {k} is {found[0]} in one branch and {found[1]} in the "
                                               "other")
+            require(limits[0] if chosen.reshape(-1)[0] else limits[1])
             return tuple(then if chosen.reshape(-1)[0] else otherwise)
     whole = (If(cond, Tuple(tuple(then)), Tuple(tuple(otherwise)), node.origin) if len(then) > 1
              else If(cond, then[0], otherwise[0], node.origin))
@@ -208,11 +218,38 @@ def if_(cond: Expr, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProt
     return tuple(NOTHING if a is NOTHING else opened(r) for a, r in zip(then, results, strict=True))
 
 
-def _branch(graph: onnx.GraphProto, node: Node) -> list[Expr]:
+def _branch(graph: onnx.GraphProto, node: Node, outside: Outside | None = None) -> list[Expr]:
     """Import a branch. If its types depend on conditions on sizes, the only valid answers become its requirements."""
-    results = node.import_graph(graph)
+    results = node.import_graph(graph, (), outside, is_looped=False)
     waits = takes_open() and any(map(has_unknown_sizes, results))
-    return (node.import_with_only_sizes(graph) if waits else None) or results
+    return (node.import_with_only_sizes(graph, outside) if waits else None) or results
+
+
+def _with_common_limits(
+    graphs: Sequence[onnx.GraphProto], both: Sequence[list[Expr]], limits: Sequence[Mapping[Var, int]], node: Node
+) -> list[list[Expr]]:
+    """Return the results of two branches. A least size that both need limits the program; a larger one of a branch is
+    checked when the branch is taken."""
+    common = {v: min(least[v] for least in limits) for v in limits[0] if v in limits[1]}
+    require(common)
+    return [
+        _above(graph, results, {v: low for v, low in least.items() if low > common.get(v, 0)}, node)
+        for graph, results, least in zip(graphs, both, limits, strict=True)]
+
+
+def _above(graph: onnx.GraphProto, results: list[Expr], least: Mapping[Var, int], node: Node) -> list[Expr]:
+    """Return the results of a branch that ends the run for sizes below `least`; if it has no such form, these limit
+    the program."""
+    if not least:
+        return results
+    message = rule_of(node.origin, " and ".join(f"{v} must be at least {n}" for v, n in least.items()))
+    try:
+        with attempt():
+            again = _branch(graph, node, lambda x: with_least(x, least, message))
+            return [with_own_sizes(a, b) for a, b in zip(again, results, strict=True)]
+    except CompileError:
+        require(least)
+        return results
 
 
 def _needs_equal(error: CompileError, other: onnx.GraphProto, node: Node) -> bool:

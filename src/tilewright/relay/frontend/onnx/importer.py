@@ -233,10 +233,12 @@ class Importer(core.Importer):
                 functions.refuse_operators({(source.domain, source.kind): [origin.name]}, self.source)
             return self._call_function(spec, whole, origin, args, scope)
 
-        def subgraph(graph: onnx.GraphProto, inputs: Sequence[Expr], outside: Outside | None) -> list[Expr]:
+        def subgraph(
+            graph: onnx.GraphProto, inputs: Sequence[Expr], outside: Outside | None, is_looped: bool
+        ) -> list[Expr]:
             return self.import_graph(Body(
                 self._graph(graph, scope.opsets), dict(zip((i.name for i in graph.input), inputs, strict=True)), scope,
-                outside, scope.is_looped or outside is not None, scope.depth + 1, scope.opsets, scope.attributes,
+                outside, scope.is_looped or is_looped, scope.depth + 1, scope.opsets, scope.attributes,
                 scope.prefix))
 
         node = Node(origin, opset, source.outputs, self.config, self.known, self.params, self.inputs, subgraph)

@@ -30,29 +30,31 @@ class Node(core.Node):
     def __init__(
         self, origin: Origin, opset: int, outputs: Sequence[Any], config: dict[str, Any], known: KnownValues,
         params: Mapping[Expr, core.Array], inputs: ModelInputs,
-        import_graph: Callable[[onnx.GraphProto, Sequence[Expr], Outside | None], list[Expr]],
+        import_graph: Callable[[onnx.GraphProto, Sequence[Expr], Outside | None, bool], list[Expr]],
     ) -> None:
         super().__init__(origin, outputs, known, params)
         self.opset, self.config = opset, config
         self._inputs, self._import_graph = inputs, import_graph
 
     def import_graph(self, graph: onnx.GraphProto, inputs: Sequence[Expr] = (),
-                     outside: Outside | None = None) -> list[Expr]:
+                     outside: Outside | None = None, *, is_looped: bool = True) -> list[Expr]:
         """Import a subgraph applied to `inputs`; return its outputs. It sees outer names, through `outside` if given.
+
+        With `outside` it is the body of a loop, unless `is_looped` is false.
         """
         if len(inputs) != len(graph.input):
             what = f"the subgraph '{graph.name}' takes {len(graph.input)} inputs, but {len(inputs)} are given"
             self.refuse(f"{what}; the file is damaged: export the model again")
-        return self._import_graph(graph, inputs, outside)
+        return self._import_graph(graph, inputs, outside, is_looped and outside is not None)
 
-    def import_with_only_sizes(self, graph: onnx.GraphProto) -> list[Expr] | None:
+    def import_with_only_sizes(self, graph: onnx.GraphProto, outside: Outside | None = None) -> list[Expr] | None:
         """Import a subgraph in which conditions on sizes decide types; return its outputs if only one answer to each
         condition gives a valid graph. Other sizes then end the run."""
 
         def make(choices: SizeChoices) -> list[Expr]:
             outer, self._known.choices = self._known.choices, choices
             try:
-                return self.import_graph(graph)
+                return self.import_graph(graph, (), outside, is_looped=False)
             finally:
                 self._known.choices = outer
 
