@@ -44,6 +44,12 @@ def test_kinds_of_nodes() -> None:
     assert tir.Add(X, 1).same_as(X + 1) and not X.same_as(te.var("x"))
 
 
+def test_operands_of_two_types_are_converted() -> None:
+    assert str(te.power(X, Y)) == "pow(cast('float32', x), y)" and str(te.power(Y, 2)) == "pow(y, 2.0)"
+    assert str(tir.fmod(X, Y)) == "fmod(cast('float32', x), y)"
+    assert str(te.var("u", "uint8") + -1) == "(u + 255)" and str(X + Y) == "(cast('float32', x) + y)"
+
+
 def test_names_of_functions() -> None:
     """`Call.op` has TVM's name of the function, and a call by that name is the same node."""
     assert [f(Y).op.name for f in (tir.exp, tir.sqrt, tir.round)] == ["tir.exp", "tir.sqrt", "tir.round"]
@@ -67,6 +73,13 @@ def test_names_of_functions() -> None:
     (lambda: te.sum(Y, axis=[X]), "'x' is not an axis; make one with te.reduce_axis((0, n))"),
     (lambda: tir.infinity("int8"), "int8 has no infinity; use a floating-point type"),
     (lambda: tir.Let(X, Y, X), "'x' is int64, but its value is float32; cast the value"),
+    (lambda: tir.Add(X, Y), "Add needs two operands of one type, but 'x' is int64 and 'y' is float32; cast one"),
+    (lambda: tir.LT(X, te.var("i", "int32")), "LT needs two operands of one type, but 'x' is int64 and 'i' is int32"),
+    (lambda: tir.Select(X > 1, X, Y), "Select needs two operands of one type, but 'x' is int64 and 'y' is float32"),
+    (lambda: te.exp(X), "'exp' takes floating-point numbers, but was given int64; cast it first"),
+    (lambda: tir.call_intrin("float32", "tir.sqrt", X), "'sqrt' takes floating-point numbers, but was given int64"),
+    (lambda: te.var("u", "uint8") + 300, "300 is not a value of uint8; cast the other operand to a wider type"),
+    (lambda: te.var("i", "int32") + 2 ** 40, "1099511627776 is not a value of int32; cast the other operand"),
 ])
 def test_wrong_operands(make: Any, text: str) -> None:
     with pytest.raises(CompileError) as error:
