@@ -78,7 +78,8 @@ def addresses(A: T.Buffer((4, 6), "float32")):
     part = T.match_buffer(A[2, 0:6], (6,))
     T.evaluate(T.call_extern("f", A.data, part.access_ptr("w", offset=1), dtype="int32"))
 """)
-    assert "T.address_of(A[0, 0], 3, 4, 6), T.address_of(A[2, 1], 2, 1, 6)" in function.script()
+    text = function.script()
+    assert "T.address_of(A[0, 0], 3, 4, 6, " in text and "T.address_of(A[2, 1], 2, 1, 6, " in text
 
 
 @pytest.mark.parametrize(("line", "message"), [
