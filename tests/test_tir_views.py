@@ -39,7 +39,7 @@ VECTORS = """
 def vectors(A: T.Buffer((10,), "int32"), B: T.Buffer((10,), "int32")):
     n = T.meta_var(5)
     C = T.decl_buffer((10,), "int32")
-    for i in T.thread_binding(10, "threadIdx.x"):
+    for i in T.thread_binding(10, "vthread.x"):
         C[i] = T.ceildiv(A[i], 4)
     B[0:n] = C[0:5] + T.cast(A[0:5], dtype="int32x5")
     B[n:10] = C[5:10]
