@@ -196,12 +196,18 @@ class FloatImm(PrimExpr):
         return self.value
 
 
-def require_one_type(name: str, a: PrimExpr, b: PrimExpr) -> None:
-    """Raise `CompileError` unless both operands have one type, apart from the number of lanes."""
-    if a.dtype.element is not b.dtype.element:
+def of_one_type(name: str, a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+    """Return two operands with one type, apart from the number of lanes: of two signed integers, the narrower one is
+    widened. Raises `CompileError` for other pairs of types."""
+    x, y = a.dtype.element, b.dtype.element
+    if x is y:
+        return a, b
+    if x.code != "int" or y.code != "int":
         raise CompileError(
             f"{name} needs two operands of one type, but '{a}' is {a.dtype} and '{b}' is {b.dtype}; cast one of them",
             code="TW0602")
+    wide = x if x.bits > y.bits else y
+    return BUILDERS[Cast](wide.with_lanes(a.dtype.lanes), a), BUILDERS[Cast](wide.with_lanes(b.dtype.lanes), b)
 
 
 class Binary(PrimExpr):
@@ -219,8 +225,8 @@ class Binary(PrimExpr):
             return known
         if not (isinstance(a, PrimExpr) and isinstance(b, PrimExpr)):
             return cls(operand(a, b), operand(b, a))
-        if a.dtype is not b.dtype:
-            require_one_type(cls.__name__, a, b)
+        if a.dtype.element is not b.dtype.element:
+            return cls(*of_one_type(cls.__name__, a, b))
         self = object.__new__(cls)
         self.a, self.b, self.dtype = a, b, cls._dtype(a)
         return publish((cls, a, b), self)
@@ -343,8 +349,8 @@ class Select(PrimExpr):
         known: Self | None = interned(key)
         if known is not None:
             return known
-        if true_value.dtype is not false_value.dtype:
-            require_one_type("Select", true_value, false_value)
+        if true_value.dtype.element is not false_value.dtype.element:
+            return cls(condition, *of_one_type("Select", true_value, false_value))
         self = object.__new__(cls)
         self.dtype, self.condition, self.true_value, self.false_value = (
             true_value.dtype, condition, true_value, false_value

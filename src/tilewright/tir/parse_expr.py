@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.base.errors import CompileError, ParseError, excerpt
+from tilewright.base.errors import CompileError, Origin, ParseError, excerpt
 from tilewright.base.settings import nearest
 from tilewright.base.types import DataType
 from tilewright.scalar import expr as E
@@ -77,8 +77,10 @@ class Source:
 
     def located(self, row: int, start: int, end: int, message: str) -> ParseError:
         text = self.lines[row - 1] if 0 < row <= len(self.lines) else ""
-        return ParseError(
-            f"{self.file or 'the text'}:{row + self.first_line - 1}: {message}\n{excerpt(text, start, end)}")
+        file, line = self.file or "the text", row + self.first_line - 1
+        error = ParseError(f"{file}:{line}: {message}\n{excerpt(text, start, end)}")
+        error.origin = Origin(file, file=self.file, line=line)
+        return error
 
 
 def _column(text: str, bytes_before: int) -> int:
@@ -505,6 +507,8 @@ _FUNCTIONS: Final[dict[str, Callable[..., PrimExpr]]] = {
     "copysign": F.copysign, "nextafter": F.nextafter, "exp10": F.exp10,
 }
 """Functions without nodes of their own, under TVM's names."""
+FUNCTIONS: Final[Mapping[str, Callable[..., PrimExpr]]] = {**INTRINSICS, **_FUNCTIONS}
+"""Functions of expressions, by their names in TVMScript."""
 _CALLS: Final[dict[str, Callable[[ExprReader, ast.Call], Any]]] = {
     "cast": ExprReader.cast, "Cast": ExprReader.cast, "if_then_else": ExprReader.selected,
     "Select": ExprReader.selected,

@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar
 
 from tilewright.base.errors import Origin, ParseError
 from tilewright.base.types import BOOL, DataType
+from tilewright.ir import diagnostics
 from tilewright.ir.module import IRModule
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import Buffer, PrimExpr, Var
@@ -62,17 +63,19 @@ N = TypeVar("N", Var, Buffer)
 
 def parse(text: str, file: str = "") -> PrimFunc:
     """Parse the function that `text` defines; `file` is for messages. Raises `ParseError`."""
-    functions = _functions(text, file)
-    if len(functions) != 1:
-        raise ParseError(
-            f"{file or 'the text'} defines {len(functions)} functions, but one is expected; use parse_module for "
-            "several")
+    with diagnostics.reporting():
+        functions = _functions(text, file)
+        if len(functions) != 1:
+            raise ParseError(
+                f"{file or 'the text'} defines {len(functions)} functions, but one is expected; use parse_module for "
+                "several")
     return functions[0]
 
 
 def parse_module(text: str, file: str = "") -> IRModule:
     """Parse the functions that `text` defines, by name. Raises `ParseError`."""
-    return IRModule({f.name: f for f in _functions(text, file)})
+    with diagnostics.reporting():
+        return IRModule({f.name: f for f in _functions(text, file)})
 
 
 def parse_python(function: Callable[..., Any]) -> PrimFunc:
@@ -87,8 +90,9 @@ def parse_python(function: Callable[..., Any]) -> PrimFunc:
             f"the source of '{getattr(function, '__name__', function)}' is not in a file; pass the text to tir.parse"
         ) from None
     source = Source(textwrap.dedent("".join(lines)), inspect.getsourcefile(function) or "", first)
-    (definition,) = _definitions(source)
-    return _read(source, _around(function), definition)
+    with diagnostics.reporting():
+        (definition,) = _definitions(source)
+        return _read(source, _around(function), definition)
 
 
 def _around(function: Callable[..., Any]) -> dict[str, Any]:
@@ -144,6 +148,8 @@ class _Header:
     iters: list[IterVar] = field(default_factory=list)
     bindings: list[PrimExpr] = field(default_factory=list)
     predicate: PrimExpr = field(default_factory=lambda: E.const(1, BOOL))
+    given: set[str] = field(default_factory=set)
+    """Names of lines that are given at most once, such as `where`, and of the axes."""
     init: Stmt | None = None
     annotations: dict[str, Any] = field(default_factory=dict)
 
@@ -314,7 +320,20 @@ class FunctionReader(ViewReader):
             )
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
             return self.opened(node.target.id, node.value, self.dtype(node.annotation))
+        if isinstance(node, ast.Expr) and call_name(node.value) == "LetStmt" and isinstance(node.value, ast.Call):
+            return self.bound(node.value)
         return None
+
+    def bound(self, node: ast.Call) -> Wrapper:
+        """Read `T.LetStmt(value, var=x)` of a variable that is declared."""
+        word = self.keywords(node, "var").get("var")
+        var = self.names.get(word.id) if isinstance(word, ast.Name) else None
+        if not isinstance(var, Var):
+            raise self.error(node, "T.LetStmt(value, var=x) needs a variable: x = T.int64()")
+        value = self.expr(self.arguments(node, 1)[0], var.dtype)
+        if value.dtype is not var.dtype:
+            raise self.error(node, f"'{var.name}' is {var.dtype}, but its value is {value.dtype}; cast the value")
+        return lambda body: Let(var, value, body)
 
     def opened(self, name: str, node: ast.expr, dtype: DataType | None = None) -> Wrapper:
         if isinstance(node, ast.Call) and module_name(node.func) in ("allocate", "decl_buffer"):
@@ -385,6 +404,8 @@ class FunctionReader(ViewReader):
             raise self.error(node.target, f"{len(trips)} loop variables are needed, but {len(targets)} were given")
         given = self.keywords(call, "annotations", "dtype", "extent", *(["thread"] if name == "thread_binding" else []))
         notes = self.literal(given["annotations"]) if "annotations" in given else {}
+        if name == "thread_binding" and "thread" not in given:
+            raise self.error(call, 'the thread is missing: T.thread_binding(128, thread="threadIdx.x")')
         if "thread" in given:
             notes = {**notes, THREAD: str(self.literal(given["thread"]))}
         loops = []
@@ -465,6 +486,8 @@ class FunctionReader(ViewReader):
         (item,) = node.items if len(node.items) == 1 else (node.items[0],)
         call = call_name(item.context_expr)
         if call == "block" and isinstance(item.context_expr, ast.Call):
+            if item.optional_vars is not None:
+                raise self.error(item.optional_vars, "a block has no value; its axes are T.axis.spatial(extent, i)")
             return self.block(node, item.context_expr)
         if call == "seq":
             return Seq(self.scoped(node.body))
@@ -509,6 +532,7 @@ class FunctionReader(ViewReader):
         if isinstance(node, ast.Assign) and is_view(node.value):
             return self.declares(node)
         if isinstance(node, ast.With) and call_name(node.items[0].context_expr) == "init":
+            self.once(node.items[0].context_expr, "T.init", header)
             header.init = self.sequence(node.body)
             return True
         if (
@@ -521,6 +545,7 @@ class FunctionReader(ViewReader):
         name = module_name(call.func) if isinstance(call, ast.Call) else ""
         if not isinstance(call, ast.Call) or name not in _HEADERS:
             return False
+        self.once(call, f"T.{name}", header)
         if name == "where":
             header.predicate = self.expr(self.arguments(call, 1)[0])
         elif name == "block_attr":
@@ -528,6 +553,12 @@ class FunctionReader(ViewReader):
         elif name == "reducer":
             header.annotations["combiner"] = self.reducer(call)
         return True
+
+    def once(self, node: ast.expr, name: str, header: _Header) -> None:
+        """Raise `ParseError` if a block has this line, or an axis of this name, already."""
+        if name in header.given:
+            raise self.error(node, f"this block has '{name}' already")
+        header.given.add(name)
 
     def axes(self, target: ast.expr, call: ast.Call, header: _Header) -> None:
         """Read `v = T.axis.spatial(extent, binding)` or `v, r = T.axis.remap("SR", [i, k])`."""
@@ -552,6 +583,9 @@ class FunctionReader(ViewReader):
                     call,
                     "an axis of a block must be T.axis.spatial(extent, i), T.axis.reduce(extent, k) or "
                     "T.axis.remap(\"SR\", [i, k])")
+            self.once(name, name.id, header)
+            if not extent_expr.dtype.is_integer:
+                raise self.error(call, f"the extent of an axis is an integer, but this is {extent_expr.dtype}")
             header.bindings.append(self.expr(binding))
             var = self.new_var(name.id, self.dtype(given["dtype"]) if "dtype" in given else extent_expr.dtype)
             header.iters.append(IterVar(var, extent_expr, _AXES[kind]))
