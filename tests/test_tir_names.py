@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tilewright.script import tir as T
 
 import tilewright as tvm
 from tilewright import te
@@ -15,6 +14,7 @@ from tilewright.base.errors import CompileError, OptionError, ParseError
 from tilewright.tir import schedule
 from tilewright.tir.schedule.testing import verify_trace_roundtrip
 from tilewright.tir.script import from_source
+from tilewright.tir.script import tir as T
 from tilewright.tir.steps import ScheduleStep
 from tilewright.tir.stmt import For, PrimFunc, walk_stmt
 
@@ -340,7 +340,7 @@ def test_functions_of_tvmscript_outside_of_functions() -> None:
     three = T.hypot(T.float32(3), 0.0)
 
     @T.prim_func
-    def f(A: T.Buffer((4,), "float32")) -> None:
+    def f(A: T.Buffer((4,), "float32")) -> None:  # type: ignore[valid-type]
         j = T.int64()
         for i in T.serial(4):
             T.LetStmt(i + 1, var=j)
