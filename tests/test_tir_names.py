@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,12 @@ import pytest
 
 import tilewright as tvm
 from tilewright import te
-from tilewright.base.errors import CompileError, OptionError
+from tilewright.base.errors import CompileError, OptionError, ParseError
 from tilewright.tir import schedule
 from tilewright.tir.schedule.testing import verify_trace_roundtrip
 from tilewright.tir.script import from_source
+from tilewright.tir.script import tir as T
+from tilewright.tir.steps import ScheduleStep
 from tilewright.tir.stmt import For, PrimFunc, walk_stmt
 
 tir: Any = tvm.tir
@@ -44,6 +47,14 @@ def test_kinds_of_nodes() -> None:
     assert tir.Add(X, 1).same_as(X + 1) and not X.same_as(te.var("x"))
 
 
+def test_operands_of_two_types_are_converted() -> None:
+    assert str(te.power(X, Y)) == "pow(cast('float32', x), y)" and str(te.power(Y, 2)) == "pow(y, 2.0)"
+    assert str(tir.fmod(X, Y)) == "fmod(cast('float32', x), y)"
+    i = te.var("i", "int32")
+    assert str(tir.LT(i, X)) == "(cast('int64', i) < x)" and tir.Select(X > 1, i, X).dtype == "int64"
+    assert str(te.var("u", "uint8") + -1) == "(u + 255)" and str(X + Y) == "(cast('float32', x) + y)"
+
+
 def test_names_of_functions() -> None:
     """`Call.op` has TVM's name of the function, and a call by that name is the same node."""
     assert [f(Y).op.name for f in (tir.exp, tir.sqrt, tir.round)] == ["tir.exp", "tir.sqrt", "tir.round"]
@@ -67,6 +78,13 @@ def test_names_of_functions() -> None:
     (lambda: te.sum(Y, axis=[X]), "'x' is not an axis; make one with te.reduce_axis((0, n))"),
     (lambda: tir.infinity("int8"), "int8 has no infinity; use a floating-point type"),
     (lambda: tir.Let(X, Y, X), "'x' is int64, but its value is float32; cast the value"),
+    (lambda: tir.Add(X, Y), "Add needs two operands of one type, but 'x' is int64 and 'y' is float32; cast one"),
+    (lambda: tir.LT(X, te.var("u", "uint8")), "LT needs two operands of one type, but 'x' is int64 and 'u' is uint8"),
+    (lambda: tir.Select(X > 1, X, Y), "Select needs two operands of one type, but 'x' is int64 and 'y' is float32"),
+    (lambda: te.exp(X), "'exp' takes floating-point numbers, but was given int64; cast it first"),
+    (lambda: tir.call_intrin("float32", "tir.sqrt", X), "'sqrt' takes floating-point numbers, but was given int64"),
+    (lambda: te.var("u", "uint8") + 300, "300 is not a value of uint8; cast the other operand to a wider type"),
+    (lambda: te.var("i", "int32") + 2 ** 40, "1099511627776 is not a value of int32; cast the other operand"),
 ])
 def test_wrong_operands(make: Any, text: str) -> None:
     with pytest.raises(CompileError) as error:
@@ -316,3 +334,72 @@ def test_sources_and_traces() -> None:
     assert again is not sch and str(again.trace) == str(sch.trace) and len(sch.trace) == 2
     with pytest.raises(schedule.ScheduleError):
         sch.split(outer, factors=[0, 4])
+
+
+def test_functions_of_tvmscript_outside_of_functions() -> None:
+    three = T.hypot(T.float32(3), 0.0)
+
+    @T.prim_func
+    def f(A: T.Buffer((4,), "float32")) -> None:  # type: ignore[valid-type]
+        j = T.int64()
+        for i in T.serial(4):
+            T.LetStmt(i + 1, var=j)
+            A[j - 1] = three + T.exp(0.0)
+
+    a = np.zeros(4, "float32")
+    tvm.build(f, target="llvm")(a)
+    np.testing.assert_array_equal(a, 4)
+    assert T.int64().dtype == "int64" and T.int32(3).value == 3
+    with pytest.raises(AttributeError, match=r"T\.axes has no value outside of a function"):
+        _ = T.axes
+
+
+@pytest.mark.parametrize(("line", "message"), [
+    ("v = T.axis.spatial(4, i)", "this block has 'v' already"),
+    ("T.where(i < 2)\n            T.where(i < 3)", "this block has 'T.where' already"),
+    ("with T.init():\n                A[v] = 0.0\n            with T.init():\n                A[v] = 1.0",
+     "this block has 'T.init' already"),
+    ("w = T.axis.spatial(0.5, i)", "the extent of an axis is an integer, but this is float32"),
+    ("for t in T.thread_binding(4, 4):\n                A[v] = 0.0", "the thread is missing: T.thread_binding"),
+    ("T.LetStmt(i, var=n)", "T.LetStmt(value, var=x) needs a variable"),
+])
+def test_errors_are_shown_to_the_renderer(line: str, message: str) -> None:
+    shown: list[Any] = []
+    tvm.ir.diagnostics.override_renderer(lambda context: shown.extend(context.diagnostics))
+    text = f"""@T.prim_func
+def f(A: T.Buffer((4,), "float32")):
+    for i in T.serial(4):
+        with T.block("b"):
+            v = T.axis.spatial(4, i)
+            {line}
+            A[v] = 1.0
+"""
+    try:
+        with pytest.raises(ParseError):
+            tir.parse(text)
+    finally:
+        tvm.ir.diagnostics.override_renderer(None)
+    (error,) = shown
+    assert message in error.message and error.span.line in (6, 7, 8)
+
+
+def test_blocks_have_no_value() -> None:
+    with pytest.raises(ParseError, match="a block has no value"):
+        tir.parse('def f(A: T.Buffer((4,), "float32")):\n    with T.block("b") as x:\n        A[0] = 1.0')
+
+
+def test_annotations_are_lists_and_dictionaries() -> None:
+    schedule = tir.Schedule(tir.parse(
+        'def f(A: T.Buffer((4,), "float32")):\n    for i in T.serial(4):\n        with T.block("b"):\n'
+        "            v = T.axis.spatial(4, i)\n            A[v] = 1.0"))
+    block = schedule.get_block("b")
+    schedule.annotate(block, "notes", {"sizes": [2, 3], "key": 3})
+    steps = [ScheduleStep.from_json(json.loads(json.dumps(s.as_json()))) for s in schedule.steps]
+    again = tir.Schedule(tir.parse(
+        'def f(A: T.Buffer((4,), "float32")):\n    for i in T.serial(4):\n        with T.block("b"):\n'
+        "            v = T.axis.spatial(4, i)\n            A[v] = 1.0"))
+    again.apply(steps)
+    notes = again.get(again.get_block("b")).annotations["notes"]
+    assert {k: list(v) if isinstance(v, (tuple, list)) else v for k, v in notes.items()} == {"sizes": [2, 3], "key": 3}
+    assert again.get(schedule.sample_categorical([2, 4], [0.5, 0.5])) in (2, 4)
+    assert again.get(block).name_hint == "b" and again.get(block).same_as(again.get(block))

@@ -316,7 +316,7 @@ def test_what_cannot_be_done(name: str) -> None:
 def test_what_cannot_be_stored() -> None:
     sch = tir.Schedule(product)
     sch.annotate("C", "note", object())
-    with pytest.raises(ScheduleError, match="which cannot be saved; annotate with numbers and strings"):
+    with pytest.raises(ScheduleError, match="which cannot be saved; annotate with numbers, strings, and lists"):
         sch.trace.as_json()
 
 

@@ -303,7 +303,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "a buffer as a value": ("A[0] = A + 1.0", r"'A' is a buffer; an element of it is A\[…\]"),
     "a value as a buffer": ("for i in T.serial(3):\n    i[0] = 1.0", "a buffer is expected here; the buffers are A, B"),
     "too many indices": ("A[0, 1] = 1.0", "buffer 'A' has 1 dimensions, but was given 2 indices"),
-    "a slice": ("A[0:2] = 1.0", "a scalar expression is expected here, not a slice"),
+    "a slice": ("A[:2] = 1.0", "a slice of indices needs both ends: A\\[0:4\\]"),
     "a text as a value": ('A[0] = "x"', "a scalar expression is expected here, not 'x'"),
     "a fraction in integers": ("B[0, 0] = 1.5", "1.5 is not a value of int32; write an integer, or T.cast"),
     "a value of another type": (

@@ -255,10 +255,10 @@ WRONG: list[tuple[Stmt, str]] = [
         Let(Var("h", DataType("float16")), one, Store(flat, one, (zero,))),
         "f: variable 'h' of float16 is given a value of float32"
     ),
-    (put(E.Add(one, const(1, "int32"))), "f: '.1.0 . 1.' mixes float32 and int32"),
-    (put(E.Select(E.LT(one, const(1, "float64")), one, one)), "mixes float32 and float64"),
+    (put(E.Add(one, E.Broadcast(one, 4))), "f: '.1.0 . .*' mixes float32 and float32x4"),
+    (put(E.Select(E.LT(one, E.Broadcast(one, 4)), one, one)), "mixes float32 and float32x4"),
     (put(E.Select(as_expr(1), one, one)), "chooses float32 by a condition of int64"),
-    (put(E.Select(as_expr(True), one, as_expr(1))), "chooses between float32 and int64"),
+    (put(E.Select(as_expr(True), one, E.Broadcast(one, 4))), "chooses between float32 and float32x4"),
     (put(E.Select(E.And(as_expr(1), as_expr(1)), one, one)), "takes int64 as a truth value"),
     (put(E.Cast("float32", E.Not(as_expr(1)))), "takes int64 as a truth value"),
     (put(E.Cast("float32", E.Ramp(zero, 1, 4))), "makes float32 of int64x4"),

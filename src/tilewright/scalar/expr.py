@@ -41,6 +41,7 @@ from tilewright.scalar.expr_nodes import (
     Comparison,
     Div,
     ExprLike,
+    FloatFunction,
     FloatImm,
     FloorDiv,
     FloorMod,
@@ -53,6 +54,7 @@ from tilewright.scalar.expr_nodes import (
     Not,
     Number,
     Or,
+    PairFunction,
     PrimExpr,
     Ramp,
     Select,
@@ -73,13 +75,13 @@ from tilewright.scalar.expr_nodes import (
 
 __all__ = [
     "BITWISE_AND", "BITWISE_NOT", "BITWISE_OR", "BITWISE_XOR", "EQ", "FLOOR", "FMOD", "GE", "GT", "LE", "LT", "NE",
-    "SHIFT_LEFT", "SHIFT_RIGHT", "Add", "And", "Binary", "Broadcast", "Buffer", "Call", "Cast",
-    "Comparison", "Div", "ExprLike", "FloatImm", "FloorDiv", "FloorMod", "IntImm", "Intrinsic", "Load", "Max", "Min",
-    "Mul", "Not", "Number", "Or", "PrimExpr", "Ramp", "Select", "Sub", "TruncDiv", "TruncMod", "UnknownDim", "Value",
-    "Var", "add", "all_of", "any_of", "as_expr", "bitwise", "broadcast", "cast", "compare", "const", "div", "floordiv",
-    "floormod", "if_then_else", "integer", "integer_range", "is_value", "literal", "logical_and", "logical_not",
-    "logical_or", "match", "max_value", "maximum", "min_value", "minimum", "mul", "number_of", "sub", "truncdiv",
-    "truncmod",
+    "SHIFT_LEFT", "SHIFT_RIGHT", "Add", "And", "Binary", "Broadcast", "Buffer", "Call", "Cast", "Comparison", "Div",
+    "ExprLike", "FloatFunction", "FloatImm", "FloorDiv", "FloorMod", "IntImm", "Intrinsic", "Load", "Max", "Min",
+    "Mul", "Not", "Number", "Or", "PairFunction", "PrimExpr", "Ramp", "Select", "Sub", "TruncDiv", "TruncMod",
+    "UnknownDim", "Value", "Var", "add", "all_of", "any_of", "as_expr", "bitwise", "broadcast", "cast", "compare",
+    "const", "div", "floordiv", "floormod", "if_then_else", "integer", "integer_range", "is_value", "literal",
+    "logical_and", "logical_not", "logical_or", "match", "max_value", "maximum", "min_value", "minimum", "mul",
+    "number_of", "sub", "truncdiv", "truncmod",
 ]
 
 
@@ -177,8 +179,15 @@ def match(a: Value, b: Value) -> tuple[PrimExpr, PrimExpr]:
 
 
 def _meeting(number: Any, dtype: DataType) -> DataType:
+    """Return the type of a Python number next to a value of `dtype`. Raises `CompileError` for an integer that has no
+    pattern of bits in an integer type."""
     if isinstance(number, np.generic):
         number = number.item()
+    if type(number) is int and not -128 <= number <= 127 and dtype.code in ("int", "uint") and dtype.bits:
+        wide = 1 << dtype.bits
+        if not -wide // 2 <= number < wide:
+            raise CompileError(f"{number} is not a value of {dtype}; cast the other operand to a wider type",
+                               code="TW0602")
     return (
         FLOAT32 if isinstance(number, float) and not dtype.is_float else INT64
         if dtype == "bool" and type(number) is int else dtype

@@ -196,6 +196,20 @@ class FloatImm(PrimExpr):
         return self.value
 
 
+def of_one_type(name: str, a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+    """Return two operands with one type, apart from the number of lanes: of two signed integers, the narrower one is
+    widened. Raises `CompileError` for other pairs of types."""
+    x, y = a.dtype.element, b.dtype.element
+    if x is y:
+        return a, b
+    if x.code != "int" or y.code != "int":
+        raise CompileError(
+            f"{name} needs two operands of one type, but '{a}' is {a.dtype} and '{b}' is {b.dtype}; cast one of them",
+            code="TW0602")
+    wide = x if x.bits > y.bits else y
+    return BUILDERS[Cast](wide.with_lanes(a.dtype.lanes), a), BUILDERS[Cast](wide.with_lanes(b.dtype.lanes), b)
+
+
 class Binary(PrimExpr):
     """Base of two-operand expressions; `symbol` is the printed operator, and `fold` computes with numbers."""
 
@@ -211,6 +225,8 @@ class Binary(PrimExpr):
             return known
         if not (isinstance(a, PrimExpr) and isinstance(b, PrimExpr)):
             return cls(operand(a, b), operand(b, a))
+        if a.dtype.element is not b.dtype.element:
+            return cls(*of_one_type(cls.__name__, a, b))
         self = object.__new__(cls)
         self.a, self.b, self.dtype = a, b, cls._dtype(a)
         return publish((cls, a, b), self)
@@ -333,6 +349,8 @@ class Select(PrimExpr):
         known: Self | None = interned(key)
         if known is not None:
             return known
+        if true_value.dtype.element is not false_value.dtype.element:
+            return cls(condition, *of_one_type("Select", true_value, false_value))
         self = object.__new__(cls)
         self.dtype, self.condition, self.true_value, self.false_value = (
             true_value.dtype, condition, true_value, false_value
@@ -370,9 +388,38 @@ class Intrinsic:
         return self.spelling
 
 
+class FloatFunction(Intrinsic):
+    """A function of floating-point numbers. Raises `CompileError` for others."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: Value, dtype: str | DataType | None = None) -> PrimExpr:
+        for a in args:
+            kind = as_expr(a).dtype
+            if not kind.is_float:
+                raise CompileError(
+                    f"'{self.spelling}' takes floating-point numbers, but was given {kind}; cast it first",
+                    code="TW0602")
+        return super().__call__(*args, dtype=dtype)
+
+
+class PairFunction(Intrinsic):
+    """A function of two numbers of one type; a narrower one is converted to the type of the other."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: Value, dtype: str | DataType | None = None) -> PrimExpr:
+        a, b = args
+        x, y = as_expr(a), as_expr(b)
+        if x.dtype.element is not y.dtype.element:
+            both = BUILDERS[Add](a, b).dtype.element
+            x, y = (BUILDERS[Cast](both.with_lanes(e.dtype.lanes), e) for e in (x, y))
+        return super().__call__(x, y, dtype=dtype)
+
+
 FLOOR: Final = Intrinsic("floor", np.floor)
 """`intrinsics.floor`; used for the rounded-down quotient of floating-point numbers."""
-FMOD: Final = Intrinsic("fmod", np.fmod)
+FMOD: Final = PairFunction("fmod", np.fmod)
 """`intrinsics.fmod`: the remainder of floating-point numbers with the sign of the dividend, exact for all magnitudes.
 """
 BITWISE_AND: Final = Intrinsic("bitwise_and", np.bitwise_and)

@@ -25,7 +25,9 @@ from tilewright.scalar.expr import (
     SHIFT_LEFT,
     SHIFT_RIGHT,
     Call,
+    FloatFunction,
     Intrinsic,
+    PairFunction,
     PrimExpr,
     Value,
     as_expr,
@@ -72,33 +74,33 @@ def _halves(x: Any) -> tuple[Any, Any]:
     return (bits << np.uint32(16)).view(np.float32)[()], (bits & np.uint32(0xFFFF0000)).view(np.float32)[()]
 
 
-exp: Final = Intrinsic("exp", np.exp)
-log: Final = Intrinsic("log", np.log)
-log2: Final = Intrinsic("log2", np.log2)
-exp2: Final = Intrinsic("exp2", np.exp2)
-sqrt: Final = Intrinsic("sqrt", np.sqrt)
-rsqrt: Final = Intrinsic("rsqrt", lambda x: 1 / np.sqrt(x))
-tanh: Final = Intrinsic("tanh", np.tanh)
-sigmoid: Final = Intrinsic("sigmoid", lambda x: 1 / (1 + np.exp(-x)))
-erf: Final = Intrinsic("erf", _erf)
-sin: Final = Intrinsic("sin", np.sin)
-cos: Final = Intrinsic("cos", np.cos)
-tan: Final = Intrinsic("tan", np.tan)
-asin: Final = Intrinsic("asin", np.arcsin)
-acos: Final = Intrinsic("acos", np.arccos)
-atan: Final = Intrinsic("atan", np.arctan)
-sinh: Final = Intrinsic("sinh", np.sinh)
-cosh: Final = Intrinsic("cosh", np.cosh)
-asinh: Final = Intrinsic("asinh", np.arcsinh)
-acosh: Final = Intrinsic("acosh", np.arccosh)
-atanh: Final = Intrinsic("atanh", np.arctanh)
+exp: Final[Intrinsic] = FloatFunction("exp", np.exp)
+log: Final[Intrinsic] = FloatFunction("log", np.log)
+log2: Final[Intrinsic] = FloatFunction("log2", np.log2)
+exp2: Final[Intrinsic] = FloatFunction("exp2", np.exp2)
+sqrt: Final[Intrinsic] = FloatFunction("sqrt", np.sqrt)
+rsqrt: Final[Intrinsic] = FloatFunction("rsqrt", lambda x: 1 / np.sqrt(x))
+tanh: Final[Intrinsic] = FloatFunction("tanh", np.tanh)
+sigmoid: Final[Intrinsic] = FloatFunction("sigmoid", lambda x: 1 / (1 + np.exp(-x)))
+erf: Final[Intrinsic] = FloatFunction("erf", _erf)
+sin: Final[Intrinsic] = FloatFunction("sin", np.sin)
+cos: Final[Intrinsic] = FloatFunction("cos", np.cos)
+tan: Final[Intrinsic] = FloatFunction("tan", np.tan)
+asin: Final[Intrinsic] = FloatFunction("asin", np.arcsin)
+acos: Final[Intrinsic] = FloatFunction("acos", np.arccos)
+atan: Final[Intrinsic] = FloatFunction("atan", np.arctan)
+sinh: Final[Intrinsic] = FloatFunction("sinh", np.sinh)
+cosh: Final[Intrinsic] = FloatFunction("cosh", np.cosh)
+asinh: Final[Intrinsic] = FloatFunction("asinh", np.arcsinh)
+acosh: Final[Intrinsic] = FloatFunction("acosh", np.arccosh)
+atanh: Final[Intrinsic] = FloatFunction("atanh", np.arctanh)
 floor: Final = FLOOR
 ceil: Final = Intrinsic("ceil", np.ceil)
 trunc: Final = Intrinsic("trunc", np.trunc)
 fmod: Final = FMOD
 nearbyint: Final = Intrinsic("nearbyint", np.rint)
 fabs: Final = Intrinsic("fabs", np.abs)
-pow: Final = Intrinsic("pow", power)
+pow: Final[Intrinsic] = PairFunction("pow", power)
 """`pow(x, y)`: for integers an integer result that wraps around; a negative power is 1 / x^-y truncated, and 0 for x =
 0."""
 fma: Final = Intrinsic("fma", lambda a, b, c: a * b + c)

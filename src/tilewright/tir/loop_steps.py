@@ -95,8 +95,12 @@ class LoopSteps(Recorder):
     def get(self, what: BlockAt | str) -> Block: ...
     @overload
     def get(self, what: LoopRV) -> For: ...
-    def get(self, what: BlockAt | LoopRV | str) -> Block | For:
-        """Return the current statement of a block or a loop."""
+    @overload
+    def get(self, what: int) -> int: ...
+    def get(self, what: BlockAt | LoopRV | str | int) -> Block | For | int:
+        """Return the current statement of a block or a loop; a sampled number is its own value."""
+        if isinstance(what, int):
+            return what
         if isinstance(what, LoopRV):
             return self._engine(what.func).loop(what.var)
         at = self._block(what)

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from tilewright.base.errors import CompileError, ParseError, excerpt
+from tilewright.base.errors import CompileError, Origin, ParseError, excerpt
 from tilewright.base.settings import nearest
 from tilewright.base.types import DataType
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
+from tilewright.scalar.arith import Ranges, simplify
 from tilewright.scalar.expr import (
     Binary,
     Buffer,
@@ -32,6 +33,7 @@ from tilewright.scalar.expr import (
     min_value,
 )
 from tilewright.tir import functions as F
+from tilewright.tir.views import View, source_of
 
 INTRINSICS: Final = {f.spelling: f for f in vars(I).values() if isinstance(f, Intrinsic)}
 _BINARY: Final[dict[type[ast.operator], type[Binary]]] = {
@@ -75,8 +77,10 @@ class Source:
 
     def located(self, row: int, start: int, end: int, message: str) -> ParseError:
         text = self.lines[row - 1] if 0 < row <= len(self.lines) else ""
-        return ParseError(
-            f"{self.file or 'the text'}:{row + self.first_line - 1}: {message}\n{excerpt(text, start, end)}")
+        file, line = self.file or "the text", row + self.first_line - 1
+        error = ParseError(f"{file}:{line}: {message}\n{excerpt(text, start, end)}")
+        error.origin = Origin(file, file=self.file, line=line)
+        return error
 
 
 def _column(text: str, bytes_before: int) -> int:
@@ -146,7 +150,7 @@ class ExprReader:
         found = self.names.get(node.id)
         if found is None and (known := self.outer.get(node.id)) is not None:
             found = known.item() if isinstance(known, np.generic) else known
-        if isinstance(found, Buffer):
+        if isinstance(found, (Buffer, View)):
             raise self.error(node, f"'{node.id}' is a buffer; an element of it is {node.id}[…]")
         if isinstance(found, (PrimExpr, *_LITERAL)):
             return found
@@ -158,24 +162,64 @@ class ExprReader:
             )
         raise self.error(node, f"'{node.id}' is not defined here{nearest(node.id, self.names)}")
 
-    def buffer(self, node: ast.expr) -> Buffer:
+    def target(self, node: ast.expr) -> Buffer | View:
+        """Return the buffer, or the view of one, that a name denotes."""
         found = self.names.get(node.id) if isinstance(node, ast.Name) else None
-        if isinstance(found, Buffer):
+        if isinstance(found, (Buffer, View)):
             return found
-        buffers = [n for n, b in self.names.items() if isinstance(b, Buffer)]
+        buffers = [n for n, b in self.names.items() if isinstance(b, (Buffer, View))]
         raise self.error(node, f"a buffer is expected here; the buffers are {', '.join(buffers) or 'none yet'}")
 
-    def indices(self, node: ast.Subscript) -> tuple[PrimExpr, ...]:
-        """Return the indices of an access; empty for `A[()]`."""
-        buffer = self.buffer(node.value)
+    def access(self, node: ast.Subscript) -> tuple[Buffer, tuple[PrimExpr, ...]]:
+        """Return the buffer and the indices of an access; no indices for `A[()]`."""
+        target = self.target(node.value)
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        if len(items) != len(buffer.shape):
+        if len(items) != len(target.shape):
             raise self.error(
-                node, f"buffer '{buffer.name}' has {len(buffer.shape)} dimensions, but was given {len(items)} indices")
-        return tuple(self.expr(i) for i in items)
+                node, f"buffer '{target.name}' has {len(target.shape)} dimensions, but was given {len(items)} indices")
+        buffer, places = source_of(target)
+        return buffer, places([self.lanes(i) if isinstance(i, ast.Slice) else self.expr(i) for i in items])
+
+    def lanes(self, node: ast.Slice) -> PrimExpr:
+        """Read `low:high` or `low:high:step` as the vector of these indices."""
+        if node.lower is None or node.upper is None:
+            raise self.error(node, "a slice of indices needs both ends: A[0:4]")
+        low, high = self.value(node.lower), self.value(node.upper)
+        step = 1 if node.step is None else self.whole(node.step)
+        distance = E.number_of(simplify(E.sub(*E.match(high, low)), Ranges()))
+        if not isinstance(distance, int) or distance < 1:
+            raise self.error(node, "the length of a slice must be a number that is greater than 0")
+        count = -(-distance // step)
+        return E.as_expr(low) if count == 1 else E.Ramp(low, step, count)
 
     def load(self, node: ast.Subscript) -> PrimExpr:
-        return Load(self.buffer(node.value), self.indices(node))
+        return Load(*self.access(node))
+
+    def argument(self, node: ast.expr) -> PrimExpr:
+        """Read an argument of a C function: a number, or the address of a buffer."""
+        address = self.pointer(node)
+        return self.expr(node) if address is None else address
+
+    def pointer(self, node: ast.expr) -> PrimExpr | None:
+        """Read `A.data`, or `A.access_ptr("r", offset=8)`, as the address of a buffer; None for other expressions."""
+        call = node if isinstance(node, ast.Call) else None
+        place = node if call is None else call.func
+        if not isinstance(place, ast.Attribute) or place.attr != ("data" if call is None else "access_ptr"):
+            return None
+        target = self.target(place.value)
+        mask, offset = "rw", 0
+        if call is not None:
+            given = self.keywords(call, "access_mask", "offset", "ptr_type", "content_lanes", "extent")
+            words = [*self.arguments(call, 0, 1), *([given["access_mask"]] if "access_mask" in given else [])]
+            mask = str(self.literal(words[0])) if words else mask
+            offset = self.value(given["offset"]) if "offset" in given else 0
+        buffer, places = source_of(target)
+        first: list[PrimExpr] = [E.const(0, "int64") for _ in target.shape]
+        if first:
+            first[-1] = E.cast("int64", E.as_expr(offset))
+        sizes = [*(1,) * (len(buffer.shape) - len(target.shape)), *target.shape]
+        access = E.const({"r": 1, "w": 2}.get(mask, 3), "int64")
+        return E.Call("handle", I.address_of, (Load(buffer, places(first)), access, *map(E.as_expr, sizes)))
 
     # Operators.
     def unary(self, node: ast.UnaryOp) -> Any:
@@ -283,11 +327,19 @@ class ExprReader:
             a, b = self.arguments(node, 2)
             return self.combined(_NAMED[name], *self.meet(node, self.value(a), self.value(b)))
         if name in _FUNCTIONS:
-            return _FUNCTIONS[name](*(self.expr(a) for a in node.args))
+            return _FUNCTIONS[name](*self.operands(node.args))
         if name in INTRINSICS:
             return self.intrinsic(node, INTRINSICS[name])
         dtype = self.dtype_named(node, name)
         return self.number(node, dtype) if node.args else Var(name, dtype)
+
+    def operands(self, nodes: Sequence[ast.expr]) -> list[PrimExpr]:
+        """Read operands of one function; bare numbers get the type of the first expression."""
+        values = [self.value(n) for n in nodes]
+        kind = next((v.dtype for v in values if isinstance(v, PrimExpr)), None)
+        return [
+            v if isinstance(v, PrimExpr) else E.as_expr(v) if kind is None else self.beside(n, v, kind)
+            for n, v in zip(nodes, values, strict=True)]
 
     def arguments(self, node: ast.Call, least: int, most: int | None = None) -> list[ast.expr]:
         """Return the positional arguments after a check of their number."""
@@ -332,6 +384,9 @@ class ExprReader:
 
     def cast(self, node: ast.Call) -> PrimExpr:
         """Read `T.cast(value, dtype)`, or `T.Cast(dtype, value)`."""
+        given = self.keywords(node, "dtype")
+        if "dtype" in given:
+            return E.Cast(self.dtype(given["dtype"]), self.expr(self.arguments(node, 1)[0]))
         value, dtype = self.arguments(node, 2)
         if module_name(node.func) == "Cast":
             value, dtype = dtype, value
@@ -397,15 +452,17 @@ class ExprReader:
             raise self.error(node, str(error)) from None
 
     def extern(self, node: ast.Call) -> PrimExpr:
-        """Read `T.call_extern("int32", "symbol", argument, …)`."""
-        if len(node.args) < 2:
+        """Read `T.call_extern("int32", "symbol", argument, …)`, or with `dtype="int32"` at the end."""
+        given = self.keywords(node, "dtype")
+        words = [given["dtype"], *node.args] if "dtype" in given else node.args
+        if len(words) < 2:
             raise self.error(
                 node, f'{ast.unparse(node.func)} takes the type of its result, the name of a C function, and '
                       'arguments: ("int32", "f", argument, …)'
             )
-        dtype, name = (str(self.literal(a)) for a in node.args[:2])
+        dtype, name = (str(self.literal(a)) for a in words[:2])
         function = I.extern(name, pure=module_name(node.func) == "call_pure_extern")
-        return E.Call(dtype, function, [self.expr(a) for a in node.args[2:]])
+        return E.Call(dtype, function, [self.argument(a) for a in words[2:]])
 
     def literal(self, node: ast.expr) -> Any:
         """Read a plain Python value: a number, a string, None, or a container of these."""
@@ -450,6 +507,8 @@ _FUNCTIONS: Final[dict[str, Callable[..., PrimExpr]]] = {
     "copysign": F.copysign, "nextafter": F.nextafter, "exp10": F.exp10,
 }
 """Functions without nodes of their own, under TVM's names."""
+FUNCTIONS: Final[Mapping[str, Callable[..., PrimExpr]]] = {**INTRINSICS, **_FUNCTIONS}
+"""Functions of expressions, by their names in TVMScript."""
 _CALLS: Final[dict[str, Callable[[ExprReader, ast.Call], Any]]] = {
     "cast": ExprReader.cast, "Cast": ExprReader.cast, "if_then_else": ExprReader.selected,
     "Select": ExprReader.selected,

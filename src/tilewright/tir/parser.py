@@ -21,11 +21,13 @@ from typing import Any, Final, TypeVar
 
 from tilewright.base.errors import Origin, ParseError
 from tilewright.base.types import BOOL, DataType
+from tilewright.ir import diagnostics
 from tilewright.ir.module import IRModule
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import Buffer, PrimExpr, Var
 from tilewright.tir.buffers import fitted
-from tilewright.tir.parse_expr import MODULES, ExprReader, Source, module_name
+from tilewright.tir.parse_expr import Source, module_name
+from tilewright.tir.parse_views import PLACES, ViewReader, call_name, is_view
 from tilewright.tir.printer import INNER, extent_between
 from tilewright.tir.stmt import (
     PARALLEL,
@@ -61,17 +63,19 @@ N = TypeVar("N", Var, Buffer)
 
 def parse(text: str, file: str = "") -> PrimFunc:
     """Parse the function that `text` defines; `file` is for messages. Raises `ParseError`."""
-    functions = _functions(text, file)
-    if len(functions) != 1:
-        raise ParseError(
-            f"{file or 'the text'} defines {len(functions)} functions, but one is expected; use parse_module for "
-            "several")
+    with diagnostics.reporting():
+        functions = _functions(text, file)
+        if len(functions) != 1:
+            raise ParseError(
+                f"{file or 'the text'} defines {len(functions)} functions, but one is expected; use parse_module for "
+                "several")
     return functions[0]
 
 
 def parse_module(text: str, file: str = "") -> IRModule:
     """Parse the functions that `text` defines, by name. Raises `ParseError`."""
-    return IRModule({f.name: f for f in _functions(text, file)})
+    with diagnostics.reporting():
+        return IRModule({f.name: f for f in _functions(text, file)})
 
 
 def parse_python(function: Callable[..., Any]) -> PrimFunc:
@@ -86,8 +90,9 @@ def parse_python(function: Callable[..., Any]) -> PrimFunc:
             f"the source of '{getattr(function, '__name__', function)}' is not in a file; pass the text to tir.parse"
         ) from None
     source = Source(textwrap.dedent("".join(lines)), inspect.getsourcefile(function) or "", first)
-    (definition,) = _definitions(source)
-    return _read(source, _around(function), definition)
+    with diagnostics.reporting():
+        (definition,) = _definitions(source)
+        return _read(source, _around(function), definition)
 
 
 def _around(function: Callable[..., Any]) -> dict[str, Any]:
@@ -143,11 +148,13 @@ class _Header:
     iters: list[IterVar] = field(default_factory=list)
     bindings: list[PrimExpr] = field(default_factory=list)
     predicate: PrimExpr = field(default_factory=lambda: E.const(1, BOOL))
+    given: set[str] = field(default_factory=set)
+    """Names of lines that are given at most once, such as `where`, and of the axes."""
     init: Stmt | None = None
     annotations: dict[str, Any] = field(default_factory=dict)
 
 
-class FunctionReader(ExprReader):
+class FunctionReader(ViewReader):
     """Reads one function."""
 
     def __init__(self, source: Source, outer: Mapping[str, Any]) -> None:
@@ -221,6 +228,8 @@ class FunctionReader(ExprReader):
         """Return the type of `T.int64()` or `T.var("int64")`, or None."""
         if not isinstance(node, ast.Call) or node.keywords:
             return None
+        if ast.unparse(node.func) in ("te.var", "te.size_var", "tvm.te.var", "tvm.te.size_var"):
+            return self.dtype(node.args[1]) if len(node.args) > 1 else DataType("int32")
         name = module_name(node.func)
         if name == "var" and len(node.args) == 1:
             return self.dtype(node.args[0])
@@ -252,7 +261,7 @@ class FunctionReader(ExprReader):
 
     def new_buffer(self, name: str, node: ast.Call, args: Sequence[ast.expr], scope: str) -> Buffer:
         """Read a buffer from `args`: shape, dtype and, optionally, scope."""
-        given = self.keywords(node, "shape", "dtype", "scope", "strides", *_PLACES)
+        given = self.keywords(node, "shape", "dtype", "scope", "strides", *PLACES)
         rest = list(args)
         shape = given.get("shape") or (rest.pop(0) if rest else None)
         dtype = given.get("dtype") or (rest.pop(0) if rest else None)
@@ -306,15 +315,28 @@ class FunctionReader(ExprReader):
         """Return the statement that encloses all following ones, for `x = value` and `A = T.allocate(…)`, else None."""
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             return (
-                None if _call_name(node.value) in _DECLARATIONS or self.declared(node.value)
+                None if call_name(node.value) in _DECLARATIONS or self.declared(node.value) or is_view(node.value)
                 else self.opened(node.targets[0].id, node.value)
             )
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
             return self.opened(node.target.id, node.value, self.dtype(node.annotation))
+        if isinstance(node, ast.Expr) and call_name(node.value) == "LetStmt" and isinstance(node.value, ast.Call):
+            return self.bound(node.value)
         return None
 
+    def bound(self, node: ast.Call) -> Wrapper:
+        """Read `T.LetStmt(value, var=x)` of a variable that is declared."""
+        word = self.keywords(node, "var").get("var")
+        var = self.names.get(word.id) if isinstance(word, ast.Name) else None
+        if not isinstance(var, Var):
+            raise self.error(node, "T.LetStmt(value, var=x) needs a variable: x = T.int64()")
+        value = self.expr(self.arguments(node, 1)[0], var.dtype)
+        if value.dtype is not var.dtype:
+            raise self.error(node, f"'{var.name}' is {var.dtype}, but its value is {value.dtype}; cast the value")
+        return lambda body: Let(var, value, body)
+
     def opened(self, name: str, node: ast.expr, dtype: DataType | None = None) -> Wrapper:
-        if isinstance(node, ast.Call) and module_name(node.func) == "allocate":
+        if isinstance(node, ast.Call) and module_name(node.func) in ("allocate", "decl_buffer"):
             buffer = self.new_buffer(name, node, node.args, "global")
             return lambda body: Allocate(buffer, body)
         if isinstance(node, ast.Call) and module_name(node.func) in ("let", "LetStmt"):
@@ -333,7 +355,13 @@ class FunctionReader(ExprReader):
             return True
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
             return False
-        name, call = node.targets[0].id, _call_name(node.value)
+        name, call = node.targets[0].id, call_name(node.value)
+        if isinstance(node.value, ast.Call) and call == "meta_var":
+            self.names[name] = self.value(self.arguments(node.value, 1)[0])
+            return True
+        if isinstance(node.value, ast.Call) and is_view(node.value):
+            self.names[name] = self.view(name, node.value)
+            return True
         if isinstance(node.value, ast.Call) and call in _DECLARATIONS:
             args = node.value.args
             if call == "match_buffer":
@@ -351,7 +379,10 @@ class FunctionReader(ExprReader):
             elif call == "alloc_buffer":
                 self.inner.append(made)
             return True
-        return self.declared(node.value) is not None
+        kind = self.declared(node.value)
+        if kind is not None and name not in self.names:
+            self.new_var(name, kind)
+        return kind is not None
 
     def stmt(self, node: ast.stmt) -> Stmt:
         read = _STATEMENTS.get(type(node))
@@ -361,17 +392,20 @@ class FunctionReader(ExprReader):
 
     def loop(self, node: ast.For) -> Stmt:
         call = node.iter
-        name = _call_name(call)
+        name = call_name(call)
         if not isinstance(call, ast.Call) or node.orelse or (name not in _LOOPS and name not in ("grid", "range")):
             raise self.error(call, f"a loop must iterate over one of {', '.join(f'T.{k}' for k in _LOOPS)}, T.grid or "
                                    "range")
         targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
         before = dict(self.names)
+        call = _with_thread(call) if name == "thread_binding" else call
         trips = [self.trips(call, [a]) for a in call.args] if name == "grid" else [self.trips(call, call.args)]
         if len(targets) != len(trips):
             raise self.error(node.target, f"{len(trips)} loop variables are needed, but {len(targets)} were given")
         given = self.keywords(call, "annotations", "dtype", "extent", *(["thread"] if name == "thread_binding" else []))
         notes = self.literal(given["annotations"]) if "annotations" in given else {}
+        if name == "thread_binding" and "thread" not in given:
+            raise self.error(call, 'the thread is missing: T.thread_binding(128, thread="threadIdx.x")')
         if "thread" in given:
             notes = {**notes, THREAD: str(self.literal(given["thread"]))}
         loops = []
@@ -415,7 +449,7 @@ class FunctionReader(ExprReader):
         return self.store(target, node.value)
 
     def store(self, target: ast.Subscript, value: ast.expr) -> Stmt:
-        buffer, indices, mask = self.buffer(target.value), self.indices(target), None
+        (buffer, indices), mask = self.access(target), None
         if isinstance(value, ast.Call) and module_name(value.func) == "masked":
             condition, value = self.arguments(value, 2)
             mask = self.expr(condition)
@@ -450,12 +484,14 @@ class FunctionReader(ExprReader):
     def scope(self, node: ast.With) -> Stmt:
         """Read `with T.block(…)`, `T.seq`, `T.allocate` or `T.let`."""
         (item,) = node.items if len(node.items) == 1 else (node.items[0],)
-        call = _call_name(item.context_expr)
+        call = call_name(item.context_expr)
         if call == "block" and isinstance(item.context_expr, ast.Call):
+            if item.optional_vars is not None:
+                raise self.error(item.optional_vars, "a block has no value; its axes are T.axis.spatial(extent, i)")
             return self.block(node, item.context_expr)
         if call == "seq":
             return Seq(self.scoped(node.body))
-        if call in ("allocate", "let", "LetStmt") and isinstance(item.optional_vars, ast.Name):
+        if call in ("allocate", "decl_buffer", "let", "LetStmt") and isinstance(item.optional_vars, ast.Name):
             before = dict(self.names)
             wrapper = self.opened(item.optional_vars.id, item.context_expr)
             body = self.sequence(node.body)
@@ -493,11 +529,14 @@ class FunctionReader(ExprReader):
 
     def header(self, node: ast.stmt, header: _Header) -> bool:
         """Read one line of a block's header; return False if it belongs to the body."""
-        if isinstance(node, ast.With) and _call_name(node.items[0].context_expr) == "init":
+        if isinstance(node, ast.Assign) and is_view(node.value):
+            return self.declares(node)
+        if isinstance(node, ast.With) and call_name(node.items[0].context_expr) == "init":
+            self.once(node.items[0].context_expr, "T.init", header)
             header.init = self.sequence(node.body)
             return True
         if (
-            isinstance(node, ast.Assign) and _call_name(node.value).startswith("axis.")
+            isinstance(node, ast.Assign) and call_name(node.value).startswith("axis.")
             and isinstance(node.value, ast.Call)
         ):
             self.axes(node.targets[0], node.value, header)
@@ -506,6 +545,7 @@ class FunctionReader(ExprReader):
         name = module_name(call.func) if isinstance(call, ast.Call) else ""
         if not isinstance(call, ast.Call) or name not in _HEADERS:
             return False
+        self.once(call, f"T.{name}", header)
         if name == "where":
             header.predicate = self.expr(self.arguments(call, 1)[0])
         elif name == "block_attr":
@@ -513,6 +553,12 @@ class FunctionReader(ExprReader):
         elif name == "reducer":
             header.annotations["combiner"] = self.reducer(call)
         return True
+
+    def once(self, node: ast.expr, name: str, header: _Header) -> None:
+        """Raise `ParseError` if a block has this line, or an axis of this name, already."""
+        if name in header.given:
+            raise self.error(node, f"this block has '{name}' already")
+        header.given.add(name)
 
     def axes(self, target: ast.expr, call: ast.Call, header: _Header) -> None:
         """Read `v = T.axis.spatial(extent, binding)` or `v, r = T.axis.remap("SR", [i, k])`."""
@@ -537,6 +583,9 @@ class FunctionReader(ExprReader):
                     call,
                     "an axis of a block must be T.axis.spatial(extent, i), T.axis.reduce(extent, k) or "
                     "T.axis.remap(\"SR\", [i, k])")
+            self.once(name, name.id, header)
+            if not extent_expr.dtype.is_integer:
+                raise self.error(call, f"the extent of an axis is an integer, but this is {extent_expr.dtype}")
             header.bindings.append(self.expr(binding))
             var = self.new_var(name.id, self.dtype(given["dtype"]) if "dtype" in given else extent_expr.dtype)
             header.iters.append(IterVar(var, extent_expr, _AXES[kind]))
@@ -590,16 +639,16 @@ def _same_buffer(a: Buffer, b: Buffer) -> bool:
     return same_shape and a.strides == b.strides and a.dtype is b.dtype and a.scope == b.scope
 
 
-def _call_name(node: ast.expr) -> str:
-    """Return the name of a called function: `block` for `T.block(…)`, or `range`."""
-    if not isinstance(node, ast.Call):
-        return ""
-    return node.func.id if isinstance(node.func, ast.Name) and node.func.id not in MODULES else module_name(node.func)
+def _with_thread(call: ast.Call) -> ast.Call:
+    """Return `T.thread_binding(0, 128, thread="threadIdx.x")` for a call with the thread as last argument."""
+    last = call.args[-1] if call.args else None
+    if not isinstance(last, ast.Constant) or not isinstance(last.value, str):
+        return call
+    made = ast.Call(call.func, call.args[:-1], [*call.keywords, ast.keyword("thread", last)])
+    return ast.copy_location(made, call)
 
 
-_PLACES: Final = ("elem_offset", "align", "offset_factor")
-"""Arguments about the address of a buffer. It is determined when the function is called, so they have no effect."""
-_DECLARATIONS: Final = ("alloc_buffer", "match_buffer", "Buffer", "buffer_decl")
+_DECLARATIONS: Final = ("alloc_buffer", "match_buffer", "meta_var", "Buffer", "buffer_decl")
 _HEADERS: Final = ("where", "block_attr", "reducer", *_IGNORED)
 _STATEMENTS: Final[dict[type[ast.stmt], Callable[[FunctionReader, Any], Stmt]]] = {
     ast.For: FunctionReader.loop, ast.If: FunctionReader.branch, ast.Assign: FunctionReader.assign,

@@ -13,7 +13,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from tilewright.base.errors import ScheduleError
 from tilewright.base.settings import nearest
@@ -105,10 +105,14 @@ class Recorder:
                 raise ScheduleError(f"step {number}, {step}: {error.message}", error.origin) from None
 
     def _now(self, data: Any) -> Any:
+        if isinstance(data, dict):
+            return {k: self._now(v) for k, v in data.items()}
         return tuple(map(self._now, data)) if isinstance(data, tuple) else self.referred(data)
 
     def noted(self, arg: Any) -> Any:
         """Return an argument as data, with sequences as tuples."""
+        if isinstance(arg, dict):
+            return {k: self.noted(v) for k, v in arg.items()}
         return tuple(map(self.noted, arg)) if isinstance(arg, (tuple, list)) else self.reference(arg)
 
     def _method(self, step: ScheduleStep) -> Callable[..., Any]:
@@ -156,6 +160,10 @@ def _text(value: Any) -> str:
     return str(value) if isinstance(value, (BlockAt, LoopAt)) else value_text(value)
 
 
+_VALUES: Final = "values"
+"""Key of a dictionary in an argument, as JSON."""
+
+
 def _to_json(value: Any) -> Any:
     match value:
         case LoopAt():
@@ -164,12 +172,14 @@ def _to_json(value: Any) -> Any:
             return {"block": value.block} | ({"func": value.func} if value.func else {})
         case tuple():
             return [_to_json(v) for v in value]
+        case dict() if all(isinstance(k, str) for k in value):
+            return {_VALUES: {k: _to_json(v) for k, v in value.items()}}
         case None | bool() | int() | float() | str():
             return value
         case _:
             raise ScheduleError(
-                f"a step contains {value!r} ({type(value).__name__}), which cannot be saved; annotate with numbers "
-                "and strings only")
+                f"a step contains {value!r} ({type(value).__name__}), which cannot be saved; annotate with numbers, "
+                "strings, and lists and dictionaries of these only")
 
 
 def _from_json(value: Any) -> Any:
@@ -177,6 +187,8 @@ def _from_json(value: Any) -> Any:
         return tuple(map(_from_json, value))
     if not isinstance(value, dict):
         return value
+    if isinstance(value.get(_VALUES), dict) and len(value) == 1:
+        return {str(k): _from_json(v) for k, v in value[_VALUES].items()}
     block, func, loop = value.get("block"), value.get("func", ""), value.get("loop")
     if isinstance(block, str) and isinstance(func, str) and (loop is None or isinstance(loop, int)):
         return BlockAt(block, func) if loop is None else LoopAt(block, loop, func)

@@ -48,6 +48,10 @@ class Stmt:
 
         return text_of_stmt(self)
 
+    def same_as(self, other: object) -> bool:
+        """Return whether both are the same object."""
+        return self is other
+
 
 def _fill(s: Stmt, **fields: Any) -> None:
     """Set fields of a new statement, whose class may be frozen."""
@@ -202,6 +206,11 @@ class Block(Stmt):
     annotations: dict[str, Any] = field(default_factory=dict)
     origin: Origin | None = None
 
+    @property
+    def name_hint(self) -> str:
+        """The name of the block."""
+        return self.name
+
 
 SCALARS = "scalars"
 """Attribute of a function: `((position, Var), …)`, its scalar arguments. Symbolic dimensions of its buffers are no
@@ -258,6 +267,10 @@ class PrimFunc:
         from tilewright.tir.printer import text_of_func
 
         return text_of_func(self)
+
+    def same_as(self, other: object) -> bool:
+        """Return whether both are the same object."""
+        return self is other
 
     def script(self) -> str:
         """Return the text of the function, for `tir.parse`."""

@@ -94,23 +94,34 @@ def check_numerical_grads(
     """Compare gradients of a function of arrays with central differences of width `2 * delta`.
 
     `function` returns a number, or an array that is summed. `input_values` and `grad_values` are lists, or dictionaries
-    by the names of arguments. Raises `AssertionError` for an element whose difference exceeds `atol + rtol * |value|`.
+    by the names of arguments. The differences contain the rounding of the function's type, so whole gradients are
+    compared: raises `AssertionError` if the norm of `grad - expected` is not finite, or exceeds `atol * sqrt(size) +
+    rtol * norm(expected)`.
     """
     named = isinstance(input_values, Mapping)
-    values = {k: np.array(v, np.float64) for k, v in _items(input_values)}
+    values = {k: np.asarray(v) for k, v in _items(input_values)}
+
+    def at(key: Any, place: tuple[int, ...], step: float) -> tuple[float, float]:
+        """Return an element that is moved by `step`, and the value of the function there."""
+        moved = values[key].copy()
+        moved[place] += step
+        given = {**values, key: moved}
+        result = function(**given) if named else function(*given.values())
+        return float(moved[place]), float(np.sum(np.asarray(result, np.float64)))
+
     for key, grad in _items(grad_values):
         expected = np.zeros(values[key].shape)
-        for at in np.ndindex(*values[key].shape):
-            ends = []
-            for step in (delta, -delta):
-                moved = values[key].copy()
-                moved[at] += step
-                given = {k: (moved if k == key else v).astype(np.asarray(dict(_items(input_values))[k]).dtype)
-                         for k, v in values.items()}
-                result = function(**given) if named else function(*given.values())
-                ends.append(float(np.sum(np.asarray(result, np.float64))))
-            expected[at] = (ends[0] - ends[1]) / (2 * delta)
-        assert_allclose(np.asarray(grad, np.float64), expected, rtol, atol)
+        for place in np.ndindex(*expected.shape):
+            (low, below), (high, above) = at(key, place, -delta), at(key, place, delta)
+            assert high > low, f"{values[key].dtype} has no number between {values[key][place]} and that plus {delta}"
+            expected[place] = (above - below) / (high - low)
+        found = np.asarray(grad, np.float64)
+        assert found.shape == expected.shape, f"the shapes differ: {found.shape}, expected {expected.shape}"
+        distance, norm = float(np.linalg.norm(found - expected)), float(np.linalg.norm(expected))
+        limit = atol * np.sqrt(expected.size) + rtol * norm
+        assert distance <= limit, (
+            f"the gradient of {key!r} differs from differences of the function by {distance:.6g}, more than "
+            f"{limit:.6g}:\n{found}\nexpected\n{expected}")
 
 
 def _items(values: Any) -> list[tuple[Any, Any]]:

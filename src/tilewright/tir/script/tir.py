@@ -8,14 +8,19 @@
             B[i] = A[i] * 2.0
 
 The function's source is parsed, and the function is never run, so its body may use the whole language (`docs/tir.md`).
-This module defines what Python itself evaluates: the decorator and the annotations of parameters.
+This module defines what Python itself evaluates: the decorator, the annotations of parameters, and outside of
+functions the functions of expressions, such as `T.exp(x)`. Their results can be used in functions by name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import Any, Final, overload
 
+from tilewright.base.settings import nearest
+from tilewright.base.types import DataType
+from tilewright.scalar.expr import Var, cast
+from tilewright.tir.parse_expr import FUNCTIONS
 from tilewright.tir.parser import parse_python
 from tilewright.tir.stmt import PrimFunc
 
@@ -30,12 +35,29 @@ class Annotation:
         return self
 
 
+class NumberType(Annotation):
+    """The type of a number. `T.float32(2)` is a constant, and `T.int64()` a variable."""
+
+    def __init__(self, name: str) -> None:
+        self.dtype = DataType(name)
+
+    def __call__(self, *args: Any, **options: object) -> Any:
+        return cast(self.dtype, args[0]) if args else Var(str(self.dtype), self.dtype)
+
+
 Buffer: Final = Annotation()
 handle: Final = Annotation()
-int8 = int16 = int32 = int64 = uint8 = uint16 = uint32 = uint64 = float32 = float64 = Annotation()
+int8, int16, int32, int64 = map(NumberType, ("int8", "int16", "int32", "int64"))
+uint8, uint16, uint32, uint64 = map(NumberType, ("uint8", "uint16", "uint32", "uint64"))
+float32, float64 = NumberType("float32"), NumberType("float64")
 
-if TYPE_CHECKING:  # the words of a function's body, which is read and never run
-    def __getattr__(name: str) -> Any: ...
+
+def __getattr__(name: str) -> Any:
+    """Return a function of expressions, such as `T.exp`."""
+    found = FUNCTIONS.get(name)
+    if found is None:
+        raise AttributeError(f"T.{name} has no value outside of a function{nearest(name, FUNCTIONS)}", name=name)
+    return found
 
 
 @overload

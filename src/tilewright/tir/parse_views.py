@@ -1,0 +1,108 @@
+"""Reads declarations of views in TVMScript (`tir/views.py`)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import Buffer, PrimExpr, Var
+from tilewright.tir.parse_expr import MODULES, ExprReader, module_name
+from tilewright.tir.printer import extent_between
+from tilewright.tir.views import View, dense_strides, part, reshaped, same_size
+
+PLACES: Final = ("elem_offset", "align", "offset_factor")
+"""Arguments about the address of a buffer. It is determined when the function is called, so they have no effect."""
+
+
+def call_name(node: ast.expr) -> str:
+    """Return the name of a called function: `block` for `T.block(…)`, or `range`."""
+    if not isinstance(node, ast.Call):
+        return ""
+    return node.func.id if isinstance(node.func, ast.Name) and node.func.id not in MODULES else module_name(node.func)
+
+
+def is_view(node: ast.expr) -> bool:
+    """Whether a declaration has the memory of another buffer: `data=`, or a region in `T.match_buffer`."""
+    name = call_name(node)
+    if not isinstance(node, ast.Call) or name not in ("Buffer", "decl_buffer", "buffer_decl", "match_buffer"):
+        return False
+    if name == "match_buffer":
+        return bool(node.args) and isinstance(node.args[0], ast.Subscript)
+    return any(k.arg == "data" for k in node.keywords)
+
+
+class ViewReader(ExprReader):
+    """Reads views."""
+
+    def view(self, name: str, node: ast.Call) -> View:
+        """Read `T.Buffer(shape, dtype, data=A.data)`, `T.decl_buffer` with data, or `T.match_buffer(A[i:i + 4], (4,))`.
+        """
+        given = self.keywords(node, "shape", "dtype", "scope", "strides", "data", "type", "buffer_type", *PLACES)
+        args, is_part = list(node.args), module_name(node.func) == "match_buffer"
+        where = args.pop(0) if is_part else given["data"]
+        shape = given.get("shape") or (args.pop(0) if args else None)
+        dims = None if shape is None else shape.elts if isinstance(shape, (ast.Tuple, ast.List)) else [shape]
+        sizes = None if dims is None else [number if (number := E.number_of(self.expr(d))) is not None
+                                           else self.expr(d) for d in dims]
+        dtype = given.get("dtype") or (args.pop(0) if args else None)
+        if is_part and isinstance(where, ast.Subscript):
+            target = self.target(where.value)
+            made = part(name, target, self.region(where, target), sizes)
+        else:
+            place = where.value if isinstance(where, ast.Attribute) and where.attr == "data" else where
+            target = self.target(place)
+            offset = self.value(given["elem_offset"]) if "elem_offset" in given else 0
+            found = offset if isinstance(offset, int) else E.number_of(offset)
+            if sizes is None or not isinstance(found, int):
+                raise self.error(node, f"{ast.unparse(node.func)} with data= needs a shape, and an offset that is a "
+                                       "number")
+            made = reshaped(name, target, sizes, found)
+        if isinstance(made, str):
+            raise self.error(node, made)
+        if dtype is not None and self.dtype(dtype) is not made.dtype:
+            raise self.error(node, f"'{name}' is {self.dtype(dtype)}, but the memory of '{target.name}' holds "
+                                   f"{made.dtype}; the types must be equal")
+        self.match_places(node, given, made, target, is_part)
+        return made
+
+    def match_places(
+        self, node: ast.Call, given: Mapping[str, ast.expr], made: View, target: Buffer | View, is_part: bool
+    ) -> None:
+        """Bind the variables for the strides and the offset of a view of a part to their values."""
+        apart = given.get("strides")
+        values = dense_strides(made.buffer)
+        values = values[len(values) - len(made.shape):] if is_part else dense_strides(made)
+        steps = apart.elts if isinstance(apart, (ast.Tuple, ast.List)) else []
+        offset = given.get("elem_offset") if is_part else None
+        first = made.places([E.const(0, "int64") for _ in made.shape])
+        place = E.const(0, "int64") if offset is None else _dot(first, dense_strides(made.buffer))
+        for word, value in [*zip(steps, values, strict=False), *([(offset, place)] if offset is not None else [])]:
+            if isinstance(word, ast.Name) and isinstance(self.names.get(word.id), (Var, type(None))):
+                self.names[word.id] = E.as_expr(value)
+            elif word is not offset and not same_size(self.expr(word), value):
+                raise self.error(node, f"a stride of '{made.name}' is {ast.unparse(word)}, but its memory has {value}")
+
+    def region(self, node: ast.Subscript, target: Buffer | View) -> list[tuple[PrimExpr, PrimExpr]]:
+        """Return the first index and the extent of each dimension of `A[i, j:j + 4]`."""
+        items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if len(items) != len(target.shape):
+            raise self.error(
+                node, f"buffer '{target.name}' has {len(target.shape)} dimensions, but was given {len(items)} indices")
+        found = []
+        for item, n in zip(items, target.shape, strict=True):
+            if not isinstance(item, ast.Slice):
+                found.append((self.expr(item), E.as_expr(1)))
+                continue
+            low = E.as_expr(0) if item.lower is None else self.expr(item.lower)
+            high = E.as_expr(n) if item.upper is None else self.expr(item.upper)
+            found.append((low, extent_between(*E.match(low, high))))
+        return found
+
+
+def _dot(indices: Sequence[PrimExpr], strides: Sequence[Any]) -> PrimExpr:
+    total: PrimExpr = E.const(0, "int64")
+    for i, n in zip(indices, strides, strict=True):
+        total = E.add(total, E.mul(i, n))
+    return total

@@ -1,0 +1,100 @@
+"""Views in TVMScript: other shapes of a buffer's memory, parts of it, and the addresses of both."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilewright as tvm
+from tilewright import tir
+from tilewright.base.errors import ParseError
+
+WHOLE = """
+@T.prim_func
+def whole(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4, 6), "float32")):
+    flat = T.Buffer((24,), "float32", data=A.data)
+    other = T.decl_buffer([2, 12], "float32", data=B.data)
+    same = T.Buffer((4, 6), data=A.data)
+    for i, j in T.grid(2, 12):
+        other[i, j] = flat[i * 12 + j] + same[i, 0]
+"""
+PART = """
+@T.prim_func
+def part(a: T.handle, b: T.handle):
+    A = T.match_buffer(a, (8, 6))
+    B = T.match_buffer(b, (8, 6))
+    for i, j in T.grid(4, 6):
+        with T.block("x"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            step = T.int32()
+            first = T.int32()
+            S = T.match_buffer(A[vi * 2 : vi * 2 + 2, vj], (2, 1), strides=[step, 1], elem_offset=first)
+            D = T.match_buffer(B[vi * 2 : vi * 2 + 2, vj], (2, 1), offset_factor=1)
+            for k in range(2):
+                inner = T.match_buffer(S[k, 0], ())
+                D[k, 0] = inner[()] + T.float32(step) + T.float32(first)
+"""
+VECTORS = """
+@T.prim_func
+def vectors(A: T.Buffer((10,), "int32"), B: T.Buffer((10,), "int32")):
+    n = T.meta_var(5)
+    C = T.decl_buffer((10,), "int32")
+    for i in T.thread_binding(10, "vthread.x"):
+        C[i] = T.ceildiv(A[i], 4)
+    B[0:n] = C[0:5] + T.cast(A[0:5], dtype="int32x5")
+    B[n:10] = C[5:10]
+"""
+
+
+def matrix(*shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    return np.random.default_rng(0).uniform(-9, 9, shape).astype("float32")
+
+
+def test_other_shapes() -> None:
+    a, b = matrix(4, 6), np.zeros((4, 6), "float32")
+    tvm.build(tir.parse(WHOLE), target="llvm")(a, b)
+    np.testing.assert_array_equal(b.reshape(2, 12), a.reshape(2, 12) + a[:2, :1])
+
+
+def test_parts() -> None:
+    a, b = matrix(8, 6), np.zeros((8, 6), "float32")
+    function = tir.parse(PART)
+    assert "match_buffer" not in function.script() and tir.parse(function.script()).script() == function.script()
+    tvm.build(function, target="llvm")(a, b)
+    first = np.arange(8)[:, None] // 2 * 12 + np.arange(6)
+    np.testing.assert_allclose(b, a + 6 + first, rtol=1e-6)
+
+
+def test_slices_and_numbers() -> None:
+    a, b = np.arange(-5, 5, dtype="int32"), np.zeros(10, "int32")
+    tvm.build(tir.parse(VECTORS), target="llvm")(a, b)
+    np.testing.assert_array_equal(b, -(-a // 4) + np.where(np.arange(10) < 5, a, 0))
+
+
+def test_addresses() -> None:
+    function = tir.parse("""
+@T.prim_func
+def addresses(A: T.Buffer((4, 6), "float32")):
+    part = T.match_buffer(A[2, 0:6], (6,))
+    T.evaluate(T.call_extern("f", A.data, part.access_ptr("w", offset=1), dtype="int32"))
+""")
+    text = function.script()
+    assert "T.address_of(A[0, 0], 3, 4, 6, " in text and "T.address_of(A[2, 1], 2, 1, 6, " in text
+
+
+@pytest.mark.parametrize(("line", "message"), [
+    ('X = T.Buffer((25,), "float32", data=A.data)', "'X' has 25 elements from element 0 on, but 'A' has only 24"),
+    ('X = T.Buffer((24,), "float32", data=A.data, elem_offset=1)', "'X' has 24 elements from element 1 on"),
+    ('X = T.Buffer((24,), "int32", data=A.data)', "'X' is int32, but the memory of 'A' holds float32"),
+    ("X = T.match_buffer(A[0:2, 1], (3, 1))", "'X' has the size 3 where the region of 'A' has 2"),
+    ("X = T.match_buffer(A[0:2, 1], (2, 1, 1))", "'X' has 3 dimensions, but the region of 'A' has 2"),
+    ("X = T.match_buffer(A[0:2], (2,))", "buffer 'A' has 2 dimensions, but was given 1 indices"),
+    ("X = T.match_buffer(A[0:2, 1], (2, 1), strides=[5, 1])", "a stride of 'X' is 5, but its memory has 6"),
+    ("A[0, 3:3] = A[0, 3:3]", "the length of a slice must be a number that is greater than 0"),
+    ("A[0, :3] = A[0, :3]", "a slice of indices needs both ends"),
+])
+def test_views_that_do_not_fit(line: str, message: str) -> None:
+    text = f'@T.prim_func\ndef f(A: T.Buffer((4, 6), "float32")):\n    {line}\n    A[0, 0] = T.float32(0)\n'
+    with pytest.raises(ParseError) as error:
+        tir.parse(text)
+    assert message in str(error.value)
