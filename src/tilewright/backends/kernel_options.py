@@ -27,8 +27,8 @@ class KernelOptions:
     winograd_tiles: str = "auto"
     """Tiles of Winograd's algorithm: "off", "2x2", "4x4", or "auto" for those that the cost model expects to pay."""
     alternative: str = ""
-    """Another algorithm for weights that are packed for direct convolution: "winograd", which transforms them in the
-    kernel, or "gathered", a matrix product."""
+    """Another algorithm for weights that are packed for direct convolution: "winograd", for which the program
+    transforms and keeps them, or "gathered", a matrix product."""
     asked: set[str] = field(default_factory=set, compare=False)
     """The name of `height`, once it was read: what was made without it is the same for all heights."""
 

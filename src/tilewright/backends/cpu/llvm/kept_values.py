@@ -24,9 +24,11 @@ from tilewright.runtime.scratch import REFUSED_AT
 def kept_values_text(manifest: Manifest) -> str:
     """Return the cells and the functions."""
     allocate, free = allocator(manifest.triple)
-    return _TEXT.format(
+    has_pages = not manifest.triple or processors.has_threads(manifest.triple)
+    text = _TEXT.format(
         count=len(manifest.kept), pointer=processors.pointer_bytes(manifest.triple), refused=REFUSED_AT, free=free,
-        allocate=allocate)
+        allocate=allocate, alignment=_PAGE if has_pages else 64, advise=_ADVICE if has_pages else "")
+    return _DECLARE_ADVICE + text if has_pages else text
 
 
 def kept_declarations(kept: Sequence[Kept]) -> list[str]:
@@ -56,6 +58,14 @@ def kept_lines(number: int, kept: Kept, needed: str, source: str, pointer: int) 
     ]
 
 
+_PAGE: Final = 4096
+"""Smallest page of memory in bytes."""
+_DECLARE_ADVICE: Final = """
+declare i32 @madvise(ptr, i64, i32)
+"""
+_ADVICE: Final = """\
+  %advised = call i32 @madvise(ptr %fresh, i64 %bytes, i32 14)  ; MADV_HUGEPAGE: as numpy does for constants
+"""
 _TEXT: Final = """
 @tw_kept_cells = hidden global [{count} x ptr] zeroinitializer, align {pointer}
 @users = internal global i32 0
@@ -76,11 +86,11 @@ look:
 found:
   ret ptr %known
 ask:
-  %fresh = call ptr @{allocate}(i64 64, i64 %bytes)
+  %fresh = call ptr @{allocate}(i64 {alignment}, i64 %bytes)
   %lacking = icmp eq ptr %fresh, null
   br i1 %lacking, label %none, label %compute
 compute:
-  %refused.at = getelementptr i8, ptr %ctx, i64 {refused}
+{advise}  %refused.at = getelementptr i8, ptr %ctx, i64 {refused}
   %refused.before = load atomic i64, ptr %refused.at monotonic, align 8
   call void %function(ptr %ctx, ptr %source, ptr %fresh)
   %refused.after = load atomic i64, ptr %refused.at monotonic, align 8

@@ -34,7 +34,7 @@ from tilewright.backends.cpu.strategies.schedules.window import (
     outputs_together,
 )
 from tilewright.backends.cpu.strategies.tiles import Tile, product_cycles
-from tilewright.backends.cpu.strategies.winograd_choice import cut, open_cuts, transforming_cut, volume_cut
+from tilewright.backends.cpu.strategies.winograd_choice import cut, larger_cut, open_cuts, volume_cut
 from tilewright.backends.cpu.strategies.winograd_volume import volume_convolution
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.base.types import INT32, DataType, OpenSize
@@ -210,13 +210,13 @@ def _direct(
     packed = _pack(weight, kernel, groups, channels, deep, g.ksize, panels, columns, dot, shared)
     faster: Alternatives = ()
     if image.is_open and image.place == out_place == (0, 1, 2, 3) and groups == 1 and dot is ONE:
-        large = transforming_cut(
+        large = larger_cut(
             image.data, weight, depth, channels, g.ksize, g.strides, (*image.before, *image.after), g.dilation,
             out_dtype, options, tile)
         if options.alternative == "winograd" and large is not None:
-            return open_winograd.transforming(
+            return open_winograd.with_kept_weights(
                 image.data, lambda p, r, s, k, c: packed(0, p, r, *((k, s) if shared else (s, k)), c), panels, large,
-                options)
+                options, by_panel=True)
         if options.alternative == "gathered":
             return _gathered(image, packed, channels, tile, shared, out_dtype, options)
         faster = () if large is None else (({"alternative": "winograd"}, large.beats_direct(options.machine)),)

@@ -14,8 +14,8 @@ images with large tiles: where both matter, the kernel has code for both, and co
 weights are stored once, packed for small tiles. Those for large tiles are computed from the recovered taps at the first
 call that needs them, and kept.
 
-Weights that are packed for the direct algorithm, because the usual image is small, are transformed in the kernel, a
-panel of output channels for each block of tiles, where an image is large enough.
+Those of weights that are packed for the direct algorithm, because the usual image is small, are computed and kept in
+the same way, where an image is large enough.
 """
 
 from __future__ import annotations
@@ -50,9 +50,17 @@ def convolution(
     packed = pack(weight, kernel, first.image, first.tile)
     faster = tuple(({"alternative": LARGE_TILES}, large.is_faster(first, options.machine)) for large in larger)
     if options.alternative != LARGE_TILES:
-        return _convolution(data, packed, (), first, options, faster)
+        return _convolution(data, packed, first, options, faster)
     taps = _recovered(packed, first.image.points)
-    return _convolution(data, _kept(taps, packed.extents[1], larger[0]), (), larger[0], options, ())
+    return with_kept_weights(data, taps, packed.extents[1], larger[0], options)
+
+
+def with_kept_weights(
+    data: te.Tensor, taps: Taps, panels: int, found: OpenCut, options: KernelOptions, *, by_panel: bool = False
+) -> te.Tensor:
+    """Return the convolution of `data` NHWC with the weights `taps(panel, r, s, k, column)` of `panels` panels, whose
+    transform the program keeps."""
+    return _convolution(data, _kept(taps, panels, found), found, options, by_panel=by_panel)
 
 
 def _recovered(packed: te.Tensor, points: int) -> Taps:
@@ -105,29 +113,9 @@ def _half(taps: Taps, panels: int, found: OpenCut) -> te.Tensor:
         axis_names=("panel", "k", "i", "s", "o"))
 
 
-def transforming(data: te.Tensor, taps: Taps, panels: int, found: OpenCut, options: KernelOptions) -> te.Tensor:
-    """Return the convolution of `data` NHWC with the weights `taps(panel, r, s, k, column)` of `panels` panels, which
-    the kernel transforms."""
-    z, columns = found.image, found.tile.columns
-    rows = matrices(z.m).weights
-
-    def along(panel: Var, i: Var, j: Var, k: Var, column: Var) -> PrimExpr:
-        return chosen(j, [by_parity(r, [half(panel, k, i, s, column) for s in range(TAPS)]) for r in rows])
-
-    half = _half(taps, panels, found)
-    whole = te.compute(
-        (panels, z.points, z.points, z.part_depth, columns), along, name="transformed", inline=False,
-        axis_names=("panel", "i", "j", "k", "o"))
-    packed = te.compute(
-        (z.points**2, panels, z.part_depth, columns),
-        lambda xi, panel, k, column: whole(panel, floordiv(xi, z.points), floormod(xi, z.points), k, column),
-        name="ordered")
-    return _convolution(data, packed, (half, whole), found, options, ())
-
-
 def _convolution(
-    data: te.Tensor, packed: te.Tensor, weights: tuple[te.Tensor, ...], found: OpenCut, options: KernelOptions,
-    faster: Alternatives,
+    data: te.Tensor, packed: te.Tensor, found: OpenCut, options: KernelOptions, faster: Alternatives = (), *,
+    by_panel: bool = False,
 ) -> te.Tensor:
     z, tile, block = found.image, found.tile, found.block
     images = (z.batch, z.rows, z.tiles)
@@ -157,7 +145,8 @@ def _convolution(
 
     schedule = OpenWinogradSchedule(
         columns=columns, spectrum=spectrum, sums=sums, product=product, m=z.m, block=block, count=count,
-        tile=tile, images=(z.batch, *z.out), unroll=unroll(z.part_depth, options), faster=faster, weights=weights,
+        tile=tile, images=(z.batch, *z.out), unroll=unroll(z.part_depth, options), faster=faster,
+        by_panel=by_panel,
         flops=2 * z.points**2 * count * z.part_depth * z.channels)
     partial = te.compute(
         (covered, z.m, z.points, sums.extents[-1]), downwards, name="partial", schedule=schedule, inline=False,

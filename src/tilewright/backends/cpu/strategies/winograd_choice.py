@@ -188,14 +188,11 @@ def cut(
 @dataclass(frozen=True, slots=True)
 class OpenCut:
     """A convolution of symbolic height or width, cut into tiles, whose products have `tile` and are computed for
-    `block` tiles of the image at a time.
-
-    If `transforms`, each block transforms the weights, which are packed for the direct algorithm."""
+    `block` tiles of the image at a time."""
 
     image: Cut
     block: int
     tile: Tile
-    transforms: bool = False
 
     def is_faster(self, other: OpenCut, machine: Machine) -> PrimExpr:
         """Return the condition on the sizes that these tiles take less time than other ones."""
@@ -221,42 +218,26 @@ class OpenCut:
         z, rows = self.image, self.tile.rows
         count = z.batch * z.rows * z.tiles
         computed = -(-count // rows) * rows
-        if self.transforms:
-            return computed * round(self.tile_cycles(machine)) + -(-count // self.block) * round(
-                self._weight_cycles(machine))
         weights = 4 * z.points**2 * z.part_depth * z.channels
         return computed * round(self.tile_cycles(machine)) + round(weights * machine.core.memory_byte_cycles)
 
     def tile_cycles(self, machine: Machine) -> float:
-        """Return the estimated cycles of one tile among many, without those of transforms of weights."""
+        """Return the estimated cycles of one tile among many."""
         z = self.image
         squared = z.points**2
         products = squared * z.parts * cycles_in_tiles(
             self.tile, self.block, z.part_channels, z.part_depth, machine)
         vectors = -(-z.depth // machine.lanes()) + -(-z.channels // machine.lanes())
         weights, between = 4 * squared * z.part_depth * z.channels, 4 * squared * (
-            z.depth + (self.tile.columns if self.transforms else z.channels))
+            z.depth + z.channels)
         core = machine.core
-        again = 0.0 if self.transforms or weights <= machine.l2_bytes * 3 // 4 else core.weight_cycles(weights)
+        again = 0.0 if weights <= machine.l2_bytes * 3 // 4 else core.weight_cycles(weights)
         spilled = between * core.spilled_byte_cycles if self.block * between > machine.l2_bytes else 0.0
         return (products + again * weights) / self.block + squared * vectors * z.points + spilled
 
-    def _weight_cycles(self, machine: Machine) -> float:
-        """Return the estimated cycles of the transform of all weights, which are read once."""
-        z, core = self.image, machine.core
-        sums = TAPS * z.points * (TAPS + z.points) / core.multiplies
-        each = sums + TAPS * TAPS / core.loads + z.points**2 * core.store_cycles
-        nbytes = 4 * TAPS * TAPS * z.part_depth * z.channels
-        panel = 4 * z.points**2 * z.part_depth * self.tile.columns
-        spilled = core.spilled_byte_cycles * panel if panel > machine.l2_bytes // 2 else 0.0
-        return (
-            z.part_depth * -(-z.channels // machine.lanes()) * each + nbytes * core.weight_cycles(nbytes)
-            + spilled * -(-z.channels // self.tile.columns))
-
     def output_cycles(self, machine: Machine) -> float:
         """Return the estimated cycles of an output of an image of very many tiles."""
-        weights = self._weight_cycles(machine) / self.block if self.transforms else 0.0
-        return (self.tile_cycles(machine) + weights) / self.image.m**2
+        return self.tile_cycles(machine) / self.image.m**2
 
 
 def open_cuts(
@@ -285,13 +266,12 @@ def open_cuts(
     return [small] if large is None else [small, large]
 
 
-def transforming_cut(
+def larger_cut(
     data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int],
     padding: Sequence[int], dilation: Sequence[int], out_dtype: DataType, options: KernelOptions, tile: Tile,
 ) -> OpenCut | None:
     """Return the cut of a convolution of `data` NHWC with symbolic height or width for the images that are larger than
-    the usual one, if it pays although each call transforms the weights; they are packed for the direct algorithm with
-    this register tile."""
+    the usual one, if it pays for them; the weights are packed for the direct algorithm with this register tile."""
     setting = _setting(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype, options)
     machine, m = options.machine, _SIZES[0]
     if setting == "off" or data.dtype != DataType("float32"):
@@ -299,10 +279,10 @@ def transforming_cut(
     n, height, width, _ = data.extents
     top, left, bottom, right = padding
     z = Cut(n, height, width, depth, channels, (top, left, bottom, right), m)
-    weights, panel = 4 * TAPS * TAPS * depth * channels, 4 * z.points**2 * depth * tile.columns
-    if weights <= machine.l2_bytes or panel > machine.l2_bytes:
+    if 4 * TAPS * TAPS * depth * channels <= machine.l2_bytes:
         return None  # with few channels, the transforms of the image decide, and large images have the same
-    found = OpenCut(z, max(1, _MOST_OPEN_TILES // tile.rows) * tile.rows, tile, transforms=True)
+    ways = [OpenCut(z, tile.rows * k, tile) for k in range(1, _MOST_OPEN_TILES // tile.rows + 1)]
+    found = min(ways, key=lambda way: way.tile_cycles(machine))
     return found if options.alternative or found.pays(machine) else None
 
 

@@ -7,13 +7,12 @@
 
 The last block ends with the last tile; only whole register tiles of its product are computed.
 
-If the kernel transforms the weights of a panel for each block, the panels are outside the products:
+Where few tiles and large weights are usual, the panels are outside the products, and threads share them:
 
     for block of tiles: {
         for tile (parallel): for vector of channels: { columns = …; spectrum[all points] = … }
         for panel of output channels (parallel): {
-            transformed = the weights of the panel
-            for point: product = spectrum @ transformed
+            for point: product = spectrum @ U
             for tile: for vector of channels: { partial = …; out = epilogue(…) } } }
 """
 
@@ -28,7 +27,6 @@ from tilewright.backends.cpu.strategies.tiles import Tile
 from tilewright.base.errors import ScheduleError
 from tilewright.scalar.expr import LT, PrimExpr, Var, add, as_expr, compare, mul
 from tilewright.te.tensor import Tensor
-from tilewright.tir.stmt import ALIGNED
 from tilewright.tir.transform.partition_loops import WHOLE
 
 
@@ -51,8 +49,8 @@ class OpenWinogradSchedule(CpuSchedule):
     tile: Tile
     images: tuple[int, ...]
     unroll: int = 1
-    weights: tuple[Tensor, ...] = ()
-    """The two steps of the transform of the weights, if the kernel transforms them."""
+    by_panel: bool = False
+    """Whether the panels are outside the products."""
 
     def apply(self, k: KernelBlocks) -> None:
         s = k.schedule
@@ -63,24 +61,21 @@ class OpenWinogradSchedule(CpuSchedule):
                 "computed in")
         t, p = s.split(y, [None, self.m])
         u, q = s.split(x, [None, self.m])
-        by_panel = bool(self.weights)
-        panel, vector, lane = s.split(o, [None, self.tile.vectors if by_panel else 1, self.tile.lanes])
+        panel, vector, lane = s.split(o, [None, self.tile.vectors if self.by_panel else 1, self.tile.lanes])
         s.reorder(n, t, u, panel, vector, p, q, lane)
         block, inside = s.split(s.fuse(n, t, u), [None, self.block])
-        if by_panel:
+        if self.by_panel:
             s.reorder(block, panel, inside)
         s.annotate(inside, WHOLE, True)
         s.annotate(block, WHOLE, True)
         s.unroll(q)
         s.vectorize(lane)
         schedule_outputs(k, vector)
-        _products(k, self, panel if by_panel else block, block)
-        if by_panel:
-            _weights(k, self, panel)
+        _products(k, self, panel if self.by_panel else block, block)
         tiles = _inputs(k, self, block)
         if not k.is_shared:
             return
-        for loop in [tiles, panel] if by_panel else [block]:
+        for loop in [tiles, panel] if self.by_panel else [block]:
             s.parallel(loop)
 
     def is_tile(self, block: Var, inside: PrimExpr) -> PrimExpr:
@@ -124,18 +119,6 @@ class WeightsSchedule(CpuSchedule):
             rows = s.fuse(loops["panel"], loops["k"])
             s.parallel(rows, grain=max(1, s.extent(rows) // k.machine.core.pieces))
         _half(k, k.name(self.half), vector, (i, j), lane)
-
-
-def _weights(k: KernelBlocks, plan: OpenWinogradSchedule, at: Var) -> None:
-    """Schedule the transform of a panel of weights at a loop: one input channel and one vector of columns at a time."""
-    s = k.schedule
-    half, whole = (k.name(t) for t in plan.weights)
-    columns = plan.tile.columns
-    s.annotate(whole, ALIGNED, ((0, 2, plan.weights[1].extents[3] * columns, columns),))
-    loops = loops_by_name(s.compute_at(whole, at))
-    vector, lane = s.split(loops["o"], [None, plan.tile.lanes])
-    s.reorder(loops["k"], vector, loops["i"], loops["j"], lane)
-    _half(k, half, vector, (loops["i"], loops["j"]), lane)
 
 
 def _half(k: KernelBlocks, half: str, vector: Var, points: tuple[Var, Var], lane: Var) -> None:
