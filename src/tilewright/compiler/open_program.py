@@ -35,8 +35,9 @@ from tilewright.relay.expr import Call, Function
 from tilewright.relay.frontend.core.known import ShapeValues
 from tilewright.relay.op.deferred import Waiting
 from tilewright.relay.op.registry import Op
+from tilewright.relay.transform.fuse_ops import FuseOps
 from tilewright.relay.transform.open_sizes import symbols_of, with_samples, with_sizes
-from tilewright.relay.transform.pipeline import optimize
+from tilewright.relay.transform.pipeline import graph_passes
 from tilewright.relay.transform.split_batch import PARTS
 from tilewright.relay.transform.stages import is_static, needs_stages, resolve
 from tilewright.relay.visitor import post_order
@@ -493,9 +494,10 @@ def _is_apart(main: Function, batch: Var, numbers: Sequence[int], target: Target
     known = {v: IntImm(INT64, n) for v, n in zip(symbols_of(main), numbers, strict=True)}
     context = PassContext.current()
     switches = {**context.config, "relay.SplitBatch.images": images} if images else dict(context.config)
+    disabled = (*context.disabled_pass, FuseOps().info.name)  # a later pass
     try:
-        with PassContext(context.opt_level, disabled_pass=tuple(context.disabled_pass), config=switches):
-            optimized = optimize(IRModule({"main": with_samples(main, known)}), target)["main"]
+        with PassContext(context.opt_level, disabled_pass=disabled, config=switches):
+            optimized = graph_passes(target)(IRModule({"main": with_samples(main, known)}))["main"]
     except CompileError:
         return False
     return bool(optimized.attrs.get(PARTS, 1) == known[batch].value)

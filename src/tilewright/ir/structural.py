@@ -23,7 +23,7 @@ import numpy as np
 
 from tilewright.base.array_bytes import to_bytes
 from tilewright.base.errors import CompileError
-from tilewright.base.types import FuncType, TensorType, Type, TypeVar, type_children
+from tilewright.base.types import DataType, FuncType, TensorType, Type, TypeVar, type_children
 from tilewright.ir import dialects
 from tilewright.scalar import expr as scalar
 from tilewright.scalar.walk import walk
@@ -44,6 +44,8 @@ MOST_LINES: Final = 6
 MOST_STEPS: Final = 32
 """Largest number of path steps in a message."""
 
+_PLAIN: Final = frozenset({type(None), bool, int, str, DataType, scalar.IntImm})
+"""Classes of values without parts, and of constants: the same one is equal on both sides."""
 _ATTRIBUTE: Final = "\0"
 """Prefix of the label of an operator's attribute; its path is the path of the call, followed by `attrs`."""
 
@@ -196,6 +198,8 @@ class _Comparison:
         stack: list[tuple[Any, Any, _Step | None]] = [(lhs, rhs, None)]
         while stack:
             a, b, path = stack.pop()
+            if a is b and type(a) in _PLAIN:
+                continue
             if _is_leaf(a) or _is_leaf(b):
                 if not _same_leaf(a, b, self.exact):
                     return path, a, b
@@ -244,6 +248,8 @@ class _Comparison:
         return self.there.setdefault(a, b) is b and self.back.setdefault(b, a) is a
 
     def _below(self, a: Any, b: Any, path: _Step | None) -> list[tuple[Any, Any, _Step | None]] | None:
+        if type(a) is type(b) and not isinstance(a, (tuple, list, dict)) and not is_name(a):
+            return [(getattr(a, n), getattr(b, n), _Step(path, label, a, b)) for label, n in _labels_of(type(a))]
         mine, other = _parts(a), _parts(b)
         if [n for n, _ in mine] != [n for n, _ in other]:
             if not isinstance(a, (_Program, dict)):

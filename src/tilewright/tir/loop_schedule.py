@@ -542,9 +542,12 @@ class Schedule(Recorder):
 
     # The tree.
     def _loop(self, loop: Var) -> For:
-        for s in walk_stmt(self.func.body):
-            if isinstance(s, For) and s.var is loop:
+        stack = [self.func.body]
+        while stack:
+            s = stack.pop()
+            if type(s) is For and s.var is loop:
                 return s
+            stack += bodies(s)[::-1]
         raise self._gone(loop)
 
     def _gone(self, loop: Var) -> ScheduleError:

@@ -334,6 +334,9 @@ def seq(*stmts: Stmt | None) -> Stmt:
 
 def bodies(s: Stmt) -> tuple[Stmt, ...]:
     """Return the statements directly inside `s`."""
+    kind = type(s)
+    if kind is Store or kind is Evaluate:
+        return ()
     match s:
         case For() | Allocate() | Let():
             return (s.body,)
@@ -353,7 +356,9 @@ def walk_stmt(s: Stmt) -> Iterator[Stmt]:
     while stack:
         x = stack.pop()
         yield x
-        stack.extend(reversed(bodies(x)))
+        inside = bodies(x)
+        if inside:
+            stack += inside[::-1]
 
 
 def path_to(body: Stmt, target: Stmt) -> list[Stmt]:
@@ -368,8 +373,9 @@ def _find(target: Stmt, s: Stmt, path: list[Stmt]) -> bool:
     if s is target:
         return True
     path.append(s)
-    if any(_find(target, b, path) for b in bodies(s)):
-        return True
+    for b in bodies(s):
+        if _find(target, b, path):
+            return True
     path.pop()
     return False
 

@@ -278,7 +278,7 @@ def _heights(queries: int, keys: int, machine: Machine) -> open_rows.Heights:
     if not isinstance(queries, OpenSize) and not isinstance(keys, OpenSize):
         return ()
     vectors = -(-queries // machine.lanes("float32"))
-    blocks = open_rows.halved(vectors, _MOST_VECTORS) or ((_MOST_VECTORS, const(1, "bool")),)
+    blocks = open_rows.whole_or_single(vectors, _MOST_VECTORS) or ((_MOST_VECTORS, const(1, "bool")),)
     return (
         (_FEW_KEYS, open_rows.fewer_than(keys, open_rows.MOST_OPEN_ROWS)), *blocks
     ) if isinstance(keys, OpenSize) else blocks

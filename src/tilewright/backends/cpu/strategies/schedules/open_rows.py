@@ -34,14 +34,13 @@ def balanced(rows: int, most: int) -> Heights:
     return tuple((height, compare(LE, needed, height)) for height in range(1, most + 1))
 
 
-def halved(rows: int, most: int) -> Heights:
-    """Return the heights `most`, half of it and so on, of which each serves needed heights up to halfway to the next:
-    tiles of 4 rows, of 2 where 2 or 3 rows are needed, and of 1. Empty for a static number of rows."""
+def whole_or_single(rows: int, most: int) -> Heights:
+    """Return the heights `most` and 1, which takes as long as heights between where fewer rows than `most` are needed.
+    Empty for a static number of rows."""
     if not isinstance(rows, OpenSize):
         return ()
     needed = _needed(rows, most)
-    heights = [most >> k for k in reversed(range(most.bit_length()))]
-    return tuple((h, compare(LE, needed, min(h + h // 2, most))) for h in heights)
+    return (1, compare(LT, needed, most)), (most, compare(LE, needed, most))
 
 
 def balanced_pixels(pixels: int, most: int) -> Heights:
