@@ -20,6 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
 from small_models import onnxruntime_answers
+from tilewright.backends.cpu.strategies.schedules.open_rows import cheapest_widths
 from tilewright.base.errors import InputError
 from tilewright.driver.report import show
 from tilewright.runtime.artifact import load_executable
@@ -27,8 +28,10 @@ from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.program import KernelCall
 from tilewright.runtime.sizes import multiple_of
 from tilewright.scalar.arith import Ranges, simplify
+from tilewright.scalar.arith.evaluate import evaluate
+from tilewright.scalar.arith.open_sizes import sample, samples
 from tilewright.scalar.expr import Var
-from tilewright.tir.stmt import For, IfThenElse, walk_stmt
+from tilewright.tir.stmt import Allocate, For, IfThenElse, walk_stmt
 
 SIZES = [(1, 1), (1, 7), (5, 3), (8, 8), (9, 13), (17, 31), (7, 100)]
 Nodes = Sequence[onnx.NodeProto]
@@ -111,12 +114,44 @@ def check(of: onnx.ModelProto, shape: Sequence[Any], sizes: Sequence[tuple[int, 
 
 @pytest.mark.parametrize("arguments", [
     (16, 32, 3), (3, 16, 3, 2), (32, 48, 1), (32, 48, 1, 2), (8, 24, 5, 1, (0, 2, 4, 1)), (16, 16, 3, 2, 2, 2),
-    (16, 32, 3, 1, 1, 1, 2), (16, 200, 3),
+    (16, 32, 3, 1, 1, 1, 2), (16, 200, 3), (16, 24, 3, 1, None, 9), (16, 32, 3, 2, (1, 2, 1, 0), 1, 2), (4, 40, 7, 3),
 ])
 def test_convolutions(arguments: tuple[Any, ...]) -> None:
     check(
         convolution(*arguments), (1, arguments[0], "h", "w"), SIZES if arguments[2] < 5 else [(5, 3), (9, 13), (7, 100)]
     )
+
+
+@pytest.mark.parametrize(("arguments", "is_whole"), [
+    ((24, 32, 3, 2), False), ((32, 64, 3, 2, 1, 1, 4), False), ((24, 32, 3, 1, 9, 9), True), ((24, 600, 3, 2), True),
+], ids=str)
+def test_bands_of_rows_are_copied_where_they_overlap_little(arguments: tuple[Any, ...], is_whole: bool) -> None:
+    channels, *_ = arguments
+    of = convolution(*arguments)
+    of.graph.input[0].type.tensor_type.shape.dim[0].ClearField("dim_value")
+    of.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    program = tilewright.compile(of, shapes={"x": ("n", channels, "h", "w")}, threads=2)
+    for n, h, w in [(1, 1, 1), (3, 2, 3), (2, 17, 6), (1, 40, 12)]:
+        x = real(n, channels, h, w)
+        np.testing.assert_allclose(program(x), onnxruntime_answers(of, {"x": x})[0], rtol=1e-3, atol=1e-5)
+    (kernel,) = [k for name, k in program.report.kernels.items() if "conv2d" in name]
+    body = kernel.declared.body
+    loops = [s for s in walk_stmt(body) if isinstance(s, For)]
+    outside = {a.buffer.name for a in walk_stmt(body) if isinstance(a, Allocate)}
+    inside = {a.buffer.name for loop in loops for a in walk_stmt(loop.body) if isinstance(a, Allocate)}
+    assert any("padded" in n for n in outside) and is_whole == any("padded" in n for n in outside - inside)
+
+
+@pytest.mark.parametrize("cycles", [lambda width: width, lambda width: width + 1, lambda width: max(width, 6)])
+def test_tiles_have_the_width_for_which_a_row_takes_the_fewest_cycles(cycles: Any) -> None:
+    w = Var("w")
+    with samples({w: 61}, least={}):
+        choices = cheapest_widths(sample(w, 61), 8, cycles)
+    assert [width for width, _ in choices] == [3, 5, 8]
+    for outputs in range(1, 50):
+        taken = next((width for width, condition in choices if evaluate(condition, {w: outputs})), 8)
+        whole = {width: -(-outputs // width) * cycles(width) for width, _ in choices}
+        assert whole[taken] == min(whole.values())
 
 
 @pytest.mark.parametrize("arguments", [

@@ -109,9 +109,6 @@ def reaching(
 class Window:
     """A window that slides over the spatial dimensions `sizes` of data; `padding` is `(*before, *after)`."""
 
-    tested = True
-    """Whether a tap may fall into the padding."""
-
     def __init__(self, sizes: Ints, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints) -> None:
         n = len(ksize)
         self.sizes, self.ksize = list(sizes), list(ksize)
@@ -122,6 +119,8 @@ class Window:
             for i, b, a, k, d, s in zip(self.sizes, self.before, self.after, ksize, dilation, strides, strict=True)
         ]
         """Number of places of the window along each dimension."""
+        self.tested = [True] * n
+        """Whether a tap may fall into the padding of a dimension."""
 
     @property
     def is_open(self) -> bool:
@@ -142,7 +141,7 @@ class Window:
         for k, (o, tap) in enumerate(zip(point, taps, strict=True)):
             i = o * self.strides[k] + (tap.var if isinstance(tap, IterVar) else tap) * self.dilation[k] - self.before[k]
             where.append(i)
-            if not self.tested:
+            if not self.tested[k]:
                 continue
             last = (self.out[k] - 1) * self.strides[k] + (self.ksize[k] - 1) * self.dilation[k] - self.before[k]
             if self.before[k]:

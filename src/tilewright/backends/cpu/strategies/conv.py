@@ -24,7 +24,7 @@ from tilewright.backends.cpu.strategies.dots import FOURS, ONE, ROWS, Dot, along
 from tilewright.backends.cpu.strategies.products import flatten, matmul_rows, unflatten, unroll
 from tilewright.backends.cpu.strategies.schedules import open_images, open_rows
 from tilewright.backends.cpu.strategies.schedules.kernel import Alternatives
-from tilewright.backends.cpu.strategies.schedules.open_rows import Heights, balanced_pixels, widths
+from tilewright.backends.cpu.strategies.schedules.open_rows import Heights, balanced_pixels, cheapest_widths
 from tilewright.backends.cpu.strategies.schedules.tile import ConvSchedule, MatmulSchedule, writes_out_taps
 from tilewright.backends.cpu.strategies.schedules.window import (
     FEW_TAPS,
@@ -32,8 +32,9 @@ from tilewright.backends.cpu.strategies.schedules.window import (
     crowds,
     fits_with_channels,
     outputs_together,
+    unrolls,
 )
-from tilewright.backends.cpu.strategies.tiles import Tile, product_cycles
+from tilewright.backends.cpu.strategies.tiles import Tile, cycles_in_tiles, product_cycles
 from tilewright.backends.cpu.strategies.winograd_choice import cut, larger_cut, open_cuts, volume_cut
 from tilewright.backends.cpu.strategies.winograd_volume import volume_convolution
 from tilewright.backends.kernel_options import KernelOptions
@@ -142,6 +143,8 @@ class Geometry(Window):
         self.data, self.place, self.batch = data, place, data.extents[place[0]]
         self.wide = self.out
         """Number of computed outputs: whole tiles of them along a row."""
+        self.is_copy = False
+        """Whether the data is the padded copy of an image."""
 
     def at(
         self, n: Value, point: Sequence[PrimExpr], taps: Sequence[IterVar | PrimExpr], channel: Value
@@ -150,43 +153,50 @@ class Geometry(Window):
         place, inside = self.under(point, taps)
         return self.data(*placed(self.place, (n, *place, channel))), inside
 
-    def spread(self, outputs: int, outside: PrimExpr) -> Geometry:
-        """Return the same window over a copy of the image that includes the padding, with the value `outside`: no tap
-        is tested.
+    def spread(self, outputs: int, outside: PrimExpr, padded: int | None = None) -> Geometry:
+        """Return the same window over a copy of the image that includes the padding of the last `padded` dimensions,
+        by default of all, with the value `outside`: no tap is tested in them.
 
         The rows of the copy are extended for whole tiles of `outputs` outputs.
         """
         wide = [*self.out[:-1], -(-self.out[-1] // outputs) * outputs]
-        sizes = [
-            (o - 1) * s + (k - 1) * d + 1 for o, s, k,
-            d in zip(wide, self.strides, self.ksize, self.dilation, strict=True)
-        ]
+        kept = 0 if padded is None else len(wide) - padded
+        sizes = [*self.sizes[:kept], *(
+            (o - 1) * s + (k - 1) * d + 1 for o, s, k, d in [
+                *zip(wide, self.strides, self.ksize, self.dilation, strict=True)][kept:])]
+        before = [0] * kept + self.before[kept:]
 
         def element(*i: Var) -> PrimExpr:
             where: list[Any] = list(i)
             inside: PrimExpr = all_of()
-            for k, (before, size) in enumerate(zip(self.before, self.sizes, strict=True)):
+            for k in range(kept, len(sizes)):
                 at = where[self.place[1 + k]]
-                inside = all_of(inside, *([at >= before] if before else []), at < before + size)
-                where[self.place[1 + k]] = at - before
+                inside = all_of(inside, *([at >= before[k]] if before[k] else []), at < before[k] + self.sizes[k])
+                where[self.place[1 + k]] = at - before[k]
             return if_then_else(inside, self.data(*where), outside)
 
         shape = placed(self.place, (self.batch, *sizes, self.data.extents[self.place[-1]]))
         copy = te.compute(shape, element, name="padded", inline=False)
-        made = Geometry(copy, self.place, self.ksize, self.strides, [0] * 2 * len(sizes), self.dilation)
-        made.out, made.wide, made.tested = self.out, wide, False
+        rest = [0] * (len(sizes) - kept)
+        made = Geometry(
+            copy, self.place, self.ksize, self.strides, [*self.before[:kept], *rest, *self.after[:kept], *rest],
+            self.dilation)
+        made.out, made.wide, made.is_copy = self.out, wide, True
+        made.tested = [True] * kept + [False] * len(rest)
         return made
 
     @property
     def padded(self) -> te.Tensor | None:
         """Return the copy of an image after `spread`, else None."""
-        return None if self.tested else self.data
+        return self.data if self.is_copy else None
 
     def heights(self, most: int) -> Heights:
         """Return the tile widths for which code is generated; empty for an image of static size."""
         if not self.is_open:
             return ()
-        return balanced_pixels(self.out[-1], most) if self.tested else widths(self.out[-1], most)
+        if self.is_copy:
+            return cheapest_widths(self.out[-1], most, lambda width: width + 1)
+        return balanced_pixels(self.out[-1], most)
 
 
 def _direct(
@@ -204,7 +214,7 @@ def _direct(
     )
     image = g
     if g.is_open or (not shared and any((*g.before, *g.after)) and not writes_out_taps(g.ksize[-1], step, tile)):
-        g = g.spread(tile.rows, const(0, g.data.dtype))
+        g = g.spread(tile.rows, const(0, g.data.dtype), padded=1 if g.is_open else None)
     columns = tile.columns
     panels = -(-channels // columns)
     packed = _pack(weight, kernel, groups, channels, deep, g.ksize, panels, columns, dot, shared)
@@ -240,7 +250,11 @@ def _direct(
         schedule=ConvSchedule(
             tile=tile, shared=shared, unroll=step, groups=groups, channels=groups * channels, flops=flops,
             exact=dtype.is_integer,
-            padded=g.padded, heights=g.heights(tile.rows),
+            padded=g.padded, heights=cheapest_widths(
+                g.out[-1], tile.rows, lambda width: _cycles(replace(tile, rows=width), steps, options),
+            ) if g.is_open else (),
+            in_bands=g.place[-1] == len(g.out) + 1 and open_images.copies_bands(
+                g.ksize, g.strides, g.dilation, groups, panels),
             left_bytes=math.prod(g.data.extents) * g.data.dtype.itemsize,
             channels_last=out_place, faster=faster,
         ),
@@ -254,6 +268,10 @@ def _direct(
         )
 
     return te.compute(placed(out_place, (g.batch, *g.out, groups * channels)), result, name="conv_out")
+
+
+def _cycles(tile: Tile, steps: int, options: KernelOptions) -> float:
+    return cycles_in_tiles(tile, tile.rows, tile.columns, steps, options.machine)
 
 
 def _gathered(
@@ -468,7 +486,10 @@ def windows_of(g: Geometry, outside: PrimExpr, weights: int, options: KernelOpti
     """Return the geometry for `window`: for a dynamic image whose channels crowd the cache, a padded copy with the
     value `outside`, unless a tile with all channels and `weights` pixels of weights fits."""
     together = outputs_together(g.out[-1], math.prod(g.ksize), g.strides[-1], options)
-    return g.spread(together, outside) if _crowds(g, options) and not _fits(g, weights, options) else g
+    if not _crowds(g, options) or _fits(g, weights, options):
+        return g
+    # the bounds of a loop over the rows of a window leave out those in the padding
+    return g.spread(together, outside, padded=None if unrolls(g.ksize, together) else 1)
 
 
 def _crowds(g: Geometry, options: KernelOptions) -> bool:
@@ -498,7 +519,7 @@ def window(
         schedule=WindowSchedule(
             flops=2 * g.batch * math.prod(g.out) * channels * taps, channels_last=out_place, stride=stride, taps=taps,
             padded=g.padded, heights=g.heights(outputs_together(g.out[-1], taps, stride, options)),
-            channels_inside=g.tested and _crowds(g, options),
+            channels_inside=not g.is_copy and _crowds(g, options),
         ),
     )
 

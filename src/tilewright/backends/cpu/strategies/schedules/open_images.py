@@ -1,14 +1,18 @@
 """Kernels over images whose heights and widths are known when the kernel runs.
 
-    padded = the image with its padding, extended for whole tiles (`Geometry.spread` in `strategies/conv.py`)
-    for band of rows (parallel): for panel: for row of the band: for tile of outputs: {
-        acc = …, without tests; out = epilogue(acc) if it is inside }
+    for band of rows (parallel): {
+        padded = the rows that the band reads, with padding on the left and right, extended for whole tiles
+        for panel: for row of the band: for tile of outputs: {
+            acc = sum over the rows of the window that are inside; out = epilogue(acc) if it is inside } }
 
-Only stores are tested, once for each output of a tile; `open_rows.py` describes the widths of tiles.
+`Geometry.spread` in `strategies/conv.py` makes the copy. Along a row only stores are tested, once for each output of a
+tile; `open_rows.py` describes the widths of tiles. With many panels, or windows much taller than a band, the whole
+image is copied before.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from tilewright.backends.cpu.strategies.schedules.kernel import KernelBlocks
@@ -20,6 +24,20 @@ from tilewright.tir.loop_schedule import Schedule
 
 BAND: Final = 8
 """Number of output rows for which a panel of weights stays in the cache."""
+
+
+_MOST_PANELS: Final = 8
+"""Number of panels from which a band's sums take much longer than its copy, and panels are parallel, too."""
+
+
+def copies_bands(
+    ksize: Sequence[int], strides: Sequence[int], dilation: Sequence[int], groups: int, panels: int
+) -> bool:
+    """Return whether each band of rows has a copy of its own: where this copies no row more than about twice, and
+    the panels of the weights are few. With groups, a band's copy has the channels of one group."""
+    *rows, _ = zip(ksize, strides, dilation, strict=True)
+    repeats = len(rows) > 1 or any((BAND - 1) * s + (k - 1) * d + 1 > 2 * BAND * s for k, s, d in rows)
+    return not repeats and (groups > 1 or panels < _MOST_PANELS)
 
 
 def check_axes(k: KernelBlocks, images: list[Var], channels: int, channel: Var) -> None:
@@ -56,6 +74,17 @@ def copy_whole(k: KernelBlocks, copy: Tensor) -> None:
         s.vectorize(s.split(last, [None, lanes])[1])
     if k.is_shared:
         s.parallel(s.fuse(*planes), grain=BAND)
+
+
+def copy_band(k: KernelBlocks, copy: Tensor, at: Var) -> None:
+    """Schedule the copy of the rows that an iteration of the loop `at` reads."""
+    s, name = k.schedule, k.name(copy)
+    last = s.compute_at(name, at)[-1]
+    lanes = k.machine.lanes(copy.dtype)
+    while lanes > 1 and lanes > s.extent(last):
+        lanes //= 2
+    if lanes > 1:
+        s.vectorize(s.split(last, [None, lanes])[1])
 
 
 def share(k: KernelBlocks, loops: list[Var]) -> None:

@@ -11,6 +11,7 @@ else the last.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -18,9 +19,11 @@ from tilewright.backends.cpu.strategies.tiles import OPEN_ROWS, Tile, conv_tile
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.base.types import OpenSize
 from tilewright.scalar.arith.open_sizes import may_be_zero
-from tilewright.scalar.expr import LE, LT, PrimExpr, add, all_of, any_of, as_expr, compare, floordiv, maximum, sub
+from tilewright.scalar.expr import LE, LT, PrimExpr, add, all_of, any_of, as_expr, compare, floordiv, maximum, mul, sub
 
 MOST_OPEN_ROWS: Final = 8
+_PARTS: Final = 8
+"""Parts of a cycle in which tiles are compared."""
 
 Heights: TypeAlias = tuple[tuple[int, PrimExpr], ...]
 
@@ -61,13 +64,17 @@ def overlapping(rows: int, most: int) -> Heights:
     return (lower, all_of(compare(LE, lower, as_expr(rows)), fits)), (most, compare(LE, most, as_expr(rows)))
 
 
-def widths(outputs: int, most: int) -> Heights:
-    """Return two tile widths along a row, five eighths of the widest and the widest; the outside part of a tile is
-    computed but not stored."""
+def cheapest_widths(outputs: int, most: int, cycles: Callable[[int], float]) -> Heights:
+    """Return tile widths along a row, three eighths and five eighths of the widest and the widest, each where all its
+    tiles take the fewest cycles; `cycles` returns those of a tile. The outside part of a tile is computed but not
+    stored."""
     if not isinstance(outputs, OpenSize):
         return ()
-    needed = _needed(outputs, most)
-    return tuple((width, compare(LE, needed, width)) for width in sorted({-(-most * 5 // 8), most}))
+    found = sorted({-(-most * eighths // 8) for eighths in (3, 5, 8)})
+    whole = [mul(floordiv(add(as_expr(outputs), w - 1), w), round(_PARTS * cycles(w))) for w in found]
+    return tuple(
+        (w, all_of(*(compare(LT, own, wider) for wider in whole[k + 1 :])) if k + 1 < len(found)
+         else compare(LE, 0, own)) for k, (w, own) in enumerate(zip(found, whole, strict=True)))
 
 
 def _needed(rows: int, most: int) -> PrimExpr:

@@ -266,6 +266,8 @@ class ConvSchedule(CpuSchedule):
     """Whether the sums are of integers, whose order does not matter."""
     padded: Tensor | None = None
     """The padded copy of the input, if there is one."""
+    in_bands: bool = False
+    """Whether a kernel for images of symbolic size copies the rows of a band, instead of the whole image."""
 
     def apply(self, k: KernelBlocks) -> None:
         s, tile = k.schedule, self.tile
@@ -292,7 +294,12 @@ class ConvSchedule(CpuSchedule):
         s.vectorize(lane)
         if is_open:
             assert self.padded is not None
-            open_images.copy_whole(k, self.padded)
+            shared = [*bands[:1], *group, panel]
+            if self.in_bands:
+                shared = shared[: 1 + len(group)]
+                open_images.copy_band(k, self.padded, shared[-1])
+            else:
+                open_images.copy_whole(k, self.padded)
         elif self.padded is not None:
             *planes, _, x = s.loops(k.name(self.padded))
             s.vectorize(s.split(x, [None, k.machine.lanes(self.padded.dtype)])[1])
@@ -302,7 +309,7 @@ class ConvSchedule(CpuSchedule):
             spatial, _ = s.axes(name)
             s.vectorize(s.split(spatial[-1], [None, k.machine.lanes()])[1])
         if is_open:
-            open_images.share(k, [*bands[:1], *group, panel])
+            open_images.share(k, shared)
         else:
             _share(k, self.left_bytes, [*group, panel], s.fuse(*images), even, windows=True)
 

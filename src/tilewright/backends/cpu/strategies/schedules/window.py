@@ -81,6 +81,11 @@ def outputs_together(width: int, taps: int, stride: int, options: KernelOptions)
     return options.height or most if isinstance(width, OpenSize) else min(most, width)
 
 
+def unrolls(window: Sequence[int], outputs: int) -> bool:
+    """Return whether all taps of a window are unrolled for neighbouring outputs."""
+    return math.prod(window) * outputs <= _MOST_UNROLLED
+
+
 def crowds(pixel: int, window: Sequence[int], stride: int, machine: Machine) -> bool:
     """Return whether pixels of `pixel` bytes compete for the same cache lines, for rows of symbolic length."""
     return _crowd(pixel, _reached(window, stride, _TYPICAL_ROW), machine) > 1
