@@ -330,7 +330,8 @@ class ComputeOp(Operation):
 
 
 def placeholder(
-    shape: Sequence[Any] | Value, dtype: str | DataType = "float32", name: str = "placeholder", *, constant: bool = False
+    shape: Sequence[Any] | Value, dtype: str | DataType = "float32", name: str = "placeholder", *,
+    constant: bool = False
 ) -> Tensor:
     """Return an input tensor of `shape` and `dtype`; `constant`: its value is known at compile time."""
     dims = tuple(map(dimension, shape if isinstance(shape, Sequence) else (shape,)))
@@ -354,7 +355,8 @@ def compute(
     inline: bool = True, kept: bool = False,
 ) -> tuple[Tensor, ...]: ...
 def compute(
-    shape: Sequence[Any] | Value, fcompute: Callable[..., Value | Sequence[Value]], name: str = "compute", tag: str = "", *,
+    shape: Sequence[Any] | Value, fcompute: Callable[..., Value | Sequence[Value]], name: str = "compute",
+    tag: str = "", *,
     schedule: KernelKind | None = None, prepack: Prepack | None = None, attrs: dict[str, Any] | None = None,
     axis_names: Sequence[str] | None = None, inline: bool = True, kept: bool = False,
 ) -> Tensor | tuple[Tensor, ...]:
@@ -503,9 +505,9 @@ def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], na
 
     def reduce(expr: Any, axis: Any, *more: Value, where: Value | None = None) -> Any:
         if not isinstance(axis, (IterVar, list, tuple)):
-            total = (as_expr(expr),)
+            total: tuple[PrimExpr, ...] = (as_expr(expr),)
             for value in (axis, *more):
-                total = combine(total, (as_expr(value),))
+                total = combine(total, (as_expr(value, total[0].dtype),))
             return total[0]
         axes = (axis,) if isinstance(axis, IterVar) else tuple(axis)
         sources = _chosen(combiner, tuple(as_expr(e) for e in as_tuple(expr)), where)
