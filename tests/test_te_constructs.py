@@ -427,3 +427,23 @@ def test_a_reduction_that_ends_at_an_axis() -> None:
             step(s, c)
             with pytest.raises(ScheduleError, match=message):
                 tvm.lower(s, [*args, c])
+
+
+def test_reductions_of_chosen_elements() -> None:
+    a, k = te.placeholder(8, name="A", dtype="int32"), te.reduce_axis((0, 8), "k")
+    first = te.comm_reducer(lambda x, y: x + y * 2, lambda t: te.const(0, t))
+    both = te.comm_reducer(
+        lambda x, y: (x[0] + y[0], te.max(x[1], y[1])), lambda s, t: (te.const(0, s), te.min_value(t)), "both")
+    odd = te.floormod(k, 2) == 1
+    total = te.compute((1,), lambda i: te.sum(a[k], axis=k, where=odd), name="total")
+    t0, t1 = te.compute((1,), lambda i: both((a[k], a[k]), axis=k, where=a[k] < 5), name="T")
+    data = RNG.integers(-9, 9, 8).astype("int32")
+    results = [np.zeros(1, "int32") for _ in range(3)]
+    call(te.create_schedule([total.op, t0.op]), [a, total, t0, t1], data, *results)
+    chosen = data[data < 5]
+    assert [int(r[0]) for r in results] == [data[1::2].sum(), chosen.sum(), chosen.max()]
+    x, y = te.var("x", "int32"), te.var("y", "int32")
+    assert str(first(x, y, 1)) == "((x + (y * 2)) + 2)"
+    assert (t0.value_index, t1.value_index) == (0, 1) and total.op.input_tensors == (a,)
+    n = te.var("n")
+    assert te.compute(n + 1, lambda i: i, name="C").ndim == te.placeholder(n + 1).ndim == 1

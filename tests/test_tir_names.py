@@ -115,6 +115,7 @@ def test_functions_of_floats() -> None:
     x = np.linspace(0.1, 3, 8, dtype=np.float32)
     functions: list[tuple[Any, Any]] = [
         (tir.log10, np.log10), (tir.log1p, np.log1p), (tir.exp10, lambda v: 10 ** v),
+        (lambda v: tir.atan2(v, -0.5), lambda v: np.arctan2(v, np.float32(-0.5))),
         (lambda v: tir.hypot(v, 3.0), lambda v: np.hypot(v, 3)), (lambda v: tir.copysign(v, -1.0), np.negative),
         (lambda v: tir.nextafter(v, 9.0), lambda v: np.nextafter(v, np.float32(9))),
     ]
@@ -337,14 +338,17 @@ def test_sources_and_traces() -> None:
 
 
 def test_functions_of_tvmscript_outside_of_functions() -> None:
-    three = T.hypot(T.float32(3), 0.0)
+    three, yes = T.hypot(T.float32(3), 0.0), T.bool(True)
 
     @T.prim_func
     def f(A: T.Buffer((4,), "float32")) -> None:  # type: ignore[valid-type]
         j = T.int64()
         for i in T.serial(4):
+            with T.LetStmt(i + 1, var=j):
+                A[j - 1] = three
             T.LetStmt(i + 1, var=j)
-            A[j - 1] = three + T.exp(0.0)
+            if yes:
+                A[j - 1] = A[i] + T.exp(0.0)
 
     a = np.zeros(4, "float32")
     tvm.build(f, target="llvm")(a)

@@ -384,6 +384,10 @@ class Intrinsic:
         """TVM's name of the function, such as "tir.exp"."""
         return "tir.round" if self.spelling == "nearbyint" else f"tir.{self.spelling}"
 
+    @property
+    def __name__(self) -> str:
+        return self.spelling
+
     def __repr__(self) -> str:
         return self.spelling
 

@@ -76,6 +76,11 @@ class Operation:
         """The tensors that the operation reads, each once, in order of first use."""
         return ()
 
+    @property
+    def input_tensors(self) -> tuple[Tensor, ...]:
+        """TVM's name of `inputs`."""
+        return self.inputs
+
 
 class KernelKind:
     """The kind of the kernel around one computation, such as a reduction; a back end maps it to a schedule."""
@@ -106,6 +111,11 @@ class Tensor:
     @property
     def ndim(self) -> int:
         return len(self.shape)
+
+    @property
+    def value_index(self) -> int:
+        """The position among the results of the operation."""
+        return self.index
 
     @property
     def name(self) -> str:
@@ -320,7 +330,8 @@ class ComputeOp(Operation):
 
 
 def placeholder(
-    shape: Sequence[Any] | int, dtype: str | DataType = "float32", name: str = "placeholder", *, constant: bool = False
+    shape: Sequence[Any] | Value, dtype: str | DataType = "float32", name: str = "placeholder", *,
+    constant: bool = False
 ) -> Tensor:
     """Return an input tensor of `shape` and `dtype`; `constant`: its value is known at compile time."""
     dims = tuple(map(dimension, shape if isinstance(shape, Sequence) else (shape,)))
@@ -331,24 +342,25 @@ def placeholder(
 
 @overload
 def compute(
-    shape: Sequence[Any], fcompute: Callable[..., Value], name: str = "compute", tag: str = "", *,
+    shape: Sequence[Any] | Value, fcompute: Callable[..., Value], name: str = "compute", tag: str = "", *,
     schedule: KernelKind | None = None,
     prepack: Prepack | None = None, attrs: dict[str, Any] | None = None, axis_names: Sequence[str] | None = None,
     inline: bool = True, kept: bool = False,
 ) -> Tensor: ...
 @overload
 def compute(
-    shape: Sequence[Any], fcompute: Callable[..., Sequence[Value]], name: str = "compute", tag: str = "", *,
+    shape: Sequence[Any] | Value, fcompute: Callable[..., Sequence[Value]], name: str = "compute", tag: str = "", *,
     schedule: KernelKind | None = None,
     prepack: Prepack | None = None, attrs: dict[str, Any] | None = None, axis_names: Sequence[str] | None = None,
     inline: bool = True, kept: bool = False,
 ) -> tuple[Tensor, ...]: ...
 def compute(
-    shape: Sequence[Any], fcompute: Callable[..., Value | Sequence[Value]], name: str = "compute", tag: str = "", *,
+    shape: Sequence[Any] | Value, fcompute: Callable[..., Value | Sequence[Value]], name: str = "compute",
+    tag: str = "", *,
     schedule: KernelKind | None = None, prepack: Prepack | None = None, attrs: dict[str, Any] | None = None,
     axis_names: Sequence[str] | None = None, inline: bool = True, kept: bool = False,
 ) -> Tensor | tuple[Tensor, ...]:
-    """Return the tensor of `shape` whose element at `(i, j, …)` is `fcompute(i, j, …)`.
+    """Return the tensor of `shape`, sizes or one size, whose element at `(i, j, …)` is `fcompute(i, j, …)`.
 
     The result is a tuple of tensors if `fcompute` returns a tuple of scalars (or the parts of a tuple reduction). `tag`
     names the kind of computation (`topi.tag`); the default is that of the enclosing `tag_scope`. See `ComputeOp` for
@@ -356,7 +368,7 @@ def compute(
     """
     tag = tag or current_tag()
     attrs = {"tag": tag, **(attrs or {})} if tag else attrs
-    dims = [dimension(d) for d in shape]
+    dims = [dimension(d) for d in (shape if isinstance(shape, Sequence) else (shape,))]
     names = axis_names or _axis_names(fcompute, len(dims))
     axis = tuple(IterVar(Var(n), d) for n, d in zip(names, dims, strict=True))
     result = fcompute(*(a.var for a in axis))
@@ -428,20 +440,29 @@ def _elementwise(
     return Combiner(name, lambda a, b: (combine(a[0], b[0]),), lambda t: (identity(t[0]),))
 
 
+def _chosen(combiner: Combiner, sources: tuple[PrimExpr, ...], where: Value | None) -> tuple[PrimExpr, ...]:
+    """Return the values, and the neutral element where the condition `where` is false."""
+    if where is None:
+        return sources
+    neutral = combiner.identity(tuple(s.dtype for s in sources))
+    return tuple(if_then_else(where, s, n) for s, n in zip(sources, neutral, strict=True))
+
+
 def _reducer(combiner: Combiner) -> Callable[..., PrimExpr]:
-    def reduce(expr: Value, axis: Any) -> PrimExpr:
+    def reduce(expr: Value, axis: Any, where: Value | None = None) -> PrimExpr:
         if not isinstance(axis, (IterVar, list, tuple)):
             return combiner.combine((as_expr(expr),), (axis,))[0]
         axes = (axis,) if isinstance(axis, IterVar) else tuple(axis)
         wrong = next((a for a in axes if not isinstance(a, IterVar)), None)
         if wrong is not None:
             raise CompileError(f"'{wrong}' is not an axis; make one with te.reduce_axis((0, n))", code="TW0609")
-        return Reduce(combiner, (as_expr(expr),), axes) if axes else as_expr(expr)
+        sources = _chosen(combiner, (as_expr(expr),), where)
+        return Reduce(combiner, sources, axes) if axes else sources[0]
 
     reduce.__name__ = combiner.name
     reduce.__doc__ = (
-        f"Return the {combiner.name} of `expr` along `axis`, one reduction axis or several; for two values, "
-        f"`{combiner.name}(a, b)`."
+        f"Return the {combiner.name} of `expr` along `axis`, one reduction axis or several, without the elements for "
+        f"which `where` is false; for two values, `{combiner.name}(a, b)`."
     )
     return reduce
 
@@ -460,14 +481,18 @@ class CommReducer(Protocol):
     """A reduction made by `comm_reducer`, of one expression or of a tuple of expressions."""
 
     @overload
-    def __call__(self, expr: Value, axis: IterVar | Sequence[IterVar]) -> PrimExpr: ...
+    def __call__(
+        self, expr: Value, axis: IterVar | Sequence[IterVar] | Value, *more: Value, where: Value | None = None
+    ) -> PrimExpr: ...
     @overload
-    def __call__(self, expr: Sequence[Value], axis: IterVar | Sequence[IterVar]) -> tuple[PrimExpr, ...]: ...
+    def __call__(
+        self, expr: Sequence[Value], axis: IterVar | Sequence[IterVar], *, where: Value | None = None
+    ) -> tuple[PrimExpr, ...]: ...
 
 
 def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce") -> CommReducer:
     """Define a reduction over one value or a tuple, given `fcombine(x, y)` and `fidentity(*dtypes)`. Return `f(exprs,
-    axis)`."""
+    axis, where=condition)`; for two values or more, `f(a, b)`."""
 
     def as_tuple(x: Any) -> tuple[Any, ...]:
         return tuple(x) if isinstance(x, (tuple, list)) else (x,)
@@ -478,9 +503,14 @@ def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], na
     combiner = Combiner(
         name, combine, lambda t: tuple(as_expr(v, d) for v, d in zip(as_tuple(fidentity(*t)), t, strict=True)))
 
-    def reduce(expr: Any, axis: IterVar | Sequence[IterVar]) -> Any:
+    def reduce(expr: Any, axis: Any, *more: Value, where: Value | None = None) -> Any:
+        if not isinstance(axis, (IterVar, list, tuple)):
+            total: tuple[PrimExpr, ...] = (as_expr(expr),)
+            for value in (axis, *more):
+                total = combine(total, (as_expr(value, total[0].dtype),))
+            return total[0]
         axes = (axis,) if isinstance(axis, IterVar) else tuple(axis)
-        sources = tuple(as_expr(e) for e in as_tuple(expr))
+        sources = _chosen(combiner, tuple(as_expr(e) for e in as_tuple(expr)), where)
         parts = tuple(Reduce(combiner, sources, axes, k) for k in range(len(sources)))
         return parts if isinstance(expr, (tuple, list)) else parts[0]
 

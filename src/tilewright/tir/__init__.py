@@ -98,6 +98,7 @@ if TYPE_CHECKING:
     from tilewright.tir.data_layout import BijectiveLayout, Layout, bijective_layout, layout
     from tilewright.tir.functions import (
         Let,
+        atan2,
         bitwise_and,
         bitwise_not,
         bitwise_or,
@@ -161,9 +162,9 @@ _MEMBERS: Final = {
     "tir.buffers": ("decl_buffer",),
     "tir.data_layout": ("BijectiveLayout", "Layout", "bijective_layout", "layout"),
     "tir.functions": (
-        "Let", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "call_intrin", "ceildiv", "clz", "copysign",
-        "exp10", "hypot", "infinity", "isfinite", "likely", "log10", "log1p", "nextafter", "popcount", "reinterpret",
-        "shift_left", "shift_right", "stmt_list", "stmt_seq"),
+        "Let", "atan2", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "call_intrin", "ceildiv", "clz",
+        "copysign", "exp10", "hypot", "infinity", "isfinite", "likely", "log10", "log1p", "nextafter", "popcount",
+        "reinterpret", "shift_left", "shift_right", "stmt_list", "stmt_seq"),
     "tir.index_map": ("IndexMap",),
     "tir.module_schedule": ("Schedule", "Trace", "replay"),
     "tir.parser": ("parse", "parse_module"),
@@ -260,6 +261,7 @@ __all__ = [
     "asin",
     "asinh",
     "atan",
+    "atan2",
     "atanh",
     "bijective_layout",
     "bitwise_and",

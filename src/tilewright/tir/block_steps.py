@@ -127,7 +127,8 @@ class BlockSteps(LoopSteps):
                 "the factor")
         node = e.block(at.block)
         place = stored_buffers(node).index(buffer)
-        e.annotate(at.block, ALIGNED, (*node.annotations.get(ALIGNED, ()), (place, axis % rank, factor, offset)))
+        others = [a for a in node.annotations.get(ALIGNED, ()) if tuple(a[:2]) != (place, axis % rank)]
+        e.annotate(at.block, ALIGNED, (*others, (place, axis % rank, factor, offset)))
 
     @recorded
     def rolling_buffer(self, block: BlockAt | str, write_buffer_index: int | str = 0) -> None:

@@ -140,6 +140,7 @@ def _of_library(name: str, meaning: str) -> Any:
 log10 = _of_library("log10", "the decimal logarithm")
 log1p = _of_library("log1p", "log(1 + x), exact near 0")
 copysign = _of_library("copysign", "the magnitude of `x` with the sign of `y`")
+atan2 = _of_library("atan2", "the angle of the point (`y`, `x`), from the signs of both")
 hypot = _of_library("hypot", "sqrt(x * x + y * y), without overflow of the squares")
 nextafter = _of_library("nextafter", "the number next to `x` in the direction of `y`")
 

@@ -504,7 +504,7 @@ _VALUES: Final[dict[type[ast.expr], Callable[[ExprReader, Any], Any]]] = {
 _FUNCTIONS: Final[dict[str, Callable[..., PrimExpr]]] = {
     "abs": I.fabs, "power": I.pow, "round": I.nearbyint, "likely": F.likely, "ceildiv": F.ceildiv,
     "popcount": F.popcount, "clz": F.clz, "isfinite": F.isfinite, "log10": F.log10, "log1p": F.log1p, "hypot": F.hypot,
-    "copysign": F.copysign, "nextafter": F.nextafter, "exp10": F.exp10,
+    "copysign": F.copysign, "atan2": F.atan2, "nextafter": F.nextafter, "exp10": F.exp10,
 }
 """Functions without nodes of their own, under TVM's names."""
 FUNCTIONS: Final[Mapping[str, Callable[..., PrimExpr]]] = {**INTRINSICS, **_FUNCTIONS}

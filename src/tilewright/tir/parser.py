@@ -497,6 +497,8 @@ class FunctionReader(ViewReader):
             body = self.sequence(node.body)
             self.names = before
             return wrapper(body)
+        if call == "LetStmt" and isinstance(item.context_expr, ast.Call):
+            return self.bound(item.context_expr)(Seq(self.scoped(node.body)))
         raise self.error(
             item.context_expr, "`with` supports only T.block(\"name\"), T.allocate(…) as A, T.let(value) as x, and "
                                "T.seq()")

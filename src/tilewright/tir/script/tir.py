@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, overload
 
+from tilewright.base.errors import CompileError
 from tilewright.base.settings import nearest
 from tilewright.base.types import DataType
 from tilewright.scalar.expr import Var, cast
@@ -53,11 +54,15 @@ float32, float64 = NumberType("float32"), NumberType("float64")
 
 
 def __getattr__(name: str) -> Any:
-    """Return a function of expressions, such as `T.exp`."""
+    """Return a function of expressions, such as `T.exp`, or another type of numbers, such as `T.bool`."""
     found = FUNCTIONS.get(name)
-    if found is None:
-        raise AttributeError(f"T.{name} has no value outside of a function{nearest(name, FUNCTIONS)}", name=name)
-    return found
+    if found is not None:
+        return found
+    try:
+        return NumberType(name)
+    except CompileError:
+        text = f"T.{name} has no value outside of a function{nearest(name, FUNCTIONS)}"
+        raise AttributeError(text, name=name) from None
 
 
 @overload
