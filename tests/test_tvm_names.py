@@ -341,8 +341,8 @@ def test_accumulating_maps_of_the_prelude() -> None:
 
 
 def test_lookup_tables_of_quantized_functions() -> None:
-    from tilewright.relay.qnn.op import canonicalizations, legalizations
-
+    canonicalizations = importlib.import_module("tilewright.relay.qnn.op.canonicalizations")
+    legalizations = importlib.import_module("tilewright.relay.qnn.op.legalizations")
     x = np.arange(-128, 128, dtype="int8").reshape(2, 128)
     found = canonicalizations.create_integer_lookup_op(
         relay.const(x), legalizations.hardswish_func, relay.const(0.05), relay.const(3), relay.const(0.03),
@@ -356,21 +356,19 @@ def test_lookup_tables_of_quantized_functions() -> None:
 
 
 def test_names_that_tests_of_tvm_import() -> None:
-    from tilewright._ffi.base import py_str
-    from tilewright.relay.backend.runtime import Runtime
-    from tilewright.relay.quantize._annotate import QAnnotateKind, attach_simulated_quantize
-
     from tilewright.relay.testing import byoc
     from tilewright.relay.transform import mixed_precision
     from tilewright.topi.sparse.utils import random_bsr_matrix
 
-    assert py_str(b"a") == "a"
-    assert Runtime is relay.backend.Runtime
+    annotate = importlib.import_module("tilewright.relay.quantize._annotate")
+    attach, role = annotate.attach_simulated_quantize, annotate.QAnnotateKind.INPUT
+    assert importlib.import_module("tilewright._ffi.base").py_str(b"a") == "a"
+    assert importlib.import_module("tilewright.relay.backend.runtime").Runtime is Runtime
     assert tvm.support.libinfo()["USE_MICRO"] == "OFF"
     x = relay.var("x", shape=(4, 4))
-    y = attach_simulated_quantize(x, QAnnotateKind.INPUT)
+    y = attach(x, role)
     assert [v.name_hint for v in relay.analysis.free_vars(y)] == ["x", "dom_scale", "clip_min", "clip_max"]
-    assert attach_simulated_quantize(y, QAnnotateKind.INPUT) is y
+    assert attach(y, role) is y
     marked = byoc.CcompilerAnnotator().visit(relay.Function([x], (x + x - x) * x))
     parts = relay.transform.PartitionGraph()(tvm.IRModule.from_expr(marked))
     assert [f.attrs["Compiler"] for f in parts.functions.values() if "Compiler" in f.attrs] == ["ccompiler"]

@@ -44,7 +44,8 @@ def create_integer_lookup_table(
     inputs = np.arange(256, dtype=np.uint8).view(in_dtype)
     real = Dequantize(axis=in_axis).reference(inputs, scale, zero)
     result = np.asarray(floating_point_func(real), np.float32)
-    return np.asarray(Quantize(out_dtype, out_axis).reference(result, out_scale, out_zero))
+    table: Array = np.asarray(Quantize(out_dtype, out_axis).reference(result, out_scale, out_zero))
+    return table
 
 
 def create_integer_lookup_op(
