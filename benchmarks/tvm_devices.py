@@ -7,6 +7,7 @@ them.
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
@@ -45,4 +46,5 @@ class DeviceFinder(MetaPathFinder, Loader):
         """Leave the module empty."""
 
 
+importlib.import_module("tvm")  # its finders come after this one
 sys.meta_path.insert(0, DeviceFinder())

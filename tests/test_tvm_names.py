@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -378,6 +380,21 @@ def test_names_that_tests_of_tvm_import() -> None:
     matrix = random_bsr_matrix(8, 16, 4, 2, 0.5)
     assert matrix.shape == (8, 16)
     assert matrix.data.shape == (8, 4, 2)
+
+
+def test_parameters_of_which_a_test_takes_one(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["tilewright.testing.plugin"]')
+    (tmp_path / "test_lengths.py").write_text("""
+import tilewright as tvm
+lengths, order = tvm.testing.parameters(([3, 5], "ij"), ([4, 2], "xy"))
+def test_lengths(lengths, order="none"):
+    assert len(lengths) == 2 and order == "none"
+""")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)], cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(tvm.__file__).parents[1])}, capture_output=True, text=True,
+        check=False)
+    assert "2 passed" in done.stdout, done.stdout
 
 
 def test_natural_numbers() -> None:

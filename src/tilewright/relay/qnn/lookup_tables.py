@@ -62,4 +62,5 @@ def create_integer_lookup_op(
 
 def hardswish_func(x: Array) -> Array:
     """Return x * clip(x + 3, 0, 6) / 6."""
-    return x * np.clip(x + 3, 0, 6) / 6
+    result: Array = x * np.clip(x + 3, 0, 6) / 6
+    return result
