@@ -291,6 +291,7 @@ def test_tensor_arrays_of_the_prelude() -> None:
     x, at = np.arange(6, dtype="int32").reshape(2, 3), np.array([2, 0], "int32")
     ops = relay.prelude.StaticTensorArrayOps(prelude, "int32", [2, 3])
     ops.register()
+    assert len(prelude.mod.get_type("tensor_int32_t")) == 9
     assert prelude.get_name_static("tensor_t", "int32", [relay.Any(), 3]) == "static_tensor_int32_any_3_t"
     v, index = relay.var("v", shape=(2, 3), dtype="int32"), relay.var("index")
     write, tensor = ops.get_global_var("tensor_array_write"), ops.get_ctor("tensor_constructor")

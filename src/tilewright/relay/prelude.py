@@ -91,6 +91,7 @@ class Prelude:
             self._add(tensor_arrays.VERSION + tensor_arrays.definition(dtype, shape))
 
     def _define(self, dtype: str, shape: Sequence[Any] | None) -> None:
+        self._define_type(dtype, None)
         self._define_type(dtype, shape)
         if self.get_name_static("tensor_array_stack", dtype, shape) in self.mod:
             return
@@ -138,7 +139,6 @@ class StaticTensorArrayOps:
 
     def register(self) -> None:
         """Add the functions to the module, and the type of tensors of any rank."""
-        self.prelude._define_type(self.dtype, None)
         self.prelude._define(self.dtype, self.shape)
 
     def define_tensor_array_scatter(
