@@ -5,6 +5,7 @@
 
 Each file runs in a process of its own, `python -m tilewright.tvm -m pytest FILE` (tutorials: `python -m tilewright.tvm
 FILE`), with a limit of time. A test file that stops while it is imported counts each of its functions as not started.
+A test that calls TVM's code for GPUs, Hexagon or Android counts as skipped (`tvm_devices.py`).
 `--results` keeps one line of JSON for each file; files that it has are not run again.
 """
 
@@ -27,6 +28,8 @@ from xml.etree import ElementTree
 
 STATES: Final = ("passed", "failed", "skipped", "not started", "timed out")
 SOURCE: Final = Path(__file__).resolve().parents[1] / "src"
+PLUGIN: Final = Path(__file__).resolve().parent / "tvm_devices.py"
+"""Plugin of pytest: tests that call code for devices that are not here are skipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +50,14 @@ def functions_of(file: Path) -> int:
 def run(root: Path, name: str, limit: float) -> Result:
     """Run a test file or a tutorial, and return what became of it."""
     file = root / name
-    path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH", "")]))
+    path = os.pathsep.join(filter(None, [str(SOURCE), str(PLUGIN.parent), os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, "PYTHONPATH": path, "MPLBACKEND": "agg"}
     is_test = file.name.startswith("test_")
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "tilewright.tvm"]
-        command += ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"] if is_test else []
+        if is_test:
+            command += ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", PLUGIN.stem, f"--junitxml={report}"]
         try:
             done = subprocess.run(
                 [*command, str(file)], cwd=root if is_test else folder, env=environment, capture_output=True, text=True,

@@ -44,8 +44,8 @@ def test_a_layout_has_letters_and_blocks() -> None:
 
 
 @pytest.mark.parametrize(("name", "message"), [
-    ("", "'' is not a layout; it has capital letters, and numbers only before small letters, for example NCHW8c"),
-    ("NCHW8", "'NCHW8' is not a layout"),
+    ("NCHW8", "'NCHW8' is not a layout; it has capital letters, and numbers only before small letters, for example "
+        "NCHW8c"),
     ("N-C", "'N-C' is not a layout"),
     ("NCHWc", "the layout 'NCHWc' has the block c without a size; write the size before the letter, such as 8c"),
     ("NCHW0c", "the layout 'NCHW0c' has the block c without a size"),
@@ -165,6 +165,34 @@ def residual_block() -> Expr:
 def hook() -> Iterator[Callable[[Any], Any]]:
     yield lambda f: relay.op.register_alter_op_layout("nn.conv2d", f, level=11)
     reset_op_attr("nn.conv2d", "FTVMAlterOpLayout")
+
+
+def test_a_layout_without_axes() -> None:
+    assert not layout("")
+    assert layout("__undef__") is not None
+    assert str(layout("")) == "__undef__"
+
+
+def test_hook_of_an_operator_between_layouts() -> None:
+    """The hook sees the new and old layouts, and can refuse the new one."""
+    x, w = relay.var("x", shape=(1, 8, 8, 4)), relay.var("w", shape=(3, 3, 4, 4))
+    y = nn.relu(nn.conv2d(x, w, channels=4, kernel_size=(3, 3), data_layout="NHWC", kernel_layout="HWIO"))
+    seen: list[Any] = []
+
+    def infer(attrs: Any, new: Any, old: Any, types: Any) -> Any:
+        seen.append((str(new[0]), str(old[0])))
+        wanted = new if keeps else old
+        return relay.transform.InferCorrectLayoutOutput(wanted, [wanted[0]], attrs)
+
+    relay.op.register_infer_correct_layout("nn.relu", infer, level=11)
+    try:
+        for keeps in (True, False):
+            mod = relay.transform.InferType()(IRModule.from_expr(relay.Function([x, w], y)))
+            found = relay.transform.ConvertLayout({"nn.conv2d": ["NCHW", "default"]})(mod)["main"].body
+            assert found.op.name == ("layout_transform" if keeps else "nn.relu")
+    finally:
+        reset_op_attr("nn.relu", "FInferCorrectLayout")
+    assert seen == [("NCHW", "NHWC")] * 2
 
 
 def contrib(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> Any:

@@ -489,6 +489,8 @@ def test_call_graph_purity_and_features() -> None:
     graph = analysis.CallGraph(mod)
     assert set(graph["main"]) == {"set", "make", "sum"} and graph.is_recursive("sum") and not graph.is_recursive("main")
     assert graph.topological_order().index("sum") < graph.topological_order().index("main")
+    assert (graph.global_call_count("main"), graph.ref_count("sum"), graph.ref_count("main")) == (3, 2, 0)
+    assert "@main #refs = 0\n  calls @" in str(graph)
     assert not analysis.is_pure(mod["main"].body, mod) and analysis.is_pure(mod["sum"].body, mod)
     features = analysis.detect_feature(mod)
     assert {

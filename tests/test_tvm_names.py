@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -282,6 +284,118 @@ def test_a_synthetic_network_and_counts_of_operators() -> None:
     model = graph_executor.GraphModule(relay.build(mod, "llvm", params=params)["default"](tvm.cpu()))
     model.run(data=data)
     np.testing.assert_allclose(model.get_output(0).numpy(), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_tensor_arrays_of_the_prelude() -> None:
+    prelude = relay.Prelude()
+    x, at = np.arange(6, dtype="int32").reshape(2, 3), np.array([2, 0], "int32")
+    ops = relay.prelude.StaticTensorArrayOps(prelude, "int32", [2, 3])
+    ops.register()
+    assert len(prelude.mod.get_type("tensor_int32_t")) == 9
+    assert prelude.get_name_static("tensor_t", "int32", [relay.Any(), 3]) == "static_tensor_int32_any_3_t"
+    v, index = relay.var("v", shape=(2, 3), dtype="int32"), relay.var("index")
+    write, tensor = ops.get_global_var("tensor_array_write"), ops.get_ctor("tensor_constructor")
+    array = ops.get_global_var("tensor_array")(relay.const(3))
+    for k in range(3):
+        array = write(array, relay.const(k), tensor(v * relay.const(k + 1)))
+
+    def run(body: Any, *params: relay.Var) -> Any:
+        prelude.mod["main"] = relay.Function(params, body)
+        return relay.create_executor("debug", prelude.mod).evaluate()(*(x, at)[: len(params)]).fields[0].numpy()
+
+    for name, wanted in (("stack", [x, x * 2, x * 3]), ("gather", [x * 3, x])):
+        f = ops.get_global_var(f"tensor_array_{name}")
+        np.testing.assert_array_equal(
+            run(f(array), v) if name == "stack" else run(f(array, index), v, index), np.stack(wanted))
+    taken = ops.get_global_var("tensor_take")(tensor(v), relay.const(1), relay.const(2))
+    np.testing.assert_array_equal(run(taken, v), x[1:])
+    two = prelude.get_tensor_ctor("tensor2", "int32")
+    join = prelude.get_global_var("tensor_concatenate", "int32")
+    np.testing.assert_array_equal(run(join(two(v), two(v)), v), np.concatenate([x, x]))
+    parts = relay.prelude.StaticTensorArrayOps(prelude, "int32", [relay.Any(), 3])
+    pieces = ops.get_global_var("tensor_array_split")(
+        parts.get_global_var("tensor_array")(relay.const(2)), tensor(v), relay.const(np.array([1, 1], "int32")))
+    second = parts.get_global_var("tensor_array_read")(pieces, relay.const(1))
+    np.testing.assert_array_equal(run(second, v), x[1:])
+    with pytest.raises(tvm.error.TVMError, match="are not tensors of this array"):
+        ops.define_tensor_array_split([4, 3], [2], True)
+
+
+def test_accumulating_maps_of_the_prelude() -> None:
+    """As in TVM, map_accuml returns its results in reverse."""
+    prelude = relay.Prelude()
+    _, cons, nil = prelude.mod.get_type("List")
+    acc, x = relay.var("acc", shape=(), dtype="int32"), relay.var("x", shape=(), dtype="int32")
+    f = relay.Function([acc, x], relay.Tuple([acc + x, acc]))
+    numbers = cons(relay.const(1), cons(relay.const(2), cons(relay.const(3), nil())))
+
+    def of(name: str) -> list[int]:
+        total, left = relay.create_executor("debug", prelude.mod).evaluate(
+            prelude.mod.get_global_var(name)(f, relay.const(0), numbers))
+        assert int(total.numpy()) == 6
+        found = []
+        while left.fields:
+            found.append(int(left.fields[0].numpy()))
+            left = left.fields[1]
+        return found
+
+    assert of("map_accuml") == [3, 1, 0]
+    assert of("map_accumr") == [5, 3, 0]
+
+
+def test_lookup_tables_of_quantized_functions() -> None:
+    canonicalizations = importlib.import_module("tilewright.relay.qnn.op.canonicalizations")
+    legalizations = importlib.import_module("tilewright.relay.qnn.op.legalizations")
+    x = np.arange(-128, 128, dtype="int8").reshape(2, 128)
+    found = canonicalizations.create_integer_lookup_op(
+        relay.const(x), legalizations.hardswish_func, relay.const(0.05), relay.const(3), relay.const(0.03),
+        relay.const(10), in_dtype="int8", out_dtype="uint8")
+    value = canonicalizations.run_const_expr(found)
+    real = legalizations.hardswish_func((x.astype("float32") - 3) * np.float32(0.05))
+    np.testing.assert_allclose((value.astype("float32") - 10) * 0.03, np.clip(real, -0.3, 245 * 0.03), atol=0.0151)
+    with pytest.raises(tvm.error.TVMError, match="a table maps int8 or uint8"):
+        canonicalizations.create_integer_lookup_table(
+            np.abs, relay.const(1.0), relay.const(0), relay.const(1.0), relay.const(0), in_dtype="int16")
+
+
+def test_names_that_tests_of_tvm_import() -> None:
+    from tilewright.relay.testing import byoc
+    from tilewright.relay.transform import mixed_precision
+    from tilewright.topi.sparse.utils import random_bsr_matrix
+
+    annotate = importlib.import_module("tilewright.relay.quantize._annotate")
+    attach, role = annotate.attach_simulated_quantize, annotate.QAnnotateKind.INPUT
+    assert importlib.import_module("tilewright._ffi.base").py_str(b"a") == "a"
+    assert importlib.import_module("tilewright.relay.backend.runtime").Runtime is Runtime
+    assert tvm.support.libinfo()["USE_MICRO"] == "OFF"
+    x = relay.var("x", shape=(4, 4))
+    y = attach(x, role)
+    assert [v.name_hint for v in relay.analysis.free_vars(y)] == ["x", "dom_scale", "clip_min", "clip_max"]
+    assert attach(y, role) is y
+    marked = byoc.CcompilerAnnotator().visit(relay.Function([x], (x + x - x) * x))
+    parts = relay.transform.PartitionGraph()(tvm.IRModule.from_expr(marked))
+    assert [f.attrs["Compiler"] for f in parts.functions.values() if "Compiler" in f.attrs] == ["ccompiler"]
+    call = relay.nn.dense(x, x)
+    assert mixed_precision.generic_always_op(call, "float16") == [0, "float32", "float16"]
+    assert mixed_precision.generic_never_op(relay.exp(x), "float16") == [2, "float16", "float16"]
+    matrix = random_bsr_matrix(8, 16, 4, 2, 0.5)
+    assert matrix.shape == (8, 16)
+    assert matrix.data.shape == (8, 4, 2)
+
+
+def test_parameters_of_which_a_test_takes_one(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["tilewright.testing.plugin"]')
+    (tmp_path / "test_lengths.py").write_text("""
+import tilewright as tvm
+lengths, order = tvm.testing.parameters(([3, 5], "ij"), ([4, 2], "xy"))
+def test_lengths(lengths, order="none"):
+    assert len(lengths) == 2 and order == "none"
+""")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)], cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(tvm.__file__).parents[1])}, capture_output=True, text=True,
+        check=False)
+    assert "2 passed" in done.stdout, done.stdout
 
 
 def test_natural_numbers() -> None:

@@ -89,9 +89,12 @@ def _shown(shape: Sequence[Any]) -> str:
 
 @lru_cache(maxsize=512)
 def layout(name: str) -> Layout:
-    """Return the layout of that name. Raises `ShapeError` for an invalid name."""
+    """Return the layout of that name; "__undef__", and an empty name, is one without axes. Raises `ShapeError` for an
+    invalid name."""
     if isinstance(name, Layout):
         return name
+    if name in ("", "__undef__"):
+        return Layout("__undef__", ())
     found = re.findall(r"(\d*)([A-Za-z])", name)
     axes = tuple((letter, int(number or 0)) for number, letter in found)
     if not axes or "".join(number + letter for number, letter in found) != name:

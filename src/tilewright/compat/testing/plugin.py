@@ -32,9 +32,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             groups.setdefault(number, []).append((name, values, ids))
     for members in groups.values():
         names = [name for name, _, _ in members]
-        rows = list(zip(*(values for _, values, _ in members), strict=True))
-        metafunc.parametrize(names, rows if len(names) > 1 else [row[0] for row in rows], ids=members[0][2],
-                             indirect=True)
+        if len(members) == 1:  # a name, so that pytest does not unpack values that are lists
+            metafunc.parametrize(names[0], members[0][1], ids=members[0][2], indirect=True)
+        else:
+            rows = list(zip(*(values for _, values, _ in members), strict=True))
+            metafunc.parametrize(names, rows, ids=members[0][2], indirect=True)
 
 
 def _targets(function: Any) -> list[tuple[Any, Any]]:

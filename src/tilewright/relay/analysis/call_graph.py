@@ -23,6 +23,24 @@ class CallGraph:
         """Return the names of the functions that a function calls."""
         return self.calls[name if isinstance(name, str) else name.name_hint]
 
+    def __str__(self) -> str:
+        return "".join(self.print_var(name) for name in self.calls)
+
+    def global_call_count(self, name: Any) -> int:
+        """Return the number of references to functions of the module in a function."""
+        return len(self[name])
+
+    def ref_count(self, name: Any) -> int:
+        """Return the number of references to a function in the module, those in itself included."""
+        wanted = name if isinstance(name, str) else name.name_hint
+        return sum(called.count(wanted) for called in self.calls.values())
+
+    def print_var(self, name: Any) -> str:
+        """Return a function's number of references, and the functions that it calls, as text."""
+        shown = name if isinstance(name, str) else name.name_hint
+        called = "".join(f"  calls @{other}\n" for other in self[name])
+        return f"@{shown} #refs = {self.ref_count(name)}\n{called}"
+
     def callers(self, name: Any) -> list[str]:
         """Return the names of the functions that call a function."""
         wanted = name if isinstance(name, str) else name.name_hint

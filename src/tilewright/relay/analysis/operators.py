@@ -12,6 +12,7 @@ from tilewright.base.errors import CompileError
 from tilewright.base.types import TensorType, Type, type_children
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
+from tilewright.ir.transform import PassContext, Sequential
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem
 from tilewright.relay.qnn.scaling import Dequantize, Quantize
 from tilewright.relay.visitor import binders, free_vars, operands, post_order
@@ -93,7 +94,18 @@ def count_layers(expr: Expr | IRModule, valid_ops: Iterable[str]) -> int:
 
 def extract_fused_functions(mod: IRModule) -> dict[str, Function]:
     """Return the primitive functions inside the functions of `mod`, by structural hash: the kernels made by `FuseOps`.
+    A module without any is simplified for inference and fused first.
     """
+    found = _primitive_functions(mod)
+    if found:
+        return found
+    from tilewright.relay.transform import FuseOps, InferType, SimplifyInference
+
+    with PassContext(opt_level=3):
+        return _primitive_functions(Sequential([InferType(), SimplifyInference(), InferType(), FuseOps()])(mod))
+
+
+def _primitive_functions(mod: IRModule) -> dict[str, Function]:
     inside = (e for _, f in mod.items() if isinstance(f, Expr) for e in post_order(f))
     return {structural_hash(e): e for e in inside if isinstance(e, Function) and e.attrs.get("Primitive")}
 

@@ -18,6 +18,7 @@ QNN_LEGALIZE: Final = "FTVMQnnLegalize"
 QNN_CANONICALIZE: Final = "FTVMQnnCanonicalize"
 ALTER_OP_LAYOUT: Final = "FTVMAlterOpLayout"
 CONVERT_OP_LAYOUT: Final = "FTVMConvertOpLayout"
+INFER_LAYOUT: Final = "FInferCorrectLayout"
 MIXED_PRECISION: Final = "FTVMMixedPrecisionConversionType"
 STRATEGY: Final = "FTVMStrategy"
 SCHEDULE: Final = "FTVMSchedule"
@@ -65,6 +66,15 @@ def register_convert_op_layout(op_name: str, convert_layout: Function | None = N
     `f(attrs, inputs, types, desired_layouts)` returns the operator with those layouts applied to `inputs`, or None.
     """
     return register_op_attr(op_name, CONVERT_OP_LAYOUT, convert_layout, level)
+
+
+def register_infer_correct_layout(op_name: str, infer_layout: Function | None = None, level: int = 10) -> Function:
+    """Register how an operator adapts to the layouts of its arguments in `ConvertLayout` and `AlterOpLayout`.
+
+    `f(attrs, new_in_layouts, old_in_layouts, old_in_types)` returns an `InferCorrectLayoutOutput`. A layout is a
+    `tir.layout`; one without axes stands for the logical order of a value whose axes have no letters.
+    """
+    return register_op_attr(op_name, INFER_LAYOUT, infer_layout, level)
 
 
 def register_mixed_precision_conversion(op_name: str, func: Function | None = None, level: int = 10) -> Function:

@@ -10,10 +10,19 @@ from tilewright.relay.expr import Call, const
 from tilewright.relay.op.hooks import register_qnn_legalize
 from tilewright.relay.op.registry import operator_names, public_function
 from tilewright.relay.qnn.functions import QnnLeakyRelu, SimulatedDequantize, SimulatedQuantize
+from tilewright.relay.qnn.lookup_tables import (
+    create_integer_lookup_op,
+    create_integer_lookup_table,
+    hardswish_func,
+    run_const_expr,
+)
 from tilewright.relay.qnn.scaling import Quantize
 from tilewright.topi.nn.quantization import SQNN_DTYPE_TO_CODE
 
-__all__ = ["leaky_relu", "quantize", "register_qnn_legalize", "simulated_dequantize", "simulated_quantize"]
+__all__ = [
+    "create_integer_lookup_op", "create_integer_lookup_table", "hardswish_func", "leaky_relu", "quantize",
+    "register_qnn_legalize", "run_const_expr", "simulated_dequantize", "simulated_quantize",
+]
 
 
 def quantize(

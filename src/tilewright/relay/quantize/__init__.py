@@ -19,7 +19,13 @@ from tilewright.relay.quantize.errors import LayerError, Report
 from tilewright.relay.quantize.from_data import PostTraining, Quantized
 from tilewright.relay.quantize.integers import QuantizeRealize, realize
 from tilewright.relay.quantize.pipeline import prerequisite_optimize
-from tilewright.relay.quantize.simulate import QuantizeAnnotate, QuantizePartition, annotate, partition
+from tilewright.relay.quantize.simulate import (
+    QuantizeAnnotate,
+    QuantizePartition,
+    annotate,
+    attach_simulated_quantize,
+    partition,
+)
 
 if TYPE_CHECKING:
     from tilewright.compiler.calibration import calibrate, post_training, quantize
@@ -29,9 +35,9 @@ _COMPILING: Final = frozenset({"calibrate", "post_training", "quantize"})
 
 __all__ = [
     "LayerError", "PostTraining", "QAnnotateKind", "QConfig", "QuantizeAnnotate", "QuantizeCalibrate",
-    "QuantizePartition", "QuantizeRealize", "Quantized", "Report", "annotate",
-    "calibrate", "current_qconfig", "kind2str", "partition", "post_training", "prerequisite_optimize", "qconfig",
-    "quantize", "realize",
+    "QuantizePartition", "QuantizeRealize", "Quantized", "Report", "annotate", "attach_simulated_quantize", "calibrate",
+    "current_qconfig", "kind2str", "partition", "post_training", "prerequisite_optimize", "qconfig", "quantize",
+    "realize",
 ]
 
 

@@ -149,13 +149,22 @@ class QuantizeAnnotate(FunctionPass):
         places = select(plain, configured(config, plain), config.debug_enabled_ops)
         count = iter(range(len(places.values) + len(places.layers)))
 
-        def variables(_: Expr) -> Parameters:
-            k = next(count)
-            scale, low, high = (Var(f"{name}{k}", TensorType((), "float32"))
-                                for name in ("dom_scale", "clip_min", "clip_max"))
-            return scale, low, high
+        return simulated(plain, places, lambda _: variables(str(next(count))), lambda _: variables(str(next(count))))
 
-        return simulated(plain, places, variables, variables)
+
+def variables(suffix: str = "") -> Parameters:
+    """Return variables for the scale and bounds of a simulated quantization."""
+    scale, low, high = (Var(name + suffix, TensorType((), "float32")) for name in ("dom_scale", "clip_min", "clip_max"))
+    return scale, low, high
+
+
+def attach_simulated_quantize(data: Expr, kind: int, sign: bool = True, rounding: str = "round") -> Expr:
+    """Return the simulated quantization of `data` in a role (`QAnnotateKind`), with variables for its scale and bounds;
+    `data` itself if it has that role already."""
+    op = SimulatedQuantize(int(kind), sign, rounding)
+    if isinstance(data, Call) and isinstance(data.op, SimulatedQuantize) and data.op == op:
+        return data
+    return Call(op, [data, *variables()], span=data.span)
 
 
 def partition() -> Pass:

@@ -20,6 +20,7 @@ from tilewright.ir.transform import Pass, PassContext, Sequential
 from tilewright.relay.expr import Expr, Function
 from tilewright.relay.prelude import Prelude
 from tilewright.relay.testing import (
+    byoc,
     dcgan,
     densenet,
     dqn,
@@ -47,10 +48,10 @@ from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import calls
 
 __all__ = [
-    "Prelude", "TempOpAttr", "_np_randn_from_type", "check_grad", "count", "count_ops", "create_workload", "dcgan",
-    "densenet", "dqn", "enabled_targets", "inception_v3", "init", "layers", "lstm", "make_nat_expr", "make_nat_value",
-    "mlp", "mobilenet", "nat", "py_converter", "rand", "resnet", "run_as_python", "run_infer_type", "run_opt_pass",
-    "squeezenet", "synthetic", "temp_op_attr", "vgg",
+    "Prelude", "TempOpAttr", "_np_randn_from_type", "byoc", "check_grad", "count", "count_ops", "create_workload",
+    "dcgan", "densenet", "dqn", "enabled_targets", "inception_v3", "init", "layers", "lstm", "make_nat_expr",
+    "make_nat_value", "mlp", "mobilenet", "nat", "py_converter", "rand", "resnet", "run_as_python", "run_infer_type",
+    "run_opt_pass", "squeezenet", "synthetic", "temp_op_attr", "vgg",
 ]
 
 

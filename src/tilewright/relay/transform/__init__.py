@@ -22,6 +22,7 @@ from tilewright.relay.transform.canonicalize import CanonicalizeOps
 from tilewright.relay.transform.canonicalize_cast import CanonicalizeCast
 from tilewright.relay.transform.change_batch import ChangeBatch
 from tilewright.relay.transform.chosen_layouts import LayoutConfig
+from tilewright.relay.transform.chosen_sweep import InferCorrectLayoutOutput
 from tilewright.relay.transform.collage_partition import CollagePartition
 from tilewright.relay.transform.combine_parallel_batch_matmul import CombineParallelBatchMatmul
 from tilewright.relay.transform.combine_parallel_conv2d import CombineParallelConv2D
@@ -99,13 +100,13 @@ __all__ = [
     "DenseToSparse", "DivToMul", "DynamicToStatic", "EliminateCommonSubexpr", "EtaExpand", "FakeQuantizationToInteger",
     "FastMath", "FirstOrderGradient", "FlattenAtrousConv", "FlexibleShapeDispatch", "FoldConstant",
     "FoldExplicitPadding", "FoldGate", "FoldInputTranspose", "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseAttention",
-    "FuseOps", "InferType", "InferTypeLocal", "Inline", "InlineCompilerFunctionsBoundTo", "LambdaLift", "LayoutConfig",
-    "LazyGradientInit", "Legalize", "Location", "MarkCompilerFunctionsAsExtern", "MemoryPlan", "MemorySpace",
-    "MergeCompilerRegions", "MergeComposite", "NativeTexts", "OutlineCompilerFunctionsWithExistingGlobalSymbols",
-    "PartialEvaluate", "PartitionGraph", "Pass", "PassContext", "PassInfo", "PlanDevices", "PlanStep", "PrintIR",
-    "RemoveStandaloneReshapes", "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyExprPostAlterOp",
-    "SimplifyFCTranspose", "SimplifyInference", "SinkReshape", "SpanCheck", "SplitArgs", "SplitBatch", "ToANormalForm",
-    "ToBasicBlockNormalForm", "ToCPS", "ToGraphNormalForm", "ToMixedPrecision", "bind_params", "function_pass",
-    "gradient", "graph_passes", "infer_types", "module_pass", "optimize", "plan_memory", "recast", "tag_span_suffixes",
-    "to_cps", "un_cps",
+    "FuseOps", "InferCorrectLayoutOutput", "InferType", "InferTypeLocal", "Inline", "InlineCompilerFunctionsBoundTo",
+    "LambdaLift", "LayoutConfig", "LazyGradientInit", "Legalize", "Location", "MarkCompilerFunctionsAsExtern",
+    "MemoryPlan", "MemorySpace", "MergeCompilerRegions", "MergeComposite", "NativeTexts",
+    "OutlineCompilerFunctionsWithExistingGlobalSymbols", "PartialEvaluate", "PartitionGraph", "Pass", "PassContext",
+    "PassInfo", "PlanDevices", "PlanStep", "PrintIR", "RemoveStandaloneReshapes", "RemoveUnusedFunctions", "Sequential",
+    "SimplifyExpr", "SimplifyExprPostAlterOp", "SimplifyFCTranspose", "SimplifyInference", "SinkReshape", "SpanCheck",
+    "SplitArgs", "SplitBatch", "ToANormalForm", "ToBasicBlockNormalForm", "ToCPS", "ToGraphNormalForm",
+    "ToMixedPrecision", "bind_params", "function_pass", "gradient", "graph_passes", "infer_types", "module_pass",
+    "optimize", "plan_memory", "recast", "tag_span_suffixes", "to_cps", "un_cps",
 ]

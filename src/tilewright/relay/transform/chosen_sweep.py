@@ -12,11 +12,14 @@ guarantees that the zeros do not change the result.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from tilewright.base.errors import CompileError, InternalError, OptionError
 from tilewright.base.types import TensorType, Type
+from tilewright.ir.op_attributes import op_attr
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
+from tilewright.relay.op import hooks
 from tilewright.relay.op.blocks import LayoutTransform
 from tilewright.relay.op.nn_conv import Convolution
 from tilewright.relay.op.nn_matmul import BiasAdd
@@ -27,11 +30,21 @@ from tilewright.relay.transform.canonicalize import canonical
 from tilewright.relay.transform.layout_sweep import Stored, Sweep
 from tilewright.relay.transform.permutations import Perm, axes_of, is_identity
 from tilewright.relay.visitor import consumers, operands
-from tilewright.tir.data_layout import layout
+from tilewright.tir.data_layout import Layout, layout
 from tilewright.topi.orders import DIMENSIONS, Order, block, fits, has_blocks, layout_of, order_of, rank, renamed
 from tilewright.topi.shapes import inverse
 
 Choice = Callable[[Call], "Op | None"]
+
+
+@dataclass(frozen=True)
+class InferCorrectLayoutOutput:
+    """The answer of a hook of `relay.op.register_infer_correct_layout`: the layouts that the operator needs of its
+    arguments, those of its results, and its attributes for them."""
+
+    input_layouts: Sequence[Layout | str | None]
+    output_layouts: Sequence[Layout | str | None]
+    new_attrs: Any = None
 
 
 class ChosenSweep(Sweep):
@@ -55,6 +68,9 @@ class ChosenSweep(Sweep):
             return self._relaid(e, chosen)
         if isinstance(e.op, Convolution):
             return (e.op, (None,) * len(perms), None)
+        infer = op_attr(e.op.name, hooks.INFER_LAYOUT)
+        if infer is not None and any(p is not None for p in perms):
+            return self._inferred(e, perms, infer)
         if not any(map(has_blocks, perms)):
             return self._permuted(e, perms) if any(p is not None for p in perms) else None
         args = e.args[0].fields if e.op.variadic and isinstance(e.args[0], Tuple) else e.args
@@ -65,6 +81,23 @@ class ChosenSweep(Sweep):
         if how is not None:
             self._pass_letters(e, args, perms)
         return how
+
+    def _inferred(self, e: Call, perms: Sequence[Perm | None], infer: Callable[..., Any]) -> Relaid | None:
+        """Ask the hook of the operator for the layouts; None if a letter of an axis is unknown."""
+        args = e.args[0].fields if e.op.variadic and isinstance(e.args[0], Tuple) else e.args
+        types = [a.checked_type for a in args]
+        known = [self.letters.get((a, t.ndim)) if isinstance(t, TensorType) else None
+                 for a, t in zip(args, types, strict=True)]
+        letters = next((k for k, p in zip(known, perms, strict=True) if p is not None and k), None)
+        if letters is None or not isinstance(e.checked_type, TensorType):
+            return None
+        old = [layout(k or "") for k in known]
+        new = [layout(layout_of(p, k) if k else "") for k, p in zip(known, perms, strict=True)]
+        found = infer(e.attrs, new, old, types)
+        self.letters.setdefault((e, e.checked_type.ndim), letters)
+        wanted = [_asked(n, k or letters) for n, k in zip(found.input_layouts, known, strict=True)]
+        op = found.new_attrs if isinstance(found.new_attrs, Op) else e.op
+        return op, tuple(wanted), _asked(found.output_layouts[0], letters)
 
     def _permuted(self, e: Call, perms: Sequence[Perm | None]) -> Relaid | None:
         how: Relaid | None = e.op.relayout(perms)
@@ -172,6 +205,11 @@ def layout_names(op: Op) -> list[str]:
     """Return the layouts of an operator's arguments from its attributes; empty for most operators."""
     attrs = op.attributes()
     return [attrs[n] for n in ("data_layout", "layout", "kernel_layout") if isinstance(attrs.get(n), str) and attrs[n]]
+
+
+def _asked(name: Layout | str | None, letters: str) -> Order | None:
+    """Return the order of a layout that a hook returned, for a value whose axes have these letters."""
+    return _order(letters, str(name)) if name is not None and layout(str(name)) else None
 
 
 def _out_layout(op: Op) -> str:
