@@ -1,0 +1,1 @@
+"""What a program uses of TVM, and whether it is here: `tilewright migrate PATH`."""
