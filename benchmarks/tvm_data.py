@@ -142,7 +142,7 @@ def sine_model() -> bytes:
     hidden = np.maximum(x[:, None] - starts, 0)
     out = np.linalg.lstsq(hidden, np.sin(x), rcond=None)[0].astype(np.float32)
     tensors = [
-        files.T("dense_4_input", (1, 1)), files.T("w0", (32, 1), value=np.ones((32, 1), np.float32)),
+        files.T("dense_4_input", (1, )), files.T("w0", (32, 1), value=np.ones((32, 1), np.float32)),
         files.T("b0", (32, ), value=-starts), files.T("h", (1, 32)), files.T("w1", (1, 32), value=out[None]),
         files.T("b1", (1, ), value=np.zeros(1, np.float32)), files.T("Identity", (1, 1)),
     ]

@@ -69,6 +69,7 @@ FILES: Final[Mapping[str, str]] = {
     "relay.qnn.op": "op qnn",
     "relay.transform": "transform",
     "runtime": "params",
+    "runtime.executor": "aot_executor",
     "target": "target",
     "te": "autodiff operation",
     "testing": "utils",

@@ -1,1 +1,1 @@
-"""What a program uses of TVM, and whether it is here: `tilewright migrate PATH`."""
+"""Names of TVM that a program uses, and the state of each: `tilewright migrate PATH`."""

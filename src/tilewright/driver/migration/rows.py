@@ -42,7 +42,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """What was found: rows in the order of their state and name, and the files that could not be read."""
+    """The rows of a program, in the order of their state and name, and the files that could not be read."""
 
     files: int
     rows: tuple[Row, ...]
