@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tilewright.micro.testing import get_target
-from tilewright.micro.testing.utils import create_header_file, mlf_extract_workspace_size_bytes
-from tilewright.runtime.executor.aot_executor import AotModule
-from tilewright.target.target import micro as board
+from tilewright.target import micro as board
 
 from tilewright import IRModule, cpu, micro, nd, relay
 from tilewright.base.errors import ArtifactError, InputError, OptionError, TargetError
+from tilewright.compiler.micro.testing import get_target
+from tilewright.compiler.micro.testing.utils import create_header_file, mlf_extract_workspace_size_bytes
 from tilewright.relay.backend import Executor, Runtime
+from tilewright.runtime.executor import AotModule
 
 X = np.linspace(-2, 2, 8, dtype=np.float32).reshape(1, 8)
 
@@ -83,6 +84,14 @@ def test_a_library_of_the_target_c_has_its_text(tmp_path: Path) -> None:
         names = archive.getnames()
     assert "./codegen/host/src/default_.c" in names and not [n for n in names if n.endswith(".o")]
     assert mlf_extract_workspace_size_bytes(path) >= 0
+
+
+@pytest.mark.parametrize(("module", "name"), [
+    ("micro.testing", "get_target"), ("micro.testing.utils", "create_header_file"), ("target.target", "micro"),
+    ("runtime.executor.aot_executor", "AotModule"),
+])
+def test_modules_have_the_names_of_tvm(module: str, name: str) -> None:
+    assert callable(getattr(importlib.import_module(f"tilewright.{module}"), name))
 
 
 def test_targets_of_boards() -> None:
