@@ -6,21 +6,23 @@ import pickle
 from typing import Any
 
 import pytest
-from tilewright.script import tir as T
 
 from tilewright import IRModule
 from tilewright.base.errors import OptionError
+from tilewright.tir import parse
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 contrib: Any = pytest.importorskip("tilewright.contrib.torch")
 
 
+double = parse("""
 @T.prim_func
-def double(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 8), "float32")) -> None:
+def double(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 8), "float32")):
     for i, j in T.grid(4, 8):
         with T.block("B"):
             vi, vj = T.axis.remap("SS", [i, j])
             B[vi, vj] = A[vi, vj] * T.float32(2)
+""")
 
 
 @pytest.mark.parametrize("function", [double, IRModule({"main": double})])
