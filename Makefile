@@ -8,12 +8,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Tests start hundreds of Python processes: without bytecode on disk each would read the whole package anew, for five seconds.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test check bench fuzz clean
+.PHONY: help demo test test-tvm check bench fuzz clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo    read the text in a picture with two compiled networks, and race ONNX Runtime"
 	@echo "make test    the whole test suite"
+	@echo "make test-tvm TVM=FOLDER  the tests and tutorials of TVM v0.13 in FOLDER that pass, and fail if one no longer does"
 	@echo "make check   style, types and the core of the suite: before every change"
 	@echo "make bench   speed and compile time beside ONNX Runtime and OpenVINO (MODELS=\"resnet50 bert_base\" for some)"
 	@echo "make fuzz    random programs against two references, for MINUTES=10; findings go to fuzz-found/ (docs/fuzzing.md)"
@@ -24,6 +25,13 @@ demo: .venv/ready-demo
 
 test: .venv/ready-test
 	$(BIN)/python -m pytest -n 2
+
+# FOLDER has TVM's `gallery` and `python`, the latter being its tests. DATA is what benchmarks/tvm_data.py wrote.
+DATA ?= $(HOME)/.tvm_test_data
+test-tvm: .venv/ready-test
+	@test -n "$(TVM)" || { echo "make: say TVM=FOLDER, the folder with TVM's gallery and tests" >&2; exit 1; }
+	TEST_DATA_ROOT_PATH=$(DATA) TORCH_HOME=$(DATA)/torch $(BIN)/python benchmarks/tvm_suite.py $(TVM) \
+		--expected benchmarks/tvm_passing.txt --jobs 2 --limit 200 --minutes 36
 
 check: .venv/ready-test
 	$(BIN)/ruff check .

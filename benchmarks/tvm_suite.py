@@ -2,11 +2,15 @@
 
     python benchmarks/tvm_suite.py FOLDER/tvm_v0.13 python/relay python/unittest --jobs 2 --results results.jsonl
     python benchmarks/tvm_suite.py FOLDER/tvm_v0.13 gallery --only relay_quick_start
+    python benchmarks/tvm_suite.py FOLDER/tvm_v0.13 --expected benchmarks/tvm_passing.txt      (make test-tvm)
 
 Each file runs in a process of its own, `python -m tilewright.tvm -m pytest FILE` (tutorials: `python -m tilewright.tvm
 FILE`), with a limit of time. A test file that stops while it is imported counts each of its functions as not started.
 A test that calls TVM's code for GPUs, Hexagon or Android counts as skipped (`tvm_devices.py`).
 `--results` keeps one line of JSON for each file; files that it has are not run again.
+
+`--expected` names a list of cases that pass, one `FILE::CASE` on a line. Without other files, those of the list are
+run, and the exit code is 1 if a case of the list does not pass. `--write` adds the cases that pass to the list.
 """
 
 from __future__ import annotations
@@ -18,8 +22,9 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -39,6 +44,8 @@ class Result:
     file: str
     counts: Mapping[str, int]
     messages: Sequence[str] = field(default_factory=tuple)
+    passed: Sequence[str] = field(default_factory=tuple)
+    """The names of the cases that pass; that of a tutorial is empty."""
 
 
 def functions_of(file: Path) -> int:
@@ -67,34 +74,56 @@ def run(root: Path, name: str, limit: float) -> Result:
         if not is_test:
             return _of_script(name, done)
         if report.exists():
-            counts, messages = read_report(report)
-            if counts:
-                return Result(name, counts, messages)
+            found = read_report(name, report)
+            if found.counts:
+                return found
     return Result(name, {"not started": functions_of(file)}, [last_line(done.stdout + done.stderr)])
 
 
 def _of_script(name: str, done: subprocess.CompletedProcess[str]) -> Result:
     if done.returncode == 0:
-        return Result(name, {"passed": 1})
+        return Result(name, {"passed": 1}, (), [""])
     return Result(name, {"failed": 1}, [last_line(done.stderr)])
 
 
-def read_report(report: Path) -> tuple[dict[str, int], list[str]]:
-    """Return the counts of a JUnit report and the first lines of its messages; no counts if the file could not be
-    imported."""
-    counts, messages = Counter[str](), []
+def read_report(name: str, report: Path) -> Result:
+    """Return the counts of a JUnit report, the first lines of its messages and the cases that pass; no counts if the
+    file could not be imported."""
+    counts, messages, passed = Counter[str](), list[str](), list[str]()
     for case in ElementTree.parse(report).iter("testcase"):
         kinds = {child.tag: child for child in case}
         states = (("error", "failed"), ("failure", "failed"), ("skipped", "skipped"))
         state = next((s for tag, s in states if tag in kinds), "passed")
         if "error" in kinds and not case.get("classname"):
-            return {}, []
+            return Result(name, {})
         counts[state] += 1
         if state == "failed":
             said = kinds.get("failure", kinds.get("error"))
             text = (said.get("message") or "") if said is not None else ""
             messages.append(f"{case.get('name')}: {text.partition(chr(10))[0][:200]}")
-    return dict(counts), messages
+        elif state == "passed":
+            passed.append(case.get("name") or "")
+    return Result(name, dict(counts), messages, passed)
+
+
+def read_list(path: Path) -> list[tuple[str, str]]:
+    """Return the files and cases of a list; lines that begin with # are comments."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [(file, case) for file, _, case in (n.partition("::") for n in lines if n and not n.startswith("#"))]
+
+
+def write_list(path: Path, results: Iterable[Result]) -> None:
+    """Add the cases that pass to a list, in order."""
+    comments = [n for n in path.read_text(encoding="utf-8").splitlines() if n.startswith("#")] if path.exists() else []
+    cases = {*read_list(path), *((r.file, case) for r in results for case in r.passed)}
+    names = sorted(f"{file}::{case}" if case else file for file, case in cases)
+    path.write_text("\n".join([*comments, *names]) + "\n", encoding="utf-8")
+
+
+def broken(expected: Iterable[tuple[str, str]], results: Mapping[str, Result]) -> list[str]:
+    """Return the cases of a list that do not pass, of the files that were run."""
+    passed = {name: {*result.passed} for name, result in results.items()}
+    return [f"{file}::{case}" if case else file for file, case in expected if case not in passed.get(file, {case})]
 
 
 def last_line(text: str) -> str:
@@ -127,28 +156,53 @@ def files_below(root: Path, parts: Sequence[str], only: str) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("parts", nargs="+", help="files or folders, such as python/relay")
+    parser.add_argument("parts", nargs="*", help="files or folders, such as python/relay")
     parser.add_argument("--only", default="", help="only files with this text in their names")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for each file")
     parser.add_argument("--results", type=Path)
     parser.add_argument("--messages", action="store_true", help="print the first line of each failure")
-    options = parser.parse_args(arguments)
+    parser.add_argument("--expected", type=Path, help="the list of cases that pass")
+    parser.add_argument("--write", action="store_true", help="add the cases that pass to the list")
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin no file after these minutes")
+    options = parser.parse_intermixed_args(arguments)
+    expected = read_list(options.expected) if options.expected is not None else []
     results = dict[str, Result]()
     if options.results is not None and options.results.exists():
         results = {r.file: r for r in (Result(**json.loads(line)) for line in options.results.read_text().splitlines())}
-    names = files_below(options.folder.resolve(), options.parts, options.only)
+    parts = options.parts or list(dict.fromkeys(file for file, _ in expected))
+    names = files_below(options.folder.resolve(), parts, options.only)
+    end = time.monotonic() + options.minutes * 60
+    for result in run_all(options.folder.resolve(), [n for n in names if n not in results], options, end):
+        results[result.file] = result
+        print(result.file, dict(result.counts), *(result.messages if options.messages else ()), sep="\n  ", flush=True)
+        if options.results is not None:
+            with options.results.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(asdict(result)) + "\n")
+    print(table(results[n] for n in names if n in results))
+    if options.write and options.expected is not None:
+        write_list(options.expected, results.values())
+    return report_broken(expected, results, [n for n in names if n not in results])
+
+
+def run_all(root: Path, names: Sequence[str], options: argparse.Namespace, end: float) -> Iterator[Result]:
+    """Run files, as many at a time as `--jobs` says, and begin none after `end`."""
+
+    def one(name: str) -> Result | None:
+        return run(root, name, options.limit) if time.monotonic() < end else None
+
     with ThreadPoolExecutor(options.jobs) as threads:
-        todo = [n for n in names if n not in results]
-        for result in threads.map(lambda n: run(options.folder.resolve(), n, options.limit), todo):
-            results[result.file] = result
-            messages = result.messages if options.messages else ()
-            print(result.file, dict(result.counts), *messages, sep="\n  ", flush=True)
-            if options.results is not None:
-                with options.results.open("a", encoding="utf-8") as stream:
-                    stream.write(json.dumps(asdict(result)) + "\n")
-    print(table(results[n] for n in names))
-    return 0
+        yield from (result for result in threads.map(one, names) if result is not None)
+
+
+def report_broken(
+    expected: Sequence[tuple[str, str]], results: Mapping[str, Result], left: Sequence[str]
+) -> int:
+    """Print the cases of the list that do not pass and the files that were not run; return the exit code."""
+    lines = [f"passed before, does not pass: {name}" for name in broken(expected, results)]
+    lines += [f"not run for lack of time: {name}" for name in left]
+    print(*lines, sep="\n" if lines else "")
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":

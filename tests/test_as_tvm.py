@@ -185,3 +185,26 @@ def test_the_tests_and_tutorials_of_tvm_are_counted(tmp_path: Path, capsys: pyte
         assert "| gallery/how_to | 1 | 1 | 0 | 0 | 0 |\n| python/relay | 2 | 1 | 1 | 2 | 1 |\n" in printed
         assert ("test_half[0]: assert 0" in printed) == is_first
     assert "no attribute 'no_such_name'" in results.read_text()
+
+
+def test_a_case_that_passed_before_must_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tests, tutorials = tmp_path / "python", tmp_path / "gallery"
+    for folder in (tests, tutorials):
+        folder.mkdir()
+    (tests / "test_some.py").write_text(TESTS)
+    (tutorials / "right.py").write_text("import tvm\n")
+    passing = tmp_path / "passing.txt"
+    passing.write_text("# a comment\n")
+    expected = [str(tmp_path), "--expected", str(passing)]
+    assert suite_main([*expected, "python", "gallery", "--write"]) == 0
+    names = ["gallery/right.py", "python/test_some.py::test_half[1]", "python/test_some.py::test_right"]
+    assert passing.read_text().splitlines() == ["# a comment", *names]
+    assert suite_main(expected) == 0
+    (tutorials / "right.py").write_text("import tvm.no_such_name\n")
+    (tests / "test_some.py").write_text(TESTS.replace("assert tvm.relay", "assert tvm.relay.no_such_name"))
+    capsys.readouterr()
+    assert suite_main(expected) == 1
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        f"passed before, does not pass: {name}" for name in (names[0], names[2])]
+    assert suite_main([*expected, "--minutes", "0"]) == 1
+    assert "not run for lack of time: gallery/right.py\n" in capsys.readouterr().out

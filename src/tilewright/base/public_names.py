@@ -72,6 +72,7 @@ FILES: Final[Mapping[str, str]] = {
     "relay.quantize": "_annotate",
     "relay.transform": "infer_layout_utils transform",
     "runtime": "params",
+    "runtime.executor": "aot_executor",
     "target": "target",
     "te": "autodiff operation",
     "testing": "utils",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,20 @@ def build(
         if needs_stages(bound["main"]):
             bound = typed(bound)
         built = _built(bound, chosen, mod_name, report, for_all_sizes)
+    if "c" in chosen.processor.backend.stages:
+        built.write_c = partial(_write_c, bound, chosen, mod_name, PassContext.current())
     built.executor, built.runtime = executor or Executor("graph"), runtime or Runtime("cpp")
     return built
+
+
+def _write_c(mod: IRModule, target: Target, name: str, context: PassContext, path: Path) -> Path:
+    """Write a module as a Model Library in C, and return its path."""
+    from tilewright.compiler.model import compile as compile_model
+
+    model = compile_model(
+        mod, target=target, opt_level=context.opt_level, config=context.config,
+        disabled_pass=tuple(context.disabled_pass))
+    return model.save_c_library(path, target=target, name=name, source=mod)
 
 
 def _built(mod: IRModule, target: Target, name: str, report: BuildReport | None, for_all_sizes: bool) -> FactoryModule:

@@ -50,6 +50,8 @@ def export_model_library_format(
     """Write models that `relay.build` returned to a `.tar`, with the text of their networks `sources`, and return the
     path.
 
+    One model for a target of kind c is written as C, with the text of its own network.
+
     `now` is the time in the metadata (default: the beginning of 1970, so that equal models give equal files). Raises
     `ArtifactError` for another extension, programs that need Python, programs loaded from a library, which have no
     objects, and two models of one name.
@@ -57,6 +59,8 @@ def export_model_library_format(
     path, libraries = Path(file_name), [mod] if isinstance(mod, FactoryModule) else list(mod)
     if path.suffix != ".tar":
         raise ArtifactError(f"{path}: a model library is a .tar", code="TW0802")
+    if len(libraries) == 1 and (write := libraries[0].write_c) is not None:
+        return write(path)
     names = [lib.libmod_name for lib in libraries]
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:

@@ -1,6 +1,6 @@
 """The command line: `tilewright compile MODEL`, `tilewright run MODEL_OR_ARTIFACT`, `tilewright check MODEL`,
 `tilewright quantize MODEL`, `tilewright offload MODEL`, `tilewright explain MODEL`, `tilewright tune MODEL`,
-`tilewright profile MODEL`, `tilewright diagnose MODEL`, `tilewright explain-error CODE`.
+`tilewright profile MODEL`, `tilewright diagnose MODEL`, `tilewright explain-error CODE`, `tilewright migrate PATH`.
 
 Exit codes: 0 for success, 1 when the model cannot be compiled or run, or a divergence was found, 2 for wrong usage.
 Errors are printed on stderr after `Error:`, with a traceback only for `-v`.
@@ -38,6 +38,7 @@ from tilewright.driver.cache import cache_command
 from tilewright.driver.compilation import Compilation, Pipeline, Plugins, Shapes, Threads
 from tilewright.driver.explain.command import report_path, write_report
 from tilewright.driver.explain_error import EXPLAIN_EXAMPLES, explain_error_command
+from tilewright.driver.migrate import MIGRATE_EXAMPLES, migrate_command
 from tilewright.driver.tune import EXAMPLES, tune_command
 
 app = application("tilewright", "Compile trained models to native programs, and run them.")
@@ -427,6 +428,7 @@ def quantize_command(
 
 app.command("tune", epilog=EXAMPLES)(tune_command)
 app.command("explain-error", epilog=EXPLAIN_EXAMPLES)(explain_error_command)
+app.command("migrate", epilog=MIGRATE_EXAMPLES)(migrate_command)
 app.command("cache", epilog=CACHE_EXAMPLES)(cache_command)
 
 

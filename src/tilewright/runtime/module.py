@@ -108,6 +108,8 @@ class FactoryModule:
     """The `relay.backend.Executor` that `relay.build` was given; None for modules that are loaded."""
     runtime: Any = None
     """The `relay.backend.Runtime` that `relay.build` was given."""
+    write_c: Callable[[Path], Path] | None = None
+    """Writes the model as C, a Model Library; None where the target is not of the kind c."""
 
     def __init__(self, artifact: Artifact, executable: Executable | None = None) -> None:
         self._artifact = artifact

@@ -54,6 +54,12 @@ _WASM: Final = {"generic": "", "mvp": "", "bleeding-edge": "simd128"}
 CPUS: Final[dict[str, dict[str, str]]] = {"x86": _X86, "aarch64": _AARCH64, "arm": _ARM, "riscv": _RISCV, "wasm": _WASM}
 """CPU names by family, each with its features, separated by spaces."""
 
+MICROCONTROLLERS: Final = frozenset({
+    "cortex-m0", "cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m4+nodsp", "cortex-m7", "cortex-m33", "cortex-m55",
+    "cortex-m85", "cortex-r5"
+})
+"""Processors for which models are written as C text, which their own compilers translate."""
+
 FAMILIES: Final = {
     "x86_64": "x86", "amd64": "x86", "aarch64": "aarch64", "arm64": "aarch64", "arm": "arm", "armv7": "arm",
     "armv7a": "arm",
@@ -64,8 +70,16 @@ _ARCHS_OF_32_BITS: Final = frozenset({"arm", "armv7", "armv7a", "armv7l", "thumb
 _FAMILIES_OF_THREADS: Final = frozenset({"x86", "aarch64", "riscv"})
 
 
+def compilable(cpu: str) -> str:
+    """Return the processor for which machine code is made: "generic" for microcontrollers, whose code is C text, and
+    whose kernels run here only to be tested."""
+    return "generic" if cpu in MICROCONTROLLERS else cpu
+
+
 def cpu_features(family: str, cpu: str) -> frozenset[str]:
-    """Return the features of a named CPU. Raises `KeyError` for a name outside the table."""
+    """Return the features of a named CPU; none of a microcontroller. Raises `KeyError` for an unknown name."""
+    if cpu in MICROCONTROLLERS:
+        return frozenset()
     return frozenset(CPUS[family][cpu].split())
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tilewright.backends.boards import micro
 from tilewright.backends.generic_func import (
     GenericFunc,
     generic_func,
@@ -21,6 +22,6 @@ def create(target: Any) -> Target:
 
 __all__ = [
     "GenericFunc", "Target", "TargetKind", "VirtualDevice", "codegen", "create",
-    "generic_func", "get_native_generic_func", "override_native_generic_func",
+    "generic_func", "get_native_generic_func", "micro", "override_native_generic_func",
     "register_target_kind",
 ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from tilewright.compiler.micro.library import ModelLibrary, read_model_library
 from tilewright.compiler.micro.project import GeneratedProject, generate_project, generate_project_from_mlf
+from tilewright.compiler.micro.session import Session, create_local_debug_executor, create_local_graph_executor
 from tilewright.compiler.micro.template import (
     ProjectOption,
     TemplateProject,
@@ -19,7 +20,7 @@ from tilewright.compiler.micro.template import (
 from tilewright.compiler.model_library import export_model_library_format
 
 __all__ = [
-    "GeneratedProject", "ModelLibrary", "ProjectOption", "TemplateProject", "export_model_library_format",
-    "generate_project", "generate_project_from_mlf",
+    "GeneratedProject", "ModelLibrary", "ProjectOption", "Session", "TemplateProject", "create_local_debug_executor",
+    "create_local_graph_executor", "export_model_library_format", "generate_project", "generate_project_from_mlf",
     "get_microtvm_template_projects", "read_model_library", "shipped_templates",
 ]

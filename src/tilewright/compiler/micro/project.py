@@ -12,6 +12,7 @@ A project can be built without this package:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -31,6 +32,7 @@ from tilewright.base.types import DataType
 from tilewright.compiler.micro.library import ModelLibrary, read_model_library
 from tilewright.compiler.micro.template import DESCRIPTION, TemplateProject
 from tilewright.runtime.files import write_atomically
+from tilewright.runtime.module import FactoryModule
 from tilewright.runtime.program import TensorInfo
 
 if TYPE_CHECKING:
@@ -111,17 +113,21 @@ class GeneratedProject:
     def flash(self) -> str:
         """Write the image to the board and return a description. Raises `ArtifactError` before `build`, `TargetError`
         on failure."""
-        self._check_built()
+        self.check_built()
         for words in self.template.description["flash"]:
             self._do(words, self._values("main"), "the image cannot be written to the board")
         return str(
             self.template.description["about_flash"] if not self.template.description["flash"]
             else f"{_PROGRAMS['main']} is on the board")
 
+    def transport(self) -> contextlib.AbstractContextManager[GeneratedProject]:
+        """Return what `micro.Session` opens: the project itself."""
+        return contextlib.nullcontext(self)
+
     def test(self, options: Mapping[str, Any] | None = None) -> str:
         """Run the self-test on the machine and return its output, which ends in OK. Raises `RunError` if results
         differ."""
-        self._check_built()
+        self.check_built()
         with tempfile.TemporaryDirectory(prefix="tilewright-micro-") as folder:
             return self._run("self_test", [], Path(folder), options)
 
@@ -133,7 +139,7 @@ class GeneratedProject:
         `inputs` are arrays by name, or in order, of the model's shapes and dtypes. Raises `InputError` for unsuitable
         inputs, `ArtifactError` before `build`, `RunError` if the program fails or exceeds its time limit.
         """
-        self._check_built()
+        self.check_built()
         fed = self._by_name(inputs)
         with tempfile.TemporaryDirectory(prefix="tilewright-micro-") as name:
             folder, files = Path(name), []
@@ -166,7 +172,8 @@ class GeneratedProject:
                 code="TW0814")
         return np.frombuffer(data, t.dtype.numpy()).reshape(t.shape).copy()
 
-    def _check_built(self) -> None:
+    def check_built(self) -> None:
+        """Raise `ArtifactError` before `build`."""
         if not self.is_built:
             raise ArtifactError(
                 f"the project '{self.folder}' is not built; first run: tvmc micro build {self.folder}", code="TW0813")
@@ -245,20 +252,25 @@ def generate_project_from_mlf(
 
 
 def generate_project(
-    template_project_dir: str | os.PathLike[str], module: Model, generated_project_dir: str | os.PathLike[str],
-    options: Mapping[str, Any] | None = None,
+    template_project_dir: str | os.PathLike[str], module: Model | FactoryModule,
+    generated_project_dir: str | os.PathLike[str], options: Mapping[str, Any] | None = None,
 ) -> GeneratedProject:
-    """Create a project for a model returned by `tilewright.compile`. Raises `OptionError` for other modules."""
+    """Create a project for a model returned by `tilewright.compile`, or by `relay.build` for a target of kind c. Raises
+    `OptionError` for other modules."""
     from tilewright.compiler.model import Model
 
-    if not isinstance(module, Model):
-        raise OptionError(
-            f"a project needs a model that tilewright.compile returned, but was given a {type(module).__name__}, which "
-            "holds machine code; write its C with: tvmc compile MODEL --target c -f mlf",
-            code="TW0215")
     with tempfile.TemporaryDirectory(prefix="tilewright-micro-") as folder:
-        return generate_project_from_mlf(
-            template_project_dir, generated_project_dir, module.save_c_library(Path(folder) / "model.tar"), options)
+        library = Path(folder) / "model.tar"
+        if isinstance(module, Model):
+            module.save_c_library(library)
+        elif isinstance(module, FactoryModule) and module.write_c is not None:
+            module.write_c(library)
+        else:
+            raise OptionError(
+                f"a project needs a model that tilewright.compile returned, or relay.build for the target 'c', but was "
+                f"given a {type(module).__name__}, which holds machine code; write its C with: tvmc compile MODEL "
+                "--target c -f mlf", code="TW0215")
+        return generate_project_from_mlf(template_project_dir, generated_project_dir, library, options)
 
 
 def _create(

@@ -209,8 +209,10 @@ def shipped_templates() -> list[str]:
 
 
 def get_microtvm_template_projects(platform: str) -> str:
-    """Return the folder of a template of this package. Raises `OptionError` for an unknown name."""
+    """Return the folder of a template of this package; TVM's "crt" is "host". Raises `OptionError` for an unknown name.
+    """
     known = shipped_templates()
+    platform = "host" if platform == "crt" else platform
     if platform not in known:
         raise OptionError(
             f"there is no template '{platform}'{nearest(platform, known)}; choose from {', '.join(known)}, or give the "

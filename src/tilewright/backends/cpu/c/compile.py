@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tilewright.backends.cpu import processors
 from tilewright.backends.target import Target
 from tilewright.base.errors import InternalError, TargetError
 from tilewright.runtime.host import host_arch
@@ -150,7 +151,7 @@ def compile_c(
 
 def machine_options(target: Target, compiler: Compiler) -> list[str]:
     """Return the options that choose the processor."""
-    arch, cpu = target.mtriple.split("-")[0], target.mcpu
+    arch, cpu = target.mtriple.split("-")[0], processors.compilable(target.mcpu)
     options = (
         [] if not compiler.is_zig or arch == host_arch()
         else [

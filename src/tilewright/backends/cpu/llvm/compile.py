@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import llvmlite.binding as llvm
 
+from tilewright.backends.cpu import processors
 from tilewright.backends.cpu.llvm.text import LESS
 from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError, InternalError, TargetError
@@ -87,7 +88,7 @@ def spills(text: str) -> int:
 
 def target_machine(target: Target, level: int = 2) -> Any:
     """Return LLVM's machine for a target; it is cached, because it takes a millisecond to make."""
-    cpu, changes = target.mcpu, ",".join(target.mattr)
+    cpu, changes = processors.compilable(target.mcpu), ",".join(target.mattr)
     if target.is_native:
         cpu = llvm.get_host_cpu_name()
         changes = ",".join(filter(None, (llvm.get_host_cpu_features().flatten(), changes)))

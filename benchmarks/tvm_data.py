@@ -1,0 +1,224 @@
+"""Files that stand in for the downloads of TVM's tutorials, where there is no network.
+
+    python benchmarks/tvm_data.py MODELS DATA
+    TEST_DATA_ROOT_PATH=DATA TORCH_HOME=DATA/torch python benchmarks/tvm_suite.py FOLDER/tvm_v0.13 gallery
+
+`MODELS` has real models, a picture of a cat and the labels of ImageNet; `DATA` is written as
+`tvm.contrib.download.download_testdata` would have left it.
+
+| file of a tutorial | what it is here |
+| --- | --- |
+| `onnx/resnet50-v2-7.onnx` | `efficientnet_lite0.onnx`, its input called `data` |
+| `onnx/super_resolution.onnx` | a network of the same layers, its weights those of an enlargement by copying |
+| `tf/official/mobilenet_v1_1.0_224.tgz` | the float MobileNet v1 of width 0.25 |
+| `tf/official/mobilenet_v2_1.0_224_quant.tgz` | that model itself |
+| `model/*.tflite` | these models themselves |
+| `data/sine_model.tflite` | one hidden layer, fitted to the sine |
+| `data/*.png`, `data/*.jpg`, `samples/*.jpg` | the cat, in the size that the tutorial expects |
+| `data/synset.txt` and other labels | the labels, with numbers in place of WordNet's |
+| `data/keyword_spotting_int8_6.pyc.npy` | random numbers |
+| `torch/hub/checkpoints/*.pth` | random weights, from a fixed seed |
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tarfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+ONNX_INPUT: Final = "data"
+PICTURES: Final = {
+    "data/cat.png": 256,
+    "data/imagenet_cat.png": 256,
+    "data/elephant-299.jpg": 299,
+    "data/test_street_small.jpg": 512,
+    "samples/person.jpg": 96,
+    "samples/not_person.jpg": 96,
+}
+MODELS: Final = {
+    "model/vww_96_int8.tflite": "vww_96_int8.tflite",
+    "model/kws_ref_model.tflite": "kws_ref_model.tflite",
+}
+ARCHIVES: Final = {
+    "tf/official/mobilenet_v1_1.0_224.tgz": ("mobilenet_v1_1.0_224.tflite", "mobilenet_v1_0.25_224_1_default_1.tflite"),
+    "tf/official/mobilenet_v2_1.0_224_quant.tgz":
+        ("mobilenet_v2_1.0_224_quant.tflite", "mobilenet_v2_1.0_224_quant.tflite"),
+}
+CHECKPOINTS: Final = {
+    "resnet18-f37072fd.pth": "resnet18",
+    "resnet50-0676ba61.pth": "resnet50",
+    "mobilenet_v2-b0353104.pth": "mobilenet_v2",
+    "maskrcnn_resnet50_fpn_coco-bf2d0c1e.pth": "detection.maskrcnn_resnet50_fpn",
+    "mobilenet_v2_qnnpack_37f702c5.pth": "quantization.mobilenet_v2",
+}
+
+
+def write_pictures(models: Path, data: Path) -> None:
+    """Write the picture of the cat under the names of the tutorials' pictures."""
+    image = importlib.import_module("PIL.Image")
+    with image.open(models / "cat.jpg") as cat:
+        for name, size in PICTURES.items():
+            cat.convert("RGB").resize((size, size)).save(_place(data, name))
+
+
+def write_labels(models: Path, data: Path) -> None:
+    """Write the labels of ImageNet in the four forms that tutorials read."""
+    lines = (models / "imagenet_labels_1001.txt").read_text(encoding="utf-8").splitlines()
+    labels, keys = lines[1:], [f"n{k:08d}" for k in range(len(lines) - 1)]
+    named = [f"{key} {label}" for key, label in zip(keys, labels, strict=True)]
+    texts = {
+        "synset.txt": "\n".join(named),
+        "imagenet_synsets.txt": "\n".join(named),
+        "imagenet_classes.txt": "\n".join(keys),
+        "imagenet1000_clsid_to_human.txt": repr(dict(enumerate(labels))),
+        "labels_mobilenet_quant_v1_224.txt": "\n".join(lines),
+    }
+    for name, text in texts.items():
+        _place(data, f"data/{name}").write_text(text + "\n", encoding="utf-8")
+
+
+def write_models(models: Path, data: Path) -> None:
+    """Write models of TFLite and ONNX."""
+    for name, source in MODELS.items():
+        _place(data, name).write_bytes((models / source).read_bytes())
+    for name, (member, source) in ARCHIVES.items():
+        with tarfile.open(_place(data, name), "w:gz") as archive:
+            archive.add(models / source, arcname=member)
+    _place(data, "data/sine_model.tflite").write_bytes(sine_model())
+    onnx = importlib.import_module("onnx")
+    onnx.save(super_resolution(), _place(data, "onnx/super_resolution.onnx"))
+    classifier = onnx.load(models / "efficientnet_lite0.onnx")
+    _rename_input(classifier.graph, ONNX_INPUT)
+    onnx.save(classifier, _place(data, "onnx/resnet50-v2-7.onnx"))
+
+
+def _rename_input(graph: Any, name: str) -> None:
+    old = graph.input[0].name
+    graph.input[0].name = name
+    for node in graph.node:
+        for k, used in enumerate(node.input):
+            if used == old:
+                node.input[k] = name
+
+
+def super_resolution() -> Any:
+    """Return a network that enlarges a picture of one channel, (1, 1, 224, 224), three times, by copying pixels."""
+    helper, numpy_helper = importlib.import_module("onnx.helper"), importlib.import_module("onnx.numpy_helper")
+    sizes = [(64, 1, 5), (64, 64, 3), (32, 64, 3), (9, 32, 3)]
+    nodes, weights, last = [], [], "1"
+    for k, (outputs, inputs, size) in enumerate(sizes):
+        weight = np.zeros((outputs, inputs, size, size), np.float32)
+        weight[:, 0, size // 2, size // 2] = 1.0
+        weights.append(numpy_helper.from_array(weight, f"w{k}"))
+        name = f"c{k}"
+        nodes.append(helper.make_node("Conv", [last, f"w{k}"], [name], kernel_shape=[size, size], pads=[size // 2] * 4))
+        if k < len(sizes) - 1:
+            nodes.append(helper.make_node("Relu", [name], [f"r{k}"]))
+            name = f"r{k}"
+        last = name
+    shapes = {"s0": [-1, 1, 3, 3, 224, 224], "s1": [-1, 1, 672, 672]}
+    weights += [numpy_helper.from_array(np.array(shape, np.int64), name) for name, shape in shapes.items()]
+    nodes += [
+        helper.make_node("Reshape", [last, "s0"], ["a"]),
+        helper.make_node("Transpose", ["a"], ["b"], perm=[0, 1, 4, 2, 5, 3]),
+        helper.make_node("Reshape", ["b", "s1"], ["y"]),
+    ]
+    values = [helper.make_tensor_value_info(n, 1, s) for n, s in (("1", [1, 1, 224, 224]), ("y", [1, 1, 672, 672]))]
+    graph = helper.make_graph(nodes, "super_resolution", values[:1], values[1:], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+def sine_model() -> bytes:
+    """Return a model of TFLite that maps (1, 1) to its sine: a hidden layer of 32 steps, fitted by least squares."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+    files = importlib.import_module("tflite_models")
+    starts = np.linspace(-0.2, 6.2, 32, dtype=np.float32)
+    x = np.linspace(0.0, 2 * np.pi, 400, dtype=np.float32)
+    hidden = np.maximum(x[:, None] - starts, 0)
+    out = np.linalg.lstsq(hidden, np.sin(x), rcond=None)[0].astype(np.float32)
+    tensors = [
+        files.T("dense_4_input", (1, )), files.T("w0", (32, 1), value=np.ones((32, 1), np.float32)),
+        files.T("b0", (32, ), value=-starts), files.T("h", (1, 32)), files.T("w1", (1, 32), value=out[None]),
+        files.T("b1", (1, ), value=np.zeros(1, np.float32)), files.T("Identity", (1, 1)),
+    ]
+    layers = [
+        files.Op("FULLY_CONNECTED", [0, 1, 2], [3], "FullyConnectedOptions", {"FusedActivationFunction": 1}),
+        files.Op("FULLY_CONNECTED", [3, 4, 5], [6], "FullyConnectedOptions", {}),
+    ]
+    return bytes(files.model(tensors, layers, [0], [6]))
+
+
+def write_samples(data: Path) -> None:
+    """Write random numbers in place of a recorded word."""
+    samples = np.random.default_rng(0).integers(-128, 128, (1, 49, 10, 1), dtype=np.int8)
+    np.save(_place(data, "data/keyword_spotting_int8_6.pyc.npy"), samples)
+
+
+def write_checkpoints(data: Path) -> None:
+    """Write random weights of torchvision's networks; none where torchvision is not installed."""
+    try:
+        torch, models = importlib.import_module("torch"), importlib.import_module("torchvision.models")
+    except (ImportError, RuntimeError) as error:
+        print(f"no weights for torchvision: {error}", file=sys.stderr)
+        return
+    for name, path in CHECKPOINTS.items():
+        torch.manual_seed(0)
+        network = _network(models, path)
+        torch.save(network.state_dict(), _place(data, f"torch/hub/checkpoints/{name}"))
+
+
+def _network(models: Any, path: str) -> Any:
+    """Return a network of torchvision with random weights."""
+    *folders, name = path.split(".")
+    for folder in folders:
+        models = getattr(models, folder)
+    options: Mapping[str, Any] = {}
+    if folders == ["detection"]:
+        options = {"weights": None, "weights_backbone": None, "num_classes": 91}
+    if folders == ["quantization"]:
+        return _quantized(getattr(models, name)(weights=None, quantize=False))
+    return getattr(models, name)(**options)
+
+
+def _quantized(network: Any) -> Any:
+    """Return a network quantized for QNNPACK, calibrated with random pictures."""
+    torch = importlib.import_module("torch")
+    quantization = importlib.import_module("torch.ao.quantization")
+    torch.backends.quantized.engine = "qnnpack"
+    network.train()
+    network.fuse_model(is_qat=True)
+    network.qconfig = quantization.get_default_qat_qconfig("qnnpack")
+    quantization.prepare_qat(network, inplace=True)
+    network(torch.rand(2, 3, 224, 224) * 4 - 2)
+    network.eval()
+    return quantization.convert(network)
+
+
+def _place(data: Path, name: str) -> Path:
+    """Return the path of a file below `data`, with its folder made."""
+    path = data / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def main(arguments: Sequence[str]) -> int:
+    if len(arguments) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    models, data = map(Path, arguments)
+    for write in (write_pictures, write_labels, write_models):
+        write(models, data)
+    for step in _STEPS:
+        step(data)
+    return 0
+
+
+_STEPS: Final[Sequence[Callable[[Path], None]]] = (write_samples, write_checkpoints)
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
