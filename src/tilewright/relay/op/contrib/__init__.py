@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -96,6 +97,18 @@ def has_partitioner(compiler: str) -> bool:
     """Return whether `compiler` has a registered partition function."""
     get_pattern_table(compiler)  # brings what is registered when it is first asked for
     return compiler in _PARTITIONERS
+
+
+def option_names(compiler: str) -> tuple[str, ...]:
+    """Return the names of the options that the partition function of `compiler` takes, apart from module, parameters
+    and name."""
+    get_pattern_table(compiler)
+    function = _PARTITIONERS.get(compiler)
+    if function is None:
+        return ()
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    named = [p.name for p in inspect.signature(function).parameters.values() if p.kind in kinds]
+    return tuple(name for name in named if name not in ("mod", "params", "mod_name"))
 
 
 def partition_for(compiler: str, mod: IRModule, params: Mapping[str, Any] | None = None, **options: Any) -> IRModule:
