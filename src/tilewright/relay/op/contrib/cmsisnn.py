@@ -154,7 +154,7 @@ def partition_for_cmsisnn(mod: IRModule, params: dict[str, Any] | None = None, m
     `mcpu` and `mattr` name the processor that the library is built for. They are kept as attributes of the functions;
     the calls are the same for each processor.
     """
-    found = partition_with(pattern_table(), TARGET, mod, params, mod_name)
+    found = partition_with(pattern_table(), TARGET, mod, params, mod_name, dtypes=SIGNED)
     given = {f"{TARGET}.{k}": v for k, v in (("mcpu", mcpu), ("mattr", mattr)) if v}
 
     def configured(f: Any) -> Any:

@@ -147,7 +147,7 @@ def partition_for_ethosu(mod: IRModule, params: dict[str, Any] | None = None, mo
     Vela compiles them for `accelerator_config` when the program is built. The default is that of the option
     `relay.ext.ethos-u.options` of the build, else `ethos-u55-256`.
     """
-    found = partition_with(pattern_table(), TARGET, mod, params, mod_name)
+    found = partition_with(pattern_table(), TARGET, mod, params, mod_name, dtypes=BYTES)
     if accelerator_config is None:
         return found
     return found.map_functions(lambda f: f.with_attr("ethos-u.accelerator_config", accelerator_config)
