@@ -12,8 +12,8 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
+from tilewright.backends.accelerators.library_calls import stand_in
 from tilewright.base.errors import OptionError
-from tilewright.contrib.library_calls import stand_in
 from tilewright.ir import assert_structural_equal
 from tilewright.relay import transform
 from tilewright.relay.dataflow_pattern import DFPattern, is_constant, is_op, wildcard

@@ -8,9 +8,9 @@ import pytest
 import tilewright as tvm
 from tilewright import relay
 from tilewright.base.errors import OptionError
-from tilewright.micro.testing import aot_test_utils
+from tilewright.compat.testing import aot
+from tilewright.compat.testing.micro import aot_test_utils
 from tilewright.relay.op.contrib import partition_for
-from tilewright.testing import aot
 
 
 def test_ranges_of_types() -> None:

@@ -21,7 +21,6 @@ from tilewright.backends.accelerators.library_calls import GENERATORS, stand_in
 from tilewright.base.errors import OptionError
 from tilewright.base.global_functions import FUNCTIONS
 from tilewright.compiler.build import build
-from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.relay.backend.executors import Executor, Runtime
 

@@ -1,4 +1,4 @@
-"""TVM's `tvmc.composite_target`: the accelerators that may stand before the processor in `--target`."""
+"""TVM's `tvmc.composite_target`: the accelerators that may precede the processor in `--target`."""
 
 from __future__ import annotations
 

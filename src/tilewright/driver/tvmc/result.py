@@ -17,7 +17,8 @@ class TVMCResult:
     """The outputs by name (`output_0`, `output_1`, …), and the times if they were measured."""
 
     def __init__(
-        self, outputs: Mapping[str, np.ndarray[Any, Any]] | None, times: BenchmarkResult | None = None, profile: str = ""
+        self, outputs: Mapping[str, np.ndarray[Any, Any]] | None, times: BenchmarkResult | None = None,
+        profile: str = "",
     ) -> None:
         self.outputs, self.times, self.profile = dict(outputs or {}), times, profile
 

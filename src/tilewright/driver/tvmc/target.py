@@ -46,7 +46,7 @@ def parse_target(target: str) -> list[dict[str, Any]]:
 def _part(words: list[str]) -> dict[str, Any]:
     name, *given = words
     if name.startswith("-"):
-        raise OptionError(f"--target: the option '{name}' stands before any target; write llvm {name}", code="TW0202")
+        raise OptionError(f"--target: the option '{name}' has no target before it; write llvm {name}", code="TW0202")
     options = {}
     for word in given:
         key, equals, value = word.lstrip("-").partition("=")

@@ -186,8 +186,8 @@ def partition_with(
 
 
 def _rounds_otherwise(main: Any) -> bool:
-    """Return whether a quantized network comes from PyTorch (by the attribute of `main`) or ONNX (by the rounding of its
-    operators), so that it is not in the form of TensorFlow Lite."""
+    """Return whether a quantized network comes from PyTorch (by the attribute of `main`) or ONNX (by the rounding of
+    its operators), so that it is not in the form of TensorFlow Lite."""
     from tilewright.relay.qnn.sources import NUMERICS
 
     named = str(main.attrs.get(NUMERICS) or ROUNDING)
