@@ -96,6 +96,14 @@ def test_options_of_accelerators_reach_the_functions() -> None:
     assert part.attrs["cmsis-nn.mcpu"] == "cortex-m55"
 
 
+def test_partition_functions_are_found_in_the_package() -> None:
+    contrib = relay.op.contrib
+    assert contrib.partition_for_ethosn is contrib.ethosn.partition_for_ethosn
+    assert contrib.partition_for_ethosn78 is contrib.ethosn.partition_for_ethosn78
+    with pytest.raises(AttributeError):
+        _ = contrib.partition_for_nothing
+
+
 def test_executors_and_runtimes_are_built_from_arguments() -> None:
     parser = argparse.ArgumentParser()
     generate_registry_args(parser, Executor, "graph")
