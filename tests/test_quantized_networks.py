@@ -12,11 +12,13 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
+from tilewright.backends.accelerators.library_calls import stand_in
 from tilewright.base.errors import OptionError
 from tilewright.ir import assert_structural_equal
 from tilewright.relay import transform
 from tilewright.relay.dataflow_pattern import DFPattern, is_constant, is_op, wildcard
 from tilewright.relay.interpreter import evaluate
+from tilewright.relay.op.contrib import partition_for
 
 pytest.importorskip("torch", reason="a third of the networks are modules of torch; install torch")
 pytest.importorskip("onnx", reason="a third of the networks are ONNX models; install onnx")
@@ -92,6 +94,34 @@ def offload_map(mod: tvm.IRModule) -> dict[str, list[str]]:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_three_frameworks_give_one_program_and_one_map(name: str) -> None:
     one_program_and_one_map(imported(name), described(name))
+
+
+@pytest.mark.parametrize("target", ["cmsis-nn", "ethos-u", "ethos-n", "arm_compute_lib"])
+def test_partition_functions_take_the_same_parts_of_all_frameworks(target: str) -> None:
+    modules = imported("ds_cnn")
+    taken = {source: rows_of(partition_for(target, mod), target) for source, mod in modules.items()}
+    assert any(row.endswith("conv2d") for row in taken["tflite"])
+    assert taken["torch"] == taken["onnx"] == taken["tflite"]
+
+
+def rows_of(mod: tvm.IRModule, target: str) -> list[str]:
+    """The rows of the pattern table in the functions for a target, sorted."""
+    return sorted(
+        str(e.op.attrs["Composite"]) for _, f in mod.items() if f.attrs.get("Compiler") == target
+        for e in relay.visitor.calls(f.body, inside=False) if isinstance(e.op, relay.Function))
+
+
+def test_a_partitioned_network_of_pytorch_rounds_as_the_library() -> None:
+    mod = imported("ds_cnn")["torch"]
+    made = partition_for("cmsis-nn", mod)
+    old, new = (relay.transform.InferType()(m)["main"] for m in (mod, made))
+    assert str(old.checked_type) == str(new.checked_type)
+    x = np.random.default_rng(0).standard_normal(described("ds_cnn").input.shape).astype("float32")
+    with stand_in("cmsis-nn") as called:
+        found = relay.build(made, "llvm").executable(x)
+    assert called.count("cmsis_nn_qnn_conv2d") == 9
+    whole = Unify("NHWC", "int8", "tflite", keep_signature=True)(mod)
+    np.testing.assert_array_equal(found, relay.build(whole, "llvm").executable(x))
 
 
 @pytest.mark.slow

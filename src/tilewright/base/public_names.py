@@ -27,6 +27,7 @@ PUBLIC: Final[Mapping[str, str]] = {
     "ir.supply": "relay.supply",
     "logs": "base.logs",
     "micro": "compiler.micro",
+    "micro.testing": "compat.testing.micro",
     "nd": "base.nd",
     "onnx_backend": "compat.onnx_backend",
     "onnx_session": "compat.onnx_session",

@@ -118,6 +118,21 @@ SETTINGS: Final = _table(
         "tir.disable_cse_tir", bool, True,
         "without effect: common expressions of loop programs are left to the code generator"),
     Setting(
+        "tir.usmp.enable", bool, True,
+        "without effect: the memory of a program is always planned as one workspace"),
+    Setting(
+        "tir.usmp.algorithm", str, "",
+        "without effect: the workspace is planned by one algorithm, which tries several orders"),
+    Setting(
+        "relay.ext.cmsisnn.options", dict, {},
+        "processor of CMSIS-NN (mcpu, mattr, debug_last_error); the calls are the same for each"),
+    Setting(
+        "relay.ext.ethos-n.options", dict, {},
+        "options of the driver of Ethos-N (variant, tops, ple_ratio, sram_size, …), which compiles the calls"),
+    Setting(
+        "relay.ext.ethos-u.options", dict, {},
+        "options of Ethos-U: accelerator_config, for functions without a configuration of their own"),
+    Setting(
         "relay.backend.winograd", str, "auto",
         "use Winograd's algorithm for 3x3 convolutions: where it is faster, at opt_level 3 (auto); never (off); in all "
         "possible cases, with tiles of 2x2 or 4x4",

@@ -6,11 +6,13 @@ objects.
      "pass-config": {"relay.FuseOps.max_depth": 8},
      "opt-level": 3}
 
-A name without `.json` refers to a file of the package in `configs/host/`.
+A name without `.json` refers to a file of the package in `configs/host/`, or of the folder that the environment
+variable `TVM_CONFIGS_JSON_DIR` names.
 """
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -49,16 +51,24 @@ def option_values(name: str, known: Collection[str | None]) -> dict[str, Any]:
     return values
 
 
+def configs_folder() -> Path:
+    """Return the folder of configurations that `TVM_CONFIGS_JSON_DIR` names if it exists, else the one of the package.
+    """
+    named = os.environ.get("TVM_CONFIGS_JSON_DIR")
+    return Path(named) if named and Path(named).is_dir() else SHIPPED.parent
+
+
 def _path(name: str) -> Path:
     if Path(name).suffix == ".json":
         return Path(name)
-    shipped = sorted(p.stem for p in SHIPPED.glob("*.json"))
-    if name not in shipped:
+    folder = configs_folder()
+    known = {p.stem: p for p in sorted([*folder.glob("*.json"), *folder.glob("host/*.json")])}
+    if name not in known:
         raise OptionError(
-            f"--config: there is no configuration '{name}'{nearest(name, shipped)}; give a .json file, or one of "
-            f"{', '.join(shipped)}",
+            f"--config: there is no configuration '{name}'{nearest(name, known)}; give a .json file, or one of "
+            f"{', '.join(known)}",
             code="TW0205")
-    return SHIPPED / f"{name}.json"
+    return known[name]
 
 
 def _values(key: str, given: Any, path: Path) -> dict[str, Any]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         requires_rpc,
         requires_skylake_avx512,
         requires_x86,
+        skip_if_32bit,
         skip_if_wheel_test,
         uses_gpu,
     )
@@ -43,13 +44,14 @@ __all__ = [
     "CompareBeforeAfter", "assert_allclose", "assert_prim_expr_equal", "check_numerical_grads", "device_enabled",
     "enabled_targets", "exclude_targets", "fixture", "known_failing_targets", "main", "parameter", "parameters",
     "parametrize_targets", "requires_arm_dot", "requires_cascadelake", "requires_cuda", "requires_gpu", "requires_llvm",
-    "requires_package", "requires_rpc", "requires_skylake_avx512", "requires_x86", "skip_if_wheel_test", "uses_gpu",
+    "requires_package", "requires_rpc", "requires_skylake_avx512", "requires_x86", "skip_if_32bit",
+    "skip_if_wheel_test", "uses_gpu",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "plugin":
-        return importlib.import_module("tilewright.compat.testing.plugin")
+    if name in ("aot", "plugin"):
+        return importlib.import_module(f"tilewright.compat.testing.{name}")
     if name == "CompareBeforeAfter":
         return importlib.import_module("tilewright.compat.testing.before_after").CompareBeforeAfter
     if name in __all__ or name.startswith("requires_"):

@@ -120,7 +120,8 @@ def _excluded(func: F, targets: Sequence[str], mark: Any) -> F:
 
 
 def _requires(what: str, *, is_present: bool) -> Any:
-    """Return a decorator that skips a test where `what` is missing, used with or without parentheses."""
+    """Return a decorator that skips a test where `what` is missing, used with or without parentheses. Its `marks()` are
+    the marks for `pytest.param`."""
     mark = pytest.mark.skipif(not is_present, reason=f"requires {what}")
 
     def decorate(*marks: Any) -> Any:
@@ -128,7 +129,21 @@ def _requires(what: str, *, is_present: bool) -> Any:
             return mark(marks[0])
         return mark
 
+    decorate.marks = lambda: [mark]  # type: ignore[attr-defined]
     return decorate
+
+
+def _has(module: str) -> bool:
+    """Return whether a Python module is installed."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package around it is missing
+        return False
+
+
+def skip_if_32bit(reason: str = "") -> Any:
+    """Return a decorator that skips a test on processors with 32-bit addresses."""
+    return pytest.mark.skipif(sys.maxsize < 2**32, reason=reason or "addresses have 32 bits")
 
 
 requires_llvm = _requires("LLVM", is_present=True)
@@ -146,6 +161,12 @@ requires_x86 = _requires("an x86-64 processor", is_present=host_arch() == "x86_6
 requires_skylake_avx512 = _requires("AVX-512", is_present="avx512bw" in host_features())
 requires_cascadelake = _requires("AVX-512 VNNI", is_present="avx512vnni" in host_features())
 requires_arm_dot = _requires("Arm's dot products", is_present="dotprod" in host_features())
+requires_cmsisnn = _requires("the pattern table of CMSIS-NN", is_present=True)
+requires_ethosn = _requires("the pattern table of Ethos-N", is_present=True)
+requires_ethosu = _requires("Vela, the compiler of Ethos-U", is_present=_has("ethosu.vela"))
+requires_corstone300 = _requires("a Corstone-300 board or its simulator", is_present=False)
+requires_vitis_ai = _requires("Vitis AI", is_present=False)
+requires_libtorch = _requires("calls of libtorch", is_present=False)
 requires_tensorcore = _requires("tensor cores", is_present=False)
 
 

@@ -11,6 +11,23 @@ from __future__ import annotations
 
 from tilewright.base.errors import CompileError as TVMCException
 from tilewright.base.errors import PackageError as TVMCImportError
+from tilewright.driver.tvmc import (
+    autotuner,
+    compiler,
+    composite_target,
+    config_options,
+    frontends,
+    pass_config,
+    pass_list,
+    registry,
+    result_utils,
+    runner,
+    shape_parser,
+    target,
+    tracker,
+    transform,
+    workspace_pools,
+)
 from tilewright.driver.tvmc.autotuner import tune_model
 from tilewright.driver.tvmc.autotuner import tune_model as tune
 from tilewright.driver.tvmc.compiler import compile_model as compile  # TVM's name
@@ -22,6 +39,8 @@ from tilewright.driver.tvmc.runner import run_module
 from tilewright.driver.tvmc.runner import run_module as run
 
 __all__ = [
-    "TVMCException", "TVMCImportError", "TVMCModel", "TVMCPackage", "TVMCResult", "compile", "load", "load_model",
-    "run", "run_module", "tune", "tune_model"
+    "TVMCException", "TVMCImportError", "TVMCModel", "TVMCPackage", "TVMCResult", "autotuner", "compile", "compiler",
+    "composite_target", "config_options", "frontends", "load", "load_model", "pass_config", "pass_list", "registry",
+    "result_utils", "run", "run_module", "runner", "shape_parser", "target", "tracker", "transform", "tune",
+    "tune_model", "workspace_pools",
 ]

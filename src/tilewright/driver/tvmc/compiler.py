@@ -16,11 +16,13 @@ from tilewright.backends.target import Target
 from tilewright.base.errors import InputError, OpenSizeWarning, OptionError
 from tilewright.driver import files, offload, options
 from tilewright.driver.compilation import asking
-from tilewright.driver.tvmc.composition import WorkspacePool, check_executor, check_runtime
+from tilewright.driver.targets import TargetOption, read_target
+from tilewright.driver.tvmc.composition import WorkspacePool, check_executor, check_runtime, single_pool
 from tilewright.driver.tvmc.model import TVMCModel
 from tilewright.driver.tvmc.package import TVMCPackage, write_package
 from tilewright.driver.tvmc.records import advised
 from tilewright.driver.tvmc.transforms import computed_in, with_layouts
+from tilewright.ir.memory_pools import WorkspaceMemoryPools
 from tilewright.relay.backend.executors import Executor, Runtime
 from tilewright.runtime.program import kernel_symbols
 
@@ -52,21 +54,27 @@ def compile_model(
     use_vm: bool = False,
     mod_name: str = "default",
     workspace_pool: WorkspacePool | None = None,
-    desired_layout: Sequence[str] = (),
+    desired_layout: str | Sequence[str] = (),
     desired_layout_ops: Sequence[str] = (),
     mixed_precision: bool = False,
     mixed_precision_ops: Sequence[str] = (),
     mixed_precision_calculation_type: str = "float16",
     mixed_precision_acc_type: str = "float32",
+    workspace_pools: WorkspaceMemoryPools | None = None,
+    additional_target_options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> TVMCPackage:
     """Compile a model and write its package to `package_path` (default: a temporary file).
 
     `tuning_records` of `autotvm` or `auto_scheduler` choose the kernels. `output_format` is `so` or `tar` (a package
     with a linked library, or its objects), or `mlf`. `cross` is the compiler that links. `dump_code` are stages,
-    written next to the package; `dump_offloads` is a file, or `-` for the standard output. Calls of BNNS become native
-    kernels (`<row>_stand_in`). Raises `OptionError` for unsupported options, and the errors of `tilewright.compile`.
+    written next to the package; `dump_offloads` is a file, or `-` for the standard output. `additional_target_options`
+    are options by part of the target: `{"c": {"mcpu": "cortex-m55"}}`. Calls of BNNS become native kernels
+    (`<row>_stand_in`). Raises `OptionError` for unsupported options, and the errors of `tilewright.compile`.
     """
-    chosen = _target(target, target_host)
+    chosen = _target(_with_options(target, additional_target_options), target_host)
+    desired_layout = [desired_layout] if isinstance(desired_layout, str) else desired_layout
+    if workspace_pools is not None:
+        workspace_pool = single_pool(workspace_pools)
     package = Packaging.of(
         Path(package_path or tvmc_model.default_package_path()), output_format,
         _executor(executor, output_format, use_vm), Runtime(runtime) if isinstance(runtime, str) else runtime,
@@ -207,6 +215,16 @@ def _executor(executor: Executor | str | None, output_format: str, use_vm: bool)
             "--executor aot, or -f so",
             code="TW0204")
     return found
+
+
+def _with_options(
+    target: str | Mapping[str, Any] | Target, options_of: Mapping[str, Mapping[str, Any]] | None
+) -> str | Mapping[str, Any] | Target:
+    """Return the target with further options of its parts."""
+    given = [
+        TargetOption(f"{part}-{name}", str(value)) for part, by_name in (options_of or {}).items()
+        for name, value in by_name.items()]
+    return read_target(str(target), given) if given else target
 
 
 def _target(target: str | Mapping[str, Any] | Target, host: str | None) -> Target:

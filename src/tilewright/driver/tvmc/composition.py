@@ -13,6 +13,7 @@ from typing import Any, Final
 from tilewright.base.errors import OptionError
 from tilewright.base.limits import shown_bytes
 from tilewright.driver.options import flag
+from tilewright.ir.memory_pools import WorkspaceMemoryPools
 from tilewright.relay.backend.executors import Executor, Runtime
 from tilewright.runtime.artifact import Artifact
 
@@ -134,6 +135,21 @@ class WorkspacePool:
             )
 
 
+def single_pool(given: WorkspaceMemoryPools) -> WorkspacePool:
+    """Return the pool of a program. Raises `OptionError` for another number of pools, because the workspace is one
+    block."""
+    if len(given.pools) != 1:
+        raise _not_one(len(given.pools))
+    pool = given.pools[0]
+    return WorkspacePool(pool.pool_name, pool.size_hint_bytes if pool.size_hint_bytes >= 0 else None)
+
+
+def _not_one(count: int) -> OptionError:
+    return OptionError(
+        f"--workspace-pools: {count} pools are given, but the workspace of a program is one block; give one pool",
+        code="TW0204")
+
+
 def workspace_pool(
     names: str, targets: str, sizes: str, hints: Mapping[str, str], processors: tuple[str, ...]
 ) -> WorkspacePool | None:
@@ -148,10 +164,7 @@ def workspace_pool(
                     f"--workspace-pools-{option}: there is no pool '{pool}'; name it in --workspace-pools",
                     code="TW0203")
     if len(pools) > 1:
-        raise OptionError(
-            f"--workspace-pools: {len(pools)} pools are given, but the workspace of a program is one block; give one "
-            "pool",
-            code="TW0204")
+        raise _not_one(len(pools))
     for option, text in hints.items():
         if text:
             raise OptionError(

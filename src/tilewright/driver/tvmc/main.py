@@ -318,3 +318,7 @@ def _exit_code(error: TVMError) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     return run(app, "tvmc", arguments, _exit_code, a.MANY)
+
+
+_main = main
+"""TVM's name of `main`."""

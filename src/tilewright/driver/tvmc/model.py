@@ -11,14 +11,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from tilewright.base.errors import CompileError as TVMCException
 from tilewright.base.errors import InputError, ModelError, OptionError
 from tilewright.base.params import load_param_dict, save_param_dict
 from tilewright.compiler.formats import ONNX, PYTORCH, RELAY, TFLITE, Format, format_named, format_of
 from tilewright.driver import files
+from tilewright.driver.tvmc.package import TVMCPackage
+from tilewright.driver.tvmc.result import TVMCResult
 from tilewright.runtime.sealed_tar import member, plain_members
 
 if TYPE_CHECKING:
     from tilewright.ir.module import IRModule
+
+__all__ = ["FORMATS", "TVMCException", "TVMCModel", "TVMCPackage", "TVMCResult", "load_model"]
 
 FORMATS: Final[Mapping[str, Format | str]] = {
     "onnx": ONNX, "tflite": TFLITE, "pytorch": PYTORCH, "relay": RELAY,

@@ -17,9 +17,10 @@ class TVMCResult:
     """The outputs by name (`output_0`, `output_1`, …), and the times if they were measured."""
 
     def __init__(
-        self, outputs: Mapping[str, np.ndarray[Any, Any]], times: BenchmarkResult | None = None, profile: str = ""
+        self, outputs: Mapping[str, np.ndarray[Any, Any]] | None, times: BenchmarkResult | None = None,
+        profile: str = "",
     ) -> None:
-        self.outputs, self.times, self.profile = dict(outputs), times, profile
+        self.outputs, self.times, self.profile = dict(outputs or {}), times, profile
 
     def format_times(self) -> str:
         """Return the times as a table, in milliseconds. Raises `InputError` if none were measured."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from tilewright.base.errors import OptionError
+from tilewright.base.types import DataType
 from tilewright.compiler.micro.project import GeneratedProject
 from tilewright.compiler.sequences import flat
 from tilewright.driver import files, tensors
@@ -17,6 +18,7 @@ from tilewright.driver.measuring import MeasuringOptions, address
 from tilewright.driver.profile import reported
 from tilewright.driver.tvmc.package import TVMCPackage
 from tilewright.driver.tvmc.result import TVMCResult
+from tilewright.runtime.program import TensorInfo
 
 DEVICES: Final[Mapping[str, str]] = {
     "cpu": "",
@@ -26,6 +28,20 @@ DEVICES: Final[Mapping[str, str]] = {
     "micro": "",
 }
 """TVM's devices, and the reasons why packages do not run on them."""
+
+
+def generate_tensor_data(shape: Sequence[int], dtype: str, fill_mode: str) -> np.ndarray[Any, Any]:
+    """Return an array filled by `zeros`, `ones` or `random` (floats of [0, 1), integers 0 and 1). Raises
+    `OptionError` for another mode."""
+    return tensors.filled(
+        TensorInfo("array", tuple(shape), DataType(dtype)), _fill(fill_mode), np.random.default_rng())
+
+
+def _fill(mode: str) -> tensors.Fill:
+    if mode not in list(tensors.Fill):
+        raise OptionError(
+            f"--fill-mode: there is no '{mode}'; choose from {', '.join(tensors.Fill)}", code="TW0203")
+    return tensors.Fill(mode)
 
 
 def run_module(
@@ -69,9 +85,7 @@ def run_module(
             code="TW0204")
     tracker = f"{hostname}:{port}" if hostname and port else hostname or ""
     place = MeasuringOptions(tracker=tracker, rpc_key=rpc_key or "")
-    if fill_mode not in list(tensors.Fill):
-        raise OptionError(
-            f"--fill-mode: there is no '{fill_mode}'; choose from {', '.join(tensors.Fill)}", code="TW0203")
+    fill = _fill(fill_mode)
     given = files.read_arrays(Path(inputs)) if isinstance(inputs, (str, os.PathLike)) else dict(inputs or {})
     if isinstance(tvmc_package, GeneratedProject):
         if place.tracker:
@@ -82,14 +96,14 @@ def run_module(
             raise OptionError(
                 "--print-time, --profile: the time of a program on a board is not measured; omit the option",
                 code="TW0204")
-        found = tvmc_package.run(tensors.feed(tvmc_package.inputs, given, tensors.Fill(fill_mode)), options)
+        found = tvmc_package.run(tensors.feed(tvmc_package.inputs, given, fill), options)
         return TVMCResult({f"output_{k}": a for k, a in enumerate(found)})
     if place.tracker:
         return _on_device(
-            tvmc_package, place, given, tensors.Fill(fill_mode), repeat if benchmark else 0, number, profile,
+            tvmc_package, place, given, fill, repeat if benchmark else 0, number, profile,
             end_to_end, input_shapes)
     program = tvmc_package.executable()
-    fed = tensors.feed(program.inputs, given, tensors.Fill(fill_mode), input_shapes)
+    fed = tensors.feed(program.inputs, given, fill, input_shapes)
     answer = program(fed)
     answers = flat(answer if isinstance(answer, tuple) else (answer,))
     times = program.benchmark(fed, repeat=repeat, number=number, end_to_end=end_to_end) if benchmark else None

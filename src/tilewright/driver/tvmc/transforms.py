@@ -23,15 +23,20 @@ _ALWAYS: Final = 0
 def with_layouts(mod: IRModule, layouts: Sequence[str], operators: Sequence[str] = ()) -> IRModule:
     """Return the network with these layouts, `NHWC` or `NHWC:HWIO`: one for all operators, or one for each. Raises
     `OptionError`."""
-    names = list(operators) or list(LAYOUT_OPERATORS)
-    if len(layouts) not in (1, len(names)):
-        raise OptionError(
-            f"--desired-layout: {len(layouts)} layouts for {len(names)} operators; give one for all of them, or one "
-            "for each",
-            code="TW0410")
-    given = list(layouts) * len(names) if len(layouts) == 1 else list(layouts)
-    wanted = {name: _layouts(text) for name, text in zip(names, given, strict=True)}
+    wanted = desired_layouts(layouts, list(operators) or LAYOUT_OPERATORS)
     return Sequential([InferType(), ConvertLayout(wanted), InferType()])(mod)
+
+
+def desired_layouts(layouts: Sequence[str], operators: Sequence[str]) -> dict[str, list[str]]:
+    """Return the layouts of data and kernel by operator. Raises `OptionError` unless there is one for all operators, or
+    one for each."""
+    if len(layouts) not in (1, len(operators)):
+        raise OptionError(
+            f"--desired-layout: {len(layouts)} layouts for {len(operators)} operators; give one for all of them, or "
+            "one for each",
+            code="TW0410")
+    given = list(layouts) * len(operators) if len(layouts) == 1 else list(layouts)
+    return {name: _layouts(text) for name, text in zip(operators, given, strict=True)}
 
 
 def _layouts(text: str) -> list[str]:

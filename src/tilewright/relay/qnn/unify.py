@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.base.errors import OptionError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext, Sequential
 from tilewright.relay.expr import Function
+from tilewright.relay.op.registry import Op
 from tilewright.relay.qnn.normal_form import NormalizeQnn
 from tilewright.relay.qnn.real_to_qnn import RealToQnn
 from tilewright.relay.qnn.settle_numerics import KNOWN, with_numerics
+from tilewright.relay.qnn.sources import NUMERICS
 from tilewright.relay.qnn.unify_layout import UnifyLayout
 from tilewright.relay.qnn.unify_type import UnifyType
 from tilewright.relay.transform.dead_code import DeadCodeElimination
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
+from tilewright.relay.visitor import calls
 
 _NAMES = "output_tensor_names"
 
@@ -55,3 +59,35 @@ class Unify(Pass):
                                  attrs, function.span)
                 new.update_func(name, with_numerics(plain, self.numerics if str(name) == "main" else None))
         return new
+
+
+def unified_for(mod: IRModule, layout: str, dtypes: Sequence[str], numerics: str | None) -> IRModule:
+    """Return a quantized network in the form that an accelerator takes: data of one of `dtypes` (the most frequent) in
+    `layout`, with the rounding `numerics`. Other networks are unchanged. The types of `main` and its attributes stay.
+
+    Needs known types.
+    """
+    main = mod["main"]
+    found = [c for c in calls(main.body) if isinstance(c.op, Op) and c.op.name.startswith("qnn.")]
+    known = [d for d in dtypes if d in ("int8", "uint8")]
+    if not found or not known:
+        return mod
+    kinds = [
+        str(c.args[0].tensor_type.dtype) for c in found
+        if c.op.name in ("qnn.conv2d", "qnn.dense", "qnn.quantize", "qnn.requantize")]
+    made = Unify(layout, max(known, key=kinds.count), numerics, keep_signature=True)(mod)
+    return with_attributes(main, made)
+
+
+def with_attributes(old: Function, mod: IRModule) -> IRModule:
+    """Return the module with the attributes of `old` on `main`, including the names of results, and with its current
+    numerics."""
+    main = mod["main"]
+    attrs = {**{k: v for k, v in old.attrs.items() if k != NUMERICS}, **main.attrs}
+    if attrs == main.attrs:
+        return mod
+    result = mod.copy()
+    result.update_func(
+        result.get_global_var("main"),
+        Function(main.params, main.body, main.declared_ret_type, main.type_params, attrs, main.span))
+    return result

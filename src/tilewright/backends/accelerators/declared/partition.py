@@ -14,9 +14,7 @@ from tilewright.ir.transform import Sequential
 from tilewright.relay.analysis.features import known_mac_number
 from tilewright.relay.expr import Call, Expr, Function, Var
 from tilewright.relay.op.contrib import Refusal
-from tilewright.relay.op.registry import Op
-from tilewright.relay.qnn.sources import NUMERICS
-from tilewright.relay.qnn.unify import Unify
+from tilewright.relay.qnn.unify import unified_for, with_attributes
 from tilewright.relay.transform.annotate_target import AnnotateTarget
 from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.infer_type import InferType
@@ -69,8 +67,9 @@ def partition_for(accelerator: Accelerator, mod: IRModule, params: Mapping[str, 
     The types of `main` do not change.
     """
     bound = InferType()(bind_params(mod, params) if params else mod)
-    prepared = InferType()((accelerator.prepare or _unified(accelerator))(bound))
-    kept = _with_names(bound["main"], prepared)
+    prepare = accelerator.prepare or (
+        lambda mod: unified_for(mod, accelerator.layout, accelerator.dtypes, accelerator.numerics))
+    kept = with_attributes(bound["main"], InferType()(prepare(bound)))
     passes = (
         MergeComposite(pattern_table(accelerator)),
         AnnotateTarget(accelerator.name),
@@ -78,40 +77,6 @@ def partition_for(accelerator: Accelerator, mod: IRModule, params: Mapping[str, 
         PartitionGraph(str(mod.attrs.get("mod_name", "default"))),
     )
     return InferType()(Sequential((InferType(), *passes), name=f"partition_for_{accelerator.name}")(kept))
-
-
-def _unified(accelerator: Accelerator) -> Callable[[IRModule], IRModule]:
-    """Return a function that brings a network into the form of the patterns: quantized data of one dtype in one layout,
-    with the accelerator's rounding."""
-
-    def run(mod: IRModule) -> IRModule:
-        kinds = [
-            str(c.args[0].tensor_type.dtype)
-            for c in calls(mod["main"].body)
-            if isinstance(c.op, Op) and c.op.name in ("qnn.conv2d", "qnn.dense", "qnn.quantize", "qnn.requantize")]
-        if not any(isinstance(c.op, Op) and c.op.name.startswith("qnn.") for c in calls(mod["main"].body)):
-            return mod
-        known = [d for d in accelerator.dtypes if d in ("int8", "uint8")]
-        if not known:
-            return mod
-        dtype = max(known, key=kinds.count)
-        return Unify(accelerator.layout, dtype, accelerator.numerics, keep_signature=True)(mod)
-
-    return run
-
-
-def _with_names(old: Function, mod: IRModule) -> IRModule:
-    """Return the module with the attributes of `old` on `main`, including the names of results, and with its current
-    numerics."""
-    main = mod["main"]
-    attrs = {**{k: v for k, v in old.attrs.items() if k != NUMERICS}, **main.attrs}
-    if attrs == main.attrs:
-        return mod
-    result = mod.copy()
-    result.update_func(
-        result.get_global_var("main"),
-        Function(main.params, main.body, main.declared_ret_type, main.type_params, attrs, main.span))
-    return result
 
 
 def share(mod: IRModule) -> tuple[int, int]:

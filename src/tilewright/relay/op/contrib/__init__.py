@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -98,6 +99,18 @@ def has_partitioner(compiler: str) -> bool:
     return compiler in _PARTITIONERS
 
 
+def option_names(compiler: str) -> tuple[str, ...]:
+    """Return the names of the options that the partition function of `compiler` takes, apart from module, parameters
+    and name."""
+    get_pattern_table(compiler)
+    function = _PARTITIONERS.get(compiler)
+    if function is None:
+        return ()
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    named = [p.name for p in inspect.signature(function).parameters.values() if p.kind in kinds]
+    return tuple(name for name in named if name not in ("mod", "params", "mod_name"))
+
+
 def partition_for(compiler: str, mod: IRModule, params: Mapping[str, Any] | None = None, **options: Any) -> IRModule:
     """The module with the parts of `compiler` as separate functions: TVM's `partition_for_<compiler>`.
 
@@ -118,6 +131,9 @@ def partition_for(compiler: str, mod: IRModule, params: Mapping[str, Any] | None
 def __getattr__(name: str) -> Any:
     if name in FIELD_TARGETS.values() or name == "rules":
         return importlib.import_module(f"{__name__}.{name}")
+    target = name.removeprefix("partition_for_").rstrip("0123456789")
+    if name.startswith("partition_for_") and target in FIELD_TARGETS.values():
+        return getattr(importlib.import_module(f"{__name__}.{target}"), name)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)
 
 

@@ -147,7 +147,7 @@ def pattern_table() -> PatternTable:
 def partition_for_arm_compute_lib(mod: IRModule, params: dict[str, Any] | None = None,
                                   mod_name: str = "default") -> IRModule:
     """Partition a module: the parts that the library supports become functions for `arm_compute_lib`."""
-    return partition_with(pattern_table(), TARGET, mod, params, mod_name)
+    return partition_with(pattern_table(), TARGET, mod, params, mod_name, dtypes=BYTES)
 
 
 for _name in (TARGET, "compute-library"):

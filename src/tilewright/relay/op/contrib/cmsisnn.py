@@ -9,7 +9,7 @@ import numpy as np
 
 from tilewright.ir.module import IRModule
 from tilewright.relay.dataflow_pattern import DFPattern, is_constant, is_op, wildcard
-from tilewright.relay.expr import Constant, Expr
+from tilewright.relay.expr import Constant, Expr, Function
 from tilewright.relay.op.contrib import PatternTable, Refusal, register_partitioner, register_pattern_table
 from tilewright.relay.op.contrib.rules import (
     Rule,
@@ -147,9 +147,22 @@ def pattern_table() -> PatternTable:
     ]
 
 
-def partition_for_cmsisnn(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default") -> IRModule:
-    """Partition a module: the parts that CMSIS-NN supports become functions for `cmsis-nn`."""
-    return partition_with(pattern_table(), TARGET, mod, params, mod_name)
+def partition_for_cmsisnn(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default",
+                          mcpu: str = "", mattr: str = "") -> IRModule:
+    """Partition a module: the parts that CMSIS-NN supports become functions for `cmsis-nn`.
+
+    `mcpu` and `mattr` name the processor that the library is built for. They are kept as attributes of the functions;
+    the calls are the same for each processor.
+    """
+    found = partition_with(pattern_table(), TARGET, mod, params, mod_name, dtypes=SIGNED)
+    given = {f"{TARGET}.{k}": v for k, v in (("mcpu", mcpu), ("mattr", mattr)) if v}
+
+    def configured(f: Any) -> Any:
+        for key, value in given.items() if f.attrs.get("Compiler") == TARGET else ():
+            f = f.with_attr(key, value)
+        return f
+
+    return found.map_functions(configured, Function)
 
 
 register_pattern_table(TARGET, pattern_table)

@@ -329,7 +329,8 @@ def partition_for_ethosn(mod: IRModule, params: dict[str, Any] | None = None, mo
     if variant.lower().removeprefix("ethos-") not in VARIANTS:
         raise OptionError(f"there is no Ethos-N of the variant '{variant}'; there are {' and '.join(VARIANTS)}",
                           code="TW0902")
-    found = partition_with(pattern_table(), TARGET, mod, params, mod_name, before=[DeadCodeElimination()])
+    found = partition_with(pattern_table(), TARGET, mod, params, mod_name, before=[DeadCodeElimination()],
+                           dtypes=BYTES)
     extra = {"ethos-n.variant": variant, **{f"ethos-n.{k}": v for k, v in opts.items()}}
 
     def configured(f: Any) -> Any:

@@ -141,12 +141,15 @@ def pattern_table() -> PatternTable:
 
 
 def partition_for_ethosu(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default",
-                         accelerator_config: str = "ethos-u55-256") -> IRModule:
+                         accelerator_config: str | None = None) -> IRModule:
     """Partition a module: the parts that Ethos-U supports become functions for `ethos-u`.
 
-    Vela compiles them for `accelerator_config` when the program is built.
+    Vela compiles them for `accelerator_config` when the program is built. The default is that of the option
+    `relay.ext.ethos-u.options` of the build, else `ethos-u55-256`.
     """
-    found = partition_with(pattern_table(), TARGET, mod, params, mod_name)
+    found = partition_with(pattern_table(), TARGET, mod, params, mod_name, dtypes=BYTES)
+    if accelerator_config is None:
+        return found
     return found.map_functions(lambda f: f.with_attr("ethos-u.accelerator_config", accelerator_config)
                                if f.attrs.get("Compiler") == TARGET else f, Function)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from tilewright.ir.transform import Pass, Sequential
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.contrib import PatternTable, Refusal
 from tilewright.relay.op.registry import Op
-from tilewright.relay.visitor import operands, with_operands
+from tilewright.relay.visitor import calls, operands, with_operands
 
+ROUNDING: Final = "tflite"
+"""The rounding of Arm's accelerators and libraries: that of TensorFlow Lite's reference kernels."""
 Rule = tuple[bool, str, str] | tuple[bool, str, str, Callable[[Any], Any]]
 """Whether the rule holds, its text, the required edit, and optionally a function of the match that makes it (`edited`).
 """
@@ -156,21 +158,25 @@ def attr_is(call: Call, name: str, allowed: Sequence[Any]) -> Rule:
 
 def partition_with(
     table: PatternTable, target: str, mod: IRModule, params: dict[str, Any] | None, mod_name: str = "default",
-    before: Sequence[Pass] = (), after: Sequence[Pass] = (),
+    before: Sequence[Pass] = (), after: Sequence[Pass] = (), dtypes: Sequence[str] = (),
 ) -> IRModule:
     """Implementation of TVM's `partition_for_<target>`.
 
     Binds the parameters, makes composites of the patterns of `table`, assigns them to `target`, and makes functions of
-    them.
+    them. With `dtypes`, quantized networks of PyTorch and ONNX become channels-last networks of one of these types
+    first, with the rounding of TensorFlow Lite: the form of the tables (`relay.qnn.transform.Unify`).
     """
     from tilewright.backends.accelerators import library_calls
     from tilewright.relay import transform
+    from tilewright.relay.qnn.unify import unified_for
     from tilewright.relay.transform.bind_params import bind_params_by_name
 
     if params:
         mod = mod.copy()
         mod["main"] = bind_params_by_name(mod["main"], params)
     library_calls.register_generators()
+    if dtypes and _rounds_otherwise(mod["main"]):
+        mod = unified_for(transform.InferType()(mod), "NHWC", dtypes, ROUNDING)
     passes: list[Pass] = [
         transform.InferType(), *before, transform.InferType(), transform.MergeComposite(table),
         transform.AnnotateTarget(target),
@@ -179,3 +185,10 @@ def partition_with(
     return Sequential(passes)(mod)
 
 
+def _rounds_otherwise(main: Any) -> bool:
+    """Return whether a quantized network comes from PyTorch (by the attribute of `main`) or ONNX (by the rounding of
+    its operators), so that it is not in the form of TensorFlow Lite."""
+    from tilewright.relay.qnn.sources import NUMERICS
+
+    named = str(main.attrs.get(NUMERICS) or ROUNDING)
+    return not named.startswith(ROUNDING) or any(getattr(c.op, "rounding", "") == "TOEVEN" for c in calls(main.body))

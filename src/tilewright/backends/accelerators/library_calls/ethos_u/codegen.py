@@ -10,6 +10,7 @@ from tilewright.backends.accelerators.library_calls.ethos_u.vela import compile_
 from tilewright.base.errors import CompileError
 from tilewright.base.types import TensorType, TupleType
 from tilewright.ir.module import IRModule
+from tilewright.ir.transform import PassContext
 from tilewright.relay.expr import Function
 from tilewright.relay.qnn.sources import NUMERICS
 
@@ -26,7 +27,8 @@ def command_stream_module(function: Function) -> LibraryModule:
     unsupported network.
     """
     symbol = str(function.attrs["global_symbol"])
-    config = str(function.attrs.get("ethos-u.accelerator_config", DEFAULT_CONFIG))
+    general = PassContext.current().get("relay.ext.ethos-u.options").get("accelerator_config", DEFAULT_CONFIG)
+    config = str(function.attrs.get("ethos-u.accelerator_config", general))
     rounding = str(function.attrs.get(NUMERICS) or _ROUNDING)
     if not rounding.startswith(_ROUNDING):
         raise CompileError(
