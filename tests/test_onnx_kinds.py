@@ -16,7 +16,6 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-import daily
 import tilewright as tvm
 from tilewright.base.errors import InputError, ModelError
 from tilewright.base.types import DataType
@@ -375,22 +374,6 @@ def test_antialiased_resize(mode: str, transformation: str, exclude: int) -> Non
     )
     compare = as_onnx_runtime if transformation == "align_corners" else same
     compare(scaled, {"x": x}, 1e-4, 1e-5)
-
-
-@pytest.mark.parametrize(("mode", "transformation", "exclude", "given"), daily.sample([
-    (mode, transformation, exclude, given) for mode in ("linear", "cubic")
-    for transformation in ("half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric", "pytorch_half_pixel")
-    for exclude in (0, 1) for given in ("scales", "sizes")], 4, "antialiased symbolic sizes"))
-def test_antialiased_resize_of_symbolic_sizes(mode: str, transformation: str, exclude: int, given: str) -> None:
-    known = np.array([1, 1, 0.6, 0.45], np.float32) if given == "scales" else np.array([1, 2, 7, 3])
-    attrs = {"mode": mode, "coordinate_transformation_mode": transformation, "antialias": 1, "exclude_outside": exclude}
-    m = node_model("Resize", {"x": _real(1, 2, 8, 8)}, {"s": known}, {"y": TensorProto.FLOAT}, opset=19,
-                   order="x,,s" if given == "scales" else "x,,,s", **attrs)
-    program = tvm.compile(m, shapes={"x": (1, 2, "h", "w")}, symbolic=True)
-    for h, w in ((4, 4), (5, 9), (16, 7), (33, 20), (7, 3)):
-        x = _real(1, 2, h, w)
-        fixed = tvm.compile(m, shapes={"x": (1, 2, h, w)}, symbolic=False)
-        np.testing.assert_allclose(program(x), fixed(x), 1e-4, 1e-5)
 
 
 @pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])

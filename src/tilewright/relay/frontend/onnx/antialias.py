@@ -19,7 +19,7 @@ from tilewright.topi.shapes import require_at_least
 
 Array = np.ndarray[Any, Any]
 
-_ONE: Final = Constant(np.float64(1))
+_ONE: Final = Constant(np.asarray(1, np.float64))
 _REACH: Final = {"linear": 1, "cubic": 2}
 _MODES: Final = ("half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric", "pytorch_half_pixel")
 
@@ -152,7 +152,7 @@ class _Filter:
 
 
 def _number(x: float) -> Expr:
-    return Constant(np.float64(x))
+    return Constant(np.asarray(x, np.float64))
 
 
 def _counted(count: int) -> Expr:
