@@ -61,7 +61,6 @@ NEEDS_NUMBER: Final[Mapping[str, str]] = {
         "the number of coordinates of an index",
     "maxpool_with_argmax_2d_precomputed_.*": "the indices of all elements in each window are a table",
     "maxunpool_export_with_output_shape": "output_shape is a number, and must be as large as the size requires",
-    "resize_downsample_(scales|sizes)_.*_antialias": "the quotient of the sizes decides the width of the filter",
     "resize_(down|up)sample_sizes_nearest_not_(larger|smaller)": "the scale is the least or greatest quotient of sizes",
     "sequence_(insert|map)_.*": "the inputs are lists of tensors",
     "slice_(start|end)_out_of_bounds|slice_neg_steps": "whether a bound lies within the dimension",

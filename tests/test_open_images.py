@@ -18,6 +18,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import daily
 import tilewright
 from small_models import onnxruntime_answers
 from tilewright.backends.cpu.strategies.schedules.open_rows import cheapest_widths
@@ -485,3 +486,20 @@ def test_a_size_that_is_a_multiple_of_a_name() -> None:
     assert [multiple_of(s) for s in ("n", "(n * 32)", "(n + 1)", 3)] == [("n", 1), ("n", 32), None, None]
     h = Var("h")
     assert str(simplify((h * 32 - 1) // 2 + 1, Ranges())) == "(h * 16)"
+
+
+@pytest.mark.parametrize(("mode", "transformation", "exclude", "given"), daily.sample([
+    (mode, transformation, exclude, given) for mode in ("linear", "cubic")
+    for transformation in ("half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric", "pytorch_half_pixel")
+    for exclude in (0, 1) for given in ("scales", "sizes")], 4, "antialiased symbolic sizes"))
+def test_antialiased_resizes(mode: str, transformation: str, exclude: int, given: str) -> None:
+    """The weights of symbolic sizes are those of the program for these sizes."""
+    known = np.array([1, 1, 0.625, 0.4375], np.float32) if given == "scales" else np.array([1, 2, 7, 3])
+    resize = node("Resize", ["x", "", "s"] if given == "scales" else ["x", "", "", "s"], "y", mode=mode, antialias=1,
+                  exclude_outside=exclude, coordinate_transformation_mode=transformation)
+    m = model([resize], 2, {"s": known})
+    m.opset_import[0].version = 19
+    program = tilewright.compile(m, symbolic=True)
+    for h, w in ((4, 4), (5, 9), (16, 7), (33, 20), (7, 3)):
+        fixed = tilewright.compile(m, shapes={"x": (1, 2, h, w)}, symbolic=False)
+        np.testing.assert_allclose(program(real(1, 2, h, w)), fixed(real(1, 2, h, w)), 1e-4, 1e-5)
