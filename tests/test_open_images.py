@@ -32,7 +32,7 @@ from tilewright.scalar.arith import Ranges, simplify
 from tilewright.scalar.arith.evaluate import evaluate
 from tilewright.scalar.arith.open_sizes import sample, samples
 from tilewright.scalar.expr import Var
-from tilewright.tir.stmt import Allocate, For, IfThenElse, walk_stmt
+from tilewright.tir.stmt import PARALLEL, Allocate, For, IfThenElse, walk_stmt
 
 SIZES = [(1, 1), (1, 7), (5, 3), (8, 8), (9, 13), (17, 31), (7, 100)]
 Nodes = Sequence[onnx.NodeProto]
@@ -46,8 +46,10 @@ def real(*shape: int) -> Any:
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
 
 
-def model(nodes: Nodes, channels: int, weights: dict[str, Any]) -> onnx.ModelProto:
-    taken = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, channels, "h", "w"])
+def model(
+    nodes: Nodes, channels: int, weights: dict[str, Any], sizes: Sequence[str] = ("h", "w")
+) -> onnx.ModelProto:
+    taken = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, channels, *sizes])
     stored = [numpy_helper.from_array(np.asarray(w), n) for n, w in weights.items()]
     graph = helper.make_graph(
         list(nodes), "g", [taken], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], stored
@@ -141,6 +143,22 @@ def test_bands_of_rows_are_copied_where_they_overlap_little(arguments: tuple[Any
     outside = {a.buffer.name for a in walk_stmt(body) if isinstance(a, Allocate)}
     inside = {a.buffer.name for loop in loops for a in walk_stmt(loop.body) if isinstance(a, Allocate)}
     assert any("padded" in n for n in outside) and is_whole == any("padded" in n for n in outside - inside)
+
+
+def test_threads_have_sums_of_their_own_where_their_bounds_cannot_be_proved() -> None:
+    weights = {"w": real(80, 4, 3, 2, 2) / 7, "b": real(80)}
+    conv = node("Conv", "xwb", "c", strides=[3, 1, 1], pads=[1, 0, 1, 2, 0, 1], group=2)
+    of = model([conv, node("Relu", "c", "y")], 8, weights, ("d", "h", "w"))
+    of.graph.input[0].type.tensor_type.shape.dim[0].ClearField("dim_value")
+    of.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    program = tilewright.compile(of, shapes={"x": ("n", 8, "d", "h", "w")}, threads=2)
+    for sizes in [(1, 34, 15, 34), (2, 7, 5, 9), (1, 33, 15, 34)]:
+        x = real(sizes[0], 8, *sizes[1:])
+        np.testing.assert_allclose(program(x), onnxruntime_answers(of, {"x": x})[0], rtol=1e-3, atol=1e-4)
+    (kernel,) = [k for name, k in program.report.kernels.items() if "conv3d" in name]
+    for allocated in (a for a in walk_stmt(kernel.declared.body) if isinstance(a, Allocate)):
+        if allocated.buffer.scope == "local":
+            assert not any(isinstance(loop, For) and loop.kind == PARALLEL for loop in walk_stmt(allocated.body))
 
 
 @pytest.mark.parametrize("cycles", [lambda width: width, lambda width: width + 1, lambda width: max(width, 6)])

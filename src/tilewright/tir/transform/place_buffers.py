@@ -113,7 +113,8 @@ def _never_kept(s: Stmt, buffer: Buffer, uses: _Uses) -> bool:
 class _Placing:
     """Moves the allocation of `buffer` to the innermost statement that contains every use of it.
 
-    Unless `anywhere`, a loop with iterations that read elements of earlier iterations stays inside the allocation.
+    Unless `anywhere`, a serial loop with iterations that read elements of earlier iterations stays inside the
+    allocation. Iterations of a parallel loop have no order, so each has a buffer of its own.
     """
 
     buffer: Buffer
@@ -141,7 +142,7 @@ class _Placing:
         return (
             (s.kind in (SERIAL, PARALLEL) or self._has_threads(s))
             and self.buffer.name not in s.annotations.get(ROLLING, ())
-            and (self.anywhere or lives_in_trips(s, self.buffer, ranges, self.uses))
+            and (s.kind == PARALLEL or self.anywhere or lives_in_trips(s, self.buffer, ranges, self.uses))
         )
 
     def _has_threads(self, s: For) -> bool:
