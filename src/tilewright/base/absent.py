@@ -104,7 +104,7 @@ FAMILIES: Final = (
         "tilewright.compile, and threads that call it"),
     Family(
         "Helpers of TVM's own tests: parts of `testing` and `relay.testing`",
-        r"(?:auto_scheduler|autotvm|meta_schedule|micro|relay)\.testing|testing",
+        r"(?:auto_scheduler|autotvm|meta_schedule|relay)\.testing|testing",
         "this helper of TVM's own tests is not here"),
     Family(
         "Command-line tools in `exec`, parts of `rpc`",
@@ -115,8 +115,8 @@ FAMILIES: Final = (
         r"_ffi|runtime\.(?:object_path|object_generic|packed_func|script_printer)|ir\.json_compact",
         "there is no interface to C++ objects: everything is Python", "tvm.register_func and tvm.get_global_func"),
     Family(
-        "Project servers of microTVM: `micro.project_api`, `micro.session`, …",
-        r"micro\.(?:project_api|testing|class_factory|debugger|session|transport|contrib)",
+        "Project servers of microTVM: `micro.project_api`, `micro.transport`, …",
+        r"micro\.(?:project_api|class_factory|debugger|transport|contrib)",
         "projects for boards are made without project servers", "tvm.micro, docs/micro.md"),
 )
 
