@@ -46,5 +46,5 @@ class DeviceFinder(MetaPathFinder, Loader):
         """Leave the module empty."""
 
 
-importlib.import_module("tvm")  # its finders come after this one
+importlib.import_module("tilewright.as_tvm")  # its finders come after this one
 sys.meta_path.insert(0, DeviceFinder())

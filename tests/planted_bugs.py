@@ -474,8 +474,8 @@ def rows_that_are_not_computed() -> None:
 
 @planted("sequence", LOWERING, "prepack", "nn.dense")
 def wrong_order_of_packed_weights() -> None:
-    def wrong(old: Any, t: Any, where: Any) -> Any:
-        made = old(t, where)
+    def wrong(old: Any, *args: Any) -> Any:
+        made = old(*args)
         return made if made.pack is None else replace(
             made, pack=lambda *arrays: np.ascontiguousarray(made.pack(*arrays)[..., ::-1])
         )

@@ -145,10 +145,11 @@ def test_the_command_line_compiles_for_two_targets(tmp_path: Path) -> None:
     if not model.is_file():
         pytest.skip(f"there is no {model.name}")
     shutil.copy(model, tmp_path)
+    source = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     path = subprocess.run(
-        [sys.executable, "-m", "tilewright.tvm", "--path"], check=True, capture_output=True, text=True)
+        [sys.executable, "-m", "tilewright.tvm", "--path"], check=True, capture_output=True, text=True, env=source)
     subprocess.run(["bash", "-e"], input=command, cwd=tmp_path, text=True, check=True, env=os.environ | {
-        "CC": "aarch64-linux-gnu-gcc", "CC_OPTIONS": "-O2", "PYTHONPATH": path.stdout.strip(),
+        "CC": "aarch64-linux-gnu-gcc", "CC_OPTIONS": "-O2", "PYTHONPATH": f"{path.stdout.strip()}:{ROOT / 'src'}",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"})
     with tarfile.open(tmp_path / "tvmc.tar") as file:
         assert any(name.endswith(".so") for name in file.getnames())

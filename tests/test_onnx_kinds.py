@@ -392,6 +392,16 @@ def test_resize_to_a_length_that_is_no_whole_number(mode: str, transformation: s
     )
 
 
+@pytest.mark.parametrize("scale", [0.45, 0.7, 0.35, 0.9, 2.3])
+@pytest.mark.parametrize("antialias", [0, 1])
+def test_the_length_of_a_resize_is_a_product_of_float32(scale: float, antialias: int) -> None:
+    """20 * 0.45 is 9, although the nearest float32 is less than 0.45."""
+    x = _real(1, 1, 20, 5)
+    as_onnx_runtime(node_model(
+        "Resize", {"x": x}, {"s": np.array([1, 1, scale, 1], np.float32)}, {"y": TensorProto.FLOAT}, opset=19,
+        order="x,,s", mode="linear", antialias=antialias), {"x": x}, 1e-4, 1e-5)
+
+
 @pytest.mark.parametrize("mode", ["linear", "nearest"])
 @pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
 @pytest.mark.parametrize("transformation", ["half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric"])

@@ -67,10 +67,16 @@ def _along(x: Expr, weights: Expr, axis: int) -> Expr:
     return transpose(back, [order.index(k) for k in range(len(dims))])
 
 
+def scaled_size(size: int, scale: float) -> int:
+    """Return the size of a resized axis: the product is rounded to float32, as in ONNX Runtime, so that 0.45 * 20 is
+    9."""
+    return math.floor(np.float32(size) * np.float32(scale))
+
+
 def _scaled(size: int, scale: float) -> int:
     """Return the size of the result; for a symbolic size with the scale as an exact quotient."""
     if not isinstance(size, OpenSize):
-        return math.floor(size * scale)
+        return scaled_size(size, scale)
     exact = Fraction(scale).limit_denominator(1 << 14)
     return size * exact.numerator // exact.denominator
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tilewright.base.limits import MOST_BYTES
 from tilewright.relay.expr import Expr
-from tilewright.relay.frontend.onnx.antialias import resize_antialiased
+from tilewright.relay.frontend.onnx.antialias import resize_antialiased, scaled_size
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
@@ -149,7 +149,7 @@ def _resize(
 
 def _scaled(size: Any, scale: float) -> Any:
     if isinstance(size, int):
-        return math.floor(size * scale)
+        return scaled_size(size, scale)
     whole = round(scale)
     if whole == scale and whole > 0:
         return size * whole
