@@ -13,8 +13,8 @@ import pytest
 from tilewright import IRModule, cpu, micro, nd, relay
 from tilewright.base.errors import ArtifactError, InputError, OptionError, TargetError
 from tilewright.compat.target import micro as board
-from tilewright.compiler.micro.testing import get_target
-from tilewright.compiler.micro.testing.utils import create_header_file, mlf_extract_workspace_size_bytes
+from tilewright.compat.testing.micro import get_target
+from tilewright.compat.testing.micro.utils import create_header_file, mlf_extract_workspace_size_bytes
 from tilewright.relay.backend import Executor, Runtime
 from tilewright.runtime.executor import AotModule
 

@@ -13,6 +13,8 @@ from tilewright.base import absent
 from tilewright.base.public_names import FILE_OF, FILES, PACKAGES, PUBLIC, PUBLIC_OF
 
 _PREFIX: Final = "tilewright."
+_PLAIN: Final = "has no attribute"
+"""What an error of a module says that does not know why a name is missing."""
 
 
 class Namespace(ModuleType):
@@ -30,8 +32,12 @@ class Namespace(ModuleType):
             return importlib.import_module(f"{loader.public}.{name}")
         text = absent.message(f"{loader.public}.{name}")
         own = self.__dict__.get("__getattr__")
-        if text is None and own is not None:
-            return own(name)
+        if own is not None:
+            try:
+                return own(name)
+            except AttributeError as error:
+                if text is None or _PLAIN not in str(error):
+                    raise
         raise AttributeError(text or f"module '{loader.public}' has no attribute '{name}'", name=name, obj=self)
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -107,6 +107,8 @@ def is_copied(size: Any, shape: Shape, axis: int) -> bool:
 
 def require_at_least(size: Any, least: int) -> None:
     """Limit a dynamic size to values from `least` on."""
+    if isinstance(least, OpenSize):
+        size, least = size - least, 0
     is_unknown = isinstance(size, PrimExpr) and any(isinstance(v, UnknownDim) for v in free_vars(size))
     known = size if is_unknown else _known(size)
     if isinstance(known, OpenSize):
@@ -115,6 +117,8 @@ def require_at_least(size: Any, least: int) -> None:
 
 def is_too_small(size: Any, least: int) -> bool:
     """Return whether a number is smaller than `least`. A dynamic size is limited to values from `least` on."""
+    if isinstance(least, OpenSize):
+        size, least = size - least, 0
     if is_number(size):
         return bool(size < least)
     require_at_least(size, least)

@@ -209,7 +209,7 @@ class MirrorPad(Op):
                              f"is {self.pad_width}")
         most = 0 if self.mode == "SYMMETRIC" else 1
         for n, w in zip(t.shape, self.pad_width, strict=True):
-            if any(w) and is_too_small(n - max(w), most):
+            if any(w) and any(is_too_small(n - p, most) for p in w):
                 raise ShapeError(f"a dimension of {n} can be mirrored by at most {n - most} elements, but pad_width "
                                  f"has {max(w)}")
         return TensorType([n + b + a for n, (b, a) in zip(t.shape, self.pad_width, strict=True)], t.dtype)

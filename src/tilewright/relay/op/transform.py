@@ -346,7 +346,7 @@ class Pad(Op):
         for n, w in zip(t.shape, self.pad_width, strict=True):
             if any(is_too_small(more, 0) for more in w):
                 raise ShapeError(f"pad_width {self.pad_width} is negative; use strided_slice to cut elements off")
-            if self.pad_mode == "reflect" and any(w) and is_too_small(n - max(w), 1):
+            if self.pad_mode == "reflect" and any(w) and any(is_too_small(n - p, 1) for p in w):
                 raise ShapeError(f"a dimension of {n} can be reflected by at most {n - 1} elements, but pad_width has "
                                  f"{max(w)}")
         return TensorType([n + b + a for n, (b, a) in zip(t.shape, self.pad_width, strict=True)], t.dtype)

@@ -56,7 +56,7 @@ def mirror_pad(
         raise ShapeError(f"mode '{mode}' is not supported; it must be SYMMETRIC or REFLECT")
     edge = int(mode == "SYMMETRIC")
     for n, w in zip(dims(data), widths, strict=True):
-        if any(w) and is_too_small(n - max(w), 1 - edge):
+        if any(w) and any(is_too_small(n - p, 1 - edge) for p in w):
             raise ShapeError(
                 f"a dimension of {n} can be mirrored by at most {n - 1 + edge} elements, not by {max(w)}"
             )
