@@ -12,6 +12,7 @@ import pytest
 
 import tilewright
 from tilewright.relay.frontend import from_pytorch
+from tilewright.relay.frontend.pytorch.decompose import decompositions, holds_for_the_sample_alone
 from tilewright.relay.interpreter import evaluate
 
 pytest.importorskip("torch", reason="the PyTorch frontend reads what torch writes; install torch")
@@ -217,6 +218,15 @@ def test_areas_of_images_of_any_height() -> None:
     for shape in shapes:
         x = torch.randn(shape)
         np.testing.assert_allclose(compiled(x.numpy()), _Halved()(x).numpy(), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_decompositions_that_take_the_path_of_the_sample_are_noticed() -> None:
+    """Torch's decomposition of an adaptive pool has windows of 3 for 9 rows; those for 14 rows have 2."""
+    exported = torch.export.export(_Halved(), (torch.randn(1, 2, 9, 8),), dynamic_shapes=({2: torch.export.Dim.AUTO},))
+    assert not holds_for_the_sample_alone(exported)
+    simpler = exported.run_decompositions(decompositions(lambda name, overload: "adaptive" in name))
+    assert holds_for_the_sample_alone(simpler)
 
 
 def test_a_branch_of_a_script_writes_only_where_it_is_taken() -> None:

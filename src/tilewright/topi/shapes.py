@@ -107,7 +107,7 @@ def is_copied(size: Any, shape: Shape, axis: int) -> bool:
 
 def require_at_least(size: Any, least: int) -> None:
     """Limit a dynamic size to values from `least` on."""
-    if isinstance(least, OpenSize):
+    if not is_number(least):
         size, least = size - least, 0
     is_unknown = isinstance(size, PrimExpr) and any(isinstance(v, UnknownDim) for v in free_vars(size))
     known = size if is_unknown else _known(size)
@@ -117,7 +117,7 @@ def require_at_least(size: Any, least: int) -> None:
 
 def is_too_small(size: Any, least: int) -> bool:
     """Return whether a number is smaller than `least`. A dynamic size is limited to values from `least` on."""
-    if isinstance(least, OpenSize):
+    if not is_number(least):
         size, least = size - least, 0
     if is_number(size):
         return bool(size < least)

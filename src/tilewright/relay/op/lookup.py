@@ -219,7 +219,7 @@ class SlidingWindow(Op):
             raise ShapeError(f"windows of {text(self.window_shape)} with strides {text(self.strides)} do not cover the "
                              f"dimensions from {at} on of {text(t.shape)}")
         for n, w in zip(t.shape[at:], self.window_shape, strict=True):
-            if w < 1 or is_too_small(n, w):
+            if is_too_small(w, 1) or is_too_small(n, w):
                 raise ShapeError(f"a window of {w} does not fit in a dimension of {n}")
         places = [(n - w) // s + 1 for n, w, s in zip(t.shape[at:], self.window_shape, self.strides, strict=True)]
         return TensorType((*t.shape[:at], *places, *self.window_shape), t.dtype)

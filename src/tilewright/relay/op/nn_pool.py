@@ -358,7 +358,7 @@ class Adaptive(Spatial):
         """(batch, channels, *output size); the dtype of the data."""
         shape = self._shape(data)
         for k, (size, out) in enumerate(zip(shape[2:], self.output(), strict=True)):
-            if out < 1 or is_too_small(size, 1):
+            if is_too_small(out, 1) or is_too_small(size, 1):
                 raise ShapeError(f"spatial dimension {k} of {size} cannot be pooled to {out}; both must be 1 or more")
         return TensorType(self._stored((*shape[:2], *self.output())), tensors(data)[0].dtype)
 

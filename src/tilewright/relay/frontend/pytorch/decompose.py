@@ -91,3 +91,14 @@ def with_decompositions(convert: Callable[[], Any], again: Callable[[set[str]], 
         except Exception as error:  # torch cannot decompose this program
             raise first from error
     raise first
+
+
+def holds_for_the_sample_alone(model: Any) -> bool:
+    """Return whether conditions on symbolic sizes were added to an exported program after the first question, by
+    decompositions that take the path of the sample's sizes."""
+    for node in model.graph.nodes:
+        mode = getattr(node.meta.get("val"), "fake_mode", None)
+        if mode is not None and mode.shape_env is not None:
+            known: int = vars(mode.shape_env).setdefault("tilewright_conditions", len(mode.shape_env.guards))
+            return len(mode.shape_env.guards) > known
+    return False

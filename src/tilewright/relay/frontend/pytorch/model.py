@@ -16,7 +16,7 @@ from tilewright.base.types import DataType, TensorType
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Expr, Var
 from tilewright.relay.frontend.pytorch import exported, script
-from tilewright.relay.frontend.pytorch.decompose import decompositions, with_decompositions
+from tilewright.relay.frontend.pytorch.decompose import decompositions, holds_for_the_sample_alone, with_decompositions
 from tilewright.relay.frontend.pytorch.exported import GraphWalk, symbolic_dim
 from tilewright.relay.frontend.pytorch.importer import Importer
 from tilewright.relay.frontend.pytorch.reading import read_model
@@ -61,12 +61,15 @@ def _imported(model: Any, input_infos: Infos | None, importer: Importer) -> tupl
     """Import a model; decompose operators of an exported program that cannot be converted."""
     if not _is_exported(model):
         return _converted(model, input_infos, importer)
+    holds_for_the_sample_alone(model)
 
     def again(refused: set[str]) -> tuple[IRModule, dict[str, Array]]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's own warnings about decompositions
             simpler = model.run_decompositions(decompositions(lambda name, overload: name in refused
                 or importer.missing(name, overload)))
+        if holds_for_the_sample_alone(simpler):
+            raise CompileError("torch's decomposition holds only for sizes like those of the sample", code="TW0107")
         return _converted(simpler, input_infos, importer.anew())
 
     found: tuple[IRModule, dict[str, Array]] = with_decompositions(lambda: _converted(model, input_infos, importer),
