@@ -14,7 +14,7 @@ from tilewright.base.public_names import FILE_OF, FILES, PACKAGES, PUBLIC, PUBLI
 
 _PREFIX: Final = "tilewright."
 _PLAIN: Final = "has no attribute"
-"""What an error of a module says that does not know why a name is missing."""
+"""A part of the errors of modules that do not know why a name is missing."""
 
 
 class Namespace(ModuleType):
