@@ -3,6 +3,7 @@ messages."""
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -90,6 +91,19 @@ def test_inputs_that_do_not_fit_are_refused_before_anything_is_compiled(feed: An
     with pytest.raises(InputError, match=message):
         session.run(None, feed)
     assert session.model.report.kernels == compiled and len(session.model.specializations()) == 1
+
+
+def test_collection_of_garbage_is_suspended_while_a_session_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+    compiled = tilewright.compile(models.mlp())
+
+    def compile(*args: Any, **options: Any) -> Any:
+        seen.append(gc.isenabled())
+        return compiled
+
+    monkeypatch.setattr(ours.session, "compile", compile)
+    ours.InferenceSession(models.mlp())
+    assert seen == [False] and gc.isenabled()
 
 
 def test_sizes_that_contradict_the_model_or_each_other() -> None:

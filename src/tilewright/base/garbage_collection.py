@@ -1,4 +1,4 @@
-"""Suspension of Python's cyclic garbage collection while a program is compiled, or modules are imported."""
+"""Suspension of Python's cyclic garbage collection while a program is compiled or loaded, or modules are imported."""
 
 from __future__ import annotations
 

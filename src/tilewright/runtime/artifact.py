@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import numpy as np
 
 from tilewright.base.errors import ArtifactError
+from tilewright.base.garbage_collection import no_garbage_collection
 from tilewright.base.memory_faults import RECORD
 from tilewright.base.nd import under_sanitizer
 from tilewright.runtime import compiler_hooks, host, webassembly
@@ -322,6 +323,7 @@ def is_staged(path: str | os.PathLike[str]) -> bool:
         return _is_staged(stream.read(100))
 
 
+@no_garbage_collection()
 def load_executable(path: str | os.PathLike[str], threads: int | None = None) -> Executable | Any:
     """Load a saved model. A program in stages needs the compiler, because it may compile more stages.
 

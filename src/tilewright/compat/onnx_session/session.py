@@ -18,6 +18,7 @@ import onnx
 from onnx import TensorProto
 
 from tilewright.base.errors import InputError, OptionError, ProviderWarning, TargetError
+from tilewright.base.garbage_collection import no_garbage_collection
 from tilewright.base.nd import as_numpy
 from tilewright.compat.onnx_session.options import RunOptions, SessionOptions, compile_options, dimension_overrides
 from tilewright.compat.onnx_session.values import ModelMetadata, NodeArg, OrtValue, check_device, metadata, node_arg
@@ -31,6 +32,7 @@ _PROVIDER: Final = "CPUExecutionProvider"
 class InferenceSession:
     """A model that is compiled once for all input shapes, or, if that is not possible, for each combination of them."""
 
+    @no_garbage_collection()
     def __init__(
         self, path_or_bytes: Any, sess_options: Any = None, providers: Sequence[Any] | None = None,
         provider_options: Any = None, **kwargs: Any,
