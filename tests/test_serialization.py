@@ -259,3 +259,21 @@ def test_the_names_of_the_field() -> None:
     x = var("x", shape=(2,))
     f = Function((x,), Call(GlobalVar("g", FuncType([TensorType((2,))], TensorType((2,)))), (x,)))
     assert tvm.ir.structural_equal(tvm.ir.load_json(tvm.ir.save_json(f)), f)
+
+
+def test_values_of_programs_are_read_back() -> None:
+    @tvm.register_func("test.serialization.plus_one", override=True)
+    def plus_one(x: int) -> int:
+        return x + 1
+
+    one = scalar.as_expr(1)
+    held = tvm.nd.array(np.arange(4, dtype="float32"))
+    whole = tvm.runtime.convert([{"z": one + scalar.Var("n"), "x": one}])
+    function, arrays = load_json(save_json([tvm.ir.EnvFunc.get("test.serialization.plus_one"), {"a": held}]))
+    assert function(1) == 2 and isinstance(arrays["a"], tvm.nd.NDArray)
+    np.testing.assert_array_equal(arrays["a"].numpy(), held.numpy())
+    mapping, = load_json(save_json(whole))
+    assert isinstance(mapping, tvm.ir.container.Map) and mapping.type_key == "Map" and mapping["x"] is one
+    assert mapping["z"].b is one or mapping["z"].a is one
+    with pytest.raises(ParseError, match=r"there is no registered function 'test\.none'"):
+        load_json(save_json(tvm.ir.EnvFunc("test.none")))

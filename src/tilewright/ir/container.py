@@ -6,7 +6,7 @@ Nodes hold plain tuples and dictionaries; these containers are for scripts writt
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -18,6 +18,7 @@ class Array(tuple[Any, ...]):
     """An immutable sequence; `a + [x]` returns a new one."""
 
     __slots__ = ()
+    type_key: ClassVar[str] = "Array"
 
     def __add__(self, other: Any) -> Array:
         return Array((*self, *other))
@@ -49,6 +50,7 @@ class Map(Mapping[Any, Any]):
     """An immutable mapping; `Map({**m, key: value})` creates a new one."""
 
     __slots__ = ("_items",)
+    type_key: ClassVar[str] = "Map"
 
     def __init__(self, items: Mapping[Any, Any]) -> None:
         self._items = dict(items)

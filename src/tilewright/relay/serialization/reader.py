@@ -16,8 +16,11 @@ import numpy as np
 
 from tilewright.base.array_bytes import from_bytes
 from tilewright.base.errors import CompileError, Origin, ParseError, TVMError
+from tilewright.base.nd import array
 from tilewright.base.settings import nearest
 from tilewright.base.types import DataType, Type, bind_types
+from tilewright.ir.container import Map
+from tilewright.ir.env_func import EnvFunc
 from tilewright.ir.module import IRModule
 from tilewright.relay.adt import TypeData
 from tilewright.relay.expr import Expr, Function, GlobalVar
@@ -190,8 +193,9 @@ class _Reader:
             return self._known(self.nodes, inner, "node")
         if tag == "list":
             return [self._value(v, depth + 1) for v in inner]
-        if tag == "map":
-            return {self._value(k, depth + 1): self._value(v, depth + 1) for k, v in inner}
+        if tag in ("map", "mapping"):
+            found = {self._value(k, depth + 1): self._value(v, depth + 1) for k, v in inner}
+            return found if tag == "map" else Map(found)
         if tag == "op":
             return get(_text(inner))(**{k: self._value(v, depth + 1) for k, v in x["attrs"].items()})
         return self._plain(tag, inner, x)
@@ -202,6 +206,10 @@ class _Reader:
                 return DataType(_text(inner))
             case "array":
                 return self._known(self.arrays, inner, "array")
+            case "ndarray":
+                return array(self._known(self.arrays, inner, "array"))
+            case "function":
+                return EnvFunc.get(_text(inner))
             case "number":
                 return self._known(self.arrays, inner, "array").reshape(-1)[0]
             case "float":

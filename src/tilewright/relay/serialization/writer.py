@@ -11,7 +11,10 @@ import numpy as np
 
 from tilewright.base.array_bytes import to_bytes
 from tilewright.base.errors import CompileError, Origin
+from tilewright.base.nd import NDArray, as_numpy
 from tilewright.base.types import DataType, TensorType, Type
+from tilewright.ir.container import Map
+from tilewright.ir.env_func import EnvFunc
 from tilewright.ir.module import IRModule
 from tilewright.relay.adt import Constructor
 from tilewright.relay.expr import Call, Constant, Expr
@@ -25,8 +28,8 @@ VERSION: Final = 1
 
 
 def save_json(what: Any) -> str:
-    """Serialize a module, an expression, a type, a TIR function, or a container or constant of these, as text for
-    `load_json`.
+    """Serialize a module, an expression, a type, a TIR function, an array, a registered function by its name, or a
+    container of these, as text for `load_json`.
 
     Shared parts stay shared, constants included. Raises `CompileError` for any other value, such as an object in an
     attribute.
@@ -127,6 +130,8 @@ class _Writer:
                 return {"span": [x.name, x.kind, x.file, x.line]}
             case np.ndarray():
                 return {"array": self._array_number(x)}
+            case NDArray():
+                return {"ndarray": self._array_number(as_numpy(x))}
         return self._rare(x)
 
     def _rare(self, x: Any) -> dict[str, Any]:
@@ -137,6 +142,10 @@ class _Writer:
                 return {"intrinsic": x.spelling}
             case np.generic():
                 return {"number": self._array_number(np.asarray(x))}
+            case Map():
+                return {"mapping": [[self._encoded(k), self._encoded(v)] for k, v in x.items()]}
+            case EnvFunc():
+                return {"function": x.name}
             case bytes():
                 return {"bytes": base64.b64encode(x).decode("ascii")}
         raise CompileError(
@@ -179,6 +188,6 @@ def _nodes_in(x: Any) -> list[Any]:
         return [x]
     if isinstance(x, (tuple, list)):
         return [n for v in x for n in _nodes_in(v)]
-    if isinstance(x, dict):
+    if isinstance(x, (dict, Map)):
         return [n for k, v in x.items() for n in (*_nodes_in(k), *_nodes_in(v))]
     return [n for v in x.attributes().values() for n in _nodes_in(v)] if isinstance(x, Op) else []

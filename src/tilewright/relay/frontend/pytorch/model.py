@@ -69,7 +69,7 @@ def _imported(model: Any, input_infos: Infos | None, importer: Importer) -> tupl
             simpler = model.run_decompositions(decompositions(lambda name, overload: name in refused
                 or importer.missing(name, overload)))
         if holds_for_the_sample_alone(simpler):
-            raise CompileError("torch's decomposition holds only for sizes like those of the sample", code="TW0107")
+            raise ModelError("torch's decomposition holds only for sizes like those of the sample", code="TW0107")
         return _converted(simpler, input_infos, importer.anew())
 
     found: tuple[IRModule, dict[str, Array]] = with_decompositions(lambda: _converted(model, input_infos, importer),
