@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pytest
 
-DEVICES: Final = ("tvm.topi.cuda", "tvm.contrib.ndk", "tvm.contrib.hexagon")
+DEVICES: Final = ("tvm.topi.cuda", "tvm.contrib.cuda_graph", "tvm.contrib.ndk", "tvm.contrib.hexagon")
 
 
 class DeviceModule(ModuleType):

@@ -128,6 +128,41 @@ def test_the_older_triple() -> None:
     np.testing.assert_array_equal(module.get_output(0).numpy(), programs.affine_value(X))
 
 
+def test_functions_of_the_executor_by_name() -> None:
+    library = FactoryModule(programs.affine())
+    session = library["default"](nd.cpu(0))
+    session["set_input"]("x", nd.array(X))
+    session["run"]()
+    np.testing.assert_array_equal(session["get_output"](0).numpy(), programs.affine_value(X))
+    session["load_params"](runtime.save_param_dict({"x": X + 1, "unknown": X}))
+    session["run"]()
+    assert session["get_num_inputs"]() == session["get_num_outputs"]() == 1 and session["get_input_index"]("x") == 0
+    out = session["get_output"](0, nd.empty(X.shape))
+    np.testing.assert_array_equal(out.numpy(), programs.affine_value(X + 1))
+    with pytest.raises(InputError, match="a session has no function 'stop'; it has set_input, run, "):
+        session["stop"]
+    assert library["get_graph_json"]() == library.get_graph_json() and library["get_graph_params"]() == {}
+    assert library["remove_params"]() is library and runtime.num_threads() >= 1
+
+
+def test_arrays_of_the_caller_are_read_and_written() -> None:
+    module = GraphModule(FactoryModule(programs.affine())["default"](nd.cpu(0)))
+    x, y = nd.array(X), nd.empty(X.shape)
+    module.set_input_zero_copy("x", x)
+    module.set_output_zero_copy(0, y)
+    for shift in (0, 1):
+        x.copyfrom(X + shift)
+        module.run()
+        np.testing.assert_array_equal(y.numpy(), programs.affine_value(X + shift))
+    module.set_input_zero_copy(x=nd.array(X + 2))
+    module.run()
+    np.testing.assert_array_equal(y.numpy(), programs.affine_value(X + 2))
+    with pytest.raises(InputError, match=r"the array is float32\[3\], expected float32 x\[2, 4\]"):
+        module.set_input_zero_copy("x", nd.empty((3,)))
+    with pytest.raises(InputError, match="the model has no output 1; it has 1"):
+        module.set_output_zero_copy(1, y)
+
+
 def test_save_with_a_format(tmp_path: Path) -> None:
     FactoryModule(programs.affine()).save(tmp_path / "model", "tar")
     assert (tmp_path / "model.tar").exists()

@@ -49,6 +49,20 @@ class GraphModule:
             if name in names:
                 self.module.set_input(self.module.input_index(name), entry)
 
+    def set_input_zero_copy(
+        self, key: str | int | None = None, value: NDArray | None = None, **params: NDArray
+    ) -> None:
+        """Read arrays in every run from now on, instead of copies: one by name or number, or several by name."""
+        given: dict[str | int, NDArray] = dict(params.items())
+        if key is not None and value is not None:
+            given[key] = value
+        for name, array in given.items():
+            self.module.set_input_zero_copy(name, array)
+
+    def set_output_zero_copy(self, index: int, value: NDArray) -> None:
+        """Write an array in every run from now on."""
+        self.module.set_output_zero_copy(index, value)
+
     def run(self, **inputs: Any) -> None:
         """Set `inputs`, then compute all outputs."""
         self.set_input(**inputs)

@@ -13,6 +13,7 @@ import numpy as np
 
 from tilewright.base.errors import InputError
 from tilewright.base.nd import Device, NDArray, empty
+from tilewright.base.params import load_param_dict
 from tilewright.runtime import compiler_hooks
 from tilewright.runtime.artifact import Artifact, is_staged, load, load_executable
 from tilewright.runtime.benchmark import USUAL, BenchmarkResult, Pace, measure
@@ -52,9 +53,43 @@ class Session:
     def output_count(self) -> int:
         return len(self.outputs)
 
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """Return a function of TVM's graph executor by its name: `session["run"]()`."""
+        functions: dict[str, Callable[..., Any]] = {
+            "set_input": lambda key, value: self.set_input(self.input_index(key), value), "run": self.run,
+            "set_input_zero_copy": self.set_input_zero_copy, "set_output_zero_copy": self.set_output_zero_copy,
+            "get_input": lambda key: self.inputs[self.input_index(key)], "get_output": self._output,
+            "get_num_inputs": lambda: len(self.inputs), "get_num_outputs": lambda: self.output_count,
+            "get_input_index": self.input_index, "load_params": self._load_params,
+        }
+        if name not in functions:
+            raise InputError(f"a session has no function '{name}'; it has {', '.join(functions)}", code="TW0707")
+        return functions[name]
+
+    def _load_params(self, params: bytes | bytearray) -> None:
+        known = {t.name: k for k, t in enumerate(self.input_infos)}
+        for name, value in load_param_dict(params).items():
+            if name in known:
+                self.set_input(known[name], value)
+
+    def _output(self, index: int, out: NDArray | None = None) -> NDArray:
+        found = self.outputs[index]
+        return found if out is None else found.copyto(out)
+
     def set_input(self, index: int, value: Any) -> None:
         """Copy into an input array; raises `InputError` for another shape."""
         self.inputs[index].copyfrom(value)
+
+    def set_input_zero_copy(self, key: str | int, value: NDArray) -> None:
+        """Read this array in every run from now on, instead of a copy. Raises `InputError` for another type."""
+        index = self.input_index(key)
+        self.inputs[index] = _fitting(value, self.input_infos[index])
+
+    def set_output_zero_copy(self, index: int, value: NDArray) -> None:
+        """Write this array in every run from now on. Raises `InputError` for another type."""
+        if not 0 <= index < len(self.outputs):
+            raise InputError(f"the model has no output {index}; it has {len(self.outputs)}", code="TW0707")
+        self.outputs[index] = _fitting(value, self.output_infos[index])
 
     def run(self) -> None:
         """Compute the output arrays from the input arrays."""
@@ -99,6 +134,13 @@ class Session:
             raise InputError(f"only 'run' can be timed, not '{func_name}'", code="TW0717")
         pace = Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
         return lambda: self.benchmark(repeat, number, min_repeat_ms, False, pace)
+
+
+def _fitting(value: NDArray, info: TensorInfo) -> NDArray:
+    """Return an array of the type of an input or output. Raises `InputError` for another one."""
+    if tuple(value.shape) != tuple(info.shape) or str(value.dtype) != str(info.dtype):
+        raise InputError(f"the array is {value.dtype}{list(value.shape)}, expected {info}", code="TW0704")
+    return value
 
 
 class FactoryModule:
@@ -155,9 +197,14 @@ class FactoryModule:
     def libmod_name(self) -> str:
         return self.artifact.manifest.name
 
-    def __getitem__(self, name: str) -> Callable[..., Session]:
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """Return the function that makes sessions ("default"), or one of TVM's by its name."""
         if name == DEBUG_CREATE:
             return lambda entry="default", device=None: self[entry](device)
+        own: dict[str, Callable[..., Any]] = {
+            "get_graph_json": self.get_graph_json, "get_graph_params": self.get_params, "remove_params": self.get_lib}
+        if name in own:
+            return own[name]
         if name != "default":
             raise InputError(
                 f"a compiled model has no entry '{name}'; it has 'default', and '{DEBUG_CREATE}' for contrib.debugger",

@@ -37,15 +37,16 @@ if TYPE_CHECKING:
         requires_x86,
         skip_if_32bit,
         skip_if_wheel_test,
+        slow,
         uses_gpu,
     )
 
 __all__ = [
     "CompareBeforeAfter", "assert_allclose", "assert_prim_expr_equal", "check_numerical_grads", "device_enabled",
     "enabled_targets", "exclude_targets", "fixture", "known_failing_targets", "main", "parameter", "parameters",
-    "parametrize_targets", "requires_arm_dot", "requires_cascadelake", "requires_cuda", "requires_gpu", "requires_llvm",
-    "requires_package", "requires_rpc", "requires_skylake_avx512", "requires_x86", "skip_if_32bit",
-    "skip_if_wheel_test", "uses_gpu",
+    "parametrize_targets", "requires_arm_dot", "requires_cascadelake", "requires_cuda", "requires_gpu",
+    "requires_llvm", "requires_package", "requires_rpc", "requires_skylake_avx512", "requires_x86", "skip_if_32bit",
+    "skip_if_wheel_test", "slow", "uses_gpu",
 ]
 
 

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
@@ -168,6 +169,13 @@ requires_corstone300 = _requires("a Corstone-300 board or its simulator", is_pre
 requires_vitis_ai = _requires("Vitis AI", is_present=False)
 requires_libtorch = _requires("calls of libtorch", is_present=False)
 requires_tensorcore = _requires("tensor cores", is_present=False)
+requires_matrixcore = _requires("matrix cores", is_present=False)
+requires_cudagraph = _requires("CUDA graphs", is_present=False)
+requires_cudnn = _requires("cuDNN", is_present=False)
+requires_cublas = _requires("cuBLAS", is_present=False)
+requires_cutlass = _requires("CUTLASS", is_present=False)
+requires_nvptx = _requires("PTX code", is_present=False)
+requires_openclml = _requires("OpenCL ML", is_present=False)
 
 
 def requires_package(*packages: str) -> Any:
@@ -179,6 +187,18 @@ def requires_package(*packages: str) -> Any:
 def requires_cuda_compute_version(*_version: int) -> Any:
     """Return a decorator that skips a test, since no GPU is supported."""
     return requires_cuda
+
+
+def requires_nvcc_version(_major: int, _minor: int = 0, _release: int = 0) -> Any:
+    """Return a decorator that skips a test, since no code is compiled for GPUs."""
+    return requires_cuda
+
+
+def slow(func: F) -> F:
+    """Return a test function that is skipped if the environment variable `SKIP_SLOW_TESTS` is set, as in TVM."""
+    is_skipped = os.environ.get("SKIP_SLOW_TESTS", "").lower() in ("1", "true", "yes")
+    marked: F = pytest.mark.skipif(is_skipped, reason="SKIP_SLOW_TESTS is set")(func)
+    return marked
 
 
 def uses_gpu(func: F) -> F:

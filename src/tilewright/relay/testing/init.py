@@ -50,6 +50,14 @@ class Xavier(Initializer):
         return self.random.uniform(-bound, bound, shape).astype("float32")
 
 
+class Constant(Initializer):
+    """Weights that are all equal, with the sum 1."""
+
+    def weight(self, shape: tuple[int, ...]) -> Array:
+        """Return the same value for all elements."""
+        return np.full(shape, 1 / math.prod(shape), "float32")
+
+
 def create_workload(net: Function, initializer: Initializer | None = None,
                     seed: int = 0) -> tuple[IRModule, dict[str, nd.NDArray]]:
     """Return the module of a network, and arrays for its parameters except `data` and labels."""
