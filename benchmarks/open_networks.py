@@ -404,24 +404,44 @@ def _resident() -> int:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-def serve(network: Network, options: argparse.Namespace) -> str:
-    """Call a program at random sizes in random order, and compare each time with the expected one of its size: the
-    median of calls at that size in a row (warm), and of calls of which each follows one at another size (cold)."""
-    _, program, _ = opened(network, options.threads)
-    draws = _drawn(network, options.service // 4, options.seed)
-    feeds = [network.feed(d) for d in draws]
+@dataclass(frozen=True)
+class Service:
+    """Calls at random sizes: the expected seconds of each size, the calls as pairs of wall time and processor time, and
+    the indices of their sizes."""
+
+    warm: Sequence[float]
+    """Medians of calls at one size in a row."""
+    cold: Sequence[float]
+    """Medians of calls of which each follows one at another size."""
+    order: Sequence[int]
+    times: Sequence[tuple[float, float]]
+
+    def __str__(self) -> str:
+        walls, processor = zip(*self.times, strict=True)
+        return "; ".join([
+            self._percentiles("warm", walls, self.warm), self._percentiles("cold", walls, self.cold),
+            self._percentiles("processor time, cold", processor, self.cold)])
+
+    def _percentiles(self, name: str, times: Sequence[float], expected: Sequence[float]) -> str:
+        ratios = [t / expected[k] for t, k in zip(times, self.order, strict=True)]
+        ends = np.percentile(ratios, [50, 99, 99.9])
+        return f"{name} median {ends[0]:.2f}, 99 % {ends[1]:.2f}, 99.9 % {ends[2]:.2f}, largest {max(ratios):.2f}"
+
+
+def _served(call: Callable[[Feed], Any], feeds: Sequence[Feed], options: argparse.Namespace) -> tuple[Service, str]:
+    """Call a function in random order; also return the resident memory at the start and after each quarter."""
     rng = random.Random(options.seed)
 
-    def seconds(k: int) -> float:
-        begin = time.perf_counter()
-        program(**feeds[k])
-        return time.perf_counter() - begin
+    def seconds(k: int) -> tuple[float, float]:
+        begin, processor = time.perf_counter(), time.thread_time()
+        call(feeds[k])
+        return time.perf_counter() - begin, time.thread_time() - processor
 
     def after_another(k: int) -> float:
-        program(**feeds[rng.randrange(len(feeds))])
-        return seconds(k)
+        call(feeds[rng.randrange(len(feeds))])
+        return seconds(k)[0]
 
-    warm = [race([partial(program, **f)], options.seconds / 20)[0] for f in feeds]
+    warm = [race([partial(call, f)], options.seconds / 20)[0] for f in feeds]
     cold = [statistics.median(after_another(k) for _ in range(9)) for k in range(len(feeds))]
     order = [rng.randrange(len(feeds)) for _ in range(options.service)]
     times, resident = [], [_resident()]
@@ -429,16 +449,22 @@ def serve(network: Network, options: argparse.Namespace) -> str:
         times.append(seconds(k))
         if number % (len(order) // 4) == len(order) // 4 - 1:
             resident.append(_resident())
-    memory = ", ".join(f"{r / 1e6:.0f}" for r in resident)
-    found = "; ".join(_percentiles(name, [t / e[k] for t, k in zip(times, order, strict=True)])
-                      for name, e in (("warm", warm), ("cold", cold)))
-    calls = f"{len(order)} calls of {len(feeds)} sizes"
-    return f"{network.name:32} {calls} by the expected time: {found}; resident MB {memory}"
+    return Service(warm, cold, order, times), ", ".join(f"{r / 1e6:.0f}" for r in resident)
 
 
-def _percentiles(name: str, ratios: Sequence[float]) -> str:
-    ends = np.percentile(ratios, [50, 99, 99.9])
-    return f"{name} median {ends[0]:.2f}, 99 % {ends[1]:.2f}, 99.9 % {ends[2]:.2f}, largest {max(ratios):.2f}"
+def serve(network: Network, options: argparse.Namespace) -> str:
+    """Call a program at random sizes in random order, and compare each time with the expected one of its size. ONNX
+    Runtime then gets the same calls, which shows what the caches and the machine contribute."""
+    model, program, _ = opened(network, options.threads)
+    draws = _drawn(network, options.service // 4, options.seed)
+    feeds = [network.feed(d) for d in draws]
+    found, memory = _served(lambda feed: program(**feed), feeds, options)
+    lines = [
+        f"{network.name:32} {options.service} calls of {len(feeds)} sizes by the expected time: {found}; "
+        f"resident MB {memory}"]
+    if (reference := _reference(model, options.threads)) is not None:
+        lines.append(f"{'':32} ONNX Runtime: {_served(reference, feeds, options)[0]}")
+    return "\n".join(lines)
 
 
 def arguments() -> argparse.ArgumentParser:

@@ -15,7 +15,7 @@ from tilewright import relay
 from tilewright.base.memory_placement import find_clashes, place_pieces, place_sizes
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest, Piece
-from tilewright.runtime.open_program import MOST_PLANS, OpenExecutable
+from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.sizes import compiled, value
 from tilewright.runtime.workspaces import MOST_LAYOUTS, PATIENCE, Workspaces
 
@@ -159,7 +159,7 @@ def test_memory_is_flat_over_many_sizes(program: OpenExecutable) -> None:
             found(rows(chance.randrange(1, 2001)))
         grown.append(resident() - before)
     assert min(grown) < 8 << 20
-    assert len(found._plans) <= MOST_PLANS
+    assert len(found._plans) <= found._most_plans
 
 
 def test_calls_of_many_sizes_from_many_threads(program: OpenExecutable) -> None:

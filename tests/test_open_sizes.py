@@ -39,9 +39,10 @@ from tilewright.relay.expr import Expr, Function
 from tilewright.relay.expr import Var as RelayVar
 from tilewright.relay.transform.plan_memory import Piece
 from tilewright.relay.visitor import operands, post_order, with_operands
+from tilewright.runtime import open_program
 from tilewright.runtime.artifact import load_executable
 from tilewright.runtime.executable import Executable
-from tilewright.runtime.open_program import MOST_PLANS, OpenExecutable, Shapes
+from tilewright.runtime.open_program import FEWEST_PLANS, OpenExecutable, Shapes
 from tilewright.scalar.arith import Ranges, prove
 from tilewright.scalar.arith.open_sizes import (
     greater,
@@ -501,11 +502,12 @@ def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
         assert loaded.benchmark(np.zeros((2, 5), np.int64), repeat=1, number=1).mean > 0
 
 
-def test_plans_are_kept_for_the_sizes_that_were_used_last() -> None:
+def test_plans_are_kept_for_the_sizes_that_were_used_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_program, "_BYTES_OF_PLANS", 0)
     program = tilewright.compile(perceptron(), shapes={"x": ("n", 20)}, threads=1)
-    for n in range(1, MOST_PLANS + 3):
+    for n in range(1, FEWEST_PLANS + 3):
         program(real(n, 20))
-    assert len(plans_of(program)) == MOST_PLANS
+    assert len(plans_of(program)) == FEWEST_PLANS
     assert program(real(2, 20)).shape == (2, 33)
 
 

@@ -35,8 +35,13 @@ Sizes: TypeAlias = tuple[Shapes, Shapes, int, tuple[int, ...], tuple[int, ...]]
 """The shapes of the inputs and outputs, the number of parts, the derived sizes, and the bytes of the pieces."""
 
 _MOST_COUNTED: Final = 4096
-MOST_PLANS: Final = 256
-"""Number of combinations of sizes whose plans are kept; the oldest ones are dropped."""
+FEWEST_PLANS: Final = 256
+"""Number of combinations of sizes whose plans are kept in any case; the oldest ones are dropped."""
+_BYTES_OF_PLANS: Final = 16 << 20
+"""Memory that more plans may take, in bytes."""
+_BYTES_OF_PLAN: Final = 5000
+_BYTES_OF_SIZE: Final = 48
+"""Estimated memory of a plan, and of each number in its table, in bytes."""
 
 _LARGEST_ITEM: Final = 16
 _NO_TABLE: Final = np.zeros(0, np.int64)
@@ -140,7 +145,7 @@ class OpenExecutable(Executable):
             if found is not None:
                 return found
             made = self._plans[shapes] = self._planned(shapes)
-            if len(self._plans) > MOST_PLANS:
+            if len(self._plans) > self._most_plans:
                 del self._plans[next(iter(self._plans))]
             return made
 
@@ -172,6 +177,13 @@ class OpenExecutable(Executable):
             self._template = self._first(values, sizes)
         names = [s.name for s in self.manifest.symbols]
         return SizedExecutable(self._template, self._workspaces, dict(zip(names, values, strict=True)), sizes)
+
+    @lazy_attribute
+    def _most_plans(self) -> int:
+        """Number of plans that are kept."""
+        m = self.manifest
+        nbytes = _BYTES_OF_PLAN + _BYTES_OF_SIZE * (len(m.symbols) + len(m.sizes) + len(m.pieces))
+        return max(FEWEST_PLANS, _BYTES_OF_PLANS // nbytes)
 
     @lazy_attribute
     def _workspaces(self) -> Workspaces:

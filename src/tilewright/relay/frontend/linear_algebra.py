@@ -13,17 +13,8 @@ import numpy as np
 
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import (
-    cast,
-    dtype_of,
-    fields,
-    rank,
-    reshape,
-    scalar,
-    shape_of,
-    slice_axis,
-    transpose,
-)
+from tilewright.relay.frontend.shaping import cast, fields, reshape, slice_axis, transpose
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 
 
 def transposed(x: Expr) -> Expr:

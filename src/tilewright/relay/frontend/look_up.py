@@ -8,7 +8,8 @@ import numpy as np
 
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import Refusing, dtype_of, number
+from tilewright.relay.frontend.shaping import Refusing, number
+from tilewright.relay.types_of import dtype_of
 
 Array = np.ndarray[Any, Any]
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import rank, reshape, same_size, shape_of, transpose
+from tilewright.relay.frontend.shaping import reshape, same_size, transpose
+from tilewright.relay.types_of import rank, shape_of
 
 
 def matrix_product(a: Expr, b: Expr, *, transposes: bool = False) -> Expr:

@@ -8,7 +8,8 @@ from typing import Final
 from tilewright.base.types import OpenSize
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import shape_of, transpose
+from tilewright.relay.frontend.shaping import transpose
+from tilewright.relay.types_of import shape_of
 
 _PIXELS_PER_CELL: Final = 4
 """Pixels of a feature map that are transposed in the time that a sampled cell saves."""

@@ -11,6 +11,7 @@ import numpy as np
 from tilewright.base.types import DataType, OpenSize
 from tilewright.relay.expr import Constant, Expr, TupleGetItem
 from tilewright.relay.frontend.operators import op
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 from tilewright.topi.shapes import require_at_least
 
 Array = np.ndarray[Any, Any]
@@ -23,26 +24,9 @@ class Refusing(Protocol):
         """Raise a `ModelError` at the node."""
 
 
-def shape_of(x: Expr) -> tuple[Any, ...]:
-    return x.tensor_type.shape
-
-
-def rank(x: Expr) -> int:
-    return x.tensor_type.ndim
-
-
-def dtype_of(x: Expr) -> DataType:
-    return x.tensor_type.dtype
-
-
 def same_size(a: Any, b: Any) -> bool:
     """Whether two dimensions are known to be equal: one symbol, or equal numbers."""
     return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
-
-
-def scalar(value: Any, like: Expr) -> Constant:
-    """A scalar constant with the element type of `like`."""
-    return Constant(np.asarray(value, dtype_of(like).numpy()))
 
 
 def number(value: Any, dtype: str = "int64") -> Constant:

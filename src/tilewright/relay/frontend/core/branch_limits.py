@@ -17,7 +17,8 @@ from tilewright.base.errors import CompileError
 from tilewright.base.types import OpenSize, TensorType
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, scalar
+from tilewright.relay.frontend.shaping import cast
+from tilewright.relay.types_of import scalar
 from tilewright.scalar.arith.evaluate import evaluate
 from tilewright.scalar.arith.open_sizes import current, greater, least_difference, limit, open_size
 from tilewright.scalar.expr import IntImm, Var, as_expr

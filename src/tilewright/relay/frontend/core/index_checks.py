@@ -15,7 +15,8 @@ import numpy as np
 from tilewright.base.types import INT64
 from tilewright.relay.expr import Call, Constant, Expr, TupleGetItem
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import Refusing, cast, dtype_of, rank, reshape, scalar, shape_of
+from tilewright.relay.frontend.shaping import Refusing, cast, reshape
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 from tilewright.scalar.arith.open_sizes import limit, open_size, takes_open
 from tilewright.topi.shapes import is_dynamic, is_number
 

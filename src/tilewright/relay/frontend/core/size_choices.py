@@ -19,7 +19,7 @@ from tilewright.base.types import TensorType
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.core.known import has_unknown_sizes
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import scalar
+from tilewright.relay.types_of import scalar
 from tilewright.scalar.arith.open_sizes import current
 from tilewright.topi.shapes import is_number, same
 

@@ -14,7 +14,8 @@ from tilewright.base.types import FLOAT32, OpenSize
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, dtype_of, reshape, shape_of, size_value, steps_to, transpose
+from tilewright.relay.frontend.shaping import cast, reshape, size_value, steps_to, transpose
+from tilewright.relay.types_of import dtype_of, shape_of
 from tilewright.topi.shapes import require_at_least
 
 Array = np.ndarray[Any, Any]

@@ -13,18 +13,8 @@ from tilewright.relay.frontend.onnx import math as elementwise
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import (
-    axis_of,
-    cast,
-    dtype_of,
-    number,
-    rank,
-    reshape,
-    scalar,
-    shape_of,
-    slice_axis,
-    transpose,
-)
+from tilewright.relay.frontend.shaping import axis_of, cast, number, reshape, slice_axis, transpose
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 
 MICROSOFT: Final = "com.microsoft"
 

@@ -14,9 +14,10 @@ from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.products import times_matrix
-from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of
+from tilewright.relay.frontend.shaping import axis_of, cast, reshape
 from tilewright.relay.qnn import onnx_runtime
 from tilewright.relay.qnn.affine import Quantized
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 
 MICROSOFT: Final = "com.microsoft"
 Array = np.ndarray[Any, Any]

@@ -22,9 +22,10 @@ from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.rounding import converted
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, dtype_of, fields, rank, reshape, scalar, shape_of
+from tilewright.relay.frontend.shaping import cast, fields, reshape
 from tilewright.relay.op.selection import first_of
 from tilewright.relay.sequence_values import NOTHING, opened
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 from tilewright.scalar.arith.open_sizes import takes_open
 from tilewright.scalar.expr import Var
 from tilewright.topi.shapes import must_differ, text

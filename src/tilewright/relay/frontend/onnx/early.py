@@ -18,7 +18,8 @@ from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.transform import slice_
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import dtype_of, per_channel, rank, scalar, shape_of
+from tilewright.relay.frontend.shaping import per_channel
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 
 
 def _times(x: Expr, factor: float) -> Expr:

@@ -18,8 +18,8 @@ from tilewright.relay.frontend.onnx.deferred import captured_names
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.training import DOMAIN
-from tilewright.relay.frontend.shaping import dtype_of, shape_of
 from tilewright.relay.transform.reverse_mode import filled, gradients
+from tilewright.relay.types_of import dtype_of, shape_of
 from tilewright.relay.visitor import substitute
 
 _GRAPH = "graph"

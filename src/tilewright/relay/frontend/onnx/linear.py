@@ -7,7 +7,8 @@ from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.products import matrix_product, times_matrix
-from tilewright.relay.frontend.shaping import cast, dtype_of, rank, scalar, shape_of, transpose
+from tilewright.relay.frontend.shaping import cast, transpose
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 
 
 @converter("MatMul")

@@ -20,18 +20,9 @@ from tilewright.relay.frontend.core.node import NotKnownError, SizeNotKnownError
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import (
-    axis_of,
-    dtype_of,
-    pad,
-    rank,
-    reshape,
-    shape_of,
-    size_value,
-    slice_axis,
-    transpose,
-)
+from tilewright.relay.frontend.shaping import axis_of, pad, reshape, size_value, slice_axis, transpose
 from tilewright.relay.loops import Loop, Turn
+from tilewright.relay.types_of import dtype_of, rank, shape_of
 from tilewright.topi.shapes import at_least, differ
 
 Outside = Callable[[Expr], Expr]

@@ -15,7 +15,8 @@ from tilewright.relay.frontend import linear_algebra, shaping
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, dtype_of, log_1p, rank, reshape, scalar, shape_of
+from tilewright.relay.frontend.shaping import cast, log_1p, reshape
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 
 _UNARY: Final = {
     "Abs": op.abs, "Neg": op.negative, "Floor": op.floor, "Ceil": op.ceil, "Round": op.round, "Sign": op.sign,

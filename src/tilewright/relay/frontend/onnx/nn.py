@@ -14,7 +14,8 @@ from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.pooling import max_and_where
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, dtype_of, pad, rank, scalar, shape_of, slice_axis
+from tilewright.relay.frontend.shaping import cast, pad, slice_axis
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 from tilewright.topi.shapes import at_least, differ, is_multiple
 
 _CONV: Final = {1: (op.nn.conv1d, "NCW", "OIW"), 2: (op.nn.conv2d, "NCHW", "OIHW"), 3: (op.nn.conv3d, "NCDHW", "OIDHW")}

@@ -13,19 +13,8 @@ from tilewright.relay.frontend.core.node import Array
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import (
-    axis_of,
-    cast,
-    dtype_of,
-    pad,
-    reshape,
-    scalar,
-    shape_of,
-    size_value,
-    slice_axis,
-    steps_to,
-    transpose,
-)
+from tilewright.relay.frontend.shaping import axis_of, cast, pad, reshape, size_value, slice_axis, steps_to, transpose
+from tilewright.relay.types_of import dtype_of, scalar, shape_of
 from tilewright.topi.shapes import differ, is_at_most, is_multiple
 
 

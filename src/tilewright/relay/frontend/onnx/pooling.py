@@ -10,7 +10,8 @@ import numpy as np
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, dtype_of, reshape, scalar, transpose
+from tilewright.relay.frontend.shaping import cast, reshape, transpose
+from tilewright.relay.types_of import dtype_of, scalar
 
 
 def max_and_where(

@@ -20,20 +20,11 @@ from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.rounding import converted
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import (
-    axis_of,
-    cast,
-    dtype_of,
-    rank,
-    reshape,
-    scalar,
-    shape_of,
-    slice_axis,
-    transpose,
-)
+from tilewright.relay.frontend.shaping import axis_of, cast, reshape, slice_axis, transpose
 from tilewright.relay.op.nn_matmul import BiasAdd
 from tilewright.relay.qnn.numerics import QUANTIZED
 from tilewright.relay.qnn.products import QnnConv2d, QnnDense
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 from tilewright.topi.elementwise import integer_range
 from tilewright.topi.shapes import differ
 

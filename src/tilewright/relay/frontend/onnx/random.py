@@ -19,8 +19,9 @@ from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, dtype_of, rank, reshape
+from tilewright.relay.frontend.shaping import cast, reshape
 from tilewright.relay.random import threefry_key
+from tilewright.relay.types_of import dtype_of, rank
 
 _DRAWN = ("float32", "float64")
 

@@ -20,18 +20,10 @@ from tilewright.relay.frontend.onnx.loops import Outside, repeat
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import (
-    cast,
-    dtype_of,
-    reshape,
-    scalar,
-    shape_of,
-    size_value,
-    slice_axis,
-    transpose,
-)
+from tilewright.relay.frontend.shaping import cast, reshape, size_value, slice_axis, transpose
 from tilewright.relay.loops import Turn
 from tilewright.relay.sequence_values import NOTHING
+from tilewright.relay.types_of import dtype_of, scalar, shape_of
 from tilewright.topi.shapes import differ, unequal
 
 Activation = Callable[[Expr], Expr]

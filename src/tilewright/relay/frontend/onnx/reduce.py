@@ -11,7 +11,8 @@ from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of
+from tilewright.relay.frontend.shaping import axis_of, cast, reshape
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 
 Axes = Sequence[int] | None
 

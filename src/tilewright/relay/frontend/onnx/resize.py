@@ -15,7 +15,8 @@ from tilewright.relay.frontend.onnx.antialias import resize_antialiased, scaled_
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import axis_of, rank, reshape, same_size, shape_of, transpose
+from tilewright.relay.frontend.shaping import axis_of, reshape, same_size, transpose
+from tilewright.relay.types_of import rank, shape_of
 from tilewright.scalar.arith.open_sizes import takes_open
 
 _RESIZE: Final = {1: (op.image.resize1d, "NCW"), 2: (op.image.resize2d, "NCHW"), 3: (op.image.resize3d, "NCDHW")}

@@ -10,7 +10,8 @@ from tilewright.base.types import FLOAT32, INT32, MINIFLOATS, DataType
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, dtype_of, scalar
+from tilewright.relay.frontend.shaping import cast
+from tilewright.relay.types_of import dtype_of, scalar
 
 _SATURATING: Final = frozenset({"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"})
 """Types with an infinity or NaN, for which saturation is optional."""

@@ -15,18 +15,8 @@ from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.regions import roi_align as sampled_regions
-from tilewright.relay.frontend.shaping import (
-    axis_of,
-    cast,
-    dtype_of,
-    fields,
-    rank,
-    reshape,
-    scalar,
-    shape_of,
-    slice_axis,
-    transpose,
-)
+from tilewright.relay.frontend.shaping import axis_of, cast, fields, reshape, slice_axis, transpose
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 from tilewright.topi.shapes import differ
 
 

@@ -15,8 +15,9 @@ from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import axis_of, rank, reshape, scalar, slice_axis
+from tilewright.relay.frontend.shaping import axis_of, reshape, slice_axis
 from tilewright.relay.sequence_values import NOTHING, opened
+from tilewright.relay.types_of import rank, scalar
 
 
 def _tensors(sequence: Expr, node: Node) -> list[Expr]:

@@ -8,7 +8,8 @@ from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, dtype_of, reshape, scalar
+from tilewright.relay.frontend.shaping import cast, reshape
+from tilewright.relay.types_of import dtype_of, scalar
 
 DOMAIN = "ai.onnx.preview.training"
 

@@ -17,21 +17,9 @@ from tilewright.relay.frontend.core.node import NotKnownError
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import (
-    axis_of,
-    cast,
-    dtype_of,
-    fields,
-    pad,
-    rank,
-    reshape,
-    same_size,
-    scalar,
-    shape_of,
-    slice_axis,
-    transpose,
-)
+from tilewright.relay.frontend.shaping import axis_of, cast, fields, pad, reshape, same_size, slice_axis, transpose
 from tilewright.relay.op.selection import places_of
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 from tilewright.scalar.arith.noted_sizes import is_noted
 from tilewright.scalar.arith.open_sizes import takes_open
 from tilewright.scalar.expr import PrimExpr, UnknownDim

@@ -15,7 +15,8 @@ from tilewright.relay.frontend.pytorch.linear import linear
 from tilewright.relay.frontend.pytorch.math import gelu
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.shaping import dtype_of, rank, reshape, scalar, shape_of, slice_axis, transpose
+from tilewright.relay.frontend.shaping import reshape, slice_axis, transpose
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 
 
 @converter("scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu",

@@ -19,9 +19,10 @@ from tilewright.relay.frontend.pytorch import registry
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.promotion import floating, promoted, tensor
 from tilewright.relay.frontend.pytorch.registry import CONVERTERS, converter
-from tilewright.relay.frontend.shaping import cast, dtype_of, rank, scalar, shape_of, slice_axis
+from tilewright.relay.frontend.shaping import cast, slice_axis
 from tilewright.relay.op.complex_numbers import ComplexOfParts
 from tilewright.relay.op.transform import Stack
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 

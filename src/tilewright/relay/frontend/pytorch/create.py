@@ -10,8 +10,8 @@ import ml_dtypes
 import numpy as np
 
 from tilewright.base.types import INT64, DataType
+from tilewright.relay import types_of
 from tilewright.relay.expr import Constant, Expr, Tuple
-from tilewright.relay.frontend import shaping
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.products import broadcast_shape
 from tilewright.relay.frontend.pytorch.node import Node
@@ -19,8 +19,9 @@ from tilewright.relay.frontend.pytorch.promotion import dtype_named, number_type
 from tilewright.relay.frontend.pytorch.references import spread
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.pytorch.transform import dims_of
-from tilewright.relay.frontend.shaping import cast, dtype_of, reshape, shape_of
+from tilewright.relay.frontend.shaping import cast, reshape
 from tilewright.relay.random import threefry_key
+from tilewright.relay.types_of import dtype_of, shape_of
 
 _FILLS: Final = {"zeros": 0, "ones": 1, "empty": 0}
 
@@ -217,13 +218,13 @@ def _uniform(self: Expr, node: Node, kind: DataType | None = None) -> Expr:
 
 @converter("exponential")
 def exponential(self: Expr, node: Node, lambd: float = 1.0) -> Expr:
-    return op.divide(op.negative(op.log(_uniform(self, node))), shaping.scalar(lambd, self))
+    return op.divide(op.negative(op.log(_uniform(self, node))), types_of.scalar(lambd, self))
 
 
 @converter("cauchy")
 def cauchy(self: Expr, node: Node, median: float = 0.0, sigma: float = 1.0) -> Expr:
-    angle = op.multiply(op.subtract(_uniform(self, node), shaping.scalar(0.5, self)), shaping.scalar(math.pi, self))
-    return op.add(op.multiply(op.tan(angle), shaping.scalar(sigma, self)), shaping.scalar(median, self))
+    angle = op.multiply(op.subtract(_uniform(self, node), types_of.scalar(0.5, self)), types_of.scalar(math.pi, self))
+    return op.add(op.multiply(op.tan(angle), types_of.scalar(sigma, self)), types_of.scalar(median, self))
 
 
 @converter("log_normal")
@@ -250,9 +251,9 @@ def normal(node: Node, self: Expr | None = None, mean: Any = 0.0, std: Any = 1.0
 
 @converter("rrelu")
 def rrelu(self: Expr, node: Node, lower: float = 0.125, upper: float = 1 / 3, training: bool = False) -> Expr:
-    slope = _drawn(shape_of(self), dtype_of(self), node, lower, upper) if training else shaping.scalar((lower + upper)
+    slope = _drawn(shape_of(self), dtype_of(self), node, lower, upper) if training else types_of.scalar((lower + upper)
         / 2, self)
-    return op.where(op.less(self, shaping.scalar(0, self)), op.multiply(self, slope), self)
+    return op.where(op.less(self, types_of.scalar(0, self)), op.multiply(self, slope), self)
 
 
 @converter("randint_like")
@@ -270,7 +271,7 @@ def randint(high: int, size: Any, node: Node, low: int = 0, dtype: Any = None) -
 @converter("bernoulli")
 def bernoulli(self: Expr, node: Node, p: float | None = None) -> Expr:
     drawn = _drawn(shape_of(self), dtype_of(self), node, 0.0, 1.0)
-    return cast(op.less(drawn, self if p is None else shaping.scalar(p, self)), dtype_of(self))
+    return cast(op.less(drawn, self if p is None else types_of.scalar(p, self)), dtype_of(self))
 
 
 @converter("multinomial")

@@ -13,7 +13,8 @@ from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.complex_numbers import is_complex, joined, of_both, parts_of
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.promotion import floating
-from tilewright.relay.frontend.shaping import axis_of, fields, pad, rank, scalar, shape_of, slice_axis, transpose
+from tilewright.relay.frontend.shaping import axis_of, fields, pad, slice_axis, transpose
+from tilewright.relay.types_of import rank, scalar, shape_of
 
 Pair = tuple[Expr, Expr]
 """Real and imaginary part."""

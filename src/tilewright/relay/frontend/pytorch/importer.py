@@ -24,8 +24,9 @@ from tilewright.relay.frontend.pytorch.promotion import number_type, tensor
 from tilewright.relay.frontend.pytorch.references import Reference, View, read, spread
 from tilewright.relay.frontend.pytorch.registry import CONVERTERS, WRITERS, convert, find, unnamed
 from tilewright.relay.frontend.pytorch.scalars import PYTHON, SCALARS, is_scalar
-from tilewright.relay.frontend.shaping import cast, shape_of
+from tilewright.relay.frontend.shaping import cast
 from tilewright.relay.qnn.scaling import Quantize
+from tilewright.relay.types_of import shape_of
 from tilewright.scalar.expr import PrimExpr
 
 VIEWS: Final = frozenset({

@@ -19,17 +19,8 @@ from tilewright.relay.frontend.pytorch.promotion import tensor
 from tilewright.relay.frontend.pytorch.references import spread
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.pytorch.transform import diagonal_of, dims_of, movedim
-from tilewright.relay.frontend.shaping import (
-    axis_of,
-    cast,
-    dtype_of,
-    number,
-    rank,
-    reshape,
-    scalar,
-    shape_of,
-    slice_axis,
-)
+from tilewright.relay.frontend.shaping import axis_of, cast, number, reshape, slice_axis
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 
 _REDUCTIONS: Final = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min",
                       "mean": "add"}

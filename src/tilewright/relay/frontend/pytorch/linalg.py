@@ -19,17 +19,8 @@ from tilewright.relay.frontend.pytorch.promotion import dtype_named, floating
 from tilewright.relay.frontend.pytorch.reduce import vector_norm
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.pytorch.transform import movedim
-from tilewright.relay.frontend.shaping import (
-    axis_of,
-    cast,
-    dtype_of,
-    fields,
-    rank,
-    reshape,
-    scalar,
-    shape_of,
-    transpose,
-)
+from tilewright.relay.frontend.shaping import axis_of, cast, fields, reshape, transpose
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 
 # Cholesky
 

@@ -13,7 +13,8 @@ from tilewright.relay.frontend.products import matrix_product, times_matrix
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.promotion import dtype_named, tensor
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, shape_of, transpose
+from tilewright.relay.frontend.shaping import axis_of, cast, reshape, transpose
+from tilewright.relay.types_of import dtype_of, rank, shape_of
 
 
 @converter("matmul", "mm", "bmm", "mv", "dot", "inner_product", "linalg_matmul", "vdot", "__matmul__")

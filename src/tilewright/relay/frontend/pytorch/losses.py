@@ -16,7 +16,8 @@ from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.promotion import promoted
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.pytorch.transform import movedim
-from tilewright.relay.frontend.shaping import cast, dtype_of, number, per_channel, rank, reshape, scalar, shape_of
+from tilewright.relay.frontend.shaping import cast, number, per_channel, reshape
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 
 NONE, MEAN, SUM = range(3)
 

@@ -15,7 +15,8 @@ from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.promotion import dtype_named, floating, promoted, result_type, tensor
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.shaping import angle_of, cast, dtype_of, log_1p, rank, reshape, scalar, shape_of
+from tilewright.relay.frontend.shaping import angle_of, cast, log_1p, reshape
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 
 _FLOAT_UNARY: Final = {
     "exp": op.exp, "log": op.log, "log2": op.log2, "log10": op.log10, "sqrt": op.sqrt, "rsqrt": op.rsqrt, "sin": op.sin,

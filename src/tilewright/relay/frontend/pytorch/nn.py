@@ -16,7 +16,8 @@ from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.promotion import dtype_named
 from tilewright.relay.frontend.pytorch.reduce import vector_norm
 from tilewright.relay.frontend.pytorch.registry import converter, writer
-from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, per_channel, rank, reshape, scalar, shape_of
+from tilewright.relay.frontend.shaping import axis_of, cast, per_channel, reshape
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 
 _CONV: Final = {1: op.nn.conv1d, 2: op.nn.conv2d, 3: op.nn.conv3d}
 _TRANSPOSED: Final = {1: op.nn.conv1d_transpose, 2: op.nn.conv2d_transpose, 3: op.nn.conv3d_transpose}

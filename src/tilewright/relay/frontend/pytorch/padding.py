@@ -13,7 +13,8 @@ from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.promotion import tensor
 from tilewright.relay.frontend.pytorch.references import spread
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.shaping import dtype_of, rank, shape_of, slice_axis
+from tilewright.relay.frontend.shaping import slice_axis
+from tilewright.relay.types_of import dtype_of, rank, shape_of
 
 
 @converter("pad")

@@ -16,7 +16,8 @@ from tilewright.relay.frontend.pytorch.nn import on_axes
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.pytorch.transform import dims_of
-from tilewright.relay.frontend.shaping import cast, dtype_of, rank, reshape, scalar, shape_of, slice_axis
+from tilewright.relay.frontend.shaping import cast, reshape, slice_axis
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 
 _LAYOUTS: Final = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 _MAX: Final = {1: op.nn.max_pool1d, 2: op.nn.max_pool2d, 3: op.nn.max_pool3d}

@@ -15,7 +15,8 @@ from tilewright.base.types import BOOL, FLOAT32, INT64, DataType
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.node import Node
-from tilewright.relay.frontend.shaping import cast, dtype_of, rank
+from tilewright.relay.frontend.shaping import cast
+from tilewright.relay.types_of import dtype_of, rank
 from tilewright.scalar.expr import PrimExpr
 
 Operand = Any

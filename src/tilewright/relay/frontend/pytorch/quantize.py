@@ -20,10 +20,11 @@ from tilewright.relay.frontend.pytorch import math as elementwise
 from tilewright.relay.frontend.pytorch.node import Array, Node
 from tilewright.relay.frontend.pytorch.promotion import dtype_named
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, scalar
+from tilewright.relay.frontend.shaping import axis_of, cast, reshape
 from tilewright.relay.op.nn_pool import AdaptiveAvgPool2d, AvgPool2d
 from tilewright.relay.op.reduction import Mean
 from tilewright.relay.qnn.numerics import limits
+from tilewright.relay.types_of import dtype_of, rank, scalar
 
 KEPT: Final = frozenset({
     "view", "reshape", "flatten", "permute", "transpose", "squeeze", "unsqueeze", "select", "slice", "contiguous",

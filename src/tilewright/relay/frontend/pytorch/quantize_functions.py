@@ -22,8 +22,9 @@ from tilewright.relay.frontend.pytorch.quantize import (
     real_at_once,
 )
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.shaping import cast, dtype_of, per_channel, rank, reshape, scalar, shape_of
+from tilewright.relay.frontend.shaping import cast, per_channel, reshape
 from tilewright.relay.qnn.numerics import limits
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 
 _MOST_SUMMED: Final = (1 << 31) // (255 * 255)
 """Largest number of squared bytes whose sum fits int32."""

@@ -22,8 +22,9 @@ from tilewright.relay.frontend.pytorch.node import Array, Node
 from tilewright.relay.frontend.pytorch.quantize import Quantized, along, marked, parameter, parameters_in, parameters_of
 from tilewright.relay.frontend.pytorch.recurrent import CELLS, Products, network
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.shaping import cast, dtype_of, pad, rank, reshape, scalar, shape_of, transpose
+from tilewright.relay.frontend.shaping import cast, pad, reshape, transpose
 from tilewright.relay.qnn.numerics import limits
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from tilewright.relay.frontend.pytorch.linear import linear
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.shaping import number as number_of
-from tilewright.relay.frontend.shaping import reshape, scalar, shape_of, size_value, slice_axis, transpose
+from tilewright.relay.frontend.shaping import reshape, size_value, slice_axis, transpose
 from tilewright.relay.loops import Loop, Turn
+from tilewright.relay.types_of import scalar, shape_of
 
 _FEW: Final = 4
 """Largest number of steps that is unrolled."""

@@ -17,7 +17,8 @@ from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.promotion import dtype_named, floating, promoted, tensor
 from tilewright.relay.frontend.pytorch.references import spread
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of
+from tilewright.relay.frontend.shaping import axis_of, cast, reshape
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 
 Dims = Any
 """A dimension, a list of them, or None for all."""

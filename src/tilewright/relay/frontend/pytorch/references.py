@@ -17,7 +17,8 @@ import numpy as np
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.node import Node
-from tilewright.relay.frontend.shaping import cast, dtype_of, reshape, shape_of
+from tilewright.relay.frontend.shaping import cast, reshape
+from tilewright.relay.types_of import dtype_of, shape_of
 
 Read = Callable[[Expr], Expr]
 

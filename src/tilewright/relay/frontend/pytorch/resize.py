@@ -13,7 +13,8 @@ from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.pytorch.transform import dims_of
-from tilewright.relay.frontend.shaping import cast, dtype_of, shape_of, transpose
+from tilewright.relay.frontend.shaping import cast, transpose
+from tilewright.relay.types_of import dtype_of, shape_of
 
 Array = np.ndarray[Any, Any]
 

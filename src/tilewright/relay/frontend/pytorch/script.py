@@ -14,8 +14,9 @@ from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.pytorch.importer import Importer, array_of, refuse_missing
 from tilewright.relay.frontend.pytorch.promotion import DTYPES
 from tilewright.relay.frontend.pytorch.references import Reference, read
-from tilewright.relay.frontend.shaping import cast, dtype_of
+from tilewright.relay.frontend.shaping import cast
 from tilewright.relay.loops import Loop, Turn
+from tilewright.relay.types_of import dtype_of
 
 _MOST_TURNS: Final = 10_000
 _FOREVER: Final = 2**63 - 1

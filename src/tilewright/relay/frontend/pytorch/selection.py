@@ -18,18 +18,8 @@ from tilewright.relay.frontend.pytorch.promotion import floating, promoted
 from tilewright.relay.frontend.pytorch.reduce import vector_norm
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.pytorch.transform import dims_of
-from tilewright.relay.frontend.shaping import (
-    axis_of,
-    cast,
-    dtype_of,
-    fields,
-    number,
-    rank,
-    reshape,
-    scalar,
-    shape_of,
-    slice_axis,
-)
+from tilewright.relay.frontend.shaping import axis_of, cast, fields, number, reshape, slice_axis
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 
 # Extremes and counts along a dimension
 

@@ -10,7 +10,8 @@ from tilewright.relay.frontend.pytorch.complex_numbers import is_complex, of_bot
 from tilewright.relay.frontend.pytorch.fft import real_inverse
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.shaping import cast, dtype_of, pad, rank, reshape, shape_of, slice_axis, transpose
+from tilewright.relay.frontend.shaping import cast, pad, reshape, slice_axis, transpose
+from tilewright.relay.types_of import dtype_of, rank, shape_of
 
 
 @converter("stft", "stft.center")

@@ -12,7 +12,7 @@ from tilewright.relay.frontend.pytorch.math import log1p
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.promotion import floating, promoted
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.shaping import scalar
+from tilewright.relay.types_of import scalar
 
 _UNARY: Final = {
     "lgamma": "lgamma",

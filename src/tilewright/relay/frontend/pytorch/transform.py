@@ -17,7 +17,8 @@ from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.promotion import result_type, tensor
 from tilewright.relay.frontend.pytorch.references import spread
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, scalar, shape_of, slice_axis, transpose
+from tilewright.relay.frontend.shaping import axis_of, cast, slice_axis, transpose
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 from tilewright.scalar.expr import PrimExpr, as_expr, maximum, minimum
 
 _END = 2**62

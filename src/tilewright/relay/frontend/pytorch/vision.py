@@ -13,7 +13,8 @@ from tilewright.relay.frontend.pytorch.nn import on_axes
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.regions import roi_align as sampled_regions
-from tilewright.relay.frontend.shaping import cast, reshape, shape_of
+from tilewright.relay.frontend.shaping import cast, reshape
+from tilewright.relay.types_of import shape_of
 
 
 @converter("torchvision::roi_align")

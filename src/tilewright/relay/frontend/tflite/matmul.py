@@ -9,12 +9,13 @@ import numpy as np
 from tilewright.base.types import INT32
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, dtype_of, reshape, transpose
+from tilewright.relay.frontend.shaping import cast, reshape, transpose
 from tilewright.relay.frontend.tflite.conv import biased, one_or_all, rounded_scales, sum_type
 from tilewright.relay.frontend.tflite.hybrid import asymmetric, dequantized, is_hybrid, symmetric
 from tilewright.relay.frontend.tflite.node import Node, Value, constant
 from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.frontend.tflite.rescale import activate, centred, open_requantize, to_output
+from tilewright.relay.types_of import dtype_of
 from tilewright.topi.shapes import broadcast_shapes
 
 

@@ -16,11 +16,12 @@ from tilewright.base.errors import ModelError
 from tilewright.base.types import DataType
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, dtype_of
+from tilewright.relay.frontend.shaping import cast
 from tilewright.relay.frontend.tflite.model import Tensor
 from tilewright.relay.frontend.tflite.node import Node, constant, scale_of, zero_point_of
 from tilewright.relay.frontend.tflite.schema import ACTIVATIONS
 from tilewright.relay.qnn.numerics import twice_rounded_graph
+from tilewright.relay.types_of import dtype_of
 
 Array = np.ndarray[Any, Any]
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-import numpy as np
-
 from tilewright.base.errors import CompileError
 from tilewright.base.types import DataType
-from tilewright.relay.expr import Call, Constant, Expr
+from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.broadcast import BroadcastTo, BroadcastToLike, Where
 from tilewright.relay.op.create import Ones, OnesLike, Zeros, ZerosLike
 from tilewright.relay.op.elementwise import Cast
 from tilewright.relay.op.reduction import CollapseSumLike, Sum
 from tilewright.relay.op.shaping import ExpandDims, ReshapeLike, sized
 from tilewright.relay.op.transform import Transpose
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 from tilewright.topi.shapes import axes_of, inverse, is_number, same
 
 GradientRule = Callable[[Call, Expr], Sequence[Any]]
@@ -28,23 +27,6 @@ The gradient of a tuple is an expression of tuple type, or a sequence of the gra
 def refuse(call: Call, why: str) -> NoReturn:
     """Raise `CompileError` for a call whose gradient is not supported."""
     raise CompileError(f"the gradient of '{call.op.name}' is not supported {why}", call.span, code="TW0313")
-
-
-def shape_of(x: Expr) -> tuple[Any, ...]:
-    return x.tensor_type.shape
-
-
-def rank(x: Expr) -> int:
-    return x.tensor_type.ndim
-
-
-def dtype_of(x: Expr) -> DataType:
-    return x.tensor_type.dtype
-
-
-def scalar(value: Any, like: Expr) -> Constant:
-    """A scalar constant with the element type of `like`."""
-    return Constant(np.asarray(value, dtype_of(like).numpy()))
 
 
 def zeros_like(x: Expr) -> Call:

@@ -22,7 +22,8 @@ from tilewright.relay.op.broadcast import (
     Where,
 )
 from tilewright.relay.op.elementwise import Cos, Cosh, Exp, Log, Negative, Rsqrt, Sign, Sin, Sinh
-from tilewright.relay.op.gradients.building import GradientRule, cast, dtype_of, masked, scalar, sum_like
+from tilewright.relay.op.gradients.building import GradientRule, cast, masked, sum_like
+from tilewright.relay.types_of import dtype_of, scalar
 
 
 def times(number: float, x: Expr) -> Expr:

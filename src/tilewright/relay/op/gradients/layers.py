@@ -8,17 +8,12 @@ from typing import Any, Final
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.broadcast import Add, Greater, Maximum, Multiply, Subtract, Where
 from tilewright.relay.op.elementwise import Exp, Rsqrt
-from tilewright.relay.op.gradients.building import (
-    GradientRule,
-    rank,
-    refuse,
-    scalar,
-    shape_of,
-)
+from tilewright.relay.op.gradients.building import GradientRule, refuse
 from tilewright.relay.op.gradients.elementwise import square
 from tilewright.relay.op.nn_pool import AvgPool2d, AvgPool2dGrad, MaxPool2d, MaxPool2dGrad
 from tilewright.relay.op.reduction import Max, Mean, Sum
 from tilewright.relay.op.shaping import ExpandDims, Squeeze
+from tilewright.relay.types_of import rank, scalar, shape_of
 from tilewright.topi.shapes import axes_of, axis_of, is_number
 
 

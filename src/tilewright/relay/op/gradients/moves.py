@@ -12,22 +12,12 @@ from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.blocks import Dilate, LayoutTransform
 from tilewright.relay.op.broadcast import Divide, FloorMod, Multiply, Subtract
 from tilewright.relay.op.elementwise import Clip
-from tilewright.relay.op.gradients.building import (
-    GradientRule,
-    dtype_of,
-    permuted,
-    rank,
-    refuse,
-    reshape_like,
-    scalar,
-    shape_of,
-    unpermuted,
-    zeros_like,
-)
+from tilewright.relay.op.gradients.building import GradientRule, permuted, refuse, reshape_like, unpermuted, zeros_like
 from tilewright.relay.op.indexing import ScatterElements, ScatterNd
 from tilewright.relay.op.reduction import Sum
 from tilewright.relay.op.shaping import ExpandDims, sized
 from tilewright.relay.op.transform import Concatenate, Pad, Reverse, StridedSlice
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 from tilewright.topi.shapes import axis_of, is_number
 
 

@@ -9,12 +9,9 @@ from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.gradients.building import (
     GradientRule,
     cast,
-    dtype_of,
     permuted,
-    rank,
     refuse,
     reshape_like,
-    shape_of,
     sum_like,
     unpermuted,
 )
@@ -24,6 +21,7 @@ from tilewright.relay.op.nn_matmul import BatchMatmul, Dense, Matmul
 from tilewright.relay.op.reduction import Sum
 from tilewright.relay.op.shaping import Reshape, sized
 from tilewright.relay.op.transform import Reverse, Transpose
+from tilewright.relay.types_of import dtype_of, rank, shape_of
 from tilewright.topi.layouts import channels_first
 from tilewright.topi.shapes import axis_of, is_number
 

@@ -12,12 +12,8 @@ from tilewright.relay.op.gradients.building import (
     GradientRule,
     broadcast_like,
     cast,
-    dtype_of,
-    rank,
     refuse,
     reshape_like,
-    scalar,
-    shape_of,
     sum_like,
     with_reduced_axes,
 )
@@ -25,6 +21,7 @@ from tilewright.relay.op.gradients.elementwise import times, zero
 from tilewright.relay.op.reduction import Sum
 from tilewright.relay.op.scans import CumSum
 from tilewright.relay.op.transform import Reverse
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 from tilewright.topi.shapes import axes_of, is_number, product
 
 

@@ -14,7 +14,8 @@ from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.transform import gather
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, dtype_of, number, pad, rank, reshape, scalar, shape_of, slice_axis
+from tilewright.relay.frontend.shaping import cast, number, pad, reshape, slice_axis
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 
 ML: Final = "ai.onnx.ml"
 Array = np.ndarray[Any, Any]

@@ -13,7 +13,7 @@ from tilewright.relay.frontend.look_up import looked_up
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import dtype_of
+from tilewright.relay.types_of import dtype_of
 
 ML: Final = "ai.onnx.ml"
 Array = np.ndarray[Any, Any]

@@ -21,7 +21,8 @@ from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.products import times_matrix
-from tilewright.relay.frontend.shaping import cast, scalar
+from tilewright.relay.frontend.shaping import cast
+from tilewright.relay.types_of import scalar
 
 ML: Final = "ai.onnx.ml"
 

@@ -12,7 +12,8 @@ from tilewright.base.array_bytes import of_strings
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, scalar, shape_of, slice_axis
+from tilewright.relay.frontend.shaping import cast, slice_axis
+from tilewright.relay.types_of import scalar, shape_of
 
 TRANSFORMS: Final = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 """The post-transforms; the position is their number in TreeEnsemble."""

@@ -22,7 +22,8 @@ from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.products import times_matrix
-from tilewright.relay.frontend.shaping import cast, scalar, shape_of
+from tilewright.relay.frontend.shaping import cast
+from tilewright.relay.types_of import scalar, shape_of
 
 ML: Final = "ai.onnx.ml"
 Array = np.ndarray[Any, Any]

@@ -14,9 +14,10 @@ from tilewright.relay.frontend.core.node import NotKnownError
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, dtype_of, fields, rank, reshape, scalar, shape_of, slice_axis
+from tilewright.relay.frontend.shaping import cast, fields, reshape, slice_axis
 from tilewright.relay.op.classic.text import StringNormalize, StringTokenize
 from tilewright.relay.op.registry import Op
+from tilewright.relay.types_of import dtype_of, rank, scalar, shape_of
 from tilewright.scalar.expr import UnknownDim
 
 Array = np.ndarray[Any, Any]

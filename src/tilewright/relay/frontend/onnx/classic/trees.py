@@ -23,7 +23,8 @@ from tilewright.relay.frontend.onnx.classic.tree_tables import MEMBER, MODES, Ar
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, dtype_of, scalar
+from tilewright.relay.frontend.shaping import cast
+from tilewright.relay.types_of import dtype_of, scalar
 
 ML: Final = "ai.onnx.ml"
 _AGGREGATES: Final = ("AVERAGE", "SUM", "MIN", "MAX")
