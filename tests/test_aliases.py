@@ -39,6 +39,7 @@ def test_submodules_are_loaded_once() -> None:
     assert real_name("relay.op") == "relay.op"
 
 
+@pytest.mark.slow
 def test_the_package_has_another_name_where_a_program_gives_it_one() -> None:
     code = (
         "import sys, tilewright; sys.modules['tvm'] = tilewright\n"

@@ -96,6 +96,7 @@ def test_simplify_keeps_values_and_bounds_hold(e: PrimExpr) -> None:
         assert (lo is None or lo <= value) and (hi is None or value <= hi), (e, lo, hi, value)
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(integers)
 def test_simplify_without_ranges_keeps_values(e: PrimExpr) -> None:
@@ -104,6 +105,7 @@ def test_simplify_without_ranges_keeps_values(e: PrimExpr) -> None:
         assert evaluate(simple, point) == evaluate(e, point), (e, simple)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(integers)
 def test_simplify_is_idempotent(e: PrimExpr) -> None:

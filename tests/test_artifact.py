@@ -65,6 +65,7 @@ def resealed(path: Path, change: Callable[[dict[str, Any]], None]) -> Path:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("linker", LINKERS, ids=[x.name for x in LINKERS])
 def test_library_by_each_linker(affine: Artifact, tmp_path: Path, linker: Linker) -> None:
     path = affine.save(tmp_path / "m.so", linker)
@@ -204,6 +205,7 @@ def test_every_truncation_is_refused(library: Path, archive: Path, tmp_path: Pat
                 load(path)
 
 
+@pytest.mark.slow
 def test_every_changed_byte_is_refused(library: Path, archive: Path, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     for source in (library, archive):
@@ -497,6 +499,7 @@ print(model(np.ones((1, 16, 20, 20), np.float32)).shape)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.system() != "Linux", reason="the test maps memory as on Linux")
 def test_code_and_constants_that_cannot_be_near_each_other_are_linked(tmp_path: Path) -> None:
     (tmp_path / "far.py").write_text(_FAR_APART)

@@ -50,6 +50,7 @@ def folder(cwd: Path) -> str:
     return run("-m", "tilewright.tvm", "--path", cwd=cwd).stdout.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("args", [
     ["-m", "tilewright.tvm", "script.py", "--x"], ["-m", "tilewright.tvm", "-m", "script", "--x"],
     ["-m", "tilewright.tvm", "-c", SCRIPT, "--x"], ["-c", "import tilewright.as_tvm\n" + SCRIPT, "--x"],
@@ -59,6 +60,7 @@ def test_a_program_imports_tvm(args: list[str], script: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "['--x'] __main__\n", "")
 
 
+@pytest.mark.slow
 def test_the_folder_for_the_path(script: Path) -> None:
     done = run("script.py", "--x", cwd=script, PYTHONPATH=folder(script))
     assert (done.returncode, done.stdout, done.stderr) == (0, "['--x'] __main__\n", "")
@@ -80,6 +82,7 @@ def test_an_error_of_the_program_is_its_own(tmp_path: Path) -> None:
     assert run("-m", "tilewright.tvm", "script.py", cwd=tmp_path).returncode == 7
 
 
+@pytest.mark.slow
 def test_an_installed_tvm_is_named(script: Path) -> None:
     (script / "site" / "tvm").mkdir(parents=True)
     (script / "site" / "tvm" / "__init__.py").write_text("version = 'theirs'\n")
@@ -92,6 +95,7 @@ def test_an_installed_tvm_is_named(script: Path) -> None:
     assert f"'tvm' is already imported from {site}" in done.stderr and done.returncode == 1
 
 
+@pytest.mark.slow
 def test_the_page_on_tvm_runs(tmp_path: Path) -> None:
     page = PAGE.read_text(encoding="utf-8")
     outputs = []
@@ -166,6 +170,7 @@ def test_left_out(): pytest.skip("no")
 """
 
 
+@pytest.mark.slow
 def test_the_tests_and_tutorials_of_tvm_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tests, tutorials = tmp_path / "python" / "relay", tmp_path / "gallery" / "how_to"
     for folder in (tests, tutorials):
@@ -187,6 +192,7 @@ def test_the_tests_and_tutorials_of_tvm_are_counted(tmp_path: Path, capsys: pyte
     assert "no attribute 'no_such_name'" in results.read_text()
 
 
+@pytest.mark.slow
 def test_a_case_that_passed_before_must_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tests, tutorials = tmp_path / "python", tmp_path / "gallery"
     for folder in (tests, tutorials):

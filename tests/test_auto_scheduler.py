@@ -375,6 +375,7 @@ def test_utilities_of_keys_and_numbers() -> None:
     assert utils.get_func_name(matmul_add) == "matmul_add"
 
 
+@pytest.mark.slow
 def test_candidates_are_timed_through_a_tracker_and_a_server_of_this_machine() -> None:
     context = auto_scheduler.LocalRPCMeasureContext(min_repeat_ms=0)
     try:

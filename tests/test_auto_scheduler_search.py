@@ -147,6 +147,7 @@ def test_models_order_programs() -> None:
     assert (auto_scheduler.RandomModel(1).predict(programs) == auto_scheduler.RandomModel(1).predict(programs)).all()
 
 
+@pytest.mark.slow
 def test_a_model_learns_from_records(tmp_path: Path) -> None:
     searched = task()
     made = Evolution(sample=10).initial(searched, policy().sketches, random.Random(0))

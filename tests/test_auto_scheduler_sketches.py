@@ -86,6 +86,7 @@ def legal(dag: auto_scheduler.ComputeDAG, choose: random.Random, count: int) -> 
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(14))
 def test_random_sketches_of_random_programs_compute_the_same(seed: int) -> None:
     choose = random.Random(seed)

@@ -80,6 +80,7 @@ def answer(task: KernelTask, config: ConfigEntity) -> np.ndarray[Any, Any]:
     return arrays[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(KERNELS))
 def test_every_configuration_computes_the_same(name: str) -> None:
     task = kernel_task(name)

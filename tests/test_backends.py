@@ -59,6 +59,7 @@ def test_the_back_ends_of_this_package() -> None:
         find_backend("cuda")
 
 
+@pytest.mark.slow
 def test_a_package_brings_a_back_end(tmp_path: Path) -> None:
     code = """
 import numpy as np, tilewright as tvm

@@ -31,6 +31,7 @@ def unknown() -> onnx.ModelProto:
     )
 
 
+@pytest.mark.slow
 def test_a_native_model() -> None:
     report = tilewright.check(models.mlp(batch="n"))
     assert report.ok and not report.unknown and report.opsets == {"": 17}

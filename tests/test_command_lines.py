@@ -115,6 +115,7 @@ def test_there_are_two_hundred() -> None:
     assert len(set(lines)) == len(lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("line", "code", "said"), CASES, ids=[line for line, _, _ in CASES])
 def test_a_command_line(
     line: str, code: int, said: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,

@@ -253,6 +253,7 @@ def test_work_of_large_graphs_is_linear(name: str, tmp_path: Any) -> None:
     assert counts[2] - counts[1] <= 2.3 * (counts[1] - counts[0]), counts
 
 
+@pytest.mark.slow
 def test_kernels_are_compiled_at_the_end_of_a_deep_stack(tmp_path: Any) -> None:
     """The text of a kernel's expressions is made by functions that call themselves; callers may have used up most of
     Python's limit."""

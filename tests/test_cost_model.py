@@ -30,6 +30,7 @@ def agreement(scores: np.ndarray, wanted: np.ndarray) -> float:
     return float(np.corrcoef(a, b)[0, 1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["numpy", "xgboost"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_it_learns_which_are_fast(loss: str, kind: str) -> None:

@@ -103,6 +103,7 @@ def test_libraries_for_other_processors(triple: str, tmp_path: Path) -> None:
         load(tmp_path / "m.so")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(host_arch() != "x86_64", reason="levels of x86-64")
 @pytest.mark.parametrize("level", LEVELS)
 def test_levels_of_x86(level: str, tmp_path: Path) -> None:

@@ -160,6 +160,7 @@ def test_a_node_that_is_imported_wrong(model: Path, worker: Worker) -> None:
     assert "by onnxruntime" in found.verdict.text  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_torch_as_the_reference(tmp_path: Path, worker: Worker) -> None:
     torch = pytest.importorskip("torch")
     path = tmp_path / "small.pt2"
@@ -182,6 +183,7 @@ def test_tensorflow_lite_as_the_reference(tmp_path: Path, worker: Worker) -> Non
         assert compare_import("tflite", path, read_case(path, {}, {}), bench)[0] is None
 
 
+@pytest.mark.slow
 def test_a_part_of_control_flow(tmp_path: Path, worker: Worker, plugin: Path) -> None:
     """What stands around a branch is cut off; what is in it is not looked into."""
     x = relay.var("x", shape=(2, 2))

@@ -64,6 +64,7 @@ def wrong(plant: Plant, found: Diagnosis) -> str:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_a_mistake_is_named(name: str, worker: Worker, tmp_path: Path) -> None:
     plant = PLANTS[name]
@@ -76,6 +77,7 @@ def test_a_mistake_is_named(name: str, worker: Worker, tmp_path: Path) -> None:
         assert [v.shape for v in read_expected(tmp_path / name)] == [v.shape for v in read.reference()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_without_a_mistake_nothing_is_found(name: str, worker: Worker, tmp_path: Path) -> None:
     none = tmp_path / f"no_mistake_{name}.py"

@@ -109,6 +109,7 @@ def test_nodes_of_two_graphs_are_matched_one_to_one() -> None:
     assert compared(other, one) == [UNTOUCHED, ALTERED, ALONE]
 
 
+@pytest.mark.slow
 def test_only_passes_that_changed_something_are_shown_and_in_order(content: Content) -> None:
     names = [s.name for s in content.states]
     assert names[0] == "import"

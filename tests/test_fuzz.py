@@ -335,6 +335,7 @@ def test_relay_finds_a_planted_fault_and_makes_it_small(wrong_tanh: None, tmp_pa
     found_again(kind.test(small, kind.run(small, silent)), tmp_path)
 
 
+@pytest.mark.slow
 def test_relay_draws_the_same_from_a_number_and_agrees() -> None:
     kind = load("relay")
     outcomes = [kind.run(kind.draw(Draw(3, number)), silent) for number in range(5)]

@@ -275,6 +275,7 @@ def test_functions_that_one_module_lacks_are_named() -> None:
     )[0].startswith("the programs differ at the attributes['a']")
 
 
+@pytest.mark.slow
 def test_a_difference_deep_in_a_graph() -> None:
     lines = difference_of(chain(10_000), chain(10_001))
     assert (

@@ -85,6 +85,7 @@ def test_each_planted_candidate_is_recorded_as_its_kind_and_measuring_goes_on(
     assert [again.find(c) for c in candidates] == results
 
 
+@pytest.mark.slow
 def test_what_is_known_is_not_measured_again(builder: LocalBuilder, runner: LocalRunner, tmp_path: Path) -> None:
     records = Records(tmp_path / "records.json")
     one, other = planted("right", 1), planted("sum", 2)

@@ -171,6 +171,7 @@ def test_names_of_dimensions_are_of_any_form(name: str) -> None:
     np.testing.assert_allclose(model(x), onnxruntime_answers(cnn("batch"), {"x": x})[0], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["DynamicDimension.0", "batch size", "a:b", "n="])
 def test_ranges_under_names_of_any_form(name: str) -> None:
     proto = cnn("batch")

@@ -349,6 +349,7 @@ def _pipelines() -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 3])
 def test_neighbours_that_name_their_scores(classes: int) -> None:
     """A loop over the points that were learned, and dictionaries of scores behind it."""
@@ -370,6 +371,7 @@ def test_neighbours_that_name_their_scores(classes: int) -> None:
 
 
 # of classifiers with probabilities, which the exporter reads
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*prob.*deprecated:FutureWarning")
 @pytest.mark.parametrize(
     "name", ["forest", "boosting", "logistic", "svm", "svr", "neighbours", "forest_regressor", "boosting_regressor"]

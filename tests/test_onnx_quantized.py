@@ -226,6 +226,7 @@ def unit_and_quotients(x: Array) -> tuple[float, Array]:
     return scale, x / scale + np.rint(-low / scale)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runtime", ["ours", "ONNX Runtime"])
 def test_dynamic_quantization_is_off_float64_only_where_a_value_is_between_two_integers(runtime: str) -> None:
     """What differs by 1e-6 before a quantized layer may differ by a unit of its integers after it, in any runtime: each

@@ -71,6 +71,7 @@ def recurrence(op: str, **attrs: Any) -> tuple[onnx.ModelProto, list[Feed]]:
     return opened(recurrent_model(op, dict(feeds[2]), weights, rest, names)), feeds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("op", "given", "direction"), daily.sample([
     (op, given, direction) for op in ("LSTM", "GRU", "RNN") for given in ("b", "bl", "bhcp", "l", "blhc")
     for direction in ("forward", "reverse", "bidirectional")], 5, "open recurrences"))
@@ -78,6 +79,7 @@ def test_recurrences(op: str, given: str, direction: str, tmp_path: Path) -> Non
     check(*recurrence(op, given=given, direction=direction), tmp_path)
 
 
+@pytest.mark.slow
 def test_no_steps_and_no_batch(tmp_path: Path) -> None:
     """Zero is a size like others where the range begins there."""
     m, feeds = recurrence("LSTM", given="b", direction="bidirectional")
@@ -240,6 +242,7 @@ TURNED = node("Transpose", ["z"], ["t"], perm=[1, 0]), node("MatMul", ["w", "t"]
 """Operators on a matrix."""
 
 
+@pytest.mark.slow
 def test_a_size_that_decides_a_rank_in_a_branch(tmp_path: Path) -> None:
     """Each branch requires its own size, of the calls that take it."""
     negated = node("Transpose", ["z"], ["t"], perm=[1, 0]), node("Neg", ["t"], ["y"])
@@ -254,6 +257,7 @@ def test_a_size_that_decides_a_rank_in_a_branch(tmp_path: Path) -> None:
         np.testing.assert_allclose(program(**feeds[1]), made(**feeds[1]))
 
 
+@pytest.mark.slow
 def test_a_size_that_a_branch_excludes(tmp_path: Path) -> None:
     """The rank that is valid may be that for all other sizes."""
     convolved = [node("Conv", ["z", "taps"], ["c"]), node("ReduceMax", ["c"], ["y"], axes=[2], keepdims=0)]
@@ -265,6 +269,7 @@ def test_a_size_that_a_branch_excludes(tmp_path: Path) -> None:
         made(x=real(2, 4, 3), k=np.array(True))
 
 
+@pytest.mark.slow
 def test_least_sizes_of_branches(tmp_path: Path) -> None:
     """A least size that both branches need limits the program, and a larger one the calls that take the branch."""
     then, otherwise = (branch(

@@ -205,6 +205,7 @@ def two_convolutions() -> onnx.ModelProto:
     return model(nodes, 64, weights)
 
 
+@pytest.mark.slow
 def test_weights_of_large_winograd_tiles_are_computed_once(tmp_path: Path) -> None:
     """Threads that compute them at the same time agree, later calls read no packed weights, and libraries that the
     system loads once share them."""
@@ -476,6 +477,7 @@ def test_multiples_of_a_number(tmp_path: Path) -> None:
         loaded(real(1, 3, 72, 8))
 
 
+@pytest.mark.slow
 def test_sizes_that_must_be_multiples_become_multiples() -> None:
     program = check(pyramid(), (1, 3, "h", "w"), [(8, 16), (40, 24)])
     assert [str(s) for s in program.artifact.manifest.symbols] == ["h_by_8 from 1", "w_by_8 from 1"]
@@ -506,6 +508,7 @@ def test_a_size_that_is_a_multiple_of_a_name() -> None:
     assert str(simplify((h * 32 - 1) // 2 + 1, Ranges())) == "(h * 16)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "transformation", "exclude", "given"), daily.sample([
     (mode, transformation, exclude, given) for mode in ("linear", "cubic")
     for transformation in ("half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric", "pytorch_half_pixel")

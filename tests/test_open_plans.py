@@ -147,6 +147,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
+@pytest.mark.slow
 def test_memory_is_flat_over_many_sizes(program: OpenExecutable) -> None:
     found, chance = fresh(program), random.Random(1)
     found(rows(2000))

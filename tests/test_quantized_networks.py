@@ -163,6 +163,7 @@ def test_before_it_they_are_three_and_an_accelerator_takes_only_some(name: str) 
     assert convolutions["torch"] == 0 < convolutions["tflite"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("name", ["mobilenet_v2", "vgg_11", "squeezenet"])
@@ -195,6 +196,7 @@ def test_tflite_keeps_its_bits_where_type_and_layout_stay(name: str) -> None:
     np.testing.assert_array_equal(evaluate(Unify("NHWC", "int8", "tflite")(mod), x), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_source_keeps_its_values(name: str) -> None:
     """What a network gives under the numerics of its framework, and after it was brought into the one shape: roundings

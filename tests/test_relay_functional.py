@@ -279,6 +279,7 @@ def test_first_order_programs_have_a_first_order_main() -> None:
     assert evaluate(mod, np.int32(4)) == 8 and "apply_0" in mod and mod.get_type("Func_0")[1].name_hint == "Func_0_0"
 
 
+@pytest.mark.slow
 def test_continuation_passing_style_keeps_what_random_programs_compute() -> None:
     for seed in range(200):
         mod = transform.InferType()(random_module(seed, static=True, vary=False))
@@ -396,6 +397,7 @@ def test_operators_over_unknown_sizes(make: Any, shape: tuple[Any, ...]) -> None
 
 
 # The interpreter.
+@pytest.mark.slow
 def test_recursion_is_as_deep_as_the_data() -> None:
     mod = program(LIST + "def @main(%k: int32) { @sum(@map(fn (%y) { add(%y, %k) }, @make(5000, Nil()))) }")
     assert evaluate(mod, np.int32(1)) == 5000 * 5001 // 2 + 5000

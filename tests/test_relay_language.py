@@ -402,6 +402,7 @@ def test_levels_of_logging_by_module(caplog: pytest.LogCaptureFixture) -> None:
         logging.getLogger("tilewright").removeHandler(logs._HANDLER)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variable", ["TILEWRIGHT_LOG", "TVM_LOG_DEBUG"])
 def test_the_environment_sets_the_levels(variable: str) -> None:
     code = (

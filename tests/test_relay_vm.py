@@ -67,6 +67,7 @@ def test_a_list_in_and_out_of_a_tuple() -> None:
         assert (whole.tag, len(run.get_outputs())) == (0, 2)
 
 
+@pytest.mark.slow
 def test_long_lists_and_threads() -> None:
     run = machine(relay.parse(REVERSE))
     wrong: list[int] = []

@@ -409,6 +409,7 @@ def test_programs_say_what_is_wrong() -> None:
     assert TRIAL.endswith(":trial")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["server", "tracker", "proxy"])
 def test_silent_connections_keep_nobody_out(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "MOST_UNPROVEN", 4)

@@ -194,6 +194,7 @@ def test_folding_is_what_the_machine_computes(target: str) -> None:
             np.testing.assert_array_equal(folded[k], arrays[3 * k + 2], err_msg=f"{a} {op} {b}: {values}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["llvm", "c"])
 def test_casts_of_constants(target: str) -> None:
     """Of values that the other type has, rounded or cut, and of integers that wrap around."""

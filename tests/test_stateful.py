@@ -76,6 +76,7 @@ def test_calls_from_several_threads_take_turns() -> None:
     assert means == [k / 2 for k in range(1, 65)]
 
 
+@pytest.mark.slow
 def test_a_growing_cache() -> None:
     program = tilewright.compile(build(TINY), shapes=decoder.open_shapes(TINY), threads=1)
     chat = program.stateful(CACHES)

@@ -160,6 +160,7 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 SHARES = (0.3, 0.0, 0.02, 1.0, 0.1, 0.0, 0.6)
 
 
+@pytest.mark.slow
 def test_a_detector_is_compiled_before_its_first_call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Counts from zero to all, more than eight of them, at most five of each; saved before any call."""
     proto = detector(10, 30, 5)

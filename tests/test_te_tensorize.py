@@ -118,6 +118,7 @@ def product() -> tuple[te.Schedule, list[te.Tensor], te.Tensor]:
     return te.create_schedule(c.op), [a, b, c], c
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [16, 8])
 @pytest.mark.parametrize("native", [False, True])
 @pytest.mark.parametrize("cached", [False, True])

@@ -207,6 +207,7 @@ def test_what_a_compile_leaves_is_old(is_frozen: bool) -> None:
         gc.unfreeze()
 
 
+@pytest.mark.slow
 def test_no_full_collection_falls_into_a_call_after_the_first_compile() -> None:
     """Python starts one after 110 collections of young objects, if its last one is long ago."""
     code = """if True:
@@ -226,6 +227,7 @@ def test_no_full_collection_falls_into_a_call_after_the_first_compile() -> None:
     assert before == after != "0" and int(young) > 150
 
 
+@pytest.mark.slow
 def test_a_compile_leaves_few_cycles() -> None:
     gc.collect()
     with no_garbage_collection():

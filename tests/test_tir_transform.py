@@ -59,6 +59,7 @@ def test_each_pass_in_the_pipeline_keeps_the_results(name: str) -> None:
     verify_flat(func)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "one_pass", [simplify, tighten_loop_bounds, partition_loops, flatten_buffers], ids=lambda p: p.__name__
 )

@@ -327,6 +327,7 @@ HEADERS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("header", range(len(HEADERS)))
 def test_headers_that_disagree_are_refused(entries: dict[str, bytes], header: int) -> None:
     mark, offset, value = HEADERS[header]
@@ -335,6 +336,7 @@ def test_headers_that_disagree_are_refused(entries: dict[str, bytes], header: in
     refused(Path("m.pt2"))
 
 
+@pytest.mark.slow
 def test_variations_of_names_and_code_never_run(entries: dict[str, bytes]) -> None:
     """More than 200 archives: each hostile entry under each name, before and behind the entries, and each text of code
     in each string of the program."""

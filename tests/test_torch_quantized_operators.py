@@ -62,6 +62,7 @@ CONVOLUTIONS: list[tuple[int, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "options"), CONVOLUTIONS, ids=str)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_convolutions(engine: str, n: int, options: dict[str, Any]) -> None:

@@ -383,6 +383,7 @@ def test_names_that_tests_of_tvm_import() -> None:
     assert matrix.data.shape == (8, 4, 2)
 
 
+@pytest.mark.slow
 def test_parameters_of_which_a_test_takes_one(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["tilewright.testing.plugin"]')
     (tmp_path / "test_lengths.py").write_text("""
