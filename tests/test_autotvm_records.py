@@ -231,6 +231,26 @@ def test_a_selected_record_counts_more_than_a_faster_trial(tmp_path: Path) -> No
     assert best.selected and best.measured.costs == (4.0,)
 
 
+@pytest.mark.parametrize(("seconds", "index"), [(1.0, "own"), (0.95, "own"), (0.85, 5)])
+def test_a_trial_must_be_faster_than_the_own_choice_by_more_than_noise(
+    tmp_path: Path, seconds: float, index: int | str
+) -> None:
+    log, task = tmp_path / "log.json", kernel_task("dense")
+    own = task.default_config
+    assert own.index != 5
+    pairs = [(own, 1.0), (task.config_space.get(5), seconds)]
+    rows = [
+        record.encode(autotvm.MeasureInput(task.target, task, c), autotvm.MeasureResult((s,), 0, 1.0, 5.0))
+        for c, s in pairs]
+    assert [json.loads(r).get("own", False) for r in rows] == [True, False]
+    log.write_text("\n".join(rows) + "\n")
+    wanted = own.index if index == "own" else index
+    assert autotvm.apply_history_best(log).query(task.target, task.workload).index == wanted
+    record.pick_best(log, tmp_path / "best.json")
+    ((best, _),) = record.load_from_file(tmp_path / "best.json")
+    assert best.config.index == wanted
+
+
 def test_both_forms_are_written_as_they_were_read() -> None:
     ansor = (
         '{"i": [["[\\"m\\", 4]", "llvm", [2, 64, 64, 0, 0, 0, 0, 0], "", 1, ["a"]], [[], [["CI", 2]]]], "r": [[0.5], '

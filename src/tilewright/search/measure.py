@@ -97,6 +97,11 @@ class Candidate(ABC):
         return ""
 
     @property
+    def is_own(self) -> bool:
+        """Whether this is known to be the compiler's own choice for the workload."""
+        return False
+
+    @property
     def identity(self) -> tuple[str, str, str]:
         return self.key, self.config, self.target
 

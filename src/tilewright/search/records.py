@@ -38,6 +38,8 @@ _ANSOR_FAILED_COST: Final = 1e10
 """Seconds in records of failed candidates."""
 _TRANSIENT: Final = (MeasureErrorNo.UNKNOWN_ERROR,)
 """Errors not caused by the candidate: it is measured again, and the result is not stored."""
+MARGIN: Final = 0.1
+"""Fraction by which a trial must be faster than the compiler's own choice. A short tuning measures each only once."""
 _MALFORMED: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError)
 _LOG: Final = logging.getLogger(__name__)
 
@@ -56,6 +58,8 @@ class Record:
     """For a record in Ansor's form: JSON of hardware parameters, layout rewriting and names of inputs."""
     selected: bool = False
     """Whether this configuration was selected for its workload; it takes precedence over faster trials."""
+    own: bool = False
+    """Whether this is the compiler's own choice, which the kernel also has without a record."""
 
     @property
     def identity(self) -> tuple[str, str, str]:
@@ -63,8 +67,11 @@ class Record:
 
     @property
     def rank(self) -> float:
-        """Seconds, infinite for a failure; -1 for a selected configuration."""
-        return -1.0 if self.selected else self.measured.cost
+        """Seconds, infinite for a failure; -1 for a selected configuration.
+
+        The compiler's own choice counts as faster than measured: other trials must be faster by more than noise.
+        """
+        return -1.0 if self.selected else self.measured.cost * (1 - MARGIN if self.own else 1)
 
     @property
     def task(self) -> str:
@@ -75,7 +82,8 @@ class Record:
     def of(candidate: Candidate, measured: Measured, selected: bool = False) -> Record:
         """Return the record of a candidate's result, in the candidate's form."""
         key, config, target = candidate.identity
-        return Record(target, key, config, measured, ansor=candidate.ansor, selected=selected)
+        return Record(
+            target, key, config, measured, ansor=candidate.ansor, selected=selected, own=candidate.is_own)
 
 
 class Records:
@@ -176,6 +184,7 @@ def encode(record: Record) -> str:
         "result": [list(m.costs) if m.ok else [FAILED_COST], int(m.error_no), m.all_cost, m.timestamp],
         "version": VERSION, "tvm_version": record.version,
         **({"error": m.error} if m.error else {}), **({"selected": True} if record.selected else {}),
+        **({"own": True} if record.own else {}),
         "spread": m.spread, "noisy": m.noisy, "machine": m.machine, "ir_hash": m.ir_hash,
     })
 
@@ -219,7 +228,8 @@ def _autotvm(row: dict[str, Any]) -> Record:
     measured = _measured(row["result"] if "result" in row else row["r"], row)
     key = json.dumps([task, args, kwargs])
     version, selected = str(row.get("tvm_version", "")), bool(row.get("selected", False))
-    return Record(str(target), key, json.dumps(config), measured, version, selected=selected)
+    own = bool(row.get("own", False))
+    return Record(str(target), key, json.dumps(config), measured, version, selected=selected, own=own)
 
 
 def _ansor(row: dict[str, Any]) -> Record:
@@ -230,7 +240,7 @@ def _ansor(row: dict[str, Any]) -> Record:
         raise _UnsuitableError("its input is not [[workload key, target, …], [[], steps]]")
     layout, inputs = int(rest[1]) if len(rest) > 1 else 0, rest[2] if len(rest) > 2 else []
     about = json.dumps([(hardware + [0] * 8)[:8], layout, inputs])
-    return Record(str(target), key, json.dumps(steps), _measured(row["r"], row), "", about)
+    return Record(str(target), key, json.dumps(steps), _measured(row["r"], row), "", about, own=not steps)
 
 
 def _measured(result: Any, row: dict[str, Any]) -> Measured:

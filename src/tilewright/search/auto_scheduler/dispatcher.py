@@ -23,6 +23,7 @@ from tilewright.search.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.search.auto_scheduler.measure_record import Pair, RecordedState, load_records
 from tilewright.search.auto_scheduler.relay_integration import detached
 from tilewright.search.auto_scheduler.transform_step import TransformStep, steps_as_json
+from tilewright.search.records import MARGIN
 from tilewright.te.resolve import apply_schedule
 from tilewright.te.tensor import Tensor
 
@@ -107,7 +108,7 @@ class ApplyHistoryBest(DispatchContext):
                 "include_compatible (records of other sizes) is not supported; tune these sizes, and omit it",
                 code="TW1108")
         self.best: dict[tuple[str, str], tuple[float, tuple[TransformStep, ...]]] = {}
-        """Seconds and steps, by workload key and kind of target."""
+        """Rank and steps, by workload key and kind of target."""
         several: list[Any] = [records] if isinstance(records, (str, os.PathLike)) else list(records or ())
         if several and not isinstance(several[0], (str, os.PathLike)):
             several = [several]
@@ -115,12 +116,14 @@ class ApplyHistoryBest(DispatchContext):
             self.load(given, n_lines)
 
     def load(self, records: Records, n_lines: int | None = None) -> None:
-        """Add records: the fastest of each workload and kind of target counts."""
+        """Add records: the fastest of each workload and kind of target counts, as `Record.rank` compares them."""
         found = load_records(records) if isinstance(records, (str, os.PathLike)) else records
         for inp, result in itertools.islice(found, n_lines):
             place = (inp.task.workload_key, inp.task.target_text.split(maxsplit=1)[0])
-            if result.error_no == 0 and (place not in self.best or result.cost < self.best[place][0]):
-                self.best[place] = (result.cost, inp.state.transform_steps)
+            steps = inp.state.transform_steps
+            rank = result.cost * (1 if steps else 1 - MARGIN)
+            if result.error_no == 0 and (place not in self.best or rank < self.best[place][0]):
+                self.best[place] = (rank, steps)
 
     def update(self, target: Target | str, workload_key: str, state: Any) -> None:
         """Use this state for a workload, regardless of measurements."""

@@ -81,7 +81,10 @@ def dump_record_to_string(inp: MeasureInput, result: Measured) -> str:
     """Return a record as one line, without its end."""
     config = json.dumps(steps_as_json(inp.state.transform_steps))
     task = inp.task
-    return records.encode(Record(task.target_text, task.workload_key, config, result, ansor=task.record_fields))
+    record = Record(
+        task.target_text, task.workload_key, config, result, ansor=task.record_fields,
+        own=not inp.state.transform_steps)
+    return records.encode(record)
 
 
 def load_record_from_string(record: str) -> Pair:

@@ -44,13 +44,18 @@ class TaskCandidate(Candidate):
     key: str
     config: str
     target: str
+    is_own: bool = False
+    """Whether this is the compiler's own choice; only the process that made the candidate knows."""
 
     @staticmethod
     def of(task: Task, config: ConfigSpace) -> TaskCandidate:
         """Return the candidate of a configuration."""
         assert isinstance(config, ConfigEntity)
         made = KernelCandidate if isinstance(task, KernelTask) else TaskCandidate
-        return made(task.key, json.dumps(config.to_json_dict()), task.target_text)
+        own = task.default_config
+        return made(
+            task.key, json.dumps(config.to_json_dict()), task.target_text,
+            own is not None and own.index == config.index)
 
     @property
     def task(self) -> Task:
