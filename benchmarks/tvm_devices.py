@@ -8,10 +8,12 @@ them.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
@@ -44,6 +46,13 @@ class DeviceFinder(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Leave the module empty."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep only the cases in the file that `$TILEWRIGHT_TVM_CASES` names, if it is set."""
+    if (path := os.environ.get("TILEWRIGHT_TVM_CASES")) is not None:
+        wanted = {*Path(path).read_text(encoding="utf-8").splitlines()}
+        items[:] = [i for i in items if f"{i.path.relative_to(config.rootpath)}::{i.name}" in wanted]
 
 
 importlib.import_module("tilewright.as_tvm")  # its finders come after this one

@@ -33,6 +33,8 @@ from xml.etree import ElementTree
 
 STATES: Final = ("passed", "failed", "skipped", "not started", "timed out")
 SOURCE: Final = Path(__file__).resolve().parents[1] / "src"
+CASES: Final = "TILEWRIGHT_TVM_CASES"
+"""Names a file with the cases that the plugin keeps, `FILE::CASE` on a line."""
 PLUGIN: Final = Path(__file__).resolve().parent / "tvm_devices.py"
 """Plugin of pytest: tests that call code for devices that are not here are skipped."""
 
@@ -84,6 +86,29 @@ def _of_script(name: str, done: subprocess.CompletedProcess[str]) -> Result:
     if done.returncode == 0:
         return Result(name, {"passed": 1}, (), [""])
     return Result(name, {"failed": 1}, [last_line(done.stderr)])
+
+
+def failing(root: Path, cases: Sequence[tuple[str, str]], limit: float) -> list[str]:
+    """Run only these cases, `(file, name)`, in one process; return those that do not pass, or the last line of an error
+    that ended the process. Raises `subprocess.TimeoutExpired` after `limit` seconds."""
+    root = root.resolve()
+    path = os.pathsep.join(filter(None, [str(SOURCE), str(PLUGIN.parent), os.environ.get("PYTHONPATH", "")]))
+    with tempfile.TemporaryDirectory() as folder:
+        report, chosen = Path(folder) / "report.xml", Path(folder) / "cases.txt"
+        chosen.write_text("\n".join(f"{file}::{case}" for file, case in cases), encoding="utf-8")
+        command = [
+            sys.executable, "-m", "tilewright.tvm", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", PLUGIN.stem,
+            "--import-mode=importlib", f"--rootdir={root}", "-o", "junit_family=xunit1", f"--junitxml={report}",
+            *dict.fromkeys(file for file, _ in cases)]
+        environment = {**os.environ, "PYTHONPATH": path, "MPLBACKEND": "agg", CASES: str(chosen)}
+        done = subprocess.run(
+            command, cwd=root, env=environment, capture_output=True, text=True, timeout=limit, check=False)
+        if not report.exists():
+            return [last_line(done.stdout + done.stderr)]
+        passed = {
+            (case.get("file") or "", case.get("name") or "") for case in ElementTree.parse(report).iter("testcase")
+            if not len(case)}
+    return [f"{file}::{case}" for file, case in cases if (file, case) not in passed]
 
 
 def read_report(name: str, report: Path) -> Result:

@@ -19,6 +19,11 @@ ALL = os.environ.get("TILEWRIGHT_TEST_ALL", "") not in ("", "0")
 T = TypeVar("T")
 
 
+def shuffled(items: Sequence[T], salt: str = "") -> list[T]:
+    """Return the items in today's order."""
+    return random.Random(f"{SEED} {salt}").sample(items, len(items))
+
+
 def sample(items: Sequence[T], count: int, salt: str = "") -> list[T]:
     """Return today's `count` of `items`, in their order, or all of them where all are asked for. `salt` tells samples
     of one day apart."""
