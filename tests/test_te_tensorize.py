@@ -112,6 +112,24 @@ def gemv(m: int, depth: int, *, native: bool, parts: bool = True, row: Any = Non
     return te.decl_tensor_intrin(c.op, statements, name="gemv", binds=binds)
 
 
+def test_the_last_instruction_and_the_last_text_count() -> None:
+    s, args, c = product()
+    x, y = c.op.axis
+    (k,) = c.op.reduce_axis
+    yo, yi = s[c].split(y, factor=16)
+    s[c].reorder(x, yo, yi, k)
+    s[c].tensorize(yi, gemv(16, L, native=True))
+    zo, zi = s[c].split(k, factor=8)
+    s[c].reorder(x, yo, zo, yi, zi)
+    s[c].tensorize(yi, gemv(16, 8, native=True))
+    wrong = "define i32 @gemv_update(ptr %c, ptr %a, ptr %b, i32 %m, i32 %l, i32 %s) {\n  ret i32 0\n}\n"
+    for text in (wrong, GEMV):
+        s[c].pragma(x, "import_llvm", text)
+    out = np.full((N, M), np.nan, np.float32)
+    tvm.build(s, args, "llvm")(A, B, out)
+    np.testing.assert_allclose(out, A @ B.T, rtol=1e-5)
+
+
 def product() -> tuple[te.Schedule, list[te.Tensor], te.Tensor]:
     a, b, k = te.placeholder((N, L), name="A"), te.placeholder((M, L), name="B"), te.reduce_axis((0, L), name="k")
     c = te.compute((N, M), lambda i, j: te.sum(a[i, k] * b[j, k], axis=k), name="C")

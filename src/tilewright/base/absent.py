@@ -95,7 +95,7 @@ FAMILIES: Final = (
         "tvm.autotvm.apply_history_best, docs/tuning.md"),
     Family(
         "Bindings of libraries and tools: `contrib.cblas`, `contrib.mkl`, `contrib.xcode`, …",
-        r"contrib\.(?:cblas|mkl|mkldnn|dnnl|nnpack|coreml_runtime|tflite_runtime|thrust|xcode|ndk|emcc|clang)|"
+        r"contrib\.(?:cblas|mkl|mkldnn|dnnl|nnpack|coreml_runtime|tflite_runtime|thrust|xcode|ndk|emcc)|"
         r"contrib\.target\.(?:coreml|vitis_ai|android_nnapi)",
         "this library or tool is not called", "tvm.contrib.library_calls for products of another library"),
     Family(

@@ -14,7 +14,7 @@ from tilewright import __version__
 from tilewright.backends import kernel_options
 from tilewright.backends.cpu.c.compile import compile_c, find_compilers, named_compiler, sanitizer_of
 from tilewright.backends.cpu.link import Linker
-from tilewright.backends.cpu.llvm.compile import compile_import
+from tilewright.backends.cpu.llvm.compile import compile_imports
 from tilewright.backends.cpu.shared_loops import share_loops
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.backends.machine import Machine
@@ -117,7 +117,7 @@ def _built(
     text = backend.with_note(text, manifest.to_json())
     compiled = backend.compile(text, chosen, in_order=bool(manifest.debug))
     host = backend.host_code.for_functions(manifest, chosen)
-    objects = (compiled, *host, *(compile_import(t, chosen) for t in imports))
+    objects = (compiled, *host, *compile_imports(tuple(imports), chosen))
     shown = backend.texts(text, chosen)
     return FunctionModule(
         Artifact(manifest, objects, np.empty(0, np.uint8)), {**shown, "tir": lambda: "\n\n".join(map(repr, lowered))})

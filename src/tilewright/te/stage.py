@@ -174,8 +174,8 @@ class Stage:
         """Attach a pragma to a loop.
 
         `unroll`, `vectorize` and `parallel` act like the steps. `auto_unroll_max_step` and `unroll_explicit` unroll the
-        innermost loops up to this number of steps. `import_llvm` adds LLVM text with functions to call. TVM's other
-        pragmas are recorded on the loop without effect.
+        innermost loops up to this number of steps. `import_llvm` adds LLVM text with functions to call; of functions of
+        the same name, the last one counts. TVM's other pragmas are recorded on the loop without effect.
         """
         value = pragma_value.value if isinstance(pragma_value, IntImm) else pragma_value
         if pragma_type in _KINDS:
@@ -319,11 +319,13 @@ class Stage:
         self.notes["env_threads"] = tuple(t.thread_tag for t in several)
 
     def tensorize(self, var: IterVar, tensor_intrin: Any) -> None:
-        """Replace the loop `var` and the loops inside it by an instruction (`te.decl_tensor_intrin`)."""
+        """Replace the loop `var` and the loops inside it by an instruction (`te.decl_tensor_intrin`); the last one
+        counts."""
         if not isinstance(tensor_intrin, TensorIntrin):
             raise ScheduleError(
                 f"tensorize of '{_name(var)}' in '{self.op.name}' needs a result of te.decl_tensor_intrin, not "
                 f"{tensor_intrin!r}")
+        self.marks = [m for m in self.marks if m.axis is not var or m.kind != "tensorized"]
         self._mark(var, "tensorized", tensor_intrin)
 
     # The record.

@@ -6,18 +6,33 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 _MODULES: Final = {
-    "cc": "compat.contrib.cc", "cudnn": "compat.contrib.cudnn", "debugger": "runtime.debugger",
-    "dlpack": "compat.contrib.dlpack",
-    "download": "compat.contrib.download", "graph_executor": "runtime.graph_executor", "nvcc": "compat.contrib.nvcc",
-    "pickle_memoize": "compat.contrib.pickle_memoize", "utils": "compat.contrib.utils",
+    "cc": "compat.contrib.cc", "clang": "compat.contrib.clang", "cudnn": "compat.contrib.cudnn",
+    "debugger": "runtime.debugger", "dlpack": "compat.contrib.dlpack", "download": "compat.contrib.download",
+    "graph_executor": "runtime.graph_executor", "nvcc": "compat.contrib.nvcc",
+    "pickle_memoize": "compat.contrib.pickle_memoize", "relay_viz": "compat.contrib.relay_viz",
+    "tedd": "compat.contrib.tedd", "utils": "compat.contrib.utils",
 }
 """Attribute -> the module, without `tilewright.`."""
 
 if TYPE_CHECKING:
-    from tilewright.compat.contrib import cc, cudnn, dlpack, download, nvcc, pickle_memoize, utils
+    from tilewright.compat.contrib import (
+        cc,
+        clang,
+        cudnn,
+        dlpack,
+        download,
+        nvcc,
+        pickle_memoize,
+        relay_viz,
+        tedd,
+        utils,
+    )
     from tilewright.runtime import debugger, graph_executor
 
-__all__ = ["cc", "cudnn", "debugger", "dlpack", "download", "graph_executor", "nvcc", "pickle_memoize", "utils"]
+__all__ = [
+    "cc", "clang", "cudnn", "debugger", "dlpack", "download", "graph_executor", "nvcc", "pickle_memoize", "relay_viz",
+    "tedd", "utils",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ import functools
 import os
 import re
 import threading
+from collections.abc import Sequence
 from typing import Any, Final
 
 import llvmlite.binding as llvm
@@ -56,16 +57,27 @@ def compile_text(text: str, target: Target, *, level: int | None = None) -> byte
         return bytes(machine.emit_object(_parsed(text, machine)))
 
 
-def compile_import(text: str, target: Target) -> bytes:
-    """Return the object file of LLVM text from a user. Raises `CompileError` for text that LLVM refuses."""
+def compile_imports(texts: Sequence[str], target: Target) -> list[bytes]:
+    """Return the object file of the LLVM texts of a user; none without texts. A function of a later text replaces those
+    of its name. Raises `CompileError` for text that LLVM refuses."""
     with _LOCK:
         machine = target_machine(target)
         try:
-            return compile_text(text, target)
-        except InternalError as error:
+            modules = [_parsed(text, machine) for text in texts]
+            defined = set[str]()
+            for module in reversed(modules):
+                own = {f.name for f in (*module.functions, *module.global_variables) if not f.is_declaration}
+                for name in own & defined:
+                    (module.get_function if name in {f.name for f in module.functions} else module.get_global_variable)(
+                        name).linkage = "weak_any"
+                defined |= {*own}
+            for module in modules[1:]:
+                modules[0].link_in(module)
+            return [bytes(machine.emit_object(modules[0]))] if modules else []
+        except (InternalError, RuntimeError) as error:
+            cause = error.__cause__ if isinstance(error, InternalError) else error
             raise CompileError(
-                f"the text of pragma import_llvm cannot be compiled for {machine.triple}: {error.__cause__}",
-                code="TW0509"
+                f"the text of pragma import_llvm cannot be compiled for {machine.triple}: {cause}", code="TW0509"
             ) from error
 
 
