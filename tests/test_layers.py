@@ -58,6 +58,9 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
         "relay.op.contrib.rules", "backends.accelerators.library_calls"
     ): "who partitions for a library of C functions has its code generator with that",
     (
+        "compiler.micro", "search.micro"
+    ): "micro.AutoTvmModuleLoader is the field's name for measuring with the machine of a project template",
+    (
         "compiler.model", "search.autotvm.task.dispatcher"
     ): "compile(records=) takes what tuning found, as autotvm.apply_history_best does",
 }

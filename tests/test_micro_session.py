@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import tarfile
 from pathlib import Path
@@ -10,13 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planted import planted
 from tilewright import IRModule, cpu, micro, nd, relay
-from tilewright.base.errors import ArtifactError, InputError, OptionError, TargetError
+from tilewright.base.errors import ArtifactError, InputError, OptionError, RPCError, TargetError
+from tilewright.compat.contrib import cc
 from tilewright.compat.target import micro as board
 from tilewright.compat.testing.micro import get_target
 from tilewright.compat.testing.micro.utils import create_header_file, mlf_extract_workspace_size_bytes
 from tilewright.relay.backend import Executor, Runtime
 from tilewright.runtime.executor import AotModule
+from tilewright.search.local import LocalBuilder, LocalRunner
+from tilewright.search.measure import MeasureErrorNo, measure
+from tilewright.search.ssh import ThisMachine
 
 X = np.linspace(-2, 2, 8, dtype=np.float32).reshape(1, 8)
 
@@ -84,6 +90,49 @@ def test_a_library_of_the_target_c_has_its_text(tmp_path: Path) -> None:
         names = archive.getnames()
     assert "./codegen/host/src/default_.c" in names and not [n for n in names if n.endswith(".o")]
     assert mlf_extract_workspace_size_bytes(path) >= 0
+
+
+def test_the_c_text_of_a_model_is_a_module(tmp_path: Path) -> None:
+    lib = built("c").get_lib()
+    (module,) = lib.imported_modules
+    assert module.type_key == "c" and module.get_function("default") is None and not built("llvm").imported_modules
+    lines = module.get_source().split("\n")
+    assert any(line.startswith("TVM_DLL int32_t tvmgen_default_") for line in lines[:10])
+    (tmp_path / "model.c").write_text(module.get_source())
+    cc.create_shared(tmp_path / "model.so", tmp_path / "model.c", ["-x", "c"])
+    out = np.zeros((1, 4), np.float32)
+    ins, outs = (ctypes.c_void_p * 1)(X.ctypes.data), (ctypes.c_void_p * 1)(out.ctypes.data)
+    assert ctypes.CDLL(str(tmp_path / "model.so")).tvmgen_default_run(ins, outs) == 0
+    expected = lib["default"](cpu())
+    expected.set_input(0, X)
+    expected.run()
+    np.testing.assert_allclose(out, expected.outputs[0].numpy(), rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_kernels_are_timed_by_programs_of_this_machine() -> None:
+    loader = micro.AutoTvmModuleLoader(micro.get_microtvm_template_projects("crt"), {"verbose": False})
+    kinds = ["right", "wrong answer"]
+    options = {"build_option": {"tir.disable_vectorize": True}}
+    with LocalBuilder(
+        timeout=120, n_parallel=1, build_kwargs=options, build_func=micro.autotvm_build_func, runtime=Runtime("crt"),
+        do_fork=True,
+    ) as builder, LocalRunner(
+        timeout=30, number=1, repeat=1, cooldown_interval=0, noise=1e9, module_loader=loader
+    ) as runner:
+        results = measure([planted(k) for k in kinds], builder, runner)
+    assert [m.error_no for m in results] == [MeasureErrorNo.NO_ERROR, MeasureErrorNo.WRONG_ANSWER], results
+    with pytest.raises(OptionError, match="run on another machine"):
+        micro.AutoTvmModuleLoader(micro.get_microtvm_template_projects("qemu-arm"))
+    with pytest.raises(OptionError, match="which runs nothing"):
+        LocalRunner(module_loader=1)
+    with pytest.raises(OptionError, match="build_kwargs has no 'options'"):
+        LocalBuilder(build_kwargs={"options": {}})
+    machine = ThisMachine()
+    with pytest.raises(RPCError, match="failed with status 3"):
+        machine.checked("exit 3")
+    with pytest.raises(RPCError, match="did not end within"):
+        machine.checked("sleep 9", timeout=0.1)
 
 
 @pytest.mark.parametrize(("module", "name"), [

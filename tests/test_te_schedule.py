@@ -524,6 +524,20 @@ def attach_to_an_inlined_stage(s: te.Schedule, b: te.Tensor, c: te.Tensor) -> No
     s[c].compute_inline()
 
 
+def test_arguments_computed_inside_of_their_readers() -> None:
+    a = te.placeholder((6,), name="A")
+    b = te.compute((6,), lambda i: a[i] + 1.0, name="B")
+    c = te.compute((6,), lambda i: b[i] * 2.0, name="C")
+    x = np.arange(6, dtype=np.float32)
+    for step, wanted in ((lambda s: s[b].compute_at(s[c], c.op.axis[0]), x + 1), (lambda s: s[b].compute_inline(), -1)):
+        s = te.create_schedule(c.op)
+        step(s)
+        outs = [np.full(6, -1, np.float32) for _ in "bc"]
+        tvm.build(s, [a, b, c], "llvm")(x, *outs)
+        np.testing.assert_array_equal(outs[0], np.broadcast_to(wanted, 6))
+        np.testing.assert_array_equal(outs[1], (x + 1) * 2)
+
+
 def test_what_only_lowering_can_see() -> None:
     a, b, c, d = chain()
     late: list[tuple[Callable[[te.Schedule], object], list[Any], str]] = [
@@ -542,8 +556,8 @@ def test_what_only_lowering_can_see() -> None:
         ),
         (lambda s: s[b].compute_at(s[d], d.op.axis[0]), [a, d], r"'B' is not read inside loop 'i'"),
         (
-            lambda s: s[c].compute_at(s[d], d.op.axis[0]), [a, c, d],
-            r"block 'C' computes the parameter 'C', which must be stored whole"
+            lambda s: (s[c].compute_at(s[d], d.op.axis[0]), s[c].rolling_buffer()), [a, c, d],
+            r"'C' is an argument and stored in another layout inside of its reader"
         ),
         (
             lambda s: s[c].compute_at(s[b], b.op.axis[0]), [a, d],

@@ -32,6 +32,7 @@ from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.pipeline import optimize
 from tilewright.relay.transform.stages import needs_stages
 from tilewright.runtime.artifact import Artifact
+from tilewright.runtime.c_source import CSourceModule
 from tilewright.runtime.entry_layout import EntryLayout
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.module import FactoryModule, Session
@@ -70,6 +71,7 @@ def build(
         built = _built(bound, chosen, mod_name, report, for_all_sizes)
     if "c" in chosen.processor.backend.stages:
         built.write_c = partial(_write_c, bound, chosen, mod_name, PassContext.current())
+        built.c_source = CSourceModule(partial(_c_texts, bound, chosen, mod_name, PassContext.current()))
     built.executor, built.runtime = executor or Executor("graph"), runtime or Runtime("cpp")
     return built
 
@@ -82,6 +84,17 @@ def _write_c(mod: IRModule, target: Target, name: str, context: PassContext, pat
         mod, target=target, opt_level=context.opt_level, config=context.config,
         disabled_pass=tuple(context.disabled_pass))
     return model.save_c_library(path, target=target, name=name, source=mod)
+
+
+def _c_texts(mod: IRModule, target: Target, name: str, context: PassContext) -> tuple[str, str, str, int, int]:
+    """Return the name, the source and the header of a module in C, and its numbers of inputs and outputs."""
+    from tilewright.compiler.c_model import c_model
+
+    options = PassContext(
+        opt_level=context.opt_level, config=context.config, disabled_pass=tuple(context.disabled_pass))
+    with options:
+        found = c_model(lambda: mod, target, name)
+    return found.name, found.source, found.header, len(found.inputs), len(found.outputs)
 
 
 def _built(mod: IRModule, target: Target, name: str, report: BuildReport | None, for_all_sizes: bool) -> FactoryModule:

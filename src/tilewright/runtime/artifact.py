@@ -18,7 +18,7 @@ import shutil
 import struct
 import tarfile
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -30,6 +30,7 @@ from tilewright.base.memory_faults import RECORD
 from tilewright.base.nd import under_sanitizer
 from tilewright.runtime import compiler_hooks, host, webassembly
 from tilewright.runtime.callbacks import CALLBACK
+from tilewright.runtime.elf_sections import manifests
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.kept_values import USERS
 from tilewright.runtime.library import SharedLibrary
@@ -38,6 +39,7 @@ from tilewright.runtime.modules import ModuleNode, load_modules
 from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.program import Code
 from tilewright.runtime.records import RecordExecutable
+from tilewright.runtime.scratch import most
 from tilewright.runtime.sealed_tar import is_sealed, plain_members
 
 if TYPE_CHECKING:
@@ -146,6 +148,8 @@ def load(path: str | os.PathLike[str]) -> Artifact:
         library = _loaded(descriptor, file, manifest)
     finally:
         os.close(descriptor)
+    if manifest.functions and not manifest.constants_bytes:
+        return Artifact(manifest, (), np.empty(0, np.uint8), library, file)
     try:
         constants = library.bytes_at("tw_constants", manifest.constants_bytes)
         blobs = (
@@ -228,10 +232,7 @@ def _checked_library(descriptor: int, file: Path) -> Manifest:
     with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as view:
         tail = view[max(0, size - TRAILER.size) :]
         if len(tail) < TRAILER.size or not tail.endswith(MAGIC):
-            raise ArtifactError(
-                f"{file}: the library does not end in the mark of a compiled model: it is truncated, stripped, or not "
-                "made by tilewright",
-                code="TW0804")
+            return _manifest_of_objects(view, file)
         digest, length, _ = TRAILER.unpack(tail)
         end = size - TRAILER.size
         with memoryview(view) as whole, whole[:end] as checked:
@@ -240,6 +241,20 @@ def _checked_library(descriptor: int, file: Path) -> Manifest:
         manifest = Manifest.from_json(view[end - length : end], str(file))
     check_host(manifest, file)
     return manifest
+
+
+def _manifest_of_objects(image: bytes | mmap.mmap, file: Path) -> Manifest:
+    """Return the manifest of a library that a compiler linked from object files of functions."""
+    found = [Manifest.from_json(text.encode(), str(file)) for text in manifests(bytes(image))]
+    if not found:
+        raise ArtifactError(
+            f"{file}: the library does not end in the mark of a compiled model: it is truncated, stripped, or not made "
+            "by tilewright",
+            code="TW0804")
+    functions = {name: params for m in found for name, params in m.functions.items()}
+    for manifest in found:
+        check_host(manifest, file)
+    return replace(found[0], functions=functions, scratch=most(m.scratch for m in found))
 
 
 def load_tar(file: Path, offset: int = 0, is_whole: bool = True) -> Artifact:

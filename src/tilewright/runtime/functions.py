@@ -24,6 +24,7 @@ from tilewright.base.types import DataType
 from tilewright.runtime import compiler_hooks
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.benchmark import USUAL, BenchmarkResult, Pace, measure
+from tilewright.runtime.elf_sections import add_manifest
 from tilewright.runtime.fault_reports import reported
 from tilewright.runtime.files import write_atomically
 from tilewright.runtime.manifest import Manifest, Parameter, Scalar
@@ -256,8 +257,8 @@ class FunctionModule:
         `runtime.load_module` reads them.
 
         A path that ends in `.ll` or `.s` gets the LLVM text or the assembly. One that ends in `.o` gets the object file
-        of the functions alone. A `.tar` also contains the thread pool of parallel loops, and the text of `pragma
-        import_llvm`.
+        of the functions alone; `runtime.load_module` also reads what a compiler links from it. A `.tar` also contains
+        the thread pool of parallel loops, and the text of `pragma import_llvm`.
 
         The C compiler `cc` or extra `options`, such as `options=["-O0", "-g"]` for a debugger, compile C text again.
         With `sanitize="address"`, `"undefined"` or `"address,undefined"`, the `.so` is for these sanitizers. The
@@ -279,7 +280,7 @@ class FunctionModule:
             _write(path, self.get_source(_TEXTS[path.suffix]).encode())
             return path
         if path.suffix == ".o":
-            _write(path, self.artifact.objects[0])
+            _write(path, add_manifest(self.artifact.objects[0], self.artifact.manifest.to_json()))
             return path
         return self.artifact.save(file_name)
 

@@ -17,6 +17,7 @@ from tilewright.base.params import load_param_dict
 from tilewright.runtime import compiler_hooks
 from tilewright.runtime.artifact import Artifact, is_staged, load, load_executable
 from tilewright.runtime.benchmark import USUAL, BenchmarkResult, Pace, measure
+from tilewright.runtime.c_source import CSourceModule
 from tilewright.runtime.entry_layout import EntryLayout
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.function_graph import FunctionGraph
@@ -152,6 +153,8 @@ class FactoryModule:
     """The `relay.backend.Runtime` that `relay.build` was given."""
     write_c: Callable[[Path], Path] | None = None
     """Writes the model as C, a Model Library; None where the target is not of the kind c."""
+    c_source: CSourceModule | None = None
+    """The C text of the model; None where the target is not of the kind c."""
 
     def __init__(self, artifact: Artifact, executable: Executable | None = None) -> None:
         self._artifact = artifact
@@ -249,7 +252,9 @@ class FactoryModule:
 
     @property
     def imported_modules(self) -> list[ModuleNode]:
-        """The modules of other compilers for parts of the model."""
+        """The C text of a model for the target c, or the modules of other compilers for parts of the model."""
+        if self.c_source is not None and not self.artifact.modules:
+            return [self.c_source]
         return [*self.artifact.modules]
 
     def get_params(self) -> dict[str, NDArray]:

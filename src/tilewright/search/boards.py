@@ -1,4 +1,5 @@
-"""Runs on boards without Python, by ssh: `SSHRunner("pi@192.168.1.17")`, with `LocalBuilder(build_func=board_build)`.
+"""Runs on boards without Python, by ssh: `SSHRunner("pi@192.168.1.17")`, with `LocalBuilder(build_func=board_build)`;
+`ProgramRunner()` runs the same programs on this machine.
 
 Each candidate becomes a static program: the kernel, and `bench.c`, which times it. The program is copied to the board
 with the data and run there; its results are copied back and compared. The board needs a shell, `cat`, `mkdir` and `rm`;
@@ -18,7 +19,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -34,7 +35,7 @@ from tilewright.runtime.trial_data import arrays_of, difference, random_array
 from tilewright.search.building import default_build
 from tilewright.search.measure import Built, Image, Measured, MeasureErrorNo, OnMeasured, failed
 from tilewright.search.runner import TrialRunner, one_by_one
-from tilewright.search.ssh import SSHConnection, words
+from tilewright.search.ssh import SSHConnection, ThisMachine, words
 from tilewright.tir.stmt import PrimFunc
 
 Array = np.ndarray[Any, Any]
@@ -78,30 +79,39 @@ class _TrialError(Exception):
     """A trial that failed. The arguments are a `MeasureErrorNo` and a text."""
 
 
-class SSHRunner(TrialRunner):
-    """Times code on one board, one candidate after the other."""
+class Board(Protocol):
+    """Commands and files of a board: `SSHConnection`, or `ThisMachine`. The errors are those of `SSHConnection`."""
+
+    def run(self, command: str, data: bytes = b"", timeout: float = 60.0) -> tuple[int, bytes, str]: ...
+
+    def checked(self, command: str, data: bytes = b"", timeout: float = 60.0) -> bytes: ...
+
+    def write(self, path: str, data: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class BoardRunner(TrialRunner):
+    """Base class of runners that time a program for each candidate; subclasses connect to the board."""
 
     form = ".tar"
 
     def __init__(
-        self, destination: str, timeout: float = 10, number: int = 4, repeat: int = 3, min_repeat_ms: float = 0,
-        cooldown_interval: float = 0.1, *, threads: int = 1, seed: int = 0, noise: float = 0.1,
-        config: str | Path | None = None, launcher: Sequence[str] = (),
+        self, destination: str, timeout: float, number: int, repeat: int, min_repeat_ms: float,
+        cooldown_interval: float, threads: int, seed: int, noise: float, launcher: Sequence[str],
     ) -> None:
-        """`destination` and `config` are those of `SSHConnection`; `launcher` precedes each program on the board (an
-        emulator).
-
-        The other options are those of `LocalRunner`. The board is connected with the first trial.
-        Raises `OptionError` or `InputError` for values out of range.
-        """
         super().__init__(timeout, number, repeat, min_repeat_ms, cooldown_interval, False, noise)
         if threads < 1:
             raise OptionError(f"threads={threads} must be at least 1", code="TW1110")
         self.destination, self.threads = destination, threads
-        self._seed, self._config, self._launcher = seed, config, tuple(launcher)
-        self._connection: SSHConnection | None = None
+        self._seed, self._launcher = seed, tuple(launcher)
+        self._connection: Board | None = None
         self._folder = self._machine = ""
         self._prepared: _Prepared | None = None
+
+    def connect(self) -> Board:
+        """Return a new connection to the board."""
+        raise NotImplementedError
 
     def run(self, built: Sequence[Built], on_measured: OnMeasured | None = None) -> list[Measured]:
         """Return one result for each, in order; those that were not built have the error of building."""
@@ -157,7 +167,7 @@ class SSHRunner(TrialRunner):
         costs, spread = best
         return Measured(tuple(costs), timestamp=time.time(), noisy=spread > self.options.noise, spread=spread)
 
-    def _prepare(self, board: SSHConnection, key: str, right: Image, check: bool) -> _Prepared:
+    def _prepare(self, board: Board, key: str, right: Image, check: bool) -> _Prepared:
         """Copy the data of a workload to the board, and compute the expected results there, with the default schedule.
         """
         program = _linked(right)
@@ -175,7 +185,7 @@ class SSHRunner(TrialRunner):
         return _Prepared(key, first, written, _arrays(data, program.params, written))
 
     def _launch(
-        self, board: SSHConnection, program: _Program, repeat: int, least_ms: float, seconds: int, answers: bool,
+        self, board: Board, program: _Program, repeat: int, least_ms: float, seconds: int, answers: bool,
     ) -> tuple[list[str], bytes]:
         """Run a program on the board; return its printed lines, and with `answers` the arrays that its kernel wrote."""
         path, written = f"{self._folder}/program", f"{self._folder}/answers"
@@ -203,9 +213,9 @@ class SSHRunner(TrialRunner):
             raise _TrialError(MeasureErrorNo.WRONG_ANSWER, wrong)
         return lines, data
 
-    def _board(self) -> SSHConnection:
+    def _board(self) -> Board:
         if self._connection is None:
-            self._connection = SSHConnection(self.destination, self._config)
+            self._connection = self.connect()
             self._folder = self._connection.checked("mktemp -d").decode().strip()
             said = self._connection.checked(_ABOUT).decode().splitlines()
             processor = said[1].partition(":")[2].strip() or said[1]
@@ -221,6 +231,46 @@ class SSHRunner(TrialRunner):
             except RPCError as error:
                 _LOG.warning("%s is left on %s: %s", self._folder, self.destination, error)
             connection.close()
+
+
+class SSHRunner(BoardRunner):
+    """Times code on one board, one candidate after the other."""
+
+    def __init__(
+        self, destination: str, timeout: float = 10, number: int = 4, repeat: int = 3, min_repeat_ms: float = 0,
+        cooldown_interval: float = 0.1, *, threads: int = 1, seed: int = 0, noise: float = 0.1,
+        config: str | Path | None = None, launcher: Sequence[str] = (),
+    ) -> None:
+        """`destination` and `config` are those of `SSHConnection`; `launcher` precedes each program on the board (an
+        emulator).
+
+        The other options are those of `LocalRunner`. The board is connected with the first trial.
+        Raises `OptionError` or `InputError` for values out of range.
+        """
+        super().__init__(
+            destination, timeout, number, repeat, min_repeat_ms, cooldown_interval, threads, seed, noise, launcher)
+        self._config = config
+
+    def connect(self) -> Board:
+        """Return an ssh connection to the board."""
+        return SSHConnection(self.destination, self._config)
+
+
+class ProgramRunner(BoardRunner):
+    """Times programs on this machine as `SSHRunner` does on a board: each trial is a process of its own."""
+
+    def __init__(
+        self, timeout: float = 10, number: int = 4, repeat: int = 3, min_repeat_ms: float = 0,
+        cooldown_interval: float = 0.1, *, threads: int = 1, seed: int = 0, noise: float = 0.1,
+        launcher: Sequence[str] = (),
+    ) -> None:
+        """The options are those of `SSHRunner`."""
+        super().__init__(
+            "this machine", timeout, number, repeat, min_repeat_ms, cooldown_interval, threads, seed, noise, launcher)
+
+    def connect(self) -> Board:
+        """Return a shell of this machine."""
+        return ThisMachine()
 
 
 def _linked(image: Image, written: Sequence[bool] = ()) -> _Program:

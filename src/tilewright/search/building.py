@@ -18,6 +18,7 @@ from tilewright.base.types import DataType
 from tilewright.compiler.functions import build as compile_functions
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
+from tilewright.ir.transform import PassContext
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.wire import Message
 from tilewright.search.measure import Candidate, MeasureErrorNo
@@ -97,6 +98,12 @@ class _Pickler(pickle.Pickler):
 def default_build(func: PrimFunc, target: str) -> FunctionModule:
     """Build a loop program as `tvm.build` does."""
     return compile_functions(func, target=target)
+
+
+def build_with_options(build: BuildFunc, options: Mapping[str, Any], func: PrimFunc, target: str) -> FunctionModule:
+    """Call a build function under options of `PassContext`."""
+    with PassContext(config=dict(options)):
+        return build(func, target)
 
 
 def build_image(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:

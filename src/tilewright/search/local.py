@@ -5,19 +5,21 @@ from __future__ import annotations
 import pickle
 import queue
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Final, TypeVar
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from tilewright.base.closing import Closeable
 from tilewright.base.errors import OptionError, WorkerCrashed, WorkerNotStarted, WorkerRaised, WorkerTimedOut
 from tilewright.base.limits import usable_cores
 from tilewright.base.settings import nearest
+from tilewright.ir.transform import PassContext
 from tilewright.runtime.threads import default_threads
 from tilewright.runtime.trial import TRIAL, machine_name
 from tilewright.runtime.worker import Worker
-from tilewright.search.building import BUILD, BuildFunc, default_build, pickled, travelling
+from tilewright.search.building import BUILD, BuildFunc, build_with_options, default_build, pickled, travelling
 from tilewright.search.measure import Built, Candidate, Image, Measured, MeasureErrorNo, OnMeasured, Value, failed
 from tilewright.search.runner import TrialRunner, one_by_one
 from tilewright.search.trials import Trials
@@ -75,17 +77,20 @@ class LocalBuilder(Closeable):
 
     def __init__(
         self, timeout: float = 10, n_parallel: int | None = None, build_func: str | BuildFunc = "default",
-        memory_limit: int | None = None,
+        memory_limit: int | None = None, *, build_kwargs: Mapping[str, Any] | None = None, do_fork: bool = False,
+        runtime: Any = None,
     ) -> None:
         """`timeout` is seconds for one candidate, `memory_limit` bytes for one process (None: half of this machine's).
 
         A custom `build_func` takes a `PrimFunc` and a target, returns a `FunctionModule`, and is defined in a module.
+        `build_kwargs` is `{"build_option": options}`, options of `PassContext`. `do_fork` and `runtime` have no effect:
+        workers are processes, and code needs no runtime.
         Raises `OptionError` for arguments out of range.
         """
         if timeout <= 0 or (n_parallel is not None and n_parallel < 1):
             raise OptionError(
                 f"timeout={timeout} must be above 0 seconds, and n_parallel={n_parallel} at least 1", code="TW1110")
-        self.timeout, self.build_func = timeout, _build_func(build_func)
+        self.timeout, self.build_func = timeout, _with_options(_build_func(build_func), build_kwargs or {})
         self.n_parallel = n_parallel or usable_cores()
         self._workers = Workers(self.n_parallel, memory_limit, 1, (BUILD.partition(":")[0],))
         self._needed: set[str] = set()
@@ -151,20 +156,24 @@ class LocalRunner(TrialRunner):
         self, timeout: float = 10, number: int = 4, repeat: int = 3, min_repeat_ms: float = 0,
         cooldown_interval: float = 0.1,
         enable_cpu_cache_flush: bool = False, *, threads: int | None = None, memory_limit: int | None = None,
-        seed: int = 0, noise: float = 0.1,
+        seed: int = 0, noise: float = 0.1, module_loader: Any = None,
     ) -> None:
         """`threads` is the number of threads of the measured code (None: the default of programs).
 
-        The other options are those of `TrialRunner`. Raises `OptionError` or `InputError` for values out of range.
+        With `module_loader`, a `micro.AutoTvmModuleLoader`, its machine runs the code. The other options are those of
+        `TrialRunner`. Raises `OptionError` or `InputError` for values out of range.
         """
         super().__init__(timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush, noise)
         modules = (TRIAL.partition(":")[0], "tilewright.backends.cpu.llvm.jit")
         self._worker = Worker(memory_limit, threads or default_threads(), modules)
         self._trials = Trials(self._worker, self.options, timeout, seed, machine_name())
         self._made = 0
+        self._elsewhere = _runner_of(module_loader, timeout, number, repeat, min_repeat_ms, cooldown_interval)
 
     def run(self, built: Sequence[Built], on_measured: OnMeasured | None = None) -> list[Measured]:
         """Return one result for each, in order; those that were not built have the error of building."""
+        if self._elsewhere is not None:
+            return self._elsewhere.run(built, on_measured)
         return one_by_one(built, self.run_image, on_measured)
 
     def run_image(self, image: Image, reference: Image | None) -> Measured:
@@ -182,6 +191,28 @@ class LocalRunner(TrialRunner):
     def close(self) -> None:
         """End the worker process; the next run starts another."""
         self._worker.close()
+        if self._elsewhere is not None:
+            self._elsewhere.close()
+
+
+def _runner_of(loader: Any, *options: float) -> Any:
+    """Return the runner of a module loader; None without one."""
+    if loader is not None and not callable(getattr(loader, "runner", None)):
+        raise OptionError(
+            f"module_loader is a {type(loader).__name__}, which runs nothing; give a micro.AutoTvmModuleLoader",
+            code="TW1110")
+    return None if loader is None else loader.runner(*options)
+
+
+def _with_options(build: BuildFunc, arguments: Mapping[str, Any]) -> BuildFunc:
+    """Return the build function under the options of `build_kwargs`. Raises `OptionError` for other arguments."""
+    unknown = [name for name in arguments if name != "build_option"]
+    if unknown:
+        raise OptionError(
+            f"build_kwargs has no '{unknown[0]}'; it has 'build_option', options of PassContext by name", code="TW1110")
+    options = dict(arguments.get("build_option") or {})
+    PassContext(config=options)  # raises for unknown ones
+    return partial(build_with_options, build, options) if options else build
 
 
 def _build_func(given: str | BuildFunc) -> BuildFunc:

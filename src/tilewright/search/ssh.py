@@ -108,6 +108,36 @@ class SSHConnection(Closeable):
         self._folder.cleanup()
 
 
+class ThisMachine:
+    """The methods of `SSHConnection` for the shell of this machine."""
+
+    def run(self, command: str, data: bytes = b"", timeout: float = 60.0) -> tuple[int, bytes, str]:
+        """Run a command with `data` as input; return its status, standard output and errors. Raises `TimeoutError`."""
+        try:
+            done = subprocess.run(
+                ["sh", "-c", f"{command}; exit $?"], input=data, capture_output=True, timeout=timeout, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise TimeoutError(f"the program did not end within {timeout:g} s") from error
+        return done.returncode, done.stdout, done.stderr.decode(errors="replace").strip()
+
+    def checked(self, command: str, data: bytes = b"", timeout: float = 60.0) -> bytes:
+        """Return the output of a command that must succeed. Raises `RPCError`, also on a timeout."""
+        try:
+            status, said, errors = self.run(command, data, timeout)
+        except TimeoutError as error:
+            raise RPCError(str(error), code="TW1210") from error
+        if status:
+            raise RPCError(f"'{command[:80]}' failed with status {status}: {errors[-500:]}", code="TW1203")
+        return said
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write an executable file. Raises `RPCError` if that fails."""
+        self.checked(f"cat > {shlex.quote(path)} && chmod 700 {shlex.quote(path)}", data)
+
+    def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+
 def words(arguments: Sequence[object]) -> str:
     """Quote arguments for the board's shell."""
     return " ".join(shlex.quote(str(a)) for a in arguments)

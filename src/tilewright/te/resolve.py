@@ -55,17 +55,44 @@ def schedule_func(
     _check_args(s, args)
     inputs = [t for t in args if isinstance(t.op, PlaceholderOp)]
     outputs = [t for t in args if not isinstance(t.op, PlaceholderOp)]
-    func, blocks = create_blocks(inputs, outputs, name, binds=binds)
-    buffers = dict(zip([*inputs, *outputs], func.params, strict=True))
+    placed = [t for t in outputs if t.op not in s.outputs and not s[t].scope and s[t].has_place
+              and t not in (binds or ())]
+    whole = [t for t in outputs if t not in placed]
+    func, blocks = create_blocks(inputs, whole, name, binds=binds)
+    buffers = dict(zip([*inputs, *whole], func.params, strict=True))
     func = replace(
-        func, params=tuple(buffers[t] for t in args), attrs=func.attrs | ({SCALARS: scalars} if scalars else {}))
+        func, params=tuple(buffers[t] for t in args if t not in placed),
+        attrs=func.attrs | ({SCALARS: scalars} if scalars else {}))
     if s.arrange is not None:
         _check_no_steps(s)
         return s.arrange(func, inputs, outputs)
-    engine = _resolved(s, func, blocks, buffers)
+    buffers |= _stored(func, blocks, placed)
+    func = unroll_by_hint(_resolved(s, func, blocks, buffers).func)
+    if placed:
+        func = _with_placed(s, func, [buffers[t] for t in args], {t: buffers[t] for t in placed})
     imports = tuple(dict.fromkeys(text for stage in s.stages for text in stage.imports))
-    func = unroll_by_hint(engine.func)
     return replace(func, attrs={**func.attrs, IMPORTS: imports}) if imports else func
+
+
+def _stored(func: PrimFunc, blocks: Mapping[Operation, str], tensors: Sequence[Tensor]) -> dict[Tensor, Buffer]:
+    """Return the buffers of intermediate tensors."""
+    found = {b.name: stored_buffers(b) for b in walk_stmt(func.body) if isinstance(b, Block)}
+    return {t: found[blocks[t.op]][t.index] for t in tensors}
+
+
+def _with_placed(
+    s: Schedule, func: PrimFunc, params: Sequence[Buffer], placed: Mapping[Tensor, Buffer]
+) -> PrimFunc:
+    """Make intermediate values that are computed inside of other stages parameters. The function writes the elements
+    that these stages need, and none of a value that is inlined."""
+    kept = func.attrs["intermediates"]
+    for t, buffer in placed.items():
+        if buffer not in kept and not s[t].inlined:
+            raise ScheduleError(
+                f"'{t.name}' is an argument and stored in another layout inside of its reader; remove it from the "
+                "arguments, or compute it by itself")
+    rest = tuple(b for b in kept if b not in placed.values())
+    return replace(func, params=tuple(params), attrs={**func.attrs, "intermediates": rest})
 
 
 def apply_schedule(s: Schedule, args: Sequence[Tensor], func: PrimFunc) -> PrimFunc:

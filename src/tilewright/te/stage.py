@@ -102,6 +102,11 @@ class Stage:
         self.leaf_iter_vars: list[IterVar] = list(self.roots)
         self.all_iter_vars: list[IterVar] = list(self.leaf_iter_vars)
 
+    @property
+    def has_place(self) -> bool:
+        """Whether the stage is computed inside of its readers, or in a loop of another stage."""
+        return self.inlined or self.attached is not None or (self.group is not None and self.group.attached is not None)
+
     # Loops.
     def split(self, parent: IterVar, factor: int | None = None, nparts: int | None = None) -> tuple[IterVar, IterVar]:
         """Split a loop into two: `factor` trips of the inner, or `nparts` of the outer one. Return outer and inner

@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from tilewright.compiler.micro.library import ModelLibrary, read_model_library
 from tilewright.compiler.micro.project import GeneratedProject, generate_project, generate_project_from_mlf
 from tilewright.compiler.micro.session import Session, create_local_debug_executor, create_local_graph_executor
@@ -19,8 +21,20 @@ from tilewright.compiler.micro.template import (
 )
 from tilewright.compiler.model_library import export_model_library_format
 
+if TYPE_CHECKING:
+    from tilewright.search.micro import AutoTvmModuleLoader, autotvm_build_func
+
 __all__ = [
-    "GeneratedProject", "ModelLibrary", "ProjectOption", "Session", "TemplateProject", "create_local_debug_executor",
-    "create_local_graph_executor", "export_model_library_format", "generate_project", "generate_project_from_mlf",
+    "AutoTvmModuleLoader", "GeneratedProject", "ModelLibrary", "ProjectOption", "Session", "TemplateProject",
+    "autotvm_build_func", "create_local_debug_executor", "create_local_graph_executor",
+    "export_model_library_format", "generate_project", "generate_project_from_mlf",
     "get_microtvm_template_projects", "read_model_library", "shipped_templates",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("AutoTvmModuleLoader", "autotvm_build_func"):
+        from tilewright.search import micro
+
+        return getattr(micro, name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
