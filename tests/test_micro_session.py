@@ -99,7 +99,7 @@ def test_the_c_text_of_a_model_is_a_module(tmp_path: Path) -> None:
     lines = module.get_source().split("\n")
     assert any(line.startswith("TVM_DLL int32_t tvmgen_default_") for line in lines[:10])
     (tmp_path / "model.c").write_text(module.get_source())
-    cc.create_shared(tmp_path / "model.so", tmp_path / "model.c", ["-x", "c"])
+    cc.create_shared(tmp_path / "model.so", tmp_path / "model.c", cc="cc")
     out = np.zeros((1, 4), np.float32)
     ins, outs = (ctypes.c_void_p * 1)(X.ctypes.data), (ctypes.c_void_p * 1)(out.ctypes.data)
     assert ctypes.CDLL(str(tmp_path / "model.so")).tvmgen_default_run(ins, outs) == 0

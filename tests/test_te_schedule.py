@@ -557,7 +557,7 @@ def test_what_only_lowering_can_see() -> None:
         (lambda s: s[b].compute_at(s[d], d.op.axis[0]), [a, d], r"'B' is not read inside loop 'i'"),
         (
             lambda s: (s[c].compute_at(s[d], d.op.axis[0]), s[c].rolling_buffer()), [a, c, d],
-            r"'C' is an argument and stored in another layout inside of its reader"
+            r"block 'C' computes the parameter 'C', which must be stored whole"
         ),
         (
             lambda s: s[c].compute_at(s[b], b.op.axis[0]), [a, d],

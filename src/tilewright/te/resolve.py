@@ -55,8 +55,7 @@ def schedule_func(
     _check_args(s, args)
     inputs = [t for t in args if isinstance(t.op, PlaceholderOp)]
     outputs = [t for t in args if not isinstance(t.op, PlaceholderOp)]
-    placed = [t for t in outputs if t.op not in s.outputs and not s[t].scope and s[t].has_place
-              and t not in (binds or ())]
+    placed = [t for t in outputs if t not in (binds or ()) and _is_placed(s, s[t])]
     whole = [t for t in outputs if t not in placed]
     func, blocks = create_blocks(inputs, whole, name, binds=binds)
     buffers = dict(zip([*inputs, *whole], func.params, strict=True))
@@ -69,7 +68,7 @@ def schedule_func(
     buffers |= _stored(func, blocks, placed)
     func = unroll_by_hint(_resolved(s, func, blocks, buffers).func)
     if placed:
-        func = _with_placed(s, func, [buffers[t] for t in args], {t: buffers[t] for t in placed})
+        func = _with_placed(func, [buffers[t] for t in args], [buffers[t] for t in placed])
     imports = tuple(dict.fromkeys(text for stage in s.stages for text in stage.imports))
     return replace(func, attrs={**func.attrs, IMPORTS: imports}) if imports else func
 
@@ -80,18 +79,15 @@ def _stored(func: PrimFunc, blocks: Mapping[Operation, str], tensors: Sequence[T
     return {t: found[blocks[t.op]][t.index] for t in tensors}
 
 
-def _with_placed(
-    s: Schedule, func: PrimFunc, params: Sequence[Buffer], placed: Mapping[Tensor, Buffer]
-) -> PrimFunc:
-    """Make intermediate values that are computed inside of other stages parameters. The function writes the elements
-    that these stages need, and none of a value that is inlined."""
-    kept = func.attrs["intermediates"]
-    for t, buffer in placed.items():
-        if buffer not in kept and not s[t].inlined:
-            raise ScheduleError(
-                f"'{t.name}' is an argument and stored in another layout inside of its reader; remove it from the "
-                "arguments, or compute it by itself")
-    rest = tuple(b for b in kept if b not in placed.values())
+def _is_placed(s: Schedule, stage: Stage) -> bool:
+    """Return whether a stage is an intermediate value that is computed inside of its readers, in its own layout."""
+    return stage.op not in s.outputs and stage.has_place and not (stage.scope or stage.rolling or stage.layout)
+
+
+def _with_placed(func: PrimFunc, params: Sequence[Buffer], placed: Sequence[Buffer]) -> PrimFunc:
+    """Make intermediate values that are computed inside of their readers parameters. The function writes the elements
+    that the readers need, and none of a value that is inlined."""
+    rest = tuple(b for b in func.attrs["intermediates"] if b not in placed)
     return replace(func, params=tuple(params), attrs={**func.attrs, "intermediates": rest})
 
 
