@@ -95,6 +95,33 @@ def _inlined(e: Expr, parts: Mapping[str, Function]) -> Expr | None:
     return substitute(body, dict(zip(part.params, e.args, strict=True)))
 
 
+def without_parts(mod: IRModule) -> IRModule:
+    """Return a module whose external functions, and the composite functions in them, are operators of their callers."""
+    parts = {n: f for n, f in mod.items() if n != "main" and isinstance(f, Function) and _is_external(f)}
+    if not parts:
+        return mod
+    mod = ChooseNumerics()(InferType()(mod))
+    parts = {n: f for n, f in mod.items() if n in parts and isinstance(f, Function)}
+    rest = mod.copy()
+    for name in parts:
+        rest.remove(name)
+
+    def plain(e: Expr) -> Expr | None:
+        if not (isinstance(e, Call) and isinstance(e.op, GlobalVar) and e.op.name_hint in parts):
+            return None
+        part = parts[e.op.name_hint]
+        return substitute(rewrite(part.body, _opened), dict(zip(part.params, e.args, strict=True)))
+
+    return InferType()(rest.map_functions(lambda f: rewrite(f, plain), Function))
+
+
+def _opened(e: Expr) -> Expr | None:
+    """Return the body of a composite function in place of its call, or None."""
+    if not (isinstance(e, Call) and isinstance(e.op, Function) and "Composite" in e.op.attrs):
+        return None
+    return substitute(e.op.body, dict(zip(e.op.params, e.args, strict=True)))
+
+
 def _kernel(e: Expr) -> Expr | None:
     """Return a call of a composite function as one of a primitive function, with its constants as arguments, or None.
     """

@@ -192,7 +192,7 @@ def build_parts(
     table = KernelTable([plan], loops or {}, by_origin=False)
     with ObjectFiles(options, None, report) as objects:
         code = compile_kernels(table, objects)
-    maker = StepMaker(table, code, in_python=False)
+    maker = StepMaker(table, code, in_python=False, external=True)
     manifest = _Parts(name, options, code, maker).of_plan(plan, main, output_names)
     return manifest, [c.func for c in code.native], maker.constants.blob()
 

@@ -52,13 +52,16 @@ class StepMaker:
     with.
 
     `in_python` tells whether a function without a native kernel may become a step that runs in Python. `calls` are the
-    modules of other compilers that native code calls, where a program with control flow cannot make them steps.
+    modules of other compilers that native code calls, where a program with control flow cannot make them steps
+    (`external` is false).
     """
 
     def __init__(
-        self, table: KernelTable, code: ProgramCode, in_python: bool = True, failures: Sequence[str] = ()
+        self, table: KernelTable, code: ProgramCode, in_python: bool = True, failures: Sequence[str] = (),
+        external: bool | None = None
     ) -> None:
         self.table, self.code, self.in_python = table, code, in_python
+        self._has_external_steps = in_python if external is None else external
         self.constants = ConstantPool()
         self.failures: list[str] = [*failures]
         self.calls: list[ExternalStep] = []
@@ -177,7 +180,7 @@ class StepMaker:
         """Make a step that calls another compiler's module; in a program with control flow, a call that native code
         makes."""
         inputs, outputs = tuple(map(self.value, s.inputs)), tuple(map(self.value, s.outputs))
-        if self.in_python:
+        if self._has_external_steps:
             return ExternalStep(call.symbol, inputs, outputs, origin)
         given = tuple(replace(v, place=Place("input", k)) for k, v in enumerate(inputs))
         made = tuple(replace(v, place=Place("output", k)) for k, v in enumerate(outputs))

@@ -17,7 +17,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
+
+import numpy as np
 
 from tilewright.base.errors import ArtifactError, OptionError
 from tilewright.base.global_functions import FUNCTIONS, get_global_func, register_func
@@ -29,6 +32,21 @@ INITIALIZER = "__init_"
 """Name prefix of a function that takes the constants of another function, once."""
 _OWN_KINDS = {"library_calls": "tilewright.backends.accelerators.library_calls"}
 """The kinds of modules in this package, and the Python modules that register them; imported when a file has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class CPart:
+    """A part of a model in C: `int32_t symbol(const tw_tensor *args, void *const *constants, void *workspace)`.
+
+    `args` are the inputs, then the outputs, of which the function reads the field `data`. It returns 0, or a status
+    for which the model ends. `workspace_bytes` are aligned to 64 bytes. `types` declares `tw_tensor`.
+    """
+
+    symbol: str
+    types: str
+    text: str
+    constants: tuple[np.ndarray[Any, Any], ...]
+    workspace_bytes: int
 
 
 class ModuleNode:
@@ -44,6 +62,10 @@ class ModuleNode:
             f"{type(self).__name__} has no get_function(name); it must return a function of inputs and outputs, or "
             "None for other names",
             code="TW0808")
+
+    def as_c(self) -> CPart | None:
+        """Return the module as a part of a model that is one C file; None if it is none."""
+        return None
 
     def initialize(self, module: ModuleNode, symbol: str) -> None:
         """Pass initial data to another module of the program, before its function `symbol` is called; default: none."""

@@ -34,7 +34,7 @@ def c_text(module: LibraryModule) -> str:
             f"extern int32_t {name}(const tw_tensor* in, int32_t inputs, tw_tensor* out, int32_t outputs, const char* "
             "attributes);")
     lines += [
-        "", f"int32_t {_word(module.symbol)}(const tw_tensor* args, void* const* constants, void* workspace) {{",
+        "", f"int32_t {word(module.symbol)}(const tw_tensor* args, void* const* constants, void* workspace) {{",
         "  int32_t failed;"
     ]
     lines += [
@@ -62,5 +62,6 @@ def _data(t: Tensor, inputs: int) -> str:
     return where.get(t.kind, f"(char*)workspace + {t.place}")
 
 
-def _word(name: str) -> str:
+def word(name: str) -> str:
+    """Return a symbol as an identifier of C."""
     return re.sub(r"\W", "_", name)

@@ -15,7 +15,7 @@ import numpy as np
 from tilewright.base.errors import ArtifactError, RunError
 from tilewright.base.global_functions import get_global_func
 from tilewright.base.json_reading import read_json
-from tilewright.runtime.modules import ModuleNode
+from tilewright.runtime.modules import CPart, ModuleNode
 
 Array = np.ndarray[Any, Any]
 
@@ -79,6 +79,13 @@ class LibraryModule(ModuleNode):
         from tilewright.backends.accelerators.library_calls.c_text import c_text
 
         return c_text(self)
+
+    def as_c(self) -> CPart:
+        """Return the calls as a part of a model in C."""
+        from tilewright.backends.accelerators.library_calls.c_text import HEAD, c_text, word
+
+        types = HEAD.split("\n", 1)[1].strip()
+        return CPart(word(self.symbol), types, c_text(self).replace(HEAD, ""), self.constants, self.workspace)
 
     def save_to_binary(self) -> bytes:
         head = {

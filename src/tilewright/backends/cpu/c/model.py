@@ -9,7 +9,7 @@ The file needs no dynamic memory, no threads, and no code except `math.h` and `s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,7 +21,8 @@ from tilewright.backends.cpu.c.text import c_type, comment, hexadecimal, identif
 from tilewright.base.errors import CompileError, InternalError
 from tilewright.base.types import DataType
 from tilewright.runtime.manifest import FIRST_MESSAGE, Manifest
-from tilewright.runtime.program import INPUT, Copy, KernelCall, Place, TensorInfo, overlapping
+from tilewright.runtime.modules import CPart
+from tilewright.runtime.program import INPUT, Copy, ExternalStep, KernelCall, Place, TensorInfo, overlapping
 from tilewright.runtime.size_table import part_bytes
 from tilewright.scalar.expr import Buffer
 from tilewright.tir.stmt import PrimFunc
@@ -46,24 +47,26 @@ class CModel:
     constant_bytes: int
 
 
-def emit_model(manifest: Manifest, kernels: Sequence[PrimFunc], constants: Array) -> CModel:
-    """Return the model as C.
+def emit_model(
+    manifest: Manifest, kernels: Sequence[PrimFunc], constants: Array, parts: Sequence[CPart] = ()
+) -> CModel:
+    """Return the model as C. `parts` are functions of libraries that its external steps call.
 
-    Raises `CompileError` for dynamic shapes, operators that run in Python, and calls of other compilers, which one file
-    cannot hold.
+    Raises `CompileError` for dynamic shapes, operators that run in Python, and other calls of other compilers, which
+    one file cannot hold.
     """
-    _refuse(manifest)
-    return _Model(manifest, kernels, constants).emit()
+    _refuse(manifest, {part.symbol for part in parts} if manifest.parts == 1 else set())
+    return _Model(manifest, kernels, constants, parts).emit()
 
 
-def _refuse(manifest: Manifest) -> None:
+def _refuse(manifest: Manifest, parts: Collection[str]) -> None:
     where = f"'{manifest.name}' cannot be one C file: "
     if manifest.symbols:
         raise CompileError(
             f"{where}its sizes {', '.join(s.name for s in manifest.symbols)} are dynamic; give all inputs known shapes",
             code="TW0511")
     for step in manifest.steps:
-        if not isinstance(step, (KernelCall, Copy)):
+        if not isinstance(step, (KernelCall, Copy)) and getattr(step, "symbol", "") not in parts:
             named = getattr(step, "name", "") or getattr(step, "symbol", "")
             raise CompileError(
                 f"{where}'{named}' ({step.origin or 'no origin'}) was compiled by another compiler; replace the "
@@ -79,7 +82,10 @@ def _refuse(manifest: Manifest) -> None:
 class _Model:
     """One file being written."""
 
-    def __init__(self, manifest: Manifest, kernels: Sequence[PrimFunc], constants: Array) -> None:
+    def __init__(
+        self, manifest: Manifest, kernels: Sequence[PrimFunc], constants: Array, parts: Sequence[CPart]
+    ) -> None:
+        self.parts = {part.symbol: part for part in parts}
         self.manifest, self.constants = manifest, constants
         self.kernels = {f.name: f for f in kernels}
         self.file = File(alone=True, overlapping=overlapping(manifest.steps))
@@ -92,7 +98,9 @@ class _Model:
         self.arrays: dict[tuple[int, str, int], str] = {}
         self.texts: list[str] = []
         self.plan = -(-manifest.workspace_bytes // _ALIGNMENT) * _ALIGNMENT
-        self.workspace = self.plan + max(self.file.scratch.values(), default=0)
+        self.workspace = self.plan + max(
+            [*self.file.scratch.values(), *(p.workspace_bytes + _ALIGNMENT for p in parts)], default=0)
+        self.has_status = bool(manifest.failures or parts)
 
     def _taken(self, name: str) -> str:
         found = identifier(name, self.taken)
@@ -114,8 +122,9 @@ class _Model:
                 f"static union {{ unsigned char bytes[{name.upper()}_WORKSPACE_BYTES]; double real; int64_t whole; " \
                 "void *pointer; } workspace;"
         parts = [
-            head, includes, *prelude(self.file.needs), "\n".join(self.file.prototypes.values()), *self.texts,
-            *self.file.functions
+            head, includes, *prelude(self.file.needs), *dict.fromkeys(p.types for p in self.parts.values()),
+            "\n".join(self.file.prototypes.values()), *self.texts, *self.file.functions,
+            *(text for p in self.parts.values() for text in (_constants_of(p), p.text)),
         ]
         return "\n\n".join([*filter(None, parts), *([space] if self.workspace else []), self._run(steps)]) + "\n"
 
@@ -124,7 +133,7 @@ class _Model:
             n for n in (*self.inputs, *self.outputs) if not any(n in line for line in steps)]
         lines = [*(f"  (void){n};" for n in unused), *steps]
         if self.manifest.parts == 1:
-            ending = ["  return 0;"] if self.manifest.failures else []
+            ending = ["  return 0;"] if self.has_status else []
             return "\n".join([f"{self._result()} {self.name}_run({parameters}) {{", *lines, *ending, "}"])
         infos = (*self.manifest.inputs, *self.manifest.outputs)
         moved = [
@@ -142,7 +151,7 @@ class _Model:
 
     def _result(self) -> str:
         """The return type of the function: a status if checks may end it."""
-        return "int" if self.manifest.failures else "void"
+        return "int" if self.has_status else "void"
 
     def _parameters(self) -> str:
         given = [f"const {c_type(t.dtype)} *{n}" for n, t in zip(self.inputs, self.manifest.inputs, strict=True)]
@@ -156,6 +165,9 @@ class _Model:
             source = self._address(step.source, byte, int(step.nbytes))
             yield f"  memcpy({self._address(step.destination, byte)}, {source}, {step.nbytes});"
             return
+        if isinstance(step, ExternalStep):
+            yield from self._part(step)
+            return
         for check in step.checks:
             faults = self._address(check.place, DataType("int32"), 4, "faults")
             message = comment(self.manifest.failures[check.number])
@@ -167,6 +179,24 @@ class _Model:
         if step.origin:
             yield f"  {comment(step.origin)}"
         yield f"  {step.symbol}({', '.join(arguments)});"
+
+    def _part(self, step: ExternalStep) -> Iterator[str]:
+        """Call the function of a library's part; its status ends the model."""
+        part = self.parts[step.symbol]
+        data = [
+            self._address(v.place, v.dtype, math.prod(v.shape) * v.dtype.itemsize, f"{step.symbol}_{k}")
+            for k, v in enumerate((*step.inputs, *step.outputs))]
+        if step.origin:
+            yield f"  {comment(step.origin)}"
+        yield "  {"
+        yield f"    tw_tensor args[{len(data)}] = {{{{0}}}};"
+        yield "    int32_t status;"
+        yield from (f"    args[{k}].data = (void *)({x});" for k, x in enumerate(data))
+        constants = f"{step.symbol}_constants" if part.constants else "0"
+        space = f"(void *)(((uintptr_t)workspace.bytes + {self.plan + _ALIGNMENT - 1}) & ~(uintptr_t){_ALIGNMENT - 1})"
+        yield f"    status = {step.symbol}(args, {constants}, {space if part.workspace_bytes else '0'});"
+        yield "    if (status) return status;"
+        yield "  }"
 
     def _argument(self, place: Place, b: Buffer) -> str:
         (count,) = b.shape
@@ -218,10 +248,11 @@ class _Model:
             " *",
             *(
                 [" * It returns 0, or another number where it cannot go on, and the outputs are not to be used:"]
-                if m.failures else []
+                if self.has_status else []
             ),
             *(f" *   {k}: {_plain(said)}" for k, said in enumerate(m.failures, FIRST_MESSAGE)),
-            *([" *"] if m.failures else []),
+            *([" *   others: the status of a call of a library"] if self.parts else []),
+            *([" *"] if self.has_status else []),
             " * It needs no memory but these arrays, its constants and one static workspace, so that one thread at a "
             "time may call it.",
             *(
@@ -241,6 +272,18 @@ class _Model:
             "#ifdef __cplusplus", "}", "#endif", "", "#endif", "",
         ]
         return "\n".join(lines)
+
+
+def _constants_of(part: CPart) -> str:
+    """Return the arrays of a part's constants, and the array of pointers to them."""
+    names = [f"{part.symbol}_constant_{k}" for k, _ in enumerate(part.constants)]
+    lines = []
+    for name, value in zip(names, part.constants, strict=True):
+        dtype = DataType(value.dtype)
+        lines.append(
+            f"static const {c_type(dtype)} {name}[{max(1, value.size)}] = {{\n{listed(value.reshape(-1), dtype)}\n}};")
+    pointers = ", ".join(f"(void *){name}" for name in names)
+    return "\n".join([*lines, f"static void *const {part.symbol}_constants[] = {{{pointers}}};"] if names else [])
 
 
 def _plain(said: object) -> str:
