@@ -23,6 +23,7 @@ from tilewright.backends.accelerators.library_calls import GENERATORS, LibraryMo
 from tilewright.backends.accelerators.library_calls.by_meaning import results_of
 from tilewright.base.errors import ArtifactError, CompileError, RunError
 from tilewright.base.global_functions import FUNCTIONS, register_func, remove_global_func
+from tilewright.compiler.micro import export_model_library_format, read_model_library
 from tilewright.ir import IRModule
 from tilewright.relay import transform
 from tilewright.relay.collage import CustomCostEstimator
@@ -135,6 +136,51 @@ def test_the_text_in_c() -> None:
         ("bnns_conv2d_bias_relu", "in_0", "3", "out_0", "1"), ("bnns_max_pool2d", "in_1", "1", "out_1", "1")
     ]
     assert "const tw_tensor v4 = {args[1].data, shape_4, 4, \"float32\"};" in text
+
+
+LIBRARY = """
+#include <stdint.h>
+typedef struct { void* data; const int64_t* shape; int32_t ndim; const char* dtype; } tw_tensor;
+int32_t bnns_dense_bias(const tw_tensor* in, int32_t inputs, tw_tensor* out, int32_t outputs, const char* attributes) {
+  const float *x = in[0].data, *w = in[1].data, *b = in[2].data;
+  int64_t rows = in[0].shape[0], depth = in[0].shape[1], columns = in[1].shape[0];
+  if (inputs != 3 || outputs != 1) return 7;
+  if (x[0] > 1000) return 9;
+  for (int64_t m = 0; m < rows; ++m)
+    for (int64_t n = 0; n < columns; ++n) {
+      float sum = b[n];
+      for (int64_t k = 0; k < depth; ++k) sum += x[m * depth + k] * w[n * depth + k];
+      ((float *)out[0].data)[m * columns + n] = sum;
+    }
+  return 0;
+}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(GCC is None, reason="a C compiler is needed; install gcc")
+def test_a_model_in_c_calls_a_library(tmp_path: Path) -> None:
+    x = relay.var("x", shape=(2, 6))
+    y = relay.nn.bias_add(relay.nn.dense(relay.exp(x), constant(4, 6)), constant(4))
+    y = relay.nn.bias_add(relay.nn.dense(y, constant(3, 4)), constant(3))
+    plain = IRModule.from_expr(relay.tanh(y))
+    lib = relay.build(partition_for("bnns", plain), "c")
+    assert [type(m) for m in lib.imported_modules] == [LibraryModule]
+    library = read_model_library(export_model_library_format(lib, tmp_path / "model.tar"))
+    texts = {"default_.c": "source", "default_.h": "header", "test.c": "test"}
+    for name, kind in texts.items():
+        (tmp_path / name).write_text(library.files[kind])
+    (tmp_path / "library.c").write_text(LIBRARY)
+    command = [str(GCC), "-std=c99", "-Wall", "-Werror", "default_.c", "library.c", "-lm"]
+    subprocess.run([*command, "test.c", "-o", "test"], cwd=tmp_path, check=True)
+    assert subprocess.run([tmp_path / "test"], capture_output=True, text=True, check=True).stdout == "OK\n"
+    subprocess.run([*command, "-shared", "-fPIC", "-o", "model.so"], cwd=tmp_path, check=True)
+    run = ctypes.CDLL(str(tmp_path / "model.so")).default__run
+    given, out = np.random.default_rng(1).standard_normal((2, 6)).astype("float32"), np.zeros((2, 3), "float32")
+    assert run(ctypes.c_void_p(given.ctypes.data), ctypes.c_void_p(out.ctypes.data)) == 0
+    np.testing.assert_allclose(out, relay.build(plain, "llvm").executable(given), rtol=1e-5)
+    given[0, 0] = 8.0
+    assert run(ctypes.c_void_p(given.ctypes.data), ctypes.c_void_p(out.ctypes.data)) == 9
 
 
 def quantized(name: str) -> tuple[IRModule, dict[str, Any]]:
