@@ -16,6 +16,7 @@
 | `data/sine_model.tflite` | one hidden layer, fitted to the sine |
 | `data/*.png`, `data/*.jpg`, `samples/*.jpg` | the cat, in the size that the tutorial expects |
 | `data/synset.txt` and other labels | the labels, with numbers in place of WordNet's |
+| `logs/resnet-50-NHWC-B1-llvm.json` | no records: the schedules are the compiler's own |
 | `data/keyword_spotting_int8_6.pyc.npy` | random numbers |
 | `torch/hub/checkpoints/*.pth` | random weights, from a fixed seed |
 """
@@ -159,6 +160,11 @@ def write_samples(data: Path) -> None:
     np.save(_place(data, "data/keyword_spotting_int8_6.pyc.npy"), samples)
 
 
+def write_logs(data: Path) -> None:
+    """Write an empty file in place of records of a search."""
+    _place(data, "logs/resnet-50-NHWC-B1-llvm.json").write_text("", encoding="utf-8")
+
+
 def write_checkpoints(data: Path) -> None:
     """Write random weights of torchvision's networks; none where torchvision is not installed."""
     try:
@@ -218,7 +224,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-_STEPS: Final[Sequence[Callable[[Path], None]]] = (write_samples, write_checkpoints)
+_STEPS: Final[Sequence[Callable[[Path], None]]] = (write_samples, write_logs, write_checkpoints)
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

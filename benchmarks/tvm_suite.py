@@ -19,6 +19,7 @@ import argparse
 import ast
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -63,6 +64,8 @@ def run(root: Path, name: str, limit: float) -> Result:
     environment = {**os.environ, "PYTHONPATH": path, "MPLBACKEND": "agg"}
     is_test = file.name.startswith("test_")
     with tempfile.TemporaryDirectory() as folder:
+        if not is_test:
+            _place_logs(Path(folder))
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "tilewright.tvm"]
         if is_test:
@@ -80,6 +83,13 @@ def run(root: Path, name: str, limit: float) -> Result:
             if found.counts:
                 return found
     return Result(name, {"not started": functions_of(file)}, [last_line(done.stdout + done.stderr)])
+
+
+def _place_logs(folder: Path) -> None:
+    """Copy the records that tutorials expect in their folder, from `logs` of the downloaded files."""
+    logs = Path(os.environ.get("TEST_DATA_ROOT_PATH", "")) / "logs"
+    for log in sorted(logs.glob("*.json")) if "TEST_DATA_ROOT_PATH" in os.environ else ():
+        shutil.copy(log, folder)
 
 
 def _of_script(name: str, done: subprocess.CompletedProcess[str]) -> Result:

@@ -15,6 +15,7 @@ import pytest
 
 import daily
 import tilewright
+import tvm_tutorials
 from tilewright.base import absent
 from tvm_names import main as names_main
 from tvm_names import names_of, reasons, state
@@ -27,6 +28,7 @@ import tvm
 import tvm.relay as relay
 from tvm.contrib import graph_executor
 import tilewright
+import tvm_tutorials
 assert tvm is tilewright and relay is tilewright.relay and graph_executor is tilewright.contrib.graph_executor
 print(sys.argv[1:], __name__)
 """
@@ -190,6 +192,25 @@ def test_the_tests_and_tutorials_of_tvm_are_counted(tmp_path: Path, capsys: pyte
         assert "| gallery/how_to | 1 | 1 | 0 | 0 | 0 |\n| python/relay | 2 | 1 | 1 | 2 | 1 |\n" in printed
         assert ("test_half[0]: assert 0" in printed) == is_first
     assert "no attribute 'no_such_name'" in results.read_text()
+
+
+def test_the_page_has_a_table_of_the_tutorials(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, page, results = tmp_path / "gallery" / "how_to", tmp_path / "page.md", tmp_path / "results.jsonl"
+    folder.mkdir(parents=True)
+    for name in ("from_onnx", "opt_gemm", "build_gcn", "other"):
+        (folder / f"{name}.py").write_text("")
+    ran = [{"file": f"gallery/how_to/{n}.py", "counts": {"passed": 1}} for n in ("from_onnx", "opt_gemm")]
+    results.write_text("\n".join(map(json.dumps, ran)) + "\n")
+    page.write_text(f"before\n{tvm_tutorials.BEGIN}\nold\n{tvm_tutorials.END}\nafter\n")
+    assert tvm_tutorials.main([str(tmp_path), str(results), "--page", str(page)]) == 1
+    text = page.read_text()
+    for row in ("| run | 1 | opt_gemm |", "| run, with matplotlib | 1 | from_onnx |", "| fail | 1 | other |"):
+        assert row in text
+    assert "old" not in text and text.endswith("-->\nafter\n")
+    said = capsys.readouterr().err
+    assert "other: it does not run" in said and "scan: there is no such tutorial" in said
+    with pytest.raises(ValueError, match="does not have the lines"):
+        tvm_tutorials.write_page(results, "")
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ class ModuleNode:
             code="TW0808")
 
     def as_c(self) -> CPart | None:
-        """Return the module as a part of a model that is one C file; None if it is none."""
+        """Return the module as a part of a model that is one C file; None if it cannot be one."""
         return None
 
     def initialize(self, module: ModuleNode, symbol: str) -> None:
