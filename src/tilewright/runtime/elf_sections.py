@@ -38,12 +38,12 @@ def add_manifest(image: bytes, text: str) -> bytes:
 
 def manifests(image: bytes | memoryview) -> list[str]:
     """Return the texts of the section `MANIFEST` of an object file or a library; none for other files."""
-    return [bytes(part).decode() for data in _contents(image) for part in bytes(data).split(b"\0") if part]
+    return [bytes(part).decode(errors="replace") for data in _contents(image) for part in bytes(data).split(b"\0") if part]
 
 
 def _contents(image: bytes | memoryview) -> Iterator[memoryview]:
     view = memoryview(image)
-    if len(view) < _HEADER.size or view[:6] != b"\x7fELF\x02\x01":
+    if len(view) < _HEADER.size or bytes(view[:6]) != b"\x7fELF\x02\x01":
         return
     *_, start, _, _, _, _, size, count, names = _HEADER.unpack_from(view)
     if size != _SECTION.size or start + count * size > len(view) or names >= count:
