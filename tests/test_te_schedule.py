@@ -519,6 +519,11 @@ def attach_to_a_split_loop(s: te.Schedule, c: te.Tensor, d: te.Tensor) -> None:
     s[d].split(d.op.axis[0], 4)
 
 
+def keep_inside(s: te.Schedule, c: te.Tensor, d: te.Tensor) -> None:
+    s[c].compute_at(s[d], d.op.axis[0])
+    s[c].rolling_buffer()
+
+
 def attach_to_an_inlined_stage(s: te.Schedule, b: te.Tensor, c: te.Tensor) -> None:
     s[b].compute_at(s[c], c.op.axis[0])
     s[c].compute_inline()
@@ -529,9 +534,12 @@ def test_arguments_computed_inside_of_their_readers() -> None:
     b = te.compute((6,), lambda i: a[i] + 1.0, name="B")
     c = te.compute((6,), lambda i: b[i] * 2.0, name="C")
     x = np.arange(6, dtype=np.float32)
-    for step, wanted in ((lambda s: s[b].compute_at(s[c], c.op.axis[0]), x + 1), (lambda s: s[b].compute_inline(), -1)):
+    for is_inlined, wanted in ((False, x + 1), (True, -1)):
         s = te.create_schedule(c.op)
-        step(s)
+        if is_inlined:
+            s[b].compute_inline()
+        else:
+            s[b].compute_at(s[c], c.op.axis[0])
         outs = [np.full(6, -1, np.float32) for _ in "bc"]
         tvm.build(s, [a, b, c], "llvm")(x, *outs)
         np.testing.assert_array_equal(outs[0], np.broadcast_to(wanted, 6))
@@ -556,7 +564,7 @@ def test_what_only_lowering_can_see() -> None:
         ),
         (lambda s: s[b].compute_at(s[d], d.op.axis[0]), [a, d], r"'B' is not read inside loop 'i'"),
         (
-            lambda s: (s[c].compute_at(s[d], d.op.axis[0]), s[c].rolling_buffer()), [a, c, d],
+            lambda s: keep_inside(s, c, d), [a, c, d],
             r"block 'C' computes the parameter 'C', which must be stored whole"
         ),
         (

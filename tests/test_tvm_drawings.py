@@ -153,7 +153,7 @@ def test_commands_of_clang(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     monkeypatch.setenv("PATH", str(tmp_path))
     assert [Path(c).name for c in clang.find_clang()[:2]] == ["clang-14", "clang-9"]
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(clang.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert clang.find_clang(required=False) == []
     with pytest.raises(ArtifactError, match="Clang was not found"):
         clang.find_clang()

@@ -173,7 +173,8 @@ class LocalRunner(TrialRunner):
     def run(self, built: Sequence[Built], on_measured: OnMeasured | None = None) -> list[Measured]:
         """Return one result for each, in order; those that were not built have the error of building."""
         if self._elsewhere is not None:
-            return self._elsewhere.run(built, on_measured)
+            found: list[Measured] = self._elsewhere.run(built, on_measured)
+            return found
         return one_by_one(built, self.run_image, on_measured)
 
     def run_image(self, image: Image, reference: Image | None) -> Measured:
