@@ -28,7 +28,6 @@ import tvm
 import tvm.relay as relay
 from tvm.contrib import graph_executor
 import tilewright
-import tvm_tutorials
 assert tvm is tilewright and relay is tilewright.relay and graph_executor is tilewright.contrib.graph_executor
 print(sys.argv[1:], __name__)
 """

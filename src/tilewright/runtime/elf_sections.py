@@ -38,7 +38,8 @@ def add_manifest(image: bytes, text: str) -> bytes:
 
 def manifests(image: bytes | memoryview) -> list[str]:
     """Return the texts of the section `MANIFEST` of an object file or a library; none for other files."""
-    return [bytes(part).decode(errors="replace") for data in _contents(image) for part in bytes(data).split(b"\0") if part]
+    parts = (part for data in _contents(image) for part in bytes(data).split(b"\0"))
+    return [part.decode(errors="replace") for part in parts if part]
 
 
 def _contents(image: bytes | memoryview) -> Iterator[memoryview]:
