@@ -32,7 +32,7 @@ REASONS: Final[Mapping[str, str]] = {
         "deploy_model_on_rasp deploy_quantized deploy_sparse from_coreml from_darknet from_keras from_mxnet "
         "from_oneflow from_paddle from_tensorflow",
     "custom data types are not here, and models of MXNet are not read": "bring_your_own_datatypes",
-    "the framework DGL has no package for this version of PyTorch": "build_gcn",
+    "the package of the framework DGL is for older versions of PyTorch": "build_gcn",
     "the board's development kit is needed": "micro_mlperftiny",
     "pictures are downloaded and a model is trained": "micro_train",
     "the tutorial uses a name, `testing`, that it does not import": "using_as_torch",

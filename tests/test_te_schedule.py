@@ -529,6 +529,18 @@ def attach_to_an_inlined_stage(s: te.Schedule, b: te.Tensor, c: te.Tensor) -> No
     s[c].compute_inline()
 
 
+def test_a_mark_is_repeated() -> None:
+    a = te.placeholder((4, 8), name="A")
+    b = te.compute((4, 8), lambda i, j: a[i, j] + 1.0, name="B")
+    s = te.create_schedule(b.op)
+    for _ in range(2):
+        s[b].parallel(b.op.axis[0])
+        s[b].vectorize(b.op.axis[1])
+    assert [m.kind for m in s[b].marks] == ["parallel", "vectorized"]
+    with pytest.raises(ScheduleError, match="'j' of 'B' is already vectorized"):
+        s[b].unroll(b.op.axis[1])
+
+
 def test_arguments_computed_inside_of_their_readers() -> None:
     a = te.placeholder((6,), name="A")
     b = te.compute((6,), lambda i: a[i] + 1.0, name="B")

@@ -367,7 +367,10 @@ class Stage:
         return at
 
     def _mark(self, axis: IterVar, kind: str, value: Any = None) -> None:
+        """Mark a loop; the same mark again changes nothing."""
         if kind in ("vectorized", "unrolled", "parallel"):
+            if any(m.axis is axis and m.kind == kind for m in self.marks):
+                return
             self._unmarked(axis, "leave that out, or split")
         else:
             self._place(axis)
