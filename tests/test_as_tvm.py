@@ -200,12 +200,12 @@ def test_the_page_has_a_table_of_the_tutorials(tmp_path: Path, capsys: pytest.Ca
         (folder / f"{name}.py").write_text("")
     ran = [{"file": f"gallery/how_to/{n}.py", "counts": {"passed": 1}} for n in ("from_onnx", "opt_gemm")]
     results.write_text("\n".join(map(json.dumps, ran)) + "\n")
-    page.write_text(f"before\n{tvm_tutorials.BEGIN}\nold\n{tvm_tutorials.END}\nafter\n")
+    page.write_text(f"before\n{tvm_tutorials.BEGIN}\nearlier\n{tvm_tutorials.END}\nafter\n")
     assert tvm_tutorials.main([str(tmp_path), str(results), "--page", str(page)]) == 1
     text = page.read_text()
-    for row in ("| run | 1 | opt_gemm |", "| run, with matplotlib | 1 | from_onnx |", "| fail | 1 | other |"):
+    for row in ("| run | 1 | `opt_gemm` |", "| run, with matplotlib | 1 | `from_onnx` |", "| fail | 1 | `other` |"):
         assert row in text
-    assert "old" not in text and text.endswith("-->\nafter\n")
+    assert "earlier" not in text and text.endswith("-->\nafter\n")
     said = capsys.readouterr().err
     assert "other: it does not run" in said and "scan: there is no such tutorial" in said
     with pytest.raises(ValueError, match="does not have the lines"):
