@@ -69,7 +69,8 @@ def table(names: Sequence[str], ran: set[str]) -> str:
     for name in names:
         if name not in ran:
             rows.setdefault(reason_of(name) or "fail", []).append(name)
-    lines = [f"| {title} | {len(found)} | {', '.join(f'`{n}`' for n in found)} |" for title, found in rows.items() if found]
+    lines = [
+        f"| {title} | {len(found)} | {', '.join(f'`{n}`' for n in found)} |" for title, found in rows.items() if found]
     return "\n".join(["| tutorials | number | names |", "| --- | --- | --- |", *lines])
 
 
