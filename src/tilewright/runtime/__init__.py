@@ -3,6 +3,7 @@
 from typing import Any
 
 from tilewright.base import nd as ndarray
+from tilewright.base import object_path
 from tilewright.base.nd import (
     NDArray,
     cl,
@@ -19,6 +20,7 @@ from tilewright.base.nd import (
     webgpu,
 )
 from tilewright.base.object import Object
+from tilewright.base.object_path import ObjectPath
 from tilewright.base.params import (
     load_param_dict,
     load_param_dict_from_file,
@@ -55,6 +57,7 @@ __all__ = [
     "NDArray",
     "NullThreadPool",
     "Object",
+    "ObjectPath",
     "ShapeTuple",
     "String",
     "cl",
@@ -77,6 +80,7 @@ __all__ = [
     "name_transforms",
     "ndarray",
     "num_threads",
+    "object_path",
     "opencl",
     "profiling",
     "register_module",
