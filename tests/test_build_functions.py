@@ -248,3 +248,22 @@ def test_vectors_and_numbers_do_not_meet() -> None:
         "same number of lanes"
     ):
         split_vector_elements(PrimFunc("f", (wide, other), body))
+
+
+def test_functions_of_imported_modules(tmp_path: Path) -> None:
+    a = te.placeholder((4,), name="a")
+    b = te.compute((4,), lambda i: a[i] + 1.0, name="b")
+    one, other = (tvm.build(te.create_schedule(b.op), [a, b], "llvm", name=name) for name in ("one", "other"))
+    one.import_module(other)
+    assert one.imported_modules == [other] and not one.implements_function("other")
+    assert one.implements_function("other", True)
+    x, y = np.zeros(4, np.float32), np.zeros(4, np.float32)
+    one.get_function("other", query_imports=True)(x, y)
+    np.testing.assert_array_equal(y, np.ones(4))
+    assert one.is_runnable and one.is_dso_exportable and not one.is_binary_serializable
+    with pytest.raises(InputError, match="the module has no function 'other'"):
+        one.get_function("other")
+    with pytest.raises(ArtifactError, match="this one imports 1 more"):
+        one.export_library(tmp_path / "one.so")
+    other.export_library(tmp_path / "other.so")
+    assert not tvm.runtime.load_module(tmp_path / "other.so").is_dso_exportable
