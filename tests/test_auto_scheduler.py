@@ -233,7 +233,7 @@ def test_steps_of_the_field_are_replayed() -> None:
     inp, result = load_record_from_string(record(TILED))
     assert (result.cost, result.error_no, inp.task.hardware_params.num_cores) == (1e-3, 0, 6)
     state = recover_measure_input(inp, rebuild_state=True).state
-    assert str(state).splitlines()[0] == "parallel i.0@j.0@i.1@j.1@ (0,4)"
+    assert str(state).splitlines()[1] == "parallel i.0@j.0@i.1@j.1@ (0,4)"
     ours, plain = answer(small(), state)
     np.testing.assert_array_equal(ours, plain)
     assert json.loads(dump_record_to_string(inp, result))["i"][1][1] == TILED

@@ -14,7 +14,7 @@ from tilewright.ir.structural import Comparison, Step
 
 
 class _Absent:
-    """What one side has instead of an element or entry that only the other side has."""
+    """Placeholder for an element or entry that only the other side has."""
 
 
 _ABSENT: Final = _Absent()
