@@ -28,7 +28,7 @@ from tilewright.base.params import (
     save_param_dict_to_file,
 )
 from tilewright.base.types import DataType
-from tilewright.runtime import container, executor, name_transforms, profiling, vm
+from tilewright.runtime import container, executor, name_transforms, profiler_vm, profiling, vm
 from tilewright.runtime.artifact import Artifact, load
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.constants_module import ConstantsModule
@@ -82,6 +82,7 @@ __all__ = [
     "num_threads",
     "object_path",
     "opencl",
+    "profiler_vm",
     "profiling",
     "register_module",
     "rocm",

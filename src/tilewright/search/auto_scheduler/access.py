@@ -13,7 +13,7 @@ from tilewright.scalar.walk import free_vars, walk
 from tilewright.te.tensor import ComputeOp, Operation, Reduce, TensorElem
 from tilewright.tir.stmt import IterVar
 
-_ARITHMETIC: Final = (E.Add, E.Sub, E.Mul, E.Div, E.FloorDiv, E.FloorMod, E.Min, E.Max)
+_ARITHMETIC: Final = (E.Add, E.Sub, E.Mul, E.Div, E.FloorDiv, E.FloorMod, E.TruncDiv, E.Min, E.Max)
 _COMPARISONS: Final = (E.LT, E.LE, E.GT, E.GE, E.EQ, E.NE)
 
 
