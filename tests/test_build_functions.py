@@ -10,6 +10,7 @@ import pytest
 import tilewright as tvm
 from tilewright import te
 from tilewright.base.errors import ArtifactError, CompileError, InputError, OptionError, ScheduleError, TargetError
+from tilewright.runtime.functions import FunctionModule
 from tilewright.scalar.expr import Buffer, Load, Var, as_expr
 from tilewright.tir.stmt import For, PrimFunc, Store
 from tilewright.tir.transform.split_vector_elements import split_vector_elements
@@ -266,4 +267,5 @@ def test_functions_of_imported_modules(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="this one imports 1 more"):
         one.export_library(tmp_path / "one.so")
     other.export_library(tmp_path / "other.so")
-    assert not tvm.runtime.load_module(tmp_path / "other.so").is_dso_exportable
+    loaded = tvm.runtime.load_module(tmp_path / "other.so")
+    assert isinstance(loaded, FunctionModule) and not loaded.is_dso_exportable

@@ -92,12 +92,9 @@ class State:
     ANNOTATION_TRANS_TABLE: Final = ANNOTATIONS
 
     def __init__(self, state_object: State | ComputeDAG, dag: ComputeDAG | None = None) -> None:
-        if isinstance(state_object, State):
-            self.__init__(dag or state_object.compute_dag)  # type: ignore[misc]
-            self._replayed(state_object.transform_steps)
-            self._know(state_object)
-            return
-        self.compute_dag = state_object
+        copied = state_object if isinstance(state_object, State) else None
+        self.compute_dag: ComputeDAG = (
+            dag or state_object.compute_dag if isinstance(state_object, State) else state_object)
         self.transform_steps: tuple[TransformStep, ...] = ()
         self.schedule: Schedule = create_schedule(
             [op for op in self.compute_dag.ops if op in self.compute_dag.output_ops])
@@ -109,6 +106,9 @@ class State:
         self._in_registers: list[Stage] = []
         for k, op in enumerate(self.compute_dag.ops):
             self._insert(k, StageState(op, op.name, self.schedule[op], op.name))
+        if copied is not None:
+            self._replayed(copied.transform_steps)
+            self._know(copied)
 
     def copy(self) -> State:
         """Return another state of the same steps."""

@@ -177,7 +177,7 @@ def _build(build: Callable[..., list[Built]], given: Sequence[Any], form: str) -
         try:
             made.append(candidate(one) if isinstance(one, MeasureInput) else one)
         except CompileError as error:
-            made.append(Built(one, None, MeasureErrorNo.INSTANTIATION_ERROR, str(error)))  # type: ignore[arg-type]
+            made.append(Built(one, None, MeasureErrorNo.INSTANTIATION_ERROR, str(error)))
     built = iter(build([m for m in made if not isinstance(m, Built)], form))
     return [m if isinstance(m, Built) else next(built) for m in made]
 

@@ -27,7 +27,7 @@ def format_si_prefix(x: float, si_prefix: str) -> float:
         raise OptionError(
             f"there is no prefix '{si_prefix}' of units; the prefixes are {', '.join(SI_PREFIXES)}", code="TW1103")
     power = _FIRST + 3 * SI_PREFIXES.index(si_prefix)
-    return x / 10**power if power > 0 else x * 10**-power
+    return float(x / 10**power if power > 0 else x * 10**-power)
 
 
 def sample_ints(low: int, high: int, m: int) -> list[int]:

@@ -410,20 +410,20 @@ class FallbackConfigEntity(ConfigSpace):
             return self.space_map.get(name)
         return super()._define(name, make)
 
-    def fallback_split(self, name: str, constraints: Sequence[int] | Sequence[Sequence[int]]) -> None:
+    def fallback_split(self, name: str, constraints: Sequence[Any]) -> None:
         """Use the largest parts that `constraints` allows, or the first suitable one of several; -1 allows any part.
 
         The outermost part is what the others leave. Raises `OptionError` if no split fits.
         """
         answers = [e for e in self.space_map[name].entities if isinstance(e, SplitEntity)]
-        several = [constraints] if all(isinstance(n, int) for n in constraints) else constraints
+        several: Sequence[Sequence[int]] = (
+            [constraints] if all(isinstance(n, int) for n in constraints) else constraints)
         for limits in several:
-            assert not isinstance(limits, int)
             fitting = [
                 e for e in answers if all(
                     limit == -1 or n <= limit for n, limit in zip(e.size[1:], limits[1:], strict=True))]
             if fitting:
-                inner = max(fitting, key=lambda e: e.size[:0:-1]).size[1:]
+                inner = max(fitting, key=lambda e: tuple(e.size[:0:-1])).size[1:]
                 length = self.space_map[name].length
                 whole = -(-length // math.prod(inner)) if length else -1
                 self.entity_map[name] = SplitEntity([whole, *inner])
