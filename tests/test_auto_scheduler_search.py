@@ -325,6 +325,7 @@ def test_the_best_record_counts_whatever_the_order() -> None:
         auto_scheduler.ApplyHistoryBest(None, include_compatible=True)
 
 
+@pytest.mark.slow
 def test_models_and_populations_under_the_names_of_tvm(tmp_path: Path) -> None:
     from tilewright.auto_scheduler.cost_model.cost_model import PythonBasedModel
 
@@ -364,6 +365,7 @@ def test_the_empty_policy_measures_the_plain_loops() -> None:
     assert best is not None and p.trials == 1 and not best.transform_steps
 
 
+@pytest.mark.slow
 def test_inputs_are_built_and_run_as_in_tvm() -> None:
     searched = task()
     wrong = searched.compute_dag.get_init_state()

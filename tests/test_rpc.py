@@ -447,6 +447,7 @@ def test_a_silent_connection_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         tracker.close()
 
 
+@pytest.mark.slow
 def test_a_model_on_a_device_runs_in_a_graph_module(tmp_path: Path) -> None:
     from tilewright.contrib import graph_executor
 
