@@ -306,8 +306,7 @@ def test_candidates_say_what_they_are() -> None:
 
 
 def test_the_sample_task_of_tvm_and_tuners_of_a_range() -> None:
-    from tilewright.testing import autotvm as sample
-
+    from tilewright.compat.testing import autotvm as sample
     from tilewright.search.autotvm.database import DummyDatabase, filter_inputs
 
     task, _ = sample.get_sample_task(16)
@@ -324,7 +323,7 @@ def test_the_sample_task_of_tvm_and_tuners_of_a_range() -> None:
     database = DummyDatabase()
     for inp, result in records[:2]:
         database.save(inp, result)
-    database.save(*records[0], extend=True)
+    database.save(records[0][0], records[0][1], extend=True)
     assert database.load(records[1][0]) == records[1][1] and database.load(records[2][0]) is None
     assert len(database.load(records[0][0], get_all=True)) == 2
     assert [len(part) for part in filter_inputs(database, [inp for inp, _ in records])] == [2, 1]

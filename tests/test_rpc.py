@@ -449,9 +449,8 @@ def test_a_silent_connection_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_a_model_on_a_device_runs_in_a_graph_module(tmp_path: Path) -> None:
-    from tilewright.contrib import graph_executor
-
     from tilewright import relay
+    from tilewright.runtime import graph_executor
 
     x = relay.var("x", shape=(2, 3))
     lib = relay.build(tvm.IRModule.from_expr(relay.add(relay.nn.relu(x), relay.const(1.0))), "llvm")

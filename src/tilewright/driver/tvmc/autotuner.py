@@ -38,6 +38,8 @@ _LISTS: Final = ("list", "help")
 class TaskFilterError(OptionError, AssertionError):
     """A task that `--tasks` names does not exist. TVM's `filter_tasks` raises an `AssertionError`."""
 
+    code = "TW0202"
+
 
 def tune_model(
     tvmc_model: TVMCModel,
@@ -149,7 +151,7 @@ def _tasks_named(word: str, count: int) -> Sequence[int]:
     if word == "all":
         return range(count)
     match = _RANGE.fullmatch(word)
-    if match is None:
+    if match is None or not word:
         kind = "Malformed range expression: " if "-" in word else ""
         raise TaskFilterError(
             f"--tasks: {kind}cannot read '{word}'; write all, list, or numbers as in 0,2 and 3-5", code="TW0202")
