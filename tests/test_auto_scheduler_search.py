@@ -344,7 +344,8 @@ def test_models_and_populations_under_the_names_of_tvm(tmp_path: Path) -> None:
 
     inputs = [auto_scheduler.MeasureInput(searched, s) for s in states]
     results = [auto_scheduler.MeasureResult([0.5 + k], 0, "", 0.2, 1) for k in range(6)]
-    assert str(results[0]).startswith("MeasureResult(costs=(0.5,), error_no=0, ") and isinstance(MeasureResult((1.0,)), auto_scheduler.MeasureResult)
+    assert str(results[0]).startswith("MeasureResult(costs=(0.5,), error_no=0, ")
+    assert isinstance(MeasureResult((1.0,)), auto_scheduler.MeasureResult)
     model = auto_scheduler.XGBModel(num_warmup_sample=2)
     model.update(inputs, results)
     assert len(model.predict(searched, states)) == len(auto_scheduler.RandomModel().predict(searched, states)) == 6
