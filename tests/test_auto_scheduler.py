@@ -139,6 +139,7 @@ def test_a_state_written_by_hand() -> None:
     s.parallel(c, s.fuse(c, [io, jo]))
     s.pragma(c, 0, "auto_unroll_max_step$16")
     assert str(s) == (
+        "Placeholder: A, B\n"
         "parallel i.0@j.0@ (0,24)\n  for k (0,20)\n    unroll i.1 (0,4)\n      vectorize j.1 (0,8)\n        C = ...\n"
     )
     ours, plain = answer(task, s)
@@ -151,15 +152,49 @@ def test_every_step_does_what_the_state_says() -> None:
     task = auto_scheduler.SearchTask(func=matmul_add, args=(12, 16, 8, "float32"), target="llvm")
     s = task.compute_dag.init_state.copy()
     k = s.cache_read(0, "global", [2])
-    assert (k, s.stages[1].name, s.stages[3].name) == (1, "A.global", "product")
+    assert (s.stage_id(k), s.stages[1].name, s.stages[3].name) == (1, "A.global", "product")
     made = s.rfactor(3, s.split(3, 2, [4])[1], 2)
-    assert [i.extent for i in s.stages[made].iters] == [12, 16, 4, 2]
-    assert [i.extent for i in s.stages[made + 1].iters] == [12, 16, 4]
+    assert [i.extent for i in s[made].iters] == [12, 16, 4, 2]
+    assert [i.range.extent for i in s.stages[s.stage_id(made) + 1].iters] == [12, 16, 4]
     s.compute_root(made)
     io, _ = s.split(6, 0, [3], inner_to_outer=False)
     s.compute_at(4, 6, io)
     ours, plain = answer(task, s)
     np.testing.assert_array_equal(ours, plain)
+
+
+def test_states_for_a_gpu_are_recorded_and_do_not_run() -> None:
+    task = small()
+    dag, c = task.compute_dag, task.compute_dag.tensors[-1]
+    s = dag.get_init_state()
+    bound = s.bind(c, s[c].iters[0], "blockIdx.x")
+    assert bound is s[c].iters[0] and bound.annotation == s.ANNOTATION_TRANS_TABLE["blockIdx.x"] == 5
+    again = dag.infer_bound_from_state(s)
+    assert again == s and hash(again) == hash(s) and s != dag.get_init_state() and "blockIdx.x i (0," in str(again)
+    with pytest.raises(ScheduleError, match=r"binds a loop to blockIdx\.x, but schedules of a GPU do not run on a CPU"):
+        dag.func(s)
+    shared = dag.get_init_state()
+    copy = shared.cache_read(0, "shared", [c])
+    assert copy.name == "A.shared" and shared.cache_read(0, "shared", [c]).name == "A.d.shared"
+    with pytest.raises(ScheduleError, match="uses memory of the scope 'shared'"):
+        dag.func(shared)
+    with pytest.raises(ScheduleError, match=r"'block' is no axis of threads; there are vthread, blockIdx\.x"):
+        s.bind(c, 1, "block")
+
+
+def test_extents_of_attached_stages() -> None:
+    task = auto_scheduler.SearchTask(func=matmul_add, args=(12, 16, 8, "float32"), target="llvm")
+    dag = task.compute_dag
+    s = dag.get_init_state()
+    outer, inner = s.split(4, 0, [4])
+    s.compute_at(2, 4, outer)
+    assert (s[2].compute_at, s[4].compute_at, inner.iter_kind, s[2].iters[-1].iter_kind) == (2, 0, 0, 1)
+    found = dag.infer_bound_from_state(s)
+    assert [i.range.extent for i in found[2].iters] == [4, 16, 8] and [i.extent for i in found[4].iters] == [3, 4, 16]
+    assert [i.extent for i in s[2].iters] == [12, 16, 8]
+    copy = s.copy()
+    assert copy.split(4, inner, [2])[0] is copy[4].iters[1]  # a loop of another copy counts by its name
+    assert copy.stage_id(s.stage_ops[2]) == 2 and copy.state_object is copy
 
 
 def test_a_schedule_is_finished_again_after_further_steps() -> None:
@@ -198,7 +233,7 @@ def test_steps_of_the_field_are_replayed() -> None:
     inp, result = load_record_from_string(record(TILED))
     assert (result.cost, result.error_no, inp.task.hardware_params.num_cores) == (1e-3, 0, 6)
     state = recover_measure_input(inp, rebuild_state=True).state
-    assert str(state).splitlines()[0] == "parallel i.0@j.0@i.1@j.1@ (0,4)"
+    assert str(state).splitlines()[1] == "parallel i.0@j.0@i.1@j.1@ (0,4)"
     ours, plain = answer(small(), state)
     np.testing.assert_array_equal(ours, plain)
     assert json.loads(dump_record_to_string(inp, result))["i"][1][1] == TILED
@@ -226,9 +261,7 @@ def test_steps_that_are_none(steps: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize(("steps", "message"), [
-    ([["AN", 2, 0, 5]], "bound to blockIdx.x, but schedules of a GPU do not run on a CPU"),
     ([["AN", 2, 0, 11]], "annotation 11 of a loop cannot be replayed"),
-    ([["CHR", 0, "shared", [2]]], "memory of a GPU"),
     ([["SP", 7, 0, 4, [2], 1]], "7 is not a stage of this state; the stages are A, B, C"),
     ([["SP", 2, 6, 4, [2], 1]], "6 is not a loop of 'C', which has 3: i, j, k"),
     ([["FSP", 2, 0, 0, 1]], "follows step 0, which is not a split"),

@@ -13,7 +13,7 @@ import pytest
 import tilewright as tvm
 from auto_scheduler_workloads import Pretended, arrays, small_matmul, softmax
 from tilewright import relay
-from tilewright.base.errors import OptionError
+from tilewright.base.errors import ModelError, OptionError
 from tilewright.search import auto_scheduler
 from tilewright.search.auto_scheduler.evolution import Evolution
 from tilewright.search.auto_scheduler.measure import MeasureInput, MeasureResult, candidate
@@ -132,19 +132,19 @@ def test_models_order_programs() -> None:
     p = policy()
     programs = Evolution(sample=24).initial(searched, p.sketches, random.Random(0))
     model = auto_scheduler.XGBModel(seed=0, num_warmup_sample=8)
-    guess = model.predict(programs)
+    guess = model.score(programs)
     cycles = -np.log([x.cycles for x in programs])
     assert np.corrcoef(guess, cycles)[0, 1] > 0.8  # the model of cycles, corrected by the one that ships
     assert not np.array_equal(guess, cycles)
-    assert np.array_equal(guess, auto_scheduler.XGBModel(seed=1).predict(programs))
+    assert np.array_equal(guess, auto_scheduler.XGBModel(seed=1).score(programs))
     measured = [MeasureResult((1.0 / (1 + x.features[4]),)) for x in programs]  # another truth than the guess
     model.update(programs, measured)
-    learnt = model.predict(programs)
+    learnt = model.score(programs)
     assert np.corrcoef(learnt, [1 + x.features[4] for x in programs])[0, 1] > 0.8
-    assert len(model.predict([])) == 0
+    assert len(model.score([])) == 0
     rows = np.stack([x.features for x in programs])
     assert model._model.predict(np.repeat(rows, 500, axis=0)).shape == (500 * len(programs),)
-    assert (auto_scheduler.RandomModel(1).predict(programs) == auto_scheduler.RandomModel(1).predict(programs)).all()
+    assert (auto_scheduler.RandomModel(1).score(programs) == auto_scheduler.RandomModel(1).score(programs)).all()
 
 
 @pytest.mark.slow
@@ -323,3 +323,105 @@ def test_the_best_record_counts_whatever_the_order() -> None:
     assert best.identity != auto_scheduler.ApplyHistoryBest(pairs[:1]).identity
     with pytest.raises(OptionError, match=r"include_compatible \(records of other sizes\) is not supported"):
         auto_scheduler.ApplyHistoryBest(None, include_compatible=True)
+
+
+@pytest.mark.slow
+def test_models_and_populations_under_the_names_of_tvm(tmp_path: Path) -> None:
+    from tilewright.search.auto_scheduler.cost_model import PythonBasedModel
+
+    class Steps(PythonBasedModel):
+        def predict(self, task: Any, states: Any) -> Any:
+            return [len(s.transform_steps) for s in states]
+
+    searched = task()
+    small = {"sample_init_min_population": 6, "evolutionary_search_population": 6}
+    p = auto_scheduler.SketchPolicy(searched, Steps(), params=small, verbose=0)
+    states = p.sample_initial_population()
+    assert len(states) == 6 and p.search_task is searched
+    found = p.evolutionary_search([*states[:3], searched.compute_dag.get_init_state()], 4)
+    lengths = [len(s.transform_steps) for s in found]
+    assert lengths == sorted(lengths, reverse=True) and lengths[0] >= max(len(s.transform_steps) for s in states[:3])
+
+    inputs = [auto_scheduler.MeasureInput(searched, s) for s in states]
+    results = [auto_scheduler.MeasureResult([0.5 + k], 0, "", 0.2, 1) for k in range(6)]
+    assert str(results[0]).startswith("MeasureResult(costs=(0.5,), error_no=0, ")
+    assert isinstance(MeasureResult((1.0,)), auto_scheduler.MeasureResult)
+    model = auto_scheduler.XGBModel(num_warmup_sample=2)
+    model.update(inputs, results)
+    assert len(model.predict(searched, states)) == len(auto_scheduler.RandomModel().predict(searched, states)) == 6
+    model.save(str(tmp_path / "model"))
+    again = auto_scheduler.XGBModel(num_warmup_sample=2)
+    again.load(str(tmp_path / "model"))
+    np.testing.assert_array_equal(again.predict(searched, states), model.predict(searched, states))
+    (tmp_path / "other").write_text("[1]")
+    with pytest.raises(ModelError, match="this is not a saved cost model"):
+        again.load(str(tmp_path / "other"))
+
+
+def test_the_empty_policy_measures_the_plain_loops() -> None:
+    p = auto_scheduler.EmptyPolicy(task())
+    p.verbose = 0
+    best = p.search(options(4, Pretended()))
+    assert isinstance(p, auto_scheduler.search_policy.SearchPolicy)
+    assert best is not None and p.trials == 1 and not best.transform_steps
+
+
+@pytest.mark.slow
+def test_inputs_are_built_and_run_as_in_tvm() -> None:
+    searched = task()
+    wrong = searched.compute_dag.get_init_state()
+    wrong.parallel(2, 2)
+    inputs = [MeasureInput(searched, s) for s in (wrong, searched.compute_dag.init_state)]
+    with auto_scheduler.LocalBuilder(n_parallel=1, timeout=60) as builder, auto_scheduler.LocalRunner(60) as runner:
+        built = builder.build(inputs, 1)
+        assert [b.error_no for b in built] == [1, 0]
+        assert [r.error_no for r in runner.run(inputs, built)] == [1, 0]
+
+
+def test_the_factor_between_workloads() -> None:
+    factor, decode = auto_scheduler.utils.calc_workload_dis_factor, auto_scheduler.utils.decode_workload_key
+    wanted = decode('["f", [8, 3, 64], [0, 1], "float32"]')
+    assert factor(wanted, wanted) == 1 and factor(wanted, decode('["f", [2, 3, 32], [0, 1], "float32"]')) == 8
+    others = ['["g", [8, 3, 64], [0, 1], "float32"]', '["f", [8, 3, 64], [1, 1], "float32"]', '["f", 8]']
+    for other in (*others, '["f", [3, 3, 64], [0, 1], "float32"]', '["f", [8, 3, 64], [0, 1], "int8"]'):
+        assert factor(wanted, decode(other)) == float("inf")
+
+
+def test_entries_of_the_registry(tmp_path: Path) -> None:
+    registry = auto_scheduler.workload_registry
+    name, function = registry.serialize_workload_registry_entry(task().workload_key)
+    del registry.WORKLOAD_FUNC_REGISTRY[name]
+    registry.deserialize_workload_registry_entry((name, function))
+    assert registry.WORKLOAD_FUNC_REGISTRY[name] is function
+    with pytest.raises(OptionError, match="workload 'none of these' is not registered"):
+        registry.serialize_workload_registry_entry('["none of these"]')
+    made = [exec_workload(text) for text in ("n", "n", "n + 1")]
+    auto_scheduler.register_workload("made", made[0])
+    auto_scheduler.register_workload("made", made[1])  # the same text
+    with pytest.raises(OptionError, match="workload 'made' is registered already"):
+        auto_scheduler.register_workload("made", made[2])
+
+
+def exec_workload(size: str) -> Any:
+    """Return a workload whose text differs by the size."""
+    found: dict[str, Any] = {}
+    exec(f"def made(n):\n    return {size}", found)
+    return found["made"]
+
+
+def test_arrays_for_the_inputs_of_a_task() -> None:
+    from tilewright.search.auto_scheduler.search_task import TASK_INPUT_BUFFER_TABLE, get_task_input_buffer
+
+    TASK_INPUT_BUFFER_TABLE.clear()
+    key, first = task().workload_key, np.zeros(3)
+    made = auto_scheduler.SearchTask(workload_key=key, target="llvm", task_inputs={"A": first})
+    assert made.task_input_names == ["A"] and get_task_input_buffer(key, "A") is first
+    auto_scheduler.SearchTask(workload_key=key, target="llvm", task_inputs={"A": np.ones(3)})
+    assert get_task_input_buffer(key, "A") is first
+    auto_scheduler.SearchTask(workload_key=key, target="llvm", task_inputs={"A": 2}, task_inputs_overwrite=True)
+    assert get_task_input_buffer(key, "A") == 2
+    with pytest.raises(OptionError, match="there is no array of the input 'B'"):
+        get_task_input_buffer(key, "B")
+    with pytest.raises(OptionError, match="save_to_file"):
+        auto_scheduler.SearchTask(
+            workload_key=key, target="llvm", task_inputs={"C": first}, task_inputs_save_to_file=True)

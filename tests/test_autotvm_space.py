@@ -153,9 +153,11 @@ def test_fallback_takes_the_largest_that_fits() -> None:
     config = FallbackConfigEntity()
     config.define_split("tile", 24, num_outputs=3)
     config.fallback_split("tile", [[-1, 2, 8]])
-    assert config["tile"].value == [-1, 1, 8]
+    assert config["tile"].size == [3, 1, 8]
     config.define_split("tile", 24, num_outputs=3)
-    assert config["tile"].value == [-1, 1, 8]
+    assert config["tile"].size == [3, 1, 8]
+    config.fallback_split("tile", [-1, 4, 4])  # TVM's form
+    assert config["tile"].size == [2, 3, 4]
     with pytest.raises(OptionError, match="no split of 'tile' fits"):
         config.fallback_split("tile", [[-1, 0, 0]])
 
@@ -179,3 +181,27 @@ def test_knob_features_are_those_of_each_configuration() -> None:
     for n in range(6):
         large.define_split(f"tile_{n}", 64)
     assert KnobFeatures(large)(np.arange(100_000) % large.range_length).shape[0] == 100_000
+
+
+def test_indices_of_a_filtered_space() -> None:
+    space = ConfigSpace()
+    space.define_split("y", 8, num_outputs=2)
+    space.define_split("x", 8, num_outputs=2)
+    space.multi_filter(filter=lambda e: e["x"].size[1] * e["y"].size[1] >= 8)
+    valid = [k for k in range(16) if space.is_index_valid(k)]
+    assert (len(space), space.subrange_length(0, 8), valid[0]) == (10, 3, 3)
+    assert space.get_next_index(0) == 3 and space.get_next_index(3, -1) is None
+    assert space.get_next_index(6, 1, end=7) is None
+    assert space.point2knob(6) == [2, 1] and space.knob2point([2, 1]) == 6
+    assert space.get_rand_index(to_exclude=valid[1:]) == 3 and space.random_walk(15) in valid[:-1]
+    with pytest.raises(OptionError, match="the range from 4 to 17 is not inside the space"):
+        space.subrange_length(4, 17)
+    with pytest.raises(OptionError, match="every index from 0 to 16 is excluded"):
+        space.get_rand_index(to_exclude=valid)
+
+
+def test_a_second_definition_replaces_the_first() -> None:
+    space = ConfigSpace()
+    space.define_split("y", 8, num_outputs=2, filter=None)
+    space.define_split("y", 8, num_outputs=2, filter=lambda e: e.size[1] > 2)
+    assert len(space) == 2

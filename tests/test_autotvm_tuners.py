@@ -303,3 +303,55 @@ def test_candidates_say_what_they_are() -> None:
     assert one.identity == TaskCandidate.of(kernel_task("dense"), task.default_config).identity
     assert one.default() is not None
     assert list(one.values()) == ["packed"]
+
+
+def test_the_sample_task_of_tvm_and_tuners_of_a_range() -> None:
+    from tilewright.compat.testing import autotvm as sample
+    from tilewright.search.autotvm.database import DummyDatabase, filter_inputs
+
+    task, _ = sample.get_sample_task(16)
+    grid = GridSearchTuner(task, range_idx=(8, 15))
+    assert (grid.begin_idx, grid.end_idx, grid.index, grid.visited_max) == (8, 16, 8, 8)
+    assert [c.index for c in grid.next_batch(20)] == [*range(8, 16)] and not grid.has_next() and grid.index == 16
+    chance = RandomTuner(task, range_idx=(8, 15))
+    assert sorted(c.index for c in chance.next_batch(20)) == [*range(8, 16)]
+    genes = GATuner(task, pop_size=1000)
+    assert genes.pop_size == len(genes.genes) == len(genes.visited) == len(task.config_space)
+    assert len({c.index for c in genes.next_batch(1000)}) == len(task.config_space) and not genes.has_next()
+
+    records = sample.get_sample_records(3)
+    database = DummyDatabase()
+    for inp, result in records[:2]:
+        database.save(inp, result)
+    database.save(records[0][0], records[0][1], extend=True)
+    assert database.load(records[1][0]) == records[1][1] and database.load(records[2][0]) is None
+    assert len(database.load(records[0][0], get_all=True)) == 2
+    assert [len(part) for part in filter_inputs(database, [inp for inp, _ in records])] == [2, 1]
+    assert len(database.filter(lambda inp, results: results[0].costs[0] > 1)) == 1
+    told: list[int] = []
+    assert len(sample.DummyRunner().run([1, 2], lambda k, r: told.append(k))) == 2 and told == [0, 1]
+
+
+def test_operations_of_a_schedule() -> None:
+    from tilewright import te
+    from tilewright.search.autotvm.task.task import FlopCalculationError, compute_flop
+
+    a = te.placeholder((8, 4), "int8", name="a")
+    k = te.reduce_axis((0, 4), "k")
+    total = te.compute((8,), lambda i: te.sum(te.div(a[i, k].astype("int32"), 3), axis=k), name="total")
+    assert compute_flop(te.create_schedule(total.op)) == 2 * 8 * 4
+    counted = te.compute((8,), lambda i: total[i], name="counted", attrs={"FLOP": 100})
+    assert compute_flop(te.create_schedule(counted.op)) == 2 * 8 * 4 + 100
+    with pytest.raises(FlopCalculationError, match="only move elements"):
+        compute_flop(te.create_schedule(te.compute((8,), lambda i: a[i, 0], name="moved").op))
+
+
+def test_numbers_in_units() -> None:
+    from tilewright.search.autotvm import utils
+
+    assert utils.format_si_prefix(1024, "k") == 1.024 and utils.format_si_prefix(3e-6, "\xb5") == pytest.approx(3)
+    assert utils.get_rank([0.5, 2.0, 1.0]).tolist() == [3, 1, 2]
+    with pytest.raises(OptionError, match="there is no prefix 'x' of units"):
+        utils.format_si_prefix(1, "x")
+    pooled = utils.pool_map(lambda n: n + 1, [1, 2, 3], 2)
+    assert pooled is not None and pooled.tolist() == [2, 3, 4] and sorted(utils.sample_ints(0, 3, 3)) == [0, 1, 2]

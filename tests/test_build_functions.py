@@ -12,6 +12,7 @@ from tilewright import te
 from tilewright.base.errors import ArtifactError, CompileError, InputError, OptionError, ScheduleError, TargetError
 from tilewright.compat.contrib import cc
 from tilewright.runtime.elf_sections import add_manifest, manifests
+from tilewright.runtime.functions import FunctionModule
 from tilewright.scalar.expr import Buffer, Load, Var, as_expr
 from tilewright.tir.stmt import For, PrimFunc, Store
 from tilewright.tir.transform.split_vector_elements import split_vector_elements
@@ -268,3 +269,23 @@ def test_vectors_and_numbers_do_not_meet() -> None:
         "same number of lanes"
     ):
         split_vector_elements(PrimFunc("f", (wide, other), body))
+
+
+def test_functions_of_imported_modules(tmp_path: Path) -> None:
+    a = te.placeholder((4,), name="a")
+    b = te.compute((4,), lambda i: a[i] + 1.0, name="b")
+    one, other = (tvm.build(te.create_schedule(b.op), [a, b], "llvm", name=name) for name in ("one", "other"))
+    one.import_module(other)
+    assert one.imported_modules == [other] and not one.implements_function("other")
+    assert one.implements_function("other", True)
+    x, y = np.zeros(4, np.float32), np.zeros(4, np.float32)
+    one.get_function("other", query_imports=True)(x, y)
+    np.testing.assert_array_equal(y, np.ones(4))
+    assert one.is_runnable and one.is_dso_exportable and not one.is_binary_serializable
+    with pytest.raises(InputError, match="the module has no function 'other'"):
+        one.get_function("other")
+    with pytest.raises(ArtifactError, match="this one imports 1 more"):
+        one.export_library(tmp_path / "one.so")
+    other.export_library(tmp_path / "other.so")
+    loaded = tvm.runtime.load_module(tmp_path / "other.so")
+    assert isinstance(loaded, FunctionModule) and not loaded.is_dso_exportable

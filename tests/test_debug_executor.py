@@ -164,6 +164,20 @@ def test_a_profile_of_the_debug_executor() -> None:
     assert [r.get("Step") for r in m.profile([Steps()]).calls] == [Count(1), Count(2), Count(3), Count(4), None]
 
 
+def test_a_profile_of_a_virtual_machine() -> None:
+    x = relay.var("x", shape=(2, 3))
+    exe = relay.vm.compile(tvm.IRModule.from_expr(relay.nn.softmax(relay.nn.relu(x))), "llvm")
+    profiler = tvm.runtime.profiler_vm.VirtualMachineProfiler(exe, tvm.cpu(0))
+    report = profiler.profile(np.ones((2, 3), np.float32), func_name="main")
+    assert tvm.runtime.profiler_vm.enabled() and "softmax" in str(report) and report.configuration["Executor"] == "VM"
+    assert tvm.runtime.profiling.Report.from_json(report.json()).table(False, False, False) == report.table(
+        False, False, False)
+    found = profiler.profile(x=np.ones((2, 3), np.float32), collectors=[Steps()])
+    assert found.calls[0]["Step"] == Count(1)
+    with pytest.raises(InputError, match="a compiled program is entered by 'main'"):
+        profiler.profile(func_name="other")
+
+
 def test_a_folder_of_its_own_goes() -> None:
     m = executor()
     folder = m.debug_datum.path

@@ -220,7 +220,7 @@ def split_of(config: autotvm.ConfigEntity, name: str) -> tuple[int, ...]:
     """The sizes of the loops that a configuration splits one into."""
     entity = config[name]
     assert isinstance(entity, SplitEntity)
-    return entity.size
+    return tuple(entity.size)
 
 
 @contextmanager

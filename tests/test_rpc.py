@@ -445,3 +445,27 @@ def test_a_silent_connection_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         until(lambda: not tracker._listener._open)
     finally:
         tracker.close()
+
+
+@pytest.mark.slow
+def test_a_model_on_a_device_runs_in_a_graph_module(tmp_path: Path) -> None:
+    from tilewright import relay
+    from tilewright.runtime import graph_executor
+
+    x = relay.var("x", shape=(2, 3))
+    lib = relay.build(tvm.IRModule.from_expr(relay.add(relay.nn.relu(x), relay.const(1.0))), "llvm")
+    lib.export_library(tmp_path / "net.so")
+    with rpc.LocalSession() as remote:
+        remote.upload(tmp_path / "net.so")
+        loaded, dev = remote.load_module("net.so"), remote.cpu(0)
+        assert repr(dev) == f"remote[{remote.number}]:cpu(0)" and tvm.nd.array(np.ones(3), dev).device is dev
+        module = graph_executor.GraphModule(loaded["default"](dev))
+        module.set_input("x", np.array([[-1, 0, 1], [2, 3, 4]], np.float32))
+        module.run()
+        np.testing.assert_array_equal(module.get_output(0).numpy(), [[1, 1, 2], [3, 4, 5]])
+        assert len(module.benchmark(dev, repeat=2, number=1).results) == 2
+        assert module.module.time_evaluator("run", dev, number=1)().mean > 0 and "net.so" in repr(loaded)
+        with pytest.raises(InputError, match=r"there is no function 'debug_create' of the model 'net\.so'"):
+            loaded["debug_create"]
+        with pytest.raises(InputError, match="timed without pauses"):
+            module.benchmark(dev, repeat=1, number=1, cooldown_interval_ms=5)

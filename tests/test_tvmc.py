@@ -27,7 +27,7 @@ from tilewright.driver import tvmc
 from tilewright.driver.application import spread
 from tilewright.driver.targets import read_target, split_target_options
 from tilewright.driver.tvmc.composition import executor, runtime
-from tilewright.driver.tvmc.transforms import computed_in, with_layouts
+from tilewright.driver.tvmc.transforms import MixedPrecision, with_layouts
 from tilewright.ir.op_attributes import op_attr
 from tilewright.relay.backend import Executor
 from tilewright.relay.op.hooks import MIXED_PRECISION
@@ -337,7 +337,7 @@ def test_layouts_are_as_desired(network: Path) -> None:
 
 
 def test_operators_of_mixed_precision_are_so_inside_alone() -> None:
-    with computed_in(["nn.softmax"], "bfloat16", "float32"):
+    with MixedPrecision(["nn.softmax"], "float32"):
         assert op_attr("nn.softmax", MIXED_PRECISION)(None, "bfloat16") == [0, "float32", "bfloat16"]
     assert op_attr("nn.softmax", MIXED_PRECISION) is None
 

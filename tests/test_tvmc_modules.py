@@ -207,3 +207,32 @@ def test_addresses_arrays_and_largest_elements() -> None:
         tvmc.runner.generate_tensor_data((2, 3), "uint8", "whatever")
     top = get_top_results(tvmc.TVMCResult({"output_0": np.array([[1, 9, 3]])}), 2)
     assert top.tolist() == [[1, 2], [9, 3]]
+
+
+def test_tasks_by_number() -> None:
+    from tilewright.driver.tvmc.autotuner import TaskFilterError, filter_tasks, gen_task_list
+    from tilewright.search.autotvm.task import Task
+
+    tasks = list("abcdefghij")
+    assert filter_tasks(tasks, "6-") == (["g", "h", "i", "j"], False)
+    assert filter_tasks(tasks, "-2") == (["a", "b", "c"], False) and filter_tasks(tasks, "help") == ([], True)
+    assert filter_tasks(tasks, "0,4-5,9,list") == (["a", "e", "f", "j"], True)
+    assert filter_tasks(tasks, "1, all")[0] == ["b", "a", *tasks[2:]]
+    for text, message in (
+        ("10", "Task index out of range"), ("1-10", "Right-hand side expression out of range"),
+        ("-", "Missing lhs or rhs for range expression"), ("-1-", "Malformed range expression"),
+        ("x", "cannot read 'x'"),
+    ):
+        with pytest.raises(TaskFilterError, match=message):
+            filter_tasks(tasks, text)
+    assert issubclass(TaskFilterError, AssertionError)
+    made = gen_task_list([Task("no template", (1,)), Task("x" * 200, ())], False).splitlines()
+    assert made[1] == "  0. Task(func_name=no template, args=(1,), kwargs={}, workload=('no template', 1)) (len=?)"
+    assert made[2].endswith("xxx... (len=?)")
+
+
+def test_missing_files_are_python_s() -> None:
+    from tilewright.driver import tvmc
+
+    with pytest.raises(FileNotFoundError, match=r"the model 'not/a/file\.onnx' does not exist"):
+        tvmc.load("not/a/file.onnx")

@@ -137,6 +137,12 @@ class InputError(CompileError):
     """A run-time input has the wrong name, shape or dtype."""
 
 
+class MissingFileError(InputError, FileNotFoundError):
+    """A file that the user names does not exist. It is caught as Python's `FileNotFoundError` too."""
+
+    code = "TW0101"
+
+
 class RunError(CompileError):
     """A program cannot continue: no clause of a match applies, an operator is undefined for its arguments, or stack or
     memory is exhausted."""

@@ -39,6 +39,7 @@ PUBLIC: Final[Mapping[str, str]] = {
     "relay.frontend.common": "relay.frontend.inference",
     "rpc": "runtime.rpc",
     "runtime.ndarray": "base.nd",
+    "runtime.object_path": "base.object_path",
     "script": "tir.script",
     "serialization": "relay.serialization",
     "settings": "base.settings",
@@ -58,6 +59,8 @@ PACKAGES: Final = frozenset({
 """Packages of TVM that are files here."""
 FILES: Final[Mapping[str, str]] = {
     "autotvm.tuner": "droplet_turner index_based_tuner",
+    "auto_scheduler.cost_model": "cost_model xgb_model",
+    "autotvm.measure": "measure measure_methods",
     "ir": "adt base expr op tensor_type type type_relation",
     "relay.analysis": "analysis count_layers feature",
     "relay.backend": "executor runtime",

@@ -260,6 +260,30 @@ class Type:
         """TVM's reflection name of the kind of type: `relay.TensorType`."""
         return f"relay.{type(self).__name__}"
 
+    @property
+    def span(self) -> None:
+        """The place in a source text, under TVM's name. Types have none: the expressions that they describe do."""
+        return None
+
+
+class PrimType(Type):
+    """The type of a scalar of a loop program."""
+
+    __slots__ = ("dtype",)
+    dtype: DataType
+
+    def __init__(self, dtype: str | DataType) -> None:
+        self.dtype = DataType(dtype)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PrimType) and self.dtype == other.dtype
+
+    def __hash__(self) -> int:
+        return hash((PrimType, self.dtype))
+
+    def __repr__(self) -> str:
+        return str(self.dtype)
+
 
 class TensorType(Type):
     """A dense tensor: `shape` is a tuple of ints (`Size`) or integer `PrimExpr`s, `dtype` a `DataType`."""

@@ -13,6 +13,7 @@ from tilewright.base.types import (
     FuncType,
     GlobalTypeVar,
     IncompleteType,
+    PrimType,
     RefType,
     TensorType,
     TupleType,
@@ -29,6 +30,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.op_attributes import register_op_attr, reset_op_attr
 from tilewright.ir.source import SequentialSpan, SourceName, Span
 from tilewright.ir.structural import assert_structural_equal, structural_equal, structural_hash
+from tilewright.ir.structural_path import get_first_structural_mismatch
 from tilewright.scalar.expr import FloatImm, IntImm, PrimExpr
 from tilewright.scalar.range import Range
 
@@ -52,10 +54,11 @@ RelayRefType = RefType
 
 __all__ = [
     "Array", "Constructor", "EnvFunc", "FloatImm", "FuncType", "GlobalTypeVar", "GlobalVar", "IRModule",
-    "IncompleteType", "IntImm", "Map", "Op", "PrimExpr", "Range", "RefType", "RelayExpr", "RelayRefType",
+    "IncompleteType", "IntImm", "Map", "Op", "PrimExpr", "PrimType", "Range", "RefType", "RelayExpr", "RelayRefType",
     "SequentialSpan",
     "SourceName", "Span", "TensorType", "TupleType", "Type", "TypeCall", "TypeData", "TypeKind", "TypeRelation",
-    "TypeVar", "assert_structural_equal", "container", "diagnostics", "instrument", "load_json", "make_node",
+    "TypeVar", "assert_structural_equal", "container", "diagnostics", "get_first_structural_mismatch", "instrument",
+    "load_json", "make_node",
     "register_op_attr", "reset_op_attr", "save_json", "structural_equal", "structural_hash", "transform",
 ]
 

@@ -65,11 +65,11 @@ _MISSING: Final = _Missing()
 
 
 @dataclasses.dataclass(slots=True)
-class _Step:
+class Step:
     """One step of the path to a difference: the previous step, the nodes on both sides, and the label of the component.
     """
 
-    before: _Step | None
+    before: Step | None
     label: str
     left: Any
     right: Any
@@ -181,7 +181,7 @@ def _is_shared(x: Any) -> bool:
     return hasattr(x, "args") and not isinstance(x, (scalar.PrimExpr, Type))
 
 
-class _Comparison:
+class Comparison:
     """One comparison of two programs."""
 
     def __init__(self, map_free_vars: bool, exact: bool = False) -> None:
@@ -192,10 +192,10 @@ class _Comparison:
         self.alive: list[Any] = []
         self.bound: set[int] = set()
 
-    def difference(self, lhs: Any, rhs: Any) -> tuple[_Step | None, Any, Any] | None:
+    def difference(self, lhs: Any, rhs: Any) -> tuple[Step | None, Any, Any] | None:
         """Return the path to the first difference in reading order, and the values there on both sides; None if there
         is none."""
-        stack: list[tuple[Any, Any, _Step | None]] = [(lhs, rhs, None)]
+        stack: list[tuple[Any, Any, Step | None]] = [(lhs, rhs, None)]
         while stack:
             a, b, path = stack.pop()
             if a is b and type(a) in _PLAIN:
@@ -247,9 +247,9 @@ class _Comparison:
     def _pair(self, a: Any, b: Any) -> bool:
         return self.there.setdefault(a, b) is b and self.back.setdefault(b, a) is a
 
-    def _below(self, a: Any, b: Any, path: _Step | None) -> list[tuple[Any, Any, _Step | None]] | None:
+    def _below(self, a: Any, b: Any, path: Step | None) -> list[tuple[Any, Any, Step | None]] | None:
         if type(a) is type(b) and not isinstance(a, (tuple, list, dict)) and not is_name(a):
-            return [(getattr(a, n), getattr(b, n), _Step(path, label, a, b)) for label, n in _labels_of(type(a))]
+            return [(getattr(a, n), getattr(b, n), Step(path, label, a, b)) for label, n in _labels_of(type(a))]
         mine, other = _parts(a), _parts(b)
         if [n for n, _ in mine] != [n for n, _ in other]:
             if not isinstance(a, (_Program, dict)):
@@ -257,7 +257,7 @@ class _Comparison:
             left, right = dict(mine), dict(other)
             mine = [(n, left.get(n, _MISSING)) for n in sorted({**left, **right})]
             other = [(n, right.get(n, _MISSING)) for n, _ in mine]
-        return [(x, y, _Step(path, n, a, b)) for (n, x), (_, y) in zip(mine, other, strict=True)]
+        return [(x, y, Step(path, n, a, b)) for (n, x), (_, y) in zip(mine, other, strict=True)]
 
 
 def _same_leaf(a: Any, b: Any, exact: bool) -> bool:
@@ -283,7 +283,7 @@ def _same_array(a: np.ndarray[Any, Any], b: Any) -> bool:
     return bool(np.array_equal(a, b)) or to_bytes(a) == to_bytes(b)
 
 
-def _text(path: _Step | None) -> str:
+def _text(path: Step | None) -> str:
     labels = []
     while path is not None:
         labels.append(path.label)
@@ -308,7 +308,7 @@ def first_difference(
     lhs: Any, rhs: Any, map_free_vars: bool = False, *, exact: bool = False
 ) -> tuple[str, Any, Any] | None:
     """Return the first difference of two programs as `(path, left, right)`, or None."""
-    found = _Comparison(map_free_vars, exact).difference(_program(lhs), _program(rhs))
+    found = Comparison(map_free_vars, exact).difference(_program(lhs), _program(rhs))
     return None if found is None else (_text(found[0]), found[1], found[2])
 
 
@@ -324,7 +324,7 @@ def _program(x: Any) -> Any:
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
     """Raise `CompileError` with the first difference and the lines that contain it, unless both are structurally equal.
     """
-    found = _Comparison(map_free_vars).difference(_program(lhs), _program(rhs))
+    found = Comparison(map_free_vars).difference(_program(lhs), _program(rhs))
     if found is None:
         return
     path, a, b = found
@@ -335,7 +335,7 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
     raise CompileError("\n".join(lines), code="TW0411")
 
 
-def _line_around(whole: Any, at: Any, path: _Step | None, side: str) -> str | None:
+def _line_around(whole: Any, at: Any, path: Step | None, side: str) -> str | None:
     """Return the line of one program's text that contains its side of the difference, or the nearest enclosing one."""
     while True:
         line = dialects.line_of(whole, at)

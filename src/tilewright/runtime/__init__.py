@@ -3,6 +3,7 @@
 from typing import Any
 
 from tilewright.base import nd as ndarray
+from tilewright.base import object_path
 from tilewright.base.nd import (
     NDArray,
     cl,
@@ -19,6 +20,7 @@ from tilewright.base.nd import (
     webgpu,
 )
 from tilewright.base.object import Object
+from tilewright.base.object_path import ObjectPath
 from tilewright.base.params import (
     load_param_dict,
     load_param_dict_from_file,
@@ -26,7 +28,7 @@ from tilewright.base.params import (
     save_param_dict_to_file,
 )
 from tilewright.base.types import DataType
-from tilewright.runtime import container, executor, name_transforms, profiling, vm
+from tilewright.runtime import container, executor, name_transforms, profiler_vm, profiling, vm
 from tilewright.runtime.artifact import Artifact, load
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.constants_module import ConstantsModule
@@ -55,6 +57,7 @@ __all__ = [
     "NDArray",
     "NullThreadPool",
     "Object",
+    "ObjectPath",
     "ShapeTuple",
     "String",
     "cl",
@@ -77,7 +80,9 @@ __all__ = [
     "name_transforms",
     "ndarray",
     "num_threads",
+    "object_path",
     "opencl",
+    "profiler_vm",
     "profiling",
     "register_module",
     "rocm",

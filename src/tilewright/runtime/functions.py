@@ -189,6 +189,7 @@ class FunctionModule:
         self.artifact = artifact
         self._sources = sources or {}
         self._code: Code | None = None
+        self.imported_modules: list[FunctionModule] = []
 
     @property
     def entry_name(self) -> str:
@@ -210,13 +211,27 @@ class FunctionModule:
     def __getitem__(self, name: str) -> NativeFunction:
         return self.get_function(name)
 
+    def import_module(self, module: FunctionModule) -> None:
+        """Add a module whose functions `get_function` finds with `query_imports`. A saved file does not have them."""
+        self.imported_modules.append(module)
+
+    is_dso_exportable = property(lambda self: bool(self._sources), doc="Whether the code can be linked into a library.")
+    is_runnable = property(lambda self: True, doc="Whether the functions can be called.")
+    is_binary_serializable = property(lambda self: False, doc="Whether the module is data, and not machine code.")
+
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
         """Whether there is a function of that name."""
-        return name in self.artifact.manifest.functions
+        imported = query_imports and any(m.implements_function(name, True) for m in self.imported_modules)
+        return name in self.artifact.manifest.functions or imported
 
     def get_function(self, name: str, query_imports: bool = False) -> NativeFunction:
-        """Return the function of that name. Raises `InputError` for an unknown name."""
+        """Return the function of that name, with `query_imports` also one of the modules that this one imports. Raises
+        `InputError` for an unknown name."""
         params = self.artifact.manifest.functions.get(name)
+        if params is None and query_imports:
+            for module in self.imported_modules:
+                if module.implements_function(name, True):
+                    return module.get_function(name, True)
         if params is None:
             raise InputError(
                 f"the module has no function '{name}'; it has {', '.join(self.artifact.manifest.functions)}",
@@ -266,6 +281,10 @@ class FunctionModule:
         if there is no C text.
         """
         path = Path(file_name)
+        if self.imported_modules:
+            raise ArtifactError(
+                f"{path}: a file has the functions of one module, but this one imports "
+                f"{len(self.imported_modules)} more; build all functions as one module, or save each", code="TW0807")
         if cc is not None or options or sanitize:
             if path.suffix == ".c" or (self._sources and "c" not in self._sources):
                 target = self.artifact.manifest.target

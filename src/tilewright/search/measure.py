@@ -181,6 +181,11 @@ class Measured:
         """`error` under auto_scheduler's name."""
         return self.error
 
+    def __str__(self) -> str:
+        return (
+            f"MeasureResult(costs={tuple(map(float, self.costs))}, error_no={int(self.error_no)}, "
+            f"all_cost={float(self.all_cost)}, timestamp={float(self.timestamp)})")
+
     def __iter__(self) -> Iterator[Any]:
         return iter((self.costs, self.error_no, self.all_cost, self.timestamp))
 

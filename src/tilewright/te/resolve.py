@@ -11,7 +11,7 @@ A stage is attached before its loops are split, since its placement determines t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, Var, add, con
 from tilewright.scalar.walk import free_vars, substitute, walk
 from tilewright.te.create import create_blocks
 from tilewright.te.scan import ScanOp
-from tilewright.te.schedule import CacheRead, CacheWrite, Rewrite, Schedule
+from tilewright.te.schedule import CacheRead, CacheWrite, Rewrite, Rfactor, Schedule
 from tilewright.te.stage import Ahead, Fuse, Mark, Relation, Split, Stage, root_axes
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from tilewright.te.thread import ThreadAxis
@@ -104,22 +104,24 @@ def apply_schedule(s: Schedule, args: Sequence[Tensor], func: PrimFunc) -> PrimF
     return unroll_by_hint(engine.func)
 
 
+def loop_extents(s: Schedule, args: Sequence[Tensor]) -> dict[IterVar, PrimExpr]:
+    """Return the extents of the loops of all stages, attached stages included, as far as `args` need the stages.
+
+    Raises `ScheduleError` if a step cannot be applied. Memory of a GPU counts as memory.
+    """
+    inputs = [t for t in args if isinstance(t.op, PlaceholderOp)]
+    outputs = [t for t in args if not isinstance(t.op, PlaceholderOp)]
+    func, blocks = create_blocks(inputs, outputs)
+    buffers = dict(zip([*inputs, *outputs], func.params, strict=True))
+    resolver = _ExtentResolver(s, func, {s[op]: block for op, block in blocks.items()}, buffers)
+    resolver.resolve()
+    return resolver.extents
+
+
 def _resolved(s: Schedule, func: PrimFunc, blocks: Mapping[Operation, str], buffers: dict[Tensor, Buffer]) -> Engine:
     """Return the engine after all steps of the schedule."""
     resolver = _Resolver(s, func, {s[op]: block for op, block in blocks.items()}, buffers)
-    for rewrite in s.rewrites:
-        resolver.rewrite(rewrite)
-    for stage in s.stages:
-        if stage.layout is not None:
-            resolver.lay_out(stage, stage.layout)
-    for stage in s.stages:
-        if stage.inlined:
-            resolver.engine.compute_inline(resolver.block(stage))
-    for stage in reversed(s.stages):
-        if isinstance(stage.op, ScanOp):
-            resolver.arrange_scan(stage, stage.op)
-        elif stage in resolver.blocks and not stage.inlined:
-            resolver.arrange(stage)
+    resolver.resolve()
     return resolver.engine
 
 
@@ -159,6 +161,22 @@ class _Resolver:
         self.inputs = {t: b.name for t, b in buffers.items() if isinstance(t.op, PlaceholderOp)}
         self.loops: dict[IterVar, Var] = {}
         self.threads: dict[ThreadAxis, PrimExpr] = {}
+
+    def resolve(self) -> None:
+        """Apply all steps of the schedule."""
+        for rewrite in self.s.rewrites:
+            self.rewrite(rewrite)
+        for stage in self.s.stages:
+            if stage.layout is not None:
+                self.lay_out(stage, stage.layout)
+        for stage in self.s.stages:
+            if stage.inlined:
+                self.engine.compute_inline(self.block(stage))
+        for stage in reversed(self.s.stages):
+            if isinstance(stage.op, ScanOp):
+                self.arrange_scan(stage, stage.op)
+            elif stage in self.blocks and not stage.inlined:
+                self.arrange(stage)
 
     def block(self, stage: Stage) -> str:
         found = self.blocks.get(stage)
@@ -207,7 +225,7 @@ class _Resolver:
     def arrange(self, stage: Stage) -> None:
         block = self.block(stage)
         if stage.scope:
-            self.engine.set_scope(block, stage.scope)
+            self.set_scope(block, stage.scope)
         at = stage.attached or (stage.group.attached if stage.group else None)
         loops = self.engine.loops(block) if at is None else self.attach(stage, *at)
         axes = stage.roots
@@ -224,6 +242,10 @@ class _Resolver:
             self.engine.rolling_buffer(block)
         for mark in stage.marks:
             self.mark(mark)
+
+    def set_scope(self, block: str, scope: str) -> None:
+        """Store the result of a block in memory of a scope."""
+        self.engine.set_scope(block, scope)
 
     def arrange_scan(self, stage: Stage, op: ScanOp) -> None:
         """Check that a scan has no steps, since its loop stays outside of the loops of its updates."""
@@ -339,6 +361,34 @@ class _Resolver:
             )
             raise fault(why, self.engine.loop(loop), self.engine.func)
         self.engine.prefetch(buffer, moves.pop() * ahead.tensor.dtype.itemsize * ahead.offset)
+
+
+class _ExtentResolver(_Resolver):
+    """Notes the extent of each axis when its loop is made."""
+
+    def __init__(self, s: Schedule, func: PrimFunc, blocks: dict[Stage, str], buffers: dict[Tensor, Buffer]) -> None:
+        super().__init__(s, func, blocks, buffers)
+        self.extents: dict[IterVar, PrimExpr] = {}
+
+    def rewrite(self, r: Rewrite) -> None:
+        super().rewrite(r if isinstance(r, Rfactor) else replace(r, scope="global"))
+
+    def set_scope(self, block: str, scope: str) -> None:
+        """Leave the scope, which does not change loops."""
+
+    def mark(self, m: Mark) -> None:
+        """Leave the mark, which does not change loops."""
+
+    def name_loops(self, axes: Sequence[IterVar], loops: Sequence[Var]) -> None:
+        super().name_loops(axes, loops)
+        self._note(axes)
+
+    def relate(self, r: Relation) -> None:
+        super().relate(r)
+        self._note((r.outer, r.inner) if isinstance(r, Split) else (r.fused,) if isinstance(r, Fuse) else ())
+
+    def _note(self, axes: Iterable[IterVar]) -> None:
+        self.extents.update((a, self.engine.loop(self.loops[a]).extent) for a in axes)
 
 
 def _elements_per_trip(block: Block, load: Load, loop: Var) -> int:

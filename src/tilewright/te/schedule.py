@@ -22,7 +22,7 @@ from tilewright.scalar.expr import PrimExpr, Var
 from tilewright.scalar.walk import substitute
 from tilewright.te.stage import Group, Relation, Reorder, Stage, root_axes, values_of
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Reduce, Tensor, producers_first
-from tilewright.tir.block_rewrites import check_scope
+from tilewright.tir.block_rewrites import check_recorded_scope
 from tilewright.tir.stmt import IterVar, PrimFunc
 
 
@@ -110,14 +110,14 @@ class Schedule:
 
     def cache_read(self, tensor: Tensor, scope: str, readers: Any) -> Tensor:
         """Copy `tensor` to memory of `scope`, to be read by `readers` (an operation or tensor, or several)."""
-        check_scope(scope)
+        check_recorded_scope(scope)
         several = readers if isinstance(readers, (list, tuple)) else [readers]
         stages = tuple(self[r] for r in several)
         if not stages:
             raise ScheduleError(f"cache_read of '{tensor.name}' needs a list of the operations that read the copy")
         self[tensor]
-        made = _copied(
-            [tensor], f"{tensor.name}.{scope}", [IterVar(Var(f"ax{k}"), d) for k, d in enumerate(tensor.shape)])
+        axes = [IterVar(Var(f"ax{k}"), d) for k, d in enumerate(tensor.shape)]
+        made = _copied([tensor], self._free_name(tensor.op.name, scope), axes)
         stage = self._add(made, before=min(stages, key=self.stages.index))
         self.rewrites.append(CacheRead(tensor, scope, stages, stage))
         return made.outputs[0]
@@ -127,7 +127,7 @@ class Schedule:
 
         The results of a computation with several results are cached together: pass a list, and get a list.
         """
-        check_scope(scope)
+        check_recorded_scope(scope)
         several = isinstance(tensor, (list, tuple))
         given = list(tensor) if several else [tensor]
         if not given:
@@ -190,6 +190,12 @@ class Schedule:
         if not isinstance(op, ComputeOp):
             raise ScheduleError(f"{step}: '{op.name}' is not a te.compute, so its loops cannot be rewritten")
         return op
+
+    def _free_name(self, name: str, scope: str) -> str:
+        """Return the name of a copy: `A.local`, and `A.d.local`, `A.d.d.local` for further ones, as in TVM."""
+        while f"{name}.{scope}" in {s.op.name for s in self.stages}:
+            name = f"{name}.d"
+        return f"{name}.{scope}"
 
     def _add(self, op: ComputeOp, before: Stage) -> Stage:
         stage = self.stage_map[op] = Stage(op)

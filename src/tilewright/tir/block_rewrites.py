@@ -39,6 +39,7 @@ from tilewright.tir.stmt import (
 )
 
 SCOPES = ("global", "local")
+GPU_SCOPES = ("shared", "shared.dyn", "warp")
 
 
 def check_scope(scope: str) -> None:
@@ -46,6 +47,12 @@ def check_scope(scope: str) -> None:
     if scope not in SCOPES:
         raise ScheduleError(
             f"'{scope}' is not a memory scope of a CPU; use 'global' (memory) or 'local' (registers, else the stack)")
+
+
+def check_recorded_scope(scope: str) -> None:
+    """Raise `ScheduleError` for an unknown memory scope. Scopes of a GPU may be recorded; lowering refuses them."""
+    if scope not in GPU_SCOPES:
+        check_scope(scope)
 
 
 def named_buffer(func: PrimFunc, name: str) -> Buffer:

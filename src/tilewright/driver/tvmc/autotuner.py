@@ -24,11 +24,21 @@ from tilewright.driver.tvmc.records import is_of_auto_scheduler
 if TYPE_CHECKING:
     from tilewright.backends.target import Target
     from tilewright.driver.tvmc.model import TVMCModel
+    from tilewright.ir.module import IRModule
     from tilewright.search.measure import Builder, Runner
 
+_WIDTH: Final = 100
+"""Longest description of a task in a list of tasks, in characters."""
 _MIN_REPEAT_MS: Final = 1000.0
 """Milliseconds of a measurement on processors other than x86."""
-_RANGE: Final = re.compile(r"\s*(\d+)(?:-(\d+))?\s*", re.ASCII)
+_RANGE: Final = re.compile(r"(\d*)(-?)(\d*)", re.ASCII)
+_LISTS: Final = ("list", "help")
+
+
+class TaskFilterError(OptionError, AssertionError):
+    """A task that `--tasks` names does not exist. TVM's `filter_tasks` raises an `AssertionError`."""
+
+    code = "TW0202"
 
 
 def tune_model(
@@ -127,21 +137,100 @@ def tasks_of(model: TVMCModel, target: Target, enable_autoscheduler: bool = Fals
 
 
 def selected(text: str, count: int) -> list[int]:
-    """Return the tasks that `--tasks` names: `all`, or numbers and ranges, as `0,2` or `3-5`. Raises `OptionError`."""
-    if text == "all":
-        return list(range(count))
+    """Return the tasks that `--tasks` names: `all`, or numbers and ranges, as `0,2`, `3-5`, `-5` or `16-`. Raises
+    `OptionError`."""
     chosen: list[int] = []
-    for word in text.split(","):
-        match = _RANGE.fullmatch(word)
-        if match is None:
-            raise OptionError(
-                f"--tasks: cannot read '{word}'; write all, list, or numbers as in 0,2 and 3-5", code="TW0202")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if not first <= last < count:
-            raise OptionError(
-                f"--tasks: '{word}' is not within the tasks, 0 to {count - 1}; --tasks list shows them", code="TW0202")
-        chosen += range(first, last + 1)
+    for word in map(str.strip, text.split(",")):
+        if word not in _LISTS:
+            chosen += _tasks_named(word, count)
     return list(dict.fromkeys(chosen))
+
+
+def _tasks_named(word: str, count: int) -> Sequence[int]:
+    """Return the tasks of one number or range. Raises `OptionError`."""
+    if word == "all":
+        return range(count)
+    match = _RANGE.fullmatch(word)
+    if match is None or not word:
+        kind = "Malformed range expression: " if "-" in word else ""
+        raise TaskFilterError(
+            f"--tasks: {kind}cannot read '{word}'; write all, list, or numbers as in 0,2 and 3-5", code="TW0202")
+    first, dash, last = match.groups()
+    if not (first or last):
+        raise TaskFilterError(
+            f"--tasks: Missing lhs or rhs for range expression '{word}'; write a number on one side, as in 16-",
+            code="TW0202")
+    begin, end = int(first or 0), int(last or count - 1) if dash else int(first)
+    if not begin <= end < count:
+        side = "Right-hand side expression" if last else "Task index"
+        raise TaskFilterError(
+            f"--tasks: {side} out of range: '{word}' is not within the tasks, 0 to {count - 1}; --tasks list shows "
+            "them", code="TW0202")
+    return range(begin, end + 1)
+
+
+def filter_tasks(tasks: Sequence[Any], expr: str) -> tuple[list[Any], bool]:
+    """Return the tasks that an expression names (see `selected`), and whether it asks for their list. Raises
+    `OptionError`, which is an `AssertionError` too."""
+    chosen = [tasks[k] for k in selected(expr, len(tasks))]
+    return chosen, any(word.strip() in _LISTS for word in expr.split(","))
+
+
+def gen_task_list(tasks: Sequence[Any], enable_autoscheduler: bool) -> str:
+    """Return the list of tasks that `tvmc tune --tasks list` shows in TVM, a task on each line."""
+
+    def line(task: Any) -> str:
+        if enable_autoscheduler:
+            return _shortened(task.desc or "Unnamed")
+        try:
+            count: Any = len(task.config_space)
+        except OptionError:  # no template of that name
+            count = "?"
+        return f"{_shortened(str(task))} (len={count})"
+
+    return "\n".join(["Available Tasks for tuning:", *(f"  {k}. {line(t)}" for k, t in enumerate(tasks))])
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) < _WIDTH else f"{text[:_WIDTH - 3]}..."
+
+
+def autotvm_get_tuning_tasks(mod: IRModule, params: Mapping[str, Any], target: str | Target) -> list[Any]:
+    """Return the tasks of AutoTVM of a network."""
+    from tilewright.search.autotvm.task import extract_from_program
+
+    return list(extract_from_program(mod, params, target))
+
+
+def autoscheduler_get_tuning_tasks(
+    mod: IRModule, params: Mapping[str, Any], target: str | Target, include_simple_tasks: bool = False
+) -> tuple[list[Any], list[int]]:
+    """Return the tasks of the auto-scheduler of a network, and how often it runs each."""
+    from tilewright.search.auto_scheduler.relay_integration import extract_tasks
+
+    tasks, weights = extract_tasks(mod, params, target, include_simple_tasks=include_simple_tasks)
+    return list(tasks), list(weights)
+
+
+def tune_tasks(
+    tasks: Sequence[Any], log_file: str | PathLike[str], measure_option: Mapping[str, Any], tuner: str, trials: int,
+    early_stopping: int | None = None, tuning_records: str | PathLike[str] | None = None,
+) -> None:
+    """Tune tasks of AutoTVM, one after another, with up to `trials` of each, and append the results to `log_file`.
+
+    `tuning_records` are earlier results. Raises `OptionError` for an unknown tuner, and `RunError` if no candidate
+    could be measured.
+    """
+    from tilewright.search.autotvm.tuner import tuner_named
+
+    tuner_named(tuner)
+    outcome = Outcome()
+    if tasks:
+        builder, runner = measure_option["builder"], measure_option["runner"]
+        if tuning_records:
+            _begin_with(tuning_records, Path(log_file), False)
+        _tune(tasks, builder, runner, Path(log_file), trials * len(tasks), tuner, early_stopping, outcome)
+    outcome.check()
 
 
 def _begin_with(prior: str | PathLike[str], records: Path, enable_autoscheduler: bool) -> None:

@@ -21,7 +21,8 @@ from tilewright.driver.tvmc.composition import WorkspacePool, check_executor, ch
 from tilewright.driver.tvmc.model import TVMCModel
 from tilewright.driver.tvmc.package import TVMCPackage, write_package
 from tilewright.driver.tvmc.records import advised
-from tilewright.driver.tvmc.transforms import computed_in, with_layouts
+from tilewright.driver.tvmc.transforms import MixedPrecision as OperatorTypes
+from tilewright.driver.tvmc.transforms import with_layouts
 from tilewright.ir.memory_pools import WorkspaceMemoryPools
 from tilewright.relay.backend.executors import Executor, Runtime
 from tilewright.runtime.program import kernel_symbols
@@ -194,9 +195,9 @@ class MixedPrecision:
                 "--mixed-precision-ops selects the operators for --mixed-precision; give both options", code="TW0204")
         return []
 
-    def operators_in(self) -> contextlib.AbstractContextManager[None]:
+    def operators_in(self) -> OperatorTypes:
         """Return the context in which the named operators are always computed in this type."""
-        return computed_in(self.operators, self.kind, self.sums)
+        return OperatorTypes(self.operators, self.sums)
 
 
 def _executor(executor: Executor | str | None, output_format: str, use_vm: bool) -> Executor:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from tilewright.base.errors import CompileError as TVMCException
-from tilewright.base.errors import InputError, ModelError, OptionError
+from tilewright.base.errors import MissingFileError, ModelError, OptionError
 from tilewright.base.params import load_param_dict, save_param_dict
 from tilewright.compiler.formats import ONNX, PYTORCH, RELAY, TFLITE, Format, format_named, format_of
 from tilewright.driver import files
@@ -125,12 +125,12 @@ def load_model(
     """Load a model file: ONNX, TFLite, PyTorch (which needs shapes) or Relay, recognised by its contents, or read as
     `model_format`.
 
-    `shape_dict` gives sizes to inputs. Raises `InputError` for a missing file, `OptionError` with an alternative for an
+    `shape_dict` gives sizes to inputs. Raises `MissingFileError`, `OptionError` with an alternative for an
     unsupported format.
     """
     file = Path(path)
     if not file.is_file():
-        raise InputError(f"the model '{path}' does not exist, is a broken link, or a folder", code="TW0101")
+        raise MissingFileError(f"the model '{path}' does not exist, is a broken link, or a folder", code="TW0101")
     name = model_format or _SUFFIXES.get(file.suffix)
     unknown = f"there is no format '{name}'; choose from {', '.join(FORMATS)}"
     reader = None if name is None else FORMATS.get(name) or format_named(name) or unknown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +14,17 @@ from tilewright.runtime.benchmark import BenchmarkResult
 
 
 class TVMCResult:
-    """The outputs by name (`output_0`, `output_1`, …), and the times if they were measured."""
+    """The outputs by name (`output_0`, `output_1`, …), and the times, an empty list if none were measured."""
 
     def __init__(
-        self, outputs: Mapping[str, np.ndarray[Any, Any]] | None, times: BenchmarkResult | None = None,
-        profile: str = "",
+        self, outputs: Mapping[str, np.ndarray[Any, Any]] | None,
+        times: BenchmarkResult | Sequence[float] | None = None, profile: str = "",
     ) -> None:
-        self.outputs, self.times, self.profile = dict(outputs or {}), times, profile
+        self.outputs, self.times, self.profile = dict(outputs or {}), times or [], profile
 
     def format_times(self) -> str:
         """Return the times as a table, in milliseconds. Raises `InputError` if none were measured."""
-        if self.times is None:
+        if not self.times:
             raise InputError(
                 "no times were measured; run the package with benchmark=True, on the command line with --print-time",
                 code="TW0708")

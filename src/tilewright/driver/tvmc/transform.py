@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.base.errors import OptionError
-from tilewright.driver.tvmc.transforms import LAYOUT_OPERATORS, computed_in, desired_layouts
+from tilewright.driver.tvmc.transforms import LAYOUT_OPERATORS, MixedPrecision, desired_layouts
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Sequential
 from tilewright.relay import transform as passes
@@ -31,7 +31,7 @@ def convert_to_mixed_precision(
 ) -> IRModule:
     """Return the network with these operators computed in `calculation_type`, and their sums in `acc_type`."""
     convert = passes.ToMixedPrecision(calculation_type, acc_dtype=acc_type, keep_orig_output_dtype=True)
-    with computed_in(ops or ("nn.conv2d", "nn.dense"), calculation_type, acc_type):
+    with MixedPrecision(list(ops or ("nn.conv2d", "nn.dense")), acc_type):
         return Sequential([passes.InferType(), convert])(mod)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any, Final
 
 from tilewright.base.errors import OptionError
@@ -48,18 +48,28 @@ def _layouts(text: str) -> list[str]:
     return [data, kernel or "default"]
 
 
-@contextmanager
-def computed_in(operators: Sequence[str], kind: str, sums: str) -> Iterator[None]:
-    """Inside the block, compute these operators in the dtype `kind`, and sum in `sums`, regardless of their own
-    attributes."""
-    for name in operators:
-        get(name)
+class MixedPrecision:
+    """A context inside which `ToMixedPrecision` always computes these operators in its type, and sums in `acc_type`.
 
-    def always(call: Any, mixed: str) -> list[Any]:
-        return [_ALWAYS, sums, kind]
+    The attributes of other operators do not matter there; the operators get their own ones back at the end.
+    """
 
-    with registrations():
-        for name in operators:
+    def __init__(self, ops: Sequence[str], acc_type: str) -> None:
+        self.ops, self.acc_type = list(ops), acc_type
+        self._entered = ExitStack()
+
+    def __enter__(self) -> MixedPrecision:
+        for name in self.ops:
+            get(name)
+
+        def always(call: Any, mixed: str) -> list[Any]:
+            return [_ALWAYS, self.acc_type, mixed]
+
+        self._entered.enter_context(registrations())
+        for name in self.ops:
             reset_op_attr(name, MIXED_PRECISION)
             register_op_attr(name, MIXED_PRECISION, always)
-        yield
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._entered.close()

@@ -13,9 +13,11 @@ and exclude transfers.
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -36,6 +38,8 @@ _SERVICE: Final = "tilewright.runtime.rpc.service:"
 _MARGIN: Final = 30.0
 """Additional seconds to wait for the answer to a call, because a process may have to be started."""
 _CALL_SECONDS: Final = 60.0
+_NUMBERS: Final = itertools.count()
+"""Numbers of the sessions of this process."""
 
 
 class Calls(Protocol):
@@ -86,6 +90,17 @@ class _Remote:
         self._connection.close()
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class RemoteDevice(Device):
+    """A device of a session. Arrays for it stay on this machine, and are sent with each call."""
+
+    session: int = 0
+    """Number of the session in this process."""
+
+    def __repr__(self) -> str:
+        return f"remote[{self.session}]:{self.kind}({self.index})"
+
+
 class RPCSession(Closeable):
     """A session on a device: a process with its own files and modules.
 
@@ -94,7 +109,7 @@ class RPCSession(Closeable):
     """
 
     def __init__(self, calls: Calls, machine: str) -> None:
-        self._calls, self.machine = calls, machine
+        self._calls, self.machine, self.number = calls, machine, next(_NUMBERS)
         self.call, self.restart = calls.call, calls.restart
 
     def upload(self, data: str | os.PathLike[str] | bytes | bytearray, target: str | None = None) -> None:
@@ -114,18 +129,27 @@ class RPCSession(Closeable):
         """Remove a file of the session."""
         self._do("remove", {"name": path})
 
-    def load_module(self, path: str) -> RemoteModule:
-        """Return the functions of an uploaded library. A `.tar` needs the compiler on the device, a `.so` does not."""
-        found, _ = self._do("load", {"name": Path(path).name})
+    def load_module(self, path: str) -> Any:
+        """Return an uploaded library: a `RemoteModule` of functions, or a `RemoteFactory` of a model.
+
+        A `.tar` needs the compiler on the device, a `.so` does not.
+        """
+        name = Path(path).name
+        found, _ = self._do("load", {"name": name})
+        if found.get("is_model"):
+            from tilewright.runtime.rpc.graph import RemoteFactory
+
+            return RemoteFactory(self, name)
         return RemoteModule(self, found["module"], found["functions"])
 
-    def device(self, dev_type: str, dev_id: int = 0) -> Device:
-        """Return a device of the session, for `nd.array` and `time_evaluator`."""
-        return device(dev_type, dev_id)
+    def device(self, dev_type: str, dev_id: int = 0) -> RemoteDevice:
+        """Return a device of the session, for `nd.array`, `time_evaluator` and `GraphModule`."""
+        there = device(dev_type, dev_id)
+        return RemoteDevice(there.kind, there.index, self.number)
 
     context = device
 
-    def cpu(self, dev_id: int = 0) -> Device:
+    def cpu(self, dev_id: int = 0) -> RemoteDevice:
         """Return the device's processor."""
         return self.device("cpu", dev_id)
 

@@ -32,15 +32,18 @@ _MODELS: Final[list[Any]] = []
 class RemoteModel:
     """A compiled model on a device: `RemoteModel(session, "mod.so", library)({"x": array})`."""
 
-    def __init__(self, session: RPCSession, name: str, library: bytes) -> None:
-        """`library` is a saved model: `.so`, or `.tar` if the device has the compiler. Raises `WorkerError` if it does
-        not run."""
-        session.upload(library, name)
+    def __init__(self, session: RPCSession, name: str, library: bytes | None = None) -> None:
+        """`library` is a saved model: `.so`, or `.tar` if the device has the compiler. Without it, `name` is the file
+        of a model that was uploaded. Raises `WorkerError` if it does not run."""
+        if library is not None:
+            session.upload(library, name)
         self._session = session
         found, _ = session.call(LOAD, {"name": name}, (), _LONGEST)
         self._number = found["model"]
-        self.inputs = tuple(TensorInfo(n, tuple(shape), DataType(dtype)) for n, dtype, shape in found["inputs"])
-        """Name, shape and dtype of each input."""
+        self.inputs, self.outputs = (
+            tuple(TensorInfo(n, tuple(shape), DataType(dtype)) for n, dtype, shape in found[part])
+            for part in ("inputs", "outputs"))
+        """Name, shape and dtype of each input and output."""
 
     def __call__(self, inputs: Mapping[str, Array]) -> list[Array]:
         """Return the outputs."""
@@ -48,15 +51,15 @@ class RemoteModel:
 
     def run(
         self, inputs: Mapping[str, Array], repeat: int = 0, number: int = 1, end_to_end: bool = False,
-        profile: bool = False,
+        profile: bool = False, min_repeat_ms: float = 0,
     ) -> tuple[list[Array], BenchmarkResult | None, str]:
-        """Return the outputs, with `repeat` the times of that many measurements of `number` runs on the device, with
-        `profile` the times of the steps."""
+        """Return the outputs, with `repeat` the times of that many measurements on the device, each of `number` runs
+        and at least `min_repeat_ms`, and with `profile` the times of the steps."""
         described, pieces = _packed(
             [(i.name, np.ascontiguousarray(inputs[i.name], i.dtype.numpy())) for i in self.inputs])
         message = {
             "model": self._number, "inputs": described, "repeat": repeat, "number": number, "end_to_end": end_to_end,
-            "profile": profile
+            "profile": profile, "min_repeat_ms": min_repeat_ms
         }
         found, got = self._session.call(RUN, message, pieces, _LONGEST)
         times = BenchmarkResult(tuple(found["times"])) if repeat else None
@@ -64,14 +67,17 @@ class RemoteModel:
 
 
 def load_model(message: Message, pieces: Sequence[bytes]) -> Answer:
-    """Load the uploaded model `message["name"]`; return `{"model": number, "inputs": [[name, dtype, shape]]}`."""
+    """Load the uploaded model `message["name"]`; return `{"model": number, "inputs": [[name, dtype, shape]]}`, and
+    the same of "outputs"."""
     made = load_executable(present(message["name"]))
     if any(i.is_open or i.dtype.numpy().kind == "O" for i in made.inputs):
         raise InputError(
             "models with inputs of dynamic shape or of strings do not run on devices; compile for fixed shapes",
             code="TW1206")
     _MODELS.append(made)
-    return {"model": len(_MODELS) - 1, "inputs": [[i.name, str(i.dtype), list(i.shape)] for i in made.inputs]}, []
+    inputs, outputs = (
+        [[i.name, str(i.dtype), list(i.shape)] for i in part] for part in (made.inputs, made.outputs))
+    return {"model": len(_MODELS) - 1, "inputs": inputs, "outputs": outputs}, []
 
 
 def run_model(message: Message, pieces: Sequence[bytes]) -> Answer:
@@ -87,7 +93,8 @@ def run_model(message: Message, pieces: Sequence[bytes]) -> Answer:
     times: Sequence[float] = ()
     if message["repeat"]:
         times = model.benchmark(
-            inputs, repeat=message["repeat"], number=message["number"], end_to_end=message["end_to_end"]
+            inputs, repeat=message["repeat"], number=message["number"], end_to_end=message["end_to_end"],
+            min_repeat_ms=message.get("min_repeat_ms", 0)
         ).results
     profile = str(model.profile(inputs, number=message["number"])) if message["profile"] else ""
     return {"outputs": outputs, "times": list(times), "profile": profile}, made

@@ -55,13 +55,11 @@ def remove(message: Message, pieces: Pieces) -> Answer:
 
 
 def load(message: Message, pieces: Pieces) -> Answer:
-    """Load an uploaded library of functions; return `{"module": number, "functions": {name: parameters}}`."""
+    """Load an uploaded library of functions; return `{"module": number, "functions": {name: parameters}}`, or
+    `{"is_model": True}` for a model, which `models.load_model` loads."""
     module = load_module(present(message["name"]))
     if not isinstance(module, FunctionModule):
-        raise InputError(
-            f"'{message['name']}' is a model; run it with rpc.RemoteModel. This call loads libraries of functions, "
-            "made by tvm.build",
-            code="TW1206")
+        return {"is_model": True}, []
     _MODULES.append(module)
     return (
         {

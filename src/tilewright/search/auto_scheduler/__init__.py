@@ -35,6 +35,7 @@ from tilewright.search.auto_scheduler.measure import (
     LocalRunner,
     MeasureInput,
     MeasureResult,
+    PythonBasedMeasureCallback,
     RPCRunner,
     recover_measure_input,
 )
@@ -46,7 +47,7 @@ from tilewright.search.auto_scheduler.measure_record import (
     save_records,
 )
 from tilewright.search.auto_scheduler.relay_integration import extract_tasks
-from tilewright.search.auto_scheduler.search_policy import PreloadMeasuredStates, SketchPolicy
+from tilewright.search.auto_scheduler.search_policy import EmptyPolicy, PreloadMeasuredStates, SketchPolicy
 from tilewright.search.auto_scheduler.search_task import (
     HardwareParams,
     LayoutRewriteOption,
@@ -58,9 +59,11 @@ from tilewright.search.auto_scheduler.task_scheduler import TaskScheduler
 from tilewright.search.auto_scheduler.workload_registry import make_workload_key, register_workload
 
 __all__ = [
-    "ApplyHistoryBest", "ComputeDAG", "DispatchContext", "HardwareParams", "LayoutRewriteOption", "LocalBuilder",
+    "ApplyHistoryBest", "ComputeDAG", "DispatchContext", "EmptyPolicy", "HardwareParams", "LayoutRewriteOption",
+    "LocalBuilder",
     "LocalRPCMeasureContext", "LocalRunner",
-    "MeasureInput", "MeasureResult", "PreloadMeasuredStates", "RPCRunner", "RandomModel", "RecordReader",
+    "MeasureInput", "MeasureResult", "PreloadMeasuredStates", "PythonBasedMeasureCallback",
+    "RPCRunner", "RandomModel", "RecordReader",
     "RecordToFile",
     "SearchTask", "SketchPolicy", "TaskScheduler", "TuningOptions", "XGBModel", "compute_dag", "cost_model",
     "create_task",

@@ -13,7 +13,8 @@ from tilewright.scalar.walk import free_vars, walk
 from tilewright.te.tensor import ComputeOp, Operation, Reduce, TensorElem
 from tilewright.tir.stmt import IterVar
 
-_ARITHMETIC: Final = (E.Add, E.Sub, E.Mul, E.Div, E.Min, E.Max)
+_ARITHMETIC: Final = (E.Add, E.Sub, E.Mul, E.Div, E.FloorDiv, E.FloorMod, E.TruncDiv, E.Min, E.Max)
+_COMPARISONS: Final = (E.LT, E.LE, E.GT, E.GE, E.EQ, E.NE)
 
 
 def trips(op: Operation) -> int:
@@ -109,25 +110,36 @@ def _coefficient(e: PrimExpr, axis: Var) -> int | None:
 
 
 def flops(op: Operation) -> float:
-    """Return the arithmetic operations of a computation, without those of indices; a function counts as one."""
+    """Return the arithmetic operations of a computation, without those of indices; a function counts as one.
+
+    The number `attrs["FLOP"]` of a computation takes their place.
+    """
     if not isinstance(op, ComputeOp):
         return 0.0
+    if "FLOP" in op.attrs:
+        return float(op.attrs["FLOP"])
     return float(trips(op)) * sum(_operations(b) for b in op.body)
 
 
 def _operations(body: PrimExpr) -> int:
     sources = body.sources if isinstance(body, Reduce) else (body,)
-    found = sum(1 for s in sources for e in _values(s) if isinstance(e, (*_ARITHMETIC, Call)))
+    found = sum(1 for s in sources for e in _values(s) if isinstance(e, (*_ARITHMETIC, Call)) or _compares_values(e))
     return found + len(sources) if isinstance(body, Reduce) else found
 
 
+def _compares_values(e: PrimExpr) -> bool:
+    """Return whether an expression compares elements, and not indices."""
+    return isinstance(e, _COMPARISONS) and any(isinstance(x, TensorElem) for x in walk(e))
+
+
 def _values(e: PrimExpr) -> Iterator[PrimExpr]:
-    """Iterate over the nodes of an expression, without those that compute indices and conditions."""
+    """Iterate over the nodes of an expression, without those that compute indices and conditions of indices."""
     stack = [e]
     while stack:
         x = stack.pop()
         yield x
         if isinstance(x, Select):
-            stack += [x.true_value, x.false_value]
+            stack += [x.true_value, x.false_value, *filter(_compares_values, x.condition.operands())]
+            stack += [x.condition] if _compares_values(x.condition) else []
         elif not isinstance(x, TensorElem):
             stack += x.operands()

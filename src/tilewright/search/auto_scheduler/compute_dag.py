@@ -15,11 +15,11 @@ from typing import Any
 
 from tilewright.base.errors import CompileError
 from tilewright.base.forks import lazy_attribute
-from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var
+from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var, number_of
 from tilewright.scalar.walk import rewrite, text_of
 from tilewright.search.auto_scheduler import access
-from tilewright.search.auto_scheduler.loop_state import State
-from tilewright.te.resolve import schedule_func
+from tilewright.search.auto_scheduler.loop_state import State, check_runs_here
+from tilewright.te.resolve import loop_extents, schedule_func
 from tilewright.te.schedule import Schedule
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Reduce, Tensor, TensorElem
 from tilewright.tir.stmt import PrimFunc
@@ -83,9 +83,18 @@ class ComputeDAG:
         """Return a new state without a step."""
         return State(self)
 
-    def infer_bound_from_state(self, state: State) -> State:
-        """Return the state itself: its loops already have known sizes."""
-        return state
+    def infer_bound_from_state(self, state: Any) -> State:
+        """Return a copy of a state, or the state of a record, with the extents of all loops, also of attached stages.
+
+        Raises `ScheduleError` if its steps contradict each other.
+        """
+        made = State(state) if isinstance(state, State) else self.init_state.apply(state.transform_steps)
+        made.finish()
+        extents = loop_extents(made.schedule, self.tensors)
+        for i in (i for s in made.stages for i in s.iters):
+            extent = number_of(extents[i.axis]) if i.axis in extents else None
+            i.extent = i.extent if extent is None else int(extent)
+        return made
 
     def apply_steps_from_state(self, state: Any, layout_rewrite: Any = None) -> tuple[Schedule, list[Tensor]]:
         """Return a new schedule of the steps of `state`, and the arguments to lower or build it with. Raises
@@ -109,6 +118,7 @@ class ComputeDAG:
         """Return the loop program of a state, with its blocks. Raises `ScheduleError`."""
         if getattr(state, "compute_dag", None) is not self:  # the steps of a record, or of an equal workload
             state = self.init_state.apply(state.transform_steps)
+        check_runs_here(state)
         state.finish()
         return schedule_func(state.schedule, self.tensors, name)
 

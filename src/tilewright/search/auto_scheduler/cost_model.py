@@ -6,16 +6,23 @@ candidates are ranked by the model of cycles, corrected by the pretrained model.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tilewright.base.errors import CompileError
+from tilewright.base.errors import CompileError, ModelError
+from tilewright.base.json_reading import read_json
+from tilewright.search.auto_scheduler.loop_state import State
+from tilewright.search.auto_scheduler.measure import MeasureInput
 from tilewright.search.auto_scheduler.program import Array, Program, program_of
 from tilewright.search.cost_model import BoostedTrees, CostModel, shipped
 from tilewright.search.measure import Measured
+
+if TYPE_CHECKING:
+    from tilewright.search.auto_scheduler.search_task import SearchTask
 
 ENOUGH: Final = 16
 """Number of measurements of a task after which the learnt model ranks its candidates."""
@@ -24,21 +31,40 @@ _ESTIMATE_SHARE: Final = 0.03
 """Weight of the estimate that is added to the learnt score."""
 
 
-class RandomModel:
+class PythonBasedModel:
+    """Base class of cost models. A program of the user overrides `predict`, and `update` if the model learns."""
+
+    def update(self, inputs: Sequence[MeasureInput], results: Sequence[Measured]) -> None:
+        """Learn from results; by default, learn nothing."""
+
+    def predict(self, task: SearchTask, states: Sequence[Any]) -> Any:
+        """Return a score for each state of a task, the higher the better."""
+        raise NotImplementedError
+
+    def score(self, programs: Sequence[Program]) -> Array:
+        """Return the score of each program, the higher the better."""
+        scores = np.zeros(len(programs))
+        for task in dict.fromkeys(p.task for p in programs):
+            places = [k for k, p in enumerate(programs) if p.task is task]
+            scores[places] = np.asarray(self.predict(task, [programs[k].state for k in places]), float)
+        return scores
+
+
+class RandomModel(PythonBasedModel):
     """Ranks candidates at random, the same for the same seed, and learns nothing."""
 
     def __init__(self, seed: int = 0) -> None:
         self._random = np.random.default_rng(seed)
 
-    def update(self, programs: Sequence[Program], results: Sequence[Measured]) -> None:
-        """Learn nothing."""
+    def predict(self, task: SearchTask, states: Sequence[Any]) -> Array:
+        """Return a random score for each state."""
+        return self._random.random(len(states))
 
-    def predict(self, programs: Sequence[Program]) -> Array:
-        """Return a random score for each program."""
+    def score(self, programs: Sequence[Program]) -> Array:
         return self._random.random(len(programs))
 
 
-class XGBModel:
+class XGBModel(PythonBasedModel):
     """Trees over features of programs, by xgboost if it is installed, else in numpy.
 
     `num_warmup_sample` measurements of a task are needed before it predicts by them; `model_file`, if it exists, is a
@@ -71,10 +97,29 @@ class XGBModel:
                 used.append(result)
         self.update(programs, used)
 
-    def update(self, programs: Sequence[Program], results: Sequence[Measured]) -> None:
+    def save(self, file_name: str) -> None:
+        """Write what the model learnt from to a file of JSON."""
+        rows = {key: [[*map(float, f), cost] for f, cost in found] for key, found in self._rows.items()}
+        Path(file_name).write_text(json.dumps(rows), encoding="utf-8")
+
+    def load(self, file_name: str) -> None:
+        """Learn from a file that `save` wrote, and forget everything else. Raises `ModelError` for another file."""
+        try:
+            rows = read_json(Path(file_name).read_text(encoding="utf-8"))
+            self._rows = {
+                key: [(np.asarray(row[:-1], np.float32), float(row[-1])) for row in found]
+                for key, found in rows.items()}
+        except (OSError, ValueError, AttributeError, TypeError, IndexError) as error:
+            raise ModelError(f"{file_name}: this is not a saved cost model ({error})", code="TW1101") from error
+        self._fit()
+
+    def update(self, inputs: Sequence[MeasureInput], results: Sequence[Measured]) -> None:
         """Learn anew from all measurements: the throughput of each, as a fraction of the best of its task."""
-        for p, r in zip(programs, results, strict=True):
+        for p, r in zip(map(as_program, inputs), results, strict=True):
             self._rows.setdefault(p.task.workload_key, []).append((p.features, r.cost))
+        self._fit()
+
+    def _fit(self) -> None:
         x, y = [], []
         for rows in self._rows.values():
             best = min((c for _, c in rows), default=float("inf"))
@@ -83,7 +128,11 @@ class XGBModel:
         if len(x) >= self.num_warmup_sample and any(y):
             self._model.fit(np.stack(x), y)
 
-    def predict(self, programs: Sequence[Program]) -> Array:
+    def predict(self, task: SearchTask, states: Sequence[Any]) -> Array:
+        """Return a score for each state of a task, the higher the better."""
+        return self.score([program_of(task, _state_of(task, s)) for s in states])
+
+    def score(self, programs: Sequence[Program]) -> Array:
         """Return a score for each program, the higher the better; an estimate before anything was learnt."""
         if not programs:
             return np.zeros(0)
@@ -95,6 +144,18 @@ class XGBModel:
         learnt: Array = self._model.predict(features)
         scores: Array = learnt + _ESTIMATE_SHARE * (guess - guess.max())
         return scores
+
+
+def as_program(inp: MeasureInput) -> Program:
+    """Return the program of an input. Raises `ScheduleError` if its steps make none."""
+    return inp if isinstance(inp, Program) else program_of(inp.task, _state_of(inp.task, inp.state))
+
+
+def _state_of(task: SearchTask, state: Any) -> State:
+    """Return a state of the task with the steps of `state`, which may be that of a record."""
+    if isinstance(state, State) and state.compute_dag is task.compute_dag:
+        return state
+    return task.compute_dag.init_state.apply(state.transform_steps)
 
 
 def corrected(guess: Array, model: BoostedTrees, features: Array) -> Array:

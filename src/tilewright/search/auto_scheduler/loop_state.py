@@ -19,11 +19,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.base.errors import ScheduleError
 from tilewright.scalar.expr import IntImm, number_of
+from tilewright.scalar.range import Range
 from tilewright.search.auto_scheduler import access
 from tilewright.search.auto_scheduler.transform_step import ANNOTATIONS, STEPS, THREADS, TransformStep
 from tilewright.te.schedule import Schedule, create_schedule
 from tilewright.te.stage import Stage
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from tilewright.te.thread import thread_axis
+from tilewright.tir.block_rewrites import SCOPES
 from tilewright.tir.stmt import IterVar
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 LOCAL_BYTES: Final = 16 << 10
 """The largest tile, in bytes, that is kept in registers and on the stack of a thread."""
 _KINDS: Final = ("unroll", "vectorize", "parallel")
+_MARKS: Final = {number: name for name, number in ANNOTATIONS.items() if number}
 _SHORT: Final = ((".outer", "_o"), (".inner", "_i"), (".fused", "_f"), (".", "_"))
 
 
@@ -39,14 +43,25 @@ _SHORT: Final = ((".outer", "_o"), (".inner", "_i"), (".fused", "_f"), (".", "_"
 class Iterator:
     """A loop of a stage. `kind` is `spatial` or `reduce`. `extent` is the number of iterations when the loop was split.
 
-    The extents of an attached stage are determined when it is lowered.
+    `annotation` is the number of its mark in records, 0 for a plain loop. `ComputeDAG.infer_bound_from_state` gives the
+    extents of attached stages.
     """
 
     name: str
     extent: int
     kind: str
     axis: IterVar = field(repr=False)
-    annotation: str = ""
+    annotation: int = 0
+
+    @property
+    def range(self) -> Range:
+        """The values of the loop variable, from 0 on."""
+        return Range(self.extent)
+
+    @property
+    def iter_kind(self) -> int:
+        """The kind as TVM numbers it: 0 for spatial loops, 1 for reductions."""
+        return int(self.kind == "reduce")
 
 
 @dataclass(slots=True, eq=False)
@@ -62,27 +77,58 @@ class StageState:
     attached: tuple[StageState, Iterator] | None = None
     hints: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def compute_at(self) -> int:
+        """The place of the stage as TVM numbers it: 0 by itself, 1 inside its readers, 2 in a loop of another stage."""
+        return 2 if self.attached is not None else int(self.stage.inlined)
+
 
 class State:
-    """A schedule and its steps. A stage is given by number, tensor or operation; a loop as `Iterator` or number."""
+    """A schedule and its steps. A stage is given by number, tensor or operation; a loop as `Iterator` or number.
 
-    def __init__(self, dag: ComputeDAG) -> None:
-        self.compute_dag = dag
+    States of one computation are equal if their steps are. `State(state, dag)` is a copy of a state.
+    """
+
+    ANNOTATION_TRANS_TABLE: Final = ANNOTATIONS
+
+    def __init__(self, state_object: State | ComputeDAG, dag: ComputeDAG | None = None) -> None:
+        copied = state_object if isinstance(state_object, State) else None
+        self.compute_dag: ComputeDAG = (
+            dag or state_object.compute_dag if isinstance(state_object, State) else state_object)
         self.transform_steps: tuple[TransformStep, ...] = ()
-        self.schedule: Schedule = create_schedule([op for op in dag.ops if op in dag.output_ops])
+        self.schedule: Schedule = create_schedule(
+            [op for op in self.compute_dag.ops if op in self.compute_dag.output_ops])
         self.stages: list[StageState] = []
         self._of: dict[Operation, int] = {}
         self._lines: list[str] = []
         self._known: dict[IterVar, str] = {}
         self._taken: set[str] = set()
         self._in_registers: list[Stage] = []
-        for k, op in enumerate(dag.ops):
+        for k, op in enumerate(self.compute_dag.ops):
             self._insert(k, StageState(op, op.name, self.schedule[op], op.name))
-            self._of[op] = k
+        if copied is not None:
+            self._replayed(copied.transform_steps)
+            self._know(copied)
 
     def copy(self) -> State:
         """Return another state of the same steps."""
-        return State(self.compute_dag)._replayed(self.transform_steps)
+        return State(self, self.compute_dag)
+
+    @property
+    def state_object(self) -> State:
+        """The state itself, under TVM's name."""
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, State) and self.transform_steps == other.transform_steps and (
+            self.compute_dag is other.compute_dag or self.compute_dag.text == other.compute_dag.text)
+
+    def __hash__(self) -> int:
+        return hash(self.transform_steps)
+
+    def _know(self, other: State) -> None:
+        """Accept the operations of another state of the same steps as names of the stages."""
+        self._of = {**other._of, **self._of}
 
     def apply(self, recorded: Sequence[TransformStep]) -> State:
         """Perform the steps of a record on a copy. Raises `ScheduleError` with the number of a wrong step."""
@@ -98,8 +144,8 @@ class State:
 
     @property
     def stage_ops(self) -> list[Operation]:
-        """The operation of each stage."""
-        return [s.op for s in self.stages]
+        """The operation of each stage, that of an added stage included."""
+        return [s.stage.op for s in self.stages]
 
     def __getitem__(self, stage: Any) -> StageState:
         return self.stages[self.stage_id(stage)]
@@ -149,7 +195,7 @@ class State:
         self._write([fused], s, f"fuse({self._names(olds)})")
         kind = "reduce" if any(i.kind == "reduce" for i in olds) else "spatial"
         made = Iterator("@".join(i.name for i in olds) + "@", prod(i.extent for i in olds), kind, fused)
-        s.iters[at[0] : at[-1] + 1] = [made]
+        s.iters = [*s.iters[: at[0]], made, *s.iters[at[-1] + 1 :]]
         self._move(olds, made)
         self._record(TransformStep("FU", k, tuple(at)))
         return made
@@ -170,6 +216,16 @@ class State:
         """Share the trips of a loop between threads. Returns the loop."""
         return self.annotate(stage, it, ANNOTATIONS["parallel"])
 
+    def bind(self, stage: Any, it: Any, thread_name: str) -> Iterator:
+        """Bind a loop to threads of a GPU, such as "blockIdx.x", or to virtual threads. Returns the loop.
+
+        Programs of such a state do not run on a CPU.
+        """
+        if thread_name not in THREADS.values():
+            raise ScheduleError(
+                f"'{thread_name}' is no axis of threads; there are {', '.join(THREADS.values())}", code="TW1113")
+        return self.annotate(stage, it, ANNOTATIONS[thread_name])
+
     def unroll(self, stage: Any, it: Any, max_unroll: int | None = None) -> Iterator:
         """Unroll a loop, unless it has more trips than `max_unroll`. Returns the loop."""
         k, at = self._loop(stage, it)
@@ -183,22 +239,25 @@ class State:
         return self.annotate(stage, it, ANNOTATIONS["vectorize"])
 
     def annotate(self, stage: Any, it: Any, annotation: int) -> Iterator:
-        """Mark a loop by the number of an annotation. Returns the loop. Raises `ScheduleError` for those of a GPU."""
+        """Mark a loop by the number of an annotation. Returns the loop."""
         k, at = self._loop(stage, it)
         s = self.stages[k]
         kind = next((n for n, number in ANNOTATIONS.items() if number == annotation), None)
+        found = s.iters[at]
         if annotation in THREADS:
-            raise ScheduleError(
-                f"loop {at} of stage '{s.name}' is bound to {kind}, but schedules of a GPU do not run on a CPU",
-                code="TW1113")
+            thread = THREADS[annotation]
+            s.stage.bind(found.axis, thread_axis(thread))
+            found.annotation = annotation
+            call = f's[{s.variable}].bind({self._names([found])}, te.thread_axis("{thread}"))'
+            self._record(TransformStep("AN", k, at, annotation), call)
+            return found
         if kind not in _KINDS:
             names = ", ".join(f"{number} {n}" for n, number in ANNOTATIONS.items())
             raise ScheduleError(
                 f"annotation {annotation} of a loop cannot be replayed; the annotations of records are {names}",
                 code="TW1113")
-        found = s.iters[at]
         getattr(s.stage, kind)(found.axis)
-        found.annotation = kind
+        found.annotation = annotation
         self._record(TransformStep("AN", k, at, annotation), f"s[{s.variable}].{kind}({self._names([found])})")
         return found
 
@@ -245,26 +304,26 @@ class State:
         s.attached = None
         self._record(TransformStep(code, k), f"s[{s.variable}].{method}()")
 
-    # Added stages; each method returns the number of the new stage.
-    def cache_read(self, stage: Any, scope: str, readers: Sequence[Any]) -> int:
+    # Added stages; each method returns the operation of the new stage.
+    def cache_read(self, stage: Any, scope: str, readers: Sequence[Any]) -> Operation:
         """Add a copy of a stage, which `readers` read."""
         k, given = self.stage_id(stage), tuple(map(self.stage_id, readers))
         s = self.stages[k]
         if len(s.stage.op.outputs) != 1:
             raise ScheduleError(
                 f"'{s.name}' has {len(s.stage.op.outputs)} results, but cache_read copies only one", code="TW1113")
-        made = self.schedule.cache_read(s.stage.op.outputs[0], _scope(scope), [self.stages[r].stage.op for r in given])
+        made = self.schedule.cache_read(s.stage.op.outputs[0], scope, [self.stages[r].stage.op for r in given])
         names = ", ".join(self.stages[r].variable for r in given)
         call = f's.cache_read({s.variable}, "{scope}", [{names}])'
-        self._insert(k + 1, StageState(s.op, f"{s.name}.{scope}", self.schedule[made], f"{s.variable}_{scope}"), call)
+        self._insert(k + 1, StageState(s.op, made.op.name, self.schedule[made], f"{s.variable}_{scope}"), call)
         self._record(TransformStep("CHR", k, scope, given))
-        return k + 1
+        return made.op
 
-    def cache_write(self, stage: Any, scope: str) -> int:
+    def cache_write(self, stage: Any, scope: str) -> Operation:
         """Compute a stage in a new, preceding stage in other memory, and copy the result back."""
         k = self.stage_id(stage)
         s, outputs = self.stages[k], list(self[stage].stage.op.outputs)
-        found = self.schedule.cache_write(outputs if len(outputs) > 1 else outputs[0], _scope(scope))
+        found = self.schedule.cache_write(outputs if len(outputs) > 1 else outputs[0], scope)
         made = StageState(
             s.op, f"{s.name}.{scope}", self.schedule[found[0] if isinstance(found, list) else found],
             f"{s.variable}_{scope}")
@@ -272,10 +331,11 @@ class State:
         self._restart(s)
         for i, a in zip(made.iters, [*s.iters, *getattr(s.op, "reduce_axis", ())], strict=True):
             i.name = f"{a.name if isinstance(a, Iterator) else a.var.name}_c"
+        self._of[s.stage.op] = k + 1
         self._record(TransformStep("CHW", k, scope))
-        return k
+        return made.stage.op
 
-    def rfactor(self, stage: Any, it: Any, factor_iter_id: int) -> int:
+    def rfactor(self, stage: Any, it: Any, factor_iter_id: int) -> Operation:
         """Compute each trip of a reduction loop in a new stage before this one, along a new dimension."""
         k, at = self._loop(stage, it)
         s = self.stages[k]
@@ -294,8 +354,9 @@ class State:
         for i, name in zip(made.iters, [*names[:place], old.name, *names[place:], *rest], strict=True):
             i.name = name
         s.iters[-1].name = f"{old.name}_v"
+        self._of[s.stage.op] = k + 1
         self._record(TransformStep("RF", k, at, factor_iter_id))
-        return k
+        return made.stage.op
 
     # The schedule and its text.
     def finish(self) -> list[str]:
@@ -317,15 +378,16 @@ class State:
         return made
 
     def __str__(self) -> str:
-        lines: list[str] = []
+        inputs = [s.name for s in self.stages if isinstance(s.stage.op, PlaceholderOp)]
+        lines = ["Placeholder: " + ", ".join(inputs)] if inputs else []
         for s in self.stages:
-            if s.attached is None and not s.stage.inlined and isinstance(s.op, ComputeOp):
+            if s.attached is None and not s.stage.inlined and isinstance(s.stage.op, ComputeOp):
                 self._print(s, 0, lines)
         return "\n".join(lines) + "\n"
 
     def _print(self, s: StageState, depth: int, lines: list[str]) -> None:
         for i in s.iters:
-            lines.append(f"{'  ' * depth}{i.annotation or 'for'} {i.name} (0,{i.extent})")
+            lines.append(f"{'  ' * depth}{_MARKS.get(i.annotation, 'for')} {i.name} (0,{i.extent})")
             depth += 1
             for other in self.stages:
                 if other.attached is not None and other.attached[1] is i:
@@ -341,9 +403,9 @@ class State:
         """Return the numbers of a stage and of a loop of it. Raises `ScheduleError` if it has no such loop."""
         k = self.stage_id(stage)
         iters = self.stages[k].iters
-        for n, i in enumerate(iters):
-            if i is it or n == it:
-                return k, n
+        same = [n for n, i in enumerate(iters) if i is it or n == it]  # else the loop of that name of another copy
+        for n in same or [n for n, i in enumerate(iters) if isinstance(it, Iterator) and i.name == it.name]:
+            return k, n
         names = ", ".join(i.name for i in iters)
         raise ScheduleError(
             f"{it!r} is not a loop of '{self.stages[k].name}', which has {len(iters)}: {names}", code="TW1113")
@@ -368,7 +430,7 @@ class State:
             axes, sizes = axes[::-1], sizes[::-1]
         parts = [
             Iterator(f"{old.name}.{n}", size, old.kind, a) for n, (size, a) in enumerate(zip(sizes, axes, strict=True))]
-        s.iters[at : at + 1] = parts
+        s.iters = [*s.iters[:at], *parts, *s.iters[at + 1 :]]
         self._move([old], parts[-1])
         self._record(step)
         return parts
@@ -382,6 +444,7 @@ class State:
     def _insert(self, at: int, made: StageState, call: str = "") -> None:
         made.variable = _free(_word(made.variable), [s.variable for s in self.stages])
         self._of = {op: k + (k >= at) for op, k in self._of.items()}
+        self._of.setdefault(made.stage.op, at)
         self.stages.insert(at, made)
         self._lines += [f"{made.variable} = {call}"] if call else []
         self._restart(made)
@@ -412,6 +475,19 @@ class State:
         return ", ".join(self._known[i.axis] for i in iters)
 
 
+def check_runs_here(state: State) -> None:
+    """Raise `ScheduleError` for a state with threads or memory of a GPU."""
+    for n, step in enumerate(state.transform_steps):
+        gpu = None
+        if step.code == "AN" and step.annotation in THREADS:
+            gpu = f"binds a loop to {THREADS[step.annotation]}"
+        elif step.code in ("CHR", "CHW") and step.scope_name not in SCOPES:
+            gpu = f"uses memory of the scope '{step.scope_name}'"
+        if gpu is not None:
+            raise ScheduleError(
+                f"step {n}, {step.as_json()}, {gpu}, but schedules of a GPU do not run on a CPU", code="TW1113")
+
+
 def _tile_bytes(stage: Stage, target: Stage, axis: IterVar) -> float:
     """Return the bytes of `stage` that one trip of `axis` needs; infinite unless its reader reads it point by point."""
     if isinstance(stage.op, PlaceholderOp) or not access.reads_point_by_point(target.op, stage.op):
@@ -419,13 +495,6 @@ def _tile_bytes(stage: Stage, target: Stage, axis: IterVar) -> float:
     inner = [a.extent for a in target.leaf_iter_vars[target.leaf_iter_vars.index(axis) + 1 :] if a.kind == "spatial"]
     sizes = [e.value for e in inner if isinstance(e, IntImm)]
     return prod(sizes) * max(t.dtype.itemsize for t in stage.op.outputs) if len(sizes) == len(inner) else float("inf")
-
-
-def _scope(name: str) -> str:
-    if name == "shared":
-        raise ScheduleError(
-            "scope 'shared' is memory of a GPU, but schedules of a GPU do not run on a CPU", code="TW1113")
-    return name
 
 
 def _word(name: str) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from tilewright.search import local, remote
 from tilewright.search import measure as engine
 from tilewright.search.auto_scheduler.transform_step import steps_as_json
 from tilewright.search.loop import Measure
-from tilewright.search.measure import Candidate, Measured, MeasureErrorNo, OnMeasured, failed
+from tilewright.search.measure import Built, Candidate, Measured, MeasureErrorNo, OnMeasured, failed
 from tilewright.tir.legality import check_kind
 from tilewright.tir.parser import parse
 from tilewright.tir.stmt import PARALLEL, VECTORIZED, For, Stmt, bodies
@@ -38,14 +39,40 @@ class MeasureInput:
     func: PrimFunc | None = field(default=None, repr=False)
 
 
-class MeasureResult(Measured):
+class Seconds(float):
+    """The seconds of a call; `value` is the number, as of TVM's `FloatImm`."""
+
+    @property
+    def value(self) -> float:
+        return float(self)
+
+
+class _AnyResult(type):
+    """The class of `MeasureResult`: every result of measuring is an instance of it."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Measured)
+
+
+class MeasureResult(Measured, metaclass=_AnyResult):
     """A result, with the arguments in Ansor's order."""
 
     def __init__(
         self, costs: Sequence[float], error_no: int = 0, error_msg: str = "", all_cost: float = 0.0,
         timestamp: float = 0.0,
     ) -> None:
-        super().__init__(tuple(costs), MeasureErrorNo(error_no), all_cost, timestamp, error_msg)
+        super().__init__(tuple(map(Seconds, costs)), MeasureErrorNo(error_no), all_cost, timestamp, error_msg)
+
+
+class PythonBasedMeasureCallback(ABC):
+    """Base class of callbacks of tuning. A program of the user overrides `callback`."""
+
+    @abstractmethod
+    def callback(self, policy: Any, inputs: Sequence[MeasureInput], results: Sequence[Measured]) -> None:
+        """Called after each batch with the search, its inputs and their results."""
+
+
+MeasureCallback = PythonBasedMeasureCallback
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +99,10 @@ class LocalBuilder(local.LocalBuilder):
     def __init__(self, timeout: float = 15, n_parallel: int | None = None, build_func: str = "default") -> None:
         super().__init__(timeout, n_parallel, build_func)
 
+    def build(self, candidates: Sequence[Any], form: Any = ".tar") -> list[Built]:
+        """Return one `Built` for each candidate or `MeasureInput`, in order; TVM's second argument is `verbose`."""
+        return _build(super().build, candidates, form if isinstance(form, str) else ".tar")
+
 
 class LocalRunner(local.LocalRunner):
     """Times candidates in a process of this machine: `repeat` costs, each over `number` calls or `min_repeat_ms`."""
@@ -83,6 +114,10 @@ class LocalRunner(local.LocalRunner):
         if device != 0:
             raise OptionError(f"device={device}: there is one CPU, device 0", code="TW1110")
         super().__init__(timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush)
+
+    def run(self, built: Sequence[Any], on_measured: Any = None, verbose: int = 1) -> list[Measured]:
+        """Return one result for each `Built`, in order. With inputs first, the `Built` are the second argument."""
+        return super().run(*_run_arguments(built, on_measured))
 
 
 class RPCRunner(remote.RPCRunner):
@@ -96,6 +131,10 @@ class RPCRunner(remote.RPCRunner):
         super().__init__(
             key, host, port, priority, timeout, n_parallel, number, repeat, min_repeat_ms, cooldown_interval,
             enable_cpu_cache_flush)
+
+    def run(self, built: Sequence[Any], on_measured: Any = None, verbose: int = 1) -> list[Measured]:
+        """Return one result for each `Built`, in order. With inputs first, the `Built` are the second argument."""
+        return super().run(*_run_arguments(built, on_measured))
 
 
 class LocalRPCMeasureContext:
@@ -129,6 +168,23 @@ class LocalRPCMeasureContext:
     def close(self) -> None:
         """Stop the server and the tracker."""
         self._closed()
+
+
+def _build(build: Callable[..., list[Built]], given: Sequence[Any], form: str) -> list[Built]:
+    """Build candidates, and inputs as candidates. An input without a program gives a `Built` with its error."""
+    made: list[Any] = []
+    for one in given:
+        try:
+            made.append(candidate(one) if isinstance(one, MeasureInput) else one)
+        except CompileError as error:
+            made.append(Built(one, None, MeasureErrorNo.INSTANTIATION_ERROR, str(error)))
+    built = iter(build([m for m in made if not isinstance(m, Built)], form))
+    return [m if isinstance(m, Built) else next(built) for m in made]
+
+
+def _run_arguments(built: Sequence[Any], given: Any) -> tuple[Sequence[Built], Any]:
+    """Return what to run and whom to tell, from the arguments of our runners or of TVM's."""
+    return (built, given) if given is None or callable(given) else (given, None)
 
 
 def _close(*parts: Any) -> None:

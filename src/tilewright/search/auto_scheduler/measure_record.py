@@ -35,7 +35,7 @@ class RecordedState:
 class RecordToFile:
     """A callback of tuning that appends each result to a file, whose folder it creates."""
 
-    def __init__(self, filename: str | os.PathLike[str]) -> None:
+    def __init__(self, filename: str | os.PathLike[str] = "auto_scheduler_tuning.json") -> None:
         self.filename = Path(filename)
         self.filename.parent.mkdir(parents=True, exist_ok=True)
 

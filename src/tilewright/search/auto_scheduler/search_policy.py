@@ -32,7 +32,55 @@ class PreloadMeasuredStates:
         self.filename = filename
 
 
-class SketchPolicy(TaskSearch[Program]):
+class SearchPolicy(TaskSearch[Program]):
+    """Base class of the searches of one task."""
+
+    task: SearchTask
+
+    def __init__(self, task: SearchTask, verbose: int = 1) -> None:
+        super().__init__()
+        self.task, self.verbose = task, verbose
+
+    @property
+    def search_task(self) -> SearchTask:
+        """The task, under TVM's name."""
+        return self.task
+
+    @property
+    def best_state(self) -> State | None:
+        """The state of the best candidate; None before the first success."""
+        return None if self.best_measure_pair is None else self.best_measure_pair[0].state
+
+    def callbacks(self, options: TuningOptions) -> list[Callback]:
+        """Return the callbacks of the options, and one that prints progress if these are verbose."""
+        given = [getattr(c, "callback", c) for c in options.measure_callbacks or ()]
+        return [*given, _print_progress] if self.verbose and options.verbose else given
+
+    def search(self, options: TuningOptions) -> State | None:
+        """Run rounds until the trials are used up. Return the best state; None when nothing ran."""
+        with engines(options) as (builder, runner):
+            ended = self.run(
+                measure_batch(builder, runner), self.trials + options.num_measure_trials,
+                options.num_measures_per_round, self.callbacks(options), options.early_stopping)
+        if ended and self.verbose and options.verbose:
+            print(ended)
+        return self.best_state
+
+
+class EmptyPolicy(SearchPolicy):
+    """Measures the state without a step, once."""
+
+    def __init__(self, task: SearchTask, init_search_callbacks: Sequence[Any] | None = None) -> None:
+        super().__init__(task)
+
+    def propose(self, count: int) -> list[Program]:
+        return [] if self.trials else [program_of(self.task, self.task.compute_dag.init_state)]
+
+    def update(self, inputs: Sequence[Program], results: Sequence[Measured]) -> None:
+        """Learn nothing."""
+
+
+class SketchPolicy(SearchPolicy):
     """Proposes candidates for a task. `program_cost_model` ranks them (default `XGBModel()`); proposals depend on
     `seed`.
 
@@ -40,7 +88,6 @@ class SketchPolicy(TaskSearch[Program]):
     `evolutionary_search_num_iters` and `evolutionary_search_mutation_prob`.
     """
 
-    task: SearchTask
     DEFAULT_PARAMS: Final = {
         "eps_greedy": 0.05, "sample_init_min_population": 64, "evolutionary_search_population": 32,
         "evolutionary_search_num_iters": 3, "evolutionary_search_mutation_prob": 0.85,
@@ -50,8 +97,7 @@ class SketchPolicy(TaskSearch[Program]):
         self, task: SearchTask, program_cost_model: Any = None, params: dict[str, Any] | None = None,
         seed: int | None = None, verbose: int = 1, init_search_callbacks: Sequence[PreloadMeasuredStates] | None = None,
     ) -> None:
-        super().__init__()
-        self.task, self.verbose = task, verbose
+        super().__init__(task, verbose)
         for name in params or {}:
             if name not in self.DEFAULT_PARAMS:
                 raise OptionError(
@@ -65,6 +111,7 @@ class SketchPolicy(TaskSearch[Program]):
         self.model = program_cost_model if program_cost_model is not None else XGBModel(seed=seed)
         self._random = random.Random(0 if seed is None else seed)
         self.measured: dict[str, float] = {}
+        self._known: dict[str, Program] = {}
         self._programs: list[tuple[float, Program]] = []
         for callback in init_search_callbacks or ():
             self.preload(callback.filename)
@@ -107,23 +154,7 @@ class SketchPolicy(TaskSearch[Program]):
         if options.num_measure_trials == 0:
             ranked = self._ordered()
             return ranked[0].state if ranked else None
-        with engines(options) as (builder, runner):
-            ended = self.run(
-                measure_batch(builder, runner), self.trials + options.num_measure_trials,
-                options.num_measures_per_round, self.callbacks(options), options.early_stopping)
-        if ended and self.verbose and options.verbose:
-            print(ended)
-        return self.best_state
-
-    @property
-    def best_state(self) -> State | None:
-        """The state of the best candidate; None before the first success."""
-        return None if self.best_measure_pair is None else self.best_measure_pair[0].state
-
-    def callbacks(self, options: TuningOptions) -> list[Callback]:
-        """Return the callbacks of the options, and one that prints progress if these are verbose."""
-        given = [getattr(c, "callback", c) for c in options.measure_callbacks or ()]
-        return [*given, _print_progress] if self.verbose and options.verbose else given
+        return super().search(options)
 
     def propose(self, count: int) -> list[Program]:
         fresh = [p for p in self._ordered() if p.identity not in self.measured]
@@ -136,12 +167,28 @@ class SketchPolicy(TaskSearch[Program]):
         self._random.shuffle(rest)
         return picked + rest[: count - len(picked)]
 
+    def sample_initial_population(self) -> list[State]:
+        """Return the states of a random population, of all sketches."""
+        found = self.evolution.initial(self.task, self.sketches, self._random)
+        self._known.update((p.identity, p) for p in found)
+        return [p.state for p in found]
+
+    def evolutionary_search(self, init_populations: Sequence[State], out_size: int) -> list[State]:
+        """Return up to `out_size` states that evolved from a population, the best first.
+
+        States of `sample_initial_population` are mutated; others only compete.
+        """
+        population = [self._known.get(str(s.transform_steps)) or program_of(self.task, s) for s in init_populations]
+        found = self.evolution.evolve(self.task, population, self.model.score, self._random)[:out_size]
+        self._known.update((p.identity, p) for p in found)
+        return [p.state for p in found]
+
     def _ordered(self) -> list[Program]:
         if not self.sketches:
             raise ScheduleError(f"workload {self.task.workload_key} computes nothing that could be scheduled")
         population = self.evolution.initial(self.task, self.sketches, self._random)
         population += [p for _, p in sorted(self._programs, key=lambda x: x[0])[:_KEPT]]
-        return self.evolution.evolve(self.task, population, self.model.predict, self._random)
+        return self.evolution.evolve(self.task, population, self.model.score, self._random)
 
     def update(self, inputs: Sequence[Program], results: Sequence[Measured]) -> None:
         for p, r in zip(inputs, results, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.backends.machine import Machine
 from tilewright.backends.target import Target
@@ -61,6 +61,37 @@ class HardwareParams:
         return HardwareParams(*data)
 
 
+TASK_INPUT_BUFFER_TABLE: Final[dict[str, dict[str, Any]]] = {}
+"""Arrays that stand for inputs of programs when these are measured, by key of the workload and name of the tensor."""
+
+
+def register_task_input_buffer(
+    workload_key: str, input_name: str, input_data: Any, overwrite: bool = False, save_to_file: bool = False
+) -> Any:
+    """Use an array for the input of that name when programs of a workload are measured. Returns the array.
+
+    Raises `OptionError` if there is another array of the name, unless `overwrite` is set; files are not written.
+    """
+    if save_to_file:
+        raise OptionError(
+            "save_to_file: arrays of task inputs are not kept in files; register them in each program", code="TW1108")
+    known = TASK_INPUT_BUFFER_TABLE.setdefault(workload_key, {})
+    if input_name in known and not overwrite:
+        return known[input_name]
+    known[input_name] = input_data
+    return input_data
+
+
+def get_task_input_buffer(workload_key: str, input_name: str) -> Any:
+    """Return the registered array of an input. Raises `OptionError` if there is none."""
+    known = TASK_INPUT_BUFFER_TABLE.get(workload_key, {})
+    if input_name not in known:
+        raise OptionError(
+            f"there is no array of the input '{input_name}' of workload {workload_key}"
+            f"{nearest(input_name, known)}; give it as task_inputs of the SearchTask", code="TW1108")
+    return known[input_name]
+
+
 class LayoutRewriteOption:
     """Whether layouts of inputs may change; only constants of networks are packed, by `relay.build`."""
 
@@ -83,7 +114,8 @@ class SearchTask(TuningTask):
         compute_dag: ComputeDAG | None = None, workload_key: str | None = None, target: Any = None,
         target_host: Any = None, hardware_params: HardwareParams | None = None,
         layout_rewrite_option: int | None = None,
-        task_inputs: Mapping[str, Any] | Sequence[str] | None = None, desc: str = "", own: Any = None,
+        task_inputs: Mapping[str, Any] | Sequence[str] | None = None, task_inputs_overwrite: bool = False,
+        task_inputs_save_to_file: bool = False, desc: str = "", own: Any = None,
     ) -> None:
         if workload_key is None:
             if func is not None:
@@ -108,6 +140,8 @@ class SearchTask(TuningTask):
             raise OptionError(
                 f"task_inputs of a SearchTask are names, or arrays by name, not {task_inputs!r}", code="TW1108")
         self.task_input_names = list(task_inputs or ())
+        for name, data in task_inputs.items() if isinstance(task_inputs, Mapping) else ():
+            register_task_input_buffer(workload_key, name, data, task_inputs_overwrite, task_inputs_save_to_file)
 
     @lazy_attribute
     def compute_dag(self) -> ComputeDAG:

@@ -209,12 +209,12 @@ class _Maker:
         """Add the stages of a role: a separate stage for the sum, and one for the copy of an operand."""
         role, s = self.sketch.plan.roles[op], self.state
         if role.kind == CACHE_WRITE:
-            self.sums[op] = s.stages[s.cache_write(op, "local")]
+            self.sums[op] = s[s.cache_write(op, "local")]
         elif role.kind == TILE:
             self.sums[op] = s[op]
         if role.packed is not None:
-            k = s.cache_read(role.packed, "global", [s.stages.index(self.sums[op])])
-            self.copies[role.reader or op] = (op, s.stages[k])
+            copy = s.cache_read(role.packed, "global", [s.stages.index(self.sums[op])])
+            self.copies[role.reader or op] = (op, s[copy])
 
     # Loops.
     def _nest(self, op: Operation, place: str) -> None:
@@ -315,10 +315,10 @@ class _Maker:
         first = next(i for i in s[op].iters if i.kind == "reduce")
         outer, _ = s.split(op, first, [-(-first.extent // parts)])
         k = s.rfactor(op, outer, 0)
-        last = s.stages[k].iters[-1]
+        last = s[k].iters[-1]
         if rules.along_lanes(op) and last.kind == "reduce" and last.extent % lanes == 0:
             self._vectorize(k, last, lanes)
-        s.parallel(k, s.stages[k].iters[0])
+        s.parallel(k, s[k].iters[0])
 
     def _attach(self, stage: StageState, place: str) -> None:
         target = self.dag.ops[int(place.split()[1])]

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.base.errors import RPCError
-from tilewright.runtime import rpc
+from tilewright.runtime.rpc.devices import check_remote, request_remote
 from tilewright.scalar.arith import Ranges, simplify
 from tilewright.scalar.expr import IntImm, as_expr
 
 __all__ = [
-    "array_mean", "check_remote", "decode_workload_key", "get_const_int", "get_const_tuple", "get_func_name",
+    "array_mean", "calc_workload_dis_factor", "check_remote", "decode_workload_key", "get_const_int",
+    "get_const_tuple", "get_func_name",
     "list_to_tuple", "request_remote", "to_str_round",
 ]
 
@@ -65,20 +65,23 @@ def to_str_round(x: Any, decimal: int = 6) -> str:
     return f"{x:.{decimal}f}" if isinstance(x, (float, np.floating)) else str(x)
 
 
-def request_remote(
-    device_key: str, host: str = "127.0.0.1", port: int = 9190, priority: int = 1, timeout: float = 60
-) -> rpc.RPCSession:
-    """Return a session on a device of a tracker. Raises `RPCError` if none is free within `timeout` seconds."""
-    with rpc.connect_tracker(host, port) as tracker:
-        return tracker.request(device_key, priority, timeout, patience=timeout)
+def calc_workload_dis_factor(target_workload_pair: tuple[str, Any], workload_pair: tuple[str, Any]) -> float:
+    """Return by what factor a workload, a name and arguments, is larger than another that has the same schedules.
+
+    It is the product of the quotients of all numbers; infinite unless these are whole and all else is equal.
+    """
+    (name, args), (other, others) = ((n, _flat(a or ())) for n, a in (target_workload_pair, workload_pair))
+    if name != other or len(args) != len(others):
+        return float("inf")
+    factor = 1.0
+    for a, b in zip(args, others, strict=True):
+        if a == b:
+            continue
+        if not (isinstance(a, int) and isinstance(b, int)) or 0 in (a, b) or a % b:
+            return float("inf")
+        factor *= a / b
+    return factor
 
 
-def check_remote(
-    device_key: str, host: str = "127.0.0.1", port: int = 9190, priority: int = 100, timeout: float = 10
-) -> bool:
-    """Return whether a tracker has a free device of that key within `timeout` seconds."""
-    try:
-        request_remote(device_key, host, port, priority, timeout).close()
-    except RPCError:
-        return False
-    return True
+def _flat(args: Iterable[Any]) -> list[Any]:
+    return [x for a in args for x in (_flat(a) if isinstance(a, (list, tuple)) else [a])]

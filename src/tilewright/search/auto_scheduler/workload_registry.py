@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from types import CodeType
 from typing import Any, Final
 
 from tilewright import te
@@ -21,10 +22,8 @@ from tilewright.base.settings import nearest
 from tilewright.scalar.expr import PrimExpr, number_of
 from tilewright.te.tensor import Tensor
 
-WORKLOADS: Final[dict[str, Callable[..., Any]]] = {}
-"""Functions by name."""
-_TENSORS: Final[dict[str, list[Tensor]]] = {}
-"""Tensors of computations without a function, by key."""
+WORKLOAD_FUNC_REGISTRY: Final[dict[str, Callable[..., Any] | list[Tensor]]] = {}
+"""Functions by name, and the tensors of computations without a function by key."""
 _TENSOR: Final = "TENSOR"
 
 
@@ -38,30 +37,54 @@ def register_workload(func_name: Any = None, f: Callable[..., Any] | None = None
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         name = func_name or function.__name__
-        known = WORKLOADS.get(name)
-        if known is not None and not override and known.__code__ is not function.__code__:
+        known = WORKLOAD_FUNC_REGISTRY.get(name)
+        if known is not None and not override and not _same_text(known, function):
             raise OptionError(
                 f"workload '{name}' is registered already; give it another name, or set override=True", code="TW1108")
-        WORKLOADS[name] = function
+        WORKLOAD_FUNC_REGISTRY[name] = function
         return function
 
     return register(f) if f is not None else register
 
 
-def register_workload_tensors(workload_key: str, tensors: Sequence[Tensor], override: bool = True) -> Sequence[Tensor]:
-    """Register the tensors of a computation under its key, and return them."""
-    if workload_key in _TENSORS and not override:
+def _same_text(a: Any, b: Any) -> bool:
+    """Return whether two functions have the same code, perhaps at different lines."""
+    one, other = getattr(a, "__code__", a), getattr(b, "__code__", b)
+    if not (isinstance(one, CodeType) and isinstance(other, CodeType)):
+        return type(one) is type(other) and bool(one == other)
+    same = (one.co_name, one.co_code, one.co_names) == (other.co_name, other.co_code, other.co_names)
+    return same and len(one.co_consts) == len(other.co_consts) and all(map(_same_text, one.co_consts, other.co_consts))
+
+
+def register_workload_tensors(workload_key: str, tensors: Sequence[Tensor], override: bool = True) -> str:
+    """Register the tensors of a computation under its key, and return the key."""
+    if workload_key in WORKLOAD_FUNC_REGISTRY and not override:
         raise OptionError(f"workload {workload_key} is registered already; set override=True", code="TW1108")
-    _TENSORS[workload_key] = list(tensors)
-    return tensors
+    WORKLOAD_FUNC_REGISTRY[workload_key] = list(tensors)
+    return workload_key
+
+
+def serialize_workload_registry_entry(workload_key: str) -> tuple[str, Callable[..., Any] | list[Tensor]]:
+    """Return the entry of a key, or of the function that a key names, to be pickled: a function as its name in its
+    module. Raises `OptionError` for an unknown key."""
+    name = workload_key if workload_key in WORKLOAD_FUNC_REGISTRY else decode(workload_key)[0]
+    if name not in WORKLOAD_FUNC_REGISTRY:
+        raise OptionError(
+            f"workload '{name}' is not registered{nearest(name, WORKLOAD_FUNC_REGISTRY)}", code="TW1108")
+    return name, WORKLOAD_FUNC_REGISTRY[name]
+
+
+def deserialize_workload_registry_entry(data: tuple[str, Callable[..., Any] | list[Tensor]]) -> None:
+    """Register an entry that `serialize_workload_registry_entry` returned, unless its key is registered."""
+    WORKLOAD_FUNC_REGISTRY.setdefault(*data)
 
 
 def make_workload_key(func: str | Callable[..., Any], args: Sequence[Any] | Any) -> str:
     """Return the key of a registered function with arguments: numbers, texts, sequences of these, and placeholders."""
     name = func if isinstance(func, str) else func.__name__
-    if name not in WORKLOADS:
+    if name not in WORKLOAD_FUNC_REGISTRY:
         raise OptionError(
-            f"workload '{name}' is not registered{nearest(name, WORKLOADS)}; decorate it with "
+            f"workload '{name}' is not registered{nearest(name, WORKLOAD_FUNC_REGISTRY)}; decorate it with "
             "auto_scheduler.register_workload", code="TW1108")
     several = args if isinstance(args, (list, tuple)) else (args,)
     return json.dumps([name, *map(_plain, several)])
@@ -69,14 +92,14 @@ def make_workload_key(func: str | Callable[..., Any], args: Sequence[Any] | Any)
 
 def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
     """Return the tensors of a key, made by its function. Raises `OptionError` when it is not registered."""
-    if workload_key in _TENSORS:
-        return _TENSORS[workload_key]
+    if isinstance(known := WORKLOAD_FUNC_REGISTRY.get(workload_key), list):
+        return known
     name, args = decode(workload_key)
-    function = WORKLOADS.get(name)
-    if function is None:
+    function = WORKLOAD_FUNC_REGISTRY.get(name)
+    if not callable(function):
         raise OptionError(
-            f"workload '{name}' is not registered{nearest(name, WORKLOADS)}; register the function of that name, or "
-            "extract the tasks of the network again", code="TW1108")
+            f"workload '{name}' is not registered{nearest(name, WORKLOAD_FUNC_REGISTRY)}; register the function of "
+            "that name, or extract the tasks of the network again", code="TW1108")
     made = function(*map(_restored, args))
     if not isinstance(made, (list, tuple)) or not all(isinstance(t, Tensor) for t in made):
         raise CompileError(
@@ -87,7 +110,7 @@ def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
 
 def is_registered(workload_key: str) -> bool:
     """Return whether the tensors of a key are available."""
-    return workload_key in _TENSORS or decode(workload_key)[0] in WORKLOADS
+    return workload_key in WORKLOAD_FUNC_REGISTRY or decode(workload_key)[0] in WORKLOAD_FUNC_REGISTRY
 
 
 def decode(workload_key: str) -> tuple[str, list[Any]]:

@@ -8,7 +8,7 @@
         lib = relay.build(mod, "llvm", params=params)
 """
 
-from tilewright.search.autotvm import callback, env, feature, measure, record, task, tuner
+from tilewright.search.autotvm import callback, database, env, feature, measure, record, task, tuner, utils
 from tilewright.search.autotvm.env import GLOBAL_SCOPE
 from tilewright.search.autotvm.measure import MeasureInput, MeasureResult, create_measure_batch, measure_option
 from tilewright.search.autotvm.task import (
@@ -31,11 +31,35 @@ from tilewright.search.measure import MeasureErrorNo
 from tilewright.search.remote import RPCRunner
 
 __all__ = [
-    "GLOBAL_SCOPE", "ApplyConfig", "ApplyFixedConfig", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace",
-    "DispatchContext", "FallbackContext",
-    "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult", "RPCRunner", "apply_history_best",
-    "args_to_workload", "callback",
-    "create_measure_batch", "env", "feature", "get_config", "measure", "measure_option", "record",
+    "GLOBAL_SCOPE",
+    "ApplyConfig",
+    "ApplyFixedConfig",
+    "ApplyHistoryBest",
+    "ConfigEntity",
+    "ConfigSpace",
+    "DispatchContext",
+    "FallbackContext",
+    "LocalBuilder",
+    "LocalRunner",
+    "MeasureErrorNo",
+    "MeasureInput",
+    "MeasureResult",
+    "RPCRunner",
+    "apply_history_best",
+    "args_to_workload",
+    "callback",
+    "create_measure_batch",
+    "database",
+    "env",
+    "feature",
+    "get_config",
+    "measure",
+    "measure_option",
+    "record",
     "register_topi_compute",
-    "register_topi_schedule", "task", "template", "tuner",
+    "register_topi_schedule",
+    "task",
+    "template",
+    "tuner",
+    "utils",
 ]

@@ -18,12 +18,21 @@ from tilewright.base.errors import OptionError
 from tilewright.base.settings import nearest
 from tilewright.base.types import DataType
 from tilewright.compiler.kernel import Kernel
+from tilewright.runtime.rpc.devices import check_remote, request_remote
 from tilewright.search.autotvm.task.kernels import KernelTask, constant_values
 from tilewright.search.autotvm.task.space import ConfigEntity, ConfigSpace
 from tilewright.search.autotvm.task.task import Task, create
 from tilewright.search.local import LocalBuilder, LocalRunner
-from tilewright.search.measure import Builder, Candidate, Measured, Memory, OnMeasured, Runner, measure
+from tilewright.search.measure import Builder, Candidate, Measured, MeasureErrorNo, Memory, OnMeasured, Runner
+from tilewright.search.measure import measure as measure_candidates
+from tilewright.search.remote import RPCRunner
 from tilewright.tir.stmt import PrimFunc
+
+__all__ = [
+    "Builder", "KernelCandidate", "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult",
+    "RPCRunner", "Runner", "TaskCandidate", "at_once", "check_remote", "create_measure_batch", "measure_option",
+    "request_remote",
+]
 
 
 class MeasureInput(NamedTuple):
@@ -141,7 +150,7 @@ def create_measure_batch(
 
     def measure_batch(inputs: Sequence[MeasureInput], on_measured: OnMeasured | None = None) -> list[MeasureResult]:
         candidates = [TaskCandidate.of(i.task, i.config) for i in inputs]
-        return measure(candidates, builder, runner, records, on_measured)
+        return measure_candidates(candidates, builder, runner, records, on_measured)
 
     return measure_batch
 

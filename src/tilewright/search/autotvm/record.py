@@ -17,10 +17,16 @@ from tilewright.backends.target import Target
 from tilewright.base.errors import ModelError, OptionError, with_code
 from tilewright.search import records
 from tilewright.search.autotvm.measure import MeasureInput, MeasureResult, TaskCandidate
+from tilewright.search.autotvm.task.dispatcher import ApplyHistoryBest
 from tilewright.search.autotvm.task.space import ConfigEntity
 from tilewright.search.autotvm.task.task import Task
 from tilewright.search.measure import MeasureErrorNo
 from tilewright.search.records import Record, lines, write_lines
+
+__all__ = [
+    "AUTOTVM_LOG_VERSION", "ApplyHistoryBest", "MeasureInput", "MeasureResult", "decode", "encode", "load_from_buffer",
+    "load_from_file", "main", "measure_str_key", "of_record", "pick_best", "split_workload",
+]
 
 AUTOTVM_LOG_VERSION: Final = records.VERSION
 _ACTS: Final = ("pick-best", "read")

@@ -137,11 +137,17 @@ class Known:
     rank: float
 
 
+def _is_pair(item: Any) -> bool:
+    """Return whether an item is an input with its result."""
+    return isinstance(item, (tuple, list)) and len(item) == 2 and hasattr(item[0], "config")
+
+
 class ApplyHistoryBest(DispatchContext):
     """The best configuration that records have for each workload.
 
-    `records` is a file of records, several, or pairs of `MeasureInput` and `MeasureResult`. Records of `auto_scheduler`
-    apply, too. Logs that TVM wrote are read as `autotvm/tvm_logs.py` says; `report` counts what was taken.
+    `records` is a file of records, pairs of `MeasureInput` and `MeasureResult`, or several of both. Records of
+    `auto_scheduler` apply, too. Logs that TVM wrote are read as `autotvm/tvm_logs.py` says; `report` counts what was
+    taken.
     Raises `OptionError` for a file without records.
     """
 
@@ -181,6 +187,8 @@ class ApplyHistoryBest(DispatchContext):
                         "records", code="TW1102")
                 yield from self._counted(_known(r) for r in found if not r.ansor)
                 self._schedule([r for r in found if r.ansor])
+            elif not hasattr(item, "task") and not _is_pair(item):
+                yield from self._read(item)
             else:
                 inp, result = item
                 known = Known(str(inp.target), inp.task.workload, inp.config, result.cost)

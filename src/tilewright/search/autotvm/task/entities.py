@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from tilewright.base.errors import OptionError
@@ -87,7 +87,7 @@ class Entity:
 class SplitEntity(Entity):
     """The lengths of the parts of an axis, outermost first; -1 is the remaining length."""
 
-    size: tuple[int, ...]
+    size: Sequence[int]
     kind, field = "sp", "size"
 
     @property
@@ -167,9 +167,9 @@ class OtherOptionEntity(Entity):
         return [float(self.val)] if isinstance(self.val, (int, float)) else []
 
 
-def _parts(value: Any) -> tuple[int, ...]:
+def _parts(value: Any) -> list[int]:
     """Return the parts of a split in a record. Raises `ValueError` if there are none."""
-    found = tuple(map(int, value))
+    found = list(map(int, value))
     if not found:
         raise ValueError("a split has no parts")
     return found
@@ -190,6 +190,8 @@ class Transform:
 
     entities: tuple[Entity, ...]
     num_output: int = 0
+    length: int = 0
+    """The length of the axis that is split, if it is known."""
 
     def __len__(self) -> int:
         return len(self.entities)
@@ -210,9 +212,9 @@ def split(axis: VirtualAxis, policy: str, options: Mapping[str, Any]) -> Transfo
     """
     _check_policy(policy, SPLIT_POLICIES, "split")
     outputs = int(options.get("num_outputs", options.get("num_output", 2)))
-    keep: Callable[[SplitEntity], bool] = options.get("filter", lambda e: True)
+    keep: Callable[[SplitEntity], bool] = options.get("filter") or (lambda e: True)
     if policy == "candidate":
-        listed = (SplitEntity(tuple(map(int, sizes))) for sizes in options["candidate"])
+        listed = (SplitEntity(list(map(int, sizes))) for sizes in options["candidate"])
         return _found([e for e in listed if keep(e)], outputs, f"axis {axis.name}")
     length, longest = axis.length, options.get("max_factor", axis.length)
     factors = {*divisors(length)} if policy != "power2" else set()
@@ -221,9 +223,10 @@ def split(axis: VirtualAxis, policy: str, options: Mapping[str, Any]) -> Transfo
     exact = policy == "factors" or options.get("no_tail")
     inner = sorted(n for n in factors if n <= longest)
     made = (
-        SplitEntity((-1, *sizes)) for sizes in itertools.product(inner, repeat=outputs - 1)
+        SplitEntity([-1, *sizes]) for sizes in itertools.product(inner, repeat=outputs - 1)
         if (whole := math.prod(sizes)) <= length and not (exact and length % whole))
-    return _found([e for e in made if keep(e)], outputs, f"axis {axis.name} of length {length}")
+    found = _found([e for e in made if keep(e)], outputs, f"axis {axis.name} of length {length}")
+    return replace(found, length=length)
 
 
 def reorder(axes: Sequence[Any], policy: str, options: Mapping[str, Any]) -> Transform:

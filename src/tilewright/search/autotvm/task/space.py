@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -120,8 +120,6 @@ class ConfigSpace:
         return not self.errors
 
     def _define(self, name: str, make: Callable[[], Transform]) -> Transform | None:
-        if name in self.space_map:
-            return self.space_map[name]
         found = self.space_map[name] = make()
         self.entity_map[name] = found[0]
         self._forget()
@@ -172,6 +170,19 @@ class ConfigSpace:
 
     def __len__(self) -> int:
         return self.range_length if self._valid is None else len(self._valid)
+
+    def subrange_length(self, start: int, end: int) -> int:
+        """Return the number of valid indices from `start` on and below `end`. Raises `OptionError` outside of the
+        space."""
+        if not 0 <= start <= end <= self.range_length:
+            raise OptionError(
+                f"the range from {start} to {end} is not inside the space, whose indices are below {self.range_length}",
+                code="TW1106")
+        return end - start if self._valid is None else self.position_of(end) - self.position_of(start)
+
+    def position_of(self, index: int) -> int:
+        """Return the number of valid indices below an index: its position, if it is valid."""
+        return index if self._valid is None else int(np.searchsorted(self._valid, index))
 
     def is_index_valid(self, index: int) -> bool:
         """Return whether there is a configuration of this index."""
@@ -238,7 +249,47 @@ class ConfigSpace:
                 return self.index_of_point((b, *(a.answers.index(w) for w, a in zip(wanted, branch, strict=True))))
         return None
 
+    def point2knob(self, point: int) -> list[int]:
+        """Return the number of the answer along each axis of the branch of an index, under TVM's name."""
+        return list(self.point(point)[1:])
+
+    def knob2point(self, knob: Sequence[int]) -> int:
+        """Return the index of answers along the axes of the first branch, under TVM's name."""
+        return self.index_of_point((0, *knob))
+
+    def get_next_index(self, index: int, n: int = 1, start: int | None = None, end: int | None = None) -> int | None:
+        """Return the valid index `n` places after `index` (before, if negative), None outside of [start, end)."""
+        position = self.position_of(index) + n
+        if n > 0 and not self.is_index_valid(index):
+            position -= 1
+        if not 0 <= position < len(self):
+            return None
+        found = self.index_at(position)
+        return found if (start or 0) <= found < (self.range_length if end is None else end) else None
+
     # Search.
+    def get_rand_index(
+        self, start: int | None = None, end: int | None = None, to_exclude: Iterable[int] | None = None
+    ) -> int:
+        """Draw a valid index from `start` on and below `end`, none of `to_exclude`. Raises `OptionError` without one.
+        """
+        low, high = start or 0, self.range_length if end is None else end
+        excluded, rng = set(to_exclude or ()), np.random.default_rng()
+        count = self.subrange_length(low, high)
+        positions = (self.position_of(low) + int(k) for k in rng.permutation(count))
+        found = next((i for i in map(self.index_at, positions) if i not in excluded), None)
+        if found is None:
+            raise OptionError(f"every index from {low} to {high} is excluded", code="TW1106")
+        return found
+
+    def random_walk(self, point: int) -> int:
+        """Draw a configuration with another answer along one axis."""
+        rng = np.random.default_rng()
+        found = point
+        while found == point and len(self) > 1:
+            found = self.neighbour(point, rng)
+        return found
+
     def random_index(self, rng: np.random.Generator) -> int:
         """Draw a configuration, each branch with its share of them."""
         return self.index_at(int(rng.integers(len(self))))
@@ -355,19 +406,26 @@ class FallbackConfigEntity(ConfigSpace):
 
     def _define(self, name: str, make: Callable[[], Transform]) -> Transform | None:
         known = self.entity_map.get(name)
-        found = super()._define(name, make)
         if known is not None:
-            self.entity_map[name] = known
-        return found
+            return self.space_map.get(name)
+        return super()._define(name, make)
 
-    def fallback_split(self, name: str, constraints: Sequence[Sequence[int]]) -> None:
-        """Use the largest parts that the first suitable one of `constraints` allows; -1 in it allows any."""
+    def fallback_split(self, name: str, constraints: Sequence[Any]) -> None:
+        """Use the largest parts that `constraints` allows, or the first suitable one of several; -1 allows any part.
+
+        The outermost part is what the others leave. Raises `OptionError` if no split fits.
+        """
         answers = [e for e in self.space_map[name].entities if isinstance(e, SplitEntity)]
-        for limits in constraints:
+        several: Sequence[Sequence[int]] = (
+            [constraints] if all(isinstance(n, int) for n in constraints) else constraints)
+        for limits in several:
             fitting = [
                 e for e in answers if all(
                     limit == -1 or n <= limit for n, limit in zip(e.size[1:], limits[1:], strict=True))]
             if fitting:
-                self.entity_map[name] = max(fitting, key=lambda e: e.size[:0:-1])
+                inner = max(fitting, key=lambda e: tuple(e.size[:0:-1])).size[1:]
+                length = self.space_map[name].length
+                whole = -(-length // math.prod(inner)) if length else -1
+                self.entity_map[name] = SplitEntity([whole, *inner])
                 return
-        raise OptionError(f"no split of '{name}' fits any of {list(map(list, constraints))}", code="TW1106")
+        raise OptionError(f"no split of '{name}' fits any of {list(several)}", code="TW1106")

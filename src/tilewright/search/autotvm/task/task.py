@@ -24,14 +24,16 @@ from typing import Any, Final
 from tilewright.backends import kernel_options
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.backends.target import Target
-from tilewright.base.errors import OptionError
+from tilewright.base.errors import OptionError, TVMError
 from tilewright.base.forks import lazy_attribute
 from tilewright.base.settings import nearest
+from tilewright.search.auto_scheduler.access import flops
 from tilewright.search.autotvm.task.dispatcher import ApplyConfig, DispatchContext, Workload
 from tilewright.search.autotvm.task.space import ConfigEntity, ConfigSpace, InstantiationError
 from tilewright.search.features import arithmetic
 from tilewright.search.task import TuningTask
 from tilewright.te.resolve import schedule_func
+from tilewright.te.schedule import Schedule
 from tilewright.te.tensor import Tensor, placeholder
 from tilewright.tir.stmt import PrimFunc
 
@@ -66,12 +68,31 @@ def args_to_workload(args: Sequence[Any], task_name: str | None = None) -> Workl
     return (task_name, *serialize_args(args)) if task_name else serialize_args(args)
 
 
+class FlopCalculationError(TVMError):
+    """The computations of a schedule have no arithmetic on elements."""
+
+    code = "TW1109"
+
+
+def compute_flop(sch: Schedule) -> float:
+    """Return the arithmetic operations of all computations of a schedule, those of indices and casts left out. Raises
+    `FlopCalculationError` if there are none."""
+    total = sum(flops(stage.op) for stage in sch.stages)
+    if not total:
+        raise FlopCalculationError(
+            "the computations only move elements; count their operations with cfg.add_flop in the template")
+    return total
+
+
 class Task(TuningTask):
     """A template with its arguments and a target, and the space of its configurations."""
 
-    def __init__(self, name: str, args: Sequence[Any], target: Target, kwargs: Mapping[str, Any] | None = None) -> None:
-        """Raises `OptionError` if there is no template of that name."""
-        super().__init__(target)
+    def __init__(
+        self, name: str, args: Sequence[Any], target: Target | None = None, kwargs: Mapping[str, Any] | None = None
+    ) -> None:
+        """`target` is by default the current one, or else `llvm`. Raises `OptionError` without a template of that name.
+        """
+        super().__init__(target or Target.current(allow_none=True) or Target("llvm"))
         self.name, self.args, self.kwargs = name, serialize_args(args), dict(kwargs or {})
         self._flop: float | None = None
 

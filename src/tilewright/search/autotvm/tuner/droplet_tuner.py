@@ -21,7 +21,7 @@ class DropletTuner(RandomTuner):
         self, task: Task, start_position: Sequence[int] | None = None, pvalue: float = 0.05, seed: int = 0,
     ) -> None:
         """`start_position` is a point of the first branch; a neighbour must be better by `pvalue`."""
-        super().__init__(task, seed)
+        super().__init__(task, seed=seed)
         start: Point = self.space.point(self._first or self.space.index_at(0))
         if start_position is not None:
             dims = self.space.dims

@@ -19,18 +19,29 @@ class GATuner(RandomTuner):
     def __init__(
         self, task: Task, pop_size: int = 100, elite_num: int = 3, mutation_prob: float = 0.1, seed: int = 0,
     ) -> None:
-        super().__init__(task, seed)
+        super().__init__(task, seed=seed)
         if pop_size < 2 or not 0 < elite_num <= pop_size or not 0 <= mutation_prob <= 1:
             raise OptionError(
                 f"pop_size={pop_size} must be at least 2, elite_num={elite_num} at most that, "
                 f"mutation_prob={mutation_prob} between 0 and 1", code="TW1104")
-        self.pop_size, self.elite_num, self.mutation_prob = pop_size, elite_num, mutation_prob
+        self.pop_size, self.elite_num, self.mutation_prob = min(pop_size, len(self.space)), elite_num, mutation_prob
+        first = self.space.sample_ints(self.pop_size, self.rng)
+        self.genes = [self.space.point2knob(i) for i in first]
+        """The first generation: the number of the answer along each axis."""
+        self._founders = [i for i in first if i != self._first]
+        self.visited.update(first)
         self._chance = random.Random(seed)
         self._generation: dict[int, float] = {}
         self._elites: dict[int, float] = {}
         self._waiting: list[int] = []
 
+    def has_next(self) -> bool:
+        return bool(self._founders) or super().has_next()
+
     def next_indices(self, count: int) -> list[int]:
+        if self._founders:
+            chosen, self._founders = self._founders[:count], self._founders[count:]
+            return chosen
         if len(self._elites) + len(self._generation) < 2:
             return super().next_indices(count)
         if not self._waiting:

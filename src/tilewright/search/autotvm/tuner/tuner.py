@@ -6,7 +6,7 @@ The configuration that the compiler uses without tuning is the first trial of a 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -117,16 +117,47 @@ class Tuner(TaskSearch[MeasureInput]):
         return len(inputs)
 
 
-class GridSearchTuner(Tuner):
+class IndexBaseTuner(Tuner):
+    """Base class of tuners over the indices of a space: all of them, or those from `range_idx[0]` to `range_idx[1]`."""
+
+    def __init__(self, task: Task, range_idx: tuple[int, int] | None = None, seed: int = 0) -> None:
+        """Raises `OptionError` for a range outside of the space."""
+        super().__init__(task, seed)
+        low, high = range_idx or (0, self.space.range_length - 1)
+        self.begin_idx, self.end_idx = low, high + 1
+        self.range_length = self.end_idx - self.begin_idx
+        self.visited_max = self.space.subrange_length(self.begin_idx, self.end_idx)
+        self._begin = self.space.position_of(self.begin_idx)
+        if range_idx is not None:
+            self._first = None
+
+    def has_next(self) -> bool:
+        return len(self.visited) < self.visited_max
+
+    def _indices(self) -> Iterator[int]:
+        """Iterate over the valid indices of the range."""
+        return map(self.space.index_at, range(self._begin, self._begin + self.visited_max))
+
+
+class GridSearchTuner(IndexBaseTuner):
     """Proposes all configurations in order."""
 
-    def __init__(self, task: Task, seed: int = 0) -> None:
-        super().__init__(task, seed)
-        self._position = 0
+    def __init__(self, task: Task, range_idx: tuple[int, int] | None = None, seed: int = 0) -> None:
+        super().__init__(task, range_idx, seed)
+        self._position = self._begin
+
+    @property
+    def index(self) -> int:
+        """The next index, or the end of the range."""
+        return self.space.index_at(self._position) if self._position < self._end else self.end_idx
+
+    @property
+    def _end(self) -> int:
+        return self._begin + self.visited_max
 
     def next_indices(self, count: int) -> list[int]:
         found: list[int] = []
-        while len(found) < count and self._position < len(self.space):
+        while len(found) < count and self._position < self._end:
             index = self.space.index_at(self._position)
             self._position += 1
             if index not in self.visited:
@@ -134,17 +165,17 @@ class GridSearchTuner(Tuner):
         return found
 
 
-class RandomTuner(Tuner):
+class RandomTuner(IndexBaseTuner):
     """Proposes configurations at random, each once."""
 
     def next_indices(self, count: int) -> list[int]:
-        left = len(self.space) - len(self.visited)
-        if left <= 4 * count or len(self.visited) > len(self.space) // 2:
-            others = [i for i in map(self.space.index_at, range(len(self.space))) if i not in self.visited]
+        left = self.visited_max - len(self.visited)
+        if left <= 4 * count or len(self.visited) > self.visited_max // 2:
+            others = [i for i in self._indices() if i not in self.visited]
             return [others[k] for k in self.rng.permutation(len(others))[:count]]
         found: dict[int, None] = {}
         while len(found) < count:
-            index = self.space.random_index(self.rng)
+            index = self.space.index_at(self._begin + int(self.rng.integers(self.visited_max)))
             if index not in self.visited:
                 found[index] = None
         return list(found)

@@ -44,7 +44,7 @@ class XGBTuner(RandomTuner):
 
         Raises `OptionError` for unknown names.
         """
-        super().__init__(task, seed)
+        super().__init__(task, seed=seed)
         if feature_type not in KINDS:
             hint = nearest(feature_type, KINDS) or f"; they are {', '.join(KINDS)}"
             raise OptionError(f"there are no features '{feature_type}'{hint}", code="TW1103")
@@ -59,14 +59,14 @@ class XGBTuner(RandomTuner):
         self._knobs = KnobFeatures(self.space)
         self._prior = PretrainedKernelModel(task) if prior and isinstance(task, KernelTask) else None
         self._programs: dict[int, Array] = {}
-        self._xs: list[int] = []
-        self._ys: list[float] = []
+        self.xs: list[int] = []
+        self.ys: list[float] = []
         self._old: tuple[Array, Array] | None = None
         self._plan: list[int] = []
         self._learnt = 0
 
     def next_indices(self, count: int) -> list[int]:
-        if len(self._xs) - self._learnt >= min(self.plan_size, 16 + self._learnt):
+        if len(self.xs) - self._learnt >= min(self.plan_size, 16 + self._learnt):
             self._fit()
             self._plan = []
         if not self._plan and (self.cost_model.rows or self._prior is not None):
@@ -77,8 +77,8 @@ class XGBTuner(RandomTuner):
         return self.filled(chosen, count)
 
     def learn(self, indices: Sequence[int], speeds: Array) -> None:
-        self._xs += list(indices)
-        self._ys += list(map(float, speeds))
+        self.xs += list(indices)
+        self.ys += list(map(float, speeds))
 
     def load_history(self, data_set: History, min_seed_records: int = 500) -> None:
         """Learn from records of tasks of the same operators; speeds count as fractions of each task's best."""
@@ -113,14 +113,14 @@ class XGBTuner(RandomTuner):
 
     def _fit(self) -> None:
         """Learn from all measurements, and from loaded records."""
-        rows, ys = self._features(self._xs), np.asarray(self._ys)
+        rows, ys = self._features(self.xs), np.asarray(self.ys)
         if len(ys) and ys.max() > 0:
             ys = ys / ys.max()
         if self._old is not None:
             rows = np.concatenate([rows, self._old[0]]) if len(rows) else self._old[0]
             ys = np.concatenate([ys, self._old[1]])
         self.cost_model.fit(rows, ys)
-        self._learnt = len(self._xs)
+        self._learnt = len(self.xs)
 
     def _features(self, indices: Sequence[int]) -> Array:
         """Return a row for each: the features of the configuration or its program, then its pretrained score."""
@@ -165,7 +165,7 @@ class XGBTuner(RandomTuner):
     def _annealed(self) -> tuple[list[int], Array]:
         """Run many chains of simulated annealing over the scores; return all new candidates and their scores."""
         points = [int(i) for i in self.space.sample_ints(_CHAINS, self.rng)]
-        fast = [self._xs[k] for k in np.argsort(-np.asarray(self._ys), kind="stable")[: _CHAINS // 8]]
+        fast = [self.xs[k] for k in np.argsort(-np.asarray(self.ys), kind="stable")[: _CHAINS // 8]]
         points[: len(fast)] = fast[: len(points)]
         scores = self._scores(points)
         seen = dict(zip(points, scores, strict=True))
@@ -182,8 +182,8 @@ class XGBTuner(RandomTuner):
 
     def _sampled(self) -> list[int]:
         """Return candidates near fast ones and at random, few enough to lower their programs."""
-        order: Array = np.argsort(-np.asarray(self._ys), kind="stable")[:8]
-        near = [self.space.neighbour(self._xs[int(k)], self.rng, far=0.0) for k in order for _ in range(_LOWERED // 16)]
+        order: Array = np.argsort(-np.asarray(self.ys), kind="stable")[:8]
+        near = [self.space.neighbour(self.xs[int(k)], self.rng, far=0.0) for k in order for _ in range(_LOWERED // 16)]
         found = dict.fromkeys([*near, *self.space.sample_ints(_LOWERED // 2, self.rng)])
         return [i for i in found if i not in self.visited]
 
