@@ -28,7 +28,8 @@ from tilewright.base.errors import ModelError, OptionError, TargetError
 GROUP: Final = "tilewright.accelerators"
 FRONTENDS: Final = "tilewright.frontends"
 BUILT_IN: Final[Mapping[str, str]] = {
-    "dnnl": "tilewright.backends.accelerators.dnnl", "npu": "tilewright.backends.accelerators.npu:npu"
+    "ccompiler": "tilewright.backends.accelerators.ccompiler", "dnnl": "tilewright.backends.accelerators.dnnl",
+    "npu": "tilewright.backends.accelerators.npu:npu",
 }
 """The accelerators of this package, which are also found in an installation without metadata."""
 _CONVERTING: Final[Mapping[str, str]] = {

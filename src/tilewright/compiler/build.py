@@ -165,11 +165,14 @@ class StagedModule(FactoryModule):
         """Return a text that identifies the program; for stages, their name and inputs."""
         return f"{self.name}({self.stages.described()})" if self._one is None else super().identity()
 
-    def export_library(self, file_name: str | os.PathLike[str]) -> Path:
+    def export_library(
+        self, file_name: str | os.PathLike[str], fcompile: Any = None, addons: Sequence[str] | None = None,
+        workspace_dir: str | None = None, *, cc: str | None = None, **_options: Any
+    ) -> Path:
         """Write the program for all sizes, if there is one, else the stages, to a `.tar`."""
         if self._one is None and self._writer is not None:
             return self._writer(Path(file_name))
-        return super().export_library(file_name)
+        return super().export_library(file_name, fcompile, addons, workspace_dir, cc=cc)
 
     def session(self, device: Device) -> Session:
         """Return a session, whose outputs exist after its first run."""
@@ -188,8 +191,10 @@ def optimize_module(
 
 
 def _target(target: str | Mapping[str, Any] | Target | None, host: str | Target | None) -> Target:
-    chosen = Target.current(allow_none=False) if target is None else Target(target)
+    chosen = Target.current(allow_none=False) if target is None else target
     assert chosen is not None
+    listed = isinstance(chosen, Sequence) and not isinstance(chosen, str)
+    chosen = Target.combined(chosen if listed else [chosen])
     if host is not None and Target(host) != chosen:
         raise OptionError(
             f"target_host is '{Target(host)}', but code for '{chosen}' runs on that target itself; omit "
