@@ -21,7 +21,7 @@ from typing import Any, Final
 import pytest
 
 DEVICES: Final = (
-    "tvm.topi.cuda", "tvm.topi.hexagon", "tvm.contrib.ndk", "tvm.contrib.hexagon", "tvm.contrib.cublas",
+    "tvm.topi.cuda", "tvm.topi.hexagon", "tvm.topi.x86.tensor_intrin", "tvm.contrib.mkl", "tvm.contrib.cblas", "tvm.contrib.ndk", "tvm.contrib.hexagon", "tvm.contrib.cublas",
     "tvm.contrib.cublaslt", "tvm.contrib.cutlass", "tvm.contrib.miopen", "tvm.contrib.mps", "tvm.contrib.rocblas",
     "tvm.contrib.thrust", "tvm.contrib.xcode", "tvm.contrib.coreml_runtime", "tvm.contrib.nnpack",
     "tvm.contrib.target.coreml", "tvm.contrib.target.vitis_ai", "tvm.contrib.ethosu", "tvm.rpc.server_ios_launcher",
@@ -29,6 +29,8 @@ DEVICES: Final = (
     "tvm.relay.op.contrib.cudnn", "tvm.relay.op.contrib.cutlass", "tvm.relay.op.contrib.tensorrt",
     "tvm.relay.op.contrib.torchop", "tvm.relay.op.contrib.vitis_ai", "tvm.tir.tensor_intrin.hexagon",
 )
+PARENTS: Final = ("tvm.contrib.target",)
+"""Packages that have nothing but modules for devices."""
 
 
 class DeviceName:
@@ -65,7 +67,7 @@ class DeviceFinder(MetaPathFinder, Loader):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         name = re.sub(r"^tilewright\.(?:compat\.)?", "tvm.", fullname)
-        if any(f"{name}.".startswith(f"{d}.") for d in DEVICES):
+        if name in PARENTS or any(f"{name}.".startswith(f"{d}.") for d in DEVICES):
             return ModuleSpec(fullname, self, is_package=True)
         return None
 
@@ -73,7 +75,9 @@ class DeviceFinder(MetaPathFinder, Loader):
         return DeviceModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Leave the module empty."""
+        """Leave the module empty. TVM's module for Core ML also imports the one for Xcode."""
+        if module.__name__.endswith("target.coreml"):
+            importlib.import_module("tvm.contrib.xcode")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

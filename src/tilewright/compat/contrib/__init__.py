@@ -9,15 +9,19 @@ _MODULES: Final = {
     "cc": "compat.contrib.cc", "cudnn": "compat.contrib.cudnn", "debugger": "runtime.debugger",
     "dlpack": "compat.contrib.dlpack",
     "download": "compat.contrib.download", "graph_executor": "runtime.graph_executor", "nvcc": "compat.contrib.nvcc",
-    "pickle_memoize": "compat.contrib.pickle_memoize", "popen_pool": "compat.contrib.popen_pool", "utils": "compat.contrib.utils",
+    "pickle_memoize": "compat.contrib.pickle_memoize", "popen_pool": "compat.contrib.popen_pool",
+    "tflite_runtime": "compat.contrib.tflite_runtime", "utils": "compat.contrib.utils",
 }
 """Attribute -> the module, without `tilewright.`."""
 
 if TYPE_CHECKING:
-    from tilewright.compat.contrib import cc, cudnn, dlpack, download, nvcc, pickle_memoize, popen_pool, utils
+    from tilewright.compat.contrib import cc, cudnn, dlpack, download, nvcc, pickle_memoize, popen_pool, tflite_runtime, utils
     from tilewright.runtime import debugger, graph_executor
 
-__all__ = ["cc", "cudnn", "debugger", "dlpack", "download", "graph_executor", "nvcc", "pickle_memoize", "popen_pool", "utils"]
+__all__ = [
+    "cc", "cudnn", "debugger", "dlpack", "download", "graph_executor", "nvcc", "pickle_memoize", "popen_pool", "tflite_runtime",
+    "utils",
+]
 
 
 def __getattr__(name: str) -> Any:

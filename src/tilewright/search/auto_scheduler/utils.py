@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,3 +82,16 @@ def check_remote(
     except RPCError:
         return False
     return True
+
+
+def call_func_with_timeout(
+    worker: Any, timeout: float | None, func: Callable[..., Any], args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None
+) -> Any:
+    """Return the result of a call in another process, a `contrib.popen_pool.PopenWorker`, or the exception that it
+    raised: `TimeoutError` after `timeout` seconds."""
+    worker.send(func, args, kwargs, timeout)
+    try:
+        return worker.recv()
+    except Exception as error:
+        return error
