@@ -30,6 +30,7 @@ INITIALIZER = "__init_"
 _OWN_KINDS = {
     "c_source": "tilewright.backends.accelerators.ccompiler",
     "library_calls": "tilewright.backends.accelerators.library_calls",
+    "uma": "tilewright.backends.accelerators.uma.api.codegen",
 }
 """The kinds of modules in this package, and the Python modules that register them; imported when a file has one."""
 

@@ -103,8 +103,8 @@ def _check_binary(e: Expr) -> bool | Refusal:
     return kept([
         dtype_is(a, SIGNED_OR_WIDE, "the first input"), dtype_is(b, (str(tensor(a).dtype),), "the second input"),
         dtype_is(e, (str(tensor(a).dtype),), "the result"),
-        (not (isinstance(a, Constant) and isinstance(b, Constant)), "both inputs are constants; one must be computed",
-         "fold the constants before (FoldConstant)"),
+        (not all(isinstance(x, Constant) and x.value.ndim == 0 for x in (a, b)), "both inputs are numbers; one must be "
+         "a tensor", "fold the constants before (FoldConstant)"),
         _zero_for_wide(a, [call.args[3]], "the first input"), _zero_for_wide(a, [call.args[5]], "the second input"),
         _zero_for_wide(a, [call.args[7]], "the result"),
         (number or tensor(a).shape == tensor(b).shape, f"the inputs are {tensor(a).shape} and {tensor(b).shape}; they "
