@@ -33,11 +33,24 @@ from tilewright.relay.op.contrib.rules import (
     value_of,
 )
 
+__all__ = [
+    "Available", "ConvertEquivalents", "InlineNonComputeIntensivePartitions", "ethosn_api_version", "ethosn_available",
+    "partition_for_ethosn", "partition_for_ethosn77", "partition_for_ethosn78", "pattern_table",
+]
+
 TARGET: Final = "ethos-n"
 BYTES: Final = ("uint8", "int8")
 VARIANTS: Final = ("n77", "n78")
 KERNELS: Final = (1, 2, 3, 5, 7, 9)
 NHWC_EDIT: Final = "run transform.ConvertLayout({'qnn.conv2d': ['NHWC', 'HWIO'], 'nn.max_pool2d': ['NHWC']}) before"
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from tilewright.relay.op.contrib import ethosn_passes
+
+        return getattr(ethosn_passes, name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)
 
 
 def _constants(count: int) -> list[DFPattern]:
