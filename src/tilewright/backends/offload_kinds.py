@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tilewright.base.errors import OptionError, TargetError
-from tilewright.base.plugins import list_offloads
 from tilewright.base.settings import nearest
 
 COMMON: Final = ("keys", "host", "model", "device", "libs", "tag", "mcpu", "mattr", "mtriple")
@@ -20,9 +19,6 @@ COMMON: Final = ("keys", "host", "model", "device", "libs", "tag", "mcpu", "matt
 OFFLOAD_MODULES: Final = ("ccompiler",)
 """Accelerators of this package that register a kind when they are imported."""
 _KINDS: Final[dict[str, Mapping[str, Any]]] = {}
-
-
-list_offloads(_KINDS)
 
 
 def register_offload_kind(name: str, attributes: Mapping[str, str | int | bool]) -> None:
