@@ -6,6 +6,7 @@ their results to another.
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import sys
@@ -39,7 +40,7 @@ def _exactly(stream: BinaryIO, count: int) -> bytes:
 def dumps(value: Any) -> bytes:
     """Return a value as bytes; with the package cloudpickle, also functions that no module has."""
     try:
-        import cloudpickle
+        cloudpickle: Any = importlib.import_module("cloudpickle")
     except ImportError:
         return pickle.dumps(value)
     content: bytes = cloudpickle.dumps(value)
@@ -48,7 +49,8 @@ def dumps(value: Any) -> bytes:
 
 def main(arguments: Sequence[str]) -> None:
     """Run calls until the other side of the pipe ends."""
-    source, out = (os.fdopen(int(fd), mode) for fd, mode in zip(arguments, ("rb", "wb"), strict=True))
+    source: BinaryIO = os.fdopen(int(arguments[0]), "rb")
+    out: BinaryIO = os.fdopen(int(arguments[1]), "wb")
     while True:
         try:
             content = read_message(source)
