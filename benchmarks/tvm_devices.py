@@ -21,7 +21,8 @@ from typing import Any, Final
 import pytest
 
 DEVICES: Final = (
-    "tvm.topi.cuda", "tvm.topi.hexagon", "tvm.topi.x86.tensor_intrin", "tvm.contrib.mkl", "tvm.contrib.cblas", "tvm.contrib.ndk", "tvm.contrib.hexagon", "tvm.contrib.cublas",
+    "tvm.topi.cuda", "tvm.topi.hexagon", "tvm.topi.x86.tensor_intrin", "tvm.contrib.mkl", "tvm.contrib.cblas",
+    "tvm.contrib.ndk", "tvm.contrib.hexagon", "tvm.contrib.cublas",
     "tvm.contrib.cublaslt", "tvm.contrib.cutlass", "tvm.contrib.miopen", "tvm.contrib.mps", "tvm.contrib.rocblas",
     "tvm.contrib.thrust", "tvm.contrib.xcode", "tvm.contrib.coreml_runtime", "tvm.contrib.nnpack",
     "tvm.contrib.target.coreml", "tvm.contrib.target.vitis_ai", "tvm.contrib.ethosu", "tvm.rpc.server_ios_launcher",
@@ -66,7 +67,7 @@ class DeviceFinder(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        name = re.sub(r"^tilewright\.(?:compat\.)?", "tvm.", fullname)
+        name = re.sub(r"^tilewright\.(?:compat\.|runtime\.(?=rpc\.))?", "tvm.", fullname)
         if name in PARENTS or any(f"{name}.".startswith(f"{d}.") for d in DEVICES):
             return ModuleSpec(fullname, self, is_package=True)
         return None

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tilewright.contrib import graph_executor
 
 import tilewright as tvm
 from tilewright import relay
 from tilewright.backends.accelerators.ccompiler import CSourceModule
 from tilewright.base.errors import ArtifactError, CompileError, OptionError, TargetError
-from tilewright.contrib import graph_executor
 
 RNG = np.random.default_rng(5)
 

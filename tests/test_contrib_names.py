@@ -8,11 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-import tilewright as tvm
-from tilewright import relay
 from tilewright.auto_scheduler.utils import call_func_with_timeout
-from tilewright.base.errors import InputError, PackageError, ShapeError, TargetError
 from tilewright.contrib import cudnn, tflite_runtime
 from tilewright.contrib.cuda_graph import cuda_graph_executor
 from tilewright.contrib.popen_pool import MapResult, PopenPoolExecutor, PopenWorker, StatusKind
@@ -25,6 +21,10 @@ from tilewright.testing import (
     terminate_self,
     timeout_job,
 )
+
+import tilewright as tvm
+from tilewright import relay
+from tilewright.base.errors import InputError, PackageError, ShapeError, TargetError
 
 
 def fail(what: str) -> None:

@@ -79,7 +79,7 @@ def test_parts_without_arithmetic_are_inlined() -> None:
 
 def test_what_is_available() -> None:
     assert ethosn_available() == Available.SW_ONLY
-    with pytest.raises(TargetError, match="must register 'relay.ethos-n.api.version'"):
+    with pytest.raises(TargetError, match=r"must register 'relay\.ethos-n\.api\.version'"):
         ethosn_api_version()
     register_func("relay.ethos-n.api.version", lambda: "3.2.0")
     try:

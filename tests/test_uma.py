@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tilewright.relay.backend.contrib.uma import UMABackend, uma_available
+from tilewright.relay.backend.contrib.uma.api import PassPhase, UMACodegen, UMAPartitioner
 
 import tilewright as tvm
 from tilewright import relay
 from tilewright.base.errors import OptionError, TargetError
-from tilewright.relay.backend.contrib.uma import UMABackend, uma_available
-from tilewright.relay.backend.contrib.uma.api import PassPhase, UMACodegen, UMAPartitioner
 from tilewright.relay.dataflow_pattern import is_op, wildcard
 from tilewright.relay.op.contrib import get_pattern_table
 from tilewright.tir.buffers import DeclaredBuffer

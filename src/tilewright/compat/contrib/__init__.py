@@ -15,12 +15,22 @@ _MODULES: Final = {
 """Attribute -> the module, without `tilewright.`."""
 
 if TYPE_CHECKING:
-    from tilewright.compat.contrib import cc, cudnn, dlpack, download, nvcc, pickle_memoize, popen_pool, tflite_runtime, utils
+    from tilewright.compat.contrib import (
+        cc,
+        cudnn,
+        dlpack,
+        download,
+        nvcc,
+        pickle_memoize,
+        popen_pool,
+        tflite_runtime,
+        utils,
+    )
     from tilewright.runtime import debugger, graph_executor
 
 __all__ = [
-    "cc", "cudnn", "debugger", "dlpack", "download", "graph_executor", "nvcc", "pickle_memoize", "popen_pool", "tflite_runtime",
-    "utils",
+    "cc", "cudnn", "debugger", "dlpack", "download", "graph_executor", "nvcc", "pickle_memoize", "popen_pool",
+    "tflite_runtime", "utils",
 ]
 
 

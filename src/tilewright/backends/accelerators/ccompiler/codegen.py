@@ -26,7 +26,8 @@ from tilewright.relay.visitor import post_order
 OPERATORS: Final = {"add": "+", "subtract": "-", "multiply": "*"}
 """The operators that can be written, and their signs in C."""
 C_TYPES: Final = {
-    "float32": "float", "float64": "double", **{f"{u}int{n}": f"{u}int{n}_t" for u in ("", "u") for n in (8, 16, 32, 64)}
+    "float32": "float", "float64": "double",
+    **{f"{u}int{n}": f"{u}int{n}_t" for u in ("", "u") for n in (8, 16, 32, 64)},
 }
 _ALIGNMENT: Final = 64
 

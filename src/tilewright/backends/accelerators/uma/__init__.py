@@ -1,4 +1,4 @@
-"""TVM's Universal Modular Accelerator interface: an accelerator as patterns, passes over loop programs, and C functions.
+"""TVM's Universal Modular Accelerator interface: an accelerator as patterns, passes over loop programs, and C.
 
     class MyBackend(UMABackend):
         def __init__(self):

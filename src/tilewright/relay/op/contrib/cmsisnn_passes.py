@@ -152,7 +152,7 @@ def _extracted(function: Function) -> tuple[Function, list[Constant]]:
         if not inside:
             return None
         params = {c: Var(f"tvm_var_extract_const_{k}", c.checked_type) for k, c in enumerate(inside)}
-        body = rewrite(e.op.body, lambda x: params.get(x))
+        body = rewrite(e.op.body, params.get)
         made = Function([*e.op.params, *params.values()], body, attrs=e.op.attrs, span=e.op.span)
         return Call(made, [*e.args, *map(outer, inside)], span=e.span)  # type: ignore[arg-type]
 

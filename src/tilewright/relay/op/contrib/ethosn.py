@@ -7,7 +7,7 @@ accepted operator. Rows for cheaper special cases of sums and products precede t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -32,6 +32,15 @@ from tilewright.relay.op.contrib.rules import (
     tensor,
     value_of,
 )
+
+if TYPE_CHECKING:
+    from tilewright.relay.op.contrib.ethosn_passes import (
+        Available,
+        ConvertEquivalents,
+        InlineNonComputeIntensivePartitions,
+        ethosn_api_version,
+        ethosn_available,
+    )
 
 __all__ = [
     "Available", "ConvertEquivalents", "InlineNonComputeIntensivePartitions", "ethosn_api_version", "ethosn_available",

@@ -38,7 +38,7 @@ _WEIGHT: Final = 127
 
 
 class Available(Enum):
-    """What is here of Ethos-N."""
+    """The parts of Ethos-N that are here."""
 
     UNAVAILABLE = 0
     SW_ONLY = 1
