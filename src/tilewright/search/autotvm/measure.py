@@ -18,8 +18,7 @@ from tilewright.base.errors import OptionError
 from tilewright.base.settings import nearest
 from tilewright.base.types import DataType
 from tilewright.compiler.kernel import Kernel
-from tilewright.search.auto_scheduler.utils import check_remote as check_remote
-from tilewright.search.auto_scheduler.utils import request_remote as request_remote
+from tilewright.search.auto_scheduler.utils import check_remote, request_remote  # noqa: F401  (names of TVM)
 from tilewright.search.autotvm.task.kernels import KernelTask, constant_values
 from tilewright.search.autotvm.task.space import ConfigEntity, ConfigSpace
 from tilewright.search.autotvm.task.task import Task, create
