@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tilewright.contrib import graph_executor
 
 import tilewright as tvm
 from tilewright import relay
 from tilewright.backends.accelerators.ccompiler import CSourceModule
 from tilewright.base.errors import ArtifactError, CompileError, OptionError, TargetError
+from tilewright.runtime import graph_executor
 
 RNG = np.random.default_rng(5)
 
@@ -37,8 +37,9 @@ def test_parts_in_a_graph(tmp_path: Path) -> None:
     product = relay.Call(part(a * b, [a, b], "ccompiler_1"), [y, y])  # one argument twice
     difference = relay.Call(part(c - d + relay.const(np.float32(2)), [c, d]), [product, x])
     lib = relay.build(tvm.IRModule.from_expr(relay.Function([x, y], relay.exp(difference))), "llvm")
-    assert sorted(m.symbol for m in lib.imported_modules) == ["ccompiler_0", "ccompiler_1"]
-    assert "v0[i0 * 3 + i1] * v1[i0 * 3 + i1]" in "".join(m.get_source() for m in lib.imported_modules)
+    modules: list[Any] = lib.imported_modules
+    assert sorted(m.symbol for m in modules) == ["ccompiler_0", "ccompiler_1"]
+    assert "v0[i0 * 3 + i1] * v1[i0 * 3 + i1]" in "".join(m.get_source() for m in modules)
     p, q = (v / 9 for v in arrays(2))
     lib.export_library(tmp_path / "lib.so", fcompile=False, options=["-O2"])
     module = graph_executor.create(lib.graph_json, tvm.runtime.load_module(tmp_path / "lib.so"), tvm.cpu())
@@ -63,7 +64,8 @@ def test_header_of_the_target() -> None:
     mod = tvm.IRModule.from_expr(relay.Function([x], relay.Call(part(a + a, [a]), [x])))
     targets = [tvm.target.Target("llvm"), tvm.target.Target({"kind": "ccompiler", "header": "// The header"}, "llvm")]
     lib = relay.build(mod, targets)
-    assert lib.imported_modules[0].get_source().startswith("// The header\n")
+    made: Any = lib.imported_modules[0]
+    assert made.get_source().startswith("// The header\n")
     with pytest.raises(CompileError, match="refused the functions for 'ccompiler'; check the header"):
         relay.build(mod, [tvm.target.Target({"kind": "ccompiler", "header": "Bogus"}, "llvm")])
     with pytest.raises(TargetError, match="the targets name 2 processors"):

@@ -41,7 +41,8 @@ def network(value: Any) -> tvm.IRModule:
 
 
 def operators(mod: tvm.IRModule) -> list[str]:
-    return [e.op.name for _, f in mod.items() for e in post_order(f) if hasattr(getattr(e, "op", None), "name")]
+    found: list[Any] = [e for _, f in mod.items() for e in post_order(f)]
+    return [e.op.name for e in found if hasattr(getattr(e, "op", None), "name")]
 
 
 def result(mod: tvm.IRModule, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -46,14 +46,15 @@ def build_module(
 
 
 def build(
-    mod: IRModule | Expr, target: str | Mapping[str, Any] | Target | None = None,
+    mod: IRModule | Expr, target: str | Mapping[str, Any] | Target | Sequence[Any] | None = None,
     target_host: str | Target | None = None, params: Mapping[str, Any] | None = None, mod_name: str = "default", *,
     executor: Executor | None = None, runtime: Runtime | None = None, report: BuildReport | None = None,
     for_all_sizes: bool = False,
 ) -> FactoryModule:
     """Compile a module or function under the current `PassContext`, with `params` bound to its parameters by name.
 
-    The default target is that of the enclosing `with Target(…):`. The host of a CPU is the CPU: `target_host` may
+    `target` may be a list: a processor, and kinds of targets that compute parts, with their options. The default
+    target is that of the enclosing `with Target(…):`. The host of a CPU is the CPU: `target_host` may
     repeat the target, and any other value is refused. A program is the same for each `executor` and `runtime`; the
     module keeps them. `report` receives the texts of the program. With `for_all_sizes`,
     a module with unknown dimensions is compiled now, as one program, where that is possible. Raises `CompileError`.
@@ -190,11 +191,9 @@ def optimize_module(
         return optimize(bind_params(module, params) if params else module, _target(target, None)), {}
 
 
-def _target(target: str | Mapping[str, Any] | Target | None, host: str | Target | None) -> Target:
-    chosen = Target.current(allow_none=False) if target is None else target
-    assert chosen is not None
-    listed = isinstance(chosen, Sequence) and not isinstance(chosen, str)
-    chosen = Target.combined(chosen if listed else [chosen])
+def _target(target: str | Mapping[str, Any] | Target | Sequence[Any] | None, host: str | Target | None) -> Target:
+    given: Any = Target.current(allow_none=False) if target is None else target
+    chosen = Target.combined(given if isinstance(given, Sequence) and not isinstance(given, str) else [given])
     if host is not None and Target(host) != chosen:
         raise OptionError(
             f"target_host is '{Target(host)}', but code for '{chosen}' runs on that target itself; omit "

@@ -12,6 +12,7 @@ library that is not installed. Layouts, fusion and order are those of the librar
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from tilewright.backends.accelerator_targets import Accelerator
@@ -51,11 +52,11 @@ def offload(mod: IRModule, target: Target) -> IRModule:
         if not any(isinstance(f, Function) and f.attrs.get("Compiler") == accelerator.name for _, f in mod.items()):
             mod = _partitioned(accelerator, mod)
         if is_offload_kind(accelerator.name) and accelerator.options:
-            mod = mod.map_functions(lambda f, a=accelerator: _with_options(f, a), Function)
+            mod = mod.map_functions(partial(_with_options, accelerator), Function)
     return mod
 
 
-def _with_options(function: Function, accelerator: Accelerator) -> Function:
+def _with_options(accelerator: Accelerator, function: Function) -> Function:
     """Return a function for an accelerator with the options of the target as attributes, such as `ccompiler.header`."""
     if function.attrs.get("Compiler") != accelerator.name:
         return function

@@ -272,7 +272,7 @@ class Conv2d(Conv):
             height, width, channels, multiplier = weight.value.shape
             if channels == self.groups and multiplier > 1 and self.channels == channels * multiplier:
                 plain = type(self)(**{**self.attributes(), "kernel_layout": "HWIO"})
-                stored = Constant(weight.value.reshape(height, width, 1, self.channels), weight.span)
+                stored = Constant(weight.value.reshape(height, width, 1, channels * multiplier), weight.span)
                 return plain(args[0], stored, *args[2:], span=span)
         return super().__call__(*args, span=span)
 

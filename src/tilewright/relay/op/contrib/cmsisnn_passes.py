@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -36,8 +36,8 @@ def padding_of(conv: Call) -> tuple[int, int, int, int] | None:
     pad: Any = conv.args[0]
     if not (isinstance(pad, Call) and isinstance(pad.op, Op) and pad.op.name == "nn.pad"):
         return None
-    op: Any = conv.op
-    widths, own = pad.op.pad_width, op.padding
+    op, pads = cast("Any", conv.op), cast("Any", pad.op)
+    widths, own = pads.pad_width, op.padding
     (top, bottom), (left, right) = (
         (widths[d][0] + own[d - 1], widths[d][1] + own[d + 1]) for d in (1, 2))
     if bottom - top not in (0, 1) or right - left not in (0, 1):
@@ -89,8 +89,9 @@ def _with_tensors(e: Expr) -> Expr | None:
     while isinstance(inside, Call) and getattr(inside.op, "name", "") == "clip":
         inside = inside.args[0]
     places = {p: k for k, p in enumerate(function.params)}
-    values = [args[places[o]] if isinstance(o, Var) and o in places else o for o in inside.args[:2]]
-    shapes = [tuple(v.known_type().shape) if isinstance(v.known_type(), TensorType) else None for v in values]
+    values: list[Any] = [args[places[o]] if isinstance(o, Var) and o in places else o for o in inside.args[:2]]
+    kinds = [v.known_type() for v in values]
+    shapes = [tuple(t.shape) if isinstance(t, TensorType) else None for t in kinds]
     number = next((k for k in (0, 1) if shapes[k] == () and isinstance(values[k], Constant) and shapes[1 - k]), None)
     if number is None:
         return None
@@ -110,7 +111,7 @@ def _with_tensors(e: Expr) -> Expr | None:
 def _replaced(e: Expr, call: Call, place: int, value: Expr) -> Expr | None:
     if e is not call and not (isinstance(e, Call) and e.op is call.op and len(e.args) == len(call.args)):
         return None
-    args = [*e.args]  # type: ignore[attr-defined]
+    args = [*call.args]
     args[place] = value
     return Call(call.op, args, span=call.span)
 
@@ -133,7 +134,7 @@ class ExtractConstantsFromPartitionedFunction(Pass):
             found = taken.get(e.op.name_hint) if isinstance(e, Call) and isinstance(e.op, GlobalVar) else None
             if found is None or not isinstance(e, Call):
                 return None
-            return Call(GlobalVar(e.op.name_hint), [*e.args, *found], span=e.span)  # type: ignore[attr-defined]
+            return Call(GlobalVar(e.op.name_hint), [*e.args, *found], span=e.span)
 
         return InferType()(new.map_functions(lambda f: rewrite(f, called), Function)) if taken else mod
 
