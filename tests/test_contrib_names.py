@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tilewright.auto_scheduler.utils import call_func_with_timeout
-from tilewright.contrib import cudnn, tflite_runtime
-from tilewright.contrib.cuda_graph import cuda_graph_executor
-from tilewright.contrib.popen_pool import MapResult, PopenPoolExecutor, PopenWorker, StatusKind
-from tilewright.testing import (
+
+import tilewright as tvm
+from tilewright import relay
+from tilewright.base.errors import InputError, PackageError, ShapeError, TargetError
+from tilewright.compat.contrib import cudnn, tflite_runtime
+from tilewright.compat.contrib.cuda_graph import cuda_graph_executor
+from tilewright.compat.contrib.popen_pool import MapResult, PopenPoolExecutor, PopenWorker, StatusKind
+from tilewright.compat.testing.popen_jobs import (
     after_initializer,
     call_cpp_py_ffi,
     identity_after,
@@ -21,10 +24,7 @@ from tilewright.testing import (
     terminate_self,
     timeout_job,
 )
-
-import tilewright as tvm
-from tilewright import relay
-from tilewright.base.errors import InputError, PackageError, ShapeError, TargetError
+from tilewright.search.auto_scheduler.utils import call_func_with_timeout
 
 
 def fail(what: str) -> None:

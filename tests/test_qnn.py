@@ -428,7 +428,7 @@ def test_sums_of_64_bits(kind: str) -> None:
             kernel_layout="HWIO", out_dtype="int64")
     scales = [relay.const(v, t) for v, t in ((0.125, "float32"), (0, "int32"), (12000.0, "float32"), (0, "int32"))]
     function = relay.Function([x], relay.Tuple([total, relay.qnn.op.requantize(total, *scales, out_dtype="int16")]))
-    data = rng.integers(30000, 32767, [int(d) for d in x.type_annotation.shape], np.int16)
+    data: Any = rng.integers(30000, 32767, x.tensor_type.concrete_shape, np.int64).astype(np.int16)
     rows = data.reshape(-1, channels).astype(np.int64) - 3
     wanted = rows @ (weight.T if kind == "dense" else weight[0, 0]).astype(np.int64)
     assert np.abs(wanted).min() > 2**31

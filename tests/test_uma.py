@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ class Adder(UMABackend):
         super().__init__()
         self._register_pattern("add", is_op("add")(wildcard(), wildcard()))
         if codegen:
-            self._register_tir_pass(PassPhase.TIR_PHASE_0, CallTwiceSum())
+            self._register_tir_pass(PassPhase.TIR_PHASE_0, cast("Any", CallTwiceSum()))
             self._register_codegen(fmt="c", includes=lambda: SOURCE)
         self._register_target_attr("variant", "small")
         self._register_target_attr("memory", 1024)
