@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
@@ -19,16 +20,45 @@ from typing import Any, Final
 
 import pytest
 
-DEVICES: Final = ("tvm.topi.cuda", "tvm.contrib.cuda_graph", "tvm.contrib.ndk", "tvm.contrib.hexagon")
+DEVICES: Final = (
+    "tvm.topi.cuda", "tvm.topi.hexagon", "tvm.topi.x86.tensor_intrin", "tvm.contrib.mkl", "tvm.contrib.cblas",
+    "tvm.contrib.ndk", "tvm.contrib.hexagon", "tvm.contrib.cublas",
+    "tvm.contrib.cublaslt", "tvm.contrib.cutlass", "tvm.contrib.miopen", "tvm.contrib.mps", "tvm.contrib.rocblas",
+    "tvm.contrib.thrust", "tvm.contrib.xcode", "tvm.contrib.coreml_runtime", "tvm.contrib.nnpack",
+    "tvm.contrib.target.coreml", "tvm.contrib.target.vitis_ai", "tvm.contrib.ethosu", "tvm.rpc.server_ios_launcher",
+    "tvm.relay.backend.contrib.ethosu", "tvm.relay.op.contrib.clml", "tvm.relay.op.contrib.cublas",
+    "tvm.relay.op.contrib.cudnn", "tvm.relay.op.contrib.cutlass", "tvm.relay.op.contrib.tensorrt",
+    "tvm.relay.op.contrib.torchop", "tvm.relay.op.contrib.vitis_ai", "tvm.tir.tensor_intrin.hexagon",
+)
+PARENTS: Final = ("tvm.contrib.target",)
+"""Packages that have nothing but modules for devices."""
 
 
-class DeviceModule(ModuleType):
-    """A module whose public functions skip the test that calls them."""
+class DeviceName:
+    """A function or class for a device: a call skips the test that makes it, or its file where the file makes it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        pytest.skip(f"{self._name} needs a device or a library that is not here", allow_module_level=True)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return lambda *args, **options: pytest.skip(f"{self.__name__}.{name} needs a device that is not here")
+        return DeviceName(f"{self._name}.{name}")
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        return (object,)
+
+
+class DeviceModule(ModuleType):
+    """A module of functions and classes for a device."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return DeviceName(f"{self.__name__}.{name}")
 
 
 class DeviceFinder(MetaPathFinder, Loader):
@@ -37,7 +67,8 @@ class DeviceFinder(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if any(f"{fullname}.".startswith(f"{d}.") for d in DEVICES):
+        name = re.sub(r"^tilewright\.(?:compat\.|runtime\.(?=rpc\.))?", "tvm.", fullname)
+        if name in PARENTS or any(f"{name}.".startswith(f"{d}.") for d in DEVICES):
             return ModuleSpec(fullname, self, is_package=True)
         return None
 
@@ -45,7 +76,9 @@ class DeviceFinder(MetaPathFinder, Loader):
         return DeviceModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Leave the module empty."""
+        """Leave the module empty. TVM's module for Core ML also imports the one for Xcode."""
+        if module.__name__.endswith("target.coreml"):
+            importlib.import_module("tvm.contrib.xcode")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -410,3 +410,46 @@ def test_tensorflow_lite_rounds_by_negative_scales(scale: Any) -> None:
     wanted = evaluate(IRModule({"main": function}), values)
     assert np.abs(wanted - values * np.asarray(scale)).max() < 1
     np.testing.assert_array_equal(np.asarray(tilewright.compile(function, threads=1)(values)), wanted)
+
+
+@pytest.mark.parametrize("kind", ["dense", "conv2d"])
+def test_sums_of_64_bits(kind: str) -> None:
+    """Products of int16 have int64 sums, beyond 32 bits, whose requantization does not overflow."""
+    rng = np.random.default_rng(8)
+    channels = 640
+    x = relay.var("x", shape=(1, channels) if kind == "dense" else (1, 2, 2, channels), dtype="int16")
+    weight = rng.integers(100, 127, (5, channels) if kind == "dense" else (1, 1, channels, 5), np.int8)
+    quantization = [relay.const(v, t) for v, t in ((3, "int32"), (0, "int32"), (0.5, "float32"), (0.25, "float32"))]
+    if kind == "dense":
+        total = relay.qnn.op.dense(x, relay.const(weight), *quantization, units=5, out_dtype="int64")
+    else:
+        total = relay.qnn.op.conv2d(
+            x, relay.const(weight), *quantization, kernel_size=(1, 1), channels=5, data_layout="NHWC",
+            kernel_layout="HWIO", out_dtype="int64")
+    scales = [relay.const(v, t) for v, t in ((0.125, "float32"), (0, "int32"), (12000.0, "float32"), (0, "int32"))]
+    function = relay.Function([x], relay.Tuple([total, relay.qnn.op.requantize(total, *scales, out_dtype="int16")]))
+    data: Any = rng.integers(30000, 32767, x.tensor_type.concrete_shape, np.int64).astype(np.int16)
+    rows = data.reshape(-1, channels).astype(np.int64) - 3
+    wanted = rows @ (weight.T if kind == "dense" else weight[0, 0]).astype(np.int64)
+    assert np.abs(wanted).min() > 2**31
+    for executor in ("graph", "debug"):
+        sums, scaled = relay.create_executor(executor, IRModule.from_expr(function)).evaluate()(data)
+        np.testing.assert_array_equal(sums.numpy().reshape(wanted.shape), wanted)
+        np.testing.assert_allclose(scaled.numpy().reshape(wanted.shape), wanted * 0.125 / 12000, rtol=5e-5, atol=1)
+    with pytest.raises(ShapeError, match="data must be quantized"):
+        relay.transform.InferType()(IRModule.from_expr(
+            relay.qnn.op.requantize(total, *scales, compute_dtype="float32", out_dtype="int16")))
+
+
+def test_depthwise_weights_with_a_multiplier() -> None:
+    """HWOI of a depthwise convolution: (height, width, channel, multiplier), as in TVM."""
+    rng = np.random.default_rng(9)
+    data, weight = rng.standard_normal((1, 5, 6, 4)), rng.standard_normal((3, 3, 4, 3))
+    x = relay.var("x", shape=(1, 5, 6, 4), dtype="float64")
+    call = relay.nn.conv2d(x, relay.const(weight), padding=(1, 1), kernel_size=(3, 3), channels=12, groups=4,
+                           data_layout="NHWC", kernel_layout="HWOI")
+    padded, wanted = np.pad(data, ((0, 0), (1, 1), (1, 1), (0, 0))), np.zeros((1, 5, 6, 4, 3))
+    for i, j in np.ndindex(3, 3):
+        wanted += padded[:, i:i + 5, j:j + 6, :, None] * weight[i, j]
+    found = relay.create_executor("graph", IRModule.from_expr(call)).evaluate()(data).numpy()
+    np.testing.assert_allclose(found, wanted.reshape(1, 5, 6, 12), rtol=1e-9)

@@ -18,14 +18,22 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from tilewright.backends.accelerator_targets import Accelerator, split_accelerators
+from tilewright.backends.accelerator_targets import Accelerator, parts, split_accelerators
 from tilewright.backends.base import LIST, NUMBER
 from tilewright.backends.cpu import processors
 from tilewright.backends.cpu.backend import nearest
+from tilewright.backends.offload_kinds import (
+    OFFLOAD_MODULES,
+    is_offload_kind,
+    offload_attributes,
+    offload_kinds,
+    offload_options,
+)
 from tilewright.backends.registry import backend_names, find_backend, has_backend
 from tilewright.base.errors import TargetError
 from tilewright.base.forks import lazy_attribute
 from tilewright.base.json_reading import read_json
+from tilewright.base.plugins import find_accelerator
 from tilewright.base.types import DataType
 from tilewright.ir.op_attributes import known_targets
 from tilewright.runtime.host import host_arch, host_features, host_triple
@@ -56,19 +64,27 @@ class Target:
     def __init__(
         self, target: str | Mapping[str, Any] | Target, host: str | Mapping[str, Any] | Target | None = None
     ) -> None:
+        if (offload := _offload(target)) is not None:
+            self.accelerators: tuple[Accelerator, ...] = ()
+            self.kind, self.attrs = TargetKind(offload[0]), offload[1]
+            self.keys: tuple[str, ...] = (offload[0],)
+            self.host: Target | None = getattr(target, "host", None) if host is None else Target(host)
+            return
         self.accelerators, processor = _split_accelerators(target)
         kind, attrs = _parse(processor)
         self.kind = TargetKind(kind)
-        self.attrs: dict[str, Any] = attrs
-        self.host: Target | None = None if host is None else Target(host)
+        self.attrs = attrs
+        self.host = None if host is None else Target(host)
         given = tuple(attrs.get("keys", ()))
         device = (attrs["device"],) if "device" in attrs else ()
-        self.keys: tuple[str, ...] = tuple(dict.fromkeys((*device, *given, *self.backend.keys)))
+        self.keys = tuple(dict.fromkeys((*device, *given, *self.backend.keys)))
         self.backend.check(self)
 
     @property
     def processor(self) -> Target:
-        """The target without accelerators."""
+        """The target without accelerators; for a kind that computes parts of a network, its host."""
+        if is_offload_kind(self.kind):
+            return self.host or Target("llvm")
         return Target(str(self).rpartition(", ")[2], self.host) if self.accelerators else self
 
     def with_host(self, host: str | Mapping[str, Any] | Target) -> Target:
@@ -77,8 +93,8 @@ class Target:
 
     @property
     def backend(self) -> Backend:
-        """The back end of the target's kind."""
-        return find_backend(self.kind)
+        """The back end of the target's kind; for a kind that computes parts of a network, that of its host."""
+        return self.processor.backend if is_offload_kind(self.kind) else find_backend(self.kind)
 
     @property
     def mtriple(self) -> str:
@@ -183,6 +199,8 @@ class Target:
         return {"kind": str(self.kind), **plain, **beside}
 
     def __str__(self) -> str:
+        if is_offload_kind(self.kind):
+            return str(Accelerator(self.kind, offload_options(self.kind, self.attrs)))
         options = (
             f"-{k}={','.join(v) if isinstance(v, tuple) else shlex.quote(str(v))}" for k, v in self.attrs.items())
         return ", ".join([*map(str, self.accelerators), " ".join([str(self.kind), *options])])
@@ -277,14 +295,48 @@ class Target:
         return found, next((t.host for t in found if t.host is not None), Target.canon_target(target_host))
 
     @staticmethod
+    def combined(targets: Sequence[Any]) -> Target:
+        """Return one target of a processor and of kinds that compute parts of a network: `[llvm, my_npu]` ->
+        `my_npu, llvm`. The default processor is the host of the first one. Raises `TargetError` for two processors."""
+        listed = [t if isinstance(t, Target) else Target(t) for t in targets]
+        offloads = [t for t in listed if is_offload_kind(t.kind)]
+        processors = list(dict.fromkeys(t for t in listed if not is_offload_kind(t.kind))) or [offloads[0].processor]
+        if len(processors) > 1:
+            raise TargetError(
+                f"the targets name {len(processors)} processors ({', '.join(map(str, processors))}), but a program has "
+                "one", code="TW0504")
+        return Target(", ".join(map(str, [*offloads, *processors])), processors[0].host) if offloads else processors[0]
+
+    @staticmethod
     def list_kinds() -> list[str]:
-        return backend_names()
+        """Return the kinds of processors, and the registered kinds that compute parts of a network."""
+        return sorted({*backend_names(), *offload_kinds()})
 
 
 def _on_host(target: Any, host: Any) -> Target:
     """Return a target with a host; a host of None leaves that of the target."""
     found = target if isinstance(target, Target) else Target(target)
     return found if host is None else found.with_host(host)
+
+
+def _offload(target: Any) -> tuple[str, dict[str, Any]] | None:
+    """Return the kind and the attributes of a target that computes parts of a network, without a processor; None for
+    any other target."""
+    if isinstance(target, Target):
+        return (str(target.kind), dict(target.attrs)) if is_offload_kind(target.kind) else None
+    if isinstance(target, Mapping):
+        kind, options = str(target.get("kind", "")), {str(k): v for k, v in target.items() if k not in ("kind", "host")}
+    elif isinstance(target, str) and (words := target.split(maxsplit=1)):
+        kind, options = words[0], {}
+    else:
+        return None
+    if not is_offload_kind(kind) and not (kind in OFFLOAD_MODULES and find_accelerator(kind) is not None):
+        return None
+    if isinstance(target, str):
+        if len(parts(target)) > 1:
+            return None
+        options = _split(target)[1]
+    return kind, offload_attributes(kind, options)
 
 
 def _split_accelerators(target: Any) -> tuple[tuple[Accelerator, ...], Any]:

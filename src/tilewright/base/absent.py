@@ -50,7 +50,7 @@ FAMILIES: Final = (
         "Code for GPUs: `topi.cuda`, `target.cuda`, `contrib.cublas`, …",
         r"target\.(?:target\.)?(?:cuda|rocm|mali|bifrost|adreno|intel_graphics)|"
         r"topi\.(?:cuda|rocm|gpu|mali|bifrost|adreno|intel_graphics)|relay\.op\.strategy\.(?:cuda|rocm|mali|bifrost|"
-        r"adreno|intel_graphics)|contrib\.(?:cublas|cublaslt|cutlass|cuda_graph|thrust|miopen|rocblas|rocm|"
+        r"adreno|intel_graphics)|contrib\.(?:cublas|cublaslt|cutlass|thrust|miopen|rocblas|rocm|"
         r"spirv|mps|sdaccel)|relay\.op\.contrib\.(?:cublas|cudnn|cutlass|clml)|tir\.tensor_intrin\.(?:cuda|rocm)|tir\.op\."
         r"(?:ptx|mma|cp_async|simdgroup)\w*",
         "code for GPUs is not generated", "the targets 'llvm' and 'c'"),
@@ -95,7 +95,7 @@ FAMILIES: Final = (
         "tvm.autotvm.apply_history_best, docs/tuning.md"),
     Family(
         "Bindings of libraries and tools: `contrib.cblas`, `contrib.mkl`, `contrib.xcode`, …",
-        r"contrib\.(?:cblas|mkl|mkldnn|dnnl|nnpack|coreml_runtime|tflite_runtime|thrust|xcode|ndk|emcc)|"
+        r"contrib\.(?:cblas|mkl|mkldnn|dnnl|nnpack|coreml_runtime|thrust|xcode|ndk|emcc)|"
         r"contrib\.target\.(?:coreml|vitis_ai|android_nnapi)",
         "this library or tool is not called", "tvm.contrib.library_calls for products of another library"),
     Family(

@@ -31,6 +31,8 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "dnnl": "tilewright.backends.accelerators.dnnl", "npu": "tilewright.backends.accelerators.npu:npu"
 }
 """The accelerators of this package, which are also found in an installation without metadata."""
+_GENERATORS: Final[Mapping[str, str]] = {"ccompiler": "tilewright.backends.accelerators.ccompiler"}
+"""Code generators of this package for functions that are marked by hand; they take no parts of graphs themselves."""
 _CONVERTING: Final[Mapping[str, str]] = {
     "onnx": "tilewright.relay.frontend.onnx.deferred", "tflite": "tilewright.relay.frontend.tflite.deferred",
 }
@@ -124,7 +126,7 @@ def find_accelerator(name: str) -> Any | None:
     """
     if name in _DECLARED:
         return _DECLARED[name]
-    value = installed(GROUP).get(name) or BUILT_IN.get(name)
+    value = installed(GROUP).get(name) or BUILT_IN.get(name) or _GENERATORS.get(name)
     if value is None:
         return None
     return import_plugin("accelerator", name, value)

@@ -34,6 +34,7 @@ PUBLIC: Final[Mapping[str, str]] = {
     "params": "base.params",
     "parser": "compat.parser",
     "registry": "compat.registry",
+    "relay.backend.contrib.uma": "backends.accelerators.uma",
     "relay.backend.executor_factory": "compat.executor_factory",
     "relay.backend.vm": "compiler.vm",
     "relay.frontend.common": "relay.frontend.inference",

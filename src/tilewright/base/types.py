@@ -286,14 +286,15 @@ class PrimType(Type):
 
 
 class TensorType(Type):
-    """A dense tensor: `shape` is a tuple of ints (`Size`) or integer `PrimExpr`s, `dtype` a `DataType`."""
+    """A dense tensor: `shape` is a tuple of ints (`Size`) or integer `PrimExpr`s, `dtype` a `DataType`. A shape of
+    None is that of a number."""
 
     __slots__ = ("dtype", "shape")
     shape: tuple[Any, ...]
     dtype: DataType
 
-    def __init__(self, shape: Sequence[Any], dtype: str | DataType = "float32") -> None:
-        self.shape = tuple(_dim(d) for d in shape)
+    def __init__(self, shape: Sequence[Any] | None, dtype: str | DataType = "float32") -> None:
+        self.shape = tuple(_dim(d) for d in shape or ())
         self.dtype = DataType(dtype)
 
     @property

@@ -47,14 +47,15 @@ def build_module(
 
 
 def build(
-    mod: IRModule | Expr, target: str | Mapping[str, Any] | Target | None = None,
+    mod: IRModule | Expr, target: str | Mapping[str, Any] | Target | Sequence[Any] | None = None,
     target_host: str | Target | None = None, params: Mapping[str, Any] | None = None, mod_name: str = "default", *,
     executor: Executor | None = None, runtime: Runtime | None = None, report: BuildReport | None = None,
     for_all_sizes: bool = False,
 ) -> FactoryModule:
     """Compile a module or function under the current `PassContext`, with `params` bound to its parameters by name.
 
-    The default target is that of the enclosing `with Target(…):`. The host of a CPU is the CPU: `target_host` may
+    `target` may be a list: a processor, and kinds of targets that compute parts, with their options. The default
+    target is that of the enclosing `with Target(…):`. The host of a CPU is the CPU: `target_host` may
     repeat the target, and any other value is refused. A program is the same for each `executor` and `runtime`; the
     module keeps them. `report` receives the texts of the program. With `for_all_sizes`,
     a module with unknown dimensions is compiled now, as one program, where that is possible. Raises `CompileError`.
@@ -178,11 +179,14 @@ class StagedModule(FactoryModule):
         """Return a text that identifies the program; for stages, their name and inputs."""
         return f"{self.name}({self.stages.described()})" if self._one is None else super().identity()
 
-    def export_library(self, file_name: str | os.PathLike[str]) -> Path:
+    def export_library(
+        self, file_name: str | os.PathLike[str], fcompile: Any = None, addons: Sequence[str] | None = None,
+        workspace_dir: str | None = None, *, cc: str | None = None, **_options: Any
+    ) -> Path:
         """Write the program for all sizes, if there is one, else the stages, to a `.tar`."""
         if self._one is None and self._writer is not None:
             return self._writer(Path(file_name))
-        return super().export_library(file_name)
+        return super().export_library(file_name, fcompile, addons, workspace_dir, cc=cc)
 
     def session(self, device: Device) -> Session:
         """Return a session, whose outputs exist after its first run."""
@@ -200,9 +204,9 @@ def optimize_module(
         return optimize(bind_params(module, params) if params else module, _target(target, None)), {}
 
 
-def _target(target: str | Mapping[str, Any] | Target | None, host: str | Target | None) -> Target:
-    chosen = Target.current(allow_none=False) if target is None else Target(target)
-    assert chosen is not None
+def _target(target: str | Mapping[str, Any] | Target | Sequence[Any] | None, host: str | Target | None) -> Target:
+    given: Any = Target.current(allow_none=False) if target is None else target
+    chosen = Target.combined(given if isinstance(given, Sequence) and not isinstance(given, str) else [given])
     if host is not None and Target(host) != chosen:
         raise OptionError(
             f"target_host is '{Target(host)}', but code for '{chosen}' runs on that target itself; omit "

@@ -17,7 +17,7 @@ import numpy as np
 
 from tilewright.backends.cpu import processors
 from tilewright.backends.cpu.elf import is_elf64, write_data_object
-from tilewright.backends.cpu.link import Linker
+from tilewright.backends.cpu.link import Linker, user_linker
 from tilewright.backends.cpu.llvm.wasm_memory import MEMORY
 from tilewright.backends.target import Target
 from tilewright.base.errors import ArtifactError
@@ -36,6 +36,12 @@ from tilewright.runtime.webassembly import LOADER, sealed
 
 _POOL: Final = ("tw_pool_create", "tw_pool_destroy")
 _DATA: Final = ("tw_constants", "tw_manifest")
+
+
+@compiler_hooks.named_linker.provide
+def named_linker(compiler: str) -> Linker:
+    """Return the linker of a compiler command. Raises `OptionError` if it is not found."""
+    return user_linker(compiler)
 
 
 @compiler_hooks.save.provide

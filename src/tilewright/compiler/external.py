@@ -12,10 +12,12 @@ library that is not installed. Layouts, fusion and order are those of the librar
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from tilewright.backends.accelerator_targets import Accelerator
 from tilewright.backends.hooks import hook_of
+from tilewright.backends.offload_kinds import is_offload_kind
 from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError, TargetError
 from tilewright.base.global_functions import FUNCTIONS, get_global_func
@@ -31,8 +33,9 @@ from tilewright.relay.op.external import ExternalCall
 from tilewright.relay.qnn.choose_numerics import ChooseNumerics
 from tilewright.relay.qnn.settle_numerics import with_numerics
 from tilewright.relay.qnn.sources import NUMERICS
+from tilewright.relay.transform.external_functions import OutlineCompilerFunctionsWithExistingGlobalSymbols
 from tilewright.relay.transform.infer_type import InferType
-from tilewright.relay.visitor import post_order, rewrite, substitute
+from tilewright.relay.visitor import calls, post_order, rewrite, substitute
 from tilewright.runtime.constants_module import ConstantsModule
 from tilewright.runtime.modules import ModuleNode
 
@@ -40,17 +43,29 @@ from tilewright.runtime.modules import ModuleNode
 def offload(mod: IRModule, target: Target) -> IRModule:
     """Return `mod` with the parts that the accelerators of `target` take as separate functions.
 
-    Existing partitions are kept. Raises `OptionError` for an unknown accelerator, `TargetError` for an option that it
-    does not have.
+    Existing partitions are kept; functions that are called in place become functions of the module. Raises
+    `OptionError` for an unknown accelerator, `TargetError` for an option that it does not have.
     """
+    if any(isinstance(c.op, Function) and _is_external(c.op) for c in calls(mod["main"].body)):
+        mod = OutlineCompilerFunctionsWithExistingGlobalSymbols()(InferType()(mod))
     for accelerator in target.accelerators:
         if not any(isinstance(f, Function) and f.attrs.get("Compiler") == accelerator.name for _, f in mod.items()):
             mod = _partitioned(accelerator, mod)
+        if is_offload_kind(accelerator.name) and accelerator.options:
+            mod = mod.map_functions(partial(_with_options, accelerator), Function)
     return mod
 
 
+def _with_options(accelerator: Accelerator, function: Function) -> Function:
+    """Return a function for an accelerator with the options of the target as attributes, such as `ccompiler.header`."""
+    if function.attrs.get("Compiler") != accelerator.name:
+        return function
+    return function.with_attr({f"{accelerator.name}.{k}": v for k, v in accelerator.options})
+
+
 def _partitioned(accelerator: Accelerator, mod: IRModule) -> IRModule:
-    options = {k.replace("-", "_"): v for k, v in accelerator.options}
+    is_kind = is_offload_kind(accelerator.name)
+    options = {} if is_kind else {k.replace("-", "_"): v for k, v in accelerator.options}
     try:
         made = partition_for(accelerator.name, mod, {}, **options)
     except TypeError as error:

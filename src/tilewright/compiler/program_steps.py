@@ -20,7 +20,7 @@ from tilewright.compiler.constant_pool import ConstantPool
 from tilewright.compiler.kernel import Argument, KeptStage
 from tilewright.compiler.kernel_code import ProgramCode
 from tilewright.compiler.kernel_table import KernelTable, external_call, origin_of, title_of
-from tilewright.relay.expr import Function
+from tilewright.relay.expr import Call, Function
 from tilewright.relay.interpreter import Meaning, prepared
 from tilewright.relay.op.external import ExternalCall
 from tilewright.relay.op.runtime_checks import RequireZero
@@ -98,7 +98,7 @@ class StepMaker:
         if spec is None:
             external = external_call(function)
             assert external is not None
-            return self._external(external, s, origin)
+            return self._external(external, function, s, origin)
         code = self.code.of[spec]
         if code is None:
             return self._in_python(function, s, origin)
@@ -176,10 +176,15 @@ class StepMaker:
         outputs = tuple(map(self._written, s.outputs))
         return HostStep(title, run, tuple(inputs), outputs, origin, isinstance(run, Meaning), meaning)
 
-    def _external(self, call: ExternalCall, s: PlanStep, origin: str) -> ExternalStep | KernelCall:
+    def _external(
+        self, call: ExternalCall, function: Function, s: PlanStep, origin: str
+    ) -> ExternalStep | KernelCall:
         """Make a step that calls another compiler's module; in a program with control flow, a call that native code
-        makes."""
-        inputs, outputs = tuple(map(self.value, s.inputs)), tuple(map(self.value, s.outputs))
+        makes. The module gets each argument of the call, also one that the call has twice."""
+        body = function.body
+        assert isinstance(body, Call)
+        places = [next(k for k, p in enumerate(function.params) if p is a) for a in body.args]
+        inputs, outputs = tuple(self.value(s.inputs[k]) for k in places), tuple(map(self.value, s.outputs))
         if self._has_external_steps:
             return ExternalStep(call.symbol, inputs, outputs, origin)
         given = tuple(replace(v, place=Place("input", k)) for k, v in enumerate(inputs))

@@ -72,16 +72,27 @@ class Pass:
 
 
 class FunctionPass(Pass):
-    """A pass over single functions of the class `kind`; subclasses define `transform_function`."""
+    """A pass over single functions of the class `kind`; subclasses define `transform_function`.
+
+    Functions of other compilers (attribute `Compiler`) and those with the attribute `SkipOptimization` stay as they
+    are, unless `enters_all` is set.
+    """
 
     kind: ClassVar[type] = object
+    enters_all: ClassVar[bool] = False
+    """Whether the pass also changes functions of other compilers."""
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         """Return the function after the pass; `function` itself if nothing changes."""
         raise NotImplementedError
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
-        return mod.map_functions(lambda f: self.transform_function(f, mod, context), self.kind)
+        return mod.map_functions(
+            lambda f: f if self._skips(f) else self.transform_function(f, mod, context), self.kind)
+
+    def _skips(self, function: Any) -> bool:
+        attrs = getattr(function, "attrs", None) or {}
+        return not self.enters_all and ("Compiler" in attrs or bool(attrs.get("SkipOptimization")))
 
 
 class ModulePass(Pass):

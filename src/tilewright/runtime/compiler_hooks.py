@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 save: Final[Hook[[Artifact, Path, Linker | None], Path]] = Hook("tilewright.compiler.export")
 """Link a program that is in memory, and write it to a file."""
+named_linker: Final[Hook[[str], Linker]] = Hook("tilewright.compiler.export")
+"""Return the linker that a compiler command names."""
 link_for_debuggers: Final[Hook[[Artifact], Code]] = Hook("tilewright.compiler.export")
 """Load a program as a separate library, so that debuggers see its code."""
 load_objects: Final[Hook[[Sequence[bytes], Sequence[str]], Code]] = Hook("tilewright.backends.cpu.llvm.jit")

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tilewright.base.errors import InputError
+from tilewright.base.errors import InputError, OptionError
 from tilewright.base.nd import Device, NDArray, empty
 from tilewright.base.params import load_param_dict
 from tilewright.runtime import compiler_hooks
@@ -271,9 +271,22 @@ class FactoryModule:
         return self.artifact.save(
             target.with_name(f"{target.name}.{fmt}") if fmt and target.suffix != f".{fmt}" else target)
 
-    def export_library(self, file_name: str | os.PathLike[str]) -> Path:
-        """Write a `.so` (with any linker found) or a `.tar`."""
-        return self.artifact.save(file_name)
+    def export_library(
+        self, file_name: str | os.PathLike[str], fcompile: Any = None, addons: Sequence[str] | None = None,
+        workspace_dir: str | None = None, *, cc: str | None = None, **_options: Any
+    ) -> Path:
+        """Write a `.so` or a `.tar`.
+
+        `cc` is the compiler that links, as is the compiler of a `contrib.cc.cross_compiler` as `fcompile`; by default,
+        a linker for the target is found. Only the compiled code is linked, so other `fcompile`, `workspace_dir` and
+        `options` have no effect. Raises `OptionError` for `addons`, files to link with it.
+        """
+        if addons:
+            raise OptionError(
+                "addons: a program is linked without other files; link them to the program that loads it",
+                code="TW0204")
+        compiler = cc or getattr(fcompile, "compiler", None)
+        return self.artifact.save(file_name, compiler_hooks.named_linker(compiler) if compiler else None)
 
 
 Module: TypeAlias = FactoryModule | FunctionModule | ModuleNode

@@ -30,7 +30,11 @@ from tilewright.base.settings import nearest
 _LOADER = "runtime.module.loadbinary_"
 INITIALIZER = "__init_"
 """Name prefix of a function that takes the constants of another function, once."""
-_OWN_KINDS = {"library_calls": "tilewright.backends.accelerators.library_calls"}
+_OWN_KINDS = {
+    "c_source": "tilewright.backends.accelerators.ccompiler",
+    "library_calls": "tilewright.backends.accelerators.library_calls",
+    "uma": "tilewright.backends.accelerators.uma.api.codegen",
+}
 """The kinds of modules in this package, and the Python modules that register them; imported when a file has one."""
 
 

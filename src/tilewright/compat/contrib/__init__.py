@@ -9,8 +9,9 @@ _MODULES: Final = {
     "cc": "compat.contrib.cc", "clang": "compat.contrib.clang", "cudnn": "compat.contrib.cudnn",
     "debugger": "runtime.debugger", "dlpack": "compat.contrib.dlpack", "download": "compat.contrib.download",
     "graph_executor": "runtime.graph_executor", "nvcc": "compat.contrib.nvcc",
-    "pickle_memoize": "compat.contrib.pickle_memoize", "relay_viz": "compat.contrib.relay_viz",
-    "tedd": "compat.contrib.tedd", "utils": "compat.contrib.utils",
+    "pickle_memoize": "compat.contrib.pickle_memoize", "popen_pool": "compat.contrib.popen_pool",
+    "relay_viz": "compat.contrib.relay_viz", "tedd": "compat.contrib.tedd",
+    "tflite_runtime": "compat.contrib.tflite_runtime", "utils": "compat.contrib.utils",
 }
 """Attribute -> the module, without `tilewright.`."""
 
@@ -23,15 +24,17 @@ if TYPE_CHECKING:
         download,
         nvcc,
         pickle_memoize,
+        popen_pool,
         relay_viz,
         tedd,
+        tflite_runtime,
         utils,
     )
     from tilewright.runtime import debugger, graph_executor
 
 __all__ = [
-    "cc", "clang", "cudnn", "debugger", "dlpack", "download", "graph_executor", "nvcc", "pickle_memoize", "relay_viz",
-    "tedd", "utils",
+    "cc", "clang", "cudnn", "debugger", "dlpack", "download", "graph_executor", "nvcc", "pickle_memoize", "popen_pool",
+    "relay_viz", "tedd", "tflite_runtime", "utils",
 ]
 
 

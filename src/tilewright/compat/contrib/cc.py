@@ -72,14 +72,14 @@ class cross_compiler:
                  add_files: Sequence[str] | None = None) -> None:
         """`compile_func` is the name of a compiler, or a function like `create_shared`; `add_files` are linked, too."""
         self._function = create_shared if isinstance(compile_func, str) else compile_func
-        self._compiler = compile_func if isinstance(compile_func, str) else None
+        self.compiler = compile_func if isinstance(compile_func, str) else None
         self.output_format = output_format
         self._options, self._files = list(options or ()), list(add_files or ())
-        self.get_target_triple = get_target_triple or get_target_by_dump_machine(self._compiler or get_cc() or "cc")
+        self.get_target_triple = get_target_triple or get_target_by_dump_machine(self.compiler or get_cc() or "cc")
 
     def __call__(self, outputs: str | os.PathLike[str], objects: Files, options: Sequence[str] | None = None) -> None:
         """Make the library `outputs` from the files."""
-        more = [] if self._compiler is None else [self._compiler]
+        more = [] if self.compiler is None else [self.compiler]
         self._function(outputs, [*_paths(objects), *self._files], [*self._options, *(options or ())], *more)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -50,11 +50,20 @@ __all__ = [
 ]
 
 
+_JOBS: Final = (
+    "after_initializer", "call_cpp_ffi", "call_cpp_py_ffi", "call_py_ffi", "fast_summation", "identity_after",
+    "initializer", "register_ffi", "slow_summation", "terminate_self", "timeout_job",
+)
+"""The functions of `popen_jobs`."""
+
+
 def __getattr__(name: str) -> Any:
     if name in ("aot", "plugin"):
         return importlib.import_module(f"tilewright.compat.testing.{name}")
     if name == "CompareBeforeAfter":
         return importlib.import_module("tilewright.compat.testing.before_after").CompareBeforeAfter
+    if name in _JOBS:
+        return getattr(importlib.import_module("tilewright.compat.testing.popen_jobs"), name)
     if name in __all__ or name.startswith("requires_"):
         found = getattr(importlib.import_module("tilewright.compat.testing.pytest_names"), name, None)
         if found is not None:

@@ -22,6 +22,7 @@ from typing import Any, Final, TypeVar
 import pytest
 
 from tilewright.base.errors import OptionError
+from tilewright.base.global_functions import FUNCTIONS
 from tilewright.runtime.host import host_arch, host_features
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -163,7 +164,8 @@ requires_skylake_avx512 = _requires("AVX-512", is_present="avx512bw" in host_fea
 requires_cascadelake = _requires("AVX-512 VNNI", is_present="avx512vnni" in host_features())
 requires_arm_dot = _requires("Arm's dot products", is_present="dotprod" in host_features())
 requires_cmsisnn = _requires("the pattern table of CMSIS-NN", is_present=True)
-requires_ethosn = _requires("the pattern table of Ethos-N", is_present=True)
+requires_ethosn = _requires(
+    "the driver of Ethos-N, registered as 'runtime.library.ethos-n'", is_present="runtime.library.ethos-n" in FUNCTIONS)
 requires_ethosu = _requires("Vela, the compiler of Ethos-U", is_present=_has("ethosu.vela"))
 requires_corstone300 = _requires("a Corstone-300 board or its simulator", is_present=False)
 requires_vitis_ai = _requires("Vitis AI", is_present=False)

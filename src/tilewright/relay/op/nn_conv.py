@@ -14,8 +14,9 @@ import numpy as np
 
 from tilewright import te
 from tilewright.backends.cpu.strategies import planes
-from tilewright.base.errors import ShapeError
+from tilewright.base.errors import Origin, ShapeError
 from tilewright.base.types import DataType, TensorType, Type
+from tilewright.relay.expr import Call, Constant
 from tilewright.relay.op.nn_matmul import accumulator, multiplied, product_dtype
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, Relaid, attributes, op, tensors
 from tilewright.tir.data_layout import bijective_layout
@@ -258,10 +259,22 @@ class Conv1d(Conv):
 class Conv2d(Conv):
     """Two-dimensional convolution: data (batch, in, height, width), weight (out, in / groups, kh, kw).
 
-    `groups` equal to the input channels is a depthwise convolution. Integer sums wrap around in `out_dtype`.
+    `groups` equal to the input channels is a depthwise convolution. Integer sums wrap around in `out_dtype`. A constant
+    depthwise weight of the layout HWOI that has several output channels for each input channel, (kh, kw, in,
+    multiplier), is stored as HWIO, (kh, kw, 1, in * multiplier).
     """
 
     rank = 2
+
+    def __call__(self, *args: Any, span: Origin | None = None) -> Call:
+        weight = args[1] if len(args) > 1 else None
+        if self.kernel_layout == "HWOI" and self.groups > 1 and isinstance(weight, Constant) and weight.value.ndim == 4:
+            height, width, channels, multiplier = weight.value.shape
+            if channels == self.groups and multiplier > 1 and self.channels == channels * multiplier:
+                plain = type(self)(**{**self.attributes(), "kernel_layout": "HWIO"})
+                stored = Constant(weight.value.reshape(height, width, 1, channels * multiplier), weight.span)
+                return plain(args[0], stored, *args[2:], span=span)
+        return super().__call__(*args, span=span)
 
 
 @op("nn.conv3d", kind=Fusion.OUT_FUSABLE)

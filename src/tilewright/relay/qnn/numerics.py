@@ -131,11 +131,13 @@ def fixed_product(x: Array, multipliers: Array, rounding: str, wide: bool = Fals
 
     TFLITE reproduces TensorFlow Lite's reference kernels. The product with a 31-bit number is rounded twice: to 32 bits
     half up, then to the result half away from zero. For `wide` sums, of more than 32 bits, the product with a 15-bit
-    number is rounded up once.
+    number is rounded up once, in each rounding: a 31-bit number would overflow 64 bits.
     """
     m, left, right = fixed_points(multipliers)
+    if wide:
+        return _reduced_product(x, m, right - left)
     if rounding == "TFLITE":
-        return _twice_rounded(x, m, left, right) if not wide else _reduced_product(x, m, right - left)
+        return _twice_rounded(x, m, left, right)
     product = (x << left) * m
     half = np.int64(1) << (right - 1)
     if rounding == "TONEAREST":
@@ -243,9 +245,10 @@ def fixed_product_graph(x: Expr, multipliers: Array, rounding: str, span: Origin
     Results up to `least` need not be exact: with `least` = 0, negative results may be rounded differently.
     """
     m, left, right = fixed_points(multipliers)
+    if wide:
+        return _reduced_product_graph(x, m, right - left, span)
     if rounding == "TFLITE":
-        return (twice_rounded_graph(x, m, left, right, span, least) if not wide
-                else _reduced_product_graph(x, m, right - left, span))
+        return twice_rounded_graph(x, m, left, right, span, least)
     half = np.int64(1) << (right - 1)
     if x.tensor_type.dtype is INT32:
         return _upper_part(x, m, half, right - 32, span)

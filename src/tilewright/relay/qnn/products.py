@@ -42,7 +42,7 @@ class QnnConv2d(Conv2d):
     """
 
     out_dtype: str = "int32"
-    """Type of the sums and of the result: "int32"."""
+    """Type of the sums and of the result: "int32", or "int64" for data of 16 bits."""
 
     def infer(  # type: ignore[override]
         self, data: Type, kernel: Type, input_zero_point: Type, kernel_zero_point: Type, input_scale: Type,
@@ -70,12 +70,14 @@ class QnnConv2d(Conv2d):
         x, w, zx, zw = call.args[:4]
         span = call.span
         data_order, kernel_order, out_order = self.axes()
-        plain = Conv2d(**{**self.attributes(), "out_dtype": "int32"})
+        plain = Conv2d(**{**self.attributes(), "out_dtype": self.out_dtype})
         zeros = N.along(zw.value, 4, kernel_order[0]) if isinstance(zw, Constant) else None
         rows = self._reads_rows(x.tensor_type, w.tensor_type)
-        stored = _stored(_rows(x) if rows else x, w, zx, zw, zeros, span, self.groups == 1)
+        stored = None
+        if self.out_dtype == "int32":
+            stored = _stored(_rows(x) if rows else x, w, zx, zw, zeros, span, self.groups == 1)
         if stored is None:
-            a, b = _exact(x, zx, 4, 0, span), _exact(w, zw, 4, kernel_order[0], span)
+            a, b = _exact(x, zx, 4, 0, span, self.out_dtype), _exact(w, zw, 4, kernel_order[0], span, self.out_dtype)
             return Call(plain, [a, b], span=span)
         if rows:
             return self._by_rows(x.tensor_type.shape, *stored, span)
@@ -201,7 +203,7 @@ class QnnDense(Op):
     units: int | None = None
     """Number of output columns; None takes it from the weight."""
     out_dtype: str = "int32"
-    """Type of the sums and of the result: "int32"."""
+    """Type of the sums and of the result: "int32", or "int64" for data of 16 bits."""
 
     def infer(
         self, data: Type, weight: Type, input_zero_point: Type, kernel_zero_point: Type, input_scale: Type,
@@ -222,10 +224,13 @@ class QnnDense(Op):
 
     def simplify(self, call: Call) -> Expr:
         x, w, zx, zw = call.args[:4]
-        span, plain = call.span, Dense(self.units, "int32")
-        stored = _stored(x, w, zx, zw, N.along(zw.value, 2, 0) if isinstance(zw, Constant) else None, span, True)
+        span, plain, wide = call.span, Dense(self.units, self.out_dtype), self.out_dtype != "int32"
+        zeros = N.along(zw.value, 2, 0) if isinstance(zw, Constant) and not wide else None
+        stored = _stored(x, w, zx, zw, zeros, span, True)
         if stored is None:
-            return Call(plain, [_exact(x, zx, x.tensor_type.ndim, -1, span), _exact(w, zw, 2, 0, span)], span=span)
+            a, b = (_exact(v, z, n, axis, span, self.out_dtype) for v, z, n, axis in (
+                (x, zx, x.tensor_type.ndim, -1), (w, zw, 2, 0)))
+            return Call(plain, [a, b], span=span)
         x, weight, zero = stored
         filled = -weight.shape[1] % FOURS.width
         if filled:
@@ -349,8 +354,11 @@ def _strays(plain: Conv2d | Dense, shape: Sequence[int], weight: Array) -> list[
     return found
 
 
-def _exact(x: Expr, zero_point: Expr, ndim: int, axis: int, span: Origin | None) -> Expr:
-    return N.difference(N.casted(x, "int32", span), N.spread(zero_point, ndim, axis, span), span)
+def _exact(
+    x: Expr, zero_point: Expr, ndim: int, axis: int, span: Origin | None, dtype: str = "int32"
+) -> Expr:
+    """Return the difference of quantized values and their zero point in `dtype`, that of the sums of products."""
+    return N.difference(N.casted(x, dtype, span), N.casted(N.spread(zero_point, ndim, axis, span), dtype, span), span)
 
 
 def _corrected(product: Expr, zero: Expr, sums: Array, span: Origin | None) -> Expr:

@@ -104,7 +104,8 @@ class Requantize(Scaling):
 
     "int32" and "int64" multiply by a fixed-point number of 31 bits and need constant scales. Ties go up ("UPWARD"),
     away from zero ("TONEAREST"), to the even number ("TOEVEN"), or as in TensorFlow Lite's reference kernels ("TFLITE",
-    see `numerics.fixed_product`; data may be int64).
+    see `numerics.fixed_product`). int64 data, the sums of int16 products, are multiplied by a number of 15 bits, with
+    ties up.
 
     "float32" and "float64" multiply by the quotient of the scales; "TFLITE" means "TOEVEN" there.
     """
@@ -126,7 +127,8 @@ class Requantize(Scaling):
         """The shape of the quantized data; `out_dtype`."""
         t, *parameters = tensors(data, input_scale, input_zero_point, output_scale, output_zero_point)
         exact = self.rounding in ("TFLITE", "UPWARD")
-        if not (self.rounding == "TFLITE" and t.dtype is INT64):
+        if not (t.dtype is INT64 and self.rounding in ("None", "UPWARD", "TFLITE")
+                and not self.compute_dtype.startswith("float")):
             N.require_quantized(t, "data")
         for p, what in zip(parameters, ("input_scale", "input_zero_point", "output_scale", "output_zero_point"),
                            strict=True):

@@ -9,12 +9,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.errors import CompileError
 from tilewright.base.global_functions import get_global_func
+from tilewright.base.types import TupleType, Type
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.analysis.regions import DEFAULT, Region, is_begin, is_end, is_mark, open_nodes, regions_of
@@ -28,7 +29,8 @@ class PartitionGraph(Pass):
     """Make a global function of each region. Needs the marks of `AnnotateTarget`, and leaves none. Regions of `default`
     stay inline.
 
-    A function is named `tvmgen_<mod_name>_<target>_<function>_<number of the region>`; several results are a tuple.
+    A function is named `tvmgen_<mod_name>_<target>_<function>_<number of the region>`; several results are a
+    tuple of tensors.
     Constants stay inside, unless `bind_constants` is False. A registered function `relay.ext.<target>.optimize`, module
     -> module, receives the functions of its target, and its result replaces them. Raises `CompileError` for unmatched
     marks.
@@ -119,13 +121,17 @@ class _Partition:
         for end in dict.fromkeys(end.args[0] for end in region.outs):
             results.setdefault((end.tuple_value, end.index) if isinstance(end, TupleGetItem) else end, []).append(end)
         made = [inside.get(same[0], same[0]) for same in results.values()]
+        kinds = [same[0].known_type() for same in results.values()]
+        if len(made) > 1:
+            made = [part for value, kind in zip(made, kinds, strict=True) for part in _parts(value, kind)]
         symbol = self._symbol(region)
         attrs = {"Inline": 1, "Compiler": region.target, "global_symbol": symbol, "Primitive": 1}
         function = Function(tuple(params.values()), made[0] if len(made) == 1 else Tuple(tuple(made)), attrs=attrs)
         self.mod[symbol] = function
         call = Call(self.mod.get_global_var(symbol), [self.new.get(s, s) for s in params],
                     span=region.outs[-1].args[0].span)
-        values = [call if len(results) == 1 else TupleGetItem(call, i) for i in range(len(results))]
+        parts = iter([TupleGetItem(call, i) for i in range(len(made))])
+        values = [call] if len(results) == 1 else [_joined(kind, parts) for kind in kinds]
         return {r: value for value, same in zip(values, results.values(), strict=True) for r in same}
 
     def _symbol(self, region: Region) -> str:
@@ -135,6 +141,19 @@ class _Partition:
             raise CompileError(f"the module already has a function @{name}; give PartitionGraph a "
                                f"mod_name other than '{self.options.mod_name}'", code="TW0414")
         return name
+
+
+def _parts(value: Expr, kind: Type | None) -> list[Expr]:
+    """Return the tensors of a value: the fields of a tuple, also of tuples inside it."""
+    if not isinstance(kind, TupleType):
+        return [value]
+    return [part for i, field in enumerate(kind.fields) for part in _parts(
+        value.fields[i] if isinstance(value, Tuple) else TupleGetItem(value, i), field)]
+
+
+def _joined(kind: Type | None, parts: Iterator[Expr]) -> Expr:
+    """Return a value of a type, made of the next parts: the inverse of `_parts`."""
+    return Tuple(tuple(_joined(field, parts) for field in kind.fields)) if isinstance(kind, TupleType) else next(parts)
 
 
 def _calling_order(root: Expr, region: Mapping[Expr, Region]) -> list[Expr]:

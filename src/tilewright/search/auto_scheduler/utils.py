@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from tilewright.scalar.arith import Ranges, simplify
 from tilewright.scalar.expr import IntImm, as_expr
 
 __all__ = [
-    "array_mean", "calc_workload_dis_factor", "check_remote", "decode_workload_key", "get_const_int",
+    "array_mean", "calc_workload_dis_factor", "call_func_with_timeout", "check_remote", "decode_workload_key", "get_const_int",
     "get_const_tuple", "get_func_name",
     "list_to_tuple", "request_remote", "to_str_round",
 ]
@@ -85,3 +85,16 @@ def calc_workload_dis_factor(target_workload_pair: tuple[str, Any], workload_pai
 
 def _flat(args: Iterable[Any]) -> list[Any]:
     return [x for a in args for x in (_flat(a) if isinstance(a, (list, tuple)) else [a])]
+
+
+def call_func_with_timeout(
+    worker: Any, timeout: float | None, func: Callable[..., Any], args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None
+) -> Any:
+    """Return the result of a call in another process, a `contrib.popen_pool.PopenWorker`, or the exception that it
+    raised: `TimeoutError` after `timeout` seconds."""
+    worker.send(func, args, kwargs, timeout)
+    try:
+        return worker.recv()
+    except Exception as error:
+        return error

@@ -131,6 +131,8 @@ def partition_for(compiler: str, mod: IRModule, params: Mapping[str, Any] | None
 def __getattr__(name: str) -> Any:
     if name in FIELD_TARGETS.values() or name == "rules":
         return importlib.import_module(f"{__name__}.{name}")
+    if name in ("ethosn_api_version", "ethosn_available"):
+        return getattr(importlib.import_module(f"{__name__}.ethosn_passes"), name)
     target = name.removeprefix("partition_for_").rstrip("0123456789")
     if name.startswith("partition_for_") and target in FIELD_TARGETS.values():
         return getattr(importlib.import_module(f"{__name__}.{target}"), name)

@@ -7,10 +7,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.base.errors import CompileError
 from tilewright.ir.module import IRModule
 from tilewright.relay.dataflow_pattern import DFPattern, is_constant, is_op, wildcard
 from tilewright.relay.expr import Constant, Expr, Function
 from tilewright.relay.op.contrib import PatternTable, Refusal, register_partitioner, register_pattern_table
+from tilewright.relay.op.contrib.cmsisnn_passes import CMSISNNFusePads, padding_of
 from tilewright.relay.op.contrib.rules import (
     Rule,
     attr_is,
@@ -49,16 +51,17 @@ def _zero_for_wide(e: Expr, zeros: Iterable[Expr], what: str) -> Rule:
 
 
 def _product_rules(e: Expr, name: str) -> list[Rule]:
-    """The common rules of convolutions and products: types, zero points of input, weight and result, and the bias."""
+    """The common rules of convolutions and products: types, the zero point of the weight, and the bias.
+
+    The functions for int16 take no zero points, so a call with others adds them to the bias.
+    """
     chain = chain_to(e, name)
     call = chain[-1]
-    data, requantize = call.args[0], inner(e, "qnn.requantize")
+    data = call.args[0]
     return [
         dtype_is(data, SIGNED_OR_WIDE, "the input"), dtype_is(call.args[1], SIGNED, "the weight"),
         dtype_is(e, (str(tensor(data).dtype),), "the result"),
-        weight_is_around_zero(call), _zero_for_wide(data, [call.args[2]], "the input"),
-        _zero_for_wide(data, [requantize.args[4]], "the result"),
-        bias_is_of_channels(chain),
+        weight_is_around_zero(call), bias_is_of_channels(chain),
     ]
 
 
@@ -68,9 +71,21 @@ def _check_conv2d(e: Expr) -> bool | Refusal:
     channels = tensor(conv.args[0]).shape[-1]
     return kept([
         attr_is(conv, "data_layout", ("NHWC",)), *_product_rules(e, "qnn.conv2d"),
+        _zero_for_wide(conv.args[0], [conv.args[2]], "the input"),
         (op.groups in (1, channels), f"qnn.conv2d has {op.groups} groups; it must have one, or one for each channel",
          "make groups 1"),
     ])
+
+
+def _check_padded_conv2d(e: Expr) -> bool | Refusal:
+    """Accept a convolution of a pad that becomes a part of the convolution."""
+    found = _check_conv2d(e)
+    try:
+        fits = bool(found) and padding_of(inner(e, "qnn.conv2d")) is not None
+    except CompileError as error:
+        return Refusal(error.message, "pad equally at begin and end")
+    return found and (fits or Refusal(
+        "nn.pad pads with another value than the zero point of its input", "pad rows and columns with the zero point"))
 
 
 def _check_fc(e: Expr) -> bool | Refusal:
@@ -103,8 +118,8 @@ def _check_binary(e: Expr) -> bool | Refusal:
     return kept([
         dtype_is(a, SIGNED_OR_WIDE, "the first input"), dtype_is(b, (str(tensor(a).dtype),), "the second input"),
         dtype_is(e, (str(tensor(a).dtype),), "the result"),
-        (not (isinstance(a, Constant) and isinstance(b, Constant)), "both inputs are constants; one must be computed",
-         "fold the constants before (FoldConstant)"),
+        (not all(isinstance(x, Constant) and x.value.ndim == 0 for x in (a, b)), "both inputs are numbers; one must be "
+         "a tensor", "fold the constants before (FoldConstant)"),
         _zero_for_wide(a, [call.args[3]], "the first input"), _zero_for_wide(a, [call.args[5]], "the second input"),
         _zero_for_wide(a, [call.args[7]], "the result"),
         (number or tensor(a).shape == tensor(b).shape, f"the inputs are {tensor(a).shape} and {tensor(b).shape}; they "
@@ -129,7 +144,7 @@ def _check_softmax(e: Expr) -> bool | Refusal:
 
 def pattern_table() -> PatternTable:
     """The rows of CMSIS-NN."""
-    padded = is_op("nn.pad")(wildcard(), is_constant()) | wildcard()
+    padded = is_op("nn.pad")(wildcard(), is_constant())
     four = [is_constant() for _ in range(4)]
     real = is_op("nn.softmax")(is_op("qnn.dequantize")(wildcard(), is_constant(), is_constant()))
     softmax = is_op("qnn.softmax")(wildcard(), *four) | is_op("qnn.quantize")(real, is_constant(), is_constant())
@@ -138,7 +153,8 @@ def pattern_table() -> PatternTable:
     average = is_op("qnn.avg_pool2d")(wildcard(), *(is_constant() for _ in range(4))) | is_op("cast")(
         is_op("nn.avg_pool2d")(is_op("cast")(wildcard())))
     return [
-        ("cmsis-nn.qnn_conv2d", _product("qnn.conv2d", padded), _check_conv2d),
+        ("cmsis-nn.qnn_conv2d", _product("qnn.conv2d", padded), _check_padded_conv2d),
+        ("cmsis-nn.qnn_conv2d", _product("qnn.conv2d", wildcard()), _check_conv2d),
         ("cmsis-nn.qnn_fully_connected", _product("qnn.dense", wildcard()), _check_fc),
         ("cmsis-nn.qnn_avg_pool2d", average | is_op("clip")(average), _check_pool),
         ("cmsis-nn.qnn_max_pool2d", maximum | is_op("clip")(maximum), _check_pool),
@@ -154,7 +170,7 @@ def partition_for_cmsisnn(mod: IRModule, params: dict[str, Any] | None = None, m
     `mcpu` and `mattr` name the processor that the library is built for. They are kept as attributes of the functions;
     the calls are the same for each processor.
     """
-    found = partition_with(pattern_table(), TARGET, mod, params, mod_name, dtypes=SIGNED)
+    found = CMSISNNFusePads()(partition_with(pattern_table(), TARGET, mod, params, mod_name, dtypes=SIGNED))
     given = {f"{TARGET}.{k}": v for k, v in (("mcpu", mcpu), ("mattr", mattr)) if v}
 
     def configured(f: Any) -> Any:

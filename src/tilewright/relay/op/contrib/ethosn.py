@@ -7,7 +7,7 @@ accepted operator. Rows for cheaper special cases of sums and products precede t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -33,11 +33,33 @@ from tilewright.relay.op.contrib.rules import (
     value_of,
 )
 
+if TYPE_CHECKING:
+    from tilewright.relay.op.contrib.ethosn_passes import (
+        Available,
+        ConvertEquivalents,
+        InlineNonComputeIntensivePartitions,
+        ethosn_api_version,
+        ethosn_available,
+    )
+
+__all__ = [
+    "Available", "ConvertEquivalents", "InlineNonComputeIntensivePartitions", "ethosn_api_version", "ethosn_available",
+    "partition_for_ethosn", "partition_for_ethosn77", "partition_for_ethosn78", "pattern_table",
+]
+
 TARGET: Final = "ethos-n"
 BYTES: Final = ("uint8", "int8")
 VARIANTS: Final = ("n77", "n78")
 KERNELS: Final = (1, 2, 3, 5, 7, 9)
 NHWC_EDIT: Final = "run transform.ConvertLayout({'qnn.conv2d': ['NHWC', 'HWIO'], 'nn.max_pool2d': ['NHWC']}) before"
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from tilewright.relay.op.contrib import ethosn_passes
+
+        return getattr(ethosn_passes, name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)
 
 
 def _constants(count: int) -> list[DFPattern]:
