@@ -46,6 +46,8 @@ if TYPE_CHECKING:
         truncdiv,
         truncmod,
     )
+    from tilewright.scalar.expr import EQ as EqualOp
+    from tilewright.scalar.expr import NE as NotEqualOp
     from tilewright.scalar.expr import Load as BufferLoad
     from tilewright.scalar.expr import TruncMod as Mod
     from tilewright.scalar.expr import Var as SizeVar
@@ -175,7 +177,7 @@ _MEMBERS: Final = {
 }
 """Module -> its members that have the same name here."""
 _RENAMED: Final = {
-    "BufferLoad": ("expr", "Load"), "BufferStore": ("tir.stmt", "Store"), "LetStmt": ("tir.stmt", "Let"),
+    "BufferLoad": ("expr", "Load"), "EqualOp": ("expr", "EQ"), "NotEqualOp": ("expr", "NE"), "BufferStore": ("tir.stmt", "Store"), "LetStmt": ("tir.stmt", "Let"),
     "Mod": ("expr", "TruncMod"), "SeqStmt": ("tir.stmt", "Seq"), "SizeVar": ("expr", "Var"),
     "indexdiv": ("expr", "floordiv"), "indexmod": ("expr", "floormod"), "multiply": ("expr", "mul"),
     "subtract": ("expr", "sub"),
@@ -217,6 +219,7 @@ __all__ = [
     "Call",
     "Cast",
     "Div",
+    "EqualOp",
     "Evaluate",
     "FloatImm",
     "FloorDiv",
@@ -235,6 +238,7 @@ __all__ = [
     "Mod",
     "Mul",
     "Not",
+    "NotEqualOp",
     "Or",
     "PrimExpr",
     "PrimFunc",
