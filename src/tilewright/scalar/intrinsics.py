@@ -179,6 +179,32 @@ def extern(name: str, *, pure: bool = False) -> Extern:
     return Extern(name, effect=not pure)
 
 
+class Opaque(Intrinsic):
+    """A built-in function of TVM for a device or a stage of its compiler, without a meaning here. Programs with it can
+    be read, printed and compared, but not compiled. `texts` are the positions and values of its strings."""
+
+    __slots__ = ("texts",)
+
+    def __init__(self, spelling: str, texts: tuple[tuple[int, str], ...] = ()) -> None:
+        super().__init__(spelling, effect=True)
+        self.texts = texts
+
+
+OPAQUE: Final = frozenset((
+    "assume", "undef", "tvm_load_matrix_sync", "tvm_store_matrix_sync", "tvm_mma_sync", "tvm_bmma_sync",
+    "tvm_fill_fragment", "tvm_storage_sync", "tvm_thread_allreduce", "tvm_warp_shuffle", "tvm_warp_shuffle_up",
+    "tvm_warp_shuffle_down", "tvm_warp_activemask", "ptx_mma", "ptx_mma_sp", "ptx_ldmatrix", "ptx_cp_async",
+    "ptx_commit_group", "ptx_wait_group", "mma_store", "mma_fill", "start_profile_intrinsic", "end_profile_intrinsic",
+))
+"""Names of the functions of class `Opaque`."""
+
+
+@functools.cache
+def opaque(name: str, *texts: tuple[int, str]) -> Opaque:
+    """Return the built-in function of that name, which is in `OPAQUE`."""
+    return Opaque(name, texts)
+
+
 def call_extern(dtype: str | DataType, name: str, *args: Value) -> PrimExpr:
     """Return a call of the C function `name` for its effect, with a result of `dtype`; integers are passed as `int64`.
     """

@@ -319,7 +319,7 @@ class ExprReader:
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "astype":
             return E.Cast(self.dtype(self.arguments(node, 1)[0]), self.expr(node.func.value))
         if not name:
-            raise self.error(node.func, "this cannot be called in TVMScript; only functions T.name(…) can")
+            return self.python_call(node)
         read = _CALLS.get(name)
         if read is not None:
             return read(self, node)
@@ -330,8 +330,23 @@ class ExprReader:
             return _FUNCTIONS[name](*self.operands(node.args))
         if name in INTRINSICS:
             return self.intrinsic(node, INTRINSICS[name])
+        if name in I.OPAQUE:
+            return self.opaque(node, name)
         dtype = self.dtype_named(node, name)
         return self.number(node, dtype) if node.args else Var(name, dtype)
+
+    def python_call(self, node: ast.Call) -> Any:
+        """Call a function of the surrounding Python code with expressions; it returns an expression or a number."""
+        called = self.outer.get(node.func.id) if isinstance(node.func, ast.Name) else None
+        if not callable(called) or isinstance(called, type) or node.keywords:
+            raise self.error(
+                node.func, "this cannot be called in TVMScript; only functions T.name(…), and those of the Python code "
+                           "around, can")
+        found = called(*map(self.value, node.args))
+        if not isinstance(found, (PrimExpr, *_LITERAL)):
+            raise self.error(node, f"'{ast.unparse(node.func)}' returned a {type(found).__name__}; in TVMScript it "
+                                   "must return an expression or a number")
+        return found
 
     def operands(self, nodes: Sequence[ast.expr]) -> list[PrimExpr]:
         """Read operands of one function; bare numbers get the type of the first expression."""
@@ -366,6 +381,16 @@ class ExprReader:
         if "dtype" not in given and not args:
             raise self.error(node, f"T.{op.spelling}() has no argument that determines its type; give dtype=")
         return E.Call(self.dtype(given["dtype"]) if "dtype" in given else args[0].dtype, op, args)
+
+    def opaque(self, node: ast.Call, name: str) -> PrimExpr:
+        """Read a call of a built-in function without a meaning here; strings are a part of the function."""
+        given = self.keywords(node, "dtype")
+        texts = [(i, a.value) for i, a in enumerate(node.args) if isinstance(a, ast.Constant)
+                 and isinstance(a.value, str)]
+        skipped = {i for i, _ in texts}
+        args = [self.argument(a) for i, a in enumerate(node.args) if i not in skipped]
+        usual = DataType("bool" if name == "assume" else "handle")
+        return E.Call(self.dtype(given["dtype"]) if "dtype" in given else usual, I.opaque(name, *texts), args)
 
     def number(self, node: ast.Call, dtype: DataType) -> PrimExpr:
         """Read `T.int8(3)` or `T.float32("inf")`; for an expression, return the cast."""
@@ -443,7 +468,7 @@ class ExprReader:
 
     def dtype_named(self, node: ast.AST, name: str) -> DataType:
         try:
-            return DataType(name)
+            return DataType("bool" if name == "boolean" else name)
         except CompileError as error:
             if isinstance(node, ast.Call):
                 raise self.error(

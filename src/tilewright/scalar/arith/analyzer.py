@@ -96,7 +96,10 @@ class Analyzer:
         """Return an equal, simpler expression."""
         return simplify(self._resolved(expr), self._ranges)
 
-    canonical_simplify = simplify
+    def canonical_simplify(self, expr: Value) -> PrimExpr:
+        """Return an equal expression: sums in one order, and conditions as by `rewrite_simplify`."""
+        e = as_expr(expr)
+        return self.rewrite_simplify(e) if e.dtype.code == "bool" else self.simplify(e)
 
     def rewrite_simplify(self, expr: Value) -> PrimExpr:
         """Return an equal expression to which no rule of rewriting applies; other parts keep their form."""

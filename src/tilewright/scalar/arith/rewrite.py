@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,10 +19,12 @@ from tilewright.base.types import BOOL
 from tilewright.scalar import expr as E
 from tilewright.scalar.arith import rewrite_rules as R
 from tilewright.scalar.arith.bounds import bounds
+from tilewright.scalar.arith.linear import LinearForm, linear
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.simplify import is_index, prove, simplify
-from tilewright.scalar.arith.solve import assume
-from tilewright.scalar.expr import IntImm, PrimExpr
+from tilewright.scalar.arith.solve import assume, conjuncts
+from tilewright.scalar.expr import IntImm, PrimExpr, number_of
+from tilewright.scalar.walk import walk
 
 Parts = dict[str, PrimExpr]
 Pattern = Callable[[PrimExpr, Parts], bool]
@@ -121,24 +123,38 @@ def _rules() -> dict[type[PrimExpr], list[_Rule]]:
 
 
 @dataclass(slots=True)
-class _Rewriter:
-    """Rewrites expressions under the known ranges of variables."""
+class Rewriter:
+    """Rewrites expressions under the known ranges of variables and the conditions `facts`, which hold or not.
+
+    With `branches`, each operand of `and` and `or` is rewritten under the other one; else only its value is decided.
+    With `transitive`, comparisons are also decided by sums of known ones: i < k follows from i < j and j < k.
+    """
 
     ranges: Ranges
+    facts: Mapping[PrimExpr, bool] = field(default_factory=dict)
+    branches: bool = False
+    transitive: bool = False
     known: dict[PrimExpr, PrimExpr] = field(default_factory=dict)
 
     def of(self, e: PrimExpr) -> PrimExpr:
         """Return an equal expression to which no rule applies."""
         found = self.known.get(e)
         if found is None:
-            found = self.over_operands(e)
+            found = self.fact(e) or self.over_operands(e)
             for _ in range(_MOST_STEPS):
                 new = self.step(found)
                 if new is None or new is found:
                     break
                 found = self.over_operands(new)
-            self.known[e] = found
+            self.known[e] = found = self.fact(found) or found
         return found
+
+    def fact(self, e: PrimExpr) -> PrimExpr | None:
+        """Return the value of a condition that is known to hold or not."""
+        known = self.facts.get(e) if self.facts else None
+        if known is None and self.transitive and isinstance(e, E.Comparison) and is_index(e.operands()[0].dtype):
+            known = decided_by([f for f, value in self.facts.items() if value], e)
+        return None if known is None else IntImm(BOOL, known)
 
     def over_operands(self, e: PrimExpr) -> PrimExpr:
         operands = e.operands()
@@ -146,19 +162,34 @@ class _Rewriter:
             return self.choice(e)
         if isinstance(e, (E.And, E.Or)):
             a = self.of(e.a)
-            b = self.within(a if isinstance(e, E.And) else E.logical_not(a)).of(e.b)
+            second = self.within(a if isinstance(e, E.And) else E.logical_not(a)).of(e.b)
+            b = second if isinstance(second, IntImm) or self.branches else self.of(e.b)
             first = self.within(b if isinstance(e, E.And) else E.logical_not(b)).of(a)
-            a = first if isinstance(first, IntImm) else a
+            a = first if isinstance(first, IntImm) or self.branches else a
             return (E.logical_and if isinstance(e, E.And) else E.logical_or)(a, b)
         new = [self.of(o) for o in operands]
         if isinstance(e, E.Cast):
             return E.cast(e.dtype, new[0])
         return e if all(a is b for a, b in zip(operands, new, strict=True)) else e.with_operands(new)
 
-    def within(self, condition: PrimExpr) -> _Rewriter:
+    def within(self, condition: PrimExpr) -> Rewriter:
         """Return a rewriter that assumes a condition."""
         ranges = assume(condition, self.ranges)
-        return self if ranges is self.ranges else _Rewriter(ranges)
+        facts = dict(self.facts)
+        for c in conjuncts(condition):
+            if number_of(c) is None and not any(isinstance(x, E.Load) for x in walk(c)):
+                opposite = E.logical_not(c)
+                facts |= {c: True, opposite: False}
+                for f, value in ((c, True), (opposite, False)):
+                    if isinstance(f, (E.GT, E.GE)):
+                        facts[(E.LT if isinstance(f, E.GT) else E.LE)(f.b, f.a)] = value
+        if ranges is self.ranges and len(facts) == len(self.facts):
+            return self
+        return Rewriter(ranges, facts, self.branches, self.transitive)
+
+    def over(self, ranges: Ranges) -> Rewriter:
+        """Return a rewriter with other ranges."""
+        return Rewriter(ranges, self.facts, self.branches, self.transitive)
 
     def choice(self, e: E.Select) -> PrimExpr:
         condition = self.of(e.condition)
@@ -198,7 +229,7 @@ class _Rewriter:
 
     def constant(self, e: PrimExpr) -> PrimExpr | None:
         """Return the only value of an expression, if there is one."""
-        if isinstance(e, IntImm):
+        if isinstance(e, (IntImm, E.Var, E.Add, E.Sub, E.Mul)):
             return None
         if isinstance(e, E.Comparison) and not isinstance(e, (E.And, E.Or)) and is_index(e.a.dtype):
             decided = prove(e, self.ranges)
@@ -234,6 +265,49 @@ class _Rewriter:
         return condition is True or (isinstance(condition, PrimExpr) and prove(condition, self.ranges) is True)
 
 
+_MOST_FACTS: Final = 3
+"""Largest number of known comparisons that are added up."""
+
+
+def decided_by(facts: Sequence[PrimExpr], e: PrimExpr) -> bool | None:
+    """Return whether a comparison follows from the sum of known ones, or its opposite does; else None."""
+    known = [f for c in facts for f in _not_positive(c)]
+    if any(_follows(known, [f], _MOST_FACTS) for f in _alternatives(e)):
+        return True
+    opposite = E.logical_not(e)
+    return False if any(_follows(known, [f], _MOST_FACTS) for f in _alternatives(opposite)) else None
+
+
+def _alternatives(e: PrimExpr) -> list[LinearForm]:
+    """Return forms of which one that is not positive proves a comparison."""
+    if isinstance(e, E.NE):
+        return [*_not_positive(E.LT(e.a, e.b)), *_not_positive(E.LT(e.b, e.a))]
+    return [] if isinstance(e, E.EQ) else _not_positive(e)
+
+
+def _not_positive(e: PrimExpr) -> list[LinearForm]:
+    """Return linear forms that are at most 0 where a comparison holds."""
+    if not isinstance(e, (E.LT, E.LE, E.GT, E.GE, E.EQ)) or not is_index(e.a.dtype):
+        return []
+    form = linear(e.a).plus(linear(e.b), -1)
+    if isinstance(e, E.EQ):
+        return [form, form.times(-1)]
+    form = form if isinstance(e, (E.LT, E.LE)) else form.times(-1)
+    return [LinearForm(form.coefs, form.const + isinstance(e, (E.LT, E.GT)))]
+
+
+def _follows(known: Sequence[LinearForm], wanted: Sequence[LinearForm], steps: int) -> bool:
+    """Return whether a form is at most the sum of up to `steps` forms that are not positive."""
+    for form in wanted:
+        if not form.coefs:
+            if form.const <= 0:
+                return True
+        elif steps and _follows(known, [form.plus(f, -1) for f in known if any(a in f.coefs for a in form.coefs)],
+                                steps - 1):
+            return True
+    return False
+
+
 def _same(e: E.Binary) -> PrimExpr:
     """Return an operation on two equal broadcast values as one on the values."""
     return type(e)(e.a.value, e.b.value)  # type: ignore[attr-defined]
@@ -251,7 +325,7 @@ def _in_chain(kind: type[PrimExpr], chain: PrimExpr, e: PrimExpr) -> bool:
 
 def rewrite_simplify(e: PrimExpr, ranges: Ranges) -> PrimExpr:
     """Return an equal, simpler expression. Raises `CompileError` for a division by the constant zero."""
-    return _Rewriter(ranges).of(e)
+    return Rewriter(ranges).of(e)
 
 
-__all__ = ["rewrite_simplify"]
+__all__ = ["Rewriter", "rewrite_simplify"]
