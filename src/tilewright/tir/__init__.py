@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import typing
 from typing import TYPE_CHECKING, Final
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from tilewright.scalar.intrinsics import (
         acos,
         acosh,
+        address_of,
         asin,
         asinh,
         atan,
@@ -158,7 +160,7 @@ _MEMBERS: Final = {
     "te": ("abs", "all", "any", "const", "max", "max_value", "min", "min_value", "power", "round", "sum"),
     "te.tensor": ("Reduce",),
     "scalar.intrinsics": (
-        "acos", "acosh", "asin", "asinh", "atan", "atanh", "call_extern", "call_pure_extern", "ceil", "cos",
+        "acos", "address_of", "acosh", "asin", "asinh", "atan", "atanh", "call_extern", "call_pure_extern", "ceil", "cos",
         "cosh", "erf", "exp", "exp2", "floor", "fma", "fmod", "isinf", "isnan", "log", "log2", "nearbyint", "pow",
         "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
     "tir.buffers": ("decl_buffer",),
@@ -192,6 +194,9 @@ def __getattr__(name: str) -> typing.Any:
     if name in _NAMES:
         module, member = _NAMES[name]
         return getattr(importlib.import_module(f"tilewright.{module}"), member)
+    intrinsics = importlib.import_module("tilewright.scalar.intrinsics")
+    if name in intrinsics.OPAQUE:  # built-in functions for other devices, which are read but not compiled
+        return functools.partial(intrinsics.call_opaque, name)
     raise AttributeError(f"module 'tilewright.tir' has no attribute '{name}'")
 
 
@@ -259,6 +264,7 @@ __all__ = [
     "acos",
     "acosh",
     "add",
+    "address_of",
     "all",
     "analysis",
     "any",
