@@ -160,9 +160,9 @@ _MEMBERS: Final = {
     "te": ("abs", "all", "any", "const", "max", "max_value", "min", "min_value", "power", "round", "sum"),
     "te.tensor": ("Reduce",),
     "scalar.intrinsics": (
-        "acos", "address_of", "acosh", "asin", "asinh", "atan", "atanh", "call_extern", "call_pure_extern", "ceil", "cos",
-        "cosh", "erf", "exp", "exp2", "floor", "fma", "fmod", "isinf", "isnan", "log", "log2", "nearbyint", "pow",
-        "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
+        "acos", "acosh", "address_of", "asin", "asinh", "atan", "atanh", "call_extern", "call_pure_extern", "ceil",
+        "cos", "cosh", "erf", "exp", "exp2", "floor", "fma", "fmod", "isinf", "isnan", "log", "log2", "nearbyint",
+        "pow", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
     "tir.buffers": ("decl_buffer",),
     "tir.data_layout": ("BijectiveLayout", "Layout", "bijective_layout", "layout"),
     "tir.functions": (
@@ -179,7 +179,8 @@ _MEMBERS: Final = {
 }
 """Module -> its members that have the same name here."""
 _RENAMED: Final = {
-    "BufferLoad": ("expr", "Load"), "EqualOp": ("expr", "EQ"), "NotEqualOp": ("expr", "NE"), "BufferStore": ("tir.stmt", "Store"), "LetStmt": ("tir.stmt", "Let"),
+    "BufferLoad": ("expr", "Load"), "BufferStore": ("tir.stmt", "Store"), "EqualOp": ("expr", "EQ"),
+    "LetStmt": ("tir.stmt", "Let"), "NotEqualOp": ("expr", "NE"),
     "Mod": ("expr", "TruncMod"), "SeqStmt": ("tir.stmt", "Seq"), "SizeVar": ("expr", "Var"),
     "indexdiv": ("expr", "floordiv"), "indexmod": ("expr", "floormod"), "multiply": ("expr", "mul"),
     "subtract": ("expr", "sub"),

@@ -127,8 +127,8 @@ class _Solver:
         """Return `right / factor` if the division is proved to leave no remainder."""
         a, b = linear(self.analyzer.simplify(right)), linear(self.analyzer.simplify(factor))
         if b.coefs and (times := next((a.coefs.get(atom, 0) // k for atom, k in b.coefs.items()), 0)):
-            rest = a.plus(b, -times)
-            return IntImm(right.dtype, times) if not rest.coefs and not rest.const else None
+            left = a.plus(b, -times)
+            return IntImm(right.dtype, times) if not left.coefs and not left.const else None
         if not a.coefs and not a.const:
             return IntImm(right.dtype, 0)
         rest = self.analyzer.simplify(floormod(right, factor))
@@ -203,9 +203,9 @@ def _parts(c: PrimExpr) -> list[PrimExpr]:
     if isinstance(c, Not) and isinstance(c.a, Comparison) and type(c.a) in _FLIPPED:
         opposite = {LT: GE, GE: LT, LE: GT, GT: LE, EQ: NE, NE: EQ}
         return _parts(opposite[type(c.a)](c.a.a, c.a.b))
-    if isinstance(c, (GT, GE)) and isinstance(c.a, Min) or isinstance(c, (LT, LE)) and isinstance(c.a, Max):
+    if (isinstance(c, (GT, GE)) and isinstance(c.a, Min)) or (isinstance(c, (LT, LE)) and isinstance(c.a, Max)):
         return [*_parts(type(c)(c.a.a, c.b)), *_parts(type(c)(c.a.b, c.b))]
-    if isinstance(c, (LT, LE)) and isinstance(c.b, Min) or isinstance(c, (GT, GE)) and isinstance(c.b, Max):
+    if (isinstance(c, (LT, LE)) and isinstance(c.b, Min)) or (isinstance(c, (GT, GE)) and isinstance(c.b, Max)):
         return [*_parts(type(c)(c.a, c.b.a)), *_parts(type(c)(c.a, c.b.b))]
     return [c]
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tilewright.base.node import node
 from tilewright.base.types import BOOL
-from tilewright.scalar.arith.polynomials import exact_quotient, is_same, whole_quotient
+from tilewright.scalar.arith.polynomials import exact_quotient, is_same, polynomial, whole_quotient
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.simplify import simplify
 from tilewright.scalar.arith.solve import conjuncts
@@ -125,7 +125,7 @@ class IterMapResult:
     padding_predicate: PrimExpr
 
 
-class _Unsupported(Exception):  # noqa: N818 - it never leaves this module
+class _Unsupported(Exception):
     """An expression without the form of an iterator map."""
 
 
@@ -588,7 +588,7 @@ def detect_iter_map(
     iterators. The check level is "bijective", "surjective" or "nocheck".
     """
     level, given = _level(check_level), [literal(e) for e in indices]
-    never = IntImm(BOOL, 0)
+    never: PrimExpr = IntImm(BOOL, 0)
     mapper = IterMapper(input_iters, keep_trivial=not simplify_trivial_iterators,
                         overlap=level is not IterMapLevel.Bijective)
     try:
@@ -629,15 +629,13 @@ def normalize_to_iter_sum(index: Value, input_iters: Mapping[Var, Range]) -> Ite
     """Return an index as a sum of splits, the largest scale first; other parts are in the base."""
     mapper = IterMapper(input_iters)
     x = mapper.sum_of(literal(index), lenient=True)
-    args = sorted(_merged(x.args), key=lambda a: -_degree(a.scale))
+    args = sorted(_merged(x.args), key=lambda a: _degree(a.scale), reverse=True)
     return IterSumExpr(args, x.base)
 
 
-def _degree(e: PrimExpr) -> tuple[int, int] | Any:
-    from tilewright.scalar.arith.polynomials import polynomial
-
-    terms = polynomial(e)
-    return max((len(atoms) * 1_000_000 + abs(k) for atoms, k in terms.items()), default=0)
+def _degree(e: PrimExpr) -> tuple[int, int]:
+    """Return the largest number of factors of a product in a scale, and its coefficient."""
+    return max(((len(atoms), abs(k)) for atoms, k in polynomial(e).items()), default=(0, 0))
 
 
 def inverse_affine_iter_map(iter_map: Sequence[IterSumExpr], outputs: Sequence[PrimExpr]) -> dict[Var, PrimExpr]:

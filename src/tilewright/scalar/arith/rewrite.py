@@ -55,8 +55,8 @@ def _parts_of(node: ast.expr) -> tuple[type[PrimExpr], Callable[..., Any], list[
             return (*_OPERATORS[type(node.ops[0])], [node.left, node.comparators[0]])
         case ast.BoolOp():
             return (*_OPERATORS[type(node.op)], node.values)
-        case ast.Call(func=ast.Name()):
-            return (*_FUNCTIONS[node.func.id], node.args)
+        case ast.Call(func=ast.Name(id=name)):
+            return (*_FUNCTIONS[name], node.args)
         case _:
             raise ValueError(f"{ast.unparse(node)} is not a part of a rule")
 

@@ -190,10 +190,10 @@ fdiv(min(y, x * c1), c2) -> min(fdiv(y, c2), x * fdiv(c1, c2)) if c1 % c2 == 0, 
 fdiv(max(y, x * c1), c2) -> max(fdiv(y, c2), x * fdiv(c1, c2)) if c1 % c2 == 0, c2 > 0
 fdiv((x * c1 + y) + z, c2) -> x * fdiv(c1, c2) + fdiv(y + z, c2) if c1 % c2 == 0, c2 > 0
 fdiv((y + x * c1) + z, c2) -> x * fdiv(c1, c2) + fdiv(y + z, c2) if c1 % c2 == 0, c2 > 0
-fdiv((x * c1 + y) + z, c2) -> fdiv(x, fdiv(c2, c1)) if c1 > 0, c2 % c1 == 0, y + z >= 0, y + z < c1
+fdiv((x * c1 + y) + z, c2) -> fdiv(x, fdiv(c2, c1)) if c1 > 0, c2 > 0, c2 % c1 == 0, y + z >= 0, y + z < c1
 fdiv(x * c1 + y, c2) -> x * fdiv(c1, c2) + fdiv(y, c2) if c1 % c2 == 0, c2 > 0
 fdiv(y + x * c1, c2) -> x * fdiv(c1, c2) + fdiv(y, c2) if c1 % c2 == 0, c2 > 0
-fdiv(x * c1 + y, c2) -> fdiv(x, fdiv(c2, c1)) if c1 > 0, c2 % c1 == 0, y >= 0, y < c1
+fdiv(x * c1 + y, c2) -> fdiv(x, fdiv(c2, c1)) if c1 > 0, c2 > 0, c2 % c1 == 0, y >= 0, y < c1
 fdiv(x * c1 + y, c2) -> x * fdiv(c1, c2) if c2 > 0, x * fmod(c1, c2) + y >= 0, x * fmod(c1, c2) + y < c2
 fdiv(x + c1, c2) -> fdiv(x, c2) + fdiv(c1, c2) if c1 % c2 == 0, c2 > 0
 fdiv(x + y, x) -> fdiv(y, x) + 1 if x >= 0
@@ -234,22 +234,22 @@ fmod(z * x + y, z) -> fmod(y, z) if z >= 0
 EXTREMES: Final = """
 min(x, y) -> x if x <= y
 min(x, y) -> y if y <= x
-min(fdiv(x + c1, c2) * c2, x) -> x if c1 + 1 == c2
-min(x, fdiv(x + c1, c2) * c2) -> x if c1 + 1 == c2
-min(tdiv(x + c1, c2) * c2, x) -> x if c1 + 1 == c2
-min(x, tdiv(x + c1, c2) * c2) -> x if c1 + 1 == c2
-min(fdiv(x + c1, c2) * c2, max(x, c2)) -> max(x, c2) if c1 + 1 == c2, x > 0
-min(max(x, c2), fdiv(x + c1, c2) * c2) -> max(x, c2) if c1 + 1 == c2, x > 0
-min(tdiv(x + c1, c2) * c2, max(x, c2)) -> max(x, c2) if c1 + 1 == c2, x > 0
-min(max(x, c2), tdiv(x + c1, c2) * c2) -> max(x, c2) if c1 + 1 == c2, x > 0
+min(fdiv(x + c1, c2) * c2, x) -> x if c2 > 0, c1 + 1 == c2
+min(x, fdiv(x + c1, c2) * c2) -> x if c2 > 0, c1 + 1 == c2
+min(tdiv(x + c1, c2) * c2, x) -> x if c2 > 0, c1 + 1 == c2
+min(x, tdiv(x + c1, c2) * c2) -> x if c2 > 0, c1 + 1 == c2
+min(fdiv(x + c1, c2) * c2, max(x, c2)) -> max(x, c2) if c2 > 0, c1 + 1 == c2, x > 0
+min(max(x, c2), fdiv(x + c1, c2) * c2) -> max(x, c2) if c2 > 0, c1 + 1 == c2, x > 0
+min(tdiv(x + c1, c2) * c2, max(x, c2)) -> max(x, c2) if c2 > 0, c1 + 1 == c2, x > 0
+min(max(x, c2), tdiv(x + c1, c2) * c2) -> max(x, c2) if c2 > 0, c1 + 1 == c2, x > 0
 min(x, fdiv(x, c1) * c1) -> fdiv(x, c1) * c1 if c1 > 0
 min(fdiv(x, c1) * c1, x) -> fdiv(x, c1) * c1 if c1 > 0
 max(x, y) -> y if x <= y
 max(x, y) -> x if y <= x
-max(fdiv(x + c1, c2) * c2, x) -> fdiv(x + c1, c2) * c2 if c1 + 1 == c2
-max(x, fdiv(x + c1, c2) * c2) -> fdiv(x + c1, c2) * c2 if c1 + 1 == c2
-max(tdiv(x + c1, c2) * c2, x) -> tdiv(x + c1, c2) * c2 if c1 + 1 == c2
-max(x, tdiv(x + c1, c2) * c2) -> tdiv(x + c1, c2) * c2 if c1 + 1 == c2
+max(fdiv(x + c1, c2) * c2, x) -> fdiv(x + c1, c2) * c2 if c2 > 0, c1 + 1 == c2
+max(x, fdiv(x + c1, c2) * c2) -> fdiv(x + c1, c2) * c2 if c2 > 0, c1 + 1 == c2
+max(tdiv(x + c1, c2) * c2, x) -> tdiv(x + c1, c2) * c2 if c2 > 0, c1 + 1 == c2
+max(x, tdiv(x + c1, c2) * c2) -> tdiv(x + c1, c2) * c2 if c2 > 0, c1 + 1 == c2
 max(fdiv(x, c1) * c1, x) -> x if c1 > 0
 max(x, fdiv(x, c1) * c1) -> x if c1 > 0
 """
@@ -400,16 +400,18 @@ x == y or x != y -> true
 x != y or x == y -> true
 x <= y or y < x -> true
 y < x or x <= y -> true
-fdiv(x, c1) == c2 and fmod(x, c1) == c3 -> x == c1 * c2 + c3
-fmod(x, c1) == c3 and fdiv(x, c1) == c2 -> x == c1 * c2 + c3
-0 <= x - y * c1 and x - y * c1 < c1 -> y == fdiv(x, c1)
-x - y * c1 < c1 and 0 <= x - y * c1 -> y == fdiv(x, c1)
+fdiv(x, c1) == c2 and fmod(x, c1) == c3 -> x == c1 * c2 + c3 if c3 >= 0, c3 < c1
+fmod(x, c1) == c3 and fdiv(x, c1) == c2 -> x == c1 * c2 + c3 if c3 >= 0, c3 < c1
+0 <= x - y * c1 and x - y * c1 < c1 -> y == fdiv(x, c1) if c1 > 0
+x - y * c1 < c1 and 0 <= x - y * c1 -> y == fdiv(x, c1) if c1 > 0
 x < c1 and fmod(x, c2) < c3 -> x < fdiv(c1 - 1, c2) * c2 + c3 and fmod(x, c2) < c3
     if fmod(c1 - 1, c2) >= c3, c2 > 0
 x <= c1 and fmod(x, c2) < c3 -> x < fdiv(c1, c2) * c2 + c3 and fmod(x, c2) < c3 if fmod(c1, c2) >= c3, c2 > 0
-fdiv(x, c1) == c2 and fmod(x, c1) < c3 -> c1 * c2 <= x and x < c1 * c2 + c3 if c1 > 0
-fdiv(x, c1) == c2 and fmod(x, c1) <= c3 -> c1 * c2 <= x and x <= c1 * c2 + c3 if c1 > 0
-fdiv(x, c1) == c2 and c3 < fmod(x, c1) -> c1 * c2 + c3 < x and x < c1 * (c2 + 1) if c1 > 0
-fdiv(x, c1) == c2 and c3 <= fmod(x, c1) -> c1 * c2 + c3 <= x and x < c1 * (c2 + 1) if c1 > 0
+fdiv(x, c1) == c2 and fmod(x, c1) < c3 -> c1 * c2 <= x and x < c1 * c2 + c3 if c3 <= c1, c1 > 0
+fdiv(x, c1) == c2 and fmod(x, c1) <= c3 -> c1 * c2 <= x and x <= c1 * c2 + c3 if c3 < c1, c1 > 0
+fdiv(x, c1) == c2 and c3 < fmod(x, c1) -> c1 * c2 + c3 < x and x < c1 * (c2 + 1)
+    if c3 >= -1, c1 > 0
+fdiv(x, c1) == c2 and c3 <= fmod(x, c1) -> c1 * c2 + c3 <= x and x < c1 * (c2 + 1)
+    if c3 >= 0, c1 > 0
 select(x, select(y, a, b), b) -> select(x and y, a, b)
 """

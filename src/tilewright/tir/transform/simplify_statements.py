@@ -94,7 +94,7 @@ def _store(s: Store, known: Rewriter) -> Stmt:
 
 
 def _is_nothing(s: Stmt) -> bool:
-    return isinstance(s, Evaluate) and number_of(s.value) == 0 or isinstance(s, Seq) and not s.stmts
+    return (isinstance(s, Evaluate) and number_of(s.value) == 0) or (isinstance(s, Seq) and not s.stmts)
 
 
 def _seq(s: Seq, known: Rewriter, lets: Mapping[Var, PrimExpr]) -> Stmt:
