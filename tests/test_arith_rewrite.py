@@ -8,9 +8,9 @@ import random
 from typing import Any
 
 import pytest
+from tilewright.errors import CompileError
 
 from tilewright import arith, te, tir
-from tilewright.errors import CompileError
 from tilewright.scalar.arith import Ranges, evaluate
 from tilewright.scalar.arith import rewrite_rules as R
 from tilewright.scalar.arith.rewrite import decided_by, rewrite_simplify

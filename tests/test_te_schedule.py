@@ -408,8 +408,8 @@ REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
         r"'k' is not a loop of 'C'; its loops are m, n"
     ),
     "scope": (
-        lambda p: p.s[p.C].set_scope("shared"),
-        r"'shared' is not a memory scope of a CPU; use 'global' \(memory\) or 'local'"
+        lambda p: p.s[p.C].set_scope("texture"),
+        r"'texture' is not a memory scope; use 'global' \(memory\) or 'local'"
     ),
     "bind": (
         lambda p: p.s[p.C].bind(p.k, None),  # type: ignore[arg-type]

@@ -13,17 +13,19 @@ from tilewright.scalar.arith.deduce import deduce_bound, detect_clip_bound, dete
 from tilewright.scalar.arith.evaluate import Evaluator, evaluate
 from tilewright.scalar.arith.int_set import IntervalSet, IntSet, PresburgerSet
 from tilewright.scalar.arith.iter_map import (
-    IterMapExpr,
     IterMapLevel,
     IterMapResult,
-    IterMark,
-    IterSplitExpr,
-    IterSumExpr,
     detect_iter_map,
     inverse_affine_iter_map,
     iter_map_simplify,
-    normalize_iter_map_to_expr,
     normalize_to_iter_sum,
+)
+from tilewright.scalar.arith.iter_nodes import (
+    IterMapExpr,
+    IterMark,
+    IterSplitExpr,
+    IterSumExpr,
+    normalize_iter_map_to_expr,
 )
 from tilewright.scalar.arith.linear import LinearForm, expression, linear
 from tilewright.scalar.arith.modular import ModularSet

@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any
 
 from tilewright.base.node import node
 from tilewright.base.types import BOOL
+from tilewright.scalar.arith.iter_nodes import IterMapExpr, IterMark, IterSplitExpr, IterSumExpr, expression_of
 from tilewright.scalar.arith.polynomials import exact_quotient, is_same, polynomial, whole_quotient
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.simplify import simplify
@@ -49,55 +50,6 @@ from tilewright.scalar.expr import (
 )
 from tilewright.scalar.range import Range
 from tilewright.scalar.walk import free_vars
-
-
-class IterMapExpr:
-    """Base of the parts of an iterator map."""
-
-    __slots__ = ()
-
-
-@node
-class IterMark:
-    """An iterator: an expression, or a sum of splits, that takes the values from 0 to `extent`."""
-
-    source: Any
-    extent: Any
-
-    def __post_init__(self) -> None:
-        _typed(self, source=self.source, extent=self.extent)
-
-
-@node
-class IterSplitExpr(IterMapExpr):
-    """`scale * (source // lower_factor % extent)`."""
-
-    source: IterMark
-    lower_factor: Any
-    extent: Any
-    scale: Any
-
-    def __post_init__(self) -> None:
-        _typed(self, lower_factor=self.lower_factor, extent=self.extent, scale=self.scale)
-
-
-@node
-class IterSumExpr(IterMapExpr):
-    """The sum of splits and `base`."""
-
-    args: Any
-    base: Any
-
-    def __post_init__(self) -> None:
-        _typed(self, base=self.base)
-        object.__setattr__(self, "args", tuple(self.args))
-
-
-def _typed(self: Any, **fields: Any) -> None:
-    """Store numbers as int32 constants."""
-    for name, value in fields.items():
-        if isinstance(value, int):
-            object.__setattr__(self, name, literal(value))
 
 
 class IterMapLevel(IntEnum):
@@ -174,8 +126,17 @@ class IterMapper:
         """Keys of the splits that were padded, by the identity of the padded iterator."""
         self.overlapping: set[int] = set()
         self.constraints: list[_Constraint] = []
+        self.used: set[int] = set()
+        """Identities of the iterators of constraints that are used."""
         self.padding: list[PrimExpr] = []
         self.alive: list[Any] = []
+
+    def restart(self) -> None:
+        """Forget everything but the common multiples of divisors."""
+        self.padding.clear()
+        self.padded.clear()
+        self.constraints = []
+        self.used.clear()
 
     # Sums.
     def sum_of(self, e: PrimExpr, lenient: bool = False) -> IterSumExpr:
@@ -336,6 +297,7 @@ class IterMapper:
             factor = factors[0]
             if factor is None or not all(f is not None and is_same(f, factor) for f in factors):
                 raise _Unsupported("a constrained sum is used with other scales")
+            self.used.add(id(c.mark))
             found = [a for a in found if _key(a) not in {_key(u) for u in used if u is not None}]
             one = IntImm(factor.dtype, 1)
             if not _is(c.mark.extent, 1):
@@ -397,6 +359,14 @@ class IterMapper:
         self.constraints = [*kept, _Constraint(tuple(whole), mark, total)]
 
     # Checks.
+    def check_constraints(self, indices: Sequence[PrimExpr]) -> None:
+        """Raise `_Unsupported` if an index has a variable of a condition that it does not use as a whole."""
+        present = {v for e in indices for v in free_vars(e)}
+        for c in self.constraints:
+            if id(c.mark) not in self.used and any(
+                    v in present and v in self.marks for a in c.args for v in free_vars(expression_of(a))):
+                raise _Unsupported("a condition is on other sums than those of the indices")
+
     def check(self, indices: Sequence[IterSumExpr], level: IterMapLevel) -> None:
         """Raise `_Unsupported` unless the indices are independent and reach each point."""
         uses: dict[int, list[Arg]] = {}
@@ -437,11 +407,19 @@ class IterMapper:
             left.remove(found)
         if exact and not is_same(reached, mark.extent):
             raise _Unsupported("an iterator has a part that is not used")
-        if original is not None and not (len(splits) == 1 and is_same(reached, mark.extent)
-                                         and not _is(splits[0].lower_factor, 1)):
-            enough = simplify(original.extent >= reached, Ranges())
-            if not (isinstance(enough, IntImm) and enough.value):
-                raise _Unsupported("a padded iterator does not reach each value")
+        if original is not None and not _holds(original.extent >= reached) and not (
+                len(splits) == 1 and is_same(reached, mark.extent) and _reaches_ends(mark, original, splits[0])):
+            raise _Unsupported("a padded iterator does not reach each value")
+
+
+def _holds(condition: PrimExpr) -> bool:
+    return isinstance(found := simplify(condition, Ranges()), IntImm) and bool(found.value)
+
+
+def _reaches_ends(mark: IterMark, original: IterMark, split: Arg) -> bool:
+    """Return whether the quotient of a padded iterator takes its first and its last value outside of the padding."""
+    before, width = mark.source.base, split.lower_factor
+    return _holds(before < width) and _holds(add(original.extent, before) > sub(mark.extent, width))
 
 
 def _number(e: PrimExpr) -> int:
@@ -549,31 +527,6 @@ def _from_outside(marks: Sequence[IterMark]) -> list[IterMark]:
     return order[::-1]
 
 
-def expression_of(x: IterSumExpr | IterSplitExpr | PrimExpr) -> PrimExpr:
-    """Return a part of an iterator map as an expression."""
-    if isinstance(x, PrimExpr):
-        return x
-    if isinstance(x, IterSumExpr):
-        total: PrimExpr | None = None
-        for a in x.args:
-            term = expression_of(a)
-            total = term if total is None else add(total, term)
-        return x.base if total is None else add(total, x.base)
-    source, mark = expression_of(x.source.source), x.source
-    if is_same(x.extent, mark.extent) and _is(x.lower_factor, 1):
-        value = source
-    elif is_same(mul(x.lower_factor, x.extent), mark.extent):
-        value = floordiv(source, x.lower_factor)
-    elif _is(x.lower_factor, 1):
-        value = floormod(source, x.extent)
-    else:
-        value = floordiv(floormod(source, _simple(mul(x.lower_factor, x.extent))), x.lower_factor)
-    return mul(value, x.scale)
-
-
-normalize_iter_map_to_expr: Final = expression_of
-
-
 def _level(check_level: str | int | IterMapLevel) -> IterMapLevel:
     return IterMapLevel.from_str(check_level) if isinstance(check_level, str) else IterMapLevel(check_level)
 
@@ -592,11 +545,11 @@ def detect_iter_map(
     mapper = IterMapper(input_iters, keep_trivial=not simplify_trivial_iterators,
                         overlap=level is not IterMapLevel.Bijective)
     try:
-        mapper.constrain(literal(predicate))
-        _ = [_mapped(mapper, e) for e in given]  # finds the common multiples of all divisors
-        mapper.padding.clear()
-        mapper.padded.clear()
-        found = [_mapped(mapper, e) for e in given]
+        for _ in range(2):  # the first time finds the common multiples of all divisors
+            mapper.restart()
+            mapper.constrain(literal(predicate))
+            found = [_mapped(mapper, e) for e in given]
+        mapper.check_constraints(given)
         if level is not IterMapLevel.NoCheck:
             mapper.check(found, level)
     except _Unsupported as reason:
@@ -671,6 +624,5 @@ def inverse_affine_iter_map(iter_map: Sequence[IterSumExpr], outputs: Sequence[P
 
 __all__ = [
     "IterMapExpr", "IterMapLevel", "IterMapResult", "IterMark", "IterSplitExpr", "IterSumExpr", "detect_iter_map",
-    "expression_of", "inverse_affine_iter_map", "iter_map_simplify", "normalize_iter_map_to_expr",
-    "normalize_to_iter_sum",
+    "expression_of", "inverse_affine_iter_map", "iter_map_simplify", "normalize_to_iter_sum",
 ]

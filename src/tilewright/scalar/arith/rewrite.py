@@ -24,6 +24,7 @@ from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.simplify import is_index, prove, simplify
 from tilewright.scalar.arith.solve import assume, conjuncts
 from tilewright.scalar.expr import IntImm, PrimExpr, number_of
+from tilewright.scalar.expr_nodes import BUILDERS
 from tilewright.scalar.walk import walk
 
 Parts = dict[str, PrimExpr]
@@ -140,13 +141,15 @@ class Rewriter:
         """Return an equal expression to which no rule applies."""
         found = self.known.get(e)
         if found is None:
-            found = self.fact(e) or self.over_operands(e)
+            stated = self.fact(e)
+            found = self.over_operands(e) if stated is None else stated
             for _ in range(_MOST_STEPS):
                 new = self.step(found)
                 if new is None or new is found:
                     break
                 found = self.over_operands(new)
-            self.known[e] = found = self.fact(found) or found
+            stated = self.fact(found)
+            self.known[e] = found = found if stated is None else stated
         return found
 
     def fact(self, e: PrimExpr) -> PrimExpr | None:
@@ -170,6 +173,8 @@ class Rewriter:
         new = [self.of(o) for o in operands]
         if isinstance(e, E.Cast):
             return E.cast(e.dtype, new[0])
+        if isinstance(e, E.Binary):
+            return BUILDERS[type(e)](*new)  # folds constants of expressions that were built without
         return e if all(a is b for a, b in zip(operands, new, strict=True)) else e.with_operands(new)
 
     def within(self, condition: PrimExpr) -> Rewriter:
