@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
-from tilewright import arith, tir
-from tilewright.ir import Range, structural_equal
+import tilewright as tvm
+from tilewright.ir import structural_equal
 from tilewright.scalar.arith import evaluate
 from tilewright.scalar.arith.polynomials import exact_quotient, is_same
 from tilewright.scalar.expr import Var
+from tilewright.scalar.range import Range
+
+arith: Any = tvm.arith
+tir: Any = tvm.tir
 
 x, y, z, c = (Var(n, "int32") for n in "xyzc")
 

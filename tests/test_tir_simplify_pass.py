@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
-from tilewright.errors import CompileError, OptionError
-from tilewright.script import tir as T
 
 import tilewright as tvm
-from tilewright import tir
-from tilewright.tir.stmt import PrimFunc
+from tilewright import te
+from tilewright.base.errors import CompileError, OptionError, ParseError
+
+tir: Any = tvm.tir
+T: Any = tvm.script.tir
 
 
-def after(name: str, func: PrimFunc, **fields: object) -> PrimFunc:
+def after(name: str, func: Any, **fields: object) -> Any:
     config = {f"tir.{name}": fields} if fields else {}
     with tvm.transform.PassContext(config=config):
         return getattr(tvm.tir.transform, name)()(tvm.IRModule({"main": func}))["main"]
@@ -76,7 +80,7 @@ def test_scalar_parameters_are_bound_names() -> None:
 
 def test_functions_of_other_devices_are_read_but_not_compiled() -> None:
     @T.prim_func
-    def func(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8,), "float32")):  # type: ignore[no-untyped-def]
+    def func(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8,), "float32")) -> None:
         T.evaluate(T.assume(B[0] > 0.0))
         T.evaluate(T.tvm_load_matrix_sync(A.data, 16, T.tvm_access_ptr(
             T.type_annotation(dtype="float32"), B.data, B.elem_offset, A.strides[0], 1, dtype="handle"), "row_major",
@@ -95,31 +99,27 @@ def test_functions_of_other_devices_are_read_but_not_compiled() -> None:
 
 
 def test_functions_of_the_python_code_around() -> None:
-    def twice(x):  # type: ignore[no-untyped-def]
+    def twice(x: Any) -> Any:
         return x * 2
 
-    def text(x):  # type: ignore[no-untyped-def]
+    def text(x: Any) -> str:
         return "x"
 
     @T.prim_func
-    def func(A: T.Buffer((8,), "int32")):  # type: ignore[no-untyped-def]
+    def func(A: T.Buffer((8,), "int32")) -> None:
         m, n = T.int32(), T.int32()
         for i in range(8):
             A[i] = twice(A[i]) + A[A.shape[0] - 1] + m - n
 
     assert "A[i] * T.int32(2) + A[T.int64(8) - 1]" in str(func)
-    with pytest.raises(tvm.errors.ParseError, match="'text' returned a str; in TVMScript it must return"):
+    with pytest.raises(ParseError, match="'text' returned a str; in TVMScript it must return"):
         @T.prim_func
-        def wrong(A: T.Buffer((8,), "int32")):  # type: ignore[no-untyped-def]
+        def wrong(A: T.Buffer((8,), "int32")) -> None:
             A[0] = text(A[0])
 
 
 @pytest.mark.parametrize("target", ["llvm", "c"])
 def test_scopes_of_other_devices_are_plain_memory(target: str) -> None:
-    import numpy as np
-
-    from tilewright import te
-
     a = te.placeholder((64,), name="a")
     b = te.compute((64,), lambda i: a[i] * 2.0, name="b")
     c = te.compute((64,), lambda i: b[i] + 1.0, name="c")
