@@ -41,7 +41,7 @@ def test_kinds_of_sets() -> None:
     assert arith.IntSet.vector(tir.Ramp(10, 3, 2)).max_value.value == 13
     both = union_lower_bound([IntervalSet(neg_inf(), 0), IntervalSet(1, pos_inf())])
     assert both.min_value is neg_inf() and both.max_value is pos_inf()
-    assert union_lower_bound([IntervalSet(0, 3), IntervalSet(5, 9)]).max_value.value == 3
+    assert str(union_lower_bound([IntervalSet(0, 3), IntervalSet(5, 9)]).max_value) == "3"
 
 
 def test_deduced_bounds() -> None:

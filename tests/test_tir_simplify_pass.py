@@ -79,14 +79,14 @@ def test_scalar_parameters_are_bound_names() -> None:
 
 
 def test_functions_of_other_devices_are_read_but_not_compiled() -> None:
-    @T.prim_func
-    def func(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8,), "float32")) -> None:
+    func = tir.parse("""
+    def func(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8,), "float32")):
         T.evaluate(T.assume(B[0] > 0.0))
         T.evaluate(T.tvm_load_matrix_sync(A.data, 16, T.tvm_access_ptr(
             T.type_annotation(dtype="float32"), B.data, B.elem_offset, A.strides[0], 1, dtype="handle"), "row_major",
             dtype="handle"))
         B[0] = B[1]
-
+    """)
     assert '"row_major"' in func.script() and tvm.ir.structural_equal(tir.parse(func.script(show_meta=True)), func)
     for target in ("llvm", "c"):
         with pytest.raises(CompileError, match=r"'T.assume' has no meaning on this device"):
@@ -98,24 +98,28 @@ def test_functions_of_other_devices_are_read_but_not_compiled() -> None:
     assert tir.assume(cond=tir.Var("x", "int32")).op.name == "tir.assume"
 
 
+def twice(x: Any) -> Any:
+    return x * 2
+
+
+def text(x: Any) -> str:
+    return "x"
+
+
+def calls(A: T.Buffer((8,), "int32")) -> None:  # type: ignore[valid-type]
+    m, n = T.int32(), T.int32()
+    for i in range(8):
+        A[i] = twice(A[i]) + A[A.shape[0] - 1] + m - n
+
+
+def wrong(A: T.Buffer((8,), "int32")) -> None:  # type: ignore[valid-type]
+    A[0] = text(A[0])
+
+
 def test_functions_of_the_python_code_around() -> None:
-    def twice(x: Any) -> Any:
-        return x * 2
-
-    def text(x: Any) -> str:
-        return "x"
-
-    @T.prim_func
-    def func(A: T.Buffer((8,), "int32")) -> None:
-        m, n = T.int32(), T.int32()
-        for i in range(8):
-            A[i] = twice(A[i]) + A[A.shape[0] - 1] + m - n
-
-    assert "A[i] * T.int32(2) + A[T.int64(8) - 1]" in str(func)
+    assert "A[i] * T.int32(2) + A[T.int64(8) - 1]" in str(T.prim_func(calls))
     with pytest.raises(ParseError, match="'text' returned a str; in TVMScript it must return"):
-        @T.prim_func
-        def wrong(A: T.Buffer((8,), "int32")) -> None:
-            A[0] = text(A[0])
+        T.prim_func(wrong)
 
 
 @pytest.mark.parametrize("target", ["llvm", "c"])
