@@ -145,8 +145,8 @@ WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         "buffer 'b' has 1 dimensions, so the shape cannot have 2"
     ),
     "scope": (
-        lambda: tir.ir_builder.create().allocate("int8", (4,), scope="shared"), ScheduleError,
-        "'shared' is not a memory scope of a CPU"
+        lambda: tir.ir_builder.create().allocate("int8", (4,), scope="texture"), ScheduleError,
+        "'texture' is not a memory scope"
     ),
     "attribute": (
         lambda: tir.ir_builder.create().scope_attr(None, "thread_extent", 4), CompileError,

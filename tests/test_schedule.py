@@ -184,8 +184,8 @@ def test_the_steps_are_the_schedule() -> None:
         (lambda s: s.compute_at("D", s.loops("C")[0]), "'D' is not read inside loop 'i'"),
         (lambda s: s.compute_at("C", s.loops("C")[0]), "block 'C' is already inside loop 'i'"),
         (
-            lambda s: s.set_scope("C", "shared"),
-            "'shared' is not a memory scope of a CPU; use 'global' .memory. or 'local'"
+            lambda s: s.set_scope("C", "texture"),
+            "'texture' is not a memory scope; use 'global' .memory. or 'local'"
         ),
         (lambda s: s.cache_read("E", "local", ["C"]), "there is no buffer 'E'; the buffers are A, B, D, C"),
         (lambda s: s.cache_read("A", "local", ["D"]), "block 'D' does not read 'A', so it cannot read a copy of it"),

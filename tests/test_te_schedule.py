@@ -409,7 +409,7 @@ REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
     ),
     "scope": (
         lambda p: p.s[p.C].set_scope("texture"),
-        r"'texture' is not a memory scope of a CPU; use 'global' \(memory\) or 'local'"
+        r"'texture' is not a memory scope; use 'global' \(memory\) or 'local'"
     ),
     "bind": (
         lambda p: p.s[p.C].bind(p.k, None),  # type: ignore[arg-type]

@@ -110,6 +110,16 @@ SETTINGS: Final = _table(
         "tir.UnrollLoop", dict, {},
         "which serial loops tvm.lower and tvm.build unroll: auto_max_step, auto_max_depth, auto_max_extent"),
     Setting(
+        "tir.Simplify", dict, {},
+        "fields of the public pass Simplify: transitively_prove_inequalities adds known comparisons, and "
+        "apply_constraints_to_boolean_branches rewrites each operand of a condition under the other one"),
+    Setting(
+        "tir.RemoveNoOp", dict, {},
+        "fields of the public pass RemoveNoOp, without effect: stores that later ones overwrite are kept"),
+    Setting(
+        "tir.LoopPartition", dict, {},
+        "fields of the public pass LoopPartition, without effect: loops of constant extents are always partitioned"),
+    Setting(
         "tir.noalias", bool, True, "arguments of functions share no memory; arrays that overlap are copied", (True,)),
     Setting(
         "tir.disable_storage_rewrite", bool, True,

@@ -204,9 +204,9 @@ class IRModule:
         """Return the module as text for `parse`. `annotate` and `show_spans` are those of `relay.astext`."""
         return dialects.astext(self, show_meta_data, annotate, show_spans)
 
-    def script(self) -> str:
-        """Return the text of the module's Relay and TIR functions, without metadata."""
-        return self.astext(show_meta_data=False)
+    def script(self, *, show_meta: bool = False) -> str:
+        """Return the text of the module's Relay and TIR functions; with `show_meta`, followed by their constants."""
+        return self.astext(show_meta_data=show_meta)
 
     def show(self) -> None:
         """Print the text of the module."""

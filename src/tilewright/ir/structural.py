@@ -160,14 +160,16 @@ def _sizes_of(t: Type | None) -> Iterator[scalar.Var]:
 
 
 def _sizes_and_inner(func: Any) -> Iterator[Any]:
-    """Yield the names that a function binds besides its parameters: their symbolic dimensions, and the buffers in its
-    attributes."""
+    """Yield the names that a function binds besides its parameters: their symbolic dimensions, and the buffers and
+    scalar parameters in its attributes."""
     for p in func.params:
         for d in getattr(p, "shape", ()):
             yield from (v for v in walk(d) if isinstance(v, scalar.Var)) if isinstance(d, scalar.PrimExpr) else ()
     for listed in (getattr(func, "attrs", None) or {}).values():
         if isinstance(listed, tuple):
             yield from (v for v in listed if isinstance(v, scalar.Buffer))
+            for entry in listed:  # the positions of scalar parameters, and their variables
+                yield from (v for v in entry if isinstance(v, scalar.Var)) if isinstance(entry, tuple) else ()
 
 
 def _is_leaf(x: Any) -> bool:
@@ -308,8 +310,17 @@ def first_difference(
     lhs: Any, rhs: Any, map_free_vars: bool = False, *, exact: bool = False
 ) -> tuple[str, Any, Any] | None:
     """Return the first difference of two programs as `(path, left, right)`, or None."""
-    found = Comparison(map_free_vars, exact).difference(_program(lhs), _program(rhs))
+    found = Comparison(map_free_vars, exact).difference(*_pair(lhs, rhs))
     return None if found is None else (_text(found[0]), found[1], found[2])
+
+
+def _pair(lhs: Any, rhs: Any) -> tuple[Any, Any]:
+    """Return both sides; a number beside an expression is a constant of its type."""
+    for a, b in ((lhs, rhs), (rhs, lhs)):
+        if isinstance(a, scalar.PrimExpr) and isinstance(b, (bool, int, float)):
+            number = scalar.const(b, a.dtype)
+            return (a, number) if a is lhs else (number, a)
+    return _program(lhs), _program(rhs)
 
 
 def _program(x: Any) -> Any:
@@ -324,7 +335,7 @@ def _program(x: Any) -> Any:
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
     """Raise `CompileError` with the first difference and the lines that contain it, unless both are structurally equal.
     """
-    found = Comparison(map_free_vars).difference(_program(lhs), _program(rhs))
+    found = Comparison(map_free_vars).difference(*_pair(lhs, rhs))
     if found is None:
         return
     path, a, b = found

@@ -178,6 +178,14 @@ def match(a: Value, b: Value) -> tuple[PrimExpr, PrimExpr]:
     return broadcast(x, lanes), broadcast(y, lanes)
 
 
+def match_small(a: Value, b: Value) -> tuple[PrimExpr, PrimExpr]:
+    """Convert both to expressions of one type, as `match`; two Python integers get TVM's type for them, int32 if both
+    fit. The result of the operation must not be larger than its operands."""
+    if type(a) is int and type(b) is int:
+        return match(literal(a), literal(b))
+    return match(a, b)
+
+
 def _meeting(number: Any, dtype: DataType) -> DataType:
     """Return the type of a Python number next to a value of `dtype`. Raises `CompileError` for an integer that has no
     pattern of bits in an integer type."""
@@ -271,7 +279,7 @@ def div(a: Value, b: Value) -> PrimExpr:
 
 
 def floordiv(a: Value, b: Value) -> PrimExpr:
-    x, y = match(a, b)
+    x, y = match_small(a, b)
     if x.dtype.is_float:
         return FLOOR(div(x, y))
     if (folded := _fold(FloorDiv, x, y)) is not None:
@@ -287,7 +295,7 @@ def floordiv(a: Value, b: Value) -> PrimExpr:
 
 
 def floormod(a: Value, b: Value) -> PrimExpr:
-    x, y = match(a, b)
+    x, y = match_small(a, b)
     if x.dtype.is_float:
         return _float_floormod(x, y)
     if (folded := _fold(FloorMod, x, y)) is not None:
@@ -307,18 +315,22 @@ def _float_floormod(x: PrimExpr, y: PrimExpr) -> PrimExpr:
 
 
 def truncdiv(a: Value, b: Value) -> PrimExpr:
-    x, y = match(a, b)
+    x, y = match_small(a, b)
     folded = _fold(TruncDiv, x, y)
-    return folded if folded is not None else x if number_of(y) == 1 else TruncDiv(x, y)
+    return folded if folded is not None else x if number_of(y) == 1 or _is_zero(x) else TruncDiv(x, y)
 
 
 def truncmod(a: Value, b: Value) -> PrimExpr:
     """Return the remainder with the sign of `a`, like C's `%` and `fmod`; exact for floating-point numbers, too."""
-    x, y = match(a, b)
+    x, y = match_small(a, b)
     if x.dtype.is_float:
         return FMOD(x, y)
     folded = _fold(TruncMod, x, y)
-    return TruncMod(x, y) if folded is None else folded
+    return folded if folded is not None else x if _is_zero(x) else TruncMod(x, y)
+
+
+def _is_zero(e: PrimExpr) -> bool:
+    return isinstance(e, IntImm) and e.value == 0
 
 
 def minimum(a: Value, b: Value) -> PrimExpr:
@@ -395,6 +407,8 @@ def cast(dtype: str | DataType, value: Value) -> PrimExpr:
         return x
     if isinstance(x, Broadcast):
         return Broadcast(cast(kind.element, x.value), kind.lanes)
+    if kind.lanes > 1 and x.dtype.lanes == 1:
+        return Broadcast(cast(kind.element, x), kind.lanes)
     n = number_of(x)
     if n is not None and (not isinstance(n, float) or math.isfinite(n) or kind.is_float):
         return const(bool(n) if kind.code == "bool" else n, kind)

@@ -246,6 +246,10 @@ class Binary(PrimExpr):
 class Comparison(Binary):
     __slots__ = ()
 
+    def asobject(self) -> Self:
+        """Return the comparison itself: TVM's form of `a == b` is made into a node by this method."""
+        return self
+
     @classmethod
     def _dtype(cls, a: PrimExpr) -> DataType:
         return BOOL.with_lanes(a.dtype.lanes)

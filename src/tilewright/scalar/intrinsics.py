@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -177,6 +177,69 @@ class Extern(Intrinsic):
 def extern(name: str, *, pure: bool = False) -> Extern:
     """Return the C function of that symbol."""
     return Extern(name, effect=not pure)
+
+
+class Opaque(Intrinsic):
+    """A built-in function of TVM for a device or a stage of its compiler, without a meaning here. Programs with it can
+    be read, printed and compared, but not compiled. `texts` are the positions and values of its strings."""
+
+    __slots__ = ("texts",)
+
+    def __init__(self, spelling: str, texts: tuple[tuple[int, str], ...] = ()) -> None:
+        super().__init__(spelling, effect=True)
+        self.texts = texts
+
+
+OPAQUE: Final[Mapping[str, str]] = {
+    **dict.fromkeys((
+        "tvm_load_matrix_sync", "tvm_store_matrix_sync", "tvm_mma_sync", "tvm_bmma_sync", "tvm_fill_fragment",
+        "tvm_thread_allreduce", "tvm_tuple", "lookup_param", "tvm_throw_last_error", "start_profile_intrinsic",
+        "end_profile_intrinsic", "TVMBackendAllocWorkspace"), "handle"),
+    **dict.fromkeys((
+        "tvm_storage_sync", "tvm_struct_set", "TVMBackendFreeWorkspace", "tvm_warp_activemask", "undef"), "int32"),
+    **dict.fromkeys(("ptx_commit_group", "ptx_wait_group"), "void"),
+    **dict.fromkeys(("assume", "isnullptr"), "bool"),
+    **dict.fromkeys((
+        "ptx_mma", "ptx_mma_sp", "ptx_ldmatrix", "ptx_cp_async", "mma_store", "mma_fill", "type_annotation",
+        "tvm_access_ptr", "tvm_struct_get", "tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down",
+        "vectorlow", "vectorhigh", "vectorcombine"), ""),
+}
+"""Names of the functions of class `Opaque`, with the types of their results; empty where a call gives it."""
+
+
+def without_meaning(op: Opaque) -> CompileError:
+    """Return the error of a program that is compiled with a built-in function of another device."""
+    return CompileError(
+        f"'T.{op.spelling}' has no meaning on this device; such a program can be read and scheduled, but not compiled",
+        code="TW0602")
+
+
+@functools.cache
+def opaque(name: str, *texts: tuple[int, str]) -> Opaque:
+    """Return the built-in function of that name, which is in `OPAQUE`."""
+    return Opaque(name, texts)
+
+
+_TYPED_FIRST: Final = frozenset((
+    "ptx_mma", "ptx_mma_sp", "ptx_ldmatrix", "ptx_cp_async", "mma_store", "mma_fill", "type_annotation", "vectorlow",
+    "vectorhigh", "vectorcombine",
+))
+"""Built-in functions whose first argument is the type of the result."""
+
+
+def call_opaque(name: str, *args: Any, dtype: str | DataType | None = None, cond: Value | None = None) -> PrimExpr:
+    """Return a call of the built-in function of that name, which is in `OPAQUE`; strings are a part of the function.
+
+    `cond` is TVM's name of the argument of `assume`.
+    """
+    given = [*args, *([] if cond is None else [cond])]
+    if dtype is None and name in _TYPED_FIRST and given:
+        dtype = given.pop(0)
+    if name == "tvm_access_ptr" and given and isinstance(given[0], str):
+        given[0] = call_opaque("type_annotation", given[0])
+    texts = [(i, str(a)) for i, a in enumerate(given) if isinstance(a, str)]
+    values = [as_expr(a, "int32" if type(a) is int else None) for a in given if not isinstance(a, str)]
+    return Call(dtype or OPAQUE[name] or "handle", opaque(name, *texts), values)
 
 
 def call_extern(dtype: str | DataType, name: str, *args: Value) -> PrimExpr:

@@ -22,7 +22,7 @@ from tilewright.scalar.expr import PrimExpr, Var
 from tilewright.scalar.walk import substitute
 from tilewright.te.stage import Group, Relation, Reorder, Stage, root_axes, values_of
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Reduce, Tensor, producers_first
-from tilewright.tir.block_rewrites import check_recorded_scope
+from tilewright.tir.block_rewrites import check_scope
 from tilewright.tir.stmt import IterVar, PrimFunc
 
 
@@ -110,7 +110,7 @@ class Schedule:
 
     def cache_read(self, tensor: Tensor, scope: str, readers: Any) -> Tensor:
         """Copy `tensor` to memory of `scope`, to be read by `readers` (an operation or tensor, or several)."""
-        check_recorded_scope(scope)
+        check_scope(scope)
         several = readers if isinstance(readers, (list, tuple)) else [readers]
         stages = tuple(self[r] for r in several)
         if not stages:
@@ -127,7 +127,7 @@ class Schedule:
 
         The results of a computation with several results are cached together: pass a list, and get a list.
         """
-        check_recorded_scope(scope)
+        check_scope(scope)
         several = isinstance(tensor, (list, tuple))
         given = list(tensor) if several else [tensor]
         if not given:

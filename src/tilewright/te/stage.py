@@ -16,7 +16,7 @@ from tilewright.scalar.expr import IntImm, PrimExpr, Var, add, floordiv, mul
 from tilewright.te.scan import ScanOp
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from tilewright.te.thread import ThreadAxis
-from tilewright.tir.block_rewrites import check_recorded_scope
+from tilewright.tir.block_rewrites import check_scope
 from tilewright.tir.index_map import IndexMap
 from tilewright.tir.stmt import ALIGNED, IterVar
 from tilewright.tir.tensorize import TensorIntrin
@@ -227,7 +227,7 @@ class Stage:
     def set_scope(self, scope: str) -> None:
         """Store the value in memory (`global`), or in registers and on the stack (`local`)."""
         self._computed("set_scope")
-        check_recorded_scope(scope)
+        check_scope(scope)
         self.scope = scope
 
     def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:

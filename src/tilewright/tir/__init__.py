@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import typing
 from typing import TYPE_CHECKING, Final
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
         truncdiv,
         truncmod,
     )
+    from tilewright.scalar.expr import EQ as EqualOp
+    from tilewright.scalar.expr import NE as NotEqualOp
     from tilewright.scalar.expr import Load as BufferLoad
     from tilewright.scalar.expr import TruncMod as Mod
     from tilewright.scalar.expr import Var as SizeVar
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
     from tilewright.scalar.intrinsics import (
         acos,
         acosh,
+        address_of,
         asin,
         asinh,
         atan,
@@ -156,9 +160,9 @@ _MEMBERS: Final = {
     "te": ("abs", "all", "any", "const", "max", "max_value", "min", "min_value", "power", "round", "sum"),
     "te.tensor": ("Reduce",),
     "scalar.intrinsics": (
-        "acos", "acosh", "asin", "asinh", "atan", "atanh", "call_extern", "call_pure_extern", "ceil", "cos",
-        "cosh", "erf", "exp", "exp2", "floor", "fma", "fmod", "isinf", "isnan", "log", "log2", "nearbyint", "pow",
-        "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
+        "acos", "acosh", "address_of", "asin", "asinh", "atan", "atanh", "call_extern", "call_pure_extern", "ceil",
+        "cos", "cosh", "erf", "exp", "exp2", "floor", "fma", "fmod", "isinf", "isnan", "log", "log2", "nearbyint",
+        "pow", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
     "tir.buffers": ("decl_buffer",),
     "tir.data_layout": ("BijectiveLayout", "Layout", "bijective_layout", "layout"),
     "tir.functions": (
@@ -175,7 +179,8 @@ _MEMBERS: Final = {
 }
 """Module -> its members that have the same name here."""
 _RENAMED: Final = {
-    "BufferLoad": ("expr", "Load"), "BufferStore": ("tir.stmt", "Store"), "LetStmt": ("tir.stmt", "Let"),
+    "BufferLoad": ("expr", "Load"), "BufferStore": ("tir.stmt", "Store"), "EqualOp": ("expr", "EQ"),
+    "LetStmt": ("tir.stmt", "Let"), "NotEqualOp": ("expr", "NE"),
     "Mod": ("expr", "TruncMod"), "SeqStmt": ("tir.stmt", "Seq"), "SizeVar": ("expr", "Var"),
     "indexdiv": ("expr", "floordiv"), "indexmod": ("expr", "floormod"), "multiply": ("expr", "mul"),
     "subtract": ("expr", "sub"),
@@ -190,6 +195,9 @@ def __getattr__(name: str) -> typing.Any:
     if name in _NAMES:
         module, member = _NAMES[name]
         return getattr(importlib.import_module(f"tilewright.{module}"), member)
+    intrinsics = importlib.import_module("tilewright.scalar.intrinsics")
+    if name in intrinsics.OPAQUE:  # built-in functions for other devices, which are read but not compiled
+        return functools.partial(intrinsics.call_opaque, name)
     raise AttributeError(f"module 'tilewright.tir' has no attribute '{name}'")
 
 
@@ -217,6 +225,7 @@ __all__ = [
     "Call",
     "Cast",
     "Div",
+    "EqualOp",
     "Evaluate",
     "FloatImm",
     "FloorDiv",
@@ -235,6 +244,7 @@ __all__ = [
     "Mod",
     "Mul",
     "Not",
+    "NotEqualOp",
     "Or",
     "PrimExpr",
     "PrimFunc",
@@ -255,6 +265,7 @@ __all__ = [
     "acos",
     "acosh",
     "add",
+    "address_of",
     "all",
     "analysis",
     "any",

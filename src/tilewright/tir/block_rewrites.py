@@ -38,21 +38,18 @@ from tilewright.tir.stmt import (
     without_note,
 )
 
-SCOPES = ("global", "local")
-GPU_SCOPES = ("shared", "shared.dyn", "warp")
+SCOPES = (
+    "global", "local", "shared", "shared.dyn", "warp", "wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator",
+    "m16n8k8.matrixA", "m16n8k8.matrixB", "m16n8k8.matrixC", "global.vtcm", "global.texture",
+)
+"""Memory scopes of schedules. Those of other devices, after the first two, are plain memory on a CPU."""
 
 
 def check_scope(scope: str) -> None:
     """Raise `ScheduleError` unless code can be generated for memory of that scope."""
     if scope not in SCOPES:
         raise ScheduleError(
-            f"'{scope}' is not a memory scope of a CPU; use 'global' (memory) or 'local' (registers, else the stack)")
-
-
-def check_recorded_scope(scope: str) -> None:
-    """Raise `ScheduleError` for an unknown memory scope. Scopes of a GPU may be recorded; lowering refuses them."""
-    if scope not in GPU_SCOPES:
-        check_scope(scope)
+            f"'{scope}' is not a memory scope; use 'global' (memory) or 'local' (registers, else the stack)")
 
 
 def named_buffer(func: PrimFunc, name: str) -> Buffer:

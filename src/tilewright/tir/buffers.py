@@ -38,6 +38,16 @@ class DeclaredBuffer(Buffer):
             first[-1] = cast(INT64, as_expr(offset))
         return Call("handle", address_of, (Load(self, first), const(access, INT64), *(as_expr(d) for d in self.shape)))
 
+    @property
+    def data(self) -> PrimExpr:
+        """The address of the buffer, for a function that reads or writes it."""
+        return self.access_ptr()
+
+    @property
+    def elem_offset(self) -> PrimExpr:
+        """The distance of the first element from the address, in elements; always 0."""
+        return const(0, "int32")
+
     def vload(self, begin: Any, dtype: str | DataType | None = None) -> PrimExpr:
         """Return the element at `begin`; for a vector type, a vector along the last dimension."""
         return Load(self, self._lanes(begin, dtype))

@@ -33,7 +33,7 @@ from tilewright.scalar.expr import (
     min_value,
 )
 from tilewright.tir import functions as F
-from tilewright.tir.views import View, source_of
+from tilewright.tir.views import View, dense_strides, source_of
 
 INTRINSICS: Final = {f.spelling: f for f in vars(I).values() if isinstance(f, Intrinsic)}
 _BINARY: Final[dict[type[ast.operator], type[Binary]]] = {
@@ -193,7 +193,28 @@ class ExprReader:
         return E.as_expr(low) if count == 1 else E.Ramp(low, step, count)
 
     def load(self, node: ast.Subscript) -> PrimExpr:
+        """Read an element, or one of the sizes or strides of a buffer: `A.shape[0]`, `A.strides[1]`."""
+        if isinstance(node.value, ast.Attribute) and node.value.attr in ("shape", "strides"):
+            target = self.target(node.value.value)
+            sizes = target.shape if node.value.attr == "shape" else dense_strides(target)
+            at = self.literal(node.slice)
+            if not isinstance(at, int) or not -len(sizes) <= at < len(sizes):
+                raise self.error(node, f"'{target.name}' has {len(sizes)} dimensions; give a number below that")
+            return E.as_expr(sizes[at])
         return Load(*self.access(node))
+
+    def attribute(self, node: ast.Attribute) -> PrimExpr:
+        """Read `A.data`, the address of a buffer, or `A.elem_offset`, its distance in elements from that address."""
+        if node.attr == "elem_offset":
+            buffer, places = source_of(target := self.target(node.value))
+            offset: PrimExpr = E.const(0, "int64")
+            for i, n in zip(places([offset for _ in target.shape]), dense_strides(buffer), strict=True):
+                offset = E.add(offset, E.mul(i, n))
+            return offset
+        address = self.pointer(node)
+        if address is None:
+            raise self.error(node, f"a scalar expression is expected here, not {_described(node)}")
+        return address
 
     def argument(self, node: ast.expr) -> PrimExpr:
         """Read an argument of a C function: a number, or the address of a buffer."""
@@ -319,7 +340,7 @@ class ExprReader:
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "astype":
             return E.Cast(self.dtype(self.arguments(node, 1)[0]), self.expr(node.func.value))
         if not name:
-            raise self.error(node.func, "this cannot be called in TVMScript; only functions T.name(…) can")
+            return self.python_call(node)
         read = _CALLS.get(name)
         if read is not None:
             return read(self, node)
@@ -330,8 +351,23 @@ class ExprReader:
             return _FUNCTIONS[name](*self.operands(node.args))
         if name in INTRINSICS:
             return self.intrinsic(node, INTRINSICS[name])
+        if name in I.OPAQUE:
+            return self.opaque(node, name)
         dtype = self.dtype_named(node, name)
         return self.number(node, dtype) if node.args else Var(name, dtype)
+
+    def python_call(self, node: ast.Call) -> Any:
+        """Call a function of the surrounding Python code with expressions; it returns an expression or a number."""
+        called = self.outer.get(node.func.id) if isinstance(node.func, ast.Name) else None
+        if not callable(called) or isinstance(called, type) or node.keywords:
+            raise self.error(
+                node.func, "this cannot be called in TVMScript; only functions T.name(…), and those of the Python code "
+                           "around, can")
+        found = called(*map(self.value, node.args))
+        if not isinstance(found, (PrimExpr, *_LITERAL)):
+            raise self.error(node, f"'{ast.unparse(node.func)}' returned a {type(found).__name__}; in TVMScript it "
+                                   "must return an expression or a number")
+        return found
 
     def operands(self, nodes: Sequence[ast.expr]) -> list[PrimExpr]:
         """Read operands of one function; bare numbers get the type of the first expression."""
@@ -366,6 +402,16 @@ class ExprReader:
         if "dtype" not in given and not args:
             raise self.error(node, f"T.{op.spelling}() has no argument that determines its type; give dtype=")
         return E.Call(self.dtype(given["dtype"]) if "dtype" in given else args[0].dtype, op, args)
+
+    def opaque(self, node: ast.Call, name: str) -> PrimExpr:
+        """Read a call of a built-in function without a meaning here; strings are a part of the function."""
+        given = self.keywords(node, "dtype")
+        texts = [(i, a.value) for i, a in enumerate(node.args) if isinstance(a, ast.Constant)
+                 and isinstance(a.value, str)]
+        skipped = {i for i, _ in texts}
+        args = [self.argument(a) for i, a in enumerate(node.args) if i not in skipped]
+        usual = DataType(I.OPAQUE[name] or "handle")
+        return E.Call(self.dtype(given["dtype"]) if "dtype" in given else usual, I.opaque(name, *texts), args)
 
     def number(self, node: ast.Call, dtype: DataType) -> PrimExpr:
         """Read `T.int8(3)` or `T.float32("inf")`; for an expression, return the cast."""
@@ -443,7 +489,7 @@ class ExprReader:
 
     def dtype_named(self, node: ast.AST, name: str) -> DataType:
         try:
-            return DataType(name)
+            return DataType("bool" if name == "boolean" else name)
         except CompileError as error:
             if isinstance(node, ast.Call):
                 raise self.error(
@@ -461,6 +507,7 @@ class ExprReader:
                       'arguments: ("int32", "f", argument, …)'
             )
         dtype, name = (str(self.literal(a)) for a in words[:2])
+        dtype = dtype or "int32"  # TVM's text of a call without a result
         function = I.extern(name, pure=module_name(node.func) == "call_pure_extern")
         return E.Call(dtype, function, [self.argument(a) for a in words[2:]])
 
@@ -499,7 +546,7 @@ _VALUES: Final[dict[type[ast.expr], Callable[[ExprReader, Any], Any]]] = {
     ast.UnaryOp: ExprReader.unary,
     ast.BinOp: ExprReader.operator, ast.Compare: ExprReader.compare, ast.BoolOp: ExprReader.logic,
     ast.IfExp: ExprReader.choice,
-    ast.Call: ExprReader.call,
+    ast.Call: ExprReader.call, ast.Attribute: ExprReader.attribute,
 }
 _FUNCTIONS: Final[dict[str, Callable[..., PrimExpr]]] = {
     "abs": I.fabs, "power": I.pow, "round": I.nearbyint, "likely": F.likely, "ceildiv": F.ceildiv,

@@ -216,6 +216,9 @@ class FunctionReader(ViewReader):
                 and (dtype := self.declared(s.value)) is not None
             ):
                 self.names[s.targets[0].id] = self.known[s.targets[0].id] = Var(s.targets[0].id, dtype)
+            elif isinstance(s, ast.Assign) and (several := self.declared_together(s)):
+                for name, dtype in several:
+                    self.names[name] = self.known[name] = Var(name, dtype)
 
     def scalar(self, node: ast.arg) -> Var | None:
         """Return the variable of a parameter like `n: T.int64`, or None."""
@@ -237,6 +240,16 @@ class FunctionReader(ViewReader):
             self.dtype_named(node, name) if name.startswith(("int", "uint", "float", "bool")) and not node.args
             else None
         )
+
+    def declared_together(self, node: ast.stmt) -> list[tuple[str, DataType]]:
+        """Return the names and types of `m, n = T.int32(), T.int32()`; empty for other statements."""
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        values = node.value.elts if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple) else []
+        if not isinstance(target, ast.Tuple) or len(target.elts) != len(values):
+            return []
+        found = [(t.id, kind) for t, v in zip(target.elts, values, strict=True)
+                 if isinstance(t, ast.Name) and (kind := self.declared(v)) is not None]
+        return found if len(found) == len(values) else []
 
     def parameter(self, node: ast.arg) -> str | Buffer:
         """Read a buffer, or the name of a handle that is matched to a buffer later."""
@@ -353,6 +366,11 @@ class FunctionReader(ViewReader):
         ):
             self.attrs.update(self.literal(self.arguments(node.value, 1)[0]))
             return True
+        if several := self.declared_together(node):
+            for name, kind in several:
+                if name not in self.names:
+                    self.new_var(name, kind)
+            return True
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
             return False
         name, call = node.targets[0].id, call_name(node.value)
@@ -379,10 +397,10 @@ class FunctionReader(ViewReader):
             elif call == "alloc_buffer":
                 self.inner.append(made)
             return True
-        kind = self.declared(node.value)
-        if kind is not None and name not in self.names:
-            self.new_var(name, kind)
-        return kind is not None
+        dtype = self.declared(node.value)
+        if dtype is not None and name not in self.names:
+            self.new_var(name, dtype)
+        return dtype is not None
 
     def stmt(self, node: ast.stmt) -> Stmt:
         read = _STATEMENTS.get(type(node))

@@ -42,7 +42,7 @@ from tilewright.scalar.expr import (
     integer_range,
     sub,
 )
-from tilewright.scalar.intrinsics import Extern
+from tilewright.scalar.intrinsics import Extern, Opaque
 from tilewright.scalar.walk import LONGEST_TEXT, text_of, walk
 from tilewright.tir.stmt import (
     NUMBERS,
@@ -398,6 +398,11 @@ class _Printer:
             case Call() if isinstance(e.op, Extern):
                 word = "call_extern" if e.op.effect else "call_pure_extern"
                 return f'T.{word}({value_text(e.dtype)}, {value_text(e.op.spelling)}{", " if inner else ""}{inner})'
+            case Call() if isinstance(e.op, Opaque):
+                words = [self.expr(a) for a in e.args]
+                for place, text in e.op.texts:
+                    words.insert(place, value_text(text))
+                return f'T.{e.op.spelling}({", ".join([*words, f"dtype={value_text(str(e.dtype))}"])})'
             case Call():
                 typed = "" if e.args and e.dtype is e.args[0].dtype else f', dtype="{e.dtype}"'
                 return f"T.{e.op.spelling}({inner}{typed})".replace("(, ", "(")

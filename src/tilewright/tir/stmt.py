@@ -272,8 +272,8 @@ class PrimFunc:
         """Return whether both are the same object."""
         return self is other
 
-    def script(self) -> str:
-        """Return the text of the function, for `tir.parse`."""
+    def script(self, *, show_meta: bool = False) -> str:
+        """Return the text of the function, for `tir.parse`; it has no metadata, so `show_meta` has no effect."""
         return repr(self)
 
     def show(self) -> None:

@@ -9,10 +9,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from tilewright.base.errors import CompileError
 from tilewright.scalar.arith.bounds import bounds
@@ -23,6 +23,9 @@ from tilewright.scalar.arith.solve import assume, conjuncts
 from tilewright.scalar.expr import EQ, FloorMod, IntImm, PrimExpr, TruncMod, Value, Var, as_expr, mul, sub
 from tilewright.scalar.range import Range
 from tilewright.scalar.walk import free_vars, substitute
+
+if TYPE_CHECKING:
+    from tilewright.scalar.arith.int_set import IntervalSet, IntSet
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,16 @@ class Analyzer:
         """Return an equal, simpler expression."""
         return simplify(self._resolved(expr), self._ranges)
 
-    canonical_simplify = rewrite_simplify = simplify
+    def canonical_simplify(self, expr: Value) -> PrimExpr:
+        """Return an equal expression: sums in one order, and conditions as by `rewrite_simplify`."""
+        e = as_expr(expr)
+        return self.rewrite_simplify(e) if e.dtype.code == "bool" else self.simplify(e)
+
+    def rewrite_simplify(self, expr: Value) -> PrimExpr:
+        """Return an equal expression to which no rule of rewriting applies; other parts keep their form."""
+        from tilewright.scalar.arith.rewrite import rewrite_simplify
+
+        return rewrite_simplify(self._resolved(expr), self._ranges)
 
     def const_int_bound(self, expr: Value) -> ConstIntBound:
         """Return the bounds of an expression."""
@@ -103,14 +115,24 @@ class Analyzer:
         """Return `coeff` and `base` such that the value is always `coeff * k + base`."""
         return modular_set(self._resolved(expr), self._ranges, self._remainders)
 
+    def int_set(self, expr: Value, dom_map: Mapping[Var, IntSet]) -> IntervalSet:
+        """Return an interval that contains the values of an expression, given intervals of variables."""
+        from tilewright.scalar.arith.int_set import SetEvaluator
+
+        return SetEvaluator(self, dom_map).of(self._resolved(expr))
+
     def can_prove(self, expr: Value, strength: int = ProofStrength.DEFAULT) -> bool:
         """Return whether a condition is proved to hold; False means that it may hold or not."""
         return prove(self._resolved(expr), self._ranges) is True
 
     def can_prove_equal(self, lhs: Value, rhs: Value) -> bool:
         """Return whether two expressions are proved equal."""
+        from tilewright.scalar.arith.polynomials import polynomial
+
         difference = self.simplify(sub(as_expr(lhs), as_expr(rhs)))
-        return isinstance(difference, IntImm) and difference.value == 0
+        if isinstance(difference, IntImm):
+            return difference.value == 0
+        return difference.dtype.is_integer and not polynomial(difference)
 
     def can_prove_greater_equal(self, expr: Value, lower_bound: int) -> bool:
         """Return whether an expression is proved to be at least a number."""

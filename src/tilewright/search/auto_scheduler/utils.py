@@ -13,9 +13,8 @@ from tilewright.scalar.arith import Ranges, simplify
 from tilewright.scalar.expr import IntImm, as_expr
 
 __all__ = [
-    "array_mean", "calc_workload_dis_factor", "call_func_with_timeout", "check_remote", "decode_workload_key", "get_const_int",
-    "get_const_tuple", "get_func_name",
-    "list_to_tuple", "request_remote", "to_str_round",
+    "array_mean", "calc_workload_dis_factor", "call_func_with_timeout", "check_remote", "decode_workload_key",
+    "get_const_int", "get_const_tuple", "get_func_name", "list_to_tuple", "request_remote", "to_str_round",
 ]
 
 

@@ -59,7 +59,7 @@ def __getattr__(name: str) -> Any:
     if found is not None:
         return found
     try:
-        return NumberType(name)
+        return NumberType("bool" if name == "boolean" else name)
     except CompileError:
         text = f"T.{name} has no value outside of a function{nearest(name, FUNCTIONS)}"
         raise AttributeError(text, name=name) from None

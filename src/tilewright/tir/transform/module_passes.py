@@ -21,7 +21,7 @@ from tilewright.tir.transform.lowering_options import mark_unrolled
 from tilewright.tir.transform.partition_loops import partition_loops
 from tilewright.tir.transform.remove_no_op import remove_no_op
 from tilewright.tir.transform.share_storage import share_storage
-from tilewright.tir.transform.simplify import simplify
+from tilewright.tir.transform.simplify_statements import simplify_statements
 from tilewright.tir.transform.tighten_loop_bounds import tighten_loop_bounds
 from tilewright.tir.transform.unroll_loops import unroll_loops
 from tilewright.tir.transform.vectorize_loops import vectorize_loops
@@ -73,7 +73,7 @@ PASSES: Final[dict[str, type[_LoopPass]]] = {
         "CommonSubexprElimTIR": common_subexpressions, "ConvertSSA": convert_ssa, "FlattenBuffer": flatten_buffers,
         "HoistIfThenElse": hoist_conditions, "InjectDoubleBuffer": inject_double_buffer,
         "LoopPartition": partition_loops, "LowerInitBlock": lower_blocks, "LowerIntrin": lower_math,
-        "RemoveNoOp": remove_no_op, "Simplify": simplify, "StorageRewrite": share_storage,
+        "RemoveNoOp": remove_no_op, "Simplify": simplify_statements, "StorageRewrite": share_storage,
         "TightenLoopBounds": tighten_loop_bounds,
         "UnrollLoop": _unroll_loops, "VectorizeLoop": vectorize_loops,
     }.items()}

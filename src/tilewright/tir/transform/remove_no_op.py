@@ -7,33 +7,91 @@
 
 from __future__ import annotations
 
-from tilewright.scalar.expr import Call, Load
+from typing import Final
+
+from tilewright.base.errors import OptionError
+from tilewright.base.settings import nearest
+from tilewright.ir.transform import PassContext
+from tilewright.scalar.arith.bounds import bounds
+from tilewright.scalar.arith.ranges import Ranges
+from tilewright.scalar.expr import Call, Load, Not, PrimExpr, as_expr
 from tilewright.scalar.walk import walk
-from tilewright.tir.stmt import Allocate, Evaluate, Let, PrimFunc, Seq, Stmt, Store, expressions, map_bodies, walk_stmt
+from tilewright.tir.stmt import (
+    Allocate,
+    Evaluate,
+    For,
+    IfThenElse,
+    Let,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Store,
+    expressions,
+    map_bodies,
+    seq,
+    walk_stmt,
+)
+from tilewright.tir.transform.loop_facts import inside
+
+FIELDS: Final = ("use_dataflow_analysis", "max_simplification_steps")
+"""The fields of the option `tir.RemoveNoOp`, which have no effect: stores that later ones overwrite are kept."""
 
 
 def remove_no_op(func: PrimFunc) -> PrimFunc:
-    """Remove stores of unchanged values, calls without effect, unused memory and bindings, and empty loops."""
-    return func.with_body(_stmt(func.body) or Seq(()))
+    """Remove stores of unchanged values, calls without effect, unused memory and bindings, and loops that are empty or
+    never run. A function without statements evaluates 0."""
+    for name in PassContext.current().get("tir.RemoveNoOp"):
+        if name not in FIELDS:
+            raise OptionError(
+                f"tir.RemoveNoOp has no field '{name}'{nearest(name, FIELDS)}; the fields are {', '.join(FIELDS)}",
+                code="TW0207")
+    return func.with_body(_stmt(func.body, Ranges()) or Evaluate(as_expr(0)))
 
 
-def _stmt(s: Stmt) -> Stmt | None:
+def _has_effect(e: PrimExpr) -> bool:
+    return any(isinstance(x, Call) and x.op.effect for x in walk(e))
+
+
+def _stmt(s: Stmt, ranges: Ranges) -> Stmt | None:
     if isinstance(s, Store):
         same = isinstance(s.value, Load) and s.value.buffer is s.buffer and s.value.indices == s.indices
         return None if same else s
     if isinstance(s, Evaluate):
-        return s if any(isinstance(e, Call) and e.op.effect for e in walk(s.value)) else None
+        return s if _has_effect(s.value) else None
     if isinstance(s, Seq) and not s.stmts:
         return None
-    left = map_bodies(s, _stmt)
-    if isinstance(left, Let):
-        return (
-            left if any(e is left.var for x in walk_stmt(left.body) for top in expressions(x) for e in walk(top))
-            else left.body
-        )
+    if isinstance(s, For):
+        most = bounds(s.extent, ranges)[1]
+        if most is not None and most <= 0:
+            return None
+        ranges = inside(s, ranges)
+    if isinstance(s, IfThenElse):
+        return _if(s, ranges)
+    left = map_bodies(s, lambda b: _stmt(b, ranges))
+    if isinstance(s, Let):
+        return _let(s, left if isinstance(left, Let) else None)
     if isinstance(left, Allocate):
         return left if _uses(left) else left.body
     return left
+
+
+def _if(s: IfThenElse, ranges: Ranges) -> Stmt | None:
+    """Remove a branch without statements. A branch that is left alone comes first, under the negated condition."""
+    then, other = _stmt(s.then_case, ranges), None if s.else_case is None else _stmt(s.else_case, ranges)
+    if then is not None:
+        return s if then is s.then_case and other is s.else_case else IfThenElse(s.condition, then, other)
+    if other is not None:
+        return IfThenElse(Not(s.condition), other)
+    return Evaluate(s.condition) if _has_effect(s.condition) else None
+
+
+def _let(s: Let, left: Let | None) -> Stmt | None:
+    """Remove a binding without uses; a value with an effect is kept as a statement."""
+    if left is not None and any(e is s.var for x in walk_stmt(left.body) for top in expressions(x) for e in walk(top)):
+        return left
+    effect = Evaluate(s.value) if _has_effect(s.value) else None
+    body = None if left is None else left.body
+    return seq(effect, body) if effect is not None else body
 
 
 def _uses(s: Allocate) -> bool:

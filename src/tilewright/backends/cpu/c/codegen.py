@@ -26,7 +26,7 @@ from tilewright.base.recursion import KERNEL, room_for
 from tilewright.runtime.scratch import Scratch, most
 from tilewright.scalar.arith.bounds import bounds
 from tilewright.scalar.expr import Add, Buffer, Call, Cast, Load, PrimExpr, Var, add, as_expr, number_of
-from tilewright.scalar.intrinsics import Extern
+from tilewright.scalar.intrinsics import Extern, Opaque, without_meaning
 from tilewright.scalar.walk import walk
 from tilewright.tir.stmt import (
     NUMBERS,
@@ -196,6 +196,8 @@ class _Function:
             case Evaluate():
                 if isinstance(s.value, Call) and isinstance(s.value.op, Extern):
                     self.line(f"{self.writer.text(s.value)};")
+                elif isinstance(s.value, Call) and isinstance(s.value.op, Opaque):
+                    raise without_meaning(s.value.op)
             case _:
                 raise InternalError(
                     f"{type(s).__name__} reached code generation in '{self.func.name}'; lower the function first")

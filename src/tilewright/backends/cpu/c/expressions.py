@@ -236,6 +236,8 @@ def _call(w: Writer, e: E.Call) -> Text:
         return _reinterpret(w, e)
     if e.op in _BITWISE:
         return _bitwise(w, e)
+    if isinstance(e.op, I.Opaque):
+        raise I.without_meaning(e.op)
     dtype, arguments = e.args[0].dtype, [w.text(a) for a in e.args]
     if e.op in I.PREDICATES:
         truth = w.call(f"{e.op.spelling}_{suffix(dtype)}", *arguments)[0] if dtype.is_float else "false"

@@ -28,7 +28,7 @@ from tilewright.base.errors import InternalError
 from tilewright.base.recursion import KERNEL, room_for
 from tilewright.runtime.scratch import Scratch, most
 from tilewright.scalar.expr import Buffer, Call, IntImm, Load, PrimExpr, Var, add, as_expr, floordiv, mul
-from tilewright.scalar.intrinsics import Extern, prefetch
+from tilewright.scalar.intrinsics import Extern, Opaque, prefetch, without_meaning
 from tilewright.tir.stmt import (
     NUMBERS,
     PARALLEL,
@@ -215,6 +215,8 @@ class _Codegen:
             call_extern(self.f, e)
             for b in handed_out(e, writes=True):
                 self.f.forget(b)
+        elif isinstance(e, Call) and isinstance(e.op, Opaque):
+            raise without_meaning(e.op)
         elif isinstance(e, Call) and e.op.effect:
             raise InternalError(f"the intrinsic '{e.op}' has no LLVM text")
 

@@ -1,0 +1,5 @@
+"""Functions of `arith` that TVM registers without a Python wrapper: `tvm.arith._ffi_api.NarrowPredicateExpression`."""
+
+from tilewright.scalar.arith.deduce import narrow_predicate_expression as NarrowPredicateExpression
+
+__all__ = ["NarrowPredicateExpression"]
