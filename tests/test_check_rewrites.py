@@ -172,7 +172,7 @@ def test_the_passes_of_the_pipeline_keep_random_programs(seed: int) -> None:
     mod = random_module(seed, first_order=True, pure=True, vary=False, static=True)
     t = relay.transform
     passes = [
-        t.ToGraphNormalForm(), t.SimplifyInference(), t.DeadCodeElimination(), t.FoldConstant(), t.CanonicalizeOps(),
+        t.ToGraphNormalForm(), t.SimplifyInference(), t.DeadCodeElimination(), t.FoldConstant(), t.CanonicalizeOps(biases_only=False),
         t.SimplifyExpr(), t.EliminateCommonSubexpr()
     ]
     with warnings.catch_warnings():

@@ -43,7 +43,7 @@ class Pass:
     opt_level: ClassVar[int] = 0
     """The lowest level of `PassContext` at which a `Sequential` runs this pass."""
     required: ClassVar[tuple[str, ...]] = ()
-    """Names of passes that a `Sequential` runs right before this one."""
+    """Names of passes that a `Sequential` runs right before this one, unless the module has what they establish."""
     traceable: ClassVar[bool] = False
     """Whether the pass may be part of a trace, as in TVM; unused here."""
     exact: ClassVar[bool] = True
@@ -65,6 +65,10 @@ class Pass:
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         """Return the module after the pass; `mod` itself if nothing changes."""
         raise NotImplementedError
+
+    def holds(self, mod: IRModule) -> bool:
+        """Return whether the pass would change nothing, if that is known without a run."""
+        return False
 
     def __call__(self, mod: IRModule) -> IRModule:
         """Run the pass under the current context, regardless of its level."""
@@ -113,8 +117,8 @@ class Sequential(Pass):
         for p in self.passes:
             info = p.info
             if context.pass_enabled(info):
-                for name in info.required:
-                    mod = named_pass(name)(mod)
+                for needed in map(named_pass, info.required):
+                    mod = mod if needed.holds(mod) else needed(mod)
                 mod = p(mod)
         return mod
 

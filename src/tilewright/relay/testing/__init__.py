@@ -56,13 +56,14 @@ __all__ = [
 
 
 def run_opt_pass(expr: Expr, opt_pass: Pass | Sequence[Pass], import_prelude: bool = False) -> Any:
-    """Return `expr` after the pass or passes at level 3: the function, or its body if `expr` is not a function."""
+    """Return `expr` after the pass or passes, whatever their levels: the function, or its body if `expr` is not a
+    function."""
     mod = IRModule.from_expr(expr)
     if import_prelude:
         mod.import_from_std("prelude.rly")
-    with PassContext(opt_level=3):
-        done = (
-            Sequential((InferType(), *(opt_pass if isinstance(opt_pass, (list, tuple)) else (opt_pass,))))(mod)["main"])
+    for p in (InferType(), *(opt_pass if isinstance(opt_pass, (list, tuple)) else (opt_pass,))):
+        mod = p(mod)
+    done = mod["main"]
     return done if isinstance(expr, Function) else done.body
 
 

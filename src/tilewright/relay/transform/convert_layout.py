@@ -37,6 +37,7 @@ class ConvertLayout(FunctionPass):
 
     desired_layouts: Mapping[str, Sequence[str]] | None = None
     kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
     opt_level: ClassVar[int] = 1
 
     def __post_init__(self) -> None:

@@ -27,6 +27,7 @@ class FoldConstant(FunctionPass):
 
     fold_qnn: bool = False
     kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         limit = context.get("relay.FoldConstant.max_bytes")

@@ -32,6 +32,7 @@ class FoldScaleAxis(FunctionPass):
     """
 
     kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
     opt_level: ClassVar[int] = 1
     forward: ClassVar[bool] = True
     """Whether scales are folded into the weights after them."""

@@ -48,7 +48,7 @@ def graph_passes(target: Any = None) -> Sequential:
         NativeTexts(),
         DeadCodeElimination(),
         FoldConstant(fold_qnn=True),
-        CanonicalizeOps(),
+        CanonicalizeOps(biases_only=False),
         SimplifyExpr(),
         FoldExplicitPadding(),
         ConvertLayout(),

@@ -48,6 +48,7 @@ class SimplifyExpr(FunctionPass):
     """Apply the algebraic rules until none applies. Needs known types."""
 
     kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         return rewrite(function, simplify)
@@ -83,6 +84,7 @@ class SimplifyExprPostAlterOp(FunctionPass):
     """
 
     kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         return rewrite(function, lambda e: simplify(e) if isinstance(e, Call)
