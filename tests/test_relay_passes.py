@@ -132,7 +132,7 @@ def test_a_pass_keeps_the_values_of_random_programs(graph_pass: Pass) -> None:
 
 
 QUIET = frozenset({
-    "BatchingOps", "ByteArithmetic", "CanonicalizeCast", "CollagePartition", "CombineParallelBatchMatmul",
+    "BatchingOps", "ByteArithmetic", "CanonicalizeCast", "CanonicalizeOps", "CollagePartition", "CombineParallelBatchMatmul",
     "CombineParallelConv2D", "CombineParallelDense", "Conv2dToSparse", "DeDup", "DenseToSparse", "DynamicToStatic",
     "EtaExpand", "FakeQuantizationToInteger", "FlattenAtrousConv", "FoldGate", "FoldInputTranspose", "FuseAttention",
     "InferType", "Inline",

@@ -20,9 +20,10 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Function
 from tilewright.relay.op.registry import get
+from tilewright.relay.transform.canonicalize import expanded_bias
 from tilewright.relay.transform.chosen_layouts import desired, with_layouts
 from tilewright.relay.transform.layout_sweep import Sweep
-from tilewright.relay.visitor import consumers, post_order, with_operands
+from tilewright.relay.visitor import consumers, post_order, rewrite, with_operands
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class ConvertLayout(FunctionPass):
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         if self.desired_layouts is not None:
-            return with_layouts(function, desired(self.desired_layouts))
+            return with_layouts(rewrite(function, expanded_bias), desired(self.desired_layouts))
         if "Compiler" in function.attrs or not context.get("relay.ConvertLayout.enabled"):
             return function
         order = post_order(function.body, inside=False)

@@ -25,7 +25,7 @@ from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGe
 from tilewright.relay.op.annotation import StopFusion
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.transform.dominator_groups import GraphNode, grouped
-from tilewright.relay.visitor import operands, post_order, with_operands
+from tilewright.relay.visitor import calls, operands, post_order, with_operands
 
 MOST_NODES: Final = 256
 """Largest number of nodes of a function in TVM's form, unless the context has another limit."""
@@ -281,9 +281,7 @@ class _Fields:
 
     def __init__(self, body: Expr, most: int, link_params: bool) -> None:
         self.body, self.link_params = body, link_params
-        kept = [f for f in post_order(body) if isinstance(f, Function) and (
-            f.attrs.get("Primitive") or "Compiler" in f.attrs)]
-        self.order = post_order(body, without=kept)
+        self.order = post_order(body, without=[c.op for c in calls(body) if isinstance(c.op, Function)])
         self.nodes = grouped(self.order, body, most, link_params, _has_objects)
         self.params: dict[GraphNode, dict[Expr, Var]] = {}
         self.calls: dict[GraphNode, list[Call]] = {}
@@ -324,8 +322,8 @@ class _Fields:
 
     def _function(self, root: GraphNode, body: Expr) -> Call:
         """Return a call of a function that computes the group of `root`."""
-        params, calls = self.params.get(root, {}), self.calls.get(root, [])
-        attrs = {"Primitive": 1, "reshape_only": 1} if calls and all(map(is_view, calls)) else {"Primitive": 1}
+        params, inner = self.params.get(root, {}), self.calls.get(root, [])
+        attrs = {"Primitive": 1, "reshape_only": 1} if inner and all(map(is_view, inner)) else {"Primitive": 1}
         span = root.expr.span
         return Call(Function(tuple(params.values()), body, attrs=attrs, span=span), list(params), span=span)
 
