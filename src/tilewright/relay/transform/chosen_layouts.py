@@ -22,7 +22,7 @@ from tilewright.relay.transform.chosen_sweep import Choice, ChosenSweep, layout_
 from tilewright.relay.transform.layout_sweep import Stored
 from tilewright.relay.transform.letter_rules import relaid
 from tilewright.relay.transform.permutations import Perm, axes_of
-from tilewright.relay.visitor import post_order, with_operands
+from tilewright.relay.visitor import post_order, rewrite, substitute, with_operands
 from tilewright.tir.data_layout import bijective_layout, layout
 from tilewright.topi.orders import has_blocks
 
@@ -128,8 +128,10 @@ def desired(layouts: Mapping[str, Sequence[str]]) -> Choice:
             return None
         hook = op_attr(e.op.name, hooks.CONVERT_OP_LAYOUT)
         if hook is not None:
-            return operator_of(e, hook(e.attrs, placeholders(e), [*(a.checked_type for a in e.args), e.checked_type],
-                                       list(wanted)), "ConvertLayout")
+            inputs = placeholders(e)
+            found = chosen_by_hook(e, inputs, hook(
+                e.attrs, inputs, [*(a.checked_type for a in e.args), e.checked_type], list(wanted)), "ConvertLayout")
+            return None if found is None else found[0]
         return fitting(e, _as_named(e, tuple(wanted)))
 
     return choose
@@ -229,17 +231,27 @@ def placeholders(e: Call) -> list[Expr]:
     return [Var(f"p{k}") for k in range(len(e.args))]
 
 
-def operator_of(e: Call, found: Any, name: str) -> Op | None:
-    """Return the operator that a hook chose for `e`. Raises `OptionError` if the hook returned anything but a call of
-    an operator over the same arguments."""
+def chosen_by_hook(e: Call, inputs: Sequence[Expr], found: Any, name: str) -> tuple[Op, list[Expr]] | None:
+    """Return the operator that a hook chose for `e`, and its arguments in the layouts of `e`; None for no choice.
+
+    `inputs` are the placeholders that the hook received. Raises `OptionError` if the hook returned anything but a call
+    of an operator over the inputs, or over expressions of the same types.
+    """
     if found is None:
         return None
-    if not (
-        isinstance(found, Call) and isinstance(found.op, Op)
-        and len(layout_names(found.op)) == len(layout_names(e.op)) > 0
-        and len(found.args) == len(e.args) and all(isinstance(a, Var) for a in found.args)
-    ):
-        raise OptionError(
-            f"the hook of {e.op.name} for {name} must return a call of {e.op.name} on its inputs, in "
-            "order, with other layouts, or of another operator with the same number of layouts", code="TW0409")
-    return found.op
+    if isinstance(found, Call) and isinstance(found.op, Op) and len(found.args) == len(e.args) and (
+            len(layout_names(found.op)) == len(layout_names(e.op))):
+        own = dict(zip(inputs, e.args, strict=True))
+        args = [own[a] if a in own else rewrite(substitute(a, own), _typed) for a in found.args]
+        if [a.known_type() for a in args] == [a.known_type() for a in e.args]:
+            return found.op, args
+    raise OptionError(
+        f"the hook of {e.op.name} for {name} must return a call of {e.op.name} on its inputs, in "
+        "order, with other layouts, or of another operator with the same number of layouts", code="TW0409")
+
+
+def _typed(e: Expr) -> Expr | None:
+    """Infer the type of a node whose operands have types now."""
+    if e.known_type() is None:
+        e.set_type(e.infer_type())
+    return None
