@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tilewright.base.errors import ParseError
+from tilewright.ir.container import Array
 from tilewright.relay.op.registry import Op
+from tilewright.scalar.expr import FloatImm, IntImm
 
 _WORDS: Final[dict[str, str]] = {
     "int": "axis batch_axis block_size bits column coord_start cubic_exclude depth deformable_groups end_column "
@@ -60,5 +62,12 @@ def operator_attributes(op: type[Op], fields: Mapping[str, Any]) -> dict[str, An
             continue
         if name not in op.attribute_names:
             raise ParseError(f"{op.name} has no attribute '{name}', which is {value!r} here", code="TW0406")
-        found[name] = value
+        found[name] = plain_value(value)
     return found
+
+
+def plain_value(value: Any) -> Any:
+    """Return number nodes as numbers, and arrays as tuples."""
+    if isinstance(value, (IntImm, FloatImm)):
+        return value.value
+    return tuple(map(plain_value, value)) if isinstance(value, (Array, list, tuple)) else value

@@ -39,7 +39,7 @@ from tilewright.ir.source import SequentialSpan, SourceName, Span
 from tilewright.relay import adt
 from tilewright.relay import expr as graph
 from tilewright.relay.op.registry import Op, get
-from tilewright.relay.serialization.tvm_attributes import field_form, operator_attributes
+from tilewright.relay.serialization.tvm_attributes import field_form, operator_attributes, plain_value
 from tilewright.scalar import expr as scalar
 
 Fields = Mapping[str, Any]
@@ -166,11 +166,6 @@ def _current(key: str) -> str:
     return f"tir.{key}" if f"tir.{key}" in _TABLE else key
 
 
-def _number(value: Any) -> Any:
-    """Return an integer node as a number; other sizes as they are."""
-    return value.value if isinstance(value, (scalar.IntImm, scalar.FloatImm)) else value
-
-
 def _module(f: Fields) -> IRModule:
     mod = IRModule()
     for name, data in (f.get("type_definitions") or {}).items():
@@ -182,7 +177,7 @@ def _module(f: Fields) -> IRModule:
 
 
 def _function(f: Fields) -> graph.Function:
-    attrs = {k: _number(v) for k, v in (f["attrs"] or {}).items()}
+    attrs = {k: plain_value(v) for k, v in (f["attrs"] or {}).items()}
     return graph.Function(f["params"] or (), f["body"], f["ret_type"], f["type_params"], attrs, f.get("span"))
 
 
@@ -273,7 +268,7 @@ _TABLE: Final[dict[str, Callable[[Fields], Any]]] = {
     "relay.RefRead": _spanned(graph.RefRead, "ref"),
     "relay.RefType": _plain(RefType, "value"),
     "relay.RefWrite": _spanned(graph.RefWrite, "ref", "value"),
-    "relay.TensorType": lambda f: TensorType([_number(d) for d in f["shape"]], f["dtype"]),
+    "relay.TensorType": lambda f: TensorType([plain_value(d) for d in f["shape"]], f["dtype"]),
     "relay.Tuple": _spanned(graph.Tuple, "fields"),
     "relay.TupleGetItem": lambda f: graph.TupleGetItem(f["tuple_value"], f["index"], f.get("span")),
     "relay.TypeData": _plain(adt.TypeData, "header", "type_vars", "constructors"),
