@@ -405,9 +405,9 @@ def test_an_instrument_that_fails(method: str) -> None:
 
     broken = type("Broken", (PassInstrument,), {method: fail})()
     context = PassContext(instruments=[Recorder(), broken])
-    with pytest.raises(InternalError, match=f"the method {method} of the instrument Broken failed with ValueError"):
-        with context:
-            relay.transform.InferType()(IRModule.from_expr(relay.const(1)))
+    message = f"the method {method} of the instrument Broken failed with ValueError"
+    with pytest.raises(InternalError, match=message), context:
+        relay.transform.InferType()(IRModule.from_expr(relay.const(1)))
     assert events == ["enter", "exit"] and PassContext.current() is not context
     assert bool(context.instruments) == (method in ("should_run", "run_before_pass"))
 

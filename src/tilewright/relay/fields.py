@@ -35,8 +35,8 @@ def make_node(type_key: str, **kwargs: Any) -> Any:
 
 
 def const(value: Any, dtype: str | DataType | None = None) -> Constant:
-    """Return a constant made from a number, sequence or array. As in TVM, values without `dtype` that are float64 become
-    float32, and int64 become int32; integers that need 64 bits stay int64."""
+    """Return a constant made from a number, sequence or array. As in TVM, float64 without `dtype` becomes float32, and
+    int64 becomes int32; integers that need 64 bits stay int64."""
     made = constant(value, dtype)
     if dtype is not None:
         return made

@@ -1,4 +1,4 @@
-"""Forms of the fields in TVM's JSON: which are numbers, texts, dtypes or references, by the name of the field.
+"""Forms of fields in TVM's JSON: by their names, they are numbers, texts, dtypes or references.
 
 In TVM's C++ a field is a number (`int axis`) or an object (`Integer axis`), and the JSON writes both as digits: the
 number, or the index of a node. Most names have one form in all kinds of nodes; `_OBJECTS` lists the exceptions.
@@ -34,13 +34,14 @@ _WORDS: Final[dict[str, str]] = {
 _FORMS: Final = {name: form for form, names in _WORDS.items() for name in names.split()}
 _OBJECTS: Final = frozenset(
     f"relay.attrs.{kind}Attrs.axis" for kind in (
-        "ArgReduce", "Cumsum", "Gather", "L2Normalize", "Reduce", "Repeat", "Reverse", "Scanop", "Scatter", "ScatterAdd",
-        "ScatterElements", "Squeeze", "Stack", "Take", "Variance"))
+        "ArgReduce", "Cumsum", "Gather", "L2Normalize", "Reduce", "Repeat", "Reverse", "Scanop", "Scatter",
+        "ScatterAdd", "ScatterElements", "Squeeze", "Stack", "Take", "Variance"))
 _OWN: Final = {
     "FloatImm.value": "float", "IntImm.value": "int", "relay.Constant.data": "array",
     "relay.attrs.BatchMatmulAttrs.units": "node", "relay.attrs.CorrelationAttrs.kernel_size": "int",
     "relay.attrs.LRNAttrs.size": "int", "relay.attrs.TopKAttrs.ret_type": "text",
-    "relay.attrs.RequantizeAttrs.compute_dtype": "text", "relay.attrs.NonMaximumSuppressionAttrs.iou_threshold": "float",
+    "relay.attrs.RequantizeAttrs.compute_dtype": "text",
+    "relay.attrs.NonMaximumSuppressionAttrs.iou_threshold": "float",
 }
 _IGNORED: Final = frozenset({"auto_scheduler_rewritten_layout", "meta_schedule_original_shape"})
 

@@ -49,11 +49,12 @@ _ARRAYS: Final = "b64ndarrays"
 
 def is_tvm_form(found: Any) -> bool:
     """Return whether a JSON value is a program as TVM writes it."""
-    return isinstance(found, dict) and isinstance(found.get("nodes"), list) and "root" in found and "format" not in found
+    return (isinstance(found, dict) and isinstance(found.get("nodes"), list) and "root" in found
+            and "format" not in found)
 
 
 class TvmGraph:
-    """The nodes of a text, and those built so far. `whole` returns the root; its errors name no place. `place` is the current position in the text."""
+    """The nodes of a text, and those built so far. `place` is the current position in the text."""
 
     def __init__(self, found: Mapping[str, Any], max_bytes: int) -> None:
         self.nodes: Sequence[Any] = found["nodes"]

@@ -97,7 +97,8 @@ _ffi_api: Final = sys.modules[__name__]
 """TVM's name of the module in which the passes are created."""
 
 __all__ = [
-    "AlterOpLayout", "AnnotateSpans", "AnnotateTarget", "AnnotateUsedMemory", "BackwardFoldScaleAxis", "BatchingOps", "ByteArithmetic",
+    "AlterOpLayout", "AnnotateSpans", "AnnotateTarget", "AnnotateUsedMemory", "BackwardFoldScaleAxis", "BatchingOps",
+    "ByteArithmetic",
     "CanonicalizeCast", "CanonicalizeOps", "CapturePostDfsIndexInSpans", "ChangeBatch", "CollagePartition",
     "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense", "Conv2dToSparse", "Conv2dToSparse2",
     "ConvertLayout", "DeDup", "DeadCodeElimination", "Defunctionalization", "Defunctionalize", "DefuseOps",

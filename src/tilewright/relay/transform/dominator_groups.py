@@ -54,8 +54,9 @@ class GraphNode:
         found = self
         while found.joined is not None:
             found = found.joined
-        while self.joined is not None and self.joined is not found:
-            self.joined, self = found, self.joined
+        at = self
+        while at.joined is not None and at.joined is not found:
+            at.joined, at = found, at.joined
         return found
 
 

@@ -34,7 +34,7 @@ MOST_STEPS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A request for a scale that varies along `axes` only. `positive`: an activation is on the way. `divides`: the
+    """A request for a scale that varies along `axes` only. `positive`: it crosses an activation. `divides`: the
     reciprocal is needed."""
 
     axes: tuple[int, ...]
@@ -49,7 +49,7 @@ class Message:
         return Message(self.axes, self.positive or positive, self.divides or divides, self.steps + 1)
 
     def permits(self, scale: Expr) -> bool:
-        """Return whether the scale has the signs that the operators on the way need."""
+        """Return whether the scale has the signs that the operators between need."""
         while isinstance(scale, Call) and isinstance(scale.op, (ExpandDims, Reshape, Squeeze)):
             scale = scale.args[0]
         if not (self.positive or self.divides):
