@@ -687,8 +687,9 @@ def test_the_passes_of_compiling_on_their_own() -> None:
 
 def test_constants_without_a_dtype() -> None:
     """As in TVM, float64 becomes float32 and int64 int32, unless a value needs 64 bits or a dtype is given."""
-    assert relay.const(np.ones(2)).checked_type.dtype == "float32"
-    assert relay.const(np.arange(2)).checked_type.dtype == "int32"
-    assert relay.const(np.array([1 << 40])).checked_type.dtype == "int64"
-    assert relay.const(np.ones(2), "float64").checked_type.dtype == "float64"
-    assert relay.Tuple([relay.var("x"), relay.var("y")])[-1].name_hint == "y"
+    assert relay.const(np.ones(2)).tensor_type.dtype == "float32"
+    assert relay.const(np.arange(2)).tensor_type.dtype == "int32"
+    assert relay.const(np.array([1 << 40])).tensor_type.dtype == "int64"
+    assert relay.const(np.ones(2), "float64").tensor_type.dtype == "float64"
+    x, y = relay.var("x"), relay.var("y")
+    assert relay.Tuple([x, y])[-1] is y

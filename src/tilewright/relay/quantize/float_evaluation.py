@@ -49,7 +49,7 @@ def _array(value: Any) -> Array:
     return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
 
 
-def _batches(sample: Sample, params: Sequence[Var]) -> list[Sample]:
+def _batches(sample: dict[str, Array], params: Sequence[Var]) -> list[Sample]:
     counts = set()
     for p in params:
         kind, x = p.checked_type, sample[p.name_hint]

@@ -57,4 +57,5 @@ class AlterOpLayout(FunctionPass):
             return None if same else call
 
         new = rewrite(function, asked)
+        assert isinstance(new, Function)
         return with_layouts(new, chosen.get) if chosen else function

@@ -50,7 +50,9 @@ class ConvertLayout(FunctionPass):
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         if self.desired_layouts is not None:
-            return with_layouts(rewrite(function, expanded_bias), desired(self.desired_layouts))
+            plain = rewrite(function, expanded_bias)
+            assert isinstance(plain, Function)
+            return with_layouts(plain, desired(self.desired_layouts))
         if "Compiler" in function.attrs or not context.get("relay.ConvertLayout.enabled"):
             return function
         order = post_order(function.body, inside=False)

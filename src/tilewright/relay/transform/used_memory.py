@@ -42,6 +42,7 @@ class AnnotateUsedMemory(FunctionPass):
         marked: dict[Expr, Expr] = {
             f: f.with_attr("used_memory", [found.used[c] for c in reversed(calls)]) for f, calls in found.calls.items()}
         new = rewrite(function, marked.get) if marked else function
+        assert isinstance(new, Function)
         return new.with_attr("io_used_memory", size)
 
 
