@@ -27,8 +27,8 @@ from tilewright.relay.op.shaping import ReshapeLike
 from tilewright.relay.op.sorting import ArgSort
 from tilewright.relay.op.transform import Concatenate, StridedSlice, Transpose
 from tilewright.relay.qnn.scaling import Dequantize
-from tilewright.relay.transform.fold_explicit_padding import both_sides
 from tilewright.relay.transform import simplify_forms
+from tilewright.relay.transform.fold_explicit_padding import both_sides
 from tilewright.relay.transform.permutations import (
     axes_of,
     carried,
@@ -76,7 +76,7 @@ def _once(e: Expr, extended: bool) -> Expr | None:
     rules = _VIEW_RULES if e.op.view else _RULES.get(type(e.op), ())
     if extended:
         more = simplify_forms.RULES.get(type(e.op), ())
-        rules = (*more, *rules) if isinstance(e.op, Transpose) else (*rules, *more)
+        rules = more if isinstance(e.op, Transpose) else (*rules, *more)
     for rule in rules:
         new = rule(e)
         if new is not None:

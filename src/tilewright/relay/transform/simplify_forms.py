@@ -104,7 +104,7 @@ def filled_as_scalar(e: Call) -> Expr | None:
     from tilewright.relay.transform.simplify_expr import uniform
 
     for k, (x, y) in enumerate((e.args, e.args[::-1])):
-        if not isinstance(y, Call) or isinstance(x, Call) and uniform(x) is not None:
+        if not isinstance(y, Call) or (isinstance(x, Call) and uniform(x) is not None):
             continue
         value = uniform(y)
         if value is None or x.known_type() != e.known_type():
@@ -132,8 +132,10 @@ def _turned_axes(e: Expr) -> tuple[int, ...] | None:
 
 
 def movements(e: Call) -> Expr | None:
-    """Merge a transpose or change of layout with the one that it reads."""
+    """Remove a transpose that moves nothing, and merge a transpose or change of layout with the one that it reads."""
     x = e.args[0]
+    if isinstance(e.op, Transpose) and _turned_axes(e) == tuple(range(x.tensor_type.ndim)):
+        return x
     if not isinstance(x, Call) or not isinstance(x.op, (Transpose, LayoutTransform)):
         return None
     outer, inner = _turned_axes(e), _turned_axes(x)
