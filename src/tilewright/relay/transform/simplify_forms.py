@@ -134,7 +134,8 @@ def _turned_axes(e: Expr) -> tuple[int, ...] | None:
 def movements(e: Call) -> Expr | None:
     """Remove a transpose that moves nothing, and merge a transpose or change of layout with the one that it reads."""
     x = e.args[0]
-    if isinstance(e.op, Transpose) and _turned_axes(e) == tuple(range(x.tensor_type.ndim)):
+    if _turned_axes(e) == tuple(range(x.tensor_type.ndim)) or (
+            isinstance(e.op, LayoutTransform) and e.op.src_layout == e.op.dst_layout):
         return x
     if not isinstance(x, Call) or not isinstance(x.op, (Transpose, LayoutTransform)):
         return None
