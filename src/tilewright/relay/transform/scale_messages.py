@@ -244,14 +244,14 @@ class _Backward:
         if isinstance(e.op, Dense):
             same = e.args[0].tensor_type.dtype == e.args[1].tensor_type.dtype
             return Message((e.tensor_type.ndim - 1,)) if same and e.tensor_type.ndim == 2 else None
+        if not isinstance(e.op, (Relu, LeakyRelu, BiasAdd, Add, Subtract)):
+            return None
         first = self.messages.get(e.args[0])
         if isinstance(e.op, (Relu, LeakyRelu)):
             return first and first.passed(positive=True)
         if isinstance(e.op, BiasAdd):
             axis = e.op.axis % e.tensor_type.ndim
             return first.passed() if first is not None and first.axes == (axis,) else None
-        if not isinstance(e.op, (Add, Subtract)):
-            return None
         lhs, rhs = e.args
         second = self.messages.get(rhs)
         if first is not None and second is not None:
