@@ -685,11 +685,6 @@ def test_the_passes_of_compiling_on_their_own() -> None:
     assert len(relay.analysis.extract_fused_functions(mod)) == 1
 
 
-def test_constants_without_a_dtype() -> None:
-    """As in TVM, float64 becomes float32 and int64 int32, unless a value needs 64 bits or a dtype is given."""
-    assert relay.const(np.ones(2)).tensor_type.dtype == "float32"
-    assert relay.const(np.arange(2)).tensor_type.dtype == "int32"
-    assert relay.const(np.array([1 << 40])).tensor_type.dtype == "int64"
-    assert relay.const(np.ones(2), "float64").tensor_type.dtype == "float64"
+def test_fields_of_a_literal_tuple_of_unknown_types() -> None:
     x, y = relay.var("x"), relay.var("y")
     assert relay.Tuple([x, y])[-1] is y

@@ -69,9 +69,10 @@ from tilewright.relay.expr import (
     Tuple,
     TupleGetItem,
     Var,
+    const,
     var,
 )
-from tilewright.relay.fields import TupleWrapper, const
+from tilewright.relay.fields import TupleWrapper
 from tilewright.relay.functor import ExprFunctor, ExprMutator, ExprVisitor
 from tilewright.relay.op import annotation
 from tilewright.relay.op.registry import operator_names, public_function

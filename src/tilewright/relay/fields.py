@@ -8,9 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.base.errors import OptionError, Origin
-from tilewright.base.types import DataType, Type
+from tilewright.base.types import Type
 from tilewright.relay.expr import Attrs, Call, Constant, Expr, If, Let, Tuple, TupleGetItem, Var
-from tilewright.relay.expr import const as constant
 from tilewright.scalar.expr import FloatImm, IntImm
 
 __all__ = [
@@ -32,20 +31,6 @@ def make_node(type_key: str, **kwargs: Any) -> Any:
         raise OptionError(
             f"a node '{type_key}' is not created by name; use its class, or one of {', '.join(_MADE)}", code="TW0210")
     return kind(kwargs) if kind is Attrs else kind(**{k: v for k, v in kwargs.items() if k != "span"})
-
-
-def const(value: Any, dtype: str | DataType | None = None) -> Constant:
-    """Return a constant made from a number, sequence or array. As in TVM, float64 without `dtype` becomes float32, and
-    int64 becomes int32; integers that need 64 bits stay int64."""
-    made = constant(value, dtype)
-    if dtype is not None:
-        return made
-    x = made.value
-    if x.dtype == np.float64:
-        return Constant(x.astype(np.float32))
-    if x.dtype == np.int64 and (not x.size or (x.min() >= -(1 << 31) and x.max() < 1 << 31)):
-        return Constant(x.astype(np.int32))
-    return made
 
 
 class TupleWrapper:
