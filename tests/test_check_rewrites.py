@@ -172,8 +172,8 @@ def test_the_passes_of_the_pipeline_keep_random_programs(seed: int) -> None:
     mod = random_module(seed, first_order=True, pure=True, vary=False, static=True)
     t = relay.transform
     passes = [
-        t.ToGraphNormalForm(), t.SimplifyInference(), t.DeadCodeElimination(), t.FoldConstant(), t.CanonicalizeOps(),
-        t.SimplifyExpr(), t.EliminateCommonSubexpr()
+        t.ToGraphNormalForm(), t.SimplifyInference(), t.DeadCodeElimination(), t.FoldConstant(),
+        t.CanonicalizeOps(biases_only=False), t.SimplifyExpr(), t.EliminateCommonSubexpr()
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what random inputs do not fit is said, and left

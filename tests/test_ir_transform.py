@@ -16,6 +16,7 @@ from tilewright.ir import IRModule
 from tilewright.ir.instrument import (
     DumpInstrument,
     DumpIR,
+    PassInstrument,
     PassPrintingInstrument,
     PassTimingInstrument,
     PrintAfterAll,
@@ -385,3 +386,48 @@ def test_well_formed_refuses() -> None:
     with pytest.raises(CompileError, match="'main' calls @gone, which is not in the module"):
         check_well_formed(called)
     assert not well_formed(called)
+
+
+@pytest.mark.parametrize("method", ["enter_pass_ctx", "exit_pass_ctx", "should_run", "run_before_pass"])
+def test_an_instrument_that_fails(method: str) -> None:
+    """The instruments before it are left, the context has no instruments, and the error names the method."""
+    events: list[str] = []
+
+    class Recorder(PassInstrument):
+        def enter_pass_ctx(self) -> None:
+            events.append("enter")
+
+        def exit_pass_ctx(self) -> None:
+            events.append("exit")
+
+    def fail(self: Any, *args: Any) -> None:
+        raise ValueError("broken")
+
+    broken = type("Broken", (PassInstrument,), {method: fail})()
+    context = PassContext(instruments=[Recorder(), broken])
+    message = f"the method {method} of the instrument Broken failed with ValueError"
+    with pytest.raises(InternalError, match=message), context:
+        relay.transform.InferType()(IRModule.from_expr(relay.const(1)))
+    assert events == ["enter", "exit"] and PassContext.current() is not context
+    assert bool(context.instruments) == (method in ("should_run", "run_before_pass"))
+
+
+def test_required_passes_run_where_they_are_needed() -> None:
+    """A sequence infers types before a pass that needs them, and only where types are unknown."""
+    x, y = relay.var("x"), relay.var("y", shape=(2, 4))
+    mod = IRModule.from_expr(relay.Function([x, y], relay.nn.dense(y, x, units=3)))
+    counted = PassTimingInstrument()
+    for runs in (1, 0):
+        with PassContext(opt_level=3, instruments=[counted]):
+            mod = Sequential([relay.transform.FoldConstant()])(mod)
+        assert [name for _, name, _ in counted.rows].count("InferType") == runs
+
+
+def test_the_default_context_keeps_its_instruments() -> None:
+    counted = PassTimingInstrument()
+    PassContext.current().override_instruments([counted])
+    try:
+        relay.transform.InferType()(IRModule.from_expr(relay.const(1)))
+        assert "InferType" in counted.render()
+    finally:
+        PassContext.current().override_instruments(None)

@@ -376,7 +376,7 @@ def test_data_come_as_arrays_mappings_and_batches() -> None:
             {"a": np.zeros((2, 7), np.float32), "b": np.zeros((2, 8), np.float32)},
             r"calibration data for 'a' are float32\[2, 7\], but the network takes Tensor\[\(2, 8\), float32\]"
         ),
-        ({"a": np.zeros((2, 8)), "b": np.zeros((2, 8), np.float32)}, r"calibration data for 'a' are float64\[2, 8\]"),
+        ({"a": np.zeros((2, 8), int), "b": np.zeros((2, 8), "f")}, r"calibration data for 'a' are int64\[2, 8\]"),
         (
             {"a": np.zeros((4, 8), np.float32), "b": np.zeros((2, 8), np.float32)},
             "calibration data have different numbers of samples: 1, 2; give the same number for each input"

@@ -111,3 +111,18 @@ def test_what_goes_through_functions_of_other_compilers() -> None:
     with pytest.raises(CompileError, match="the inputs x of @main are missing from the data, which has y"):
         analysis.get_calibration_data(mod, {"y": x})
     assert analysis.get_calibration_data(IRModule.from_expr(X), {"x": x}) == {}
+
+
+def test_used_memory() -> None:
+    """Bytes of the arguments, of the result, and of what is read later; the same function called twice has two."""
+    x, y = relay.var("x", shape=(2, 4)), relay.var("y", shape=(2, 4))
+    f = relay.Function([y], relay.exp(y)).with_attr("Primitive", 1)
+    a = f(x)
+    mod = IRModule.from_expr(relay.add(f(a), a))
+    after = relay.transform.Sequential([relay.transform.ToANormalForm(), relay.transform.AnnotateUsedMemory()])(mod)
+    (found,) = {e for e in relay.visitor.post_order(after["main"].body)
+                if isinstance(e, relay.Function) and "Primitive" in e.attrs}
+    assert list(found.attrs["used_memory"]) == [64, 64] and after["main"].attrs["io_used_memory"] == 64
+    unknown = IRModule.from_expr(relay.Function([v := relay.var("v", shape=(relay.Any(),))], relay.exp(v)))
+    with pytest.raises(CompileError, match="AnnotateUsedMemory does not support dynamic shapes"):
+        relay.transform.AnnotateUsedMemory()(unknown)

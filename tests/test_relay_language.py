@@ -683,3 +683,8 @@ def test_the_passes_of_compiling_on_their_own() -> None:
     )
     assert params == {} and [p.name_hint for p in mod["main"].params] == ["x"]
     assert len(relay.analysis.extract_fused_functions(mod)) == 1
+
+
+def test_fields_of_a_literal_tuple_of_unknown_types() -> None:
+    x, y = relay.var("x"), relay.var("y")
+    assert relay.Tuple([x, y])[-1] is y

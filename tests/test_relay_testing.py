@@ -130,3 +130,10 @@ def test_answers_are_compared() -> None:
         tvm.testing.assert_allclose([1.0, 2.0], [[1.0, 2.0]])
     assert tvm.testing.device_enabled("llvm -mcpu=core-avx2") and not tvm.testing.device_enabled("cuda")
     assert tvm.testing.enabled_targets() == [("llvm", tvm.cpu(0))]
+
+
+def test_functions_that_fill_the_weights() -> None:
+    w = relay.var("w", shape=(2, 3))
+    net = relay.Function([relay.var("data", shape=(1, 3)), w], w)
+    _, params = relay.testing.create_workload(net, lambda name, array: array.fill(len(name)))
+    np.testing.assert_array_equal(params["w"].numpy(), np.ones((2, 3), "float32"))

@@ -74,6 +74,10 @@ class IRModule:
     def __len__(self) -> int:
         return len(self._functions)
 
+    def same_as(self, other: object) -> bool:
+        """Return whether `other` is this module itself."""
+        return self is other
+
     def functions_items(self) -> list[tuple[Any, Any]]:
         """Return the functions with their `GlobalVar`s."""
         return list(self.functions.items())

@@ -102,7 +102,7 @@ def _described(x: Any) -> tuple[tuple[str, Any], ...]:
         return (("shape", x.shape), ("dtype", x.dtype), ("scope", x.scope))
     if isinstance(x, TypeVar):
         return ()
-    return (("type_annotation", x.type_annotation),)
+    return (("type_annotation", x.known_type() if x.type_annotation is None else x.type_annotation),)
 
 
 def _parts(x: Any) -> list[tuple[str, Any]]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
@@ -43,7 +45,7 @@ class Pass:
     opt_level: ClassVar[int] = 0
     """The lowest level of `PassContext` at which a `Sequential` runs this pass."""
     required: ClassVar[tuple[str, ...]] = ()
-    """Names of passes that a `Sequential` runs right before this one."""
+    """Names of passes that a `Sequential` runs right before this one, unless the module has what they establish."""
     traceable: ClassVar[bool] = False
     """Whether the pass may be part of a trace, as in TVM; unused here."""
     exact: ClassVar[bool] = True
@@ -65,6 +67,10 @@ class Pass:
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         """Return the module after the pass; `mod` itself if nothing changes."""
         raise NotImplementedError
+
+    def holds(self, mod: IRModule) -> bool:
+        """Return whether the pass would change nothing, if that is known without a run."""
+        return False
 
     def __call__(self, mod: IRModule) -> IRModule:
         """Run the pass under the current context, regardless of its level."""
@@ -124,8 +130,8 @@ class Sequential(Pass):
         for p in self.passes:
             info = p.info
             if context.pass_enabled(info):
-                for name in info.required:
-                    mod = named_pass(name)(mod)
+                for needed in map(named_pass, info.required):
+                    mod = mod if needed.holds(mod) else needed(mod)
                 mod = p(mod)
         return mod
 
@@ -141,6 +147,7 @@ def named_pass(name: str) -> Pass:
     return found()
 
 
+_DEFAULT: Final = threading.local()
 _CURRENT: ContextVar[PassContext | None] = ContextVar("tilewright_pass_context", default=None)
 
 
@@ -165,8 +172,11 @@ class PassContext:
 
     @staticmethod
     def current() -> PassContext:
-        """Return the innermost context of this thread or task; outside of any, a default context."""
-        return _CURRENT.get() or PassContext()
+        """Return the innermost context of this thread or task; outside of any, the default context of the thread."""
+        found = _CURRENT.get() or getattr(_DEFAULT, "context", None)
+        if found is None:
+            found = _DEFAULT.context = PassContext()
+        return found
 
     @staticmethod
     def list_configs() -> dict[str, dict[str, Any]]:
@@ -175,7 +185,7 @@ class PassContext:
 
     def override_instruments(self, instruments: Sequence[PassInstrument] | None) -> None:
         """Replace the instruments of an active context; the previous ones are exited."""
-        active = bool(self._tokens)
+        active = bool(self._tokens) or self is getattr(_DEFAULT, "context", None)
         if active:
             self._leave()
         self.instruments = tuple(instruments or ())
@@ -194,8 +204,8 @@ class PassContext:
         return info.name in self.required_pass or self.opt_level >= info.opt_level
 
     def __enter__(self) -> Self:
-        self._tokens.append(_CURRENT.set(self))
         self._begin()
+        self._tokens.append(_CURRENT.set(self))
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -203,12 +213,24 @@ class PassContext:
         self._leave()
 
     def _begin(self) -> None:
-        for i in self.instruments:
-            i.enter_pass_ctx()
+        """Enter the instruments. If one fails, those before it are left, and the context has none."""
+        for k, i in enumerate(self.instruments):
+            try:
+                _called(i, "enter_pass_ctx")
+            except BaseException:
+                entered, self.instruments = self.instruments[:k], ()
+                for other in entered:
+                    _called(other, "exit_pass_ctx")
+                raise
 
     def _leave(self) -> None:
-        for i in self.instruments:
-            i.exit_pass_ctx()
+        """Leave the instruments. If one fails, the context has none."""
+        try:
+            for i in self.instruments:
+                _called(i, "exit_pass_ctx")
+        except BaseException:
+            self.instruments = ()
+            raise
 
     def __repr__(self) -> str:
         config = ", ".join(f"{k}={v!r}" for k, v in self.config.items())
@@ -219,16 +241,29 @@ class PassContext:
         )
 
 
+def _called(instrument: PassInstrument, method: str, *args: Any) -> Any:
+    """Call a method of an instrument. Raises `InternalError` for an exception that is not an error of this package."""
+    try:
+        return getattr(instrument, method)(*args)
+    except TVMError:
+        raise
+    except Exception as error:
+        name = getattr(instrument, "name", type(instrument).__name__)
+        raise InternalError(
+            f"the method {method} of the instrument {name} failed with {type(error).__name__}: {error}",
+            code="TW1302") from error
+
+
 def _run(p: Pass, mod: IRModule, context: PassContext) -> IRModule:
     if not isinstance(mod, IRModule):
         raise CompileError(
             f"the pass {p.name} takes a module, not {type(mod).__name__}; wrap a function with IRModule.from_expr",
             code="TW0412")
     info = p.info
-    if not all(i.should_run(mod, info) for i in context.instruments):
+    if not all(_called(i, "should_run", mod, info) for i in context.instruments):
         return mod
     for i in context.instruments:
-        i.run_before_pass(mod, info)
+        _called(i, "run_before_pass", mod, info)
     log.debug("%s", info.name)
     try:
         new = p.transform_module(mod, context)
@@ -245,16 +280,18 @@ def _run(p: Pass, mod: IRModule, context: PassContext) -> IRModule:
         new = dialects.checked_rewrite(
             mod, new, info.name, mode == "skip", context.get("relay.check_rewrites.max_work"))
     for i in context.instruments:
-        i.run_after_pass(new, info)
+        _called(i, "run_after_pass", new, info)
     return new
 
 
 def _declared(base: type[Pass], method: str, target: Any, info: PassInfo) -> Any:
     """Turn `target` into a pass (a function) or a factory of passes (a class with `method`)."""
+    what = "Function" if issubclass(base, FunctionPass) else "Module"
     spec: dict[str, Any] = {
         "opt_level": info.opt_level, "required": info.required, "traceable": info.traceable,
         "name": property(lambda self: info.name),
         "__doc__": target.__doc__, "__module__": target.__module__, "declared_by": target,
+        "__repr__": lambda self: f"Run {what} pass: {info.name} at the optimization level {info.opt_level}",
     }
     if isinstance(target, type):
         if not hasattr(target, method):
@@ -326,11 +363,11 @@ class ApplyPassToFunction(Pass):
 
 @dataclass(frozen=True)
 class PrintIR(Pass):
-    """Prints the module without changing it."""
+    """Prints the module to the standard error, without changing it."""
 
     header: str = ""
     show_meta_data: bool = False
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
-        print(f"PrintIR({self.header}):\n{mod.astext(show_meta_data=self.show_meta_data)}")
+        print(f"PrintIR({self.header}):\n{mod.astext(show_meta_data=self.show_meta_data)}", file=sys.stderr)
         return mod

@@ -106,6 +106,10 @@ class Expr:
 
         Where the type is unknown, a field is assumed to exist unless the operator's number of results is known.
         """
+        if isinstance(self, Tuple):
+            if not -len(self.fields) <= index < len(self.fields):
+                raise IndexError(f"field {index} is out of range for a tuple of {len(self.fields)} fields")
+            return self.fields[index]
         whole = self.known_type()
         if whole is None and isinstance(self, Call) and not isinstance(self.op, Expr) and index >= 0:
             if self.op.results is not None and index >= self.op.results:
@@ -117,7 +121,7 @@ class Expr:
                                "tensor with strided_slice or take", self.span, code="TW0311")
         if not -len(whole.fields) <= index < len(whole.fields):
             raise IndexError(f"field {index} is out of range for a tuple of {len(whole.fields)} fields")
-        return self.fields[index] if isinstance(self, Tuple) else TupleGetItem(self, index % len(whole.fields))
+        return TupleGetItem(self, index % len(whole.fields))
 
     def __iter__(self) -> Iterator[Expr]:
         """Iterate over the fields of a tuple."""

@@ -49,13 +49,15 @@ def _array(value: Any) -> Array:
     return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
 
 
-def _batches(sample: Sample, params: Sequence[Var]) -> list[Sample]:
+def _batches(sample: dict[str, Array], params: Sequence[Var]) -> list[Sample]:
     counts = set()
     for p in params:
         kind, x = p.checked_type, sample[p.name_hint]
         assert isinstance(kind, TensorType)
         fits = x.shape[1:] == tuple(kind.shape[1:]) and x.ndim == kind.ndim and (not x.ndim
             or (x.shape[0] and x.shape[0] % kind.shape[0] == 0))
+        if x.dtype.kind == "f" and kind.dtype.is_float:
+            x = sample[p.name_hint] = x.astype(kind.dtype.numpy())
         if not fits or x.dtype != kind.dtype.numpy():
             raise InputError(f"calibration data for '{p.name_hint}' are {x.dtype}{list(x.shape)}, but the network "
                              f"takes {kind!r}, or several of these along the first axis", code="TW1002")

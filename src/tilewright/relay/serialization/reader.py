@@ -10,6 +10,7 @@ import base64
 import binascii
 import json
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +27,7 @@ from tilewright.relay.adt import TypeData
 from tilewright.relay.expr import Expr, Function, GlobalVar
 from tilewright.relay.op.registry import get
 from tilewright.relay.serialization.kinds import MAXIMUM_LANES, fits, hint_text, kinds_by_name
+from tilewright.relay.serialization.tvm_json import TvmGraph, is_tvm_form
 from tilewright.relay.serialization.writer import FORMAT, VERSION
 from tilewright.scalar import intrinsics
 from tilewright.scalar.expr import Intrinsic
@@ -39,7 +41,7 @@ _INTRINSICS: Final = {f.spelling: f for f in vars(intrinsics).values() if isinst
 
 
 def load_json(text: str, max_bytes: int = MOST_BYTES) -> Any:
-    """Read the text that `save_json` wrote. Safe for untrusted text.
+    """Read the text that `save_json` wrote, or that TVM v0.6 to v0.13 wrote. Safe for untrusted text.
 
     Raises `ParseError` with the position of a fault, for another version, and if the constants exceed `max_bytes`.
     """
@@ -51,6 +53,9 @@ def load_json(text: str, max_bytes: int = MOST_BYTES) -> Any:
         ) from None
     except (ValueError, RecursionError) as error:
         raise ParseError(f"the JSON text cannot be read: {error}", code="TW0406") from None
+    if is_tvm_form(found):
+        graph = TvmGraph(found, max_bytes)
+        return _checked(graph, graph.whole)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ParseError(
             f"the text is not a program saved as JSON: it does not begin with 'format': '{FORMAT}'", code="TW0406")
@@ -59,7 +64,25 @@ def load_json(text: str, max_bytes: int = MOST_BYTES) -> Any:
             f"the text has version {found.get('version')!r}, but only version {VERSION} is supported; save the "
             "program again",
             code="TW0406")
-    return _Reader(max_bytes).whole(found)
+    reader = _Reader(max_bytes)
+    return _checked(reader, lambda: reader.whole(found))
+
+
+def _checked(reader: _Reader | TvmGraph, read: Callable[[], Any]) -> Any:
+    """Return what `read` returns. Raises `ParseError` with the place of a fault."""
+    try:
+        return read()
+    except _FAULTS as error:
+        message = (
+            error.message if isinstance(error, CompileError) else f"{type(error).__name__}: {error}" if str(error)
+            else type(error).__name__
+        )
+        raise ParseError(f"the saved program is damaged at {reader.place}: {message}", code="TW0406") from None
+    except (MemoryError, RecursionError) as error:
+        raise ParseError(
+            f"the saved program is damaged at {reader.place}: it is too large ({type(error).__name__})",
+            code="TW0406"
+        ) from None
 
 
 def _no_number(name: str) -> float:
@@ -76,27 +99,15 @@ class _Reader:
         self.place = "the text"
 
     def whole(self, found: dict[str, Any]) -> Any:
-        try:
-            for i, a in enumerate(_listed(found, "arrays")):
-                self.place = f"arrays[{i}]"
-                self.arrays.append(self._array(a))
-            for i, n in enumerate(_listed(found, "nodes")):
-                self.place = f"nodes[{i}]"
-                self.nodes.append(self._node(i, n))
-            self.place = "root"
-            root = found.get("root")
-            return self._module(root["module"]) if isinstance(root, dict) and "module" in root else self._value(root, 0)
-        except _FAULTS as error:
-            message = (
-                error.message if isinstance(error, CompileError) else f"{type(error).__name__}: {error}" if str(error)
-                else type(error).__name__
-            )
-            raise ParseError(f"the saved program is damaged at {self.place}: {message}", code="TW0406") from None
-        except (MemoryError, RecursionError) as error:
-            raise ParseError(
-                f"the saved program is damaged at {self.place}: it is too large ({type(error).__name__})",
-                code="TW0406"
-            ) from None
+        for i, a in enumerate(_listed(found, "arrays")):
+            self.place = f"arrays[{i}]"
+            self.arrays.append(self._array(a))
+        for i, n in enumerate(_listed(found, "nodes")):
+            self.place = f"nodes[{i}]"
+            self.nodes.append(self._node(i, n))
+        self.place = "root"
+        root = found.get("root")
+        return self._module(root["module"]) if isinstance(root, dict) and "module" in root else self._value(root, 0)
 
     def _array(self, a: Any) -> np.ndarray[Any, Any]:
         dtype, shape, data = DataType(_text(a["dtype"])), a["shape"], _text(a["data"])

@@ -16,7 +16,7 @@ import numpy as np
 
 from tilewright.base.nd import Device, NDArray, array, device
 from tilewright.ir.module import IRModule
-from tilewright.ir.transform import Pass, PassContext, Sequential
+from tilewright.ir.transform import Pass
 from tilewright.relay.expr import Expr, Function
 from tilewright.relay.prelude import Prelude
 from tilewright.relay.testing import (
@@ -56,13 +56,14 @@ __all__ = [
 
 
 def run_opt_pass(expr: Expr, opt_pass: Pass | Sequence[Pass], import_prelude: bool = False) -> Any:
-    """Return `expr` after the pass or passes at level 3: the function, or its body if `expr` is not a function."""
+    """Return `expr` after the pass or passes, at any level: the function, or its body if `expr` is not a
+    function."""
     mod = IRModule.from_expr(expr)
     if import_prelude:
         mod.import_from_std("prelude.rly")
-    with PassContext(opt_level=3):
-        done = (
-            Sequential((InferType(), *(opt_pass if isinstance(opt_pass, (list, tuple)) else (opt_pass,))))(mod)["main"])
+    for p in (InferType(), *(opt_pass if isinstance(opt_pass, (list, tuple)) else (opt_pass,))):
+        mod = p(mod)
+    done = mod["main"]
     return done if isinstance(expr, Function) else done.body
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -58,9 +59,12 @@ class Constant(Initializer):
         return np.full(shape, 1 / math.prod(shape), "float32")
 
 
-def create_workload(net: Function, initializer: Initializer | None = None,
+def create_workload(net: Function, initializer: Initializer | Callable[[str, Array], Any] | None = None,
                     seed: int = 0) -> tuple[IRModule, dict[str, nd.NDArray]]:
-    """Return the module of a network, and arrays for its parameters except `data` and labels."""
+    """Return the module of a network, and arrays for its parameters except `data` and labels.
+
+    A function as `initializer` receives a name and an array of zeros, and fills the array.
+    """
     made = initializer if initializer is not None else Xavier(seed=seed)
     mod = InferType()(IRModule.from_expr(net))
     params = {}
@@ -68,5 +72,14 @@ def create_workload(net: Function, initializer: Initializer | None = None,
         if p.name_hint != "data" and not p.name_hint.endswith("label"):
             t = p.checked_type
             assert isinstance(t, TensorType)
-            params[p.name_hint] = nd.array(made(p.name_hint, tuple(map(int, t.concrete_shape)), str(t.dtype)))
+            params[p.name_hint] = nd.array(_values(made, p.name_hint, t))
     return mod, params
+
+
+def _values(made: Initializer | Callable[[str, Array], Any], name: str, t: TensorType) -> Array:
+    shape = tuple(map(int, t.concrete_shape))
+    if isinstance(made, Initializer):
+        return made(name, shape, str(t.dtype))
+    value = np.zeros(shape, t.dtype.numpy())
+    made(name, value)
+    return value

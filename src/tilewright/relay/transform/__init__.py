@@ -1,5 +1,6 @@
 """Passes over Relay graphs, one per file."""
 
+import sys
 from typing import ClassVar, Final
 
 from tilewright.ir.transform import (
@@ -82,6 +83,7 @@ from tilewright.relay.transform.to_basic_block_normal_form import ToBasicBlockNo
 from tilewright.relay.transform.to_cps import ToCPS, to_cps, un_cps
 from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
 from tilewright.relay.transform.to_mixed_precision import ToMixedPrecision
+from tilewright.relay.transform.used_memory import AnnotateUsedMemory
 
 
 class _RelayFunctionPass(FunctionPass):
@@ -91,9 +93,12 @@ class _RelayFunctionPass(FunctionPass):
 
 
 function_pass: Final = function_pass_of(_RelayFunctionPass)
+_ffi_api: Final = sys.modules[__name__]
+"""TVM's name of the module in which the passes are created."""
 
 __all__ = [
-    "AlterOpLayout", "AnnotateSpans", "AnnotateTarget", "BackwardFoldScaleAxis", "BatchingOps", "ByteArithmetic",
+    "AlterOpLayout", "AnnotateSpans", "AnnotateTarget", "AnnotateUsedMemory", "BackwardFoldScaleAxis", "BatchingOps",
+    "ByteArithmetic",
     "CanonicalizeCast", "CanonicalizeOps", "CapturePostDfsIndexInSpans", "ChangeBatch", "CollagePartition",
     "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense", "Conv2dToSparse", "Conv2dToSparse2",
     "ConvertLayout", "DeDup", "DeadCodeElimination", "Defunctionalization", "Defunctionalize", "DefuseOps",

@@ -17,10 +17,11 @@ from typing import Any, ClassVar
 from tilewright.ir.module import IRModule
 from tilewright.ir.op_attributes import op_attr
 from tilewright.ir.transform import FunctionPass, PassContext
-from tilewright.relay.expr import Call, Function
+from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.op import hooks
 from tilewright.relay.op.registry import Op
-from tilewright.relay.transform.chosen_layouts import operator_of, placeholders, with_layouts
+from tilewright.relay.transform.chosen_layouts import chosen_by_hook, placeholders, with_layouts
+from tilewright.relay.visitor import rewrite
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,28 @@ class AlterOpLayout(FunctionPass):
     """
 
     kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
     opt_level: ClassVar[int] = 3
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
-        return with_layouts(function, self._choice)
+        chosen: dict[Expr, Op] = {}
 
-    def _choice(self, e: Call) -> Op | None:
-        hook = op_attr(e.op.name, hooks.ALTER_OP_LAYOUT)
-        if hook is None:
-            return None
-        return operator_of(e, hook(e.attrs, placeholders(e), [a.checked_type for a in e.args], e.checked_type),
-                           self.name)
+        def asked(e: Expr) -> Expr | None:
+            """Ask the hook of a call, and put the arguments that it changed into the program."""
+            hook = op_attr(e.op.name, hooks.ALTER_OP_LAYOUT) if isinstance(e, Call) and isinstance(e.op, Op) else None
+            if hook is None or not isinstance(e, Call):
+                return None
+            inputs = placeholders(e)
+            found = chosen_by_hook(
+                e, inputs, hook(e.attrs, inputs, [a.checked_type for a in e.args], e.checked_type), self.name)
+            if found is None:
+                return None
+            op, args = found
+            same = all(a is b for a, b in zip(args, e.args, strict=True))
+            call = e if same else Call(e.op, args, span=e.span)
+            chosen[call] = op
+            return None if same else call
+
+        new = rewrite(function, asked)
+        assert isinstance(new, Function)
+        return with_layouts(new, chosen.get) if chosen else function

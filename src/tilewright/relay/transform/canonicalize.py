@@ -2,6 +2,9 @@
 
     nn.bias_add(%x, b, axis=1)
         -> add(%x, b')                 b' has an axis of size 1 for each later axis, so that it broadcasts
+
+In the compiler's form also:
+
     add(const, %x)                   -> add(%x, const)
     subtract(%x, const)              -> add(%x, -const)             floats
     layout_transform(%x, "NCHW", "NHWC") -> transpose(%x, [0, 2, 3, 1])
@@ -21,7 +24,7 @@ from tilewright.relay.op.blocks import LayoutTransform
 from tilewright.relay.op.broadcast import Add, Multiply, Subtract
 from tilewright.relay.op.nn_matmul import BiasAdd
 from tilewright.relay.op.registry import Op
-from tilewright.relay.op.shaping import Reshape
+from tilewright.relay.op.shaping import ExpandDims, Reshape
 from tilewright.relay.op.transform import Transpose
 from tilewright.relay.transform.permutations import reshaped
 from tilewright.relay.visitor import rewrite
@@ -29,14 +32,27 @@ from tilewright.relay.visitor import rewrite
 
 @dataclass(frozen=True)
 class CanonicalizeOps(FunctionPass):
-    """Rewrite calls to the form that later passes match: bias additions, constants on the right, reshapes. Needs known
-    types.
+    """Rewrite bias additions to additions of `expand_dims(bias)`. Needs known types.
+
+    Without `biases_only`, the compiler's form: biases are reshaped, constants are on the right, and views are reshapes.
     """
 
+    biases_only: bool = True
     kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
-        return rewrite(function, canonical)
+        return rewrite(function, expanded_bias if self.biases_only else canonical)
+
+
+def expanded_bias(e: Expr) -> Expr | None:
+    """Return the addition for a call of `nn.bias_add`; None for other calls."""
+    if not isinstance(e, Call) or not isinstance(e.op, BiasAdd) or e.known_type() is None:
+        return None
+    x, bias = e.args
+    behind = x.tensor_type.ndim - 1 - e.op.axis % x.tensor_type.ndim
+    wide = Call(ExpandDims(axis=1, num_newaxis=behind), [bias], span=e.span) if behind else bias
+    return Call(Add(), [x, wide], span=e.span)
 
 
 def canonical(e: Expr) -> Expr | None:

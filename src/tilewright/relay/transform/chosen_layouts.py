@@ -9,13 +9,22 @@ from typing import Any, ClassVar
 from tilewright.base.errors import OptionError
 from tilewright.base.types import TensorType
 from tilewright.ir.op_attributes import op_attr
-from tilewright.relay.expr import Call, Expr, Function, Var
+from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op import hooks
-from tilewright.relay.op.nn_conv import Convolution
-from tilewright.relay.op.registry import Op
+from tilewright.relay.op.nn_conv import Conv, Conv2d, Convolution, ConvTranspose
+from tilewright.relay.op.nn_conv_blocks import Conv2dNCHWc, DepthwiseConv2dNCHWc
+from tilewright.relay.op.nn_norm import BatchNorm
+from tilewright.relay.op.nn_pool import Spatial
+from tilewright.relay.op.registry import Op, Relaid
+from tilewright.relay.op.shaping import ExpandDims, Squeeze
+from tilewright.relay.op.transform import Transpose
 from tilewright.relay.transform.chosen_sweep import Choice, ChosenSweep, layout_names
-from tilewright.relay.visitor import post_order, with_operands
+from tilewright.relay.transform.layout_sweep import Stored
+from tilewright.relay.transform.letter_rules import relaid
+from tilewright.relay.transform.permutations import Perm, axes_of
+from tilewright.relay.visitor import post_order, rewrite, substitute, with_operands
 from tilewright.tir.data_layout import bijective_layout, layout
+from tilewright.topi.orders import has_blocks
 
 
 class LayoutConfig:
@@ -53,6 +62,52 @@ class _NamedSweep(ChosenSweep):
 
     by_letters = True
 
+    def widened(self, x: Expr, perm: Perm, wide: TensorType, e: Expr) -> Expr:
+        """Add leading axes by `expand_dims`; a value of one element broadcasts as it is."""
+        if all(d == 1 for d in wide.shape):
+            return x
+        if isinstance(x, Constant):
+            return super().widened(x, perm, wide, e)
+        more = ExpandDims(axis=0, num_newaxis=wide.ndim - x.tensor_type.ndim)
+        return self.turn(Call(more, [x], span=x.span), None, perm, wide, e)
+
+    def _permuted(self, e: Call, perms: Sequence[Perm | None]) -> Relaid | None:
+        how = super()._permuted(e, perms)
+        if how is None and (how := relaid(e, perms)) is not None:
+            self._pass_letters(e, e.args, perms)
+        return how
+
+    def special(self, e: Call, perms: list[Perm | None]) -> Stored | None:
+        perm = perms[0]
+        if perm is None or has_blocks(perm):
+            return super().special(e, perms)
+        stored, known = self.stored[e.args[0]].expr, self.letters.get((e.args[0], len(perm)))
+        if isinstance(e.op, Transpose):
+            return Stored(Call(Transpose(tuple(perm.index(a) for a in axes_of(e))), [stored], span=e.span), None)
+        if isinstance(e.op, Squeeze) and known is not None and (
+                how := e.op.reblock(perms, [e.args[0].tensor_type])) is not None:
+            op, _, result = how
+            self.letters[e, e.tensor_type.ndim] = "".join(
+                known[p] for p in sorted(p for k, p in enumerate(perm) if k not in op.axis))  # type: ignore[attr-defined]
+            return Stored(Call(op, [stored], span=e.span), result)
+        if isinstance(e.op, BatchNorm):
+            return self._batch_norm(e, perm)
+        return super().special(e, perms)
+
+    def _batch_norm(self, e: Call, perm: Perm) -> Stored:
+        """Move the axis of the channels. The fields of the result are stored in different orders."""
+        data, *params = e.args
+        op = type(e.op)(**{**e.op.attributes(), "axis": perm.index(e.op.axis % len(perm))})
+        new = Call(op, [self.in_order(data, perm), *map(self.logical, params)], span=e.span)
+        fields = tuple(TupleGetItem(e, k, e.span) for k in range(3))
+        for k, f in enumerate(fields):
+            self.stored[f] = Stored(TupleGetItem(new, k, e.span), perm if k == 0 else None)
+        known = self.letters.get((data, len(perm)))
+        if known is not None:
+            self.letters[e, len(perm)] = self.letters[fields[0], len(perm)] = known
+        self.instead[e] = Tuple(fields, e.span)
+        return Stored(Tuple(tuple(map(self.logical, fields)), e.span), None)
+
 
 def with_layouts(function: Function, choose: Choice) -> Function:
     """Replace the operator of each call by `choose(call)`, the same operator in other layouts."""
@@ -73,18 +128,46 @@ def desired(layouts: Mapping[str, Sequence[str]]) -> Choice:
             return None
         hook = op_attr(e.op.name, hooks.CONVERT_OP_LAYOUT)
         if hook is not None:
-            return operator_of(e, hook(e.attrs, placeholders(e), [*(a.checked_type for a in e.args), e.checked_type],
-                                       list(wanted)), "ConvertLayout")
-        return fitting(e, in_layouts(e.op, tuple(wanted)))
+            inputs = placeholders(e)
+            found = chosen_by_hook(e, inputs, hook(
+                e.attrs, inputs, [*(a.checked_type for a in e.args), e.checked_type], list(wanted)), "ConvertLayout")
+            return None if found is None else found[0]
+        return fitting(e, _as_named(e, tuple(wanted)))
 
     return choose
+
+
+def _as_named(e: Call, wanted: tuple[str, ...]) -> Op:
+    """Return the operator in these layouts in TVM's form: a pool names the layout of its result, too, and a
+    two-dimensional convolution of blocks is `nn.contrib_conv2d_NCHWc`."""
+    old = e.op.attributes()
+    if "kernel_layout" in old and isinstance(e.op, (Conv, ConvTranspose)) and (*wanted, "default")[1] == "default":
+        wanted = (wanted[0], _usual_kernel(e, old["data_layout"] if wanted[0] == "default" else wanted[0]))
+    found = in_layouts(e.op, wanted)
+    new = found.attributes()
+    if isinstance(found, Spatial) and "out_layout" in new:
+        return type(found)(**{**new, "out_layout": new["layout"]})
+    if type(found) is not Conv2d or not re.fullmatch(r"NCHW\d+c", new["data_layout"]):
+        return found
+    depthwise = new["groups"] > 1 and e.op.kernel_shape(e.args[1].tensor_type)[1] == 1
+    if new["groups"] > 1 and not depthwise:
+        return found
+    return (DepthwiseConv2dNCHWc if depthwise else Conv2dNCHWc)(**new)
+
+
+def _usual_kernel(e: Call, data: str) -> str:
+    """Return TVM's kernel layout for a data layout: HWIO for NHWC, or HWOI if the convolution is depthwise."""
+    if data == "HWNC":
+        return "HWOI"
+    if data == "NHWC" and isinstance(e.op, Conv) and e.op.groups > 1 and isinstance(e.args[1].known_type(), TensorType):
+        return "HWOI" if e.op.kernel_shape(e.args[1].tensor_type)[1] == 1 else "HWIO"
+    return default_kernel_layout(data, getattr(e.op, "transposed", False))
 
 
 def fitting(e: Call, op: Op) -> Op | None:
     """Return `op` as the replacement of `e.op`; None if the channels of `e` would not fill its blocks.
 
-    Input channels may be fewer than their blocks hold if this is so in both data and kernel. A depthwise kernel has one
-    input channel, in blocks of one.
+    A depthwise kernel has one input channel, in blocks of one.
     """
     old, new = layout_names(e.op), layout_names(op)
     if old == new or not any(layout(n).blocked for n in new):
@@ -110,9 +193,7 @@ def _fitting_kernel(e: Call, op: Convolution, channels: Any, block: int) -> Op |
     inner, outer = max(1, kernel.factor_of("I")), max(1, kernel.factor_of("O"))
     if outputs % block or outputs % outer:
         return None
-    if e.op.groups > 1:
-        return None if channels % block or depth % inner else op
-    return op if -(-channels // block) * block == -(-depth // inner) * inner else None
+    return None if channels % block or depth % inner else op
 
 
 def in_layouts(op: Any, wanted: Sequence[str]) -> Op:
@@ -150,17 +231,27 @@ def placeholders(e: Call) -> list[Expr]:
     return [Var(f"p{k}") for k in range(len(e.args))]
 
 
-def operator_of(e: Call, found: Any, name: str) -> Op | None:
-    """Return the operator that a hook chose for `e`. Raises `OptionError` if the hook returned anything but a call of
-    an operator over the same arguments."""
+def chosen_by_hook(e: Call, inputs: Sequence[Expr], found: Any, name: str) -> tuple[Op, list[Expr]] | None:
+    """Return the operator that a hook chose for `e`, and its arguments in the layouts of `e`; None for no choice.
+
+    `inputs` are the placeholders that the hook received. Raises `OptionError` if the hook returned anything but a call
+    of an operator over the inputs, or over expressions of the same types.
+    """
     if found is None:
         return None
-    if not (
-        isinstance(found, Call) and isinstance(found.op, Op)
-        and len(layout_names(found.op)) == len(layout_names(e.op)) > 0
-        and len(found.args) == len(e.args) and all(isinstance(a, Var) for a in found.args)
-    ):
-        raise OptionError(
-            f"the hook of {e.op.name} for {name} must return a call of {e.op.name} on its inputs, in "
-            "order, with other layouts, or of another operator with the same number of layouts", code="TW0409")
-    return found.op
+    if isinstance(found, Call) and isinstance(found.op, Op) and len(found.args) == len(e.args) and (
+            len(layout_names(found.op)) == len(layout_names(e.op))):
+        own = dict(zip(inputs, e.args, strict=True))
+        args = [own[a] if a in own else rewrite(substitute(a, own), _typed) for a in found.args]
+        if [a.known_type() for a in args] == [a.known_type() for a in e.args]:
+            return found.op, args
+    raise OptionError(
+        f"the hook of {e.op.name} for {name} must return a call of {e.op.name} on its inputs, in "
+        "order, with other layouts, or of another operator with the same number of layouts", code="TW0409")
+
+
+def _typed(e: Expr) -> Expr | None:
+    """Infer the type of a node whose operands have types now."""
+    if e.known_type() is None:
+        e.set_type(e.infer_type())
+    return None

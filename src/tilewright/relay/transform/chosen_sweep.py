@@ -22,6 +22,7 @@ from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from tilewright.relay.op import hooks
 from tilewright.relay.op.blocks import LayoutTransform
 from tilewright.relay.op.nn_conv import Convolution
+from tilewright.relay.op.nn_deformable import DeformableConv2d
 from tilewright.relay.op.nn_matmul import BiasAdd
 from tilewright.relay.op.nn_norm import BatchNorm, Dropout
 from tilewright.relay.op.registry import Op, Relaid
@@ -121,7 +122,8 @@ class ChosenSweep(Sweep):
             return e.op, tuple(wanted), None
         old, new = e.op.attributes(), other.attributes()
         name = "data_layout" if "data_layout" in old else "layout"
-        for k, attr in enumerate((name, "kernel_layout")):
+        own = (name, name, "kernel_layout") if isinstance(e.op, DeformableConv2d) else (name, "kernel_layout")
+        for k, attr in enumerate(own):
             if attr in old:
                 self.letters.setdefault((e.args[k], len(old[attr])), old[attr])
                 wanted[k] = _order(old[attr], new[attr])

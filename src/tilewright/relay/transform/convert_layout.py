@@ -20,9 +20,10 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Function
 from tilewright.relay.op.registry import get
+from tilewright.relay.transform.canonicalize import expanded_bias
 from tilewright.relay.transform.chosen_layouts import desired, with_layouts
 from tilewright.relay.transform.layout_sweep import Sweep
-from tilewright.relay.visitor import consumers, post_order, with_operands
+from tilewright.relay.visitor import consumers, post_order, rewrite, with_operands
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class ConvertLayout(FunctionPass):
 
     desired_layouts: Mapping[str, Sequence[str]] | None = None
     kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
     opt_level: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
@@ -48,7 +50,9 @@ class ConvertLayout(FunctionPass):
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         if self.desired_layouts is not None:
-            return with_layouts(function, desired(self.desired_layouts))
+            plain = rewrite(function, expanded_bias)
+            assert isinstance(plain, Function)
+            return with_layouts(plain, desired(self.desired_layouts))
         if "Compiler" in function.attrs or not context.get("relay.ConvertLayout.enabled"):
             return function
         order = post_order(function.body, inside=False)

@@ -19,6 +19,7 @@ class DefuseOps(FunctionPass):
     """Replace calls of primitive functions by their bodies; functions of other compilers stay."""
 
     kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         return rewrite(function, unwrap)

@@ -22,6 +22,7 @@ class DivToMul(FunctionPass):
     otherwise with one more rounding."""
 
     kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         return rewrite(function, as_product)

@@ -25,6 +25,7 @@ class DynamicToStatic(FunctionPass):
     static."""
 
     kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
     opt_level: ClassVar[int] = 2
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:

@@ -27,6 +27,7 @@ class EliminateCommonSubexpr(FunctionPass):
 
     fskip: Callable[[Expr], bool] | None = None
     kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
     opt_level: ClassVar[int] = 1
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:

@@ -61,6 +61,7 @@ class FakeQuantizationToInteger(FunctionPass):
     keep_real_bias: bool = False
     exact: ClassVar[bool] = False
     kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
 
     def __post_init__(self) -> None:
         for name in self.optional_qnn_ops or ():

@@ -25,6 +25,7 @@ class FastMath(FunctionPass):
     """
 
     kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
     opt_level: ClassVar[int] = 4
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:

@@ -26,6 +26,7 @@ class FoldExplicitPadding(FunctionPass):
     """
 
     kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
     opt_level: ClassVar[int] = 1
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:

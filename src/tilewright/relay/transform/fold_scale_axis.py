@@ -21,6 +21,7 @@ from tilewright.relay.op.broadcast import Add
 from tilewright.relay.op.nn_conv import Conv1d, Conv2d, Conv2dTranspose, Conv3d
 from tilewright.relay.op.nn_matmul import Dense
 from tilewright.relay.op.registry import Op
+from tilewright.relay.transform.scale_messages import fold_backward, fold_forward
 from tilewright.relay.transform.simplify_expr import constant_factor
 from tilewright.relay.visitor import operands, post_order, rewrite
 
@@ -32,40 +33,51 @@ class FoldScaleAxis(FunctionPass):
     """
 
     kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
     opt_level: ClassVar[int] = 1
-    forward: ClassVar[bool] = True
-    """Whether scales are folded into the weights after them."""
-    backward: ClassVar[bool] = True
-    """Whether scales are folded into the weights before them."""
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         uses: dict[Expr, int] = {}
         for e in post_order(function):
             for o in operands(e):
                 uses[o] = uses.get(o, 0) + 1
-        rule = _Rule(uses, self.forward, self.backward)
+        rule = _Rule(uses)
         return rewrite(function, rule.apply, origin=rule.origin)
 
 
 @dataclass(frozen=True)
-class ForwardFoldScaleAxis(FoldScaleAxis):
-    """Fold per-channel scales of the input of a convolution or dense layer into its weights, as `FoldScaleAxis` does.
+class ForwardFoldScaleAxis(FunctionPass):
+    """Fold per-channel scales of the input of a convolution or dense layer into its weights, across activations and
+    additions.
+
+    Weights and scales need not be constants. TVM's form: products and quotients stay calls, for `FoldConstant`.
     """
 
-    backward: ClassVar[bool] = False
+    kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
+    opt_level: ClassVar[int] = 3
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return fold_forward(function)
 
 
 @dataclass(frozen=True)
-class BackwardFoldScaleAxis(FoldScaleAxis):
-    """Fold per-channel scales of the result of a convolution or dense layer into its weights, as `FoldScaleAxis` does.
+class BackwardFoldScaleAxis(FunctionPass):
+    """Fold per-channel scales of the result of a convolution or dense layer into its weights, across activations and
+    additions that have one reader. The form is that of `ForwardFoldScaleAxis`.
     """
 
-    forward: ClassVar[bool] = False
+    kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
+    opt_level: ClassVar[int] = 3
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return fold_backward(function)
 
 
 class _Rule:
-    def __init__(self, uses: dict[Expr, int], forward: bool, backward: bool) -> None:
-        self.uses, self.forward, self.backward = uses, forward, backward
+    def __init__(self, uses: dict[Expr, int]) -> None:
+        self.uses = uses
         self.origin: dict[Expr, Expr] = {}
 
     def apply(self, e: Expr) -> Expr | None:
@@ -73,8 +85,8 @@ class _Rule:
             return None
         scaled = constant_factor(e)
         if scaled is not None and e.tensor_type.dtype.is_float:
-            return self._backward(*scaled) if self.backward and _same_shape(scaled[0], e) else None
-        return self._forward(e) if self.forward else None
+            return self._backward(*scaled) if _same_shape(scaled[0], e) else None
+        return self._forward(e)
 
     def _once(self, e: Expr) -> bool:
         return self.uses.get(self.origin.get(e, e), 1) == 1

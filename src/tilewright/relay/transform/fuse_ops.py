@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from tilewright.base.types import TensorType, TupleType
 from tilewright.ir.module import IRModule
@@ -22,8 +22,13 @@ from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.analysis.integer_ranges import unconverted
 from tilewright.relay.analysis.subarrays import is_place
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.op.annotation import StopFusion
 from tilewright.relay.op.registry import Fusion, Op
-from tilewright.relay.visitor import operands, post_order, with_operands
+from tilewright.relay.transform.dominator_groups import GraphNode, grouped
+from tilewright.relay.visitor import calls, operands, post_order, with_operands
+
+MOST_NODES: Final = 256
+"""Largest number of nodes of a function in TVM's form, unless the context has another limit."""
 
 
 @dataclass(frozen=True)
@@ -31,24 +36,29 @@ class FuseOps(FunctionPass):
     """Group calls into primitive functions, one for each kernel. Needs and leaves known, static types.
 
     At level 0 (of the context, or of `fuse_opt_level` unless negative), or if the pass is disabled, each call becomes a
-    separate function. `relay.FuseOps.max_depth` limits the calls of a function. `link_params`, or the switch
-    `relay.FuseOps.link_params` where it is None, keeps constants inside the functions. Scalar constants are always
-    inside, as in TVM, unless `link_params` is false: the compiler's form.
+    separate function. `relay.FuseOps.max_depth` limits the calls of a function. Groups are TVM's: views, tuples and
+    their fields join them, and scalar constants are inside; all constants with the switch `relay.FuseOps.link_params`.
+
+    `link_params` selects the compiler's form, whose constants are inside or are arguments: views and parts of tuples
+    are apart, and no operator reads a tuple of results.
     """
 
     fuse_opt_level: int = -1
     link_params: bool | None = None
     kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         if function.attrs.get("Primitive") or "Compiler" in function.attrs:
             return function
         level = context.opt_level if self.fuse_opt_level < 0 else self.fuse_opt_level
         fuses = level >= 1 and context.pass_enabled(self.info)
-        most = context.get("relay.FuseOps.max_depth") if fuses else 1
-        groups = _Graph(function.body, most).groups()
-        link = context.get("relay.FuseOps.link_params") if self.link_params is None else self.link_params
-        body = _Outliner(groups, link, self.link_params is None).outline(function.body)
+        if self.link_params is None:
+            most = context.config.get("relay.FuseOps.max_depth", MOST_NODES) if fuses else 1
+            body = _Fields(function.body, most, context.get("relay.FuseOps.link_params")).outline()
+        else:
+            most = context.get("relay.FuseOps.max_depth") if fuses else 1
+            body = _Outliner(_Graph(function.body, most).groups(), self.link_params).outline(function.body)
         return function if body is function.body else with_operands(function, [body])
 
 
@@ -212,11 +222,10 @@ class _Graph:
 
 
 class _Outliner:
-    """Rebuilds a body with every group as a call of a function. `link_params` keeps constants inside the functions,
-    `link_scalars` those without dimensions."""
+    """Rebuilds a body with every group as a call of a function. `link_params` keeps constants inside the functions."""
 
-    def __init__(self, groups: Sequence[Sequence[Call]], link_params: bool, link_scalars: bool) -> None:
-        self.link_params, self.link_scalars = link_params, link_scalars
+    def __init__(self, groups: Sequence[Sequence[Call]], link_params: bool) -> None:
+        self.link_params = link_params
         self.by_last = {g[-1]: g for g in groups}
         self.inner = {c for g in groups for c in g[:-1]}
         self.new: dict[Expr, Expr] = {}
@@ -252,7 +261,7 @@ class _Outliner:
 
     def _stand_in(self, e: Expr, inside: Mapping[Expr, Expr], params: dict[Expr, Var]) -> Expr:
         """Return the representative of `e` in a group: a value of the group, a parameter, or a tuple of these."""
-        if e in inside or (isinstance(e, Constant) and (self.link_params or (self.link_scalars and not e.value.shape))):
+        if e in inside or (self.link_params and isinstance(e, Constant)):
             return inside.get(e, e)
         kind = e.checked_type
         if isinstance(kind, TupleType):
@@ -265,6 +274,58 @@ class _Outliner:
     def _item(self, e: Expr, index: int) -> Expr:
         """Return a field of a tuple value that is not a literal tuple; the same node for the same field."""
         return self.items.setdefault((e, index), TupleGetItem(self.new.get(e, e), index))
+
+
+class _Fields:
+    """Rebuilds a body with TVM's groups, in which tuples and fields are nodes."""
+
+    def __init__(self, body: Expr, most: int, link_params: bool) -> None:
+        self.body, self.link_params = body, link_params
+        self.order = post_order(body, without=[c.op for c in calls(body) if isinstance(c.op, Function)])
+        self.nodes = grouped(self.order, body, most, link_params, _has_objects)
+        self.params: dict[GraphNode, dict[Expr, Var]] = {}
+        self.calls: dict[GraphNode, list[Call]] = {}
+
+    def outline(self) -> Expr:
+        """Return the body with a call of a function for each group."""
+        new: dict[Expr, Expr] = {}
+        for e in self.order:
+            root = self.nodes[e].root
+            last = root.expr is e
+            if isinstance(e, Call) and isinstance(e.op, Op):
+                if isinstance(e.op, StopFusion):
+                    new[e] = new[e.args[0]]
+                    continue
+                inner = Call(e.op, [self._argument(a, root, new) for a in e.args], span=e.span)
+                self.calls.setdefault(root, []).append(inner)
+                new[e] = self._function(root, inner) if last else inner
+            elif isinstance(e, TupleGetItem) and not (last and self.nodes[e.tuple_value].root is not root):
+                item = TupleGetItem(self._argument(e.tuple_value, root, new), e.index, e.span)
+                new[e] = self._function(root, item) if last else item
+            elif isinstance(e, Tuple) and not last:
+                new[e] = Tuple(tuple(self._argument(f, root, new) for f in e.fields), e.span)
+            else:
+                old = operands(e)
+                now = [new.get(o, o) for o in old]
+                new[e] = e if all(a is b for a, b in zip(old, now, strict=True)) else with_operands(e, now)
+        return new[self.body]
+
+    def _argument(self, e: Expr, root: GraphNode, new: Mapping[Expr, Expr]) -> Expr:
+        """Return an operand inside a group: itself, or a parameter for a value of another group."""
+        value = new[e]
+        if self.nodes[e].root is root or (self.link_params and isinstance(value, Constant)):
+            return value
+        params = self.params.setdefault(root, {})
+        if value not in params:
+            params[value] = Var(f"p{len(params)}", e.checked_type)
+        return params[value]
+
+    def _function(self, root: GraphNode, body: Expr) -> Call:
+        """Return a call of a function that computes the group of `root`."""
+        params, inner = self.params.get(root, {}), self.calls.get(root, [])
+        attrs = {"Primitive": 1, "reshape_only": 1} if inner and all(map(is_view, inner)) else {"Primitive": 1}
+        span = root.expr.span
+        return Call(Function(tuple(params.values()), body, attrs=attrs, span=span), list(params), span=span)
 
 
 def kind_of(call: Call) -> Fusion:

@@ -54,6 +54,11 @@ class InferType(Pass):
                 mod.get_global_var(name).set_type(f.known_type())
         return mod
 
+    def holds(self, mod: IRModule) -> bool:
+        """Return whether the types of all functions and of their bodies are known."""
+        return all(f.known_type() is not None and f.body.known_type() is not None
+                   for _, f in mod.items() if isinstance(f, Function))
+
 
 def InferTypeLocal(expr: Expr) -> Type:
     """Return the type of one expression, whose free variables are annotated. Raises the errors of `InferType`."""

@@ -85,10 +85,13 @@ class Sweep:
         if perm is not None and isinstance(kind, TensorType) and kind.ndim != rank(perm):
             if kind.ndim == 0:
                 return s.expr
-            logical = self.logical(e)
             wide = TensorType((1,) * (rank(perm) - kind.ndim) + kind.shape, kind.dtype)
-            return self.turn(reshaped(logical, wide.shape), None, perm, wide, e)
+            return self.widened(self.logical(e), perm, wide, e)
         return self.turn(s.expr, s.perm, perm, kind, e)
+
+    def widened(self, x: Expr, perm: Perm, wide: TensorType, e: Expr) -> Expr:
+        """Return the value `x`, of lower rank than `wide`, with leading axes and in the order `perm`."""
+        return self.turn(reshaped(x, wide.shape), None, perm, wide, e)
 
     def turn(self, x: Expr, stored: Perm | None, wanted: Perm | None, kind: Type, e: Expr) -> Expr:
         """Convert `x`, (a part of) the value `e` of type `kind`, from one storage order to another."""

@@ -30,6 +30,7 @@ class Legalize(FunctionPass):
 
     legalize_map_attr_name: str = "FTVMLegalize"
     kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
     opt_level: ClassVar[int] = 1
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:

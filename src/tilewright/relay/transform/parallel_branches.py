@@ -40,6 +40,7 @@ class _CombineParallel(FunctionPass):
     compact: bool = field(default=False, kw_only=True)
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 4
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
 
     def key(self, call: Call) -> Any:
         """Return a key: calls with equal keys and the same first argument can be combined. None for other calls."""

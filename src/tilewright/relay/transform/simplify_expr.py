@@ -27,6 +27,7 @@ from tilewright.relay.op.shaping import ReshapeLike
 from tilewright.relay.op.sorting import ArgSort
 from tilewright.relay.op.transform import Concatenate, StridedSlice, Transpose
 from tilewright.relay.qnn.scaling import Dequantize
+from tilewright.relay.transform import simplify_forms
 from tilewright.relay.transform.fold_explicit_padding import both_sides
 from tilewright.relay.transform.permutations import (
     axes_of,
@@ -45,31 +46,37 @@ CallRule = Callable[[Call], "Expr | None"]
 
 @dataclass(frozen=True)
 class SimplifyExpr(FunctionPass):
-    """Apply the algebraic rules until none applies. Needs known types."""
+    """Apply the algebraic rules until none applies. Needs known types. `extended` adds rules of TVM that the compiler
+    does not need."""
 
+    extended: bool = True
     kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
-        return rewrite(function, simplify)
+        return rewrite(function, lambda e: simplify(e, self.extended))
 
 
-def simplify(e: Expr) -> Expr | None:
+def simplify(e: Expr, extended: bool = False) -> Expr | None:
     """Return the simplest form that the rules find; None if no rule applies."""
     if isinstance(e, TupleGetItem) and isinstance(e.tuple_value, Tuple):
         return e.tuple_value.fields[e.index]
     now: Expr = e
     for _ in range(8):
-        new = _once(now)
+        new = _once(now, extended)
         if new is None:
             break
         now = new
     return None if now is e else now
 
 
-def _once(e: Expr) -> Expr | None:
+def _once(e: Expr, extended: bool) -> Expr | None:
     if not isinstance(e, Call) or not isinstance(e.op, Op):
         return None
     rules = _VIEW_RULES if e.op.view else _RULES.get(type(e.op), ())
+    if extended:
+        more = simplify_forms.RULES.get(type(e.op), ())
+        rules = more if isinstance(e.op, Transpose) else (*rules, *more)
     for rule in rules:
         new = rule(e)
         if new is not None:
@@ -83,6 +90,7 @@ class SimplifyExprPostAlterOp(FunctionPass):
     """
 
     kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         return rewrite(function, lambda e: simplify(e) if isinstance(e, Call)

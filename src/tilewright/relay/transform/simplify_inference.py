@@ -20,6 +20,7 @@ class SimplifyInference(FunctionPass):
     """Apply `Op.simplify` to every call and to its results, until nothing changes. Needs known types."""
 
     kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         while (new := rewrite(function, simplify_call)) is not function:

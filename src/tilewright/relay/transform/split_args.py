@@ -22,6 +22,7 @@ class SplitArgs(FunctionPass):
 
     max_function_args: int
     kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
     opt_level: ClassVar[int] = 1
 
     def __post_init__(self) -> None:

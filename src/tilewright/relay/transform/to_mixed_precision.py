@@ -60,6 +60,7 @@ class ToMixedPrecision(FunctionPass):
     keep_orig_output_dtype: bool | None = None
     exact: ClassVar[bool] = False
     kind: ClassVar[type] = Function
+    required: ClassVar[tuple[str, ...]] = ("InferType",)
 
     def __post_init__(self) -> None:
         if self.mixed_precision_type not in TYPES:
