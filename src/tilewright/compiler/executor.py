@@ -6,14 +6,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-import ml_dtypes
 import numpy as np
 
 from tilewright.base.errors import InputError, OptionError
-from tilewright.base.nd import Device, NDArray, array
+from tilewright.base.nd import Device, NDArray, array, as_numpy, is_numeric
 from tilewright.base.settings import nearest
 from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.compiler.build import build
@@ -30,8 +29,6 @@ from tilewright.runtime.container import ADT
 from tilewright.runtime.records import flat_inputs, nested_result
 
 KINDS: Final = ("debug", "graph", "vm", "aot")
-_EXTENDED: Final = (np.dtype(ml_dtypes.bfloat16),)
-"""Numeric types that are not of numpy's own kinds."""
 
 
 def create_executor(
@@ -48,14 +45,17 @@ def create_executor(
     module = IRModule() if mod is None else mod
     if params:
         module = bind_params(module, params)
-    return Executor(kind, module, device, target)
+    return Executor(kind, module, device, target, tuple(params or ()))
 
 
 class Executor:
     """Turns expressions into Python functions; see `create_executor`."""
 
-    def __init__(self, kind: str, mod: IRModule, device: Device | None, target: Any) -> None:
-        self.kind, self.mod, self.device, self.target = kind, mod, device, target
+    def __init__(
+        self, kind: str, mod: IRModule, device: Device | None, target: Any, bound: Sequence[str] = ()
+    ) -> None:
+        """`bound` are names of parameters that are constants now; calls may repeat them."""
+        self.kind, self.mod, self.device, self.target, self._bound = kind, mod, device, target, frozenset(bound)
 
     def evaluate(self, expr: Expr | None = None, binds: Mapping[Any, Expr] | None = None) -> Any:
         """Return a Python function for a function, a `GlobalVar`, or by default `main`; for other expressions their
@@ -87,17 +87,22 @@ class Executor:
             entry = layout_of(module["main"])
         module = typed(module) if needs_stages(module["main"]) else InferType()(module)
         if self.kind == "debug":
-            return lambda *args, **named: _value(evaluate(module, *_arranged(function, args, named)))
+            return lambda *args, **named: _value(evaluate(module, *self._arguments(function, args, named)))
         compiled, device = build(module, self.target).executable, self.device or Device()
 
         def call(*args: Any, **named: Any) -> Any:
-            given = _arranged(function, args, named)
+            given = self._arguments(function, args, named)
             if entry is None:
                 return _value(compiled(*given))
             found = compiled(*flat_inputs(entry.inputs, given))
             return nested_result(entry.result, found, lambda x: array(x, device))
 
         return call
+
+
+    def _arguments(self, function: Function, args: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
+        names = {p.name_hint for p in function.params}
+        return _arranged(function, args, {n: v for n, v in named.items() if n in names or n not in self._bound})
 
 
 def _arranged(function: Function, args: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
@@ -119,23 +124,19 @@ def _arranged(function: Function, args: tuple[Any, ...], named: Mapping[str, Any
 
 
 def _number(kind: Type | None, value: Any) -> Any:
-    """Convert a Python number or a numpy array to a parameter's type, except a Python float to an integer type, and a
-    constant to its array; return other values unchanged."""
-    if isinstance(value, Constant):
-        return value.value
+    """Convert a Python number or an array to a parameter's type, except a Python float to an integer type; return other
+    values unchanged."""
+    if isinstance(value, (Constant, NDArray)):
+        value = as_numpy(value.value if isinstance(value, Constant) else value)
     if isinstance(kind, TupleType) and isinstance(value, (tuple, list)) and len(value) == len(kind.fields):
         return tuple(map(_number, kind.fields, value))
-    if isinstance(kind, TensorType) and isinstance(value, np.ndarray) and _is_numeric(value.dtype):
-        return value.astype(kind.dtype.numpy(), copy=False) if _is_numeric(kind.dtype.numpy()) else value
+    if isinstance(kind, TensorType) and isinstance(value, np.ndarray) and is_numeric(value.dtype):
+        return value.astype(kind.dtype.numpy(), copy=False) if is_numeric(kind.dtype.numpy()) else value
     if not isinstance(kind, TensorType) or not isinstance(value, (bool, int, float)) or (
         isinstance(value, float) and not kind.dtype.is_float
     ):
         return value
     return np.asarray(value, kind.dtype.numpy())
-
-
-def _is_numeric(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind in "biuf" or dtype in _EXTENDED
 
 
 def _value(result: Any) -> Any:

@@ -6,18 +6,18 @@ from typing import Any, Final
 
 from tilewright.base.errors import CompileError, Origin
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, const
-from tilewright.relay.op.broadcast import Add, BroadcastTo, Subtract
-from tilewright.relay.op.create import Arange, Ones, Zeros
-from tilewright.relay.op.dynamic import DynArange
-from tilewright.relay.op.elementwise import Exp, Log, Sqrt
-from tilewright.relay.op.indexing import Gather, ScatterElements
+from tilewright.relay.op.broadcast import Add, Subtract
+from tilewright.relay.op.create import Arange, Ones, ShapeOf, Zeros
+from tilewright.relay.op.dynamic import DynArange, DynZeros
+from tilewright.relay.op.elementwise import Cast, Exp, Log, Sqrt
+from tilewright.relay.op.indexing import Gather, ScatterNd
 from tilewright.relay.op.lookup import MatrixSetDiag, UnravelIndex
 from tilewright.relay.op.reduction import Max, Mean, Sum, Variance
 from tilewright.relay.op.registry import as_relay, function
 from tilewright.relay.op.scattering import SparseToDense
-from tilewright.relay.op.shaping import Reshape, ReverseReshape, Squeeze
+from tilewright.relay.op.shaping import ExpandDims, Reshape, ReverseReshape, Squeeze
 from tilewright.relay.op.signal import Stft
-from tilewright.relay.op.transform import StridedSlice
+from tilewright.relay.op.transform import Concatenate, StridedSlice
 from tilewright.topi.shapes import axes_of
 
 Axis = int | tuple[int, ...] | None
@@ -55,15 +55,26 @@ def sparse_to_dense(sparse_indices: Any, output_shape: Any, sparse_values: Any, 
         values, filling)
 
 
-def segment_sum(data: Any, segment_ids: Any, num_segments: int) -> Call:
-    """Sum the elements of `data` of equal segment, by first index; the result has `num_segments` rows."""
+def segment_sum(data: Any, segment_ids: Any, num_segments: int | Expr | None = None) -> Call:
+    """Sum the elements of `data` of equal segment, by first index; the result has `num_segments` rows.
+
+    Without `num_segments`, the number of rows is the largest segment plus one.
+    """
     x, where = as_relay(data), as_relay(segment_ids)
     shape = x.tensor_type.shape
     if len(where.tensor_type.shape) != 1:
         raise CompileError("segment_ids must have one entry for each row of data; their "
                            f"shape is {where.tensor_type.shape}", where.span, code="TW0308")
-    wide = BroadcastTo(shape)(Reshape((shape[0], *(1 for _ in shape[1:])))(where))
-    return ScatterElements(0, "add")(Zeros((num_segments, *shape[1:]), x.tensor_type.dtype)(), wide, x)
+    rows = _known_number(num_segments)
+    if isinstance(rows, int) and all(isinstance(d, int) for d in shape[1:]):
+        empty = Zeros((rows, *shape[1:]), x.tensor_type.dtype)()
+    else:
+        if rows is None:
+            rows = Add()(Max((0,))(Cast("int64")(where)), const(1, "int64"))
+        count = const([rows], "int64") if isinstance(rows, int) else Reshape((1,))(Cast("int64")(rows))
+        rest = [StridedSlice((1,), (len(shape),))(ShapeOf("int64")(x))] if len(shape) > 1 else []
+        empty = DynZeros(str(x.tensor_type.dtype))(Concatenate(0)(Tuple((count, *rest))))
+    return ScatterNd("add")(empty, ExpandDims(0)(where), x)
 
 
 def stft(
