@@ -8,7 +8,7 @@ from tilewright.base.errors import CompileError, Origin
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, const
 from tilewright.relay.op.broadcast import Add, Subtract
 from tilewright.relay.op.create import Arange, Ones, ShapeOf, Zeros
-from tilewright.relay.op.dynamic import DynArange, DynZeros
+from tilewright.relay.op.dynamic import DynArange, DynSparseToDense, DynZeros
 from tilewright.relay.op.elementwise import Cast, Exp, Log, Sqrt
 from tilewright.relay.op.indexing import Gather, ScatterNd
 from tilewright.relay.op.lookup import MatrixSetDiag, UnravelIndex
@@ -47,12 +47,17 @@ def strided_slice(
 
 
 def sparse_to_dense(sparse_indices: Any, output_shape: Any, sparse_values: Any, default_value: Any = 0) -> Call:
-    """`sparse_values` at the points `sparse_indices` of a tensor of `output_shape`, `default_value` elsewhere."""
+    """`sparse_values` at the points `sparse_indices` of a tensor of `output_shape`, `default_value` elsewhere; the
+    shape is numbers, or a vector of them."""
     values = as_relay(sparse_values)
+    default_value = 0 if default_value is None else default_value
     filling = (const(default_value, values.tensor_type.dtype) if isinstance(default_value, (int, float))
                else default_value)
-    return SparseToDense(tuple(_number(n, "sparse_to_dense", "output_shape") for n in output_shape))(sparse_indices,
-        values, filling)
+    if isinstance(output_shape, Expr) and not isinstance(output_shape, Constant):
+        return DynSparseToDense()(sparse_indices, values, filling, output_shape)
+    sizes = output_shape.value.tolist() if isinstance(output_shape, Constant) else output_shape
+    return SparseToDense(tuple(_number(n, "sparse_to_dense", "output_shape") for n in sizes))(sparse_indices, values,
+                                                                                               filling)
 
 
 def segment_sum(data: Any, segment_ids: Any, num_segments: int | Expr | None = None) -> Call:

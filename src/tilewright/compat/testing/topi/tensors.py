@@ -206,7 +206,7 @@ def strided_slice_python(
     axes: Sequence[int] | None = None,
 ) -> Array:
     """Return a slice; with `slice_mode="size"`, `end` has sizes, -1 for all that follow."""
-    steps = (strides,) * len(begin) if isinstance(strides, int) else tuple(strides or ())
+    steps = (strides,) * len(begin) if isinstance(strides, int) else () if strides is None else tuple(strides)
     cuts = [slice(None)] * data.ndim
     for k, axis in enumerate(range(len(begin)) if axes is None else axes):
         start, step = begin[k], steps[k] if k < len(steps) and slice_mode == "end" else 1
