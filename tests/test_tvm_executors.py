@@ -84,3 +84,95 @@ def test_sums_of_segments(kind: str, rank: int, unknown: bool, count: int | None
     found = run(kind, Function([x, ids], relay.segment_sum(x, ids, count)), data, where)
     wanted = np.stack([data[where == k].sum(0) for k in range(count or 3)])
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("transpose_b", (False, True))
+def test_products_of_transposed_stacks_of_matrices(kind: str, transpose_b: bool) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((2, 3, 5, 17)).astype("float32"), rng.standard_normal((5, 19)).astype("float32")
+    x, y = var("x", shape=a.shape), var("y", shape=(b.T if transpose_b else b).shape)
+    f = Function([x, y], relay.nn.matmul(x, y, transpose_a=True, transpose_b=transpose_b))
+    wanted = a.swapaxes(-1, -2) @ b
+    np.testing.assert_allclose(run(kind, f, a, b.T if transpose_b else b), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_slices_like_a_tensor_of_fewer_dimensions() -> None:
+    x, like = var("x", shape=(3, 4, 5)), var("like", shape=(1, 2))
+    data = np.arange(60, dtype="float32").reshape(3, 4, 5)
+    for kind in KINDS:
+        found = run(kind, Function([x, like], relay.slice_like(x, like)), data, np.zeros((1, 2), "float32"))
+        np.testing.assert_array_equal(found, data[:1, :2])
+
+
+@pytest.mark.parametrize("kind", ("debug", "vm"))
+def test_tensors_as_attributes(kind: str) -> None:
+    x, reps = var("x", shape=(2,)), var("reps", shape=(1,))
+    found = run(kind, Function([x, reps], relay.tile(x, reps)), np.ones(2, "float32"), np.array([3.0], "float32"))
+    np.testing.assert_array_equal(found, np.ones(6))
+    image, size = var("image", shape=(1, 1, 2, 2)), var("size", shape=(2,), dtype="int64")
+    f = Function([image, size], relay.image.resize2d(image, size, None, "NCHW", "nearest_neighbor",
+                                                     coordinate_transformation_mode="asymmetric"))
+    data = np.arange(4, dtype="float32").reshape(1, 1, 2, 2)
+    np.testing.assert_array_equal(run(kind, f, data, np.array([4, 4])), data.repeat(2, 2).repeat(2, 3))
+    where, values, shape = (var("where", shape=(2,), dtype="int64"), var("values", shape=(2,)),
+                            var("shape", shape=(1,), dtype="int64"))
+    dense = Function([where, values, shape], relay.sparse_to_dense(where, shape, values, 0.0))
+    found = run(kind, dense, np.array([1, 3]), np.array([2, 4], "float32"), np.array([5]))
+    np.testing.assert_array_equal(found, [0, 2, 0, 4, 0])
+
+
+def test_data_types_of_unknown_sizes_are_results_of_the_virtual_machine() -> None:
+    mod = tvm.IRModule()
+    p = tvm.relay.prelude.Prelude(mod)
+    x = var("x", shape=(1,))
+    wrapped = p.get_tensor_ctor("tensor1", "float32")(x)
+    mod["main"] = Function([x], p.get_global_var("tensor_expand_dims", "float32")(wrapped))
+    with pytest.warns(tvm.errors.NotNativeWarning, match="the program is interpreted: @main returns"):
+        found = relay.create_executor("vm", mod, device=tvm.cpu(0), target="llvm").evaluate()(np.ones(1, "float32"))
+    assert found.tag == p.get_tensor_ctor("tensor2", "float32").tag
+    np.testing.assert_array_equal(found[0].numpy(), [[1]])
+    with pytest.raises(tvm.errors.CompileError, match="compiled programs return tensors"):
+        relay.create_executor("graph", mod, device=tvm.cpu(0), target="llvm").evaluate()
+    assert {"tensor_int64_t", "tensor_float32_t"} <= {h.name_hint for h in mod.type_definitions}
+
+
+def test_devices_of_annotations() -> None:
+    x = relay.Var("x")
+    there = relay.annotation.on_device(x, "cuda").attrs.virtual_device
+    assert (there, there.device_type_int, there.virtual_device_id, there.target) == ("cuda:0", 2, 0, None)
+    free = relay.annotation.on_device(x, "cuda", constrain_body=False).attrs.virtual_device
+    assert (free, free.device_type_int, free.virtual_device_id, free.memory_scope) == ("", -1, -1, "")
+    copied = relay.op.device_copy(var("y"), tvm.device("cuda"), tvm.cpu(0)).attrs
+    assert (copied.src_virtual_device.device_type_int, copied.dst_virtual_device.device_type_int) == (2, 1)
+    with pytest.raises(ValueError, match="there is no device 'bogus' here"):
+        relay.annotation.on_device(x, "bogus")
+
+
+def test_partial_shapes_of_another_tensor() -> None:
+    x, like = var("x", shape=(1, 2, 3, 4)), var("like", shape=(1, 6, 5))
+    y = relay.reshape_like(x, like, lhs_begin=1, lhs_end=3, rhs_begin=1, rhs_end=2)
+    assert y.checked_type.shape == (1, 6, 4)
+    data = np.arange(24, dtype="float32").reshape(1, 2, 3, 4)
+    for kind in KINDS:
+        found = run(kind, Function([x, like], relay.nn.relu(y)), data, np.zeros((1, 6, 5), "float32"))
+        np.testing.assert_array_equal(found, data.reshape(1, 6, 4))
+    last = relay.reshape_like(x, var("z", shape=(7, 2, 2)), lhs_begin=-1, rhs_begin=1)
+    assert last.checked_type.shape == (1, 2, 3, 2, 2)
+
+
+def test_the_gradient_of_a_transposed_stack_of_matrices() -> None:
+    from tilewright.relay.testing import check_grad
+
+    a, b = var("a", shape=(2, 4, 3), dtype="float64"), var("b", shape=(5, 4), dtype="float64")
+    check_grad(Function([a, b], relay.nn.matmul(a, b, transpose_a=True, transpose_b=True)))
+
+
+def test_a_window_of_integers() -> None:
+    data = np.random.default_rng(0).standard_normal((2, 9)).astype("float32")
+    x, window = var("x", shape=data.shape), var("w", shape=(2,), dtype="int32")
+    whole = relay.stft(x, 2, 1, 2, window)
+    found = run("debug", Function([x, window], whole), data, np.array([2, 1], "int32"))
+    wide = var("w", shape=(2,))
+    wanted = run("debug", Function([x, wide], relay.stft(x, 2, 1, 2, wide)), data, np.array([2, 1], "float32"))
+    np.testing.assert_array_equal(found, wanted)

@@ -17,7 +17,7 @@ from tilewright.relay.op.registry import as_relay, function
 from tilewright.relay.op.scattering import SparseToDense
 from tilewright.relay.op.shaping import ExpandDims, Reshape, ReverseReshape, Squeeze
 from tilewright.relay.op.signal import Stft
-from tilewright.relay.op.transform import Concatenate, StridedSlice
+from tilewright.relay.op.transform import Concatenate, SliceLike, StridedSlice
 from tilewright.topi.shapes import axes_of
 
 Axis = int | tuple[int, ...] | None
@@ -63,7 +63,8 @@ def sparse_to_dense(sparse_indices: Any, output_shape: Any, sparse_values: Any, 
 def segment_sum(data: Any, segment_ids: Any, num_segments: int | Expr | None = None) -> Call:
     """Sum the elements of `data` of equal segment, by first index; the result has `num_segments` rows.
 
-    Without `num_segments`, the number of rows is the largest segment plus one.
+    Without `num_segments`, the number of rows is the largest segment plus one. Rows of `data` beyond the length of
+    `segment_ids` are ignored.
     """
     x, where = as_relay(data), as_relay(segment_ids)
     shape = x.tensor_type.shape
@@ -79,17 +80,20 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: int | Expr | None = N
         count = const([rows], "int64") if isinstance(rows, int) else Reshape((1,))(Cast("int64")(rows))
         rest = [StridedSlice((1,), (len(shape),))(ShapeOf("int64")(x))] if len(shape) > 1 else []
         empty = DynZeros(str(x.tensor_type.dtype))(Concatenate(0)(Tuple((count, *rest))))
-    return ScatterNd("add")(empty, ExpandDims(0)(where), x)
+    known = isinstance(shape[0], int) and shape[0] == where.tensor_type.shape[0]
+    return ScatterNd("add")(empty, ExpandDims(0)(where), x if known else SliceLike((0,))(x, where))
 
 
 def stft(
     data: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Any = None,
     normalized: bool = False, onesided: bool = True,
 ) -> Call:
-    """The Fourier transforms of windows that slide over signals; see the operator `stft`. A missing window is all ones.
-    """
+    """The Fourier transforms of windows that slide over signals; see the operator `stft`. A missing window is all ones;
+    one of another dtype is converted."""
     x, width = as_relay(data), n_fft if win_length is None else win_length
-    weights = Ones((width,), x.tensor_type.dtype)() if window is None else window
+    weights = Ones((width,), x.tensor_type.dtype)() if window is None else as_relay(window)
+    if weights.tensor_type.dtype is not x.tensor_type.dtype:
+        weights = Cast(str(x.tensor_type.dtype))(weights)
     return Stft(n_fft, n_fft // 4 if hop_length is None else hop_length, width, normalized, onesided)(x, weights)
 
 
