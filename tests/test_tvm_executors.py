@@ -176,3 +176,57 @@ def test_a_window_of_integers() -> None:
     wide = var("w", shape=(2,))
     wanted = run("debug", Function([x, wide], relay.stft(x, 2, 1, 2, wide)), data, np.array([2, 1], "float32"))
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ("float16", "bfloat16"))
+def test_means_of_more_elements_than_float16_counts(kind: str, dtype: str) -> None:
+    data = np.random.default_rng(0).uniform(size=(3, 100_000)).astype("float32")
+    x = var("x", shape=data.shape)
+    half = relay.cast(x, dtype)
+    mean = run(kind, Function([x], relay.cast(relay.mean(half, axis=1), "float32")), data)
+    np.testing.assert_allclose(mean, data.mean(1), rtol=5e-3)
+    spread = run(kind, Function([x], relay.cast(relay.variance(half, axis=1), "float32")), data)
+    np.testing.assert_allclose(spread, data.var(1), rtol=2e-2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", ("constant", "reflect"))
+def test_negative_padding_cuts_elements_off(kind: str, mode: str) -> None:
+    x = var("x", shape=(4, 6, 5))
+    data = np.arange(120, dtype="float32").reshape(4, 6, 5)
+    f = Function([x], relay.nn.pad(x, ((-1, -1), (2, -2), (0, 3)), 7, mode))
+    options = {"constant_values": 7} if mode == "constant" else {}
+    wanted = np.pad(data, ((0, 0), (2, 0), (0, 3)), mode=mode, **options)[1:-1, :-2]  # type: ignore[call-overload]
+    np.testing.assert_array_equal(run(kind, f, data), wanted)
+
+
+def test_slices_with_fewer_begins_than_ends() -> None:
+    x = var("x", shape=(3, 4, 5))
+    data = np.arange(60, dtype="float32").reshape(3, 4, 5)
+    found = run("debug", Function([x], relay.strided_slice(x, (1, 1), (4, 4, 3))), data)
+    np.testing.assert_array_equal(found, data[1:4, 1:4, :3])
+    back = run("debug", Function([x], relay.strided_slice(x, (1,), (3, 0), (1, -1))), data)
+    np.testing.assert_array_equal(back, data[1:3, :0:-1])
+
+
+def test_the_configuration_of_requantizations() -> None:
+    scale, zero = relay.const(np.float32(1)), relay.const(0)
+    x = var("x", shape=(3,), dtype="int32")
+    f = Function([x], relay.qnn.op.requantize(x, scale, zero, relay.const(np.float32(16)), zero, out_dtype="int8"))
+    data = np.array([-8, 8, -24], "int32")
+    np.testing.assert_array_equal(run("graph", f, data), [0, 1, -1])
+    with relay.qnn.op.requantize_config(rounding="TONEAREST"):
+        np.testing.assert_array_equal(run("graph", f, data), [-1, 1, -2])
+        with relay.qnn.op.requantize_config(rounding="UPWARD"):
+            np.testing.assert_array_equal(run("debug", f, data), [0, 1, -1])
+    with pytest.raises(tvm.errors.CompileError, match="rounding is 'DOWN'"):
+        relay.qnn.op.requantize_config(rounding="DOWN")
+
+
+@pytest.mark.parametrize("kind", ("debug", "vm"))
+def test_fourier_transforms_of_unknown_sizes(kind: str) -> None:
+    data = np.random.default_rng(0).standard_normal((2, 9)).astype("float32")
+    x, known = var("x", shape=(relay.Any(), relay.Any())), var("x", shape=data.shape)
+    found = run(kind, Function([x], relay.stft(x, 4, 2)), data)
+    np.testing.assert_allclose(found, run("debug", Function([known], relay.stft(known, 4, 2)), data), atol=1e-5)

@@ -148,16 +148,16 @@ def _arranged(function: Function, args: tuple[Any, ...], named: Mapping[str, Any
 
 
 def _number(kind: Type | None, value: Any) -> Any:
-    """Convert a Python number or an array to a parameter's type, except a Python float to an integer type; return other
-    values unchanged."""
-    if isinstance(value, (Constant, NDArray)):
+    """Convert a Python number or an array to a parameter's type, except a Python float that is no integer to an integer
+    type; return other values unchanged."""
+    if isinstance(value, (Constant, NDArray, np.generic)):
         value = as_numpy(value.value if isinstance(value, Constant) else value)
     if isinstance(kind, TupleType) and isinstance(value, (tuple, list)) and len(value) == len(kind.fields):
         return tuple(map(_number, kind.fields, value))
     if isinstance(kind, TensorType) and isinstance(value, np.ndarray) and is_numeric(value.dtype):
         return value.astype(kind.dtype.numpy(), copy=False) if is_numeric(kind.dtype.numpy()) else value
     if not isinstance(kind, TensorType) or not isinstance(value, (bool, int, float)) or (
-        isinstance(value, float) and not kind.dtype.is_float
+        isinstance(value, float) and not kind.dtype.is_float and not value.is_integer()
     ):
         return value
     return np.asarray(value, kind.dtype.numpy())

@@ -35,7 +35,12 @@ def strided_slice(
     span: Origin | None = None,
 ) -> Call:
     """Slice along `axes`, by default the leading ones; see the operator `strided_slice`. Without axes, dimensions that
-    `end` has no number for are kept from `begin` on, with step 1 unless `strides` says otherwise."""
+    `end` has no number for are kept from `begin` on, with step 1 unless `strides` says otherwise; dimensions that
+    `begin` has no number for begin at their start."""
+    if axes is None and not isinstance(begin, Expr) and not isinstance(end, Expr) and len(begin) < len(end):
+        strides = None if strides is None else [*strides, *[1] * (len(end) - len(strides) if len(strides) > 1 else 0)]
+        begin = [*begin, *[_FAR if strides and len(strides) > k and strides[k] < 0 else 0
+                           for k in range(len(begin), len(end))]]
     if axes is None and not isinstance(begin, Expr) and not isinstance(end, Expr) and len(end) < len(begin):
         steps = list(strides or (1,))
         steps = steps * len(begin) if len(steps) == 1 else steps + [1] * (len(begin) - len(steps))
