@@ -230,3 +230,21 @@ def test_fourier_transforms_of_unknown_sizes(kind: str) -> None:
     x, known = var("x", shape=(relay.Any(), relay.Any())), var("x", shape=data.shape)
     found = run(kind, Function([x], relay.stft(x, 4, 2)), data)
     np.testing.assert_allclose(found, run("debug", Function([known], relay.stft(known, 4, 2)), data), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_slices_of_a_size_end_with_the_data(kind: str) -> None:
+    x = var("x", shape=(3, 4))
+    data = np.arange(12, dtype="float32").reshape(3, 4)
+    for begin, size, wanted in (((1, 0), (3, -1), data[1:]), ((2, 1), (1, 9), data[2:, 1:]), ((-1, 0), (2, 2), data[2:, :2])):
+        sliced = relay.strided_slice(x, begin, size, slice_mode="size")
+        assert sliced.checked_type.shape == wanted.shape
+        np.testing.assert_array_equal(run(kind, Function([x], relay.nn.relu(sliced)), data), wanted)
+
+
+def test_a_slice_is_set_to_the_end() -> None:
+    x, v = var("x", shape=(3, 4)), var("v", shape=(2, 2))
+    data, new = np.zeros((3, 4), "float32"), np.ones((2, 2), "float32")
+    for kind in KINDS:
+        found = run(kind, Function([x, v], relay.strided_set(x, v, (1, -1), (3,), (1, -2))), data, new)
+        np.testing.assert_array_equal(found, [[0, 0, 0, 0], [0, 1, 0, 1], [0, 1, 0, 1]])

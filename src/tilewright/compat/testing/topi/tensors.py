@@ -224,5 +224,6 @@ def strided_set_python(
     found = data.copy()
     given = () if strides is None else strides
     steps = [*given, *[1] * (len(begin) - len(given))]
-    found[tuple(slice(b, e, s) for b, e, s in zip(begin, end, steps, strict=True))] = v
+    ends = [*end, *[None] * (len(begin) - len(end))]
+    found[tuple(slice(b, e, s) for b, e, s in zip(begin, ends, steps, strict=True))] = v
     return found
