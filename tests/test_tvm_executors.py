@@ -248,3 +248,11 @@ def test_a_slice_is_set_to_the_end() -> None:
     for kind in KINDS:
         found = run(kind, Function([x, v], relay.strided_set(x, v, (1, -1), (3,), (1, -2))), data, new)
         np.testing.assert_array_equal(found, [[0, 0, 0, 0], [0, 1, 0, 1], [0, 1, 0, 1]])
+
+
+@pytest.mark.parametrize(("low", "high", "kept"), ((-128, 127, False), (-500, 500, False), (-127, 127, True)))
+def test_legalize_removes_clips_of_the_full_range(low: float, high: float, kept: bool) -> None:
+    x, scale, zero = var("x", shape=(3,), dtype="int32"), relay.const(np.float32(1)), relay.const(0)
+    body = relay.qnn.op.requantize(x, scale, zero, scale, zero, out_dtype="int8")
+    mod = relay.transform.Legalize()(tvm.IRModule.from_expr(Function([x], relay.clip(body, low, high))))
+    assert mod["main"].body.op.name == ("clip" if kept else "qnn.requantize")
