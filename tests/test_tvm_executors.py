@@ -38,7 +38,7 @@ def test_parameters_of_other_dtypes_are_converted() -> None:
     small = Function([x, v := var("v", shape=(2,), dtype="int8")], relay.cast(v, "float32") + x)
     assert relay.build_module.bind_params_by_name(small, {"v": np.array([1.0, -128.0])}).params == (x,)
     for value in ([1.5, 0.0], [128, 0]):
-        with pytest.raises(InputError, match="parameter 'v' has type .*, but the model declares"):
+        with pytest.raises(InputError, match=r"parameter 'v' has type .*, but the model declares"):
             relay.build_module.bind_params_by_name(small, {"v": np.array(value)})
 
 
@@ -236,7 +236,8 @@ def test_fourier_transforms_of_unknown_sizes(kind: str) -> None:
 def test_slices_of_a_size_end_with_the_data(kind: str) -> None:
     x = var("x", shape=(3, 4))
     data = np.arange(12, dtype="float32").reshape(3, 4)
-    for begin, size, wanted in (((1, 0), (3, -1), data[1:]), ((2, 1), (1, 9), data[2:, 1:]), ((-1, 0), (2, 2), data[2:, :2])):
+    cases = (((1, 0), (3, -1), data[1:]), ((2, 1), (1, 9), data[2:, 1:]), ((-1, 0), (2, 2), data[2:, :2]))
+    for begin, size, wanted in cases:
         sliced = relay.strided_slice(x, begin, size, slice_mode="size")
         assert sliced.checked_type.shape == wanted.shape
         np.testing.assert_array_equal(run(kind, Function([x], relay.nn.relu(sliced)), data), wanted)

@@ -90,8 +90,8 @@ if TYPE_CHECKING:
 __all__ = [
     "DataType", "DataTypeCode", "IRModule", "InferenceSession", "Model", "NDArray", "SessionOptions", "TVMError",
     "Target",
-    "__version__", "arith", "auto_scheduler", "autotvm", "build", "check", "cl", "compile", "container", "contrib", "convert", "cpu",
-    "cuda", "device",
+    "__version__", "arith", "auto_scheduler", "autotvm", "build", "check", "cl", "compile", "container",
+    "contrib", "convert", "cpu", "cuda", "device",
     "driver", "error", "errors", "ext_dev", "get_global_func", "hexagon", "instrument", "ir", "load", "logs", "lower",
     "metal", "micro", "nd", "opencl",
     "params",

@@ -65,7 +65,8 @@ def with_tensor_attributes(cls: type[Op], args: Sequence[Any], named: Mapping[st
     computed = [n for n, v in plain.items() if isinstance(v, Expr) and n not in inputs]
     left = inputs[len(args) :]
     standing = getattr(dynamic, "standing", {})
-    known = {**cls.attribute_defaults, **standing, **{n: v for n, v in named.items() if v is not None or n not in standing}}
+    given = {n: v for n, v in named.items() if v is not None or n not in standing}
+    known = {**cls.attribute_defaults, **standing, **given}
     if dynamic is None or computed or any(known.get(n) is None for n in left):
         need = f"; dyn.{cls.name} takes {', '.join(inputs)}" if dynamic is not None else ""
         raise CompileError(f"{cls.name} cannot take "

@@ -20,8 +20,8 @@ A program can override the category and the types of sums and results with
 
 Constants are cast at compile time. A pair of casts to 16 bits and back without another reader is removed. Kernels widen
 values once when reading and round once when writing, so casts inside a kernel cost neither time nor precision. For
-this, each reader gets its own cast. A variable bound by `let` gets the type of its new value. Products of bfloat16 are computed in pairs (`intrinsics.dot2`); such instructions
-may flush subnormal numbers to zero.
+this, each reader gets its own cast. A variable bound by `let` gets the type of its new value. Products of bfloat16 are
+computed in pairs (`intrinsics.dot2`); such instructions may flush subnormal numbers to zero.
 """
 
 from __future__ import annotations
@@ -58,10 +58,11 @@ TVM_CATEGORIES: Final = {
 class ToMixedPrecision(FunctionPass):
     """Convert float32 to `mixed_precision_type` by the categories of the operators. Needs and leaves known types.
 
-    `acc_dtype` is the type of the sums of products, by default `mixed_precision_type`. `missing_op_mode` applies to operators without a category: 0 raises
-    one `CompileError` for all, 1 keeps float32 and warns once for each, 2 keeps float32. Results keep their types with
-    `relay.ToMixedPrecision.keep_orig_output_dtype`. Fold scales and constants first, so that their rounding errors are
-    not stored. `wide_kernels` selects the categories of this compiler. Raises `OptionError` for other types and modes, and for invalid results of hooks.
+    `acc_dtype` is the type of the sums of products, by default `mixed_precision_type`. `missing_op_mode` applies to
+    operators without a category: 0 raises one `CompileError` for all, 1 keeps float32 and warns once for each, 2 keeps
+    float32. Results keep their types with `relay.ToMixedPrecision.keep_orig_output_dtype`. Fold scales and constants
+    first, so that their rounding errors are not stored. `wide_kernels` selects the categories of this compiler. Raises
+    `OptionError` for other types and modes, and for invalid results of hooks.
     """
 
     mixed_precision_type: str = "float16"
