@@ -152,13 +152,13 @@ def test_devices_of_annotations() -> None:
 def test_partial_shapes_of_another_tensor() -> None:
     x, like = var("x", shape=(1, 2, 3, 4)), var("like", shape=(1, 6, 5))
     y = relay.reshape_like(x, like, lhs_begin=1, lhs_end=3, rhs_begin=1, rhs_end=2)
-    assert y.checked_type.shape == (1, 6, 4)
+    assert y.tensor_type.shape == (1, 6, 4)
     data = np.arange(24, dtype="float32").reshape(1, 2, 3, 4)
     for kind in KINDS:
         found = run(kind, Function([x, like], relay.nn.relu(y)), data, np.zeros((1, 6, 5), "float32"))
         np.testing.assert_array_equal(found, data.reshape(1, 6, 4))
     last = relay.reshape_like(x, var("z", shape=(7, 2, 2)), lhs_begin=-1, rhs_begin=1)
-    assert last.checked_type.shape == (1, 2, 3, 2, 2)
+    assert last.tensor_type.shape == (1, 2, 3, 2, 2)
 
 
 def test_the_gradient_of_a_transposed_stack_of_matrices() -> None:
@@ -239,7 +239,7 @@ def test_slices_of_a_size_end_with_the_data(kind: str) -> None:
     cases = (((1, 0), (3, -1), data[1:]), ((2, 1), (1, 9), data[2:, 1:]), ((-1, 0), (2, 2), data[2:, :2]))
     for begin, size, wanted in cases:
         sliced = relay.strided_slice(x, begin, size, slice_mode="size")
-        assert sliced.checked_type.shape == wanted.shape
+        assert sliced.tensor_type.shape == wanted.shape
         np.testing.assert_array_equal(run(kind, Function([x], relay.nn.relu(sliced)), data), wanted)
 
 

@@ -105,7 +105,8 @@ class Executor:
                     found = compiled(*flat_inputs(entry.inputs, given))
                     return nested_result(entry.result, found, lambda x: array(x, device))
             except CompileError as error:
-                compiled = self._interpret(error)
+                self._interpret(error)
+                compiled = None
             return _value(evaluate(module, *given), ADT)
 
         return call
@@ -115,7 +116,8 @@ class Executor:
         try:
             return build(module, self.target).executable
         except CompileError as error:
-            return self._interpret(error)
+            self._interpret(error)
+            return None
 
     def _interpret(self, error: CompileError) -> None:
         """Warn that the executor "vm" interprets a program whose values no native program has. Raises other errors."""

@@ -45,7 +45,7 @@ def pad(data: Any, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant
     widths = pad_width.value.tolist() if isinstance(pad_width, Constant) else pad_width
     if not any(isinstance(n, int) and n < 0 for pair in widths for n in pair):
         return Pad(widths, pad_mode)(tensor, value, span=span)
-    padded = Pad([[max(n, 0) for n in pair] for pair in widths], pad_mode)(tensor, value, span=span)
+    padded = Pad(tuple((max(before, 0), max(after, 0)) for before, after in widths), pad_mode)(tensor, value, span=span)
     axes = [d for d, pair in enumerate(widths) if min(pair) < 0]
     first, last = ([pair[k] for pair in (widths[d] for d in axes)] for k in (0, 1))
     return StridedSlice(tuple(max(-n, 0) for n in first), tuple(min(n, 0) or _FAR for n in last),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tilewright.base.containers import Map
 from tilewright.base.errors import InputError
 from tilewright.base.nd import Device, NDArray
 from tilewright.base.params import load_param_dict
-from tilewright.ir.container import Map
 from tilewright.runtime.benchmark import BenchmarkResult, Pace
 from tilewright.runtime.container import ShapeTuple
 from tilewright.runtime.function_graph import FunctionGraph

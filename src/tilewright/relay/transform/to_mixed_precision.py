@@ -7,13 +7,13 @@ Every operator class declares its category, `Op.precision`. `Op.mixed_precision`
 
 - ALWAYS: float32 arguments are cast, except those of `Op.wide`. An operator with an `out_dtype` sums in the
   accumulation type, and its result is cast.
-- FOLLOW: 16 bits if every argument that is neither a constant nor a variable has 16 bits; otherwise like NEVER. An
-  elementwise operator with a constant (a bias, a scale) keeps the constant in float32: its arguments are widened and
-  its result is rounded.
+- FOLLOW: 16 bits if every argument that is neither a constant nor a variable has 16 bits; otherwise like NEVER.
 - NEVER: 16-bit arguments are cast back to float32.
 
 By default the categories are those of TVM, whose kernels sum in 16 bits: `softmax` and averages stay in float32. With
-`wide_kernels`, they follow, because kernels here sum in float32, and operators of variables alone stay in float32.
+`wide_kernels`, they follow, because kernels here sum in float32, and operators of variables alone stay in float32. An
+elementwise operator with a constant (a bias, a scale) then keeps the constant in float32: its arguments are widened and
+its result is rounded.
 
 A program can override the category and the types of sums and results with
 `relay.op.register_mixed_precision_conversion`. `missing_op_mode` applies to operators without a category.
@@ -182,7 +182,8 @@ class _Conversion:
             return self.cast(self.new[e.args[0]], DataType(op.dtype), e)
         said = self.said(e, op)
         follows = said.category is Precision.FOLLOW and self.in_half(e)
-        biased = follows and op.kind <= Fusion.BROADCAST and any(isinstance(a, Constant) for a in e.args)
+        constant = any(isinstance(a, Constant) for a in e.args)
+        biased = self.wide_kernels and follows and op.kind <= Fusion.BROADCAST and constant
         if said.category is Precision.ALWAYS or (follows and not biased):
             args = [self.restored(a) if k in op.wide else self.of_type(self.new[a], self.half)
                     for k, a in enumerate(e.args)]
