@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from tilewright.base.containers import Map
 from tilewright.base.errors import InputError
@@ -15,6 +15,9 @@ from tilewright.runtime.function_graph import FunctionGraph
 from tilewright.runtime.graph_json import check_graph
 from tilewright.runtime.module import FactoryModule, Session
 from tilewright.runtime.program import TensorInfo
+
+Types: TypeAlias = tuple[Mapping[str, tuple[int, ...]], Mapping[str, str]]
+"""Shapes and dtypes by name, in `Map`s."""
 
 
 def create(graph_json: str, lib: Any, device: Device) -> GraphModule:
@@ -96,11 +99,11 @@ class GraphModule:
         """Return the position of the input, or -1 for an unknown name."""
         return next((i for i, t in enumerate(self.module.input_infos) if t.name == name), -1)
 
-    def get_input_info(self) -> tuple[Map, Map]:
+    def get_input_info(self) -> Types:
         """Return the shapes and the dtypes of the inputs by name."""
         return _types(self.module.input_infos)
 
-    def get_output_info(self) -> tuple[Map, Map]:
+    def get_output_info(self) -> Types:
         """Return the shapes and the dtypes of the outputs by name."""
         return _types(self.module.output_infos)
 
@@ -134,6 +137,6 @@ class GraphModule:
             Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown))
 
 
-def _types(infos: Sequence[TensorInfo]) -> tuple[Map, Map]:
+def _types(infos: Sequence[TensorInfo]) -> Types:
     """Return the shapes and the dtypes of tensors by name."""
     return Map({t.name: ShapeTuple(t.shape) for t in infos}), Map({t.name: str(t.dtype) for t in infos})
