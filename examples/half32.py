@@ -15,7 +15,7 @@ def prepare(mod: Any) -> Any:
     from tilewright.compat import transform
 
     passes = relay.transform
-    mixed = passes.ToMixedPrecision("float16", keep_orig_output_dtype=True)
+    mixed = passes.ToMixedPrecision("float16", acc_dtype="float32", keep_orig_output_dtype=True, wide_kernels=True)
     layouts = passes.ConvertLayout({"nn.conv2d": ["NHWC", "HWIO"], "nn.max_pool2d": ["NHWC"], "nn.global_avg_pool2d": ["NHWC"]})
     return transform.Sequential([passes.SimplifyInference(), mixed, layouts, passes.FoldConstant(), passes.DeadCodeElimination()])(mod)
 

@@ -264,7 +264,7 @@ def test_a_value_in_both_types() -> None:
 
 
 def test_messages() -> None:
-    with pytest.raises(OptionError, match="mixed precision supports float16, bfloat16, not 'int8'"):
+    with pytest.raises(OptionError, match="mixed precision supports float16, bfloat16, float64, not 'int8'"):
         ToMixedPrecision("int8")
     with pytest.raises(OptionError, match="products of bfloat16 can be summed in bfloat16 or in float32, not in"):
         ToMixedPrecision("bfloat16", acc_dtype="float16")

@@ -441,8 +441,8 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     (nn.Matmul(), (t(2, 3), t(4, 5)), "(2, 3) and (4, 5) cannot be multiplied: 3 and 4 differ"),
     (nn.Matmul(7), (t(2, 4), t(4, 5)), "units is 7, and tensor_b has 5 columns"),
     (
-        nn.Matmul(transpose_a=True), (t(1, 2, 4), t(4, 5)),
-        "tensor_a, to be transposed, must have 2 dimensions; it has 3: (1, 2, 4)"
+        nn.Matmul(transpose_a=True), (t(4), t(4, 5)),
+        "tensor_a (4,) cannot be transposed: it has fewer than two dimensions"
     ),
     (nn.BatchMatmul(), (t(1, 2, 3), t(1, 4, 5)), "(2, 3) and (5, 4) cannot be multiplied: 3 and 5 differ"),
     (

@@ -415,7 +415,7 @@ def test_weights_that_are_mostly_zeros() -> None:
 def test_categories_of_mixed_precision_that_a_program_chooses() -> None:
     x = image()
     mod = IRModule.from_expr(relay.nn.conv2d(relay.nn.relu(x), weights(4, 4, 1, 1)))
-    half = transform.ToMixedPrecision("float16")
+    half = transform.ToMixedPrecision("float16", wide_kernels=True)
     assert 'float16' in str(half(mod))
     relay.op.register_mixed_precision_conversion("nn.conv2d", lambda call, dtype: [2, "float32", dtype], level=11)
     try:

@@ -69,7 +69,7 @@ def test_transposed_and_dilated() -> None:
     x, w = random(2, 4, 5, 6), random(4, 3, 3, 3)
     wanted = F.conv_transpose2d(t(x), t(w), None, 2, 1, 1)
     same(ref.conv2d_transpose_nchw_python(x, w, 2, 1, (1, 1)), wanted)
-    same(ref.conv2d_transpose_nhwc_python(x.transpose(0, 2, 3, 1), w.transpose(2, 3, 1, 0), "HWIO", 2, 1, (1, 1)),
+    same(ref.conv2d_transpose_nhwc_python(x.transpose(0, 2, 3, 1), w.transpose(2, 3, 1, 0), "HWOI", 2, 1, (1, 1)),
          wanted.permute(0, 2, 3, 1))
     x1, w1 = random(2, 4, 5), random(4, 3, 3)
     same(ref.conv1d_transpose_ncw_python(x1, w1, 2, 1, 1), F.conv_transpose1d(t(x1), t(w1), None, 2, 1, 1))

@@ -34,6 +34,7 @@ _NAMES: Final = {
     "build": ("compiler.functions", "build"),
     "check": ("compiler.check", "check"),
     "compile": ("compiler.model", "compile"),
+    "container": ("ir", "container"),
     "convert": ("ir.container", "convert"),
     "cpu": ("base.nd", "cpu"),
     **{name: ("base.nd", name) for name in (
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from tilewright.compiler.functions import build, lower
     from tilewright.compiler.model import Model, compile
     from tilewright.compiler.quantize import quantize
+    from tilewright.ir import container
     from tilewright.ir.container import convert
     from tilewright.ir.module import IRModule
     from tilewright.relay import serialization
@@ -88,8 +90,8 @@ if TYPE_CHECKING:
 __all__ = [
     "DataType", "DataTypeCode", "IRModule", "InferenceSession", "Model", "NDArray", "SessionOptions", "TVMError",
     "Target",
-    "__version__", "arith", "auto_scheduler", "autotvm", "build", "check", "cl", "compile", "contrib", "convert", "cpu",
-    "cuda", "device",
+    "__version__", "arith", "auto_scheduler", "autotvm", "build", "check", "cl", "compile", "container",
+    "contrib", "convert", "cpu", "cuda", "device",
     "driver", "error", "errors", "ext_dev", "get_global_func", "hexagon", "instrument", "ir", "load", "logs", "lower",
     "metal", "micro", "nd", "opencl",
     "params",

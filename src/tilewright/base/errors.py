@@ -125,7 +125,7 @@ class ScheduleError(CompileError):
     code = "TW0601"
 
 
-class TargetError(CompileError):
+class TargetError(CompileError, ValueError):
     """The target is unknown, or does not support the requested operation."""
 
 

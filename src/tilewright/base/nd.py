@@ -42,6 +42,11 @@ def content(value: np.ndarray[Any, Any]) -> Hashable:
     return tuple(value.flat) if value.dtype.hasobject else value.tobytes()
 
 
+def is_numeric(kind: np.dtype[Any]) -> bool:
+    """Whether elements are numbers or truth values: of numpy's own kinds, or bfloat16."""
+    return kind.kind in "biuf" or kind == _BFLOAT16
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """A device: a kind (`cpu`, `cuda`, …) and the number of the device of that kind. Programs run on those that

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-_HOLDERS: Final = tuple(f"tilewright.{room}" for room in ("ir.", "relay.", "scalar.", "te.", "tir.", "base.types"))
+_HOLDERS: Final = tuple(f"tilewright.{room}" for room in (
+    "ir.", "relay.", "scalar.", "te.", "tir.", "base.containers", "base.types"))
 
 
 class _IsNode(type):

@@ -101,9 +101,23 @@ def _c_texts(mod: IRModule, target: Target, name: str, context: PassContext) -> 
 def _built(mod: IRModule, target: Target, name: str, report: BuildReport | None, for_all_sizes: bool) -> FactoryModule:
     """Compile a module whose `main` takes and returns tensors: one program, or stages."""
     if is_one_program(mod["main"]):
-        return FactoryModule(build_module(mod, target, name, report))
+        report = report or BuildReport()
+        built = FactoryModule(build_module(mod, target, name, report))
+        built.sources = _sources(report, target)
+        return built
     one = open_artifact(mod["main"], target, name, report or BuildReport()) if for_all_sizes else None
     return StagedModule.of(mod, target, name, one)
+
+
+def _sources(report: BuildReport, target: Target) -> Mapping[str, Callable[[], str]]:
+    """Return the texts of the kernels of a build, by format."""
+    backend = target.processor.backend
+    texts = [report.text] if backend.one_text else [*report.llvm.values()]
+
+    def joined(stage: str) -> str:
+        return "\n".join(backend.texts(text, target)[stage]() for text in texts)
+
+    return {stage: partial(joined, stage) for stage in backend.stages}
 
 
 class StagedModule(FactoryModule):

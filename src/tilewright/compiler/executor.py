@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-import ml_dtypes
 import numpy as np
 
-from tilewright.base.errors import InputError, OptionError
-from tilewright.base.nd import Device, NDArray, array
+from tilewright.base.errors import CompileError, InputError, NotNativeWarning, OptionError
+from tilewright.base.nd import Device, NDArray, array, as_numpy, is_numeric
 from tilewright.base.settings import nearest
 from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.compiler.build import build
@@ -29,9 +29,9 @@ from tilewright.relay.transform.stages import needs_stages
 from tilewright.runtime.container import ADT
 from tilewright.runtime.records import flat_inputs, nested_result
 
+_NOT_NATIVE: Final = "TW0403"
+"""Code of the error for values that no native program has."""
 KINDS: Final = ("debug", "graph", "vm", "aot")
-_EXTENDED: Final = (np.dtype(ml_dtypes.bfloat16),)
-"""Numeric types that are not of numpy's own kinds."""
 
 
 def create_executor(
@@ -48,14 +48,17 @@ def create_executor(
     module = IRModule() if mod is None else mod
     if params:
         module = bind_params(module, params)
-    return Executor(kind, module, device, target)
+    return Executor(kind, module, device, target, tuple(params or ()))
 
 
 class Executor:
     """Turns expressions into Python functions; see `create_executor`."""
 
-    def __init__(self, kind: str, mod: IRModule, device: Device | None, target: Any) -> None:
-        self.kind, self.mod, self.device, self.target = kind, mod, device, target
+    def __init__(
+        self, kind: str, mod: IRModule, device: Device | None, target: Any, bound: Sequence[str] = ()
+    ) -> None:
+        """`bound` are names of parameters that are constants now; calls may repeat them."""
+        self.kind, self.mod, self.device, self.target, self._bound = kind, mod, device, target, frozenset(bound)
 
     def evaluate(self, expr: Expr | None = None, binds: Mapping[Any, Expr] | None = None) -> Any:
         """Return a Python function for a function, a `GlobalVar`, or by default `main`; for other expressions their
@@ -63,7 +66,9 @@ class Executor:
 
         `binds` are values of free variables. The function takes arrays, in order or by the names of its parameters, and
         returns `NDArray`s and tuples (`ADT`s). A value of a data type is a `ConstructorValue` of the interpreter, and
-        an `ADT` of a compiled program. The interpreter also returns `RefValue`s.
+        an `ADT` of a compiled program. The interpreter also returns `RefValue`s. The executor "vm" interprets a program
+        with functions, references or values of data types that have no native form (unknown sizes, for example), with
+        a `NotNativeWarning`.
         """
         if expr is not None and binds:
             builder = ScopeBuilder()
@@ -87,17 +92,43 @@ class Executor:
             entry = layout_of(module["main"])
         module = typed(module) if needs_stages(module["main"]) else InferType()(module)
         if self.kind == "debug":
-            return lambda *args, **named: _value(evaluate(module, *_arranged(function, args, named)))
-        compiled, device = build(module, self.target).executable, self.device or Device()
+            return lambda *args, **named: _value(evaluate(module, *self._arguments(function, args, named)))
+        compiled, device = self._compiled(module), self.device or Device()
 
         def call(*args: Any, **named: Any) -> Any:
-            given = _arranged(function, args, named)
-            if entry is None:
-                return _value(compiled(*given))
-            found = compiled(*flat_inputs(entry.inputs, given))
-            return nested_result(entry.result, found, lambda x: array(x, device))
+            nonlocal compiled
+            given = self._arguments(function, args, named)
+            try:
+                if compiled is not None:
+                    if entry is None:
+                        return _value(compiled(*given))
+                    found = compiled(*flat_inputs(entry.inputs, given))
+                    return nested_result(entry.result, found, lambda x: array(x, device))
+            except CompileError as error:
+                self._interpret(error)
+                compiled = None
+            return _value(evaluate(module, *given), ADT)
 
         return call
+
+    def _compiled(self, module: IRModule) -> Any:
+        """Return the native program, or None for a program that the interpreter runs."""
+        try:
+            return build(module, self.target).executable
+        except CompileError as error:
+            self._interpret(error)
+            return None
+
+    def _interpret(self, error: CompileError) -> None:
+        """Warn that the executor "vm" interprets a program whose values no native program has. Raises other errors."""
+        if self.kind != "vm" or error.code != _NOT_NATIVE:
+            raise error
+        warnings.warn(NotNativeWarning(f"the program is interpreted: {error.message}"), stacklevel=4)
+
+
+    def _arguments(self, function: Function, args: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
+        names = {p.name_hint for p in function.params}
+        return _arranged(function, args, {n: v for n, v in named.items() if n in names or n not in self._bound})
 
 
 def _arranged(function: Function, args: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
@@ -119,49 +150,46 @@ def _arranged(function: Function, args: tuple[Any, ...], named: Mapping[str, Any
 
 
 def _number(kind: Type | None, value: Any) -> Any:
-    """Convert a Python number or a numpy array to a parameter's type, except a Python float to an integer type, and a
-    constant to its array; return other values unchanged."""
-    if isinstance(value, Constant):
-        return value.value
+    """Convert a Python number or an array to a parameter's type, except a Python float that is no integer to an integer
+    type; return other values unchanged."""
+    if isinstance(value, (Constant, NDArray, np.generic)):
+        value = as_numpy(value.value if isinstance(value, Constant) else value)
     if isinstance(kind, TupleType) and isinstance(value, (tuple, list)) and len(value) == len(kind.fields):
         return tuple(map(_number, kind.fields, value))
-    if isinstance(kind, TensorType) and isinstance(value, np.ndarray) and _is_numeric(value.dtype):
-        return value.astype(kind.dtype.numpy(), copy=False) if _is_numeric(kind.dtype.numpy()) else value
+    if isinstance(kind, TensorType) and isinstance(value, np.ndarray) and is_numeric(value.dtype):
+        return value.astype(kind.dtype.numpy(), copy=False) if is_numeric(kind.dtype.numpy()) else value
     if not isinstance(kind, TensorType) or not isinstance(value, (bool, int, float)) or (
-        isinstance(value, float) and not kind.dtype.is_float
+        isinstance(value, float) and not kind.dtype.is_float and not value.is_integer()
     ):
         return value
     return np.asarray(value, kind.dtype.numpy())
 
 
-def _is_numeric(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind in "biuf" or dtype in _EXTENDED
-
-
-def _value(result: Any) -> Any:
-    """Return a result in the types of TVM's API."""
+def _value(result: Any, made: Callable[[int, Sequence[Any]], Any] | None = None) -> Any:
+    """Return a result in the types of TVM's API. A value of a data type is `made` of its tag and fields, by default a
+    `ConstructorValue`."""
     if isinstance(result, NDArray):
         return result
     if isinstance(result, (tuple, list)):
-        return ADT(0, map(_value, result))
+        return ADT(0, (_value(v, made) for v in result))
     if isinstance(result, ConstructorValue):
-        return _constructed(result)
+        return _constructed(result, made)
     if isinstance(result, RefValue):
-        return RefValue(_value(result.value))
+        return RefValue(_value(result.value, made))
     return array(result) if isinstance(result, (np.ndarray, np.generic)) else result
 
 
-def _constructed(root: ConstructorValue) -> ConstructorValue:
+def _constructed(root: ConstructorValue, made: Callable[[int, Sequence[Any]], Any] | None) -> Any:
     """Convert a value of an algebraic data type, inner values first, because it may be deeply nested."""
-    done: dict[int, ConstructorValue] = {}
+    done: dict[int, Any] = {}
     stack: list[tuple[ConstructorValue, bool]] = [(root, False)]
     while stack:
         v, ready = stack.pop()
         if id(v) in done:
             continue
         if ready:
-            fields = [done[id(f)] if isinstance(f, ConstructorValue) else _value(f) for f in v.fields]
-            done[id(v)] = ConstructorValue(v.tag, fields, v.constructor)
+            fields = [done[id(f)] if isinstance(f, ConstructorValue) else _value(f, made) for f in v.fields]
+            done[id(v)] = ConstructorValue(v.tag, fields, v.constructor) if made is None else made(v.tag, fields)
         else:
             stack.append((v, True))
             stack += [(f, False) for f in v.fields if isinstance(f, ConstructorValue)]

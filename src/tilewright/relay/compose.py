@@ -6,18 +6,18 @@ from typing import Any, Final
 
 from tilewright.base.errors import CompileError, Origin
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, const
-from tilewright.relay.op.broadcast import Add, BroadcastTo, Subtract
-from tilewright.relay.op.create import Arange, Ones, Zeros
-from tilewright.relay.op.dynamic import DynArange
-from tilewright.relay.op.elementwise import Exp, Log, Sqrt
-from tilewright.relay.op.indexing import Gather, ScatterElements
+from tilewright.relay.op.broadcast import Add, Subtract
+from tilewright.relay.op.create import Arange, Ones, ShapeOf, Zeros
+from tilewright.relay.op.dynamic import DynArange, DynSparseToDense, DynZeros
+from tilewright.relay.op.elementwise import Cast, Exp, Log, Sqrt
+from tilewright.relay.op.indexing import Gather, ScatterNd
 from tilewright.relay.op.lookup import MatrixSetDiag, UnravelIndex
 from tilewright.relay.op.reduction import Max, Mean, Sum, Variance
 from tilewright.relay.op.registry import as_relay, function
 from tilewright.relay.op.scattering import SparseToDense
-from tilewright.relay.op.shaping import Reshape, ReverseReshape, Squeeze
+from tilewright.relay.op.shaping import ExpandDims, Reshape, ReverseReshape, Squeeze
 from tilewright.relay.op.signal import Stft
-from tilewright.relay.op.transform import StridedSlice
+from tilewright.relay.op.transform import Concatenate, SliceLike, StridedSlice
 from tilewright.topi.shapes import axes_of
 
 Axis = int | tuple[int, ...] | None
@@ -35,7 +35,12 @@ def strided_slice(
     span: Origin | None = None,
 ) -> Call:
     """Slice along `axes`, by default the leading ones; see the operator `strided_slice`. Without axes, dimensions that
-    `end` has no number for are kept from `begin` on, with step 1 unless `strides` says otherwise."""
+    `end` has no number for are kept from `begin` on, with step 1 unless `strides` says otherwise; dimensions that
+    `begin` has no number for begin at their start."""
+    if axes is None and not isinstance(begin, Expr) and not isinstance(end, Expr) and len(begin) < len(end):
+        strides = None if strides is None else [*strides, *[1] * (len(end) - len(strides) if len(strides) > 1 else 0)]
+        begin = [*begin, *[_FAR if strides and len(strides) > k and strides[k] < 0 else 0
+                           for k in range(len(begin), len(end))]]
     if axes is None and not isinstance(begin, Expr) and not isinstance(end, Expr) and len(end) < len(begin):
         steps = list(strides or (1,))
         steps = steps * len(begin) if len(steps) == 1 else steps + [1] * (len(begin) - len(steps))
@@ -47,33 +52,53 @@ def strided_slice(
 
 
 def sparse_to_dense(sparse_indices: Any, output_shape: Any, sparse_values: Any, default_value: Any = 0) -> Call:
-    """`sparse_values` at the points `sparse_indices` of a tensor of `output_shape`, `default_value` elsewhere."""
+    """`sparse_values` at the points `sparse_indices` of a tensor of `output_shape`, `default_value` elsewhere; the
+    shape is numbers, or a vector of them."""
     values = as_relay(sparse_values)
+    default_value = 0 if default_value is None else default_value
     filling = (const(default_value, values.tensor_type.dtype) if isinstance(default_value, (int, float))
                else default_value)
-    return SparseToDense(tuple(_number(n, "sparse_to_dense", "output_shape") for n in output_shape))(sparse_indices,
-        values, filling)
+    if isinstance(output_shape, Expr) and not isinstance(output_shape, Constant):
+        return DynSparseToDense()(sparse_indices, values, filling, output_shape)
+    sizes = output_shape.value.tolist() if isinstance(output_shape, Constant) else output_shape
+    return SparseToDense(tuple(_number(n, "sparse_to_dense", "output_shape") for n in sizes))(sparse_indices, values,
+                                                                                               filling)
 
 
-def segment_sum(data: Any, segment_ids: Any, num_segments: int) -> Call:
-    """Sum the elements of `data` of equal segment, by first index; the result has `num_segments` rows."""
+def segment_sum(data: Any, segment_ids: Any, num_segments: int | Expr | None = None) -> Call:
+    """Sum the elements of `data` of equal segment, by first index; the result has `num_segments` rows.
+
+    Without `num_segments`, the number of rows is the largest segment plus one. Rows of `data` beyond the length of
+    `segment_ids` are ignored.
+    """
     x, where = as_relay(data), as_relay(segment_ids)
     shape = x.tensor_type.shape
     if len(where.tensor_type.shape) != 1:
         raise CompileError("segment_ids must have one entry for each row of data; their "
                            f"shape is {where.tensor_type.shape}", where.span, code="TW0308")
-    wide = BroadcastTo(shape)(Reshape((shape[0], *(1 for _ in shape[1:])))(where))
-    return ScatterElements(0, "add")(Zeros((num_segments, *shape[1:]), x.tensor_type.dtype)(), wide, x)
+    rows = _known_number(num_segments)
+    if isinstance(rows, int) and all(isinstance(d, int) for d in shape[1:]):
+        empty = Zeros((rows, *shape[1:]), x.tensor_type.dtype)()
+    else:
+        if rows is None:
+            rows = Add()(Max((0,))(Cast("int64")(where)), const(1, "int64"))
+        count = const([rows], "int64") if isinstance(rows, int) else Reshape((1,))(Cast("int64")(rows))
+        rest = [StridedSlice((1,), (len(shape),))(ShapeOf("int64")(x))] if len(shape) > 1 else []
+        empty = DynZeros(str(x.tensor_type.dtype))(Concatenate(0)(Tuple((count, *rest))))
+    known = isinstance(shape[0], int) and shape[0] == where.tensor_type.shape[0]
+    return ScatterNd("add")(empty, ExpandDims(0)(where), x if known else SliceLike((0,))(x, where))
 
 
 def stft(
     data: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Any = None,
     normalized: bool = False, onesided: bool = True,
 ) -> Call:
-    """The Fourier transforms of windows that slide over signals; see the operator `stft`. A missing window is all ones.
-    """
+    """The Fourier transforms of windows that slide over signals; see the operator `stft`. A missing window is all ones;
+    one of another dtype is converted."""
     x, width = as_relay(data), n_fft if win_length is None else win_length
-    weights = Ones((width,), x.tensor_type.dtype)() if window is None else window
+    weights = Ones((width,), x.tensor_type.dtype)() if window is None else as_relay(window)
+    if weights.tensor_type.dtype is not x.tensor_type.dtype:
+        weights = Cast(str(x.tensor_type.dtype))(weights)
     return Stft(n_fft, n_fft // 4 if hop_length is None else hop_length, width, normalized, onesided)(x, weights)
 
 

@@ -452,6 +452,11 @@ class Call(Expr):
         return None if isinstance(self.op, Expr) else self.op
 
     @property
+    def tuple_value(self) -> Expr:
+        """The call itself, as `astuple()`."""
+        return self
+
+    @property
     def type_args(self) -> tuple[Type, ...]:
         """The known types of an operator's arguments; empty for a call of a function."""
         return () if isinstance(self.op, Expr) else tuple(t for a in self.args if (t := a.known_type()) is not None)

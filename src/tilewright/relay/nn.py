@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,6 +23,10 @@ from tilewright.relay.op.nn import (
 from tilewright.relay.op.nn_binary import BitPack
 from tilewright.relay.op.nn_sparse import SparseAdd, SparseDense, SparseTranspose
 from tilewright.relay.op.registry import as_relay, operator_names, public_function
+from tilewright.relay.op.transform import StridedSlice
+
+_FAR: Final = 2**31 - 1
+"""An end beyond that of any dimension."""
 
 
 def pad(data: Any, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant", span: Origin | None = None) -> Call:
@@ -30,7 +34,7 @@ def pad(data: Any, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant
     `nn.pad`.
 
     A number as `pad_value` becomes a constant of the dtype of the data. A tensor (dimensions, 2) as `pad_width` makes
-    the operator `dyn.nn.pad`, whose result has unknown sizes.
+    the operator `dyn.nn.pad`, whose result has unknown sizes. Negative numbers cut elements off the padded data.
     """
     tensor = as_relay(data)
     known = tensor.known_type()
@@ -38,8 +42,14 @@ def pad(data: Any, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant
     value: Any = const(pad_value, dtype) if isinstance(pad_value, (int, float)) else pad_value
     if isinstance(pad_width, Expr) and not isinstance(pad_width, Constant):
         return DynPad(pad_mode)(tensor, pad_width, value, span=span)
-    return Pad(pad_width.value.tolist() if isinstance(pad_width, Constant) else pad_width,
-               pad_mode)(tensor, value, span=span)
+    widths = pad_width.value.tolist() if isinstance(pad_width, Constant) else pad_width
+    if not any(isinstance(n, int) and n < 0 for pair in widths for n in pair):
+        return Pad(widths, pad_mode)(tensor, value, span=span)
+    padded = Pad(tuple((max(before, 0), max(after, 0)) for before, after in widths), pad_mode)(tensor, value, span=span)
+    axes = [d for d, pair in enumerate(widths) if min(pair) < 0]
+    first, last = ([pair[k] for pair in (widths[d] for d in axes)] for k in (0, 1))
+    return StridedSlice(tuple(max(-n, 0) for n in first), tuple(min(n, 0) or _FAR for n in last),
+                        axes=tuple(axes))(padded, span=span)
 
 
 def dropout(data: Any, rate: float = 0.5, span: Origin | None = None) -> Expr:

@@ -19,14 +19,17 @@ class Prelude:
         call = p.map(f, cons(x, nil()))
         write = p.get_global_var("tensor_array_write", "float32")
 
-    Existing definitions of the module are kept. Tensor arrays of a dtype, or of a dtype and a shape, are added when
-    they are first asked for.
+    Existing definitions of the module are kept. The types of tensor arrays of any rank are there for TVM's dtypes.
+    Functions over tensor arrays of a dtype, or of a dtype and a shape, are added when they are first asked for.
     """
 
     def __init__(self, mod: IRModule | None = None) -> None:
         self.mod = IRModule() if mod is None else mod
         if not self._has_type("List"):
             self.mod.import_from_std("prelude.rly")
+        missing = [d for d in tensor_arrays.DTYPES if not self._has_type(tensor_arrays.type_name(d, None))]
+        if missing:
+            self._add(tensor_arrays.VERSION + "".join(tensor_arrays.definition(d, None) for d in missing))
 
     def __getattr__(self, name: str) -> Any:
         if name == "mod" or name not in self.mod:

@@ -15,6 +15,8 @@ from typing import Any, Final
 from tilewright.base.types import DataType, TensorType
 
 MAX_RANK: Final = 6
+DTYPES: Final = ("float32", "float16", "float64", "int32", "uint8", "int8", "int16", "uint16", "int64")
+"""Dtypes whose tensor types are defined by the prelude."""
 NAMES: Final = (
     "tensor_take", "tensor_expand_dims", "tensor_concatenate", "tensor_array", "tensor_array_read",
     "tensor_array_write", "tensor_array_scatter", "tensor_array_split", "tensor_array_concat", "tensor_array_stack",

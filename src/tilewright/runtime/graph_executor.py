@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
+from tilewright.base.containers import Map
 from tilewright.base.errors import InputError
 from tilewright.base.nd import Device, NDArray
 from tilewright.base.params import load_param_dict
 from tilewright.runtime.benchmark import BenchmarkResult, Pace
+from tilewright.runtime.container import ShapeTuple
 from tilewright.runtime.function_graph import FunctionGraph
 from tilewright.runtime.graph_json import check_graph
 from tilewright.runtime.module import FactoryModule, Session
+from tilewright.runtime.program import TensorInfo
+
+Types: TypeAlias = tuple[Mapping[str, tuple[int, ...]], Mapping[str, str]]
+"""Shapes and dtypes by name, in `Map`s."""
 
 
 def create(graph_json: str, lib: Any, device: Device) -> GraphModule:
@@ -93,15 +99,13 @@ class GraphModule:
         """Return the position of the input, or -1 for an unknown name."""
         return next((i for i, t in enumerate(self.module.input_infos) if t.name == name), -1)
 
-    def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+    def get_input_info(self) -> Types:
         """Return the shapes and the dtypes of the inputs by name."""
-        inputs = self.module.input_infos
-        return {t.name: t.shape for t in inputs}, {t.name: str(t.dtype) for t in inputs}
+        return _types(self.module.input_infos)
 
-    def get_output_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+    def get_output_info(self) -> Types:
         """Return the shapes and the dtypes of the outputs by name."""
-        outputs = self.module.output_infos
-        return {t.name: t.shape for t in outputs}, {t.name: str(t.dtype) for t in outputs}
+        return _types(self.module.output_infos)
 
     def load_params(self, params: bytes | bytearray | Mapping[str, Any]) -> None:
         """Set the inputs named in `params`, a mapping or bytes of `save_param_dict`; other parameters are ignored,
@@ -131,3 +135,8 @@ class GraphModule:
         return self.module.benchmark(
             repeat, number, min_repeat_ms or 0, end_to_end,
             Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown))
+
+
+def _types(infos: Sequence[TensorInfo]) -> Types:
+    """Return the shapes and the dtypes of tensors by name."""
+    return Map({t.name: ShapeTuple(t.shape) for t in infos}), Map({t.name: str(t.dtype) for t in infos})

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tilewright.base.errors import InputError, OptionError
+from tilewright.base.errors import ArtifactError, InputError, OptionError
 from tilewright.base.nd import Device, NDArray, empty
 from tilewright.base.params import load_param_dict
 from tilewright.runtime import compiler_hooks
@@ -155,6 +155,8 @@ class FactoryModule:
     """Writes the model as C, a Model Library; None where the target is not of the kind c."""
     c_source: CSourceModule | None = None
     """The C text of the model; None where the target is not of the kind c."""
+    sources: Mapping[str, Callable[[], str]] | None = None
+    """The texts of the kernels by format; None for modules that are loaded, and for programs in stages."""
 
     def __init__(self, artifact: Artifact, executable: Executable | None = None) -> None:
         self._artifact = artifact
@@ -264,6 +266,19 @@ class FactoryModule:
     def get_graph_json(self) -> str:
         """Return the program as a graph of TVM: its inputs, and one call of its native code."""
         return graph_json(self.artifact.manifest)
+
+    def get_source(self, fmt: str = "") -> str:
+        """Return the code of the kernels as text. `fmt` is `ll` or `asm`, or `c` if it was built for C; by default the
+        text that is compiled."""
+        if not self.sources:
+            raise ArtifactError(
+                f"the model '{self.libmod_name}' has no source here; build it again, with known sizes, to see it",
+                code="TW0807")
+        wanted = {"": next(iter(self.sources)), "s": "asm"}.get(fmt, fmt)
+        if wanted not in self.sources:
+            raise OptionError(
+                f"there is no source '{fmt}' of this module; there is {', '.join(self.sources)}", code="TW0210")
+        return self.sources[wanted]()
 
     def save(self, path: str | os.PathLike[str], fmt: str = "") -> Path:
         """Write to `path`; `fmt` (`so` or `tar`) is appended unless it is the extension."""

@@ -27,13 +27,12 @@ def dense(data: te.Tensor, weight: te.Tensor, out_dtype: DataType) -> te.Tensor:
 
 
 def matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: bool, out_dtype: DataType) -> te.Tensor:
-    """Return `a` (…, m, k) times `b` (k, n), each transposed on request; `a` can be transposed only if it is a matrix.
-    """
+    """Return `a` (…, m, k) times `b` (k, n), each transposed on request: of `a`, its last two dimensions."""
     depth, columns = dims(b)[::-1] if transpose_b else dims(b)
-    rows = dims(a)[1:] if transpose_a else dims(a)[:-1]
+    rows = (*dims(a)[:-2], dims(a)[-1]) if transpose_a else dims(a)[:-1]
 
     def term(k: Var, *i: PrimExpr) -> PrimExpr:
-        left = a(k, *i[:-1]) if transpose_a else a(*i[:-1], k)
+        left = a(*i[:-2], k, i[-2]) if transpose_a else a(*i[:-1], k)
         return _times(left, b(i[-1], k) if transpose_b else b(k, i[-1]), out_dtype)
 
     return _sum(term, depth, (*rows, columns), out_dtype, "matmul")

@@ -348,7 +348,10 @@ def slices(
 def _slice(size: Any, begin: Any, end: Any, step: int, mode: str) -> Slice:
     if mode == "size":
         first = begin + size if begin < 0 else begin
-        return first, size - first if end < 0 else end, 1
+        count = size - first if end < 0 else end
+        if all(isinstance(x, int) and not isinstance(x, OpenSize) for x in (size, first, count)):
+            count = max(0, min(count, size - first))  # elements beyond the end do not exist
+        return first, count, 1
     if step == 0:
         raise ShapeError("a stride must not be 0; use 1 or more, or a negative stride to slice backward")
     if any(isinstance(x, OpenSize) for x in (size, begin, end)):

@@ -30,7 +30,8 @@ def convert_to_mixed_precision(
     mod: IRModule, ops: Sequence[str] | None = None, calculation_type: str = "float16", acc_type: str = "float32"
 ) -> IRModule:
     """Return the network with these operators computed in `calculation_type`, and their sums in `acc_type`."""
-    convert = passes.ToMixedPrecision(calculation_type, acc_dtype=acc_type, keep_orig_output_dtype=True)
+    convert = passes.ToMixedPrecision(
+        calculation_type, acc_dtype=acc_type, keep_orig_output_dtype=True, wide_kernels=True)
     with MixedPrecision(list(ops or ("nn.conv2d", "nn.dense")), acc_type):
         return Sequential([passes.InferType(), convert])(mod)
 

@@ -6,12 +6,13 @@ A region starts at `compiler_begin` and ends at `compiler_end`; it is the nodes 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from tilewright import te
 from tilewright.base.errors import CompileError, ShapeError
+from tilewright.base.nd import device
 from tilewright.base.types import FLOAT32, TensorType, Type
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.broadcast import Divide, Maximum, Minimum, Multiply
@@ -83,6 +84,25 @@ class StopFusion(Op):
         return identity(data)
 
 
+class DeviceName(str):
+    """A device as attributes name it, "kind:index", with the fields of TVM's virtual devices; "" is any device."""
+
+    __slots__ = ()
+
+    @property
+    def device_type_int(self) -> int:
+        """DLPack's number of the device kind; -1 for any device."""
+        return device(self.partition(":")[0]).device_type if self else -1
+
+    @property
+    def virtual_device_id(self) -> int:
+        """The number of the device of its kind; -1 for any device."""
+        return int(self.partition(":")[2]) if self else -1
+
+    target: ClassVar[None] = None
+    memory_scope: ClassVar[str] = ""
+
+
 @op("on_device", kind=Fusion.OPAQUE)
 class OnDevice(Op):
     """The value, with the device that computes it and holds it."""
@@ -94,6 +114,10 @@ class OnDevice(Op):
     """True when the result must stay on the device."""
     constrain_body: bool = True
     """True when the operators that compute the value run on the device, too."""
+
+    def __post_init__(self) -> None:
+        free = not self.constrain_result and not self.constrain_body
+        object.__setattr__(self, "virtual_device", DeviceName() if free else device_name(self.virtual_device))
 
     def infer(self, body: Type) -> Type:
         """The type of the value."""
@@ -116,6 +140,10 @@ class DeviceCopy(Passed):
     """Device that holds the value, as "kind:index": "cpu:0"."""
     dst_virtual_device: str
     """Device that receives the copy, as "kind:index"."""
+
+    def __post_init__(self) -> None:
+        for name in ("src_virtual_device", "dst_virtual_device"):
+            object.__setattr__(self, name, device_name(getattr(self, name)))
 
     def simplify(self, call: Call) -> Expr | None:
         """The value, if both names are the same device."""
@@ -168,10 +196,12 @@ class SimulatedQuantize(Op):
         return Call(Multiply(), [Call(Round(), [held], span=call.span), scale], span=call.span)
 
 
-def device_name(device: Any) -> str:
-    """A device as attributes name it: `tvm.cpu(0)`, `"cpu"` and `"cpu:0"` are "cpu:0"."""
-    text = device if isinstance(device, str) else f"{getattr(device, 'kind', device)}:{getattr(device, 'index', 0)}"
-    return text if ":" in text else f"{text}:0"
+def device_name(given: Any) -> DeviceName:
+    """A device as attributes name it: `tvm.cpu(0)`, `"cpu"` and `"cpu:0"` are "cpu:0". Raises `TargetError` for an
+    unknown kind of device."""
+    text = given if isinstance(given, str) else f"{getattr(given, 'kind', given)}:{getattr(given, 'index', 0)}"
+    kind, _, index = text.partition(":")
+    return DeviceName(f"{device(kind).kind}:{index or 0}" if text else "")
 
 
 def on_device(body: Any, device: Any, constrain_result: bool = False, constrain_body: bool = True) -> Call:

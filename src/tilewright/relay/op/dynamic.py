@@ -64,7 +64,9 @@ def with_tensor_attributes(cls: type[Op], args: Sequence[Any], named: Mapping[st
     inputs = list(inspect.signature(dynamic.infer).parameters)[1:] if dynamic is not None else []
     computed = [n for n, v in plain.items() if isinstance(v, Expr) and n not in inputs]
     left = inputs[len(args) :]
-    known = {**cls.attribute_defaults, **getattr(dynamic, "standing", {}), **named}
+    standing = getattr(dynamic, "standing", {})
+    given = {n: v for n, v in named.items() if v is not None or n not in standing}
+    known = {**cls.attribute_defaults, **standing, **given}
     if dynamic is None or computed or any(known.get(n) is None for n in left):
         need = f"; dyn.{cls.name} takes {', '.join(inputs)}" if dynamic is not None else ""
         raise CompileError(f"{cls.name} cannot take "
@@ -83,10 +85,10 @@ def _whole(value: Array) -> tuple[Any, ...]:
     return tuple(n if isinstance(n, (OpenSize, PrimExpr)) else int(n) for n in value.reshape(-1))
 
 
-def _count(t: Type, what: str) -> int:
+def _count(t: Type, what: str, floats: bool = False) -> int:
     """The length of a vector of sizes, which is the rank of the result and must be known."""
     (v,) = tensors(t)
-    if v.ndim != 1 or not isinstance(v.shape[0], int) or v.dtype.is_float:
+    if v.ndim != 1 or not isinstance(v.shape[0], int) or (v.dtype.is_float and not floats):
         raise ShapeError(f"{what} must be a vector of integers of known length, and it is {v!r}")
     return int(v.shape[0])
 
@@ -225,9 +227,10 @@ class DynTile(Dynamic):
     precision = Precision.NEVER
 
     def infer(self, data: Type, reps: Type) -> TensorType:
-        """A shape of unknown sizes, of the larger rank; the dtype of the data."""
+        """A shape of unknown sizes, of the larger rank; the dtype of the data. The repetitions are integers, or floats
+        with integer values."""
         (t,) = tensors(data)
-        return TensorType(_unknown(max(t.ndim, _count(reps, "reps"))), t.dtype)
+        return TensorType(_unknown(max(t.ndim, _count(reps, "reps", floats=True))), t.dtype)
 
     def static(self, *values: Array) -> Op:
         return transform.Tile(_whole(values[0]))
@@ -402,6 +405,7 @@ class DynResize2d(Dynamic):
     """`image.resize2d` with the size given by the second tensor, the region of interest by the third."""
 
     places = (1, 2)
+    standing = MappingProxyType({"roi": ()})
     layout: str = "NCHW"
     """Order of the dimensions: "NCHW" or "NHWC"."""
     method: str = "linear"

@@ -235,7 +235,10 @@ class Dilation2d(Op):
 
     def __post_init__(self) -> None:
         for name in ("strides", "dilations"):
-            object.__setattr__(self, name, per_dimension(getattr(self, name), 2, name))
+            value = getattr(self, name)
+            if isinstance(value, (tuple, list)) and len(value) == 4 and len(set(value)) == 1:  # one for each dimension
+                value = value[:2]
+            object.__setattr__(self, name, per_dimension(value, 2, name))
         object.__setattr__(self, "padding", both_sides(self.padding, 2))
 
     def _axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -226,7 +226,7 @@ class ScatterElements(Op):
         require_same_dtype((t, new))
         axis_of(self.axis, t.ndim)
         _known_update(self.reduction, "reduction")
-        if where.ndim != t.ndim or where.shape != new.shape:
+        if where.ndim != t.ndim or new.ndim != t.ndim or any(map(differ, where.shape, new.shape)):
             raise ShapeError(f"indices {text(where.shape)} and updates {text(new.shape)} must have equal shapes, of "
                              f"{t.ndim} dimensions")
         _refuse_empty(t.shape[axis_of(self.axis, t.ndim)], where.shape)

@@ -269,7 +269,7 @@ class StridedSet(Op):
     begin: tuple[int, ...]
     """First index of each leading dimension."""
     end: tuple[int, ...]
-    """Exclusive last index of each leading dimension."""
+    """Exclusive last index of each leading dimension; the rest of the dimension where it is shorter than `begin`."""
     strides: tuple[int, ...] | None = None
     """Step of each leading dimension; None means 1."""
 
@@ -280,15 +280,17 @@ class StridedSet(Op):
     def _full(self, ndim: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """Return the attributes completed for all `ndim` dimensions."""
         more = ndim - len(self.begin)
-        return (*self.begin, *(0,) * more), (*self.end, *(2**31 - 1,) * more), (*self._steps(), *(1,) * more)
+        steps = (*self._steps(), *(1,) * more)
+        rest = (2**31 - 1 if step > 0 else -(2**31) for step in steps[len(self.end):])
+        return (*self.begin, *(0,) * more), (*self.end, *rest), steps
 
     def infer(self, data: Type, v: Type) -> TensorType:
         """The type of the data; `v` has its dtype and the shape of the slice."""
         t, values = tensors(data, v)
         require_same_dtype((t, values))
-        if len(self.begin) != len(self.end) or len(self.begin) > t.ndim or len(self._steps()) != len(self.begin):
+        if len(self.begin) < len(self.end) or len(self.begin) > t.ndim or len(self._steps()) != len(self.begin):
             raise ShapeError(f"begin {text(self.begin)}, end {text(self.end)} and strides {text(self._steps())} must "
-                             f"have the same length, at most the rank of {text(t.shape)}")
+                             f"have the same length, at most the rank of {text(t.shape)}; end may be shorter")
         begin, end, steps = self._full(t.ndim)
         part = tuple(n for _, n, _ in slices(t.shape, begin, end, steps, None, "end"))
         if values.ndim != t.ndim or any(map(differ, part, values.shape)):

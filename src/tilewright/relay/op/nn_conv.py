@@ -299,6 +299,9 @@ class ConvTranspose(Convolution):
     """Type of the sums and of the result; "" means that of the data."""
 
     def __post_init__(self) -> None:
+        more = self.output_padding
+        if self.rank == 1 and isinstance(more, (tuple, list)) and len(set(more)) == 1:  # TVM's importers give pairs
+            object.__setattr__(self, "output_padding", (more[0],))
         normalized(self, self.rank, "strides", "dilation", "kernel_size", "output_padding")
 
     def _sizes(self, shape: Shape, kernel: Shape) -> list[Any]:

@@ -97,7 +97,7 @@ class Matmul(Op):
     out_dtype: str = ""
     """Type of the sums and of the result; "" means that of the inputs."""
     transpose_a: bool = False
-    """True transposes `tensor_a`, which must be a matrix."""
+    """True transposes the last two dimensions of `tensor_a`."""
     transpose_b: bool = False
     """True transposes `tensor_b`."""
 
@@ -105,9 +105,9 @@ class Matmul(Op):
         """(*batch, m, n) from (*batch, m, k) and (k, n); `out_dtype` or the common dtype of the inputs."""
         a, b = tensors(tensor_a, tensor_b)
         require_rank(b, 2, "tensor_b")
-        if self.transpose_a:
-            require_rank(a, 2, "tensor_a, to be transposed,")
-        rows = a.shape[::-1] if self.transpose_a else a.shape
+        if self.transpose_a and a.ndim < 2:
+            raise ShapeError(f"tensor_a {text(a.shape)} cannot be transposed: it has fewer than two dimensions")
+        rows = (*a.shape[:-2], a.shape[-1], a.shape[-2]) if self.transpose_a else a.shape
         depth, columns = b.shape[::-1] if self.transpose_b else b.shape
         if a.ndim < 1 or differ(rows[-1], depth):
             raise ShapeError(f"{text(rows)} and {text((depth, columns))} cannot be multiplied: "

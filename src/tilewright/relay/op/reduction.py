@@ -180,6 +180,12 @@ class Any_(Quantifier):
 
 
 def _divided(total: te.Tensor, count: Any) -> te.Tensor:
+    """Divide sums by a count; 16-bit floats in float32, because float16 has no number above 65504."""
+    dtype = total.dtype
+    if dtype.is_float and dtype.bits == 16:
+        return te.compute(
+            total.shape, lambda *i: E.cast(dtype, E.div(E.cast("float32", total(*i)), E.cast("float32", count))),
+            name="mean")
     return te.compute(total.shape, lambda *i: E.div(total(*i), E.cast(total.dtype, count)), name="mean")
 
 

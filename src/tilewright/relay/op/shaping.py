@@ -151,22 +151,37 @@ class ReverseReshape(View):
 
 @op("reshape_like", kind=Fusion.INJECTIVE)
 class ReshapeLike(Op):
-    """The elements in row-major order under the shape of the second tensor, whose elements are not read."""
+    """The elements in row-major order under the shape of the second tensor, whose elements are not read.
+
+    The dimensions `lhs_begin` to `lhs_end` of the data are replaced by `rhs_begin` to `rhs_end` of the second tensor.
+    """
 
     objects = True
     precision = Precision.FOLLOW
     view: ClassVar[bool] = True
+    lhs_begin: int = 0
+    """First dimension of the data that is replaced; negative counts from the end."""
+    lhs_end: int | None = None
+    """Exclusive end of the replaced dimensions; None is the rank of the data."""
+    rhs_begin: int = 0
+    """First dimension that is taken from the second tensor."""
+    rhs_end: int | None = None
+    """Exclusive end of the taken dimensions; None is the rank of the second tensor."""
+
+    def _shape(self, shape: Shape, like: Shape) -> Shape:
+        begin, end, _ = slice(self.lhs_begin, self.lhs_end).indices(len(shape))
+        return (*shape[:begin], *like[self.rhs_begin : self.rhs_end], *shape[max(begin, end) :])
 
     def infer(self, data: Type, shape_like: Type) -> TensorType:
         """The shape of the second tensor, with as many elements; the dtype of the data."""
         t, like = tensors(data, shape_like)
-        return TensorType(Reshape(like.shape, allowzero=True).shape_of(t.shape), t.dtype)
+        return TensorType(Reshape(self._shape(t.shape, like.shape), allowzero=True).shape_of(t.shape), t.dtype)
 
     def reference(self, data: Array, shape_like: Array) -> Array:
-        return data.reshape(shape_like.shape)
+        return data.reshape(self._shape(data.shape, shape_like.shape))
 
     def compute(self, data: te.Tensor, shape_like: te.Tensor) -> te.Tensor:
-        return topi.reshape(data, topi.dims(shape_like))
+        return topi.reshape(data, self._shape(topi.dims(data), topi.dims(shape_like)))
 
     def simplify(self, call: Call) -> Expr | None:
         result = call.tensor_type

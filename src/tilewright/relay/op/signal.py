@@ -11,6 +11,7 @@ from tilewright import te
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.scalar.expr import UnknownDim
 from tilewright.topi import spectra as topi
 from tilewright.topi.shapes import differ, is_too_small, require_same_dtype, require_static, text
 
@@ -67,7 +68,7 @@ class Stft(Op):
     """True returns the n_fft // 2 + 1 frequencies of a real signal only."""
 
     def infer(self, data: Type, window: Type) -> TensorType:
-        """(signals, frequencies, frames, 2); the floating-point dtype of the data. The sizes must be known."""
+        """(signals, frequencies, frames, 2); the floating-point dtype of the data."""
         t, weights = tensors(data, window)
         require_same_dtype((t, weights))
         _floats(t)
@@ -77,13 +78,20 @@ class Stft(Op):
                 or differ(weights.shape[0], self.win_length)):
             raise ShapeError(f"a window {text(weights.shape)} of {self.win_length} elements every {self.hop_length} "
                              f"does not fit n_fft={self.n_fft}")
+        if not all(isinstance(n, int) for n in t.shape):
+            frames: Any = self._shape((1, t.shape[-1]))[2] if isinstance(t.shape[-1], int) else UnknownDim()
+            batch = t.shape[0] if t.ndim == 2 else 1
+            return TensorType((batch, self._bins, frames, 2), t.dtype)
         return TensorType(self._shape(require_static(t, "data")), t.dtype)
+
+    @property
+    def _bins(self) -> int:
+        return self.n_fft // 2 + 1 if self.onesided else self.n_fft
 
     def _shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         if is_too_small(shape[-1], self.n_fft):
             raise ShapeError(f"a signal of {shape[-1]} elements is shorter than n_fft={self.n_fft}; pad it first")
-        bins = self.n_fft // 2 + 1 if self.onesided else self.n_fft
-        return (shape[0] if len(shape) == 2 else 1, bins, (shape[-1] - self.n_fft) // self.hop_length + 1, 2)
+        return (shape[0] if len(shape) == 2 else 1, self._bins, (shape[-1] - self.n_fft) // self.hop_length + 1, 2)
 
     def reference(self, data: Array, window: Array) -> Array:
         signals, bins, frames, _ = self._shape(data.shape)

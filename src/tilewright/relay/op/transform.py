@@ -297,10 +297,10 @@ class SliceLike(Op):
     objects = True
     precision = Precision.FOLLOW
     axes: tuple[int, ...] | None = None
-    """Dimensions that are cut to the size of `shape_like`; None or empty means all."""
+    """Dimensions that are cut to the size of `shape_like`; None or empty means all that both tensors have."""
 
     def _shape(self, shape: Shape, like: Shape) -> Shape:
-        axes = axes_of(self.axes or None, len(shape))
+        axes = axes_of(self.axes, len(shape)) if self.axes else tuple(range(min(len(shape), len(like))))
         for d in axes:
             if d >= len(like) or is_too_small(shape[d] - like[d], 0):
                 raise ShapeError(f"{text(shape)} cannot be sliced to {text(like)} along axis {d}")

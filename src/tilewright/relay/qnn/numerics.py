@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextvars import ContextVar, Token
 from typing import Any, Final
 
 import numpy as np
@@ -47,10 +48,32 @@ def float_limits(dtype: str | DataType) -> tuple[float, float]:
     return float(low), float(np.nextafter(np.float32(high), np.float32(0))) if high > 1 << 24 else float(high)
 
 
+class RequantizeConfig:
+    """The rounding and the type of the arithmetic of requantizations that name none, while a program is built under
+    `with`."""
+
+    def __init__(self, rounding: str = "UPWARD", compute_dtype: str = "int64") -> None:
+        """Raises `CompileError` for unknown values."""
+        self.rounding, self.compute_dtype = checked(rounding, compute_dtype)
+        self._tokens: list[Token[RequantizeConfig | None]] = []
+
+    def __enter__(self) -> RequantizeConfig:
+        self._tokens.append(_CONFIG.set(self))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _CONFIG.reset(self._tokens.pop())
+
+
+_CONFIG: Final[ContextVar[RequantizeConfig | None]] = ContextVar("requantize_config", default=None)
+
+
 def checked(rounding: str, compute_dtype: str) -> tuple[str, str]:
-    """The attributes of a requantization, "None" replaced by TVM's defaults. Raises `CompileError` for other values."""
-    how = "UPWARD" if rounding == "None" else rounding
-    kind = "int64" if compute_dtype == "None" else compute_dtype
+    """The attributes of a requantization, "None" replaced by those of the current `RequantizeConfig`, or TVM's
+    defaults. Raises `CompileError` for other values."""
+    config = _CONFIG.get()
+    how = (config.rounding if config else "UPWARD") if rounding == "None" else rounding
+    kind = (config.compute_dtype if config else "int64") if compute_dtype == "None" else compute_dtype
     if how not in ROUNDING:
         raise CompileError(f"qnn: rounding is {rounding!r}; it must be one of {', '.join(ROUNDING)}", code="TW1004")
     if kind not in COMPUTE:

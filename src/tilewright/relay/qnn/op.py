@@ -16,13 +16,16 @@ from tilewright.relay.qnn.lookup_tables import (
     hardswish_func,
     run_const_expr,
 )
+from tilewright.relay.qnn.numerics import RequantizeConfig
 from tilewright.relay.qnn.scaling import Quantize
 from tilewright.topi.nn.quantization import SQNN_DTYPE_TO_CODE
 
 __all__ = [
     "create_integer_lookup_op", "create_integer_lookup_table", "hardswish_func", "leaky_relu", "quantize",
-    "register_qnn_legalize", "run_const_expr", "simulated_dequantize", "simulated_quantize",
+    "register_qnn_legalize", "requantize_config", "run_const_expr", "simulated_dequantize", "simulated_quantize",
 ]
+
+requantize_config = RequantizeConfig
 
 
 def quantize(

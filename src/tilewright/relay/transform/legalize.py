@@ -3,7 +3,8 @@
     @relay.op.register_legalize("nn.dense", level=11)
     def padded(attrs, inputs, types): ...              # an expression of the same type, or None
 
-`types` are the types of the arguments, followed by that of the result.
+`types` are the types of the arguments, followed by that of the result. A `clip` that keeps all values of a
+requantization's dtype is removed without a hook.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.op_attributes import op_attr
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Expr, Function
+from tilewright.relay.op.elementwise import Clip
 from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import rewrite
+from tilewright.topi.elementwise import integer_range
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,22 @@ class Legalize(FunctionPass):
             if not (isinstance(e, Call) and isinstance(e.op, Op)):
                 return None
             hook = op_attr(e.op.name, self.legalize_map_attr_name)
+            if hook is None and self.legalize_map_attr_name == "FTVMLegalize":
+                return without_full_range(e)
             return None if hook is None else asked(self.name, hook, e)
 
         return rewrite(function, rule)
+
+
+def without_full_range(call: Call) -> Expr | None:
+    """clip(qnn.requantize(x), bounds of the dtype or wider) -> qnn.requantize(x); None for other calls."""
+    if not isinstance(call.op, Clip) or not isinstance(call.args[0], Call):
+        return None
+    inner = call.args[0]
+    if not isinstance(inner.op, Op) or inner.op.name != "qnn.requantize":
+        return None
+    low, high = integer_range(inner.tensor_type.dtype)
+    return inner if call.op.a_min <= low and call.op.a_max >= high else None
 
 
 def asked(name: str, hook: Any, call: Call) -> Expr | None:

@@ -81,7 +81,7 @@ def _mixed_precision() -> list[ToMixedPrecision]:
     if not wanted:
         return []
     return [ToMixedPrecision(wanted, missing_op_mode=2, acc_dtype=context.get("relay.ToMixedPrecision.acc_type"),
-                             keep_orig_output_dtype=True)]
+                             keep_orig_output_dtype=True, wide_kernels=True)]
 
 
 def optimize(mod: IRModule, target: Any = None) -> IRModule:

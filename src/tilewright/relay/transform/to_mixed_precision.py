@@ -7,18 +7,21 @@ Every operator class declares its category, `Op.precision`. `Op.mixed_precision`
 
 - ALWAYS: float32 arguments are cast, except those of `Op.wide`. An operator with an `out_dtype` sums in the
   accumulation type, and its result is cast.
-- FOLLOW: 16 bits if every argument that is neither a constant nor a parameter has 16 bits; otherwise like NEVER. An
-  elementwise operator with a constant (a bias, a scale) keeps the constant in float32: its arguments are widened and
-  its result is rounded.
+- FOLLOW: 16 bits if every argument that is neither a constant nor a variable has 16 bits; otherwise like NEVER.
 - NEVER: 16-bit arguments are cast back to float32.
+
+By default the categories are those of TVM, whose kernels sum in 16 bits: `softmax` and averages stay in float32. With
+`wide_kernels`, they follow, because kernels here sum in float32, and operators of variables alone stay in float32. An
+elementwise operator with a constant (a bias, a scale) then keeps the constant in float32: its arguments are widened and
+its result is rounded.
 
 A program can override the category and the types of sums and results with
 `relay.op.register_mixed_precision_conversion`. `missing_op_mode` applies to operators without a category.
 
 Constants are cast at compile time. A pair of casts to 16 bits and back without another reader is removed. Kernels widen
 values once when reading and round once when writing, so casts inside a kernel cost neither time nor precision. For
-this, each reader gets its own cast. Products of bfloat16 are computed in pairs (`intrinsics.dot2`); such instructions
-may flush subnormal numbers to zero.
+this, each reader gets its own cast. A variable bound by `let` gets the type of its new value. Products of bfloat16 are
+computed in pairs (`intrinsics.dot2`); such instructions may flush subnormal numbers to zero.
 """
 
 from __future__ import annotations
@@ -33,31 +36,40 @@ from tilewright.base.types import FLOAT32, DataType, TensorType, TupleType, tens
 from tilewright.ir.module import IRModule
 from tilewright.ir.op_attributes import op_attr
 from tilewright.ir.transform import FunctionPass, PassContext
-from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.expr import Call, Constant, Expr, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.op import hooks
 from tilewright.relay.op.elementwise import Cast, converted
 from tilewright.relay.op.registry import Fusion, Op, Precision
 from tilewright.relay.visitor import consumers, operands, post_order, with_operands
 
-TYPES: Final = ("float16", "bfloat16")
+TYPES: Final = ("float16", "bfloat16", "float64")
 CATEGORIES: Final = (Precision.ALWAYS, Precision.FOLLOW, Precision.NEVER)
 """Categories by their numbers in hooks."""
+TVM_CATEGORIES: Final = {
+    **dict.fromkeys(("nn.batch_norm", "nn.dropout"), Precision.FOLLOW),
+    **dict.fromkeys((
+        "nn.softmax", "nn.log_softmax", "nn.l2_normalize", "nn.global_avg_pool2d", "nn.adaptive_avg_pool1d",
+        "nn.adaptive_avg_pool2d", "nn.adaptive_avg_pool3d"), Precision.NEVER),
+}
+"""Categories of TVM that differ from those of the operators' classes."""
 
 
 @dataclass(frozen=True)
 class ToMixedPrecision(FunctionPass):
     """Convert float32 to `mixed_precision_type` by the categories of the operators. Needs and leaves known types.
 
-    `acc_dtype` is the type of the sums of products. `missing_op_mode` applies to operators without a category: 0 raises
-    one `CompileError` for all, 1 keeps float32 and warns once for each, 2 keeps float32. Results keep their types with
-    `relay.ToMixedPrecision.keep_orig_output_dtype`. Fold scales and constants first, so that their rounding errors are
-    not stored. Raises `OptionError` for other types and modes, and for invalid results of hooks.
+    `acc_dtype` is the type of the sums of products, by default `mixed_precision_type`. `missing_op_mode` applies to
+    operators without a category: 0 raises one `CompileError` for all, 1 keeps float32 and warns once for each, 2 keeps
+    float32. Results keep their types with `relay.ToMixedPrecision.keep_orig_output_dtype`. Fold scales and constants
+    first, so that their rounding errors are not stored. `wide_kernels` selects the categories of this compiler. Raises
+    `OptionError` for other types and modes, and for invalid results of hooks.
     """
 
     mixed_precision_type: str = "float16"
     missing_op_mode: int = 1
-    acc_dtype: str = "float32"
+    acc_dtype: str | None = None
     keep_orig_output_dtype: bool | None = None
+    wide_kernels: bool = False
     exact: ClassVar[bool] = False
     kind: ClassVar[type] = Function
     required: ClassVar[tuple[str, ...]] = ("InferType",)
@@ -68,7 +80,7 @@ class ToMixedPrecision(FunctionPass):
                               f"'{self.mixed_precision_type}'", code="TW0418")
         if self.missing_op_mode not in (0, 1, 2):
             raise OptionError(f"missing_op_mode must be 0, 1 or 2, not {self.missing_op_mode!r}", code="TW0418")
-        if self.acc_dtype not in ("float32", self.mixed_precision_type):
+        if self.acc_dtype not in (None, "float32", self.mixed_precision_type):
             raise OptionError(f"products of {self.mixed_precision_type} can be summed in "
                               f"{self.mixed_precision_type} or in float32, not in '{self.acc_dtype}'", code="TW0418")
 
@@ -101,7 +113,8 @@ class ToMixedPrecision(FunctionPass):
             return function
         keep = self.keep_orig_output_dtype
         keep = context.get("relay.ToMixedPrecision.keep_orig_output_dtype") if keep is None else keep
-        conversion = _Conversion(DataType(self.mixed_precision_type), DataType(self.acc_dtype))
+        half = DataType(self.mixed_precision_type)
+        conversion = _Conversion(half, DataType(self.acc_dtype or half), self.wide_kernels)
         body = conversion.converted(function.body, keep)
         body = _without_pairs(body)
         return function if body is function.body else with_operands(function, [body])
@@ -125,23 +138,42 @@ class _Said:
 class _Conversion:
     """The new expression of each old one; float32 tensors may have become `half`."""
 
-    def __init__(self, half: DataType, accumulate: DataType) -> None:
-        self.half, self.accumulate = half, accumulate
+    def __init__(self, half: DataType, accumulate: DataType, wide_kernels: bool) -> None:
+        self.half, self.accumulate, self.wide_kernels = half, accumulate, wide_kernels
+        self.bound: dict[Expr, Expr] = {}
         self.new: dict[Expr, Expr] = {}
         self.casts: dict[tuple[Expr, DataType], Expr] = {}
 
     def converted(self, body: Expr, keep: bool) -> Expr:
-        for e in post_order(body, inside=False):
+        order = post_order(body, inside=False)
+        self.bound = {e.var: e.value for e in order if isinstance(e, Let)}
+        for e in order:
             self.new[e] = self.node(e)
         return self.restored(body) if keep else self.new[body]
 
     def node(self, e: Expr) -> Expr:
         if isinstance(e, Call) and isinstance(e.op, Op):
             return self.call(e, e.op)
+        if isinstance(e, Var) and e in self.bound:
+            return self.variable(e)
         old = operands(e)
+        if isinstance(e, Let):
+            var = self.new.get(e.var, e.var)
+            assert isinstance(var, Var)
+            value = self.new[e.value] if var is not e.var else self.restored(e.value)
+            return Let(var, value, self.new[e.body], e.span) if self.changes(e) else e
         if isinstance(e, (Tuple, TupleGetItem)):
             return self.rebuilt(e, [self.new[o] for o in old])
         return self.rebuilt(e, [self.restored(o) if o in self.new else o for o in old])
+
+    def variable(self, e: Var) -> Var:
+        """Return a variable bound by `let`, with the type of its new value."""
+        found = self.new[self.bound[e]].checked_type
+        return e if found == e.checked_type else Var(e.name_hint, found, e.span)
+
+    def changes(self, e: Let) -> bool:
+        """Return whether the parts of a `let` have new forms."""
+        return any(self.new.get(o, o) is not o for o in (e.var, e.value, e.body))
 
     def rebuilt(self, e: Expr, new: Sequence[Expr]) -> Expr:
         return e if all(a is b for a, b in zip(operands(e), new, strict=True)) else with_operands(e, new)
@@ -151,7 +183,8 @@ class _Conversion:
             return self.cast(self.new[e.args[0]], DataType(op.dtype), e)
         said = self.said(e, op)
         follows = said.category is Precision.FOLLOW and self.in_half(e)
-        biased = follows and op.kind <= Fusion.BROADCAST and any(isinstance(a, Constant) for a in e.args)
+        constant = any(isinstance(a, Constant) for a in e.args)
+        biased = self.wide_kernels and follows and op.kind <= Fusion.BROADCAST and constant
         if said.category is Precision.ALWAYS or (follows and not biased):
             args = [self.restored(a) if k in op.wide else self.of_type(self.new[a], self.half)
                     for k, a in enumerate(e.args)]
@@ -166,6 +199,7 @@ class _Conversion:
         hook = op_attr(op.name, hooks.MIXED_PRECISION)
         if hook is None:
             category = op.mixed_precision([a.checked_type for a in e.args]) or Precision.NEVER
+            category = category if self.wide_kernels else TVM_CATEGORIES.get(op.name, category)
             if category is Precision.ALWAYS and not _computes_floats(e):
                 category = Precision.NEVER
             return _Said(category, self.accumulate, self.half, op.precision is Precision.ALWAYS)
@@ -180,12 +214,14 @@ class _Conversion:
         return _Said(CATEGORIES[int(said[0])], DataType(str(said[1])), DataType(str(said[2])), False)
 
     def in_half(self, e: Call) -> bool:
-        """Return whether the arguments that are neither constants nor parameters include floats, and all of these are
-        16-bit."""
-        values = [f for a in e.args for f in (a.fields if isinstance(a, Tuple) else (a,))
-                  if not isinstance(f, (Constant, Var))]
+        """Return whether all floats among the arguments that are neither constants nor variables are 16-bit, and there
+        are some, or one of the variables is a float that may be converted."""
+        fields = [f for a in e.args for f in (a.fields if isinstance(a, Tuple) else (a,))]
+        values = [f for f in fields if not isinstance(f, (Constant, Var))]
         floats = [t for v in values for t in tensors_of(self.new[v].checked_type) if t.dtype.is_float]
-        return bool(floats) and all(t.dtype == self.half for t in floats)
+        free = not self.wide_kernels and any(
+            t.dtype.is_float for f in fields if isinstance(f, Var) for t in tensors_of(f.checked_type))
+        return (bool(floats) or free) and all(t.dtype == self.half for t in floats)
 
     def of_type(self, e: Expr, dtype: DataType) -> Expr:
         """Return `e` with its float32 and 16-bit tensors converted to `dtype`, field by field for tuples."""

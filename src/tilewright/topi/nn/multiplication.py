@@ -62,15 +62,14 @@ def matmul(
     transpose_a: bool = False,
     transpose_b: bool = False, auto_scheduler_rewritten_layout: str = "", meta_schedule_original_shape: Any = None,
 ) -> te.Tensor:
-    """Return tensor_a (…, m, k) times tensor_b (k, n), each transposed on request (a only if it is a matrix), plus bias
-    (n,)."""
+    """Return tensor_a (…, m, k) times tensor_b (k, n), each transposed on request (the last two dimensions of a),
+    plus bias (n,)."""
     require_plain_layout(auto_scheduler_rewritten_layout, meta_schedule_original_shape)
-    if transpose_a and tensor_a.ndim != 2:
+    if transpose_a and tensor_a.ndim < 2:
         raise ShapeError(
-            f"tensor_a {text(dims(tensor_a))} cannot be transposed: it is not a matrix; transpose it before the call"
-        )
+            f"tensor_a {text(dims(tensor_a))} cannot be transposed: it has fewer than two dimensions; reshape it")
     _require_product(
-        tensor_a, tensor_b, dims(tensor_a)[0 if transpose_a else -1], dims(tensor_b)[1 if transpose_b else 0]
+        tensor_a, tensor_b, dims(tensor_a)[-2 if transpose_a else -1], dims(tensor_b)[1 if transpose_b else 0]
     )
     return _with_bias(
         fastest(of.matmul)(tensor_a, tensor_b, transpose_a, transpose_b, DataType(out_dtype or tensor_a.dtype)), bias

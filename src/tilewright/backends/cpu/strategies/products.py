@@ -29,12 +29,16 @@ def dense(data: te.Tensor, weight: te.Tensor, out_dtype: DataType, options: Kern
 def matmul(
     a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: bool, out_dtype: DataType, options: KernelOptions
 ) -> te.Tensor:
-    """Return the product of two matrices, each transposed on request."""
+    """Return the product of `a` (…, m, k) and the matrix `b`, each transposed on request."""
     shape = b.extents
     columns, depth = shape if transpose_b else shape[::-1]
-    if transpose_a:
+    if transpose_a and a.ndim == 2:
         turned = te.compute(a.shape[::-1], lambda i, j: a(j, i), name="turned")
         a = turned
+    elif transpose_a:
+        a0 = a
+        a = te.compute(
+            (*a.shape[:-2], a.shape[-1], a.shape[-2]), lambda *i: a0(*i[:-2], i[-1], i[-2]), name="turned")
     return matmul_rows(
         a, b, lambda n, k: b(n, k) if transpose_b else b(k, n), lambda w: w if transpose_b else w.T, columns, depth,
         out_dtype, options, name="matmul", contiguous=not transpose_a,

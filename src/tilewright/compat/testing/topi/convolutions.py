@@ -146,9 +146,9 @@ def conv2d_transpose_nhwc_python(
     a_nhwc: Array, weight: Array, weight_format: str, stride: Sizes, padding: Padding,
     output_padding: Sizes = (0, 0),
 ) -> Array:
-    """Return a transposed convolution of NHWC data; `weight_format` is HWIO, HWOI, OIHW or IOHW, in TVM's terms: the
-    axis of the inputs is O in the first and third, and I in the others."""
-    order = {"HWIO": (3, 2, 0, 1), "HWOI": (2, 3, 0, 1), "OIHW": (0, 1, 2, 3), "IOHW": (1, 0, 2, 3)}[weight_format]
+    """Return a transposed convolution of NHWC data; `weight_format` is HWIO, HWOI, OIHW or IOHW, where I are the
+    channels of the data."""
+    order = [weight_format.index(letter) for letter in "IOHW"]
     found = conv2d_transpose_nchw_python(
         np.ascontiguousarray(a_nhwc.transpose(0, 3, 1, 2)), np.ascontiguousarray(weight.transpose(order)), stride,
         padding, output_padding)

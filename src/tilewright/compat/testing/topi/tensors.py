@@ -100,9 +100,9 @@ def group_norm_python(
     return (found * gamma.reshape(wide) + beta.reshape(wide)).astype(data.dtype)
 
 
-def l2_normalize_python(a_np: Array, eps: float, axis: Sequence[int] | None = None) -> Array:
+def l2_normalize_python(a_np: Array, eps: float, axis: Sequence[int] | int | None = None) -> Array:
     """Return data divided by the norm over axes."""
-    axes = tuple(range(a_np.ndim)) if axis is None else tuple(axis)
+    axes = tuple(range(a_np.ndim)) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
     return _one(lambda x: nn.l2_normalize(x, eps=eps, axis=axes), a_np)
 
 
@@ -206,7 +206,7 @@ def strided_slice_python(
     axes: Sequence[int] | None = None,
 ) -> Array:
     """Return a slice; with `slice_mode="size"`, `end` has sizes, -1 for all that follow."""
-    steps = (strides,) * len(begin) if isinstance(strides, int) else tuple(strides or ())
+    steps = (strides,) * len(begin) if isinstance(strides, int) else () if strides is None else tuple(strides)
     cuts = [slice(None)] * data.ndim
     for k, axis in enumerate(range(len(begin)) if axes is None else axes):
         start, step = begin[k], steps[k] if k < len(steps) and slice_mode == "end" else 1
@@ -218,10 +218,12 @@ def strided_slice_python(
 
 
 def strided_set_python(
-    data: Array, v: Array, begin: Sequence[int], end: Sequence[int], strides: Sequence[int]
+    data: Array, v: Array, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None = None
 ) -> Array:
     """Return data with a slice replaced."""
     found = data.copy()
-    steps = [*strides, *[1] * (len(begin) - len(strides))]
-    found[tuple(slice(b, e, s) for b, e, s in zip(begin, end, steps, strict=True))] = v
+    given = () if strides is None else strides
+    steps = [*given, *[1] * (len(begin) - len(given))]
+    ends = [*end, *[None] * (len(begin) - len(end))]
+    found[tuple(slice(b, e, s) for b, e, s in zip(begin, ends, steps, strict=True))] = v
     return found

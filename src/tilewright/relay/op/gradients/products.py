@@ -47,6 +47,10 @@ def _dense(e: Call, g: Expr) -> list[Expr]:
 def _matmul(e: Call, g: Expr) -> list[Expr]:
     a, b = e.args
     op: Any = e.op
+    if op.transpose_a and a.tensor_type.ndim > 2:
+        swap = Transpose((*range(a.tensor_type.ndim - 2), a.tensor_type.ndim - 1, a.tensor_type.ndim - 2))
+        own, other = _matmul(Call(Matmul(op.units, op.out_dtype, transpose_b=op.transpose_b), [swap(a), b]), g)
+        return [swap(own), other]
     rows = _matrix(cast(g, dtype_of(a)))
     if op.transpose_a:
         left: Expr = Matmul(transpose_a=op.transpose_b, transpose_b=True)(b, rows)
