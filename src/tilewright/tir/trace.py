@@ -64,6 +64,8 @@ class Instruction:
 
         arguments = []
         for name, value in self.kind.unpacked(self.inputs, self.attrs).items():
+            if name == "consumer_blocks" and not value:
+                continue
             arguments += [text(v) for v in value] if not name else [f"{name}={text(value)}"]
         if decision is not None:
             arguments.append(f"decision={text(_plain(decision))}")
