@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from small_schedules import PROGRAMS, add_one, add_one_at_once
 from tilewright import tir
 from tilewright.base.errors import ScheduleError
 from tilewright.ir.structural import assert_structural_equal
+from tilewright.scalar.expr import number_of
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import PrimFunc
 
@@ -293,8 +295,13 @@ def test_draws_follow_the_seed_and_the_decisions() -> None:
     assert [s.name for s in again.steps] == ["sample_perfect_tile", "split", "sample_compute_location"]
     other = tir.Schedule(PROGRAMS["rows"])
     trace.with_decision(sample, (1, 2, 4), remove_postproc=True).apply_to_schedule(other)
-    assert [other.get(v).extent.value for v in other.get_loops("B")[1:]] == [1, 2, 4]
-    asked = []
-    trace.apply_to_schedule(tir.Schedule(PROGRAMS["rows"]), False, lambda i, given, attrs, d: asked.append(d) or d)
+    assert [number_of(other.get(v).extent) for v in other.get_loops("B")[1:]] == [1, 2, 4]
+    asked: list[Any] = []
+
+    def ask(inst: Any, given: list[Any], attrs: list[Any], decision: Any) -> Any:
+        asked.append(decision)
+        return decision
+
+    trace.apply_to_schedule(tir.Schedule(PROGRAMS["rows"]), False, ask)
     assert trace.decisions[sample] in asked
     assert [f"  {line}" for line in trace.as_python()] == str(trace).splitlines()[2:]

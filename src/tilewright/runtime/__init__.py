@@ -4,6 +4,7 @@ from typing import Any
 
 from tilewright.base import nd as ndarray
 from tilewright.base.nd import (
+    Device,
     NDArray,
     cl,
     cpu,
@@ -45,6 +46,7 @@ __all__ = [
     "BenchmarkResult",
     "ConstantsModule",
     "DataType",
+    "Device",
     "DeviceMemory",
     "Driver",
     "Executable",

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 from tilewright import tir
 from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError, ModelError, OptionError
-from tilewright.compiler.tuning_advisor import Advisor, Innermost
+from tilewright.compiler import tuning_advisor
+from tilewright.compiler.tuning_advisor import Advisor
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_equal, structural_hash
 from tilewright.ir.transform import PassContext
@@ -125,8 +126,6 @@ class TuningRecord:
 class Database(Extensible, Advisor):
     """Base of databases. `module_equality` tells which programs are one workload."""
 
-    current = Innermost()
-
     def __init__(self, module_equality: str = "structural") -> None:
         if module_equality not in EQUALITIES:
             raise OptionError(
@@ -159,6 +158,12 @@ class Database(Extensible, Advisor):
 
     def __bool__(self) -> bool:
         return True
+
+    @staticmethod
+    def current() -> Database | None:
+        """Return the innermost database that is entered."""
+        found: Database | None = tuning_advisor.current(Database)
+        return found
 
     # Queries.
     def query_tuning_record(

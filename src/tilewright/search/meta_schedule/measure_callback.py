@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import OptionError
+from tilewright.base.global_functions import register_func
 from tilewright.search.meta_schedule.candidates import BuilderResult, MeasureCandidate, RunnerResult
 from tilewright.search.meta_schedule.database import FAILED, TuningRecord
 from tilewright.search.meta_schedule.utils import Extensible
@@ -51,9 +52,9 @@ class AddToDatabase(MeasureCallback):
         builder_results: Sequence[BuilderResult], runner_results: Sequence[RunnerResult],
     ) -> None:
         database = task_scheduler.database_
-        if database is None:
-            return
         task = task_scheduler.tasks_[task_id].ctx
+        if database is None or task.mod is None:
+            return
         workload = database.commit_workload(task.mod)
         for candidate, result in zip(measure_candidates, runner_results, strict=True):
             seconds = [FAILED] if result.run_secs is None else result.run_secs
@@ -89,6 +90,7 @@ class UpdateCostModel(MeasureCallback):
             model.update(task_scheduler.tasks_[task_id].ctx, candidates, results)
 
 
+@register_func("meta_schedule.remove_build_dir")
 def remove_build_dir(artifact_path: str) -> None:
     """Remove the file of a built program, and its folder if it is empty then."""
     Path(artifact_path).unlink(missing_ok=True)

@@ -125,7 +125,7 @@ def _mark_loops(sch: Schedule, block: BlockAt, loops: list[LoopRV], marks: _Mark
             inner = _fused(sch, loops[-marks.vector_loops :])
             _try(sch, "vectorize", inner)
             loops = [*loops[: -marks.vector_loops], inner]
-    if marks.unroll > 0:
+    if marks.unroll > 0 and analysis.is_reduction(sch.get(block)):
         sch.annotate(loops[0], "pragma_auto_unroll_max_step", marks.unroll)
         sch.annotate(loops[0], "pragma_unroll_explicit", int(marks.is_explicit))
 
@@ -165,16 +165,15 @@ def _kinds_inside(s: For, loop: LoopRV, node: Block) -> set[str]:
 
 
 def _is_contiguous(node: Block, loop: Var) -> bool:
-    """Return whether each access moves along its last index with a loop, or not at all, and some access moves."""
+    """Return whether stores move along their last index with a loop, or not at all, and some access moves."""
     axes = {i.var for i, b in zip(node.iters, node.bindings, strict=True) if loop in free_vars(b)}
     moved = False
     for s in walk_stmt(node.body):
+        if isinstance(s, Store) and any(axes.intersection(free_vars(i)) for i in s.indices[:-1]):
+            return False
         accesses = [s.indices] if isinstance(s, Store) else []
         accesses += [e.indices for top in expressions(s) for e in walk(top) if isinstance(e, Load)]
-        for indices in accesses:
-            if any(axes.intersection(free_vars(i)) for i in indices[:-1]) and isinstance(s, Store) and indices is s.indices:
-                return False
-            moved = moved or bool(indices and axes.intersection(free_vars(indices[-1])))
+        moved = moved or any(i and axes.intersection(free_vars(i[-1])) for i in accesses)
     return moved or not axes
 
 

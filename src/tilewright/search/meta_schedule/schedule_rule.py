@@ -251,7 +251,8 @@ class AddRFactor(ScheduleRule):
             return [sch]
         before = sch.copy()
         node = sch.get(block)
-        spatial, reduced = [], []
+        spatial: list[Any] = []
+        reduced: list[Any] = []
         for loop in sch.get_loops(block):
             (reduced if "reduce" in analysis.axis_kinds(node, loop.var) else spatial).append(loop)
         if [*spatial, *reduced] != sch.get_loops(block):

@@ -65,7 +65,8 @@ class SearchStrategy(Extensible):
         kinds = {"evolutionary": EvolutionarySearch, "replay-trace": ReplayTrace, "replay-func": ReplayFunc}
         if kind not in kinds:
             raise OptionError(f"there is no search strategy '{kind}'; there are {', '.join(kinds)}", code="TW1103")
-        return kinds[kind](**options)
+        made: SearchStrategy = kinds[kind](**options)
+        return made
 
 
 PySearchStrategy = SearchStrategy

@@ -67,7 +67,11 @@ class LocalBuilder(Builder):
         self.f_build, self.f_export, self.initializer = f_build, f_export, initializer
         self._engine: local.LocalBuilder | None = None
         if self._is_custom:
-            in_child(self._functions, timeout_sec)
+            in_child(self._check, timeout_sec)
+
+    def _check(self) -> None:
+        """Raise `OptionError` for the name of an unknown function."""
+        self._functions()
 
     @property
     def _is_custom(self) -> bool:

@@ -86,7 +86,7 @@ def random_data(args_info: Sequence[Any], seed: int = 0) -> list[np.ndarray[Any,
     for _, dtype, shape in args_info:
         kind = DataType(dtype)
         values = rng.uniform(-1, 1, shape) if kind.is_float else rng.integers(0, 2, shape)
-        found.append(np.asarray(values).astype(kind.numpy))
+        found.append(np.asarray(values).astype(kind.numpy()))
     return found
 
 
