@@ -687,10 +687,8 @@ def regenerate(node: Block, region: Box, outer: Ranges, unit_loops: bool) -> tup
         if not single or unit_loops:
             loops.append((v, as_expr(size)))
             ranges = ranges.bind(v, 0, size - 1 if isinstance(size, int) else None)
-        if not single:
-            point = simplify(add(first, v), ranges)
-        else:  # the variable of a unit loop stays in the binding
-            point = add(simplify(first, ranges), v) if unit_loops else simplify(first, ranges)
+        point = simplify(first if single else add(first, v), ranges)
+        point = add(point, v) if single and unit_loops else point
         bindings.append(point)
         whole = size is it.extent and isinstance(first, IntImm) and first.value == 0
         for inside in () if whole else (compare(LESS, point, it.extent), point >= 0):

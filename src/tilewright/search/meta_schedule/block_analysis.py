@@ -1,4 +1,4 @@
-"""What rules and postprocessors ask about the blocks of a schedule."""
+"""Properties of the blocks of a schedule, for rules and postprocessors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What passes between the parts of a search: candidates, and what was built and measured."""
+"""Candidates of a search, and the results of building and measuring them."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def extract_tasks(
             anchor = anchor_block(program) if module_equality == "anchor-block" else None
             key = str(structural_hash(program if anchor is None else anchor))
             if key not in tasks:
-                name = "_".join(("fused", *operator_names(f.function)))
+                name = "_".join(("fused", *operator_names(f.function))).replace(".", "_")
                 names[name] = names.get(name, -1) + 1
                 suffix = f"_{names[name]}" if names[name] else ""
                 tasks[key] = ExtractedTask(
