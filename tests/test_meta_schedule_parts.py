@@ -19,17 +19,18 @@ from tilewright.search.meta_schedule.runner.local_runner import default_alloc_ar
 from tilewright.search.meta_schedule.testing.custom_builder_runner import run_module_via_rpc
 from tilewright.search.meta_schedule.testing.local_rpc import LocalRPC
 from tilewright.search.meta_schedule.utils import in_child
-from tilewright.tir.script import tir as T
 
 TARGET = tvm.target.Target("llvm")
 
 
+add = tir.parse("""
 @T.prim_func
 def add(A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "float32"), C: T.Buffer((32,), "float32")):
     for i in range(32):
         with T.block("add"):
             vi = T.axis.spatial(32, i)
             C[vi] = A[vi] + B[vi]
+""")
 
 
 MODULE = tvm.IRModule({"main": add})
