@@ -414,12 +414,12 @@ def attempt(
     sch: tir.Schedule, name: str, choose: Choose, steps: dict[str, Callable[[tir.Schedule, Choose], object]]
 ) -> bool:
     """Try one step; where it is refused, nothing has changed."""
-    before = sch.mod["main"], [s for s in sch.trace if not s.name.startswith("sample")]
+    before = sch.mod["main"], [s for s in sch.steps if not s.name.startswith("sample")]
     try:
         steps[name](sch, choose)
     except ScheduleError:
         assert (
-            sch.mod["main"], [s for s in sch.trace if not s.name.startswith("sample")]
+            sch.mod["main"], [s for s in sch.steps if not s.name.startswith("sample")]
         ) == before, f"{name} was refused and changed something"
         return False
     return True

@@ -32,6 +32,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("compiler.micro",),
     ("search",),
     ("search.autotvm", "search.auto_scheduler"),
+    ("search.meta_schedule",),
     ("backends.accelerators", "compiler.torch_backend", "compiler.torch_fallback", "compiler.torch_parts",
      "compiler.torch_trace"),
     ("driver.diagnosis",),

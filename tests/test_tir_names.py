@@ -332,7 +332,7 @@ def test_sources_and_traces() -> None:
     assert isinstance(outer, schedule.LoopRV)
     sch.vectorize(inner)
     again = verify_trace_roundtrip(sch, func)
-    assert again is not sch and str(again.trace) == str(sch.trace) and len(sch.trace) == 2
+    assert again is not sch and str(again.trace) == str(sch.trace) and len(sch.steps) == 2
     with pytest.raises(schedule.ScheduleError):
         sch.split(outer, factors=[0, 4])
 

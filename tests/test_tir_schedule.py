@@ -98,7 +98,9 @@ def test_steps_keep_the_result_and_are_data() -> None:
     stored = json.loads(json.dumps(sch.trace.as_json()))
     assert_structural_equal(tir.replay(product, tir.Trace.from_json(stored)), func)
     again = tir.Schedule(tir.parse(product.script()))
-    exec(str(sch.trace), {"sch": again})
+    names: dict[str, Any] = {"tir": tir}
+    exec(str(sch.trace), names)
+    names["apply_trace"](again)
     assert_structural_equal(again.mod["main"], func)
     assert str(again.trace) == str(sch.trace)
 
@@ -109,9 +111,19 @@ def test_steps_print_as_calls(capsys: pytest.CaptureFixture[str]) -> None:
     sch.split(i, factors=[None, 4])
     sch.vectorize(j)
     sch.set_scope(sch.get_block("C"), "C", "local")
-    assert str(sch.trace).splitlines() == [
+    assert list(map(str, sch.steps)) == [
         'sch.split(sch.get_loops("D")[0], factors=(None, 4))', 'sch.vectorize(sch.get_loops("D")[2])',
         'sch.set_scope(sch.get_block("C"), "C", "local")',
+    ]
+    assert str(sch.trace).splitlines() == [
+        "# from tvm import tir",
+        "def apply_trace(sch: tir.Schedule) -> None:",
+        '  b0 = sch.get_block(name="D", func_name="main")',
+        "  l1, l2 = sch.get_loops(block=b0)",
+        "  l3, l4 = sch.split(loop=l1, factors=[None, 4], preserve_unit_iters=True)",
+        "  sch.vectorize(loop=l2)",
+        '  b5 = sch.get_block(name="C", func_name="main")',
+        '  sch.set_scope(block=b5, buffer_index="C", storage_scope="local")',
     ]
     sch.show()
     sch.trace.show()
@@ -204,7 +216,7 @@ def test_modules_of_several_functions() -> None:
     (loop,) = sch.get_loops(sch.get_block("A", func_name="second"))
     sch.unroll(loop)
     sch.parallel(sch.get_loops(sch.get_block("A", "first"))[0])
-    assert str(sch.trace) == (
+    assert "\n".join(map(str, sch.steps)) == (
         'sch.unroll(sch.get_loops(sch.get_block("A", func_name="second"))[0])\n'
         'sch.parallel(sch.get_loops(sch.get_block("A", func_name="first"))[0])'
     )
@@ -257,7 +269,7 @@ def test_the_steps_of_the_engine_are_data(name: str) -> None:
 
 
 def applied(*steps: Any) -> Callable[[], object]:
-    return lambda: tir.replay(product, tir.Trace.from_json(list(steps)))
+    return lambda: tir.replay(product, map(ScheduleStep.from_json, steps))
 
 
 LOOP = {"block": "C", "loop": 0}
@@ -283,7 +295,27 @@ MESSAGES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "no step": (applied("unroll"), "'unroll' is not a schedule step; one is"),
     "no reference": (applied({"step": "unroll", "args": [{"loop": 0}]}), "is not a reference to a block or a loop; a"),
-    "no trace": (lambda: tir.Trace.from_json({}), "a trace must be a list of steps, not dict"),
+    "no trace": (lambda: tir.Trace.from_json({}), "a trace is a list of the instructions and a list of the decisions"),
+    "no instruction": (
+        lambda: tir.Trace.from_json([[["Splitt", [], [], []]], []]),
+        "there is no instruction 'Splitt'; did you mean 'Split'"
+    ),
+    "too few arguments": (
+        lambda: tir.Trace.from_json([[["GetBlock", [], [], ["b0"]]], []]).apply_to_schedule(tir.Schedule(product)),
+        "instruction 'GetBlock' has 0 inputs and 0 attributes, which are too few"
+    ),
+    "other results": (
+        lambda: tir.Trace.from_json(
+            [[["GetBlock", [], ["C", "main"], ["b0"]], ["GetLoops", ["b0"], [], ["l1"]]], []]
+        ).apply_to_schedule(tir.Schedule(product)),
+        "instruction 1, .*, has 3 results here, but 1 in the trace; the trace belongs to another program"
+    ),
+    "a step that does not exist here": (
+        lambda: tir.Trace.from_json(
+            [[["GetBlock", [], ["C", "main"], ["b0"]], ["UnsafeSetDType", ["b0"], [0, "float32"], []]], []]
+        ).apply_to_schedule(tir.Schedule(product)),
+        "instruction 'UnsafeSetDType' is not supported: there is no step 'unsafe_set_dtype'"
+    ),
     "no program": (
         lambda: tir.Schedule("f"),  # type: ignore[arg-type]
         "a schedule takes a PrimFunc or an IRModule of them, but was given a str"
@@ -324,8 +356,8 @@ def test_a_failed_step_is_not_noted() -> None:
     sch = tir.Schedule(product)
     with pytest.raises(ScheduleError, match="cover only 6"):
         sch.split(sch.get_loops("C")[0], [2, 3])
-    assert len(sch.trace) == 0
-    assert list(sch.trace) == []
+    assert sch.steps == []
+    assert [inst.kind.name for inst in sch.trace] == ["GetBlock", "GetLoops"]
 
 
 def test_loops_inside_of_blocks_take_no_steps() -> None:

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from small_schedules import PROGRAMS, add_one, add_one_at_once
 from tilewright import tir
 from tilewright.base.errors import ScheduleError
 from tilewright.ir.structural import assert_structural_equal
+from tilewright.scalar.expr import number_of
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import PrimFunc
 
@@ -266,8 +268,8 @@ def test_a_copy_goes_its_own_way() -> None:
     sch.split(i, [2, 3])
     other = sch.copy()
     other.unroll(other.get_loops("B")[0])
-    assert len(sch.trace) == 1
-    assert len(other.trace) == 2
+    assert len(sch.steps) == 1
+    assert len(other.steps) == 2
     assert_structural_equal(tir.replay(PROGRAMS["pair"], other.trace), other.mod["main"])
 
 
@@ -284,10 +286,22 @@ def test_draws_follow_the_seed_and_the_decisions() -> None:
     assert str(drawn(3).trace) == str(drawn(3).trace)
     assert len({str(drawn(seed).trace) for seed in range(20)}) > 3
     trace = drawn(0).trace
-    assert [s.name for s, _ in trace.decisions] == ["sample_perfect_tile", "sample_compute_location"]
-    assert [s.name for s in trace.simplified(remove_postproc=True)] == ["split"]
+    sample, place = trace.decisions
+    assert [sample.kind.name, place.kind.name] == ["SamplePerfectTile", "SampleComputeLocation"]
+    kept = trace.simplified(remove_postproc=True)
+    assert [inst.kind.name for inst in kept] == ["GetBlock", "GetLoops", "SamplePerfectTile", "Split"]
     again = tir.Schedule(PROGRAMS["rows"])
     trace.apply_to_schedule(again, remove_postproc=True)
-    assert len(again.trace) == 3
-    assert trace.with_decision(trace.decisions[0][0], (1, 2, 4)).decisions[0][1] == (1, 2, 4)
-    assert trace.as_python() == str(trace).splitlines()
+    assert [s.name for s in again.steps] == ["sample_perfect_tile", "split", "sample_compute_location"]
+    other = tir.Schedule(PROGRAMS["rows"])
+    trace.with_decision(sample, (1, 2, 4), remove_postproc=True).apply_to_schedule(other)
+    assert [number_of(other.get(v).extent) for v in other.get_loops("B")[1:]] == [1, 2, 4]
+    asked: list[Any] = []
+
+    def ask(inst: Any, given: list[Any], attrs: list[Any], decision: Any) -> Any:
+        asked.append(decision)
+        return decision
+
+    trace.apply_to_schedule(tir.Schedule(PROGRAMS["rows"]), False, ask)
+    assert trace.decisions[sample] in asked
+    assert [f"  {line}" for line in trace.as_python()] == str(trace).splitlines()[2:]

@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from tilewright.runtime import rpc
     from tilewright.runtime.artifact import load_executable as load
     from tilewright.scalar import arith
-    from tilewright.search import auto_scheduler, autotvm
+    from tilewright.search import auto_scheduler, autotvm, meta_schedule
     from tilewright.tir import script
 
 __all__ = [
@@ -93,7 +93,7 @@ __all__ = [
     "__version__", "arith", "auto_scheduler", "autotvm", "build", "check", "cl", "compile", "container",
     "contrib", "convert", "cpu", "cuda", "device",
     "driver", "error", "errors", "ext_dev", "get_global_func", "hexagon", "instrument", "ir", "load", "logs", "lower",
-    "metal", "micro", "nd", "opencl",
+    "meta_schedule", "metal", "micro", "nd", "opencl",
     "params",
     "parser", "quantize", "register_func", "registry", "relay", "rocm", "rpc", "runtime", "script",
     "serialization", "settings",

@@ -65,9 +65,16 @@ FAMILIES: Final = (
         r"relay\.backend\.contrib\.(?:bnns|cmsisnn|ethosn|tensorrt|vitis_ai|arm_compute_lib)",
         "this accelerator's code generator is not here", "an accelerator declared in one file, docs/accelerators.md"),
     Family(
-        "`meta_schedule`",
-        r"meta_schedule|tir\.transform\.(?:transform\.)?MetaSchedule\w*|relay\.backend\.use_meta_schedule\w*",
-        "schedules are searched by auto_scheduler and autotvm", "tvm.auto_scheduler, docs/auto_scheduler.md"),
+        "Parts of `meta_schedule` for GPUs and tensor intrinsics",
+        r"meta_schedule\.(?:schedule_rule\.(?:schedule_rule\.)?(?:AutoBind|CrossThreadReduction|MultiLevelTiling(?:TensorCore|"
+        r"WideVector|WithIntrin))|schedule_rule\.(?:auto_bind|cross_thread_reduction)|schedule_rule\.cuda|postproc\.\w*"
+        r"(?:RewriteCooperativeFetch|RewriteTensorize|RewriteUnboundBlock|VerifyGPUCode|VerifyVTCMLimit|"
+        r"DisallowAsyncStridedMemCopy)|mutator\.\w*MutateThreadBinding)",
+        "code for GPUs is not generated", "the targets 'llvm' and 'c'"),
+    Family(
+        "Passes and hooks of `meta_schedule` inside the compiler",
+        r"tir\.transform\.(?:transform\.)?MetaSchedule\w*|relay\.backend\.use_meta_schedule\w*",
+        "a database chooses schedules while a kernel is lowered", "meta_schedule.relay_integration.compile_relay"),
     Family(
         "`relay.frontend.from_keras` and those of seven other frameworks",
         r"relay\.frontend\.(?:from_)?(?:caffe2?|coreml|darknet|keras|mxnet|nnvm_common|oneflow|paddlepaddle|paddle|"

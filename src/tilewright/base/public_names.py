@@ -26,6 +26,7 @@ PUBLIC: Final[Mapping[str, str]] = {
     "instrument": "compat.instrument",
     "ir.supply": "relay.supply",
     "logs": "base.logs",
+    "meta_schedule": "search.meta_schedule",
     "micro": "compiler.micro",
     "micro.testing": "compat.testing.micro",
     "nd": "base.nd",

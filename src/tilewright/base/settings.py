@@ -87,6 +87,9 @@ SETTINGS: Final = _table(
         "relay.backend.use_auto_scheduler", bool, False,
         "use the schedules of the auto_scheduler.ApplyHistoryBest around the build"),
     Setting(
+        "relay.backend.use_meta_schedule", bool, False,
+        "use the schedules of the meta_schedule database around the build"),
+    Setting(
         "tir.instrument_bound_checkers", bool, False,
         "check every read and write against the extents of its buffer; a wrong access raises a MemoryFault"),
     Setting(

@@ -5,6 +5,7 @@ from typing import Any
 from tilewright.base import nd as ndarray
 from tilewright.base import object_path
 from tilewright.base.nd import (
+    Device,
     NDArray,
     cl,
     cpu,
@@ -47,6 +48,7 @@ __all__ = [
     "BenchmarkResult",
     "ConstantsModule",
     "DataType",
+    "Device",
     "DeviceMemory",
     "Driver",
     "Executable",

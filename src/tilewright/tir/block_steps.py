@@ -14,7 +14,7 @@ from tilewright.tir.blockize import blockize
 from tilewright.tir.index_map import IndexMap
 from tilewright.tir.legality import check_any_order, check_complete, check_threads, only_maker
 from tilewright.tir.loop_schedule import Schedule as Engine
-from tilewright.tir.loop_steps import LoopRV, LoopSteps
+from tilewright.tir.loop_steps import INLINE, LoopRV, LoopSteps
 from tilewright.tir.steps import BlockAt, recorded
 from tilewright.tir.stmt import ALIGNED, THREAD, Block, For, loaded_buffers, stored_buffers
 from tilewright.tir.tensorize import TensorIntrin
@@ -27,9 +27,14 @@ class BlockSteps(LoopSteps):
 
     # Moves.
     @recorded
-    def reverse_compute_at(self, block: BlockAt | str, loop: LoopRV, preserve_unit_loops: bool = False) -> None:
-        """Compute a block inside the loop of its producer, for the part computed in each trip."""
+    def reverse_compute_at(self, block: BlockAt | str, loop: LoopRV | int, preserve_unit_loops: bool = False) -> None:
+        """Compute a block inside the loop of its producer, for the part computed in each trip; `ROOT` leaves it where
+        it is, `INLINE` inlines it."""
         at, e = self._in(block)
+        if not isinstance(loop, LoopRV):
+            if loop == INLINE:
+                e.func = block_moves.reverse_compute_inline(e.func, at.block)
+            return
         e.func = block_moves.reverse_compute_at(e.func, at.block, loop.var, preserve_unit_loops)
 
     @recorded
@@ -112,6 +117,9 @@ class BlockSteps(LoopSteps):
             raise ScheduleError(
                 f"{what} has no annotation '{ann_key}'; its annotations are {', '.join(node.annotations) or 'none'}")
         kept = {k: v for k, v in node.annotations.items() if k != ann_key}
+        if not isinstance(block_or_loop, LoopRV) and self._is_root(at := self._block(block_or_loop)):
+            self._set_root(at, kept)
+            return
         e._replace(node, replace(node, annotations=kept))
 
     @recorded
@@ -246,12 +254,26 @@ class BlockSteps(LoopSteps):
     def _written(self, at: BlockAt, e: Engine, index: int | str) -> Buffer:
         return self._pick(stored_buffers(e.block(at.block)), index, f"block '{at.block}' writes")
 
+    def position_of(self, block: BlockAt | str, which: Any) -> tuple[str, int]:
+        """Return a buffer of a block as `("write", index)` or `("read", index)`."""
+        at, e = self._in(block)
+        found, node = self._buffer(at, e, which), e.block(at.block)
+        stored = stored_buffers(node)
+        if found in stored and not (isinstance(which, tuple) and which[0] == "read"):
+            return "write", stored.index(found)
+        return "read", self._read(node).index(found)
+
+    @staticmethod
+    def _read(node: Block) -> list[Buffer]:
+        """Return the buffers that a block reads, without those that it also writes, if there are others."""
+        return [b for b in loaded_buffers(node) if b not in stored_buffers(node)] or loaded_buffers(node)
+
     def _buffer(self, at: BlockAt, e: Engine, which: Any) -> Buffer:
         """Return a buffer of a block: `("read", 0)`, `("write", 0)`, an index among the written ones, or a name among
         all."""
         node: Block = e.block(at.block)
         kind, index = which if isinstance(which, tuple) else ("either" if isinstance(which, str) else "write", which)
-        read = [b for b in loaded_buffers(node) if b not in stored_buffers(node)] or loaded_buffers(node)
+        read = self._read(node)
         if kind == "read":
             return self._pick(read, index, f"block '{at.block}' reads")
         if kind == "write":

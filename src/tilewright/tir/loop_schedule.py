@@ -688,6 +688,7 @@ def regenerate(node: Block, region: Box, outer: Ranges, unit_loops: bool) -> tup
             loops.append((v, as_expr(size)))
             ranges = ranges.bind(v, 0, size - 1 if isinstance(size, int) else None)
         point = simplify(first if single else add(first, v), ranges)
+        point = add(point, v) if single and unit_loops else point
         bindings.append(point)
         whole = size is it.extent and isinstance(first, IntImm) and first.value == 0
         for inside in () if whole else (compare(LESS, point, it.extent), point >= 0):

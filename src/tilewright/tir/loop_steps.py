@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, overload
+from typing import Any, Final, overload
 
 from tilewright.base.errors import ScheduleError
+from tilewright.base.types import BOOL
 from tilewright.ir.module import IRModule
-from tilewright.scalar.expr import Buffer, Load, Var
+from tilewright.scalar.expr import Buffer, Load, Var, const
 from tilewright.scalar.walk import walk
 from tilewright.tir import loop_schedule as engine
 from tilewright.tir.block_moves import stored_at_its_axes, whole_domain
@@ -24,6 +25,8 @@ from tilewright.tir.legality import (
 from tilewright.tir.steps import BlockAt, LoopAt, Recorder, recorded
 from tilewright.tir.stmt import (
     PARALLEL,
+    ROOT_ATTRS,
+    ROOT_BLOCK,
     VECTORIZED,
     Block,
     For,
@@ -37,14 +40,22 @@ from tilewright.tir.transform.convert_ssa import convert_ssa
 from tilewright.tir.transform.infer_reducers import infer_reducers
 
 MAIN = "main"
+NO_LOOP: Final = Var("_")
+"""The variable of a reference that is only part of a trace."""
+ROOT, INLINE = -1, -2
+"""Decisions of `sample_compute_location`: keep the block where it is, or inline it into its readers."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopRV:
     """A reference to a loop of a schedule."""
 
-    var: Var
-    func: str
+    var: Var = NO_LOOP
+    func: str = ""
+
+    def same_as(self, other: object) -> bool:
+        """Return whether both are the same object."""
+        return self is other
 
     def __repr__(self) -> str:
         return f"loop '{self.var.name}' of {self.func}"
@@ -82,14 +93,15 @@ class LoopSteps(Recorder):
     def get_block(self, name: str, func_name: str | None = None) -> BlockAt:
         """Return the block of that name; `func_name` is needed if a module has several functions and none is `main`."""
         at = BlockAt(name, self._named(func_name))
-        self._engine(at.func).block(name)
+        if not self._is_root(at):
+            self._engine(at.func).block(name)
         return at
 
     def get_loops(self, block: BlockAt | str) -> list[LoopRV]:
         """Return the loops around a block, outermost first."""
         at = self._block(block)
         func = self._named(at.func)
-        return [LoopRV(v, func) for v in self._engine(func).loops(at.block)]
+        return [] if self._is_root(at) else [LoopRV(v, func) for v in self._engine(func).loops(at.block)]
 
     @overload
     def get(self, what: BlockAt | str) -> Block: ...
@@ -104,7 +116,19 @@ class LoopSteps(Recorder):
         if isinstance(what, LoopRV):
             return self._engine(what.func).loop(what.var)
         at = self._block(what)
+        if self._is_root(at):
+            func = self._engine(at.func).func
+            return Block(ROOT_BLOCK, (), (), const(1, BOOL), None, func.body, dict(func.attrs.get(ROOT_ATTRS, {})))
         return self._engine(at.func).block(at.block)
+
+    def _is_root(self, at: BlockAt) -> bool:
+        """Return whether a reference is to the block around all others, which has no statement."""
+        return at.block == ROOT_BLOCK and ROOT_BLOCK not in block_names(self._engine(at.func).func)
+
+    def _set_root(self, at: BlockAt, annotations: dict[str, Any]) -> None:
+        e = self._engine(at.func)
+        kept = {k: v for k, v in e.func.attrs.items() if k != ROOT_ATTRS}
+        e.func = replace(e.func, attrs={**kept, ROOT_ATTRS: annotations} if annotations else kept)
 
     # Steps.
     @recorded
@@ -155,9 +179,14 @@ class LoopSteps(Recorder):
         self._engine(loop.func).unroll(loop.var)
 
     @recorded
-    def compute_at(self, block: BlockAt | str, loop: LoopRV, preserve_unit_loops: bool = False) -> None:
-        """Compute a value inside a loop of its reader, only the part that each trip needs."""
+    def compute_at(self, block: BlockAt | str, loop: LoopRV | int, preserve_unit_loops: bool = False) -> None:
+        """Compute a value inside a loop of its reader, only the part that each trip needs; `ROOT` leaves it where it
+        is, `INLINE` inlines it."""
         at = self._block(block)
+        if not isinstance(loop, LoopRV):
+            if loop == INLINE:
+                self._engine(at.func).compute_inline(at.block)
+            return
         node, func = self._engine(at.func).block(at.block), self._engine(at.func).func
         only_maker(func, node)
         check_complete(func, node)
@@ -187,7 +216,10 @@ class LoopSteps(Recorder):
             self._engine(block_or_loop.func).annotate(block_or_loop.var, ann_key, ann_val)
         else:
             at = self._block(block_or_loop)
-            self._engine(at.func).annotate(at.block, ann_key, ann_val)
+            if self._is_root(at):
+                self._set_root(at, {**self.get(at).annotations, ann_key: ann_val})
+            else:
+                self._engine(at.func).annotate(at.block, ann_key, ann_val)
 
     @recorded
     def cache_read(

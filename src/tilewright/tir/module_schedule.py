@@ -8,6 +8,7 @@
     sch.show()
     print(sch.trace)                        # the calls, which do the same to another schedule `sch`
     again = tir.replay(func, sch.trace)     # the scheduled function; a trace is data: as_json, from_json
+    again = tir.replay(func, sch.steps)     # the same; a step refers to loops by their positions
 
 Blocks are identified by name, loops by their variable: a loop keeps its identity through steps on other loops.
 """
@@ -16,22 +17,33 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
 from tilewright.ir.module import IRModule
 from tilewright.scalar.expr import Buffer
+from tilewright.tir.call_trace import CallTrace, call, traced
+from tilewright.tir.instructions import InstructionKind
 from tilewright.tir.loop_schedule import Schedule as Engine
 from tilewright.tir.loop_steps import MAIN, LoopRV
 from tilewright.tir.sampling import SampleSteps
 from tilewright.tir.steps import BlockAt, ScheduleStep
-from tilewright.tir.stmt import Block, PrimFunc, loaded_buffers, stored_buffers, walk_stmt
+from tilewright.tir.stmt import ROOT_BLOCK, Block, For, PrimFunc, loaded_buffers, path_to, stored_buffers, walk_stmt
 from tilewright.tir.trace import Trace
 
 __all__ = ["LoopRV", "Schedule", "Trace", "replay"]
 
 
+@dataclass(frozen=True, slots=True)
+class StmtSRef:
+    """A statement, and the block or loop around it; the root block has none."""
+
+    stmt: Block | For
+    parent: StmtSRef | None
+
+
+@traced
 class Schedule(SampleSteps):
     """Steps on the functions of a module; each preserves the results of the program.
 
@@ -54,12 +66,17 @@ class Schedule(SampleSteps):
         super().__init__(mod)
         self.random = random.Random(seed)
         self._worked_on = ""
+        self._trace = CallTrace()
 
     # The whole schedule.
     @property
     def trace(self) -> Trace:
-        """The steps so far."""
-        return Trace(self.steps)
+        """The calls so far."""
+        return self._trace.copy()
+
+    def call(self, kind: InstructionKind, inputs: list[Any], attrs: list[Any], decision: Any = None) -> list[Any]:
+        """Perform an instruction, and return its results. Raises `ScheduleError` if it cannot be performed."""
+        return call(self, kind, inputs, attrs, decision)
 
     @property
     def state(self) -> dict[str, PrimFunc]:
@@ -89,7 +106,7 @@ class Schedule(SampleSteps):
         new = Schedule(self._module, self.fork_seed())
         for name, e in self._engines.items():
             new._engines[name] = Engine(e.func, checked=True)
-        new.steps, new._worked_on = list(self.steps), self._worked_on
+        new.steps, new._worked_on, new._trace = list(self.steps), self._worked_on, CallTrace(self.trace)
         return new
 
     def show(self) -> None:
@@ -117,18 +134,37 @@ class Schedule(SampleSteps):
         return [replace(at, block=b.name) for b in _blocks(e) if b is not node and any(x in shared for x in far(b))]
 
     def get_child_blocks(self, block_or_loop: BlockAt | LoopRV | str) -> list[BlockAt]:
-        """Return the blocks inside a loop, in order; a block contains none."""
+        """Return the blocks inside a loop, or inside the root block, in order; another block contains none."""
         if not isinstance(block_or_loop, LoopRV):
             self.get(block_or_loop)
-            return []
+            at = self._block(block_or_loop)
+            return [replace(at, block=b.name) for b in _blocks(self._engine(at.func))] if self._is_root(at) else []
         inside = walk_stmt(self.get(block_or_loop))
         return [BlockAt(s.name, block_or_loop.func) for s in inside if isinstance(s, Block)]
 
-    def get_output_blocks(self, func_name: str | None = None) -> list[BlockAt]:
-        """Return the blocks that store to parameters, in order."""
-        func = self._named(func_name)
+    def get_output_blocks(self, scope_block: BlockAt | str | None = None) -> list[BlockAt]:
+        """Return the blocks that store to parameters, in order, of the function of `scope_block`, or of that name."""
+        if isinstance(scope_block, str) and scope_block != ROOT_BLOCK:
+            func = self._named(scope_block)
+        else:
+            func = self._named(scope_block.func if isinstance(scope_block, BlockAt) else None)
         e = self._engine(func)
         return [BlockAt(b.name, func) for b in _blocks(e) if any(x in e.func.params for x in stored_buffers(b))]
+
+    def get_sref(self, block_or_loop: BlockAt | LoopRV | str) -> StmtSRef:
+        """Return a reference to the statement of a block or a loop, with those around it."""
+        node = self.get(block_or_loop)
+        if isinstance(block_or_loop, LoopRV):
+            func = block_or_loop.func
+        else:
+            at = self._block(block_or_loop)
+            func = at.func
+            if self._is_root(at):
+                return StmtSRef(node, None)
+        ref = StmtSRef(self.get(BlockAt(ROOT_BLOCK, self._named(func))), None)
+        for s in [*path_to(self._engine(func).func.body, node), node]:
+            ref = StmtSRef(s, ref) if isinstance(s, (Block, For)) else ref
+        return ref
 
     def _named(self, func: str | None) -> str:
         return super()._named(func or getattr(self, "_worked_on", "") or None)
@@ -139,8 +175,11 @@ def _blocks(e: Engine) -> list[Block]:
 
 
 def replay(program: Any, steps: Trace | Iterable[ScheduleStep]) -> Any:
-    """Apply steps to `program`, a function or a module, and return the result. Raises `ScheduleError` if a step does
-    not fit."""
+    """Apply a trace or steps to `program`, a function or a module, and return the result. Raises `ScheduleError` if one
+    does not fit."""
     sch = Schedule(program)
-    sch.apply(steps)
+    if isinstance(steps, Trace):
+        steps.apply_to_schedule(sch)
+    else:
+        sch.apply(steps)
     return sch.mod[MAIN] if isinstance(program, PrimFunc) else sch.mod

@@ -31,6 +31,8 @@ from tilewright.tir.parse_views import PLACES, ViewReader, call_name, is_view
 from tilewright.tir.printer import INNER, extent_between
 from tilewright.tir.stmt import (
     PARALLEL,
+    ROOT_ATTRS,
+    ROOT_BLOCK,
     SCALARS,
     SERIAL,
     THREAD,
@@ -538,9 +540,11 @@ class FunctionReader(ViewReader):
         body = self.sequence(rest)
         self.names = before
         if (
-            name == "root" and not header.iters and header.init is None and not header.annotations
+            name == ROOT_BLOCK and not header.iters and header.init is None
             and any(isinstance(s, Block) for s in walk_stmt(body))
         ):
+            if header.annotations:
+                self.attrs[ROOT_ATTRS] = header.annotations
             return body
         return Block(name, tuple(header.iters), tuple(
             header.bindings

@@ -14,13 +14,12 @@ from typing import Any
 
 from tilewright.base.errors import ScheduleError
 from tilewright.scalar.arith.divisors import divisors
+from tilewright.scalar.expr import number_of
+from tilewright.scalar.walk import free_vars
 from tilewright.tir.block_steps import BlockSteps
-from tilewright.tir.loop_steps import LoopRV
-from tilewright.tir.steps import BlockAt, ScheduleStep, notes_itself, recorded
+from tilewright.tir.loop_steps import INLINE, ROOT, LoopRV
+from tilewright.tir.steps import BlockAt, SampledInt, ScheduleStep, notes_itself, recorded
 from tilewright.tir.stmt import Block, For, stored_buffers, walk_stmt
-
-ROOT, INLINE = -1, -2
-"""Decisions of `sample_compute_location`: keep the block where it is, or inline it into its readers."""
 
 
 class SampleSteps(BlockSteps):
@@ -44,7 +43,7 @@ class SampleSteps(BlockSteps):
         if not 0 <= chosen < len(candidates):
             raise ScheduleError(f"decision {chosen} is not an index of the {len(candidates)} candidates")
         self._decided("sample_categorical", (tuple(candidates), tuple(probs)), {}, chosen)
-        return candidates[chosen]
+        return SampledInt(candidates[chosen])
 
     @notes_itself
     def sample_perfect_tile(
@@ -62,7 +61,7 @@ class SampleSteps(BlockSteps):
                 f"decision {drawn} is not {n} factors of the {extent} iterations of loop '{loop.var.name}'"
             )
         self._decided("sample_perfect_tile", (loop, n, max_innermost_factor), {}, tuple(drawn))
-        return drawn
+        return list(map(SampledInt, drawn))
 
     @notes_itself
     def sample_partitioned_tile(
@@ -87,7 +86,7 @@ class SampleSteps(BlockSteps):
                 f"decision {drawn} is not {n} factors of the {extent} iterations of loop '{loop.var.name}' with the "
                 f"inner factors a multiple of {innerpart_factor}")
         self._decided("sample_partitioned_tile", (loop, n, partition_pos, innerpart_factor), {}, tuple(drawn))
-        return drawn
+        return list(map(SampledInt, drawn))
 
     def _factors(self, extent: int, n: int, most: int) -> list[int]:
         if n < 1:
@@ -108,15 +107,31 @@ class SampleSteps(BlockSteps):
         node = e.block(at.block)
         loops = self._places(at, node)
         if decision is None:
-            choices = [ROOT, *range(len(loops))]
-            if node.init is None and not any(b in e.func.params for b in stored_buffers(node)):
-                choices.append(INLINE)
-            decision = self.random.choice(choices)
+            decision = self.random.choice(self.compute_locations(at))
         if not INLINE <= decision < len(loops):
             raise ScheduleError(
                 f"decision {decision} is not a valid place to compute block '{at.block}'; there are {len(loops)} loops")
         self._decided("sample_compute_location", (at,), {}, decision)
-        return decision if decision < 0 else loops[decision]
+        return SampledInt(decision) if decision < 0 else loops[decision]
+
+    def compute_locations(self, block: BlockAt) -> list[int]:
+        """Return the decisions from which `sample_compute_location` draws: `ROOT`, `INLINE` if it is possible, and the
+        loops of the first reader that have several trips, up to its last reduction loop if there is one."""
+        at, e = self._in(block)
+        node = e.block(at.block)
+        loops = self._places(at, node)
+        reduced = [k for k, v in enumerate(loops) if self._reduces(at, v)]
+        last = reduced[-1] if reduced else len(loops) - 1
+        found = [k for k, v in enumerate(loops[: last + 1]) if number_of(self.get(v).extent) != 1]
+        if node.init is None and not any(b in e.func.params for b in stored_buffers(node)):
+            found.insert(0, INLINE)
+        return [ROOT, *found]
+
+    def _reduces(self, at: BlockAt, loop: LoopRV) -> bool:
+        """Return whether the first reader of a block reduces over a loop."""
+        reader = self.get(self.get_consumers(at)[0])
+        axes = zip(reader.iters, reader.bindings, strict=True)
+        return any(i.kind == "reduce" and loop.var in free_vars(b) for i, b in axes)
 
     def _places(self, at: BlockAt, node: Block) -> list[LoopRV]:
         readers = self.get_consumers(at)

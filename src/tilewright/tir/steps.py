@@ -28,13 +28,26 @@ S = TypeVar("S", bound="Recorder")
 class BlockAt:
     """A reference to a block by name; `func` is its function in a module of several."""
 
-    block: str
+    block: str = ""
     func: str = ""
+
+    def same_as(self, other: object) -> bool:
+        """Return whether both are the same object."""
+        return self is other
 
     def __str__(self) -> str:
         return (
             f"sch.get_block({value_text(self.block)}" + (f", func_name={value_text(self.func)})" if self.func else ")")
         )
+
+
+class SampledInt(int):
+    """A sampled number. A trace refers to it as the result of its sample; arithmetic gives plain integers."""
+
+    @property
+    def value(self) -> int:
+        """The number."""
+        return int(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -212,6 +212,10 @@ class Block(Stmt):
         return self.name
 
 
+ROOT_BLOCK = "root"
+"""Name of the block around all others, which has no statement: its annotations are an attribute of the function."""
+ROOT_ATTRS = "root_block"
+"""Attribute of a function: the annotations of its root block."""
 SCALARS = "scalars"
 """Attribute of a function: `((position, Var), …)`, its scalar arguments. Symbolic dimensions of its buffers are no
 arguments."""

@@ -1,10 +1,13 @@
 """`tvm.tir.schedule`: schedules of TIR programs, references to their blocks and loops, and traces."""
 
 from tilewright.base.errors import ScheduleError
+from tilewright.tir.instructions import InstructionKind
 from tilewright.tir.loop_steps import LoopRV
-from tilewright.tir.module_schedule import Schedule
+from tilewright.tir.module_schedule import Schedule, StmtSRef
 from tilewright.tir.steps import BlockAt as BlockRV
-from tilewright.tir.steps import ScheduleStep as Instruction
-from tilewright.tir.trace import Trace
+from tilewright.tir.steps import SampledInt as ExprRV
+from tilewright.tir.trace import Instruction, Trace
 
-__all__ = ["BlockRV", "Instruction", "LoopRV", "Schedule", "ScheduleError", "Trace"]
+__all__ = [
+    "BlockRV", "ExprRV", "Instruction", "InstructionKind", "LoopRV", "Schedule", "ScheduleError", "StmtSRef", "Trace",
+]

@@ -1,0 +1,200 @@
+"""Postprocessors: steps that complete a schedule after its decisions, or refuse it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tilewright.base.errors import OptionError, ScheduleError
+from tilewright.scalar.expr import Load, Var, number_of
+from tilewright.scalar.walk import free_vars, walk
+from tilewright.search.meta_schedule import block_analysis as analysis
+from tilewright.search.meta_schedule.schedule_rule import PARALLEL, UNROLL_EXPLICIT, UNROLL_IMPLICIT, VECTORIZE
+from tilewright.search.meta_schedule.utils import Extensible
+from tilewright.tir.loop_steps import LoopRV
+from tilewright.tir.module_schedule import Schedule
+from tilewright.tir.steps import BlockAt
+from tilewright.tir.stmt import ROOT_BLOCK, SERIAL, Block, For, Seq, Store, expressions, walk_stmt
+
+if TYPE_CHECKING:
+    from tilewright.search.meta_schedule.tune_context import TuneContext
+
+
+class Postproc(Extensible):
+    """Base of postprocessors."""
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        """Take what the postprocessor needs from the task."""
+
+    def apply(self, sch: Schedule) -> bool:
+        """Complete a schedule; return False if it is not valid."""
+        raise NotImplementedError(f"{type(self).__name__} does not define apply")
+
+    @staticmethod
+    def create(kind: str) -> list[Postproc]:
+        """Return the postprocessors for a kind of target, "llvm" or "c". Raises `OptionError` for others."""
+        if kind not in ("llvm", "c"):
+            raise OptionError(f"there are no postprocessors for '{kind}'; the kinds are 'llvm' and 'c'", code="TW1103")
+        return [DisallowDynamicLoop(), RewriteParallelVectorizeUnroll(), RewriteReductionBlock()]
+
+
+PyPostproc = Postproc
+
+
+class DisallowDynamicLoop(Postproc):
+    """Refuses schedules with a loop of symbolic extent."""
+
+    def apply(self, sch: Schedule) -> bool:
+        return all(
+            number_of(s.extent) is not None
+            for func in sch.state.values() for s in walk_stmt(func.body) if isinstance(s, For))
+
+
+class RewriteReductionBlock(Postproc):
+    """Initializes reductions in blocks of their own, before their outermost reduction loop."""
+
+    def apply(self, sch: Schedule) -> bool:
+        for name, func in list(sch.state.items()):
+            for s in list(walk_stmt(func.body)):
+                if isinstance(s, Block) and s.init is not None and analysis.is_reduction(s):
+                    self._decompose(sch, name, s)
+        return True
+
+    @staticmethod
+    def _decompose(sch: Schedule, func: str, node: Block) -> None:
+        trial = sch.copy()
+        loops = trial.get_loops(BlockAt(node.name, func))
+        place = next((k for k, v in enumerate(loops) if "reduce" in analysis.axis_kinds(node, v.var)), None)
+        if place is None:
+            return
+        block = sch.get_block(node.name, func)
+        sch.decompose_reduction(block, sch.get_loops(block)[place])
+
+
+@dataclass(slots=True)
+class _Marks:
+    """The marks of a root block, and the loops of one block to fuse for them; 0 for none."""
+
+    parallel: int = -1
+    vectorize: int = -1
+    unroll: int = -1
+    is_explicit: bool = True
+    parallel_loops: int = 0
+    vector_loops: int = 0
+
+
+class RewriteParallelVectorizeUnroll(Postproc):
+    """Applies the marks of `ParallelizeVectorizeUnroll`: outer loops run in parallel, inner ones as vectors."""
+
+    def apply(self, sch: Schedule) -> bool:
+        for func in list(sch.state):
+            found = sch.get(BlockAt(ROOT_BLOCK, func)).annotations
+            marks = _Marks(
+                int(found.get(PARALLEL, -1)), int(found.get(VECTORIZE, -1)),
+                int(found.get(UNROLL_EXPLICIT, found.get(UNROLL_IMPLICIT, -1))), UNROLL_EXPLICIT in found)
+            known = [k for k in (PARALLEL, VECTORIZE, UNROLL_EXPLICIT, UNROLL_IMPLICIT) if k in found]
+            if not known:
+                continue
+            root = sch.get_block(ROOT_BLOCK, func)
+            for key in known:
+                sch.unannotate(root, key)
+            for block in sch.get_child_blocks(root):
+                loops = sch.get_loops(block)
+                if loops:
+                    _mark_loops(sch, block, loops, marks)
+        return True
+
+
+def _mark_loops(sch: Schedule, block: BlockAt, loops: list[LoopRV], marks: _Marks) -> None:
+    """Apply the marks to the loops around one block."""
+    marks.parallel_loops = fusible_outer(sch, block, loops, marks.parallel)[0] if marks.parallel > 0 else 0
+    marks.vector_loops = fusible_inner(sch, block, loops, marks.vectorize) if marks.vectorize > 0 else 0
+    n = len(loops)
+    if marks.parallel > 0 and marks.vectorize > 0 and _is_elementwise(sch, block, loops):
+        outer, inner = sch.split(sch.fuse(*loops), [None, marks.vectorize])
+        _try(sch, "vectorize", inner)
+        _try(sch, "parallel", outer)
+        loops = [outer, inner]
+    else:
+        marks.vector_loops = min(marks.vector_loops, n - marks.parallel_loops)
+        if marks.parallel_loops:
+            outer = _fused(sch, loops[: marks.parallel_loops])
+            _try(sch, "parallel", outer)
+            loops = [outer, *loops[marks.parallel_loops :]]
+        if marks.vector_loops:
+            inner = _fused(sch, loops[-marks.vector_loops :])
+            _try(sch, "vectorize", inner)
+            loops = [*loops[: -marks.vector_loops], inner]
+    if marks.unroll > 0 and analysis.is_reduction(sch.get(block)):
+        sch.annotate(loops[0], "pragma_auto_unroll_max_step", marks.unroll)
+        sch.annotate(loops[0], "pragma_unroll_explicit", int(marks.is_explicit))
+
+
+def fusible_outer(sch: Schedule, block: BlockAt, loops: list[LoopRV], limit: int) -> tuple[int, list[int]]:
+    """Return how many outer loops to fuse for at most about `limit` parallel iterations, and the iterations after each.
+    """
+    node, sizes, count, total = sch.get(block), list[int](), 0, 1
+    for loop in loops:
+        s, extent = sch.get(loop), analysis.extent_of(sch, loop)
+        if extent is None or s.kind != SERIAL or "reduce" in _kinds_inside(s, loop, node):
+            break
+        total *= extent
+        sizes.append(total)
+        count = count if total > limit and len(sizes) > 1 and sizes[-2] > limit else len(sizes)
+        if isinstance(s.body, Seq):
+            break
+    return (count if sizes and sizes[-1] > 1 else 0), sizes
+
+
+def fusible_inner(sch: Schedule, block: BlockAt, loops: list[LoopRV], limit: int) -> int:
+    """Return how many inner loops to fuse for vectors of at most `limit` lanes, which access contiguous elements."""
+    node, count, total = sch.get(block), 0, 1
+    for loop in reversed(loops):
+        s, extent = sch.get(loop), analysis.extent_of(sch, loop)
+        if extent is None or s.kind != SERIAL or isinstance(s.body, Seq) or total * extent > limit:
+            break
+        if "reduce" in analysis.axis_kinds(node, loop.var) or not _is_contiguous(node, loop.var):
+            break
+        total, count = total * extent, count + 1
+    return count if total > 1 else 0
+
+
+def _kinds_inside(s: For, loop: LoopRV, node: Block) -> set[str]:
+    """Return the kinds of axes that move with a loop, in all blocks inside it."""
+    return {k for b in (node, *analysis.blocks_inside(s)) for k in analysis.axis_kinds(b, loop.var)}
+
+
+def _is_contiguous(node: Block, loop: Var) -> bool:
+    """Return whether stores move along their last index with a loop, or not at all, and some access moves."""
+    axes = {i.var for i, b in zip(node.iters, node.bindings, strict=True) if loop in free_vars(b)}
+    moved = False
+    for s in walk_stmt(node.body):
+        if isinstance(s, Store) and any(axes.intersection(free_vars(i)) for i in s.indices[:-1]):
+            return False
+        accesses = [s.indices] if isinstance(s, Store) else []
+        accesses += [e.indices for top in expressions(s) for e in walk(top) if isinstance(e, Load)]
+        moved = moved or any(i and axes.intersection(free_vars(i[-1])) for i in accesses)
+    return moved or not axes
+
+
+def _is_elementwise(sch: Schedule, block: BlockAt, loops: list[LoopRV]) -> bool:
+    """Return whether a block stores one element for each iteration of all its loops, in order."""
+    node = sch.get(block)
+    if analysis.is_reduction(node) or [*node.bindings] != [v.var for v in loops]:
+        return False
+    if any(len(analysis.blocks_inside(sch.get(v))) > 1 for v in loops):
+        return False
+    stores = [s for s in walk_stmt(node.body) if isinstance(s, Store)]
+    return len(stores) == 1 and [*stores[0].indices] == [i.var for i in node.iters]
+
+
+def _fused(sch: Schedule, loops: list[LoopRV]) -> LoopRV:
+    return sch.fuse(*loops) if len(loops) > 1 else loops[0]
+
+
+def _try(sch: Schedule, step: str, *args: Any) -> None:
+    """Apply a step, unless it would change results."""
+    try:
+        getattr(sch, step)(*args)
+    except ScheduleError:
+        return
