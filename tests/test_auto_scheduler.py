@@ -175,8 +175,10 @@ def test_states_for_a_gpu_are_recorded_and_do_not_run() -> None:
         dag.func(s)
     shared = dag.get_init_state()
     copy = shared.cache_read(0, "shared", [c])
-    assert copy.name == "A.shared" and shared.cache_read(0, "shared", [c]).name == "A.d.shared"
-    with pytest.raises(ScheduleError, match="uses memory of the scope 'shared'"):
+    assert copy.name == "A.shared"
+    dag.func(shared)  # plain memory on a CPU
+    assert shared.cache_read(0, "shared", [c]).name == "A.d.shared"
+    with pytest.raises(ScheduleError, match="block 'C' does not read 'A'"):
         dag.func(shared)
     with pytest.raises(ScheduleError, match=r"'block' is no axis of threads; there are vthread, blockIdx\.x"):
         s.bind(c, 1, "block")

@@ -425,7 +425,7 @@ def test_every_step_of_a_te_schedule_is_described() -> None:
     text = (ROOT / "docs" / "te.md").read_text(encoding="utf-8")
     steps = {
         name for kind in (te.Stage, te.Schedule) for name in vars(kind) if not name.startswith("_")
-    } - {"restart", "normalize"}
+    } - {"restart", "normalize", "has_place"}
     assert {name for name in steps if f"`{name}`" not in text} == set()
 
 
@@ -479,9 +479,10 @@ def test_every_switch_has_a_description() -> None:
 @pytest.mark.slow
 def test_the_page_on_tuning_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = ROOT / "docs" / "tuning.md"
-    (source,) = blocks(page, "python")
+    source, traces = blocks(page, "python")
     names: dict[str, Any] = {}
     exec(compile(source, str(page), "exec"), names)
+    exec(compile(traces, str(page), "exec"), {"__name__": "page"})
     assert names["history"].report == {"taken": len((models_here / "log.json").read_text().splitlines())}
     command, elsewhere = blocks(page, "sh")
     group: Any = typer.main.get_command(app)

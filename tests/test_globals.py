@@ -23,7 +23,10 @@ EQUAL = "each entry is one step for the interpreter, and whoever writes one writ
 OF_THREAD = "each thread has its own"
 OF_WORKER = "of a process that serves one request at a time"
 KNOWN = {
-    "search.auto_scheduler.workload_registry": {"WORKLOADS": REGISTERED, "_TENSORS": REGISTERED},
+    "search.auto_scheduler.workload_registry": {"WORKLOAD_FUNC_REGISTRY": REGISTERED},
+    "search.auto_scheduler.search_task": {"TASK_INPUT_BUFFER_TABLE": REGISTERED},
+    "backends.offload_kinds": {"_KINDS": REGISTERED},
+    "compat.testing.popen_jobs": {"_STATE": OF_WORKER},
     "search.autotvm.task.task": {"TEMPLATES": REGISTERED},
     "backends.generic_func": {"_NATIVE": REGISTERED},
     "search.autotvm.task.topi_integration": {"_COMPUTES": REGISTERED},
@@ -39,7 +42,7 @@ KNOWN = {
     },
     "ir.op_attributes": {"OP_ATTRIBUTES": REGISTERED},
     "ir.structural": {"_FIELDS": EQUAL, "_LABELS": EQUAL},
-    "ir.transform": {"PASSES": REGISTERED},
+    "ir.transform": {"PASSES": REGISTERED, "_DEFAULT": OF_THREAD},
     "base.plugins": {"_DECLARED": REGISTERED, "_OFFLOADS": REGISTERED},
     "relay.frontend.pytorch.complex_numbers": {"COMPUTING": REGISTERED},
     "relay.frontend.pytorch.registry": {"WRITERS": REGISTERED},

@@ -401,6 +401,8 @@ WORDS = re.compile("|".join([*CALLS, "pickle", "marshal", "dill", "joblib", "she
 PICKLES = {
     "search/cluster.py": "what Dask's scheduler brings, whose network is trusted",
     "search/building.py": "candidates for a child of this process, over its own pipe",
+    "compat/exec/popen_worker.py": "calls from the parent of this process, over its own pipe",
+    "compat/contrib/popen_pool.py": "answers of a child of this process, over its own pipe",
 }
 
 

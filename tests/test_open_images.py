@@ -22,6 +22,9 @@ import daily
 import tilewright
 from small_models import onnxruntime_answers
 from tilewright.backends.cpu.strategies.schedules.open_rows import cheapest_widths
+from tilewright.backends.cpu.strategies.tiles import whole_tile
+from tilewright.backends.kernel_options import KernelOptions
+from tilewright.backends.target import Target
 from tilewright.base.errors import InputError
 from tilewright.driver.report import show
 from tilewright.runtime.artifact import load_executable
@@ -159,6 +162,13 @@ def test_threads_have_sums_of_their_own_where_their_bounds_cannot_be_proved() ->
     for allocated in (a for a in walk_stmt(kernel.declared.body) if isinstance(a, Allocate)):
         if allocated.buffer.scope == "local":
             assert not any(isinstance(loop, For) and loop.kind == PARALLEL for loop in walk_stmt(allocated.body))
+
+
+@pytest.mark.parametrize("processor", ["znver4", "x86-64-v4"])
+def test_tiles_of_a_symbolic_width_have_whole_vectors(processor: str) -> None:
+    w, options = Var("w"), KernelOptions(Target(f"llvm -mcpu={processor}").machine)
+    with samples({w: 24}, least={}):
+        assert whole_tile(16, sample(w, 24), 32, options).lanes == 16
 
 
 @pytest.mark.parametrize("cycles", [lambda width: width, lambda width: width + 1, lambda width: max(width, 6)])

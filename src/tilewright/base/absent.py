@@ -119,7 +119,7 @@ FAMILIES: Final = (
         "docs/measuring.md"),
     Family(
         "The interface to C++: parts of `_ffi` and `runtime`",
-        r"_ffi|runtime\.(?:object_path|object_generic|packed_func|script_printer)|ir\.json_compact",
+        r"_ffi|runtime\.(?:object_generic|packed_func|script_printer)|ir\.json_compact",
         "there is no interface to C++ objects: everything is Python", "tvm.register_func and tvm.get_global_func"),
     Family(
         "Project servers of microTVM: `micro.project_api`, `micro.transport`, …",

@@ -57,6 +57,9 @@ PUBLIC: Final[Mapping[str, str]] = {
 PACKAGES: Final = frozenset({
     "auto_scheduler.cost_model", "autotvm.measure", "relay.data_dep_optimization", "runtime.executor", "script.tir",
     "te.hybrid", "topi.sparse", "utils",
+    *(f"meta_schedule.{n}" for n in (
+        "cost_model", "database", "feature_extractor", "measure_callback", "mutator", "postproc", "schedule_rule",
+        "search_strategy", "space_generator", "task_scheduler")),
 })
 """Packages of TVM that are files here."""
 FILES: Final[Mapping[str, str]] = {

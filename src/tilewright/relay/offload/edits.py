@@ -100,9 +100,10 @@ def converted(at: Call, wanted: Mapping[str, Any]) -> Edit:
     data = wanted.get("data_layout", wanted.get("layout"))
     layouts = [data or at.op.attributes().get("data_layout") or "default",
                wanted.get("kernel_layout", "default")][: 1 + ("kernel_layout" in at.op.attributes())]
-    passes: tuple[Pass, ...] = (ConvertLayout({at.op.name: layouts}), FoldConstant())
-    return Edit(f"change the layout: relay.transform.ConvertLayout({{{at.op.name!r}: {layouts}}}), then FoldConstant()",
-                True, passes=passes)
+    passes: tuple[Pass, ...] = (ConvertLayout({at.op.name: layouts}, keep_bias=True), FoldConstant())
+    return Edit(
+        f"change the layout: relay.transform.ConvertLayout({{{at.op.name!r}: {layouts}}}, keep_bias=True), then "
+        "FoldConstant()", True, passes=passes)
 
 
 def casted(e: Expr, dtype: DataType) -> Expr:

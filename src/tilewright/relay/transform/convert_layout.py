@@ -32,11 +32,13 @@ class ConvertLayout(FunctionPass):
     their layouts.
 
     `desired_layouts` maps operators to the layouts of their data and kernel, or "default": `{"nn.conv2d": ["NHWC",
-    "default"]}`; operators between adapt where possible. `LayoutConfig` excludes single layers. Raises `OptionError`
-    for an operator that is unknown or has no layout.
+    "default"]}`; operators between adapt where possible. `LayoutConfig` excludes single layers. As in TVM,
+    `nn.bias_add` becomes an addition; with `keep_bias` it gets another axis. Raises `OptionError` for an operator that
+    is unknown or has no layout.
     """
 
     desired_layouts: Mapping[str, Sequence[str]] | None = None
+    keep_bias: bool = False
     kind: ClassVar[type] = Function
     required: ClassVar[tuple[str, ...]] = ("InferType",)
     opt_level: ClassVar[int] = 1
@@ -50,7 +52,7 @@ class ConvertLayout(FunctionPass):
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         if self.desired_layouts is not None:
-            plain = rewrite(function, expanded_bias)
+            plain = function if self.keep_bias else rewrite(function, expanded_bias)
             assert isinstance(plain, Function)
             return with_layouts(plain, desired(self.desired_layouts))
         if "Compiler" in function.attrs or not context.get("relay.ConvertLayout.enabled"):

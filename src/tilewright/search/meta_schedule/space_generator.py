@@ -73,7 +73,7 @@ class PySpaceGenerator(SpaceGenerator):
     """Base of generators that programs define."""
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        raise TVMError("PySpaceGenerator's InitializeWithTuneContext method not implemented!")
+        raise TVMError("PySpaceGenerator's InitializeWithTuneContext method not implemented!", code="TW1110")
 
 
 class ScheduleFn(SpaceGenerator):

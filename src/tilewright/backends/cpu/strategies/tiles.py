@@ -139,10 +139,11 @@ def _best(
 
 def _widths(columns: int, machine: Machine) -> list[int]:
     """Return the vector widths of a tile in lanes: whole registers or the columns, and half registers if they waste
-    fewer lanes."""
+    fewer lanes. For a symbolic number of columns, they may or may not."""
     lanes = min(machine.lanes("float32"), 1 << (columns - 1).bit_length())
     half = lanes // 2
-    halves = 32 * lanes > machine.pipe_bits > 0 and -(-columns // half) * half < -(-columns // lanes) * lanes
+    may_halve = 32 * lanes > machine.pipe_bits > 0 and not isinstance(columns, OpenSize)
+    halves = may_halve and -(-columns // half) * half < -(-columns // lanes) * lanes
     return [lanes, half] if halves else [lanes]
 
 

@@ -130,7 +130,8 @@ def _lowered(one: BuilderInput, number: int) -> Lowered:
 def default_build(mod: IRModule, target: Any, params: Any = None) -> Any:
     """Build a module as `tvm.build` does, with the marks of `RewriteParallelVectorizeUnroll` applied."""
     if params:
-        raise CompileError("params belong to relay modules, which LocalBuilder does not build; use relay.build")
+        raise CompileError(
+            "params belong to relay modules, which LocalBuilder does not build; use relay.build", code="TW1110")
     return compile_functions(
         IRModule({name: unroll_by_hint(f) for name, f in mod.items() if isinstance(f, PrimFunc)}), target=target)
 

@@ -29,6 +29,8 @@ class PassPhase(Enum):
 class UnsupportedAttributeError(OptionError, TypeError):
     """A target's attribute has a default that is no text, integer or bool."""
 
+    code = "TW0215"
+
 
 def uma_available() -> bool:
     """Return True: the interface is always here."""
@@ -48,8 +50,7 @@ def register_target(target_name: str, target_attrs: Mapping[str, Any]) -> bool:
     for name, value in target_attrs.items():
         if not isinstance(value, (str, int, bool)):
             raise UnsupportedAttributeError(
-                f"Only String, Integer, or Bool are supported. The attribute '{name}' of '{target_name}' is {value!r}",
-                code="TW0215")
+                f"Only String, Integer, or Bool are supported. The attribute '{name}' of '{target_name}' is {value!r}")
     register_offload_kind(target_name, target_attrs)
     return True
 
