@@ -277,3 +277,11 @@ def test_values_of_programs_are_read_back() -> None:
     assert mapping["z"].b is one or mapping["z"].a is one
     with pytest.raises(ParseError, match=r"there is no registered function 'test\.none'"):
         load_json(save_json(tvm.ir.EnvFunc("test.none")))
+
+
+def test_a_global_variable_is_saved_with_the_inferred_type_of_its_function() -> None:
+    x = relay.var("x", shape=(2, 3))
+    name = relay.GlobalVar("main", relay.FuncType([], relay.TensorType((9,))))
+    mod = relay.transform.InferType()(IRModule({name: relay.Function([x], relay.nn.relu(x))}))
+    again = load_json(save_json(mod))
+    assert again.get_global_var("main").known_type() == mod["main"].known_type()

@@ -17,7 +17,7 @@ from tilewright.ir.container import Map
 from tilewright.ir.env_func import EnvFunc
 from tilewright.ir.module import IRModule
 from tilewright.relay.adt import Constructor
-from tilewright.relay.expr import Call, Constant, Expr
+from tilewright.relay.expr import Call, Constant, Expr, GlobalVar
 from tilewright.relay.op.registry import Op
 from tilewright.relay.serialization.kinds import Kind, kinds_by_class
 from tilewright.scalar import expr as scalar
@@ -168,7 +168,9 @@ def _values(x: Any) -> dict[str, Any]:
         else {n: x.dtype.lanes if n == "lanes" else getattr(x, n) for n in kind.fields}
     )
     found = _found_type(x) if isinstance(x, Expr) and not isinstance(x, Type) else None
-    return values if found is None else {**values, "type": found}
+    if found is None:
+        return values
+    return {**values, "function_type" if isinstance(x, GlobalVar) else "type": found}
 
 
 def _found_type(e: Expr) -> Type | None:
