@@ -116,7 +116,7 @@ def test_current_target() -> None:
         assert Target.current() is outer
     with pytest.raises(TargetError, match="no target is set here"):
         Target.current(allow_none=False)
-    assert Target.list_kinds() == ["c", "llvm"]
+    assert {"c", "llvm"} <= {*Target.list_kinds()}  # programs register more
 
 
 def test_accelerators_stand_before_the_processor() -> None:
