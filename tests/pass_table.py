@@ -21,8 +21,8 @@ def passes() -> list[tuple[str, type[Pass]]]:
     """The passes over graphs with the names under `relay.` that reach them."""
     found = []
     for name, cls in PASSES.items():
-        if not cls.__module__.startswith("tilewright.relay."):
-            continue
+        if not cls.__module__.startswith("tilewright.relay.") or ".contrib." in cls.__module__:
+            continue  # those of one accelerator are described with it
         public = getattr(transform, name, None)
         if getattr(quantize, name, None) is cls:
             found.append((f"quantize.{name}", cls))

@@ -259,9 +259,8 @@ class Conv1d(Conv):
 class Conv2d(Conv):
     """Two-dimensional convolution: data (batch, in, height, width), weight (out, in / groups, kh, kw).
 
-    `groups` equal to the input channels is a depthwise convolution. Integer sums wrap around in `out_dtype`. A constant
-    depthwise weight of the layout HWOI that has several output channels for each input channel, (kh, kw, in,
-    multiplier), is stored as HWIO, (kh, kw, 1, in * multiplier).
+    `groups` equal to the input channels is a depthwise convolution. Integer sums wrap around in `out_dtype`. Constant
+    depthwise weights in HWOI, (kh, kw, in, multiplier), are stored as HWIO, (kh, kw, 1, in * multiplier).
     """
 
     rank = 2
