@@ -60,8 +60,7 @@ def functions_of(file: Path) -> int:
 def run(root: Path, name: str, limit: float) -> Result:
     """Run a test file or a tutorial, and return what became of it."""
     file = root / name
-    path = os.pathsep.join(filter(None, [str(SOURCE), str(PLUGIN.parent), os.environ.get("PYTHONPATH", "")]))
-    environment = {**os.environ, "PYTHONPATH": path, "MPLBACKEND": "agg"}
+    environment = _environment()
     is_test = file.name.startswith("test_")
     with tempfile.TemporaryDirectory() as folder:
         if not is_test:
@@ -85,6 +84,14 @@ def run(root: Path, name: str, limit: float) -> Result:
     return Result(name, {"not started": functions_of(file)}, [last_line(done.stdout + done.stderr)])
 
 
+def _environment() -> dict[str, str]:
+    """Return the environment variables of a run. Without `CI`, for which TVM's `conftest.py` loads a script of its own
+    servers."""
+    path = os.pathsep.join(filter(None, [str(SOURCE), str(PLUGIN.parent), os.environ.get("PYTHONPATH", "")]))
+    kept = {name: value for name, value in os.environ.items() if name != "CI"}
+    return {**kept, "PYTHONPATH": path, "MPLBACKEND": "agg"}
+
+
 def _place_logs(folder: Path) -> None:
     """Copy the records that tutorials expect in their folder, from `logs` of the downloaded files."""
     logs = Path(os.environ.get("TEST_DATA_ROOT_PATH", "")) / "logs"
@@ -102,7 +109,6 @@ def failing(root: Path, cases: Sequence[tuple[str, str]], limit: float) -> list[
     """Run only these cases, `(file, name)`, in one process; return those that do not pass, or the last line of an error
     that ended the process. Raises `subprocess.TimeoutExpired` after `limit` seconds."""
     root = root.resolve()
-    path = os.pathsep.join(filter(None, [str(SOURCE), str(PLUGIN.parent), os.environ.get("PYTHONPATH", "")]))
     with tempfile.TemporaryDirectory() as folder:
         report, chosen = Path(folder) / "report.xml", Path(folder) / "cases.txt"
         chosen.write_text("\n".join(f"{file}::{case}" for file, case in cases), encoding="utf-8")
@@ -110,7 +116,7 @@ def failing(root: Path, cases: Sequence[tuple[str, str]], limit: float) -> list[
             sys.executable, "-m", "tilewright.tvm", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", PLUGIN.stem,
             "--import-mode=importlib", f"--rootdir={root}", "-o", "junit_family=xunit1", f"--junitxml={report}",
             *dict.fromkeys(file for file, _ in cases)]
-        environment = {**os.environ, "PYTHONPATH": path, "MPLBACKEND": "agg", CASES: str(chosen)}
+        environment = {**_environment(), CASES: str(chosen)}
         done = subprocess.run(
             command, cwd=root, env=environment, capture_output=True, text=True, timeout=limit, check=False)
         if not report.exists():

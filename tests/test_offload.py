@@ -106,8 +106,8 @@ MESSAGES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
         conv(x, WEIGHT), ("npu.c", CONV.has_attr({"data_layout": "NHWC", "kernel_layout": "HWIO"})),
         "row 'npu.c' needs data_layout = 'NHWC' of nn.conv2d(…) at nn.conv2d, but found data_layout = 'NCHW'\n"
         "  and it needs kernel_layout = 'HWIO' of nn.conv2d(…) at nn.conv2d, but found kernel_layout = 'OIHW'\n"
-        "  edit: change the layout: relay.transform.ConvertLayout({'nn.conv2d': ['NHWC', 'HWIO']}), then "
-        "FoldConstant() (keeps the results)",
+        "  edit: change the layout: relay.transform.ConvertLayout({'nn.conv2d': ['NHWC', 'HWIO']}, "
+        "keep_bias=True), then FoldConstant() (keeps the results)",
     ),
     "variable": (
         conv(x, relay.var("w", shape=(4, 4, 3, 3))), ("npu.c", CONV),
