@@ -10,7 +10,7 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.backends.accelerators.ccompiler import CSourceModule
+from tilewright.backends.accelerators.ccompiler import CompiledCModule
 from tilewright.base.errors import ArtifactError, CompileError, OptionError, TargetError
 from tilewright.runtime import graph_executor
 
@@ -84,7 +84,7 @@ def test_values_that_are_refused() -> None:
     with pytest.raises(CompileError, match="'ccompiler' has no C type for float16"):
         build(h + h, h, z)
     with pytest.raises(ArtifactError, match="not a function in C"):
-        CSourceModule.load_from_binary(b"{}\n")
+        CompiledCModule.load_from_binary(b"{}\n")
     with pytest.raises(OptionError, match="addons: a program is linked without other files"):
         relay.build(tvm.IRModule.from_expr(relay.exp(x)), "llvm").export_library("a.so", addons=["b.o"])
 

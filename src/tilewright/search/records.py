@@ -44,6 +44,12 @@ _MALFORMED: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError
 _LOG: Final = logging.getLogger(__name__)
 
 
+def rank_of(seconds: float, own: bool) -> float:
+    """Return the seconds by which a trial is compared. The compiler's own choice counts as faster than measured: other
+    trials must be faster by more than noise."""
+    return seconds * (1 - MARGIN) if own else seconds
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """A result and its candidate. `key` (the workload) and `config` are JSON, as in `Candidate`."""
@@ -67,11 +73,8 @@ class Record:
 
     @property
     def rank(self) -> float:
-        """Seconds, infinite for a failure; -1 for a selected configuration.
-
-        The compiler's own choice counts as faster than measured: other trials must be faster by more than noise.
-        """
-        return -1.0 if self.selected else self.measured.cost * (1 - MARGIN if self.own else 1)
+        """`rank_of` the result, infinite for a failure; -1 for a selected configuration."""
+        return -1.0 if self.selected else rank_of(self.measured.cost, self.own)
 
     @property
     def task(self) -> str:

@@ -9,67 +9,42 @@ A kernel keeps its own schedule if it has no applicable record, or if its own sc
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from tilewright.base.errors import CompileError, OptionError
-from tilewright.compiler.tuning_advisor import Advisor, Innermost
-from tilewright.ir.transform import PassContext
+from tilewright.compiler.tuning_advisor import Innermost
 from tilewright.search.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.search.auto_scheduler.measure_record import Pair, RecordedState, load_records
 from tilewright.search.auto_scheduler.relay_integration import detached
 from tilewright.search.auto_scheduler.transform_step import TransformStep, steps_as_json
-from tilewright.search.records import MARGIN
+from tilewright.search.kernel_scheduler import KernelScheduler
+from tilewright.search.records import rank_of
 from tilewright.te.resolve import apply_schedule
 from tilewright.te.tensor import Tensor
 
 if TYPE_CHECKING:
     from tilewright.backends.target import Target
-    from tilewright.compiler.kernel import Found
-    from tilewright.relay.expr import Function
     from tilewright.tir.stmt import PrimFunc
 
 log: Final = logging.getLogger(__name__)
-OPTION: Final = "relay.backend.use_auto_scheduler"
 Records = str | os.PathLike[str] | Iterable[Pair]
 
 
-class DispatchContext(Advisor):
+class DispatchContext(KernelScheduler):
     """Base class of contexts that choose the schedule of a workload; entered with `with`."""
 
     current = Innermost()
+    option: ClassVar[str] = "relay.backend.use_auto_scheduler"
 
     def query(self, target: Target | str, workload_key: str) -> tuple[TransformStep, ...] | None:
         """Return the steps for a workload on a target, () for its own schedule; None for an unknown workload."""
         raise NotImplementedError
 
-    def decisions(
-        self, function: Function, constants: Sequence[bool], target: Target
-    ) -> Mapping[str, int | str] | None:
-        outer = self.around()
-        found: Mapping[str, int | str] | None = None if outer is None else outer.decisions(function, constants, target)
-        return found
-
-    def arrangement(self, target: Target) -> Found | None:
-        """Return the function that schedules kernels: this context's if the option is on, then the enclosing one's."""
-        outer = self.around()
-        rest: Found | None = None if outer is None else outer.arrangement(target)
-        return self.arranging(target, rest) if PassContext.current().config.get(OPTION, False) else rest
-
-    def arranging(self, target: Target, rest: Found | None = None) -> Found:
-        """Return a function that schedules kernels by this context, regardless of the option, then by `rest`."""
-
-        def found(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor]) -> PrimFunc | None:
-            made = self._arranged(func, args, outputs, target)
-            return rest(func, args, outputs) if made is None and rest is not None else made
-
-        return found
-
-    def _arranged(
+    def schedule(
         self, func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor], target: Target
     ) -> PrimFunc | None:
         try:
@@ -121,7 +96,7 @@ class ApplyHistoryBest(DispatchContext):
         for inp, result in itertools.islice(found, n_lines):
             place = (inp.task.workload_key, inp.task.target_text.split(maxsplit=1)[0])
             steps = inp.state.transform_steps
-            rank = result.cost * (1 if steps else 1 - MARGIN)
+            rank = rank_of(result.cost, own=not steps)
             if result.error_no == 0 and (place not in self.best or rank < self.best[place][0]):
                 self.best[place] = (rank, steps)
 
@@ -133,8 +108,5 @@ class ApplyHistoryBest(DispatchContext):
         found = self.best.get((workload_key, str(target).split()[0]))
         return None if found is None else found[1]
 
-    @property
-    def identity(self) -> str:
-        said = [f"{k}{steps_as_json(s)}" for k, (_, s) in sorted(self.best.items())]
-        outer, option = self.around(), PassContext.current().config.get(OPTION)
-        return hashlib.sha256("|".join([*said, outer.identity if outer else "", str(option)]).encode()).hexdigest()
+    def texts(self) -> Iterable[str]:
+        return (f"{place}{steps_as_json(steps)}" for place, (_, steps) in sorted(self.best.items()))

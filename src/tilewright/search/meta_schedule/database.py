@@ -8,24 +8,22 @@ A `JSONDatabase` has two files of JSON lines: workloads `[hash, program]`, and r
 from __future__ import annotations
 
 import base64
-import hashlib
 import itertools
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from tilewright import tir
 from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError, ModelError, OptionError
 from tilewright.compiler import tuning_advisor
-from tilewright.compiler.tuning_advisor import Advisor
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_equal, structural_hash
-from tilewright.ir.transform import PassContext
 from tilewright.relay.serialization import load_json, save_json
+from tilewright.search.kernel_scheduler import KernelScheduler
 from tilewright.search.lines import LineFile
 from tilewright.search.meta_schedule.arg_info import ArgInfo
 from tilewright.search.meta_schedule.candidates import MeasureCandidate, Seconds
@@ -37,12 +35,9 @@ from tilewright.tir.stmt import Block, PrimFunc, walk_stmt
 from tilewright.tir.trace import Trace
 
 if TYPE_CHECKING:
-    from tilewright.compiler.kernel import Found
-    from tilewright.relay.expr import Function
     from tilewright.te.tensor import Tensor
 
 log: Final = logging.getLogger(__name__)
-OPTION: Final = "relay.backend.use_meta_schedule"
 EQUALITIES: Final = ("structural", "ignore-ndarray", "anchor-block")
 FAILED: Final = 1e10
 """Seconds in records of candidates that failed."""
@@ -123,8 +118,10 @@ class TuningRecord:
                 ArgInfo.from_json(a) for a in args])
 
 
-class Database(Extensible, Advisor):
+class Database(Extensible, KernelScheduler):
     """Base of databases. `module_equality` tells which programs are one workload."""
+
+    option: ClassVar[str] = "relay.backend.use_meta_schedule"
 
     def __init__(self, module_equality: str = "structural") -> None:
         if module_equality not in EQUALITIES:
@@ -230,31 +227,9 @@ class Database(Extensible, Advisor):
         raise OptionError(f"there is no database '{kind}'; there are json, memory", code="TW1103")
 
     # The schedules of the kernels of a network.
-    def decisions(
-        self, function: Function, constants: Sequence[bool], target: Target
-    ) -> Mapping[str, int | str] | None:
-        outer = self.around()
-        found: Mapping[str, int | str] | None = None if outer is None else outer.decisions(function, constants, target)
-        return found
-
-    def arrangement(self, target: Target) -> Found | None:
-        """Return the function that schedules kernels by the database if the option is on, then by the enclosing
-        advisor."""
-        outer = self.around()
-        rest: Found | None = None if outer is None else outer.arrangement(target)
-        if not PassContext.current().config.get(OPTION, False):
-            return rest
-
-        def found(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor]) -> PrimFunc | None:
-            made = self._arranged(func, args, outputs, target)
-            return rest(func, args, outputs) if made is None and rest is not None else made
-
-        return found
-
-    def _arranged(
+    def schedule(
         self, func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor], target: Target
     ) -> PrimFunc | None:
-        """Return the schedule of a kernel; None without a record that applies."""
         from tilewright.search.auto_scheduler.relay_integration import detached
 
         try:
@@ -270,11 +245,8 @@ class Database(Extensible, Advisor):
             return None
         return unroll_by_hint(renamed(only_function(sch.mod), func))
 
-    @property
-    def identity(self) -> str:
-        said = [json.dumps([r.workload.shash, r.as_json()]) for r in self.get_all_tuning_records()]
-        outer, option = self.around(), PassContext.current().config.get(OPTION)
-        return hashlib.sha256("|".join([*said, outer.identity if outer else "", str(option)]).encode()).hexdigest()
+    def texts(self) -> Iterable[str]:
+        return (json.dumps([r.workload.shash, r.as_json()]) for r in self.get_all_tuning_records())
 
 
 PyDatabase = Database

@@ -19,7 +19,7 @@ from tilewright.relay.analysis.operation_counts import operator_names
 from tilewright.relay.expr import Function
 from tilewright.relay.transform.bind_params import bind_params
 from tilewright.search.auto_scheduler.relay_integration import detached
-from tilewright.search.meta_schedule.database import OPTION, Database, anchor_block
+from tilewright.search.meta_schedule.database import Database, anchor_block
 from tilewright.search.meta_schedule.tune import tune_tasks
 from tilewright.search.meta_schedule.tune_context import TuneContext
 from tilewright.te.create import create_prim_func
@@ -112,7 +112,7 @@ def compile_relay(
 ) -> Any:
     """Compile a network with the schedules of a database; other kernels keep their own. `backend` is "graph" or
     "vm"."""
-    config = {**(pass_config or {}), OPTION: True}
+    config = {**(pass_config or {}), Database.option: True}
     with Target(target), database, PassContext(
         opt_level, disabled_pass=disabled_pass, instruments=instruments, config=config
     ):

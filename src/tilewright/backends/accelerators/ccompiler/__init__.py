@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tilewright.backends.accelerators.ccompiler.module import CSourceModule
+from tilewright.backends.accelerators.ccompiler.module import CompiledCModule
 from tilewright.backends.offload_kinds import register_offload_kind
 from tilewright.base.global_functions import FUNCTIONS, register_func
 
-__all__ = ["NAME", "CSourceModule"]
+__all__ = ["NAME", "CompiledCModule"]
 
 NAME: Final = "ccompiler"
 """The name of the code generator."""
 
 
-def _generate(function: Any) -> CSourceModule:
+def _generate(function: Any) -> CompiledCModule:
     from tilewright.backends.accelerators.ccompiler.codegen import c_module
 
     return c_module(function)

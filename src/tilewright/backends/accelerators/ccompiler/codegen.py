@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.backends.accelerators.ccompiler.module import CSourceModule
+from tilewright.backends.accelerators.ccompiler.module import CompiledCModule
 from tilewright.backends.cpu.c.compile import compile_c
 from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError, InternalError
@@ -32,7 +32,7 @@ C_TYPES: Final = {
 _ALIGNMENT: Final = 64
 
 
-def c_module(function: Function) -> CSourceModule:
+def c_module(function: Function) -> CompiledCModule:
     """Return the module of a function. Raises `CompileError` for other operators, dtypes and unknown sizes, and with
     the message of the C compiler for a header that is not C."""
     writer = _Writer(function)
@@ -43,7 +43,7 @@ def c_module(function: Function) -> CSourceModule:
         raise CompileError(
             f"the C compiler refused the functions for 'ccompiler'; check the header of its target: {error}",
             function.span, code="TW0508") from error
-    return CSourceModule(writer.symbol, writer.entry, text, image, writer.constants, writer.workspace)
+    return CompiledCModule(writer.symbol, writer.entry, text, image, writer.constants, writer.workspace)
 
 
 class _Writer:

@@ -20,7 +20,7 @@ _SIGNATURE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, cty
 
 
 @register_module
-class CSourceModule(ModuleNode):
+class CompiledCModule(ModuleNode):
     """The function `symbol(void* const* args, void* const* constants, void* workspace)`; `args` are the inputs, then
     the outputs."""
 
@@ -66,7 +66,7 @@ class CSourceModule(ModuleNode):
         return b"\n".join([json.dumps(head).encode(), b"".join(c.tobytes() for c in self._constants) + self._image])
 
     @classmethod
-    def load_from_binary(cls, blob: bytes) -> CSourceModule:
+    def load_from_binary(cls, blob: bytes) -> CompiledCModule:
         line, _, data = bytes(blob).partition(b"\n")
         try:
             head, at = read_json(line), 0
