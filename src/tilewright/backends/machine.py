@@ -70,6 +70,8 @@ class Core:
 
     product_piece: int = 48
     """Reduction steps of a product per partial sum, which reduces rounding errors."""
+    loop_products: int = 12
+    """Vector products in an iteration of a loop, from which on the instructions of the loop itself take no time."""
     sum_piece: int = 256
     """Elements of a reduction per partial sum."""
     piece_cycles: float = 4.0

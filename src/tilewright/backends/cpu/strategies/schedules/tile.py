@@ -32,8 +32,6 @@ _SHORTEST_CHUNK: Final = 128
 _BLOCKS: Final = (0, 2, 4, 8, 16, 32)
 _LEAST_TILES: Final = 4
 _OPEN_GRAIN: Final = 4
-_LEAST_PRODUCTS: Final = 12
-"""Number of vector products in an iteration of a loop, from which on its own instructions take no time."""
 
 
 def writes_out_taps(taps: int, step: int, tile: Tile) -> bool:
@@ -352,7 +350,7 @@ def _steps(k: KernelBlocks, tile: Tile, most: int) -> int:
     if not k.schedule.func.attrs.get(NUMBERS):
         return most
     products = tile.rows * tile.vectors
-    return next((n for n in divisors(most, most) if n * products >= _LEAST_PRODUCTS), most)
+    return next((n for n in divisors(most, most) if n * products >= k.machine.core.loop_products), most)
 
 
 def _in_pieces(k: KernelBlocks, loops: list[Var], step: int, cut: bool) -> list[Var]:
