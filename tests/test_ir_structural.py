@@ -141,6 +141,19 @@ def test_names_of_loops_blocks_and_functions_do_not_count() -> None:
     assert structural_equal(one, tir.Schedule(one).mod["main"])  # whose blocks name their reducers
 
 
+def test_multiply_adds_and_names_as_attributes() -> None:
+    """`fma(a, b, c)` is `c + a * b`; the name of a function may be an attribute. Where programs are exchanged,
+    multiply-adds count, since their rounding may differ."""
+    text = LOOPS.format(name="f", block="a", i="i", j="j", k="k")
+    plain = tir.parse(text.replace("A[v] + A[w]", "A[v] + A[w] * A[w]"))
+    fused = tir.parse(text.replace("A[v] + A[w]", "T.fma(A[w], A[w], A[v])"))
+    noted = fused.with_attr("tir.noalias", True)
+    assert structural_equal(plain, fused) and structural_equal(plain, noted)
+    assert structural_hash(plain) == structural_hash(fused) == structural_hash(noted)
+    assert not structural_equal(plain, fused, exact=True)
+    assert not structural_equal(plain, tir.parse(text.replace("A[v] + A[w]", "T.fma(A[w], A[v], A[w])")))
+
+
 def test_numbers_that_are_close() -> None:
     """Less than 1e-9 apart, in attributes and in expressions; never where programs are exchanged."""
     a, b, c = (relay.nn.leaky_relu(relay.var("x", shape=(2,)), v) for v in (1e-5, float(np.float32(1e-5)), 1.1e-5))

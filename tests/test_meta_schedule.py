@@ -227,6 +227,16 @@ class DoubleRule(ms.schedule_rule.PyScheduleRule):
         return [sch, sch.copy()]
 
 
+def test_an_elementwise_reader_writes_results_back() -> None:
+    """A block that reads the results in order takes the place of a copy that would write them back."""
+    reuse = ms.schedule_rule.ReuseType("may", levels=[1, 2], scope="global")
+    rule = ms.schedule_rule.MultiLevelTiling("SSRSRS", reuse_write=reuse)
+    found = generate_design_space("llvm", product_relu, TARGET, types=None, sch_rules=[rule])
+    places = [[v.var.name for v in s.get_loops(s.get_block("D"))] for s in found]
+    assert sorted(map(len, places)) == [2, 4, 6]
+    assert not any("C_global" in str(s.mod) for s in found)
+
+
 def test_a_block_may_name_its_rule() -> None:
     sch = tir.Schedule(sums)
     sch.annotate("B", "schedule_rule", "test_named_rule")

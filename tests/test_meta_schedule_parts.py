@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,16 @@ import pytest
 
 import tilewright as tvm
 from tilewright import meta_schedule as ms
-from tilewright import tir
-from tilewright.base.errors import ModelError, OptionError
+from tilewright import te, tir
+from tilewright.base.errors import ModelError, OptionError, ScheduleError
 from tilewright.search.meta_schedule.runner.local_runner import default_alloc_argument
+from tilewright.search.meta_schedule.testing import te_workload
 from tilewright.search.meta_schedule.testing.custom_builder_runner import run_module_via_rpc
 from tilewright.search.meta_schedule.testing.local_rpc import LocalRPC
 from tilewright.search.meta_schedule.utils import in_child
+from tilewright.tir.interpreter import run
 
+Array = np.ndarray[Any, Any]
 TARGET = tvm.target.Target("llvm")
 
 
@@ -249,3 +252,131 @@ def test_parts_have_names_and_defaults() -> None:
     with ms.Profiler.timeit("nothing"):
         assert ms.Profiler.current() is None
     assert ms.TuneContext(MODULE, target="llvm", task_name="a").clone().task_name == "a"
+
+
+def _windows(x: Array, kernel: int, rank: int, stride: int, padding: int, dilation: int = 1) -> Array:
+    """Return the windows of zero-padded data with the spatial axes 1 to `rank`: (N, *output, channels…, *kernel)."""
+    x = np.pad(x, [(0, 0), *((padding, padding),) * rank, *((0, 0),) * (x.ndim - 1 - rank)])
+    span = dilation * (kernel - 1) + 1
+    found = np.lib.stride_tricks.sliding_window_view(x, (span,) * rank, axis=tuple(range(1, rank + 1)))
+    places = (slice(None), *(slice(None, None, stride),) * rank, *(slice(None),) * (x.ndim - 1 - rank))
+    return found[(*places, *(slice(None, None, dilation),) * rank)]
+
+
+def _grouped(x: Array, w: Array, rank: int, groups: int, **how: int) -> Array:
+    parts = np.split(x, groups, axis=-1), np.split(w, groups, axis=-1)
+    letters = "xyz"[:rank]
+    equation = f"n{letters.upper()}c{letters},{letters}cf->n{letters.upper()}f"
+    made = [np.einsum(equation, _windows(a, w.shape[0], rank, **how), b) for a, b in zip(*parts, strict=True)]
+    return np.concatenate(made, axis=-1)
+
+
+def _transposed(x: Array, w: Array) -> Array:
+    """A transposed convolution of stride 2 and padding 1."""
+    n, h, width, _ = x.shape
+    spread = np.zeros((n, 2 * h - 1, 2 * width - 1, x.shape[3]), np.float32)
+    spread[:, ::2, ::2] = x
+    return _grouped(spread, w[::-1, ::-1], 2, 1, stride=1, padding=w.shape[0] - 2)
+
+
+WORKLOADS: dict[str, tuple[tuple[int, ...], Callable[..., Array]]] = {
+    "C1D": ((1, 9, 3, 4, 3, 2, 1), lambda x, w: _grouped(x, w, 1, 1, stride=2, padding=1)),
+    "C2D": ((2, 7, 6, 3, 4, 3, 2, 1), lambda x, w: _grouped(x, w, 2, 1, stride=2, padding=1)),
+    "C3D": ((1, 4, 5, 6, 2, 3, 3, 1, 1), lambda x, w: _grouped(x, w, 3, 1, stride=1, padding=1)),
+    "GRP": ((1, 6, 6, 4, 6, 3, 1, 0, 1, 2), lambda x, w: _grouped(x, w, 2, 2, stride=1, padding=0)),
+    "DIL": ((1, 8, 8, 2, 3, 3, 1, 1, 2), lambda x, w: _grouped(x, w, 2, 1, stride=1, padding=1, dilation=2)),
+    "DEP": ((1, 5, 5, 4, 3, 1, 1), lambda x, w: np.einsum("nXYcxy,xyc->nXYc", _windows(x, 3, 2, 1, 1), w[0])),
+    "T2D": ((1, 3, 4, 2, 3, 4, 2, 1), _transposed),
+    "CAP": ((1, 4, 4, 2, 3, 3, 2, 1),
+            lambda x, w: np.einsum("nXYikcxy,xykjcf->nXYijf", _windows(x, 3, 2, 2, 1), w)),
+    "GMM": ((2, 3, 4, 5), np.matmul),
+    "TBG": ((1, 3, 2, 4), lambda q, v: np.einsum("bihd,bjhd->bhij", q, v)),
+    "CBR": ((1, 5, 5, 2, 3, 3, 1, 1), lambda x, w, bias, offset, scale: np.maximum(
+        0, (_grouped(x, w, 2, 1, stride=1, padding=1) + bias) * scale + offset)),
+    "NRM": ((2, 3, 4), lambda a: np.sqrt(np.sum(a * a, axis=(1, 2)))),
+    "SFM": ((3, 5), lambda a: np.exp(a - a.max(1, keepdims=True)) / np.exp(a - a.max(1, keepdims=True)).sum(
+        1, keepdims=True)),
+}
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_workloads_of_tests_compute_what_they_are_named_after(name: str) -> None:
+    sizes, reference = WORKLOADS[name]
+    func = te.create_prim_func(te_workload.CONFIGS[name][0](*sizes))
+    rng = np.random.default_rng(3)
+    *inputs, output = [rng.standard_normal([int(n) for n in b.shape]).astype(np.float32) for b in func.params]
+    run(func, [*inputs, output])
+    np.testing.assert_allclose(output, reference(*inputs), rtol=1e-4, atol=1e-5)
+
+
+def test_workloads_have_four_sizes() -> None:
+    assert [int(n) for n in te_workload.create_te_workload("GMM", 3).params[2].shape] == [1, 1024, 1024]
+    assert [int(n) for n in te_workload.create_te_workload("T2D", 0).params[2].shape] == [1, 8, 8, 256]
+    a, b, c = te_workload.matmul_relu(4, 5, 6, "float16", "float32")
+    assert (str(a.dtype), str(b.shape[1]), str(c.dtype)) == ("float16", "5", "float32")
+    with pytest.raises(OptionError, match="there is no size 4 of the workload 'C2D'; there are sizes 0 to 3 of C1D"):
+        te_workload.create_te_workload("C2D", 4)
+    with pytest.raises(OptionError, match="the number of channels 3 must be a multiple of factor=2"):
+        te_workload.depthwise_conv2d_nhwc(1, 4, 4, 3, 3, factor=2)
+
+
+FREE_LAYOUT = """
+@T.prim_func
+def product(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 4), "float32"), C: T.Buffer((8, 4), "float32")):
+    T.func_attr({"layout_free_buffers": [1]})
+    for i0, j, k0, i1, k1 in T.grid(2, 4, 2, 4, 4):
+        with T.block("product"):
+            vi = T.axis.spatial(8, i0 * 4 + i1)
+            vj = T.axis.spatial(4, j)
+            vk = T.axis.reduce(8, k0 * 4 + k1)
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+"""
+
+
+def test_inputs_of_free_layout_are_stored_as_they_are_read() -> None:
+    before = tir.parse(FREE_LAYOUT)
+    sch = tir.Schedule(before)
+    assert ms.postproc.RewriteLayout().apply(sch)
+    text = str(sch.mod["main"])
+    assert "B_global = T.alloc_buffer((4, 2, 4), \"float32\")" in text
+    assert "B_global[ax1_1, ax0_1 // 4, ax0_1 % 4] = B[ax0_1, ax1_1]" in text
+    assert "A[vi, vk] * B_global[vj, vk // 4, vk % 4]" in text
+    inputs = [np.random.default_rng(1).standard_normal(s).astype(np.float32) for s in ((8, 8), (8, 4))]
+    results = [np.zeros((8, 4), np.float32) for _ in range(2)]
+    run(before, [*inputs, results[0]])
+    run(sch.mod["main"], [*inputs, results[1]])
+    np.testing.assert_array_equal(results[0], results[1])
+
+
+@pytest.mark.parametrize("change", [
+    ("B[vk, vj]", "B[vk, T.min(vj, 3)]"),  # no digits of loop variables
+    ("A[vi, vk] * B[vk, vj]", "A[vi, vk] * B[vk, vj] * B[vk, 0]"),  # two places at a time
+    ("i0 * 4 + i1", "i0 * 4 + i1"),
+], ids=["clipped", "twice", "same"])
+def test_inputs_without_a_fixed_order_keep_their_layout(change: tuple[str, str]) -> None:
+    text = FREE_LAYOUT.replace(*change)
+    if change[0] == change[1]:  # read in the order in which it is stored
+        text = text.replace("i0, j, k0, i1, k1 in T.grid(2, 4, 2, 4, 4)", "k0, i0, i1, j in T.grid(8, 2, 4, 4)")
+        text = text.replace("k0 * 4 + k1", "k0")
+    sch = tir.Schedule(tir.parse(text))
+    before = str(sch.mod)
+    assert ms.postproc.RewriteLayout().apply(sch)
+    assert str(sch.mod) == before
+
+
+def test_reads_of_free_layout_outside_of_blocks_are_refused() -> None:
+    func = tir.parse("""
+@T.prim_func
+def product(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    T.func_attr({"layout_free_buffers": [0]})
+    for i in range(8):
+        B[i] = A[i]
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi]
+""")
+    with pytest.raises(ScheduleError, match="the buffer A of free layout is read outside of blocks"):
+        ms.postproc.RewriteLayout().apply(tir.Schedule(func))

@@ -115,7 +115,7 @@ def digest_external(model: Any, locations: Sequence[str], cache: Cache) -> str:
 
 
 def _file_in(folder: Path, location: str) -> Path | None:
-    """Return the file of that name in the folder; None if there is none."""
+    """Return the file of that name in the folder, or None."""
     try:
         file = (folder / location).resolve()
         return file if file.is_relative_to(folder) and file.is_file() else None

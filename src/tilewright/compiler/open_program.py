@@ -477,7 +477,8 @@ def _requires(
 
 
 def _batch_of(main: Function, equal: Sequence[Equation]) -> Var | None:
-    """Return the symbolic first dimension that all inputs share; None if there is none, or others depend on it."""
+    """Return the symbolic first dimension that all inputs share; None if they share none, or other dimensions depend
+    on it."""
     first = {p.tensor_type.shape[0] if p.tensor_type.ndim else None for p in main.params}
     batch = first.pop() if len(first) == 1 else None
     others = {v for p in main.params for d in p.tensor_type.shape[1:] if isinstance(d, PrimExpr) for v in free_vars(d)}

@@ -4,7 +4,8 @@ Names do not matter: two programs are equal if a one-to-one renaming of their va
 identical. A graph call used twice differs from two calls; scalar expressions are values. The components of a node are
 derived from its fields, so a new kind of node needs no code here. The comparison ignores `span` and `origin`, the names
 of TIR functions and blocks, and the reducer of a block, which follows from its two statements. Fractional numbers are
-equal if they differ by less than 1e-9, as in TVM. No recursion over a graph occurs. The hash is the same in every
+equal if they differ by less than 1e-9, as in TVM. A multiply-add `fma(a, b, c)` equals `c + a * b`, whose code TVM
+contracts. No recursion over a graph occurs. The hash is the same in every
 process.
 
 Type variables are bound by the generic function or data type, symbolic dimensions by the annotation of the variable
@@ -26,6 +27,7 @@ from tilewright.base.errors import CompileError
 from tilewright.base.types import DataType, FuncType, TensorType, Type, TypeVar, type_children
 from tilewright.ir import dialects
 from tilewright.scalar import expr as scalar
+from tilewright.scalar.intrinsics import fma
 from tilewright.scalar.walk import walk
 
 _SKIPPED: Final = frozenset(
@@ -33,6 +35,9 @@ _SKIPPED: Final = frozenset(
 _BINDERS: Final = ("type_params", "type_vars", "params", "var", "buffer", "iters")
 _NAMED: Final[dict[str, frozenset[str]]] = {"PrimFunc": frozenset({"name"}), "Block": frozenset({"name"})}
 """Fields that are only names, by class."""
+_NOTES: Final = frozenset({"PrimFunc"})
+_NOT_COMPARED: Final = frozenset({"global_symbol", "tir.noalias"})
+"""Attributes of a `PrimFunc` that are its name, or hold for all functions: memory of parameters never overlaps."""
 _DERIVED: Final = "combiner"
 """Annotation of a block's reducer, which follows from its two statements."""
 CLOSE: Final = 1e-9
@@ -116,7 +121,10 @@ def _parts(x: Any) -> list[tuple[str, Any]]:
         return [(f"[{k!r}]", x[k]) for k in sorted(x, key=str) if k != _DERIVED]
     if is_name(x):
         return [(f".{k}", v) for k, v in _described(x)]
-    return [(label, getattr(x, n)) for label, n in _labels_of(type(x))]
+    parts = [(label, getattr(x, n)) for label, n in _labels_of(type(x))]
+    if type(x).__name__ in _NOTES:
+        return [(n, {k: a for k, a in v.items() if k not in _NOT_COMPARED} if n == ".attrs" else v) for n, v in parts]
+    return parts
 
 
 def _labels_of(kind: type) -> tuple[tuple[str, str], ...]:
@@ -172,6 +180,14 @@ def _sizes_and_inner(func: Any) -> Iterator[Any]:
                 yield from (v for v in entry if isinstance(v, scalar.Var)) if isinstance(entry, tuple) else ()
 
 
+def _as_sum(x: Any) -> Any:
+    """Return `c + a * b` for a multiply-add `fma(a, b, c)`; other values as they are."""
+    if type(x) is scalar.Call and x.op is fma:
+        a, b, c = x.args
+        return scalar.add(c, scalar.mul(a, b))
+    return x
+
+
 def _is_leaf(x: Any) -> bool:
     return x is None or isinstance(x, (str, int, float, bool, bytes, np.generic, enum.Enum, type)) or not (
         isinstance(x, (tuple, list, dict, np.ndarray)) or is_name(x) or fields_of(type(x))
@@ -200,6 +216,8 @@ class Comparison:
         stack: list[tuple[Any, Any, Step | None]] = [(lhs, rhs, None)]
         while stack:
             a, b, path = stack.pop()
+            if not self.exact:
+                a, b = _as_sum(a), _as_sum(b)
             if a is b and type(a) in _PLAIN:
                 continue
             if _is_leaf(a) or _is_leaf(b):
@@ -250,7 +268,8 @@ class Comparison:
         return self.there.setdefault(a, b) is b and self.back.setdefault(b, a) is a
 
     def _below(self, a: Any, b: Any, path: Step | None) -> list[tuple[Any, Any, Step | None]] | None:
-        if type(a) is type(b) and not isinstance(a, (tuple, list, dict)) and not is_name(a):
+        plain = type(a) is type(b) and not isinstance(a, (tuple, list, dict)) and not is_name(a)
+        if plain and type(a).__name__ not in _NOTES:
             return [(getattr(a, n), getattr(b, n), Step(path, label, a, b)) for label, n in _labels_of(type(a))]
         mine, other = _parts(a), _parts(b)
         if [n for n, _ in mine] != [n for n, _ in other]:
@@ -426,6 +445,8 @@ class _Digest:
         known = self.scalars.get(e)
         if known is not None:
             return known
+        if (total := _as_sum(e)) is not e:
+            return self._scalar(total)
         if isinstance(e, scalar.Var):
             key: tuple[Any, ...] = ("Var", e.dtype, "?" if isinstance(e, scalar.UnknownDim) else self._named(e))
         else:

@@ -38,7 +38,7 @@ class _PathComparison(Comparison):
 def get_first_structural_mismatch(
     lhs: Any, rhs: Any, map_free_vars: bool = False
 ) -> tuple[ObjectPath, ObjectPath] | None:
-    """Return the paths of the first difference on both sides, None if there is none."""
+    """Return the paths of the first difference on both sides, or None."""
     found = _PathComparison(map_free_vars).difference(lhs, rhs)
     if found is None:
         return None

@@ -166,7 +166,7 @@ class Scopes:
 
 
 def _first_inside(e: Expr) -> int | None:
-    """Return the index of the first operand of `e` that has its own scope, as all later ones do; None if there is none.
+    """Return the index of the first operand of `e` that has its own scope, as all later ones do, or None.
     """
     if isinstance(e, Function):
         return 0

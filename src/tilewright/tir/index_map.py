@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ import numpy as np
 from tilewright.base.errors import ScheduleError
 from tilewright.base.types import INT64
 from tilewright.scalar.arith import Ranges, bounds, linear, simplify
+from tilewright.scalar.arith.iter_map import normalize_to_iter_sum
 from tilewright.scalar.expr import (
     Add,
     FloorDiv,
@@ -32,8 +33,10 @@ from tilewright.scalar.expr import (
     floordiv,
     floormod,
     mul,
+    number_of,
     sub,
 )
+from tilewright.scalar.range import Range
 from tilewright.scalar.walk import free_vars, substitute
 
 _OPERATORS: Final[dict[type, Callable[[Any, Any], Any]]] = {
@@ -147,6 +150,31 @@ class IndexMap:
         for x, r in zip(own, self.results, strict=True):
             limits = limits.bind(x, 0, bounds(simplify(r, ranges), ranges)[1])
         return IndexMap(own, tuple(simplify(back[v], limits) for v in self.params))
+
+
+def map_by_loops(shape: Sequence[int], access: Sequence[PrimExpr], loops: Mapping[Var, int]) -> IndexMap | None:
+    """Return the map that stores elements in the order in which loops access them; None for accesses that are no
+    digits of loop variables.
+
+    `access` are the indices of a buffer of this shape, and `loops` the extents of the loops, the outermost first. The
+    result has a dimension for each digit: `[k0 * 4 + k1, j]` in loops k0, j, k1 of extents 4, 16, 4 gives
+    `lambda i0, i1: (i0 // 4, i1, i0 % 4)`.
+    """
+    params = tuple(Var(f"i{k}") for k in range(len(shape)))
+    places = {v: k for k, v in enumerate(loops)}
+    found: list[tuple[int, int, PrimExpr]] = []
+    for param, size, index in zip(params, shape, access, strict=True):
+        parts, covered = normalize_to_iter_sum(index, {v: Range(0, n) for v, n in loops.items()}), 1
+        for part in reversed(parts.args):
+            v, (low, extent, scale) = part.source.source, map(number_of, (part.lower_factor, part.extent, part.scale))
+            if v not in places or low is None or extent is None or scale != covered:
+                return None
+            found.append((places[v], -int(low), floormod(floordiv(param, covered), int(extent))))
+            covered *= int(extent)
+        if covered != size or number_of(parts.base) != 0:
+            return None
+    made = IndexMap(params, tuple(r for _, _, r in sorted(found, key=lambda f: f[:2])) or (const(0, INT64),))
+    return IndexMap(params, tuple(simplify(r, made.ranges(shape)) for r in made.results))
 
 
 def _digits(r: PrimExpr, sizes: dict[Var, int]) -> list[tuple[int, Var, int, int]] | None:

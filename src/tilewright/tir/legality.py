@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tilewright.base.errors import ScheduleError, TargetError
 from tilewright.scalar.arith import Ranges
-from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, Var
+from tilewright.scalar.arith.iter_map import detect_iter_map
+from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, Var, as_expr, number_of
+from tilewright.scalar.range import Range
 from tilewright.scalar.walk import free_vars, substitute, walk
 from tilewright.tir.accesses import Access, accesses
 from tilewright.tir.coverage import fills, lives_in_trips, writes_whole
@@ -400,15 +402,28 @@ def check_all_points(func: PrimFunc, block: Block) -> None:
     """
     loops = [s for s in path_to(func.body, block) if isinstance(s, For)]
     points: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in block.iters), block.bindings, strict=True))
-    domain = Buffer(block.name, [i.extent for i in block.iters])
-    if (
-        not writes_whole(
-            Access(domain, block.bindings, True, tuple(loops), (substitute(block.predicate, points),), block, block)
-        )
+    domain, guard = Buffer(block.name, [i.extent for i in block.iters]), substitute(block.predicate, points)
+    if not (
+        writes_whole(Access(domain, block.bindings, True, tuple(loops), (guard,), block, block))
+        or _visits_all(block, loops, guard)
     ):
         raise fault(
             f"the loops around block '{block.name}' may cover only a part of its axes, but this step would cover all",
             block, func)
+
+
+def _visits_all(block: Block, loops: Sequence[For], guard: PrimExpr) -> bool:
+    """Return whether the bindings are independent iterators of the loops, each over all points of its axis, such as
+    `i_j // 8` and `i_j % 8`."""
+    over = {f.var: Range(f.min, f.extent) for f in loops}
+    found = detect_iter_map(block.bindings, over, guard, "surjective").indices
+    for axis, index in zip(block.iters, found, strict=False):
+        (extent, scale) = (index.args[0].extent, index.args[0].scale) if index.args else (1, 1)
+        if number_of(as_expr(scale)) != 1 or number_of(as_expr(index.base)) != 0:
+            return False
+        if as_expr(extent) is not axis.extent and number_of(as_expr(extent)) != number_of(axis.extent):
+            return False
+    return len(found) == len(block.iters)
 
 
 def check_once(func: PrimFunc, block: Block, loops: Sequence[For], around: Sequence[Stmt]) -> None:

@@ -13,6 +13,7 @@ from tilewright.scalar.expr import Buffer, Load, Var, const
 from tilewright.scalar.walk import walk
 from tilewright.tir import loop_schedule as engine
 from tilewright.tir.block_moves import stored_at_its_axes, whole_domain
+from tilewright.tir.flat_bindings import with_flat_bindings
 from tilewright.tir.legality import (
     check_all_points,
     check_complete,
@@ -78,15 +79,18 @@ class LoopSteps(Recorder):
             name: engine.Schedule(convert_ssa(infer_reducers(f)), checked=True) for name, f in module.items()
             if isinstance(f, PrimFunc)}
         self.steps = []
+        self._flat: dict[str, tuple[PrimFunc, PrimFunc]] = {}
         for name, e in self._engines.items():
             _check_blocks(name, e.func)
 
     @property
     def mod(self) -> IRModule:
-        """The current module."""
+        """The current module, with flat bindings."""
         new = self._module.copy()
         for name, e in self._engines.items():
-            new[name] = e.func
+            if self._flat.get(name, (None, None))[0] is not e.func:
+                self._flat[name] = e.func, with_flat_bindings(e.func)
+            new[name] = self._flat[name][1]
         return new
 
     # Queries.

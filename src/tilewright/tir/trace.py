@@ -106,7 +106,7 @@ class Trace:
             self.decisions[inst] = decision
 
     def pop(self) -> Instruction | None:
-        """Remove the last instruction and return it; return None if there is none, or if it begins postprocessing."""
+        """Remove the last instruction and return it; None if the trace is empty, or if it begins postprocessing."""
         if not self.insts or self.insts[-1].kind.name == POSTPROC:
             return None
         last = self.insts.pop()

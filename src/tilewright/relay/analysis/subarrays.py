@@ -57,7 +57,7 @@ class Box:
         return None
 
     def storage(self, shape: Shape) -> Shape | None:
-        """Return the shape of an array whose first corner holds a tensor of `shape` in this box; None if there is none.
+        """Return the shape of an array whose first corner holds a tensor of `shape` in this box, or None.
         """
         if self.rows == 1:
             return shape

@@ -30,7 +30,7 @@ def estimate_region_strict_bound(
 def estimate_region_lower_bound(
     region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: Value
 ) -> list[IntervalSet] | None:
-    """Return an interval of each dimension that is surely accessed, or None if there is none."""
+    """Return an interval of each dimension that is surely accessed, or None."""
     return estimate_region_strict_bound(region, var_dom, predicate)
 
 

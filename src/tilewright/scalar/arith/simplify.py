@@ -169,7 +169,7 @@ def _split(form: LinearForm, c: int) -> tuple[LinearForm, LinearForm]:
 
 
 def _factor(rest: LinearForm, c: int, ranges: Ranges) -> tuple[int, LinearForm, LinearForm] | None:
-    """Return `(g, h, r)` with `rest == g*h + r`, g a divisor of c, and `0 <= r < g`; None if there is none."""
+    """Return `(g, h, r)` with `rest == g*h + r`, g a divisor of c, and `0 <= r < g`, or None."""
     for g in sorted({gcd(k, c) for k in rest.coefs.values()}, reverse=True):
         if g == 1:
             break

@@ -138,6 +138,19 @@ def is_copy(node: Block) -> bool:
     return len(stores) == 1 and isinstance(stores[0].value, Load) and stores[0].value.indices == stores[0].indices
 
 
+def reads_in_order(node: Block) -> bool:
+    """Return whether a block stores one value, and reads some buffer at axes of its own in order, each at most once."""
+    stores = [s for s in walk_stmt(node.body) if isinstance(s, Store)]
+    if len(stores) != 1 or is_reduction(node):
+        return False
+    place = {v: k for k, v in enumerate(stores[0].indices) if isinstance(v, Var)}
+    for loads in loads_of(node).values():
+        order = [place.get(_axis(i), -1) for e in loads[:1] for i in e.indices if not isinstance(i, IntImm)]
+        if len({e.indices for e in loads}) == 1 and -1 not in order and order == sorted(set(order)):
+            return True
+    return False
+
+
 def attempt(sch: Schedule, step: str, *args: Any) -> bool:
     """Return whether a step can be applied; the schedule stays as it is."""
     trial = sch.copy()
@@ -148,8 +161,8 @@ def attempt(sch: Schedule, step: str, *args: Any) -> bool:
     return True
 
 
-def blocks_inside(node: For) -> list[Block]:
-    """Return the blocks inside a loop."""
+def blocks_inside(node: For | Block) -> list[Block]:
+    """Return the blocks inside a loop or a block."""
     return [s for s in walk_stmt(node.body) if isinstance(s, Block)]
 
 

@@ -166,7 +166,7 @@ class Database(Extensible, KernelScheduler):
     def query_tuning_record(
         self, mod: PrimFunc | IRModule, target: Target | str, workload_name: str = "main"
     ) -> TuningRecord | None:
-        """Return the fastest record of a program; None if there is none."""
+        """Return the fastest record of a program, or None."""
         module = normalized_module(mod)
         if not self.has_workload(module):
             return None
@@ -176,7 +176,7 @@ class Database(Extensible, KernelScheduler):
     def query_schedule(
         self, mod: PrimFunc | IRModule, target: Target | str, workload_name: str = "main"
     ) -> Schedule | None:
-        """Return the schedule of the fastest record of a program; None if there is none."""
+        """Return the schedule of the fastest record of a program, or None."""
         record = self.query_tuning_record(mod, target, workload_name)
         if record is None:
             return None
@@ -187,14 +187,14 @@ class Database(Extensible, KernelScheduler):
     def query_ir_module(
         self, mod: PrimFunc | IRModule, target: Target | str, workload_name: str = "main"
     ) -> IRModule | None:
-        """Return the program of the fastest record; None if there is none."""
+        """Return the program of the fastest record, or None."""
         sch = self.query_schedule(mod, target, workload_name)
         return None if sch is None else sch.mod
 
     def query(
         self, mod: PrimFunc | IRModule, target: Target | str, *, workload_name: str = "main", kind: str = "schedule"
     ) -> Any:
-        """Return the fastest "record", "schedule" or "ir_module" of a program; None if there is none."""
+        """Return the fastest "record", "schedule" or "ir_module" of a program, or None."""
         kinds: dict[str, Callable[..., Any]] = {
             "record": self.query_tuning_record, "schedule": self.query_schedule, "ir_module": self.query_ir_module}
         if kind not in kinds:

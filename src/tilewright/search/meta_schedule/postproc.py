@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.base.errors import OptionError, ScheduleError
-from tilewright.scalar.expr import Load, Var, number_of
-from tilewright.scalar.walk import free_vars, walk
+from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var, number_of
+from tilewright.scalar.walk import free_vars, substitute, walk
 from tilewright.search.meta_schedule import block_analysis as analysis
 from tilewright.search.meta_schedule.schedule_rule import PARALLEL, UNROLL_EXPLICIT, UNROLL_IMPLICIT, VECTORIZE
 from tilewright.search.meta_schedule.utils import Extensible
+from tilewright.tir.index_map import map_by_loops
 from tilewright.tir.loop_steps import LoopRV
 from tilewright.tir.module_schedule import Schedule
 from tilewright.tir.steps import BlockAt
-from tilewright.tir.stmt import ROOT_BLOCK, SERIAL, Block, For, Seq, Store, expressions, walk_stmt
+from tilewright.tir.stmt import (
+    ROOT_BLOCK,
+    SERIAL,
+    Block,
+    For,
+    PrimFunc,
+    Seq,
+    Store,
+    expressions,
+    stored_buffers,
+    walk_stmt,
+)
 
 if TYPE_CHECKING:
     from tilewright.search.meta_schedule.tune_context import TuneContext
@@ -35,10 +47,12 @@ class Postproc(Extensible):
         """Return the postprocessors for a kind of target, "llvm" or "c". Raises `OptionError` for others."""
         if kind not in ("llvm", "c"):
             raise OptionError(f"there are no postprocessors for '{kind}'; the kinds are 'llvm' and 'c'", code="TW1103")
-        return [DisallowDynamicLoop(), RewriteParallelVectorizeUnroll(), RewriteReductionBlock()]
+        return [DisallowDynamicLoop(), RewriteParallelVectorizeUnroll(), RewriteReductionBlock(), RewriteLayout()]
 
 
 PyPostproc = Postproc
+PREPROCESSED: Final = "meta_schedule.layout_rewrite_preproc"
+"""Annotation of a block that brings an input into another layout."""
 
 
 class DisallowDynamicLoop(Postproc):
@@ -186,6 +200,63 @@ def _is_elementwise(sch: Schedule, block: BlockAt, loops: list[LoopRV]) -> bool:
         return False
     stores = [s for s in walk_stmt(node.body) if isinstance(s, Store)]
     return len(stores) == 1 and [*stores[0].indices] == [i.var for i in node.iters]
+
+
+class RewriteLayout(Postproc):
+    """Stores inputs of free layout in the order in which their reader accesses them.
+
+    The attribute `layout_free_buffers` of a function lists these inputs. Blocks marked
+    `meta_schedule.layout_rewrite_preproc` bring them into their new layout.
+    """
+
+    def apply(self, sch: Schedule) -> bool:
+        for name, func in list(sch.state.items()):
+            for k in func.attrs.get("layout_free_buffers", ()):
+                self._rewrite(sch, name, func.params[int(k)])
+        return True
+
+    @staticmethod
+    def _rewrite(sch: Schedule, func: str, original: Buffer) -> None:
+        """Rewrite one input. It keeps its layout if several blocks read it, or its reader does so in no fixed order."""
+        copies, buffer = list[Block](), original
+        while True:
+            reader = _only_reader(sch.state[func], buffer)
+            if reader is None:
+                return
+            if not analysis.is_copy(reader):
+                break
+            copies.append(reader)
+            (buffer,) = stored_buffers(reader)
+        loads = {e.indices for e in analysis.loads_of(reader)[buffer]}
+        loops = sch.get_loops(BlockAt(reader.name, func))
+        extents = [analysis.extent_of(sch, v) for v in loops]
+        if len(loads) != 1 or not all(extents):
+            return
+        bound: dict[PrimExpr, PrimExpr] = {i.var: b for i, b in zip(reader.iters, reader.bindings, strict=True)}
+        access = [substitute(i, bound) for i in loads.pop()]
+        shape = [int(n) for n in buffer.shape]
+        layout = map_by_loops(shape, access, {v.var: n for v, n in zip(loops, extents, strict=True) if n})
+        if layout is None or layout.results == layout.params:
+            return
+        first = copies[0] if copies else reader
+        made = sch.cache_read(sch.get_block(first.name, func), original.name, "global")
+        sch.annotate(made, PREPROCESSED, True)
+        for block in (made, *(sch.get_block(c.name, func) for c in copies)):
+            sch.transform_layout(block, ("write", 0), layout)
+
+
+def _only_reader(func: PrimFunc, buffer: Buffer) -> Block | None:
+    """Return the block that reads a buffer; None if several do. Raises `ScheduleError` for reads outside of blocks."""
+    readers = [
+        s for s in walk_stmt(func.body)
+        if isinstance(s, Block) and not analysis.blocks_inside(s) and buffer in analysis.loads_of(s)]
+    inside = sum(len(analysis.loads_of(r)[buffer]) for r in readers)
+    total = sum(
+        isinstance(e, Load) and e.buffer == buffer
+        for s in walk_stmt(func.body) for top in expressions(s) for e in walk(top))
+    if total > inside:
+        raise ScheduleError(f"the buffer {buffer.name} of free layout is read outside of blocks")
+    return readers[0] if len(readers) == 1 else None
 
 
 def _fused(sch: Schedule, loops: list[LoopRV]) -> LoopRV:

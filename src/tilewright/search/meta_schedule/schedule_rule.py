@@ -208,7 +208,7 @@ class MultiLevelTiling(ScheduleRule):
         if reuse.req == "no":
             return [(sch, None, [None])]
         readers = sch.get_consumers(block)
-        if reuse.req == "may" and len(readers) == 1 and analysis.is_copy(sch.get(readers[0])):
+        if reuse.req == "may" and len(readers) == 1 and analysis.reads_in_order(sch.get(readers[0])):
             return [(sch, readers[0], [*levels, None])]
         found: list[tuple[Schedule, BlockAt | None, list[int | None]]] = []
         if reuse.req == "may":

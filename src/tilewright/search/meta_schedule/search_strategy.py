@@ -239,7 +239,7 @@ class EvolutionarySearch(_Rounds):
         return self._ranked(list(met.values()))
 
     def _child(self, sch: Schedule, other: Schedule) -> Schedule | None:
-        """Return a schedule that a mutator makes of another; None if there is none."""
+        """Return a schedule that a mutator makes of another, or None."""
         space = self.context.space_generator
         probabilities = None if space is None else space.mutator_probs
         if not isinstance(probabilities, dict) or not probabilities or self.random.random() >= self.genetic_mutate_prob:

@@ -65,7 +65,7 @@ def tune_tir(
 
 
 def compile_tir(database: Database, mod: PrimFunc | IRModule, target: str | Target) -> Schedule | None:
-    """Return the schedule of the fastest record of a loop program; None if there is none."""
+    """Return the schedule of the fastest record of a loop program, or None."""
     return database.query_schedule(mod, Target(target), "main")
 
 

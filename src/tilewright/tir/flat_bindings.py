@@ -1,0 +1,66 @@
+"""Bindings of block axes and extents of loops as sums of products, the form in which TVM's schedules have them.
+
+    (i_0 * 8 + i_1) * 4 + i_2    ->  i_0 * 32 + i_1 * 4 + i_2
+    fused // 128 // 128          ->  fused // 16384
+    fused // 128 % 128           ->  fused % 16384 // 128
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilewright.scalar.expr import Add, FloorDiv, FloorMod, IntImm, Mul, PrimExpr, add, const, floordiv, floormod, mul
+from tilewright.tir.stmt import Block, For, PrimFunc, Stmt, map_bodies
+
+
+def with_flat_bindings(func: PrimFunc) -> PrimFunc:
+    """Return the function with flat bindings and extents; the same object if they are flat."""
+    body = _statement(func.body)
+    return func if body is func.body else replace(func, body=body)
+
+
+def _statement(s: Stmt) -> Stmt:
+    made = map_bodies(s, _statement) or s
+    if isinstance(made, Block):
+        bindings = tuple(flat(b) for b in made.bindings)
+        if any(a is not b for a, b in zip(bindings, made.bindings, strict=True)):
+            return replace(made, bindings=bindings)
+    elif isinstance(made, For) and (extent := flat(made.extent)) is not made.extent:
+        return replace(made, extent=extent)
+    return made
+
+
+def flat(e: PrimExpr) -> PrimExpr:
+    """Return an expression with products distributed over sums, and quotients of quotients combined."""
+    if isinstance(e, (Add, Mul)) and e.dtype.is_integer:
+        terms = _terms(e, 1)
+        if all(isinstance(t, IntImm) for t, _ in terms):
+            return e
+        found: PrimExpr | None = None
+        for term, factor in terms:
+            part = term if factor == 1 else mul(term, const(factor, term.dtype))
+            found = part if found is None else add(found, part)
+        return e if found is None else found
+    if isinstance(e, (FloorDiv, FloorMod)) and isinstance(e.b, IntImm):
+        inner = flat(e.a)
+        if isinstance(inner, FloorDiv) and isinstance(inner.b, IntImm) and inner.b.value > 0 and e.b.value > 0:
+            both = const(inner.b.value * e.b.value, e.b.dtype)
+            is_quotient = isinstance(e, FloorDiv)
+            return floordiv(inner.a, both) if is_quotient else floordiv(floormod(inner.a, both), inner.b)
+        return e if inner is e.a else e.with_operands((inner, e.b))
+    if children := e.operands():
+        made = tuple(flat(c) for c in children)
+        if any(a is not b for a, b in zip(made, children, strict=True)):
+            return e.with_operands(made)
+    return e
+
+
+def _terms(e: PrimExpr, factor: int) -> list[tuple[PrimExpr, int]]:
+    """Return the terms of an integer sum in order, with constant factors."""
+    if isinstance(e, Add):
+        return _terms(e.a, factor) + _terms(e.b, factor)
+    if isinstance(e, Mul) and isinstance(e.b, IntImm):
+        return _terms(e.a, factor * e.b.value)
+    if isinstance(e, Mul):
+        return [(mul(flat(e.a), flat(e.b)), factor)]
+    return [(flat(e), factor)]
