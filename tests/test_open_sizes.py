@@ -327,7 +327,7 @@ def test_computations_that_do_not_depend_on_the_height_of_tiles_are_made_once(mo
     monkeypatch.setattr(kernel._Computed, "again", None)
     program = tilewright.compile(dense_layer(), shapes={"x": ("n", 40)}, threads=1)
     (lowered,) = program.report.kernels.values()
-    assert len(lowered.versions) > 4
+    assert len(lowered.versions) >= 4  # as many as a tile has rows
     np.testing.assert_allclose(program(np.ones((5, 40), np.float32)), np.full((5, 24), 40.0))
 
 
