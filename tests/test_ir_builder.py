@@ -148,10 +148,6 @@ WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         lambda: tir.ir_builder.create().allocate("int8", (4,), scope="texture"), ScheduleError,
         "'texture' is not a memory scope"
     ),
-    "attribute": (
-        lambda: tir.ir_builder.create().scope_attr(None, "thread_extent", 4), CompileError,
-        "scope_attr 'thread_extent' is not supported"
-    ),
     "no statement": (
         lambda: te.extern((4,), [A], lambda ins, outs: None, name="B"), CompileError,
         "fcompute of te.extern 'B' must return a statement, not NoneType"

@@ -377,7 +377,6 @@ REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
         lambda p: p.s[p.C].fuse(p.C.op.axis[0], p.k),
         r"fuse takes directly nested loops, outermost first; 'C' has m, n, k, and m, k were given"
     ),
-    "fuse none": (lambda p: p.s[p.C].fuse(), r"fuse of 'C' takes at least one axis"),
     "reorder twice": (lambda p: p.s[p.C].reorder(p.k, p.k), r"reorder of 'C' was given the same axis twice: k, k"),
     "split late": (
         in_turn(lambda p: p.s[p.C].unroll(p.k), lambda p: p.s[p.C].split(p.k, 2)),
@@ -476,7 +475,6 @@ REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
         r"transform_layout: 'A' is an input, which has no loops"
     ),
     "group of none": (lambda p: p.s.create_group(p.A, p.B), "no stage to group is between B and A"),
-    "group twice": (lambda p: (p.s.create_group(p.C, p.A), p.s.create_group(p.C, p.A)), r"'C' is already in a group"),
     "group in itself": (
         lambda p: p.s.create_group(p.C, p.A).compute_at(p.s[p.C], p.k),
         r"'C' belongs to the group itself; choose a stage outside of it that reads it"

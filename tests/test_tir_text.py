@@ -363,10 +363,6 @@ def test_errors_show_the_line(name: str) -> None:
 @pytest.mark.parametrize(("text", "message"), [
     (wrapped("pass", "A"), "parameter 'A' must have a buffer type: A: T.Buffer"),
     (
-        wrapped("pass", "a: T.handle"),
-        r"parameter 'a' is a handle, but has no T.match_buffer\(a, …\)"
-    ),
-    (
         wrapped("pass", 'A: T.Buffer((8,), "float32") = 1'),
         "the parameters of 'f' must be positional and without defaults"
     ),

@@ -28,19 +28,34 @@ from tilewright.runtime import compiler_hooks
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.host import host_arch
-from tilewright.runtime.manifest import Manifest, Parameter, Scalar
+from tilewright.runtime.manifest import Argument, Callback, Manifest, Parameter, Result, Scalar
 from tilewright.runtime.sizes import Size
 from tilewright.scalar.expr import Buffer, IntImm, PrimExpr, Var
 from tilewright.scalar.walk import free_vars, substitute, text_of
 from tilewright.te.resolve import schedule_func
 from tilewright.te.schedule import Schedule
 from tilewright.tir.legality import refuse_gpu_threads
-from tilewright.tir.stmt import IMPORTS, NUMBERS, SCALARS, Block, PrimFunc, bodies, stored_buffers, walk_stmt
+from tilewright.tir.stmt import (
+    CALLBACKS,
+    IMPORTS,
+    NUMBERS,
+    RESULT,
+    SCALARS,
+    Block,
+    CallbackType,
+    PrimFunc,
+    bodies,
+    stored_buffers,
+    walk_stmt,
+)
 from tilewright.tir.transform.instrument_memory import Checks
 from tilewright.tir.transform.lower_blocks import lower_blocks
+from tilewright.tir.transform.lower_packed_calls import lower_packed_calls
+from tilewright.tir.transform.lower_returns import lower_returns
 from tilewright.tir.transform.lowering_options import with_options, with_passes
 from tilewright.tir.transform.partition_loops import partition_loops
 from tilewright.tir.transform.pipeline import lower_checked
+from tilewright.tir.transform.remove_attributes import remove_attributes
 from tilewright.tir.transform.simplify import simplify
 from tilewright.tir.transform.tighten_loop_bounds import tighten_loop_bounds
 
@@ -95,7 +110,7 @@ def _built(
 ) -> FunctionModule:
     with kernel_options.use(KernelOptions(chosen.machine)) as options:
         funcs = with_passes(_lowered(inputs, args, name, binds, options.machine), (2, 3))
-    signed = [with_numbers(f) for f in funcs]
+    signed = [with_numbers(lower_packed_calls(lower_returns(remove_attributes(f)))) for f in funcs]
     for f, _ in signed:
         refuse_gpu_threads(f)
     lowered, functions = [f for f, _ in signed], {f.name: params for f, params in signed}
@@ -239,13 +254,19 @@ def _without_blocks(func: PrimFunc, machine: Machine) -> PrimFunc:
     return simplify(lower_blocks(shared) if has_blocks else shared)
 
 
-def with_numbers(func: PrimFunc) -> tuple[PrimFunc, tuple[Parameter | Scalar, ...]]:
-    """Return the function annotated with its scalar arguments, and its parameters: those of a call, then derived sizes.
+def with_numbers(func: PrimFunc) -> tuple[PrimFunc, tuple[Argument, ...]]:
+    """Return the function annotated with its scalar arguments, and its parameters: those of a call, then derived sizes,
+    its result, and its callbacks.
 
     Raises `CompileError` for a size that no argument determines.
     """
     given: tuple[tuple[int, Var], ...] = func.attrs.get(SCALARS, ())
     scalars = [v for _, v in given]
+    free = next((v for v in scalars if v.dtype == "handle"), None)
+    if free is not None:
+        raise CompileError(
+            f"parameter '{free.name}' of '{func.name}' is a handle without a buffer, so a call cannot pass it; add "
+            f"T.match_buffer({free.name}, …)", code="TW0610")
     open_sizes = list(
         dict.fromkeys(
             v for b in func.params for d in (*b.shape, *b.strides) if isinstance(d, PrimExpr) for v in free_vars(d)))
@@ -258,11 +279,15 @@ def with_numbers(func: PrimFunc) -> tuple[PrimFunc, tuple[Parameter | Scalar, ..
                 f"make it an argument: args=[{v.name}, …]", code="TW0610")
     named = _named([*scalars, *found])
     written = stored_buffers(func.body)
-    params: list[Parameter | Scalar] = [_parameter(b, b in written, named) for b in func.params]
+    result: Buffer | None = func.attrs.get(RESULT)
+    params: list[Argument] = [_parameter(b, b in written, named) for b in func.params if b is not result]
     for place, v in given:
         params.insert(place, Scalar(named[v].name, v.dtype, given=True))
     params += [Scalar(named[v].name, v.dtype, given=False) for v in found]
-    numbers = (*scalars, *found)
+    params += [] if result is None else [Result(result.dtype)]
+    callbacks: tuple[tuple[Var, CallbackType], ...] = func.attrs.get(CALLBACKS, ())
+    params += [Callback(c.name, c.arguments, c.dtype) for _, c in callbacks]
+    numbers = (*scalars, *found, *(v for v, _ in callbacks))
     return (replace(func, attrs={**func.attrs, NUMBERS: numbers}) if numbers else func), tuple(params)
 
 

@@ -20,14 +20,14 @@ import numpy as np
 
 from tilewright.base.errors import ArtifactError, InputError, MemoryFault, OptionError
 from tilewright.base.nd import Device, NDArray, aligned_empty, as_numpy
-from tilewright.base.types import DataType
 from tilewright.runtime import compiler_hooks
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.benchmark import USUAL, BenchmarkResult, Pace, measure
 from tilewright.runtime.elf_sections import add_manifest
 from tilewright.runtime.fault_reports import reported
 from tilewright.runtime.files import write_atomically
-from tilewright.runtime.manifest import Manifest, Parameter, Scalar
+from tilewright.runtime.host_calls import Callbacks, c_type
+from tilewright.runtime.manifest import Argument, Callback, Manifest, Parameter, Result, Scalar
 from tilewright.runtime.program import Code
 from tilewright.runtime.scratch import ALWAYS_THERE, check_stack, refused
 from tilewright.runtime.sizes import value as size_of
@@ -41,30 +41,39 @@ _TEXTS: Final = {".c": "c", ".ll": "ll", ".s": "asm"}
 
 
 class NativeFunction:
-    """A function over arrays and numbers, called by position; it writes its results into its arguments."""
+    """A function over arrays and numbers, called by position; it writes its results into its arguments, and may return
+    a number."""
 
-    def __init__(self, name: str, params: Sequence[Parameter | Scalar], code: Code, manifest: Manifest) -> None:
+    def __init__(self, name: str, params: Sequence[Argument], code: Code, manifest: Manifest) -> None:
         """`manifest` is that of its module: the maximum scratch memory per thread, and the checked accesses."""
         self.name, self._manifest = name, manifest
-        self.params = tuple(p for p in params if isinstance(p, Parameter) or p.given)
+        self.params = tuple(p for p in params if isinstance(p, Parameter) or (isinstance(p, Scalar) and p.given))
         self.arrays = tuple(p for p in params if isinstance(p, Parameter))
         self.scalars = tuple(p for p in params if isinstance(p, Scalar))
+        self.result = next((p.dtype for p in params if isinstance(p, Result)), None)
+        self.callbacks = tuple(p for p in params if isinstance(p, Callback))
         self._code, self._scratch = code, manifest.scratch
-        kinds = [ctypes.c_void_p] * (len(self.arrays) + 1) + [_c_type(p.dtype) for p in self.scalars]
+        arrays = len(self.arrays) + (self.result is not None)
+        kinds = [ctypes.c_void_p] * (arrays + 1) + [c_type(p.dtype) for p in self.scalars]
+        kinds += [ctypes.c_int64] * len(self.callbacks)
         self._run = ctypes.CFUNCTYPE(None, *kinds)(code.address(name))
 
-    def __call__(self, *args: Any) -> None:
-        """Run; raises `InputError` when the arguments do not fit the parameters, `RunError` when memory is exhausted.
+    def __call__(self, *args: Any) -> Any:
+        """Run, and return the number that the code returns with `T.ret`, or None.
 
-        Checked code raises `MemoryFault` for an invalid access.
+        Raises `InputError` when the arguments do not fit the parameters, `RunError` when memory is exhausted, and the
+        exceptions of registered functions that the code calls. Checked code raises `MemoryFault` for an invalid access.
         """
         given, passed, numbers = self._passed(args)
+        result, callbacks = self._result(), Callbacks(self.callbacks)
         context, scratch = POOLS.context(default_threads(), self._code), self._scratch
         if scratch.stack > ALWAYS_THERE:
             check_stack(self.name, scratch)
         before = refused(context) if scratch.heap else 0
-        self._run(context, *(_address(x) for x in passed), *numbers)
+        self._run(context, *(_address(x) for x in (*passed, *result)), *numbers, *callbacks.addresses)
         fault = self._fault()
+        if callbacks.error is not None:
+            raise callbacks.error
         if scratch.heap and refused(context) != before:
             raise scratch.lacking(self.name)
         if fault is not None:
@@ -72,6 +81,11 @@ class NativeFunction:
         for p, mine, theirs in zip(self.arrays, passed, given, strict=True):
             if p.written and mine is not theirs:
                 np.copyto(theirs, mine)
+        return result[0].item() if result else None
+
+    def _result(self) -> list[Array]:
+        """Return the array that the code stores its result in, if it has one."""
+        return [] if self.result is None else [np.zeros((), self.result.numpy())]
 
     def benchmark(
         self, *args: Any, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0, pace: Pace = USUAL
@@ -90,11 +104,15 @@ class NativeFunction:
         """Return a call with these arguments, which are checked once. If an array had to be copied, the call writes the
         copy."""
         _, passed, numbers = self._passed(args)
-        everything = (POOLS.context(default_threads(), self._code), *(_address(x) for x in passed), *numbers)
+        arrays, callbacks = [*passed, *self._result()], Callbacks(self.callbacks)
+        context = POOLS.context(default_threads(), self._code)
+        everything = (context, *(_address(x) for x in arrays), *numbers, *callbacks.addresses)
         run = self._run
 
-        def call(keep: Sequence[Array] = passed) -> None:
+        def call(keep: Sequence[Array] = arrays) -> None:
             run(*everything)
+            if callbacks.error is not None:
+                raise callbacks.error
 
         return call
 
@@ -205,8 +223,8 @@ class FunctionModule:
         """The target kind of the code."""
         return self.artifact.manifest.target.split()[0]
 
-    def __call__(self, *args: Any) -> None:
-        self.entry_func(*args)
+    def __call__(self, *args: Any) -> Any:
+        return self.entry_func(*args)
 
     def __getitem__(self, name: str) -> NativeFunction:
         return self.get_function(name)
@@ -339,16 +357,6 @@ def _fits(p: Parameter, x: Array) -> bool:
     return all(
         step % x.itemsize == 0 and (isinstance(s, str) or s * x.itemsize == step)
         for s, step in zip(p.strides, x.strides, strict=True))
-
-
-def _c_type(dtype: DataType) -> Any:
-    """Return the C type of a number passed by value."""
-    name = {"float32": "c_float", "float64": "c_double", "bool": "c_bool"}.get(dtype, f"c_{dtype}")
-    found = getattr(ctypes, name, None)
-    if found is None:
-        raise ArtifactError(
-            f"a number of type {dtype} cannot be passed by value; pass an array of one element", code="TW0703")
-    return found
 
 
 def _address(x: Array) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from tilewright.base.errors import ArtifactError, CompileError
 from tilewright.base.json_reading import read_json
@@ -63,6 +63,27 @@ class Scalar:
 
     def __str__(self) -> str:
         return f"{self.dtype} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of a function, which it stores in an array of one element behind the other arrays."""
+
+    dtype: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """A registered function that the code calls, by an address that is passed behind all scalars. The kinds of its
+    arguments are those of `CallbackType`."""
+
+    name: str
+    arguments: tuple[tuple[str, ...], ...]
+    dtype: DataType
+
+
+Argument: TypeAlias = Parameter | Scalar | Result | Callback
+"""An argument of the code of a function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +152,7 @@ class Manifest:
     threads: int = 0
     compiler: str = ""
     hashes: dict[str, str] = field(default_factory=dict)
-    functions: dict[str, tuple[Parameter | Scalar, ...]] = field(default_factory=dict)
+    functions: dict[str, tuple[Argument, ...]] = field(default_factory=dict)
     failures: tuple[str, ...] = ()
     lists: tuple[int | str | None, ...] = ()
     """The kind of each output of the model: a number of list elements in `outputs`, "tensor", or None for no value;
@@ -449,15 +470,23 @@ def _tensor(fields: Any) -> TensorInfo:
     return TensorInfo(str(name), tuple(map(_size, shape)), DataType(str(dtype)))
 
 
-def _parameter_to_json(p: Parameter | Scalar) -> list[Any]:
+def _parameter_to_json(p: Argument) -> list[Any]:
     if isinstance(p, Scalar):
         return [p.name, p.dtype, p.given]
+    if isinstance(p, Result):
+        return [p.dtype]
+    if isinstance(p, Callback):
+        return [p.name, p.dtype, [list(a) for a in p.arguments]]
     return [p.name, list(p.shape), p.dtype, p.written, *([list(p.strides)] if p.strides else [])]
 
 
-def _parameter(fields: Any) -> Parameter | Scalar:
+def _parameter(fields: Any) -> Argument:
+    if len(fields) == 1:
+        return Result(DataType(str(fields[0])))
     if len(fields) == 3:
         name, dtype, given = fields
+        if isinstance(given, list):
+            return Callback(str(name), tuple(tuple(map(str, a)) for a in given), DataType(str(dtype)))
         return Scalar(str(name), DataType(str(dtype)), bool(given))
     name, shape, dtype, written, *strides = fields
     return Parameter(

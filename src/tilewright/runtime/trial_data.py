@@ -11,7 +11,7 @@ import numpy as np
 from tilewright.base.errors import InputError
 from tilewright.base.nd import aligned_empty
 from tilewright.base.types import DataType
-from tilewright.runtime.manifest import Parameter, Scalar
+from tilewright.runtime.manifest import Argument, Parameter
 
 Array = np.ndarray[Any, Any]
 Ranges = Mapping[str, Sequence[float]]
@@ -43,7 +43,7 @@ class Guarded:
         return bool((self._block[:_GUARD] != _GUARD_BYTE).any() or (self._block[self._end :] != _GUARD_BYTE).any())
 
 
-def arrays_of(name: str, params: Sequence[Parameter | Scalar]) -> tuple[Parameter, ...]:
+def arrays_of(name: str, params: Sequence[Argument]) -> tuple[Parameter, ...]:
     """Return the array parameters of a function. Raises `InputError` for scalar parameters and symbolic sizes, which
     have no values here."""
     arrays = tuple(p for p in params if isinstance(p, Parameter))

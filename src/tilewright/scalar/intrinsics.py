@@ -179,6 +179,40 @@ def extern(name: str, *, pure: bool = False) -> Extern:
     return Extern(name, effect=not pure)
 
 
+call_address: Final = Extern("call_address", effect=True)
+"""`call_address(address, argument, …)`: a call of the C function at an address, an int64."""
+ret: Final = Intrinsic("ret", effect=True)
+"""`ret(value)`: the end of a function, whose result is the value; a statement."""
+
+
+class Packed(Intrinsic):
+    """A function of the program around, called by the name under which it is registered: `tir.call_packed`.
+
+    `texts` are the positions and values of its strings. `arrays` are the positions of whole buffers among the
+    arguments, which are given by their addresses, and their numbers of dimensions.
+    """
+
+    __slots__ = ("arrays", "function", "texts")
+
+    def __init__(
+        self, function: str, texts: tuple[tuple[int, str], ...] = (), arrays: tuple[tuple[int, int], ...] = ()
+    ) -> None:
+        super().__init__("call_packed", effect=True)
+        self.function, self.texts, self.arrays = function, texts, arrays
+
+    @property
+    def name(self) -> str:
+        return "tir.tvm_call_packed"
+
+
+@functools.cache
+def packed(
+    function: str, texts: tuple[tuple[int, str], ...] = (), arrays: tuple[tuple[int, int], ...] = ()
+) -> Packed:
+    """Return the registered function of that name, for these strings and arrays among its arguments."""
+    return Packed(function, texts, arrays)
+
+
 class Opaque(Intrinsic):
     """A built-in function of TVM for a device or a stage of its compiler, without a meaning here. Programs with it can
     be read, printed and compared, but not compiled. `texts` are the positions and values of its strings."""
@@ -194,9 +228,11 @@ OPAQUE: Final[Mapping[str, str]] = {
     **dict.fromkeys((
         "tvm_load_matrix_sync", "tvm_store_matrix_sync", "tvm_mma_sync", "tvm_bmma_sync", "tvm_fill_fragment",
         "tvm_thread_allreduce", "tvm_tuple", "lookup_param", "tvm_throw_last_error", "start_profile_intrinsic",
-        "end_profile_intrinsic", "TVMBackendAllocWorkspace"), "handle"),
+        "end_profile_intrinsic", "TVMBackendAllocWorkspace", "tvm_stack_alloca", "tvm_stack_make_array",
+        "tvm_stack_make_shape"), "handle"),
     **dict.fromkeys((
-        "tvm_storage_sync", "tvm_struct_set", "TVMBackendFreeWorkspace", "tvm_warp_activemask", "undef"), "int32"),
+        "tvm_storage_sync", "tvm_struct_set", "TVMBackendFreeWorkspace", "tvm_warp_activemask", "undef", "call_cpacked",
+        "tvm_call_cpacked", "tvm_call_packed_lowered", "tvm_call_cpacked_lowered"), "int32"),
     **dict.fromkeys(("ptx_commit_group", "ptx_wait_group"), "void"),
     **dict.fromkeys(("assume", "isnullptr"), "bool"),
     **dict.fromkeys((

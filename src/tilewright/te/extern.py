@@ -22,6 +22,7 @@ from tilewright.base.types import DataType
 from tilewright.scalar.expr import Buffer, IntImm, PrimExpr, Value
 from tilewright.te.tensor import Operation, Tensor, dimension
 from tilewright.tir.buffers import decl_buffer
+from tilewright.tir.packed_calls import with_access
 from tilewright.tir.stmt import SCALARS, Block, Evaluate, PrimFunc, Stmt, walk_stmt
 from tilewright.tir.transform.lower_blocks import lower_blocks
 
@@ -90,7 +91,7 @@ def extern(
         raise CompileError(
             f"fcompute of te.extern '{name}' must return a statement, not {type(body).__name__}; end "
             "it with `return irb.get()`", code="TW0603")
-    op = ExternOp(name, tuple(inputs), body, tuple(ins), tuple(outs))
+    op = ExternOp(name, tuple(inputs), with_access(body, ins, outs), tuple(ins), tuple(outs))
     op.tensors.extend(Tensor(op, k, s, d) for k, (s, d) in enumerate(zip(shapes, dtypes, strict=True)))
     return list(op.tensors) if several else op.tensors[0]
 

@@ -11,9 +11,9 @@ A stage is attached before its loops are split, since its placement determines t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from tilewright.base.errors import ScheduleError
 from tilewright.base.types import INT64
@@ -25,7 +25,7 @@ from tilewright.te.scan import ScanOp
 from tilewright.te.schedule import CacheRead, CacheWrite, Rewrite, Rfactor, Schedule
 from tilewright.te.stage import Ahead, Fuse, Mark, Relation, Split, Stage, root_axes
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
-from tilewright.te.thread import ThreadAxis
+from tilewright.te.thread import VIRTUAL, ThreadAxis
 from tilewright.te.unroll_by_hint import unroll_by_hint
 from tilewright.tir.index_map import IndexMap
 from tilewright.tir.legality import check_any_order, check_threads, fault
@@ -35,12 +35,16 @@ from tilewright.tir.stmt import (
     SCALARS,
     THREAD,
     Block,
+    For,
     IterVar,
     PrimFunc,
     expressions,
     stored_buffers,
     walk_stmt,
 )
+
+_SHARING: Final = {"shared": ("threadIdx.", *VIRTUAL), "warp": ("threadIdx.x",)}
+"""Memory scope -> the threads that share such memory."""
 
 
 def schedule_func(
@@ -104,23 +108,9 @@ def apply_schedule(s: Schedule, args: Sequence[Tensor], func: PrimFunc) -> PrimF
     return unroll_by_hint(engine.func)
 
 
-def loop_extents(s: Schedule, args: Sequence[Tensor]) -> dict[IterVar, PrimExpr]:
-    """Return the extents of the loops of all stages, attached stages included, as far as `args` need the stages.
-
-    Raises `ScheduleError` if a step cannot be applied. Memory of a GPU counts as memory.
-    """
-    inputs = [t for t in args if isinstance(t.op, PlaceholderOp)]
-    outputs = [t for t in args if not isinstance(t.op, PlaceholderOp)]
-    func, blocks = create_blocks(inputs, outputs)
-    buffers = dict(zip([*inputs, *outputs], func.params, strict=True))
-    resolver = _ExtentResolver(s, func, {s[op]: block for op, block in blocks.items()}, buffers)
-    resolver.resolve()
-    return resolver.extents
-
-
 def _resolved(s: Schedule, func: PrimFunc, blocks: Mapping[Operation, str], buffers: dict[Tensor, Buffer]) -> Engine:
     """Return the engine after all steps of the schedule."""
-    resolver = _Resolver(s, func, {s[op]: block for op, block in blocks.items()}, buffers)
+    resolver = Resolver(s, func, {s[op]: block for op, block in blocks.items()}, buffers)
     resolver.resolve()
     return resolver.engine
 
@@ -153,7 +143,7 @@ def _check_no_steps(s: Schedule) -> None:
                 "its computation; begin with te.create_schedule or topi.generic")
 
 
-class _Resolver:
+class Resolver:
     """The engine, the block of each stage, and the loop of each axis."""
 
     def __init__(self, s: Schedule, func: PrimFunc, blocks: dict[Stage, str], buffers: dict[Tensor, Buffer]) -> None:
@@ -161,6 +151,10 @@ class _Resolver:
         self.inputs = {t: b.name for t, b in buffers.items() if isinstance(t.op, PlaceholderOp)}
         self.loops: dict[IterVar, Var] = {}
         self.threads: dict[ThreadAxis, PrimExpr] = {}
+        self.bound: dict[Var, ThreadAxis] = {}
+        """The thread axes that loops are bound to."""
+        self.depths: dict[str, int] = {}
+        """The numbers of loops around the own loops of a block."""
 
     def resolve(self) -> None:
         """Apply all steps of the schedule."""
@@ -201,9 +195,9 @@ class _Resolver:
                 self.block(r.stage), r.scope)
         else:
             block = self.block(r.stage)
-            self.name_loops(r.roots, self.engine.loops(block))
+            self.name_loops(r.roots, block, self.engine.loops(block))
             for relation in r.relations:
-                self.relate(relation)
+                self.relate(relation, block)
             own = self.loops[r.axis]
             spatial = [v for v in self.engine.axes(block)[0] if v is not own]
             rest = [v for v in self.engine.axes(block)[1] if v is not own]
@@ -226,12 +220,12 @@ class _Resolver:
         block = self.block(stage)
         if stage.scope:
             self.set_scope(block, stage.scope)
-        at = stage.attached or (stage.group.attached if stage.group else None)
+        at = stage.place
         loops = self.engine.loops(block) if at is None else self.attach(stage, *at)
         axes = stage.roots
-        self.name_loops(axes, loops[len(loops) - len(axes) :])
+        self.name_loops(axes, block, loops[len(loops) - len(axes) :])
         for relation in stage.relations:
-            self.relate(relation)
+            self.relate(relation, block)
         for key, value in stage.notes.items():
             self.engine.annotate(block, key, value)
         for ahead in stage.prefetches:
@@ -298,18 +292,35 @@ class _Resolver:
         around = self.engine.loops(self.block(stage))
         if loop in around:  # the step loop of a scan, which already contains the stage
             return around[around.index(loop) + 1 :]
-        return self.engine.compute_at(self.block(stage), loop, preserve_unit_loops=True)
+        shared = self.sharing(stage, loop)
+        return self.engine.compute_at(
+            self.block(stage), loop, preserve_unit_loops=True, **({"across": shared} if shared else {}))
 
-    def name_loops(self, axes: Sequence[IterVar], loops: Sequence[Var]) -> None:
+    def sharing(self, stage: Stage, loop: Var) -> tuple[Var, ...]:
+        """Return the loops from `loop` outwards whose threads share the memory of a stage, and so need it filled for
+        all of them."""
+        made = (r.scope for r in self.s.rewrites if not isinstance(r, Rfactor) and r.made is stage)
+        tags = _SHARING.get((stage.scope or next(made, "")).partition(".")[0])
+        target = self.engine.loop(loop)
+        around = [f.var for f in [*self.engine.around(target), target] if isinstance(f, For)]
+        return tuple(v for v in around if tags and v in self.bound and self.bound[v].thread_tag.startswith(tags))
+
+    def name_loops(self, axes: Sequence[IterVar], block: str, loops: Sequence[Var]) -> None:
+        """Note the loops of a block that run over its axes."""
         self.loops.update(zip(axes, loops, strict=bool(axes)))
+        around = self.engine.loops(block)
+        self.depths[block] = around.index(loops[0]) if loops else len(around)
 
-    def relate(self, r: Relation) -> None:
+    def relate(self, r: Relation, block: str) -> None:
         if isinstance(r, Split):
             loop = self.loops[r.parent]
             size, extent = r.factor or r.nparts or 1, self.engine.loop(loop).extent
             size = min(size, extent.value) if isinstance(extent, IntImm) else size
             self.loops[r.outer], self.loops[r.inner] = self.engine.split(
                 loop, [None, size] if r.factor else [size, None])
+        elif isinstance(r, Fuse) and not r.parents:
+            own = self.engine.loops(block)[self.depths[block] :]
+            self.loops[r.fused] = self.engine.add_unit_loop(own[0] if own else block)
         elif isinstance(r, Fuse):
             self.loops[r.fused] = self.engine.fuse(*(self.loops[a] for a in r.parents))
         else:
@@ -333,6 +344,7 @@ class _Resolver:
                 self.engine.annotate(loop, m.kind, m.value)
 
     def bind(self, loop: Var, axis: ThreadAxis) -> None:
+        self.bound[loop] = axis
         node = self.engine.loop(loop)
         extent = node.extent
         wanted = self.threads.setdefault(axis, extent)
@@ -361,34 +373,6 @@ class _Resolver:
             )
             raise fault(why, self.engine.loop(loop), self.engine.func)
         self.engine.prefetch(buffer, moves.pop() * ahead.tensor.dtype.itemsize * ahead.offset)
-
-
-class _ExtentResolver(_Resolver):
-    """Notes the extent of each axis when its loop is made."""
-
-    def __init__(self, s: Schedule, func: PrimFunc, blocks: dict[Stage, str], buffers: dict[Tensor, Buffer]) -> None:
-        super().__init__(s, func, blocks, buffers)
-        self.extents: dict[IterVar, PrimExpr] = {}
-
-    def rewrite(self, r: Rewrite) -> None:
-        super().rewrite(r if isinstance(r, Rfactor) else replace(r, scope="global"))
-
-    def set_scope(self, block: str, scope: str) -> None:
-        """Leave the scope, which does not change loops."""
-
-    def mark(self, m: Mark) -> None:
-        """Leave the mark, which does not change loops."""
-
-    def name_loops(self, axes: Sequence[IterVar], loops: Sequence[Var]) -> None:
-        super().name_loops(axes, loops)
-        self._note(axes)
-
-    def relate(self, r: Relation) -> None:
-        super().relate(r)
-        self._note((r.outer, r.inner) if isinstance(r, Split) else (r.fused,) if isinstance(r, Fuse) else ())
-
-    def _note(self, axes: Iterable[IterVar]) -> None:
-        self.extents.update((a, self.engine.loop(self.loops[a]).extent) for a in axes)
 
 
 def _elements_per_trip(block: Block, load: Load, loop: Var) -> int:

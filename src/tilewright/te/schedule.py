@@ -13,13 +13,15 @@ the new one; `s[C].op` is then the remaining computation of C. Lowering replays 
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tilewright.base.errors import ScheduleError
-from tilewright.scalar.expr import PrimExpr, Var
+from tilewright.scalar.expr import Buffer, PrimExpr, Var
 from tilewright.scalar.walk import substitute
+from tilewright.te.scan import ScanOp
 from tilewright.te.stage import Group, Relation, Reorder, Stage, root_axes, values_of
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Reduce, Tensor, producers_first
 from tilewright.tir.block_rewrites import check_scope
@@ -53,6 +55,8 @@ class Rfactor:
     made: Stage
 
 
+__all__ = ["Buffer", "Schedule", "create_schedule"]
+
 Rewrite: TypeAlias = CacheRead | CacheWrite | Rfactor
 Arrange: TypeAlias = Callable[[PrimFunc, Sequence[Tensor], Sequence[Tensor]], PrimFunc]
 """A function that schedules a program with a block for each computation, given its inputs and its outputs."""
@@ -71,6 +75,8 @@ class Schedule:
         self.stages = [Stage(op, is_output=op in self.outputs) for op in order]
         self.rewrites: list[Rewrite] = []
         self.stage_map: dict[Operation, Stage] = {s.op: s for s in self.stages}
+        for t in (t for op in order if isinstance(op, ScanOp) for t in op.update):
+            self.stage_map[t.op].is_scan_update = True
 
     def __getitem__(self, key: Tensor | Operation) -> Stage:
         op = key.op if isinstance(key, Tensor) else key
@@ -100,13 +106,15 @@ class Schedule:
             raise ScheduleError(
                 f"no stage to group is between {', '.join(s.op.name for s in starts)} and "
                 f"{', '.join(s.op.name for s in ends)}")
-        taken = next((s for s in members if s.group is not None), None)
+        groups = list(dict.fromkeys(map(_outermost, members)))
+        taken = next((g for g in groups if isinstance(g, Group) and not set(g.stages) <= set(members)), None)
         if taken is not None:
-            raise ScheduleError(f"'{taken.op.name}' is already in a group")
-        group = Group(members)
-        for s in members:
-            s.group = group
-        return group
+            raise ScheduleError(
+                f"'{taken.stages[0].op.name}' is already in a group, of which only a part is between the given ends")
+        made = Group(members)
+        for inner in groups:
+            inner.group = made
+        return made
 
     def cache_read(self, tensor: Tensor, scope: str, readers: Any) -> Tensor:
         """Copy `tensor` to memory of `scope`, to be read by `readers` (an operation or tensor, or several)."""
@@ -201,6 +209,29 @@ class Schedule:
         stage = self.stage_map[op] = Stage(op)
         self.stages.insert(self.stages.index(before), stage)
         return stage
+
+
+def __getattr__(name: str) -> Any:
+    """Return a function of TVM on a whole schedule, whose module is imported at its first use."""
+    for module, names in _FUNCTIONS.items():
+        if name in names:
+            return getattr(importlib.import_module(f"tilewright.te.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_FUNCTIONS: Final = {
+    "auto_inline": ("AutoInlineBroadcast", "AutoInlineElemWise", "AutoInlineInjective"),
+    "bounds": ("InferBound",),
+    "producers": ("ScheduleOps", "SchedulePostProcToPrimFunc"),
+}
+
+
+def _outermost(stage: Stage) -> Stage | Group:
+    """Return the outermost group of a stage, or the stage itself without one."""
+    found: Stage | Group = stage
+    while found.group is not None:
+        found = found.group
+    return found
 
 
 def create_schedule(ops: Any) -> Schedule:

@@ -43,6 +43,8 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Fuse:
+    """`parents`, directly nested, become the loop `fused`; without parents, it is a loop of one trip around all."""
+
     parents: tuple[IterVar, ...]
     fused: IterVar
 
@@ -80,6 +82,7 @@ class Stage:
         self.op = op
         self.origin_op = op
         self.is_output = is_output
+        self.is_scan_update = False
         self.scope = ""
         self.inlined = False
         self.attached: tuple[Stage, IterVar] | None = None
@@ -103,9 +106,24 @@ class Stage:
         self.all_iter_vars: list[IterVar] = list(self.leaf_iter_vars)
 
     @property
+    def place(self) -> tuple[Stage, IterVar] | None:
+        """The stage and the loop in which this stage is computed: its own placement, or that of the innermost of its
+        groups that has one."""
+        found, group = self.attached, self.group
+        while found is None and group is not None:
+            found, group = group.attached, group.group
+        return found
+
+    @property
     def has_place(self) -> bool:
         """Whether the stage is computed inside of its readers, or in a loop of another stage."""
-        return self.inlined or self.attached is not None or (self.group is not None and self.group.attached is not None)
+        return self.inlined or self.place is not None
+
+    @property
+    def attach_type(self) -> int:
+        """TVM's number of the placement: 1 before the readers, 2 inlined, 4 in a loop of another stage, 5 in the step
+        loop of a scan."""
+        return 2 if self.inlined else 4 if self.has_place else 5 if self.is_scan_update else 1
 
     # Loops.
     def split(self, parent: IterVar, factor: int | None = None, nparts: int | None = None) -> tuple[IterVar, IterVar]:
@@ -125,9 +143,14 @@ class Stage:
         return outer, inner
 
     def fuse(self, *axes: IterVar) -> IterVar:
-        """Fuse directly nested loops, given outermost first."""
+        """Fuse directly nested loops, given outermost first. Without loops, return a new outermost loop of one trip."""
         if not axes:
-            raise ScheduleError(f"fuse of '{self.op.name}' takes at least one axis")
+            self._computed("fuse")
+            made = IterVar(Var("singleton"), _extent(1))
+            self.relations.append(Fuse((), made))
+            self.leaf_iter_vars.insert(0, made)
+            self.all_iter_vars.append(made)
+            return made
         at = [self._unmarked(a, "fuse") for a in axes]
         if at != list(range(at[0], at[0] + len(at))):
             raise ScheduleError(
@@ -383,6 +406,8 @@ class Group:
     def __init__(self, stages: Sequence[Stage]) -> None:
         self.stages = tuple(stages)
         self.attached: tuple[Stage, IterVar] | None = None
+        self.group: Group | None = None
+        """The group around this one."""
 
     def compute_at(self, parent: Stage, scope: IterVar) -> None:
         """Compute all stages of the group inside a loop of `parent`, except those with their own placement."""
@@ -413,7 +438,7 @@ def values_of(roots: Sequence[IterVar], relations: Sequence[Relation]) -> dict[I
     for r in reversed(relations):
         if isinstance(r, Split):
             value[r.parent] = add(mul(value.get(r.outer, r.outer.var), r.inner.extent), value.get(r.inner, r.inner.var))
-        elif isinstance(r, Fuse):
+        elif isinstance(r, Fuse) and r.parents:
             rest = value.get(r.fused, r.fused.var)
             for a in reversed(r.parents[1:]):
                 value[a], rest = rest % a.extent, floordiv(rest, a.extent)

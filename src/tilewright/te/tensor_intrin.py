@@ -16,6 +16,7 @@ from tilewright.scalar.expr import Buffer, PrimExpr
 from tilewright.te.create import create_prim_func
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from tilewright.tir.buffers import DeclaredBuffer, decl_buffer
+from tilewright.tir.packed_calls import with_access
 from tilewright.tir.stmt import Block, Evaluate, Stmt, walk_stmt
 from tilewright.tir.tensorize import TensorIntrin
 
@@ -52,7 +53,9 @@ def decl_tensor_intrin(
             f"the function of tensor intrinsic '{name}' must return one statement, or (body, reduce_reset, "
             "reduce_update)",
             code="TW0607")
-    return TensorIntrin(name, pattern, *(_statement(name, p) for p in parts))
+    statements = [_statement(name, p) for p in parts]
+    return TensorIntrin(name, pattern, *(
+        p if p is None else with_access(p, ins, outs, updates=k == 2) for k, p in enumerate(statements)))
 
 
 def _statement(name: str, made: Any) -> Stmt | None:

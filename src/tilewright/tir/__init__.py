@@ -84,6 +84,7 @@ if TYPE_CHECKING:
         log2,
         nearbyint,
         pow,
+        ret,
         rsqrt,
         sigmoid,
         sin,
@@ -128,9 +129,11 @@ if TYPE_CHECKING:
     )
     from tilewright.tir.index_map import IndexMap
     from tilewright.tir.module_schedule import Schedule, Trace, replay
+    from tilewright.tir.packed_calls import call_packed
     from tilewright.tir.parser import parse, parse_module
     from tilewright.tir.stmt import (
         Allocate,
+        AttrStmt,
         Block,
         Evaluate,
         For,
@@ -138,6 +141,7 @@ if TYPE_CHECKING:
         IfThenElse,
         IterVar,
         PrimFunc,
+        ProducerRealize,
         Stmt,
     )
     from tilewright.tir.stmt import Let as LetStmt
@@ -162,7 +166,7 @@ _MEMBERS: Final = {
     "scalar.intrinsics": (
         "acos", "acosh", "address_of", "asin", "asinh", "atan", "atanh", "call_extern", "call_pure_extern", "ceil",
         "cos", "cosh", "erf", "exp", "exp2", "floor", "fma", "fmod", "isinf", "isnan", "log", "log2", "nearbyint",
-        "pow", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
+        "pow", "ret", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
     "tir.buffers": ("decl_buffer",),
     "tir.data_layout": ("BijectiveLayout", "Layout", "bijective_layout", "layout"),
     "tir.functions": (
@@ -171,8 +175,10 @@ _MEMBERS: Final = {
         "reinterpret", "shift_left", "shift_right", "stmt_list", "stmt_seq"),
     "tir.index_map": ("IndexMap",),
     "tir.module_schedule": ("Schedule", "Trace", "replay"),
+    "tir.packed_calls": ("call_packed",),
     "tir.parser": ("parse", "parse_module"),
-    "tir.stmt": ("Allocate", "Block", "Evaluate", "For", "ForKind", "IfThenElse", "IterVar", "PrimFunc", "Stmt"),
+    "tir.stmt": ("Allocate", "AttrStmt", "Block", "Evaluate", "For", "ForKind", "IfThenElse", "IterVar", "PrimFunc",
+        "ProducerRealize", "Stmt"),
     "tir.tensorize": ("TensorIntrin",),
     "tir.transform.lower_blocks": ("lower_blocks",),
     "tir.transform.pipeline": ("lower_loops",),
@@ -216,6 +222,7 @@ __all__ = [
     "Allocate",
     "And",
     "Any",
+    "AttrStmt",
     "BijectiveLayout",
     "Block",
     "Broadcast",
@@ -248,6 +255,7 @@ __all__ = [
     "Or",
     "PrimExpr",
     "PrimFunc",
+    "ProducerRealize",
     "Ramp",
     "Reduce",
     "Schedule",
@@ -281,6 +289,7 @@ __all__ = [
     "bitwise_xor",
     "call_extern",
     "call_intrin",
+    "call_packed",
     "call_pure_extern",
     "ceil",
     "ceildiv",
@@ -331,6 +340,7 @@ __all__ = [
     "power",
     "reinterpret",
     "replay",
+    "ret",
     "round",
     "rsqrt",
     "shift_left",

@@ -27,8 +27,8 @@ from tilewright.tir.legality import (
     makers,
     reduces_over,
 )
-from tilewright.tir.loop_schedule import Schedule, regenerate
-from tilewright.tir.region import region_of
+from tilewright.tir.loop_schedule import Schedule
+from tilewright.tir.region import regenerate, region_of
 from tilewright.tir.stmt import (
     ALIGNED,
     SERIAL,
@@ -324,13 +324,6 @@ def _known_without(func: PrimFunc, loops: Sequence[For], gone: set[Var]) -> None
                 f"loop '{f.var.name}' goes from {f.min} for {f.extent} iterations, which depends on the reduction "
                 f"loop '{v.name}'",
                 f, func)
-
-
-def add_unit_loop(func: PrimFunc, at: Stmt) -> tuple[PrimFunc, Var]:
-    """Wrap a block or a loop in a loop of one trip:  C[i] = …  ->  for u in range(1): C[i] = …"""
-    s, v = Schedule(func), Var("u")
-    s._replace(at, For(v, const(0, INT64), const(1, INT64), SERIAL, at))
-    return s.func, v
 
 
 def reorder_block_iter_var(func: PrimFunc, block: str, order: Sequence[int]) -> PrimFunc:

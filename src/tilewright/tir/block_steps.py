@@ -68,10 +68,10 @@ class BlockSteps(LoopSteps):
     @recorded
     def add_unit_loop(self, block_or_loop: BlockAt | LoopRV | str) -> LoopRV:
         """Wrap a block or a loop in a loop of one trip."""
-        func = block_or_loop.func if isinstance(block_or_loop, LoopRV) else self._named(self._block(block_or_loop).func)
-        e = self._engine(func)
-        e.func, v = block_moves.add_unit_loop(e.func, self.get(block_or_loop))
-        return LoopRV(v, func)
+        if isinstance(block_or_loop, LoopRV):
+            return LoopRV(self._engine(block_or_loop.func).add_unit_loop(block_or_loop.var), block_or_loop.func)
+        at, e = self._in(block_or_loop)
+        return LoopRV(e.add_unit_loop(at.block), self._named(at.func))
 
     @recorded
     def reorder_block_iter_var(self, block: BlockAt | str, new_order: Sequence[int]) -> None:

@@ -19,6 +19,15 @@ from tilewright.tir.stmt import Store
 _ACCESS: Final = {"r": 1, "w": 2, "rw": 3, "wr": 3}
 
 
+def address(buffer: Buffer, access: int = 3, offset: Value = 0) -> PrimExpr:
+    """Return the address of a buffer from `offset` elements on, for a function that reads (1), writes (2) or updates
+    (3) it."""
+    first: list[PrimExpr] = [const(0, INT64) for _ in buffer.shape]
+    if first:
+        first[-1] = cast(INT64, as_expr(offset))
+    return Call("handle", address_of, (Load(buffer, first), const(access, INT64), *(as_expr(d) for d in buffer.shape)))
+
+
 class DeclaredBuffer(Buffer):
     """A buffer with the methods that TVM's scripts use."""
 
@@ -33,10 +42,7 @@ class DeclaredBuffer(Buffer):
         if access not in (1, 2, 3):
             raise CompileError(
                 f"access_ptr of '{self.name}' takes 'r', 'w' or 'rw', but was given {access_mask!r}", code="TW0609")
-        first: list[PrimExpr] = [const(0, INT64) for _ in self.shape]
-        if first:
-            first[-1] = cast(INT64, as_expr(offset))
-        return Call("handle", address_of, (Load(self, first), const(access, INT64), *(as_expr(d) for d in self.shape)))
+        return address(self, access, offset)
 
     @property
     def data(self) -> PrimExpr:

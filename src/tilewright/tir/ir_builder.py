@@ -24,15 +24,17 @@ from typing import Any, Final
 
 from tilewright.base.errors import CompileError
 from tilewright.base.types import BOOL, INT64, DataType
-from tilewright.scalar.expr import Buffer, Load, PrimExpr, Value, Var, as_expr, cast, floordiv, floormod, sub
+from tilewright.scalar.expr import Buffer, Load, PrimExpr, Value, Var, as_expr, cast, const, floordiv, floormod, sub
 from tilewright.tir.block_rewrites import check_scope
 from tilewright.tir.buffers import fitted
 from tilewright.tir.stmt import (
     PARALLEL,
     SERIAL,
+    THREAD,
     UNROLLED,
     VECTORIZED,
     Allocate,
+    AttrStmt,
     Evaluate,
     For,
     IfThenElse,
@@ -175,11 +177,22 @@ class IRBuilder:
         return expr
 
     def scope_attr(self, node: Any, attr_key: str, value: Any) -> None:
-        """Raise `CompileError`, since attributes belong to loops and blocks in Tilewright."""
-        raise CompileError(
-            f"scope_attr '{attr_key}' is not supported; give the kind of a loop to for_range, and the scope of memory "
-            "to allocate",
-            code="TW0608")
+        """Give the rest of this block an attribute: `value` is the attribute `attr_key` of `node`.
+
+        For a thread axis (`te.thread_axis`), `thread_extent` and `virtual_thread` make the rest of the block a loop
+        over `value` threads, whose variable is that of the axis. Raises `CompileError` for another node with these.
+        """
+        tag = str(getattr(node, "thread_tag", ""))
+        of = node.buffer if isinstance(node, BufferVar) else node
+        if attr_key not in ("thread_extent", "virtual_thread"):
+            self._open[-1].append(lambda rest: AttrStmt(of, attr_key, value, rest))
+            return
+        if not tag:
+            raise CompileError(
+                f"scope_attr '{attr_key}' needs an axis from te.thread_axis, not {node!r}", code="TW0608")
+        trips = cast(node.var.dtype, as_expr(value))
+        self._open[-1].append(
+            lambda rest: For(node.var, const(0, node.var.dtype), trips, SERIAL, rest, {THREAD: tag}))
 
     def get(self) -> Stmt:
         """Return the whole program. Raises `CompileError` inside an open `with`."""

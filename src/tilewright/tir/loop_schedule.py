@@ -16,7 +16,7 @@ from typing import Any
 
 from tilewright.base.errors import ScheduleError
 from tilewright.base.types import INT64, OpenSize
-from tilewright.scalar.arith import Interval, Ranges, prove, simplify
+from tilewright.scalar.arith import Interval, Ranges, simplify
 from tilewright.scalar.arith.open_sizes import limit, open_size, sampled
 from tilewright.scalar.expr import LT as LESS
 from tilewright.scalar.expr import (
@@ -24,7 +24,6 @@ from tilewright.scalar.expr import (
     IntImm,
     Load,
     PrimExpr,
-    Value,
     Var,
     add,
     all_of,
@@ -51,7 +50,7 @@ from tilewright.tir.legality import (
     fault,
     only_maker,
 )
-from tilewright.tir.region import Box, region_of
+from tilewright.tir.region import regenerate, region_of
 from tilewright.tir.rolling_buffer import rolling_buffer
 from tilewright.tir.steps import BlockAt, LoopAt, Recorder, ScheduleStep, recorded
 from tilewright.tir.stmt import (
@@ -250,6 +249,17 @@ class Schedule(Recorder):
         self._replace(chain[0], body)
 
     @recorded
+    def add_unit_loop(self, at: Var | str) -> Var:
+        """Wrap a loop, or the block of that name, in a loop of one trip.
+
+        C[i] = …  ->  for u in range(1): C[i] = …
+        """
+        node: Stmt = self.block(at) if isinstance(at, str) else self._loop(at)
+        new = Var("u")
+        self._replace(node, For(new, const(0, INT64), const(1, INT64), SERIAL, node))
+        return new
+
+    @recorded
     def merge(self, *loops: Var) -> Var:
         """Merge consecutive nests down to the given loops.
 
@@ -406,13 +416,15 @@ class Schedule(Recorder):
         return name
 
     @recorded
-    def compute_at(self, block: str, loop: Var, *, preserve_unit_loops: bool = False) -> list[Var]:
+    def compute_at(
+        self, block: str, loop: Var, *, preserve_unit_loops: bool = False, across: Sequence[Var] = ()
+    ) -> list[Var]:
         """Compute a value inside a loop of its reader, just before its use, and only the part that each trip needs.
 
         for i: B[i] = …; for io: for ii: C[io * 4 + ii] = B[io * 4 + ii]
           ->  for io: { for i in range(4): B[io * 4 + i] = …; for ii: C[…] = B[…] }
         Returns the new loops around the block, in the order of its axes; for a spatial axis of one trip there is a loop
-        only with `preserve_unit_loops`.
+        only with `preserve_unit_loops`. Each trip computes what all trips of the loops `across` around it need.
         """
         node = self.block(block)
         target = self._loop(loop)
@@ -423,7 +435,7 @@ class Schedule(Recorder):
         outer = Ranges(facts=self._facts)
         for f in around:
             outer = outer.bind_loop(f.var, f.min, f.extent) if isinstance(f, For) else outer
-        region = region_of(target.body, buffer, outer)
+        region = region_of(target.body, buffer, outer, across=across)
         if region is None:
             raise self._error(
                 f"'{buffer.name}' is not read inside loop '{loop.name}', or the elements read there are not a "
@@ -665,36 +677,3 @@ def _guard(s: Stmt, condition: PrimExpr) -> Stmt:
         return map_bodies(x, visit) or x
 
     return visit(s)
-
-
-def regenerate(node: Block, region: Box, outer: Ranges, unit_loops: bool) -> tuple[Stmt, list[Var]]:
-    """Build loops over a part of a block's domain: `region` gives the first point and the size along each spatial axis.
-    """
-    spatial = [i for i in node.iters if i.kind == "spatial"]
-    bindings: list[PrimExpr] = []
-    loops: list[tuple[Var, PrimExpr]] = []
-    predicate: Value = True
-    parts = iter(region)
-    ranges = outer
-    for it in node.iters:
-        v = Var(it.var.name)
-        if it not in spatial:
-            bindings.append(v)
-            loops.append((v, it.extent))
-            continue
-        first, size = next(parts)
-        single = isinstance(size, int) and size == 1
-        if not single or unit_loops:
-            loops.append((v, as_expr(size)))
-            ranges = ranges.bind(v, 0, size - 1 if isinstance(size, int) else None)
-        point = simplify(first if single else add(first, v), ranges)
-        point = add(point, v) if single and unit_loops else point
-        bindings.append(point)
-        whole = size is it.extent and isinstance(first, IntImm) and first.value == 0
-        for inside in () if whole else (compare(LESS, point, it.extent), point >= 0):
-            if prove(inside, ranges) is not True:
-                predicate = all_of(predicate, inside)
-    nest: Stmt = replace(node, bindings=tuple(bindings), predicate=as_expr(predicate))
-    for v, size_expr in reversed(loops):
-        nest = For(v, const(0, INT64), size_expr, SERIAL, nest, origin=node.origin)
-    return nest, [v for v, _ in loops]

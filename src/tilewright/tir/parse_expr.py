@@ -33,6 +33,7 @@ from tilewright.scalar.expr import (
     min_value,
 )
 from tilewright.tir import functions as F
+from tilewright.tir.packed_calls import packed_call
 from tilewright.tir.views import View, dense_strides, source_of
 
 INTRINSICS: Final = {f.spelling: f for f in vars(I).values() if isinstance(f, Intrinsic)}
@@ -95,6 +96,12 @@ def module_name(node: ast.expr) -> str:
         parts.append(node.attr)
         node = node.value
     return ".".join(reversed(parts)) if isinstance(node, ast.Name) and node.id in MODULES else ""
+
+
+def is_handle(node: ast.expr) -> bool:
+    """Return whether a type is that of addresses: `T.handle`, `T.handle("float32", "global")`, `T.Ptr[…]`."""
+    kind = node.func if isinstance(node, ast.Call) else node.value if isinstance(node, ast.Subscript) else node
+    return module_name(kind) in ("handle", "Ptr")
 
 
 class ExprReader:
@@ -482,7 +489,7 @@ class ExprReader:
         """Read a dtype: a string, or `T.float32`."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return self.dtype_named(node, node.value)
-        name = module_name(node)
+        name = "handle" if is_handle(node) else module_name(node)
         if not name:
             raise self.error(node, 'a data type is expected here, like "float32"')
         return self.dtype_named(node, name)
@@ -510,6 +517,19 @@ class ExprReader:
         dtype = dtype or "int32"  # TVM's text of a call without a result
         function = I.extern(name, pure=module_name(node.func) == "call_pure_extern")
         return E.Call(dtype, function, [self.argument(a) for a in words[2:]])
+
+    def packed(self, node: ast.Call) -> PrimExpr:
+        """Read `T.call_packed("f", A, A.data, 3, "text")`, a call of a registered function; `A` is the whole buffer."""
+        given = self.keywords(node, "dtype")
+        args: list[Any] = []
+        for a in node.args:
+            known = self.names.get(a.id) if isinstance(a, ast.Name) else None
+            is_text = isinstance(a, ast.Constant) and isinstance(a.value, str)
+            args.append(known if isinstance(known, Buffer) else self.literal(a) if is_text else self.argument(a))
+        try:
+            return packed_call(self.dtype(given["dtype"]) if "dtype" in given else "int32", args)
+        except CompileError as error:
+            raise self.error(node, error.message) from None
 
     def literal(self, node: ast.expr) -> Any:
         """Read a plain Python value: a number, a string, None, or a container of these."""
@@ -561,6 +581,6 @@ _CALLS: Final[dict[str, Callable[[ExprReader, ast.Call], Any]]] = {
     "Select": ExprReader.selected,
     "ramp": ExprReader.ramp, "Ramp": ExprReader.ramp, "broadcast": ExprReader.spread, "Broadcast": ExprReader.spread,
     "logical_not": ExprReader.negated, "Not": ExprReader.negated, "float": ExprReader.python_float,
-    "call_extern": ExprReader.extern, "call_pure_extern": ExprReader.extern,
+    "call_packed": ExprReader.packed, "call_extern": ExprReader.extern, "call_pure_extern": ExprReader.extern,
     "min_value": ExprReader.limit, "max_value": ExprReader.limit, "infinity": ExprReader.limit,
 }

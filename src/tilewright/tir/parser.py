@@ -26,8 +26,9 @@ from tilewright.ir.module import IRModule
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import Buffer, PrimExpr, Var
 from tilewright.tir.buffers import fitted
-from tilewright.tir.parse_expr import Source, module_name
-from tilewright.tir.parse_views import PLACES, ViewReader, call_name, is_view
+from tilewright.tir.parse_attributes import ENCLOSING, AttributeReader, Wrapper
+from tilewright.tir.parse_expr import Source, is_handle, module_name
+from tilewright.tir.parse_views import PLACES, call_name, is_view
 from tilewright.tir.printer import INNER, extent_between
 from tilewright.tir.stmt import (
     PARALLEL,
@@ -59,7 +60,6 @@ _LOOPS: Final = {
 }
 _AXES: Final = {"spatial": "spatial", "reduce": "reduce", "S": "spatial", "R": "reduce"}
 _IGNORED: Final = ("reads", "writes")
-Wrapper = Callable[[Stmt], Stmt]
 N = TypeVar("N", Var, Buffer)
 
 
@@ -156,16 +156,18 @@ class _Header:
     annotations: dict[str, Any] = field(default_factory=dict)
 
 
-class FunctionReader(ViewReader):
+class FunctionReader(AttributeReader):
     """Reads one function."""
 
     def __init__(self, source: Source, outer: Mapping[str, Any]) -> None:
         super().__init__(source, outer)
         self.known: dict[str, Var | Buffer] = {}
         """The last variable or buffer of each name, in scope or not."""
+        self.threads = {}
         self.attrs: dict[str, Any] = {}
         self.inner: list[Buffer] = []
         self.handles: dict[str, Buffer | None] = {}
+        self.addresses: dict[str, Var] = {}
         self.extents: dict[Any, PrimExpr] = {}
         """Extents of the loops by their variables, for `T.axis.remap`."""
 
@@ -182,7 +184,7 @@ class FunctionReader(ViewReader):
         if node.args.vararg or node.args.kwarg or node.args.kwonlyargs or node.args.posonlyargs or node.args.defaults:
             raise self.error(node, f"the parameters of '{node.name}' must be positional and without defaults")
         read = self.sequence(body)
-        buffers = [p if isinstance(p, Buffer) else self.matched(node, p) for p in params]
+        buffers = self.matched(node, params)
         return PrimFunc(
             self.symbol(node), tuple(buffers), read, self.attributes(read), self.origin(node, node.name, "function"))
 
@@ -236,6 +238,8 @@ class FunctionReader(ViewReader):
         if ast.unparse(node.func) in ("te.var", "te.size_var", "tvm.te.var", "tvm.te.size_var"):
             return self.dtype(node.args[1]) if len(node.args) > 1 else DataType("int32")
         name = module_name(node.func)
+        if is_handle(node):
+            return DataType("handle")
         if name == "var" and len(node.args) == 1:
             return self.dtype(node.args[0])
         return (
@@ -256,8 +260,9 @@ class FunctionReader(ViewReader):
     def parameter(self, node: ast.arg) -> str | Buffer:
         """Read a buffer, or the name of a handle that is matched to a buffer later."""
         kind = node.annotation
-        if kind is not None and module_name(kind) == "handle":
+        if kind is not None and is_handle(kind):
             self.handles[node.arg] = None
+            self.addresses[node.arg] = self.new_var(node.arg, DataType("handle"))
             return node.arg
         if isinstance(kind, ast.Subscript) and module_name(kind.value) == "Buffer":
             items = kind.slice.elts if isinstance(kind.slice, ast.Tuple) else [kind.slice]
@@ -267,12 +272,14 @@ class FunctionReader(ViewReader):
                                    "\"float32\")")
         return self.new_buffer(node.arg, kind, kind.args, "global")
 
-    def matched(self, node: ast.FunctionDef, handle: str) -> Buffer:
-        found = self.handles[handle]
-        if found is None:
-            raise self.error(
-                node, f"parameter '{handle}' is a handle, but has no T.match_buffer({handle}, …)")
-        return found
+    def matched(self, node: ast.FunctionDef, params: Sequence[str | Buffer]) -> list[Buffer]:
+        """Return the buffers of the parameters. Handles without a buffer are scalar parameters."""
+        found = [p if isinstance(p, Buffer) else self.handles[p] for p in params]
+        free = [p for p, b in zip(params, found, strict=True) if b is None]
+        places = {a.arg: k for k, a in enumerate(node.args.args)}
+        scalars = [*self.attrs.get(SCALARS, ()), *((places[str(p)], self.addresses[str(p)]) for p in free)]
+        self.attrs.update({SCALARS: tuple(sorted(scalars, key=lambda s: s[0]))} if free else {})
+        return [b for b in found if b is not None]
 
     def new_buffer(self, name: str, node: ast.Call, args: Sequence[ast.expr], scope: str) -> Buffer:
         """Read a buffer from `args`: shape, dtype and, optionally, scope."""
@@ -335,6 +342,8 @@ class FunctionReader(ViewReader):
             )
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
             return self.opened(node.target.id, node.value, self.dtype(node.annotation))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and call_name(node.value) in ENCLOSING:
+            return self.enclosing(node.value)
         if isinstance(node, ast.Expr) and call_name(node.value) == "LetStmt" and isinstance(node.value, ast.Call):
             return self.bound(node.value)
         return None
@@ -354,6 +363,8 @@ class FunctionReader(ViewReader):
         if isinstance(node, ast.Call) and module_name(node.func) in ("allocate", "decl_buffer"):
             buffer = self.new_buffer(name, node, node.args, "global")
             return lambda body: Allocate(buffer, body)
+        if isinstance(node, ast.Call) and module_name(node.func) == "launch_thread":
+            return self.enclosing(node, name)
         if isinstance(node, ast.Call) and module_name(node.func) in ("let", "LetStmt"):
             (node,) = self.arguments(node, 1)
         value = self.expr(node, dtype)
@@ -376,6 +387,9 @@ class FunctionReader(ViewReader):
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
             return False
         name, call = node.targets[0].id, call_name(node.value)
+        if isinstance(node.value, ast.Call) and call == "env_thread":
+            self.env_thread(name, node.value)
+            return True
         if isinstance(node.value, ast.Call) and call == "meta_var":
             self.names[name] = self.value(self.arguments(node.value, 1)[0])
             return True
@@ -511,12 +525,14 @@ class FunctionReader(ViewReader):
             return self.block(node, item.context_expr)
         if call == "seq":
             return Seq(self.scoped(node.body))
-        if call in ("allocate", "decl_buffer", "let", "LetStmt") and isinstance(item.optional_vars, ast.Name):
+        if call in _BINDING and isinstance(item.optional_vars, ast.Name):
             before = dict(self.names)
             wrapper = self.opened(item.optional_vars.id, item.context_expr)
             body = self.sequence(node.body)
             self.names = before
             return wrapper(body)
+        if isinstance(item.context_expr, ast.Call) and call in ENCLOSING:
+            return self.enclosing(item.context_expr)(self.sequence(node.body))
         if call == "LetStmt" and isinstance(item.context_expr, ast.Call):
             return self.bound(item.context_expr)(Seq(self.scoped(node.body)))
         raise self.error(
@@ -672,7 +688,8 @@ def _with_thread(call: ast.Call) -> ast.Call:
     return ast.copy_location(made, call)
 
 
-_DECLARATIONS: Final = ("alloc_buffer", "match_buffer", "meta_var", "Buffer", "buffer_decl")
+_DECLARATIONS: Final = ("alloc_buffer", "env_thread", "match_buffer", "meta_var", "Buffer", "buffer_decl")
+_BINDING: Final = ("allocate", "decl_buffer", "launch_thread", "let", "LetStmt")
 _HEADERS: Final = ("where", "block_attr", "reducer", *_IGNORED)
 _STATEMENTS: Final[dict[type[ast.stmt], Callable[[FunctionReader, Any], Stmt]]] = {
     ast.For: FunctionReader.loop, ast.If: FunctionReader.branch, ast.Assign: FunctionReader.assign,

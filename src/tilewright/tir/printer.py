@@ -42,12 +42,15 @@ from tilewright.scalar.expr import (
     integer_range,
     sub,
 )
-from tilewright.scalar.intrinsics import Extern, Opaque
+from tilewright.scalar.intrinsics import Extern, Opaque, Packed
 from tilewright.scalar.walk import LONGEST_TEXT, text_of, walk
 from tilewright.tir.stmt import (
+    CALLBACKS,
     NUMBERS,
+    RESULT,
     SCALARS,
     Allocate,
+    AttrStmt,
     Block,
     Evaluate,
     For,
@@ -209,7 +212,7 @@ class _Printer:
             self.put(1, f"{self.name(v)} = T.{v.dtype}()")
         for b in buffers:
             self.put(1, f"{self.name(b)} = {self.buffer('Buffer', b)}")
-        named = {k: v for k, v in func.attrs.items() if k not in (SCALARS, NUMBERS)}
+        named = {k: v for k, v in func.attrs.items() if k not in (CALLBACKS, NUMBERS, RESULT, SCALARS)}
         inner = named.pop(INNER, None)  # its absence is printed if a function has blocks
         blocks = any(isinstance(s, Block) for s in walk_stmt(func.body))
         if (inner is None and blocks) or (inner == () and not blocks):
@@ -230,10 +233,10 @@ class _Printer:
                 if isinstance(s, Seq):
                     self.inner(s, depth)
                     return
-            if not isinstance(s, (Let, Allocate)):
+            if not isinstance(s, (Let, Allocate, AttrStmt)):
                 break
             self.at.setdefault(s, len(self.lines))
-            self.put(depth, "{1} = {0}".format(*self.opening(s)))
+            self.put(depth, self.attribute(s) if isinstance(s, AttrStmt) else "{1} = {0}".format(*self.opening(s)))
             s = s.body
         if isinstance(s, Seq):
             self.inner(s, depth)
@@ -247,6 +250,10 @@ class _Printer:
         elif isinstance(s, Seq):
             self.put(depth, "with T.seq():")
             self.body(s, depth + 1) if len(s.stmts) > 1 else self.inner(s.stmts[0], depth + 1)
+        elif isinstance(s, AttrStmt):
+            self.at.setdefault(s, len(self.lines))
+            self.put(depth, f"with {self.attribute(s)}:")
+            self.body(s.body, depth + 1)
         elif isinstance(s, (Let, Allocate)):
             self.at.setdefault(s, len(self.lines))
             value, name = self.opening(s, "T.let({})")
@@ -260,6 +267,18 @@ class _Printer:
         if isinstance(s, Let):
             return form.format(self.expr(s.value)), self.name(s.var)
         return f'T.allocate({self.shape(s.buffer)}, "{s.buffer.dtype}", "{s.buffer.scope}")', self.name(s.buffer)
+
+    def attribute(self, s: AttrStmt) -> str:
+        """Return the text of an attribute without the statement that has it."""
+        if isinstance(s.node, Reducer):
+            body, neutral = (", ".join(map(self.expr, es)) for es in (s.node.body, s.node.neutral))
+            node = f"T.comm_reducer(lambda {', '.join(map(self.name, s.node.params))}: ({body},), [{neutral}])"
+        elif isinstance(s.node, PrimExpr):
+            node = self.expr(s.node)
+        else:
+            node = self.name(s.node) if isinstance(s.node, Buffer) else value_text(s.node)
+        value = self.expr(s.value) if isinstance(s.value, PrimExpr) else value_text(s.value)
+        return f"T.attr({node}, {value_text(s.attr_key)}, {value})"
 
     def stmt(self, s: Stmt, depth: int) -> None:
         line = len(self.lines)
@@ -398,6 +417,8 @@ class _Printer:
             case Call() if isinstance(e.op, Extern):
                 word = "call_extern" if e.op.effect else "call_pure_extern"
                 return f'T.{word}({value_text(e.dtype)}, {value_text(e.op.spelling)}{", " if inner else ""}{inner})'
+            case Call() if isinstance(e.op, Packed):
+                return self.packed(e, e.op)
             case Call() if isinstance(e.op, Opaque):
                 words = [self.expr(a) for a in e.args]
                 for place, text in e.op.texts:
@@ -410,6 +431,19 @@ class _Printer:
                 return f"T.{e.symbol}({inner})"
             case _:
                 return text_of(e)
+
+
+    def packed(self, e: Call, op: Packed) -> str:
+        """Return a call of a registered function; whole buffers are given by their names."""
+        texts, arrays, values = dict(op.texts), dict(op.arrays), iter(e.args)
+        words = [value_text(op.function)]
+        for place in range(len(e.args) + len(texts)):
+            a = None if place in texts else next(values)
+            load = a.args[0] if isinstance(a, Call) and place in arrays else None
+            words.append(
+                value_text(texts[place]) if a is None else self.name(load.buffer) if isinstance(load, Load)
+                else self.expr(a))
+        return f'T.call_packed({", ".join(words)}, dtype={value_text(str(e.dtype))})'
 
 
 def _free(func: PrimFunc) -> tuple[list[Var], list[Buffer]]:

@@ -6,16 +6,32 @@ It is used to move computations into the loops of their readers, and to shrink b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from tilewright.base.types import INT64
-from tilewright.scalar.arith import Ranges, bounds, linear, simplify
-from tilewright.scalar.expr import Buffer, Call, IntImm, Load, PrimExpr, Var, add, const, sub
+from tilewright.scalar.arith import Ranges, bounds, linear, prove, simplify
+from tilewright.scalar.expr import (
+    LT,
+    Buffer,
+    Call,
+    IntImm,
+    Load,
+    PrimExpr,
+    Value,
+    Var,
+    add,
+    all_of,
+    as_expr,
+    compare,
+    const,
+    sub,
+)
 from tilewright.scalar.intrinsics import address_of
 from tilewright.scalar.walk import substitute, walk
 from tilewright.tir.accesses import Uses
-from tilewright.tir.stmt import Block, For, Let, Stmt, Store, bodies, expressions
+from tilewright.tir.stmt import SERIAL, Block, For, Let, Stmt, Store, bodies, expressions
 
 Size: TypeAlias = int | PrimExpr
 Span: TypeAlias = tuple[PrimExpr, int, int]
@@ -23,17 +39,19 @@ Box: TypeAlias = list[tuple[PrimExpr, Size]]
 
 
 def region_of(
-    s: Stmt, buffer: Buffer, outer: Ranges, *, stores: bool = False, uses: Uses | None = None
+    s: Stmt, buffer: Buffer, outer: Ranges, *, stores: bool = False, uses: Uses | None = None,
+    across: Collection[Var] = ()
 ) -> Box | None:
     """Return the smallest box of `buffer` that `s` reads (or, with `stores`, reads and writes), in terms of the
-    variables of `outer`.
+    variables of `outer`. The box contains what is accessed for all values of the variables `across`.
 
     None if `s` does not access the buffer. A dimension accessed at an unknown position is included completely.
     `uses` tells which statements use a buffer; others are not searched.
     """
     parts: list[list[Span | None]] = []
+    fixed = outer.without(across) if across else outer
     for indices, ranges in _accesses(s, buffer, outer, {}, stores, uses):
-        parts.append([_span(i, outer, ranges) for i in indices])
+        parts.append([_span(i, fixed, ranges) for i in indices])
     if not parts:
         return None
     return [_union([p[d] for p in parts], extent) for d, extent in enumerate(buffer.shape)]
@@ -104,3 +122,36 @@ def _union(spans: Sequence[Span | None], extent: Size) -> tuple[PrimExpr, Size]:
     if isinstance(extent, int) and high - low + 1 >= extent:
         return whole
     return simplify(add(base, low), Ranges()), high - low + 1
+
+
+def regenerate(node: Block, region: Box, outer: Ranges, unit_loops: bool) -> tuple[Stmt, list[Var]]:
+    """Build loops over a part of a block's domain: `region` gives the first point and the size along each spatial axis.
+    """
+    spatial = [i for i in node.iters if i.kind == "spatial"]
+    bindings: list[PrimExpr] = []
+    loops: list[tuple[Var, PrimExpr]] = []
+    predicate: Value = True
+    parts = iter(region)
+    ranges = outer
+    for it in node.iters:
+        v = Var(it.var.name)
+        if it not in spatial:
+            bindings.append(v)
+            loops.append((v, it.extent))
+            continue
+        first, size = next(parts)
+        single = isinstance(size, int) and size == 1
+        if not single or unit_loops:
+            loops.append((v, as_expr(size)))
+            ranges = ranges.bind(v, 0, size - 1 if isinstance(size, int) else None)
+        point = simplify(first if single else add(first, v), ranges)
+        point = add(point, v) if single and unit_loops else point
+        bindings.append(point)
+        whole = size is it.extent and isinstance(first, IntImm) and first.value == 0
+        for inside in () if whole else (compare(LT, point, it.extent), point >= 0):
+            if prove(inside, ranges) is not True:
+                predicate = all_of(predicate, inside)
+    nest: Stmt = replace(node, bindings=tuple(bindings), predicate=as_expr(predicate))
+    for v, size_expr in reversed(loops):
+        nest = For(v, const(0, INT64), size_expr, SERIAL, nest, origin=node.origin)
+    return nest, [v for v, _ in loops]

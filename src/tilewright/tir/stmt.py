@@ -6,6 +6,7 @@
            | Seq(stmts)
            | Allocate(buffer, body)
            | Let(var, value, body)
+           | AttrStmt(node, attr_key, value, body)  a note of the attribute `attr_key` of `node`
            | Evaluate(call)                          a call with an effect
            | Block(name, iters, bindings, predicate, init?, body)      while it is being scheduled
     func ::= PrimFunc(name, params, body, attrs)     params are buffers, inputs before outputs
@@ -19,7 +20,7 @@ it to the point that a trip computes. Blocks do not nest.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, overload
 
 from tilewright.base.errors import CompileError, Origin
@@ -27,6 +28,7 @@ from tilewright.base.node import node
 from tilewright.base.types import DataType
 from tilewright.scalar.expr import Buffer, Call, ExprLike, Load, PrimExpr, Var, as_expr, number_of
 from tilewright.scalar.intrinsics import address_of
+from tilewright.scalar.range import Range
 from tilewright.scalar.walk import rewrite, substitute, walk
 
 SERIAL, PARALLEL, VECTORIZED, UNROLLED = "serial", "parallel", "vectorized", "unrolled"
@@ -132,6 +134,31 @@ class Allocate(Stmt):
     buffer: Buffer
     body: Stmt
 
+    @property
+    def extents(self) -> list[PrimExpr]:
+        """The sizes of the dimensions."""
+        return [as_expr(d) for d in self.buffer.shape]
+
+    @property
+    def dtype(self) -> DataType:
+        return self.buffer.dtype
+
+
+@node
+class ProducerRealize(Allocate):
+    """The memory of a computed tensor, `producer`, in a scheduled statement that is not a function yet."""
+
+    producer: Any = None
+
+    @property
+    def bounds(self) -> list[Range]:
+        """The range of each dimension."""
+        return [Range(d) for d in self.buffer.shape]
+
+    @property
+    def storage_scope(self) -> str:
+        return self.buffer.scope
+
 
 @node
 class Let(Stmt):
@@ -142,6 +169,24 @@ class Let(Stmt):
     def __post_init__(self) -> None:
         if not isinstance(self.value, PrimExpr):
             _fill(self, value=as_expr(self.value, None if isinstance(self.value, ExprLike) else self.var.dtype))
+
+
+@node
+class AttrStmt(Stmt):
+    """The attribute `attr_key` of `node` is `value` in `body`. A note for passes, which code generation leaves out.
+
+    `node` is a variable, a buffer, a number or a string. Threads are no attributes, but loops with the annotation
+    `THREAD`.
+    """
+
+    node: Any
+    attr_key: str
+    value: PrimExpr | str
+    body: Stmt
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.value, (PrimExpr, str)):
+            _fill(self, value=as_expr(self.value, "int32" if type(self.value) is int else None))
 
 
 @node
@@ -230,9 +275,25 @@ THREAD = "thread"
 """Annotation of a loop: the kind of thread that its trips are bound to; `vthread` loops are plain loops."""
 NUMBERS = "numbers"
 """Attribute of a function during code generation: the `Var`s that its code takes after the buffers, in order."""
+RESULT = "result"
+"""Attribute of a function during code generation: the parameter of one element that its result is stored in."""
+CALLBACKS = "callbacks"
+"""Attribute of a function during code generation: `((Var, CallbackType), …)`, addresses that it calls."""
 VERSIONED = "versioned"
 """Attribute of a function: it consists of several versions, of which a call takes one, so each pass over its code
 costs several times as much."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackType:
+    """A registered function that a program calls: its name, the kinds of its arguments, and the type of its result.
+
+    A kind is `("text", value)`, `("number", dtype)`, `("bool",)`, `("address",)` or `("array", dtype, dimensions)`.
+    """
+
+    name: str
+    arguments: tuple[tuple[str, ...], ...]
+    dtype: DataType
 
 
 @node
@@ -342,7 +403,7 @@ def bodies(s: Stmt) -> tuple[Stmt, ...]:
     if kind is Store or kind is Evaluate:
         return ()
     match s:
-        case For() | Allocate() | Let():
+        case For() | Allocate() | Let() | AttrStmt():
             return (s.body,)
         case Seq():
             return s.stmts
@@ -395,6 +456,8 @@ def expressions(s: Stmt) -> tuple[PrimExpr, ...]:
             return (*s.indices, s.value) if s.mask is None else (*s.indices, s.value, s.mask)
         case Let() | Evaluate():
             return (s.value,)
+        case AttrStmt():
+            return (s.value,) if isinstance(s.value, PrimExpr) else ()
         case Block():
             return (*s.bindings, s.predicate)
         case _:
@@ -404,7 +467,7 @@ def expressions(s: Stmt) -> tuple[PrimExpr, ...]:
 def map_bodies(s: Stmt, f: Callable[[Stmt], Stmt | None]) -> Stmt | None:
     """Apply `f` to the statements directly inside `s`; return None if nothing is left."""
     match s:
-        case For() | Allocate() | Let():
+        case For() | Allocate() | Let() | AttrStmt():
             body = f(s.body)
             return None if body is None else s if body is s.body else _around(s, body)
         case Seq():
@@ -427,7 +490,7 @@ def map_bodies(s: Stmt, f: Callable[[Stmt], Stmt | None]) -> Stmt | None:
             return s
 
 
-def _around(s: For | Allocate | Let, body: Stmt) -> Stmt:
+def _around(s: For | Allocate | Let | AttrStmt, body: Stmt) -> Stmt:
     """Return `s` around another body."""
     if type(s) is For:
         return For(s.var, s.min, s.extent, s.kind, body, s.annotations, s.origin)
@@ -459,6 +522,9 @@ def map_expressions(
             return Evaluate(f(s.value))
         case Let():
             return Let(s.var, f(s.value), map_expressions(s.body, f, within))
+        case AttrStmt():
+            value = f(s.value) if isinstance(s.value, PrimExpr) else s.value
+            return AttrStmt(s.node, s.attr_key, value, map_expressions(s.body, f, within))
         case Block():
             init = None if s.init is None else map_expressions(s.init, f, within)
             return replace(

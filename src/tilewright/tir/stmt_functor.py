@@ -27,7 +27,8 @@ Visit = Callable[[Any], Any]
 
 NODES: Final[Mapping[str, type]] = {
     **{f"tir.{c.__name__}": c for c in (
-        S.For, S.IfThenElse, S.Evaluate, S.Allocate, S.Block, E.Var, E.Add, E.Sub, E.Mul, E.Div, E.FloorDiv,
+        S.For, S.IfThenElse, S.Evaluate, S.Allocate, S.AttrStmt, S.ProducerRealize, S.Block, E.Var, E.Add, E.Sub, E.Mul,
+        E.Div, E.FloorDiv,
         E.FloorMod, E.Min, E.Max, E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE, E.And, E.Or, E.Not, E.Cast, E.Select, E.Call,
         E.Ramp, E.Broadcast)},
     "tir.BufferStore": S.Store, "tir.SeqStmt": S.Seq, "tir.LetStmt": S.Let, "tir.BufferLoad": E.Load,
@@ -122,8 +123,10 @@ class _Rewriter:
         return S.seq(*new["stmts"]) if isinstance(s, Seq) else replace(s, **new)  # type: ignore[type-var]
 
     def part(self, value: Any) -> Any:
-        """Return a rewritten field: a node, several, or None."""
-        return tuple(map(self.node, value)) if isinstance(value, tuple) else None if value is None else self.node(value)
+        """Return a rewritten field: a node, several, a text, or None."""
+        if isinstance(value, tuple):
+            return tuple(map(self.node, value))
+        return value if value is None or isinstance(value, str) else self.node(value)
 
 
 def _is_same(a: Any, b: Any) -> bool:
@@ -133,7 +136,8 @@ def _is_same(a: Any, b: Any) -> bool:
 _FIELDS: Final[Mapping[type, tuple[str, ...]]] = {
     S.For: ("min", "extent", "body"), S.IfThenElse: ("condition", "then_case", "else_case"),
     S.Store: ("value", "indices", "mask"), Seq: ("stmts",), S.Evaluate: ("value",), S.Let: ("value", "body"),
-    S.Allocate: ("body",), S.Block: ("bindings", "predicate", "init", "body"),
+    S.AttrStmt: ("value", "body"), S.Allocate: ("body",), S.ProducerRealize: ("body",),
+    S.Block: ("bindings", "predicate", "init", "body"),
 }
 """The fields of a statement with nodes inside, in the order of visits."""
 

@@ -82,10 +82,9 @@ def viz_schedule_tree(
             rows.append(_row([_cell(str(n)), _axis_cell(stage, axis, f"itervar{n}")]))
         rows.append(_row([_cell(_escaped(f"[{', '.join(map(_body, stage.op.body))}]"), columns=2)]))
         lines.append(f"Stage_{k} [label={_table(rows)} shape=none];")
-        attached = stage.attached or (stage.group.attached if stage.group is not None else None)
         end = "ROOT"
-        if attached is not None:
-            parent, axis = attached
+        if stage.place is not None:
+            parent, axis = stage.place
             end = f"Stage_{numbers[id(parent)]}"
             end += f":itervar{parent.leaf_iter_vars.index(axis)}" if axis in parent.leaf_iter_vars else ""
         style = ' style=dashed [label="inlined"]' if stage.inlined else ""

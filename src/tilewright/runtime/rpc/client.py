@@ -173,22 +173,23 @@ class RemoteModule:
     def entry_name(self) -> str:
         return next(iter(self._functions))
 
-    def __call__(self, *args: Any) -> None:
-        self[self.entry_name](*args)
+    def __call__(self, *args: Any) -> Any:
+        return self[self.entry_name](*args)
 
-    def __getitem__(self, name: str) -> Callable[..., None]:
+    def __getitem__(self, name: str) -> Callable[..., Any]:
         return self.get_function(name)
 
-    def get_function(self, name: str) -> Callable[..., None]:
+    def get_function(self, name: str) -> Callable[..., Any]:
         """Return the function of that name. Raises `InputError` for an unknown name."""
         self._check(name)
 
-        def call(*args: Any) -> None:
+        def call(*args: Any) -> Any:
             message, pieces = self._arguments(name, args)
             answer, written = self._session._do("call", message, pieces)
             for k, data in zip(answer["written"], written, strict=True):
                 x = as_numpy(args[k])
                 np.copyto(x, np.frombuffer(data, x.dtype).reshape(x.shape))
+            return answer.get("result")
 
         return call
 

@@ -72,11 +72,11 @@ def load(message: Message, pieces: Pieces) -> Answer:
 
 def call(message: Message, pieces: Pieces) -> Answer:
     """Call a function with `message["args"]`: numbers, and `[dtype, shape]` of the arrays in `pieces`. Return the
-    arrays that it writes: `{"written": places}`."""
+    arrays that it writes, and the number that it returns: `{"written": places, "result": number}`."""
     function, args = _call(message, pieces)
-    function(*args)
+    result = function(*args)
     written = [k for k, p in enumerate(function.params) if isinstance(p, Parameter) and p.written]
-    return {"written": written}, [args[k].tobytes() for k in written]
+    return {"written": written, "result": result}, [args[k].tobytes() for k in written]
 
 
 def time(message: Message, pieces: Pieces) -> Answer:

@@ -6,6 +6,7 @@ A `Ranges` never changes; `bind` makes a new one. The functions of `arith` cache
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tilewright.scalar.expr import IntImm, PrimExpr, Var
@@ -61,6 +62,12 @@ class Ranges:
         lo, _ = bounds(first, self)
         _, hi = bounds(first + extent - 1, self)
         return self.bind(var, lo, hi, first + extent)
+
+    def without(self, variables: Collection[Var]) -> Ranges:
+        """Return the ranges of the other variables."""
+        return Ranges(
+            {v: n for v, n in self.known.items() if v not in variables},
+            {v: e for v, e in self.ends.items() if v not in variables}, self.facts)
 
     def __contains__(self, var: object) -> bool:
         return var in self.known

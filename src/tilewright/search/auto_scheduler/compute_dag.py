@@ -19,7 +19,8 @@ from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var, number_of
 from tilewright.scalar.walk import rewrite, text_of
 from tilewright.search.auto_scheduler import access
 from tilewright.search.auto_scheduler.loop_state import State, check_runs_here
-from tilewright.te.resolve import loop_extents, schedule_func
+from tilewright.te.bounds import loop_extents
+from tilewright.te.resolve import schedule_func
 from tilewright.te.schedule import Schedule
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Reduce, Tensor, TensorElem
 from tilewright.tir.stmt import PrimFunc

@@ -14,13 +14,25 @@ from tilewright.base.errors import ScheduleError
 from tilewright.scalar.expr import Buffer, Call, IntImm, Load, PrimExpr, add, as_expr, integer, mul, sub
 from tilewright.scalar.intrinsics import expect, stride_of
 from tilewright.scalar.walk import rewrite, walk
-from tilewright.tir.stmt import Allocate, Evaluate, PrimFunc, Seq, Stmt, Store, map_bodies, map_expressions, walk_stmt
+from tilewright.tir.stmt import (
+    CALLBACKS,
+    Allocate,
+    Evaluate,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Store,
+    map_bodies,
+    map_expressions,
+    walk_stmt,
+)
 from tilewright.tir.transform.simplify import simplify
 
 
 def flatten_buffers(func: PrimFunc) -> PrimFunc:
     """Convert the buffers of `func` to flat buffers."""
-    func = func.with_body(_laid_out(func.body))
+    body = map_expressions(func.body, lambda e: rewrite(e, _stride)) if func.attrs.get(CALLBACKS) else func.body
+    func = func.with_body(_laid_out(body))
     owned = [s.buffer for s in walk_stmt(func.body) if isinstance(s, Allocate)]
     flat = {b: _flat(b) for b in (*func.params, *owned)}
     memo: dict[PrimExpr, PrimExpr] = {}
@@ -41,24 +53,26 @@ def flatten_buffers(func: PrimFunc) -> PrimFunc:
 def _laid_out(s: Stmt) -> Stmt:
     """Return `s` with strides as numbers, and with the checks of strides evaluated and removed."""
 
-    def stride(e: PrimExpr) -> PrimExpr | None:
-        if isinstance(e, Call) and e.op is stride_of and isinstance(load := e.args[0], Load):
-            axis = integer(e.args[1])
-            if load.buffer.strides:
-                return as_expr(load.buffer.strides[axis])
-            return prod(map(as_expr, load.buffer.shape[axis + 1 :]), start=IntImm("int64", 1))
-        return None
-
     def visit(x: Stmt) -> Stmt | None:
         if not isinstance(x, Evaluate):
             return map_bodies(x, visit)
-        value = rewrite(x.value, stride)
+        value = rewrite(x.value, _stride)
         if isinstance(value, Call) and value.op is expect:
             _keep_promise(x.value, *value.args)
             return None
         return x if value is x.value else Evaluate(value)
 
     return visit(s) or Seq(())
+
+
+def _stride(e: PrimExpr) -> PrimExpr | None:
+    """Return the number for a call of `stride_of`."""
+    if not isinstance(e, Call) or e.op is not stride_of or not isinstance(load := e.args[0], Load):
+        return None
+    axis = integer(e.args[1])
+    if load.buffer.strides:
+        return as_expr(load.buffer.strides[axis])
+    return prod(map(as_expr, load.buffer.shape[axis + 1 :]), start=IntImm("int64", 1))
 
 
 def _keep_promise(e: PrimExpr, found: PrimExpr, wanted: PrimExpr) -> None:

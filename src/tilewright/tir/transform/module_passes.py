@@ -52,6 +52,11 @@ def _named(name: str, run: LoopPass) -> type[_LoopPass]:
     return dataclass(frozen=True)(type(name, (_LoopPass,), spec))
 
 
+def _partition_loops(func: PrimFunc) -> PrimFunc:
+    """Split loops where the conditions inside change, and end the loops inside where a condition ends."""
+    return tighten_loop_bounds(partition_loops(func))
+
+
 def _unroll_loops(func: PrimFunc) -> PrimFunc:
     """Unroll the marked loops, and those within the limits of the option `tir.UnrollLoop`."""
     return unroll_loops(mark_unrolled(func))
@@ -72,7 +77,7 @@ PASSES: Final[dict[str, type[_LoopPass]]] = {
     for name, run in {
         "CommonSubexprElimTIR": common_subexpressions, "ConvertSSA": convert_ssa, "FlattenBuffer": flatten_buffers,
         "HoistIfThenElse": hoist_conditions, "InjectDoubleBuffer": inject_double_buffer,
-        "LoopPartition": partition_loops, "LowerInitBlock": lower_blocks, "LowerIntrin": lower_math,
+        "LoopPartition": _partition_loops, "LowerInitBlock": lower_blocks, "LowerIntrin": lower_math,
         "RemoveNoOp": remove_no_op, "Simplify": simplify_statements, "StorageRewrite": share_storage,
         "TightenLoopBounds": tighten_loop_bounds,
         "UnrollLoop": _unroll_loops, "VectorizeLoop": vectorize_loops,

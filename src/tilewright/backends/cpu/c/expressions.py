@@ -324,6 +324,9 @@ def _extern(w: Writer, e: E.Call) -> Text:
             kinds.append(c_type(a.dtype))
             arguments.append(w.text(a))
     result = "void" if e.dtype == "void" else c_type(e.dtype)
+    if e.op is I.call_address:
+        called = f"(({result} (*)({', '.join(kinds[1:]) or 'void'}))(intptr_t){w.text(e.args[0], UNARY)})"
+        return f"{called}({', '.join(arguments[1:])})", PRIMARY
     if e.op.spelling not in MATHEMATICS:
         w.prototypes.setdefault(e.op.spelling, f"{result} {e.op.spelling}({', '.join(kinds) or 'void'});")
     return f"{e.op.spelling}({', '.join(arguments)})", PRIMARY

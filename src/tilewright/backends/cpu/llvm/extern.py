@@ -15,7 +15,10 @@ def call_extern(f: FunctionText, e: E.Call) -> Value:
     passed = [_argument(f, a) for a in e.args]
     kinds = [kind for kind, _ in passed]
     result = "void" if e.dtype == "void" else register_type(e.dtype)
-    name = f.declare(e.op.spelling, result, ", ".join(kinds))
+    if e.op is I.call_address:
+        name = f.put(f"inttoptr i64 {passed.pop(0)[1]} to ptr", f.here)
+    else:
+        name = f.declare(e.op.spelling, result, ", ".join(kinds))
     call = f"call {result} {name}({', '.join(f'{kind} {text}' for kind, text in passed)})"
     if result != "void":
         return f.put(call, f.here), f.here

@@ -1,0 +1,91 @@
+"""Reads attributes and threads of TVMScript.
+
+    T.attr(A, "storage_scope", "global")                 an attribute of the statements after it
+    with T.launch_thread("threadIdx.x", 8) as tx: …      a loop whose trips are threads
+    tx = T.env_thread("threadIdx.x")                     the variable of such loops: T.launch_thread(tx, 8)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any, Final
+
+from tilewright.base.types import INT64
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import Buffer, PrimExpr, Var
+from tilewright.tir.parse_expr import module_name
+from tilewright.tir.parse_views import ViewReader
+from tilewright.tir.stmt import SERIAL, THREAD, AttrStmt, For, Reducer, Stmt
+
+Wrapper = Callable[[Stmt], Stmt]
+ENCLOSING: Final = ("attr", "launch_thread")
+"""Functions whose statement contains the statements after it, or those of a `with`."""
+
+
+class AttributeReader(ViewReader):
+    """Reads attributes and threads."""
+
+    threads: dict[Var, str]
+    """The kinds of threads of the variables from `T.env_thread`."""
+
+    def enclosing(self, node: ast.Call, name: str = "") -> Wrapper:
+        """Read `T.attr(node, key, value)`, or `T.launch_thread(thread, extent)` with the variable `name`."""
+        if module_name(node.func) == "attr":
+            what, key, value = self.arguments(node, 3)
+            of, text = self.attributed(what), str(self.literal(key))
+            given: Any = value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else (
+                self.expr(value))
+            return lambda body: AttrStmt(of, text, given, body)
+        thread, size = self.arguments(node, 2)
+        extent = self.expr(size)
+        if isinstance(thread, ast.Constant) and isinstance(thread.value, str):
+            var, kind = Var(name or thread.value.replace(".", "_"), extent.dtype), thread.value
+            if name:
+                self.names[name] = var
+        else:
+            found = self.value(thread)
+            if not isinstance(found, Var) or found not in self.threads:
+                raise self.error(thread, "a thread is expected here: \"threadIdx.x\", or a result of T.env_thread")
+            var, kind = found, self.threads[found]
+            if name:
+                self.names[name] = var
+        trips = E.cast(var.dtype, extent)
+        return lambda body: For(var, E.const(0, var.dtype), trips, SERIAL, body, {THREAD: kind})
+
+    def attributed(self, node: ast.expr) -> Any:
+        """Read the node of an attribute: a buffer, an expression, a reduction, a string, or None."""
+        if isinstance(node, ast.Call) and module_name(node.func) == "comm_reducer":
+            return self.comm_reducer(node)
+        if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, str)):
+            return node.value
+        known = self.names.get(node.id) if isinstance(node, ast.Name) else None
+        place = node.value if isinstance(node, ast.Attribute) and node.attr == "data" else None
+        if place is not None:
+            known = self.target(place)
+        return known if isinstance(known, (Buffer, PrimExpr)) else self.expr(node)
+
+    def comm_reducer(self, node: ast.Call) -> Reducer:
+        """Read `T.comm_reducer(lambda x, y: x + y, [T.float32(0)])`: the combined values, and the neutral ones."""
+        function, start = self.arguments(node, 2)
+        if not isinstance(function, ast.Lambda) or not isinstance(start, (ast.List, ast.Tuple)):
+            raise self.error(node, "a reduction has the form T.comm_reducer(lambda x, y: x + y, [0.0])")
+        neutral = tuple(map(self.expr, start.elts))
+        names = [a.arg for a in function.args.args]
+        made = function.body.elts if isinstance(function.body, ast.Tuple) else [function.body]
+        if len(names) != 2 * len(neutral) or len(made) != len(neutral):
+            raise self.error(
+                node, f"a reduction of {len(neutral)} takes {2 * len(neutral)} values and gives {len(neutral)}")
+        before = dict(self.names)
+        params = tuple(Var(n, e.dtype) for n, e in zip(names, (*neutral, *neutral), strict=True))
+        self.names.update(zip(names, params, strict=True))
+        body = tuple(map(self.expr, made))
+        self.names = before
+        return Reducer("comm_reducer", params, body, neutral)
+
+    def env_thread(self, name: str, node: ast.Call) -> None:
+        """Read `name = T.env_thread("threadIdx.x")`."""
+        (kind,) = self.arguments(node, 1)
+        var = Var(name, INT64)
+        self.names[name] = var
+        self.threads[var] = str(self.literal(kind))
