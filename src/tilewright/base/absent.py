@@ -47,8 +47,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 FAMILIES: Final = (
     Family(
-        "Code for GPUs: `topi.cuda`, `target.cuda`, `contrib.cublas`, …",
-        r"target\.(?:target\.)?(?:cuda|rocm|mali|bifrost|adreno|intel_graphics)|"
+        "Code for GPUs: `topi.cuda`, `contrib.cublas`, …",
         r"topi\.(?:cuda|rocm|gpu|mali|bifrost|adreno|intel_graphics)|relay\.op\.strategy\.(?:cuda|rocm|mali|bifrost|"
         r"adreno|intel_graphics)|contrib\.(?:cublas|cublaslt|cutlass|thrust|miopen|rocblas|rocm|"
         r"spirv|mps|sdaccel)|relay\.op\.contrib\.(?:cublas|cudnn|cutlass|clml)|tir\.tensor_intrin\.(?:cuda|rocm)|tir\.op\."
