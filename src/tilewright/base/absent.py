@@ -96,8 +96,8 @@ FAMILIES: Final = (
         "schedules are made for the machine, not chosen by an operator's name",
         "topi.nn for the computation, te.create_schedule or auto_scheduler for its schedule"),
     Family(
-        "`autotvm.graph_tuner`, `autotvm.tophub`",
-        r"autotvm\.graph_tuner|autotvm\.tophub", "layouts are chosen while a model is compiled, without logs",
+        "`autotvm.tophub`",
+        r"autotvm\.tophub", "schedules are chosen by a cost model, without downloaded logs",
         "tvm.autotvm.apply_history_best, docs/tuning.md"),
     Family(
         "Bindings of libraries and tools: `contrib.cblas`, `contrib.mkl`, `contrib.xcode`, …",
