@@ -22,6 +22,7 @@ from tilewright.base.errors import ArtifactError
 from tilewright.base.global_functions import FUNCTIONS, register_func, remove_global_func
 from tilewright.compiler.micro import export_model_library_format
 from tilewright.runtime import ModuleNode, load_module, register_module
+from tilewright.runtime.graph_json import graph_json
 from tilewright.runtime.program import ExternalStep, KernelCall
 
 NOW = datetime.datetime(2026, 1, 2, 3, 4, 5)
@@ -52,7 +53,8 @@ def test_metadata_says_what_the_program_has(tmp_path: Path) -> None:
     model = found["modules"]["small"]
     assert (
         model["model_name"], model["style"], model["executors"], model["target"]
-    ) == ("small", "full-model", ["aot"], ["llvm"])
+    ) == ("small", "full-model", ["graph"], ["llvm"])
+    assert json.loads(files["executor-config/graph/small.graph"]) == json.loads(graph_json(lib.artifact.manifest))
     assert (model["export_datetime"], model["external_dependencies"]) == ("2026-01-02 03:04:05Z", [])
     manifest = lib.artifact.manifest
     (main,) = model["memory"]["functions"]["main"]

@@ -4,6 +4,7 @@
     codegen/host/lib/*.o                   kernels, entry function and constants, to be linked
     codegen/host/include/tvmgen_<name>.h   the C interface of the entry function
     executor-config/aot/<name>.json        the manifest: the steps, in order
+    executor-config/graph/<name>.graph     the graph, for a model with the executor graph
     parameters/<name>.params               no parameters: constants are in the objects
     external/<k>.<kind>.bin                what other compilers made, as their modules save it
     src/<name>.relay                       the network, where it is given
@@ -33,6 +34,7 @@ from tilewright.base.params import save_param_dict
 from tilewright.compiler.export import artifact_parts, write_constants
 from tilewright.ir.module import IRModule
 from tilewright.runtime.files import write_atomically
+from tilewright.runtime.graph_json import graph_json
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.module import FactoryModule
 from tilewright.runtime.program import KernelCall, TensorInfo
@@ -168,6 +170,9 @@ def _files_of(lib: FactoryModule, is_one_of_several: bool, path: Path) -> tuple[
     if manifest.is_native:
         files[f"codegen/host/include/tvmgen_{manifest.c_name}.h"] = manifest.header().encode()
     files[f"executor-config/aot/{name}.json"] = manifest.to_json().encode()
+    is_graph = lib.executor is not None and lib.executor.name == "graph"
+    if is_graph:
+        files[f"executor-config/graph/{name}.graph"] = graph_json(manifest).encode()
     files[f"parameters/{name}.params"] = save_param_dict({})
     external = []
     for k, module in enumerate(artifact.modules):
@@ -176,7 +181,7 @@ def _files_of(lib: FactoryModule, is_one_of_several: bool, path: Path) -> tuple[
         external.append({"kind": module.type_key, "file": file, "size_bytes": len(blob)})
     return files, {
         "model_name": name,
-        "executors": ["aot"],
+        "executors": ["graph" if is_graph else "aot"],
         "style": "full-model",
         "target": [manifest.target],
         "memory": {"functions": {"main": [_memory(manifest)], "operator_functions": _functions(manifest)}},
