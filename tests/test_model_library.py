@@ -147,6 +147,22 @@ def test_modules_of_other_compilers_go_along(opaque: tvm.runtime.FactoryModule, 
     assert not any(name.endswith(".h") for name in files)
 
 
+def test_a_library_of_one_program_is_loaded(opaque: tvm.runtime.FactoryModule, tmp_path: Path) -> None:
+    lib = network()
+    x, y = np.random.default_rng(0).random((2, 3), np.float32), np.random.default_rng(1).random((2, 4), np.float32)
+    again = load_module(export_model_library_format(lib, tmp_path / "small.tar"))
+    for a, b in zip(again.executable(x, y), lib.executable(x, y), strict=True):  # type: ignore[union-attr]
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+    other = load_module(export_model_library_format(opaque, tmp_path / "m.tar"))
+    assert [m.type_key for m in other.artifact.modules] == ["opaque-for-files"]
+    whole = (tmp_path / "small.tar").read_bytes()
+    (tmp_path / "small.tar").write_bytes(whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:])
+    with pytest.raises(ArtifactError, match="the file is damaged"):
+        load_module(tmp_path / "small.tar")
+    with pytest.raises(ArtifactError, match="this model library has 2 programs; only a library of one can be run"):
+        load_module(export_model_library_format([network("one"), network("two")], tmp_path / "both.tar"))
+
+
 def test_several_models_in_one_file(tmp_path: Path) -> None:
     files = contents(export_model_library_format([network("one"), network("two")], tmp_path / "both.tar"))
     assert set(json.loads(files["metadata.json"])["modules"]) == {"one", "two"}

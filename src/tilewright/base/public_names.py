@@ -82,7 +82,7 @@ FILES: Final[Mapping[str, str]] = {
     "relay.transform": "infer_layout_utils transform",
     "runtime": "params",
     "runtime.executor": "aot_executor",
-    "target": "target",
+    "target": "tag target",
     "te": "autodiff operation",
     "testing": "utils",
     "tir": "buffer expr function op",

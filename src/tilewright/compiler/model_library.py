@@ -13,12 +13,13 @@ A model that is one C file (`Model.save_c_library`) has no objects and no manife
 
     codegen/host/src/<name>.c              the model; codegen/host/include/<name>.h beside it
     codegen/host/test/<name>_test.c        compares it with known answers; main.c runs it on files
+
+`runtime.load_module` reads a library of one program with objects, and `micro.read_model_library` one in C.
 """
 
 from __future__ import annotations
 
 import datetime
-import hashlib
 import io
 import json
 import os
@@ -119,35 +120,6 @@ def write_c_library(
     return path
 
 
-def artifact_members(content: Mapping[str, bytes], path: Path) -> bytes:
-    """Return the program of a library with one model (its files by name) as the `.tar` that `runtime.artifact` reads.
-
-    Raises `ArtifactError` for a library of several models, or one without the files of a program.
-    """
-    manifests = [name for name in content if name.startswith("executor-config/aot/") and name.endswith(".json")]
-    if len(manifests) != 1:
-        raise ArtifactError(
-            f"{path}: this model library has {len(manifests)} programs; only a library of one can be "
-            "run", code="TW0809")
-    text = content[manifests[0]]
-    objects = {name.rpartition("/")[2]: data for name, data in content.items() if name.startswith("codegen/host/lib/")}
-    external = sorted(
-        (n for n in content if n.startswith("external/")),
-        key=lambda n: int(n.removeprefix("external/").partition(".")[0]))
-    modules = b"".join(content[n] for n in external)
-    members = {
-        **{name: data for name, data in objects.items() if name != "constants.o"},
-        **({"modules": modules} if modules else {}),
-        "manifest.json": text, "manifest.sha256": hashlib.sha256(text).hexdigest().encode(),
-        "constants.o": objects.get("constants.o", b""),
-    }
-    made = io.BytesIO()
-    with sealed_tar(made) as archive:
-        for name, data in members.items():
-            archive.addfile(member(name, len(data)), io.BytesIO(data))
-    return made.getvalue()
-
-
 def _files_of(lib: FactoryModule, is_one_of_several: bool, path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     """Return the files of a model, and its metadata."""
     artifact, name = lib.artifact, lib.libmod_name
@@ -228,4 +200,4 @@ def _write(file: Any, members: dict[str, bytes]) -> None:
             archive.addfile(member(f"./{name}", len(data)), io.BytesIO(data))
 
 
-__all__ = ["VERSION", "artifact_members", "c_paths", "export_model_library_format", "write_c_library"]
+__all__ = ["VERSION", "c_paths", "export_model_library_format", "write_c_library"]

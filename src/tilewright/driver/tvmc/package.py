@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Final
 from tilewright.base.errors import ArtifactError, OptionError
 from tilewright.base.json_reading import read_json
 from tilewright.base.params import save_param_dict
-from tilewright.compiler.model_library import artifact_members
 from tilewright.driver import files
 from tilewright.runtime.graph_json import graph_json
 from tilewright.runtime.sealed_tar import is_sealed, member, plain_members, sealed_tar
@@ -97,7 +96,7 @@ class TVMCPackage:
             self.executor_type = "vm" if self.lib_name.startswith("lib") else self.executor_type
             self._library_name, self._library = self.lib_name, content[self.lib_name]
         elif not any(n.startswith("codegen/host/src/") for n in content):
-            self._library = artifact_members(content, self._path)
+            self._library = self._path.read_bytes()
         self.notes: tuple[str, ...] = ()
         """Notes of the compiler on the package."""
         self._folder: Path | None = None
@@ -128,8 +127,8 @@ class TVMCPackage:
         return None if self.lib_name is None else str(self.library())
 
     def library(self) -> Path:
-        """Return the path of the library, in a folder that exists as long as the package. In the Model Library Format, it
-        is made of the objects. Raises `ArtifactError` for a model in C."""
+        """Return the path of the library, in a folder that exists as long as the package; the Model Library Format is a
+        library itself. Raises `ArtifactError` for a model in C."""
         if not self._library:
             raise ArtifactError(
                 f"'{self.package_path}' is a model in C, which a project compiles; make one: tvmc micro create-project "

@@ -30,7 +30,7 @@ def expr2graph(
     users. `node_dict` gets their indices. A node of an operator of `target_ops` has its workloads, by which records are
     found; they are the same for each target."""
     Target(tvm_target)
-    typed = expr if expr.body.has_type else bind_inputs(expr)
+    typed = bind_inputs(expr) if expr.body.known_type() is None else expr
     for e in dict.fromkeys([*typed.params, *post_order(typed.body, inside=False)]):
         if not isinstance(e, (Call, Constant, Tuple, TupleGetItem, Var)):
             continue
