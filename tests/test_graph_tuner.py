@@ -139,8 +139,18 @@ def test_known_transformations_are_not_measured(tmp_path: Path) -> None:
     assert sorted(r.cost for _, r in tuner._layout_transform_perf_records.values()) == [0.25, 2.0]
     with pytest.raises(OptionError, match="infer_layout needs layout_records"):
         tuner.benchmark_layout_transform(infer_layout=True)
-    with pytest.raises(OptionError, match="no record is for the workload"):
-        DPTuner(branches(), {"x": (1, 8, 8, 8)}, RECORDS[:2], CONV, "llvm", log_file=None)
+
+
+def test_a_convolution_without_a_record_keeps_its_kernel(tmp_path: Path) -> None:
+    log = tmp_path / "tuner.log"
+    tuner = DPTuner(branches(), {"x": (1, 8, 8, 8)}, RECORDS[:2], CONV, "llvm", log_file=log)
+    assert "No record is for the workload [('conv2d', 1, 16, 8, 8, 16, 1, 1" in log.read_text()
+    tuner.benchmark_layout_transform(
+        layout_records=[transform((1, 16, 8, 8), "NCHW", "NCHW8c", 1e-6)], infer_layout=True)
+    tuner.run()
+    assert [p[0].config for p in tuner.get_optimal_records()] == [RECORDS[0][0].config]
+    with pytest.raises(OptionError, match="none of the records is for one of the 2 nodes of nn.conv2d"):
+        DPTuner(branches(), {"x": (1, 8, 16, 16)}, RECORDS[:2], CONV, "llvm", log_file=None)
 
 
 def test_the_transformation_is_a_task() -> None:

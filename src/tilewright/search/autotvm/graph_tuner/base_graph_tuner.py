@@ -36,15 +36,18 @@ from tilewright.search.remote import RPCRunner
 
 log: Final = logging.getLogger(__name__)
 Pair = tuple[MeasureInput, MeasureResult]
+_PLAIN: Final = ("NCHW", "NCHW")
+"""The layouts of kernels without blocks of channels."""
 _IMAGE: Final = 4
 """Dimensions of an image without blocks of channels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A record for a node: the layouts that it takes and gives, and its seconds."""
+    """A record for a node: the layouts that it takes and gives, and its seconds. Without a record it is the compiler's
+    own choice."""
 
-    record: Pair
+    record: Pair | None
     in_layout: str
     out_layout: str
     seconds: float
@@ -55,8 +58,9 @@ class BaseGraphTuner:
 
     `graph` is a function or a module, `input_shapes` has the shapes of its inputs, and `records` is a file or pairs of
     `MeasureInput` and `MeasureResult`. Each node has at most `max_sch_num` candidates, the fastest ones of different
-    layouts. Messages go to `log_file`, and with `verbose` to the log of this module. Raises `OptionError` for a node
-    without records.
+    layouts. A node without records keeps the compiler's own choice, in the plain layout, which does not count; a message
+    says so. Messages go to `log_file`, and with `verbose` to the log of this module. Raises `OptionError` if no node has
+    a record.
     """
 
     def __init__(
@@ -96,10 +100,13 @@ class BaseGraphTuner:
             mine = sorted((c for w in node["workloads"] for c in by_anchor.get(w, ())), key=lambda c: c.seconds)
             best = {(c.in_layout, c.out_layout): c for c in reversed(mine)}
             if not best:
-                raise OptionError(
-                    f"no record is for the workload {node['workloads'][:1]} of node {index} ({node['op'].name}); tune its "
-                    "task first", code="TW1102")
-            found[index] = sorted(best.values(), key=lambda c: c.seconds)[:most]
+                self._say(f"No record is for the workload {node['workloads'][:1]} of node {index} ({node['op'].name}).")
+            own = [Candidate(None, *_PLAIN, 0.0)]
+            found[index] = sorted(best.values(), key=lambda c: c.seconds)[:most] or own
+        if all(c.record is None for candidates in found.values() for c in candidates):
+            raise OptionError(
+                f"none of the records is for one of the {len(found)} nodes of "
+                f"{', '.join(str(getattr(o, 'name', o)) for o in target_ops)}; tune their tasks first", code="TW1102")
         return found
 
     def _find_joints(self) -> dict[int, list[str]]:
@@ -219,8 +226,8 @@ class BaseGraphTuner:
         for source, reader, shape in self._edges():
             choices.couple(source, reader, self._times(source, reader, shape))
         best = choices.solve(exact)
-        self._optimal_record_dict = {
-            index: found[best[index]].record for index, found in self._candidates.items()}
+        chosen = {index: found[best[index]].record for index, found in self._candidates.items()}
+        self._optimal_record_dict = {index: pair for index, pair in chosen.items() if pair is not None}
         self._say(f"Finished {title}; the total time of the nodes is {choices.cost(best):.6g} s.")
 
     def _times(self, source: int, reader: int, shape: tuple[int, ...]) -> Array:
@@ -236,7 +243,7 @@ class BaseGraphTuner:
         return INVALID_LAYOUT_TIME if workload is None else self._layout_transform_perf_records[workload][1].cost
 
     def get_optimal_records(self) -> list[Pair]:
-        """Return the chosen record of each target node, in the order of the network. Raises `OptionError` before `run`.
+        """Return the chosen record of each target node that has one, in the order of the network. Raises `OptionError` before `run`.
         """
         if not self._optimal_record_dict:
             raise OptionError("no record is chosen yet; call run first", code="TW1112")
@@ -263,7 +270,7 @@ def infer_layouts(given: MeasureInput, result: MeasureResult | None = None) -> t
     if all(isinstance(b, SplitEntity) for b in blocks) and _is_of_tensors(given.task.args):
         first, second = (int(b.size[-1]) for b in blocks if isinstance(b, SplitEntity))
         return f"NCHW{first}c", f"NCHW{second}c"
-    return "NCHW", "NCHW"
+    return _PLAIN
 
 
 def blocked_shape(shape: Sequence[int], layout: str) -> tuple[int, ...] | None:
