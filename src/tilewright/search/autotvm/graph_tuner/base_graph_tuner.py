@@ -27,8 +27,9 @@ from tilewright.search.autotvm.graph_tuner.utils import bind_inputs, expr2graph,
 from tilewright.search.autotvm.graph_tuner.utils.utils import Node, is_one_of
 from tilewright.search.autotvm.measure import MeasureInput, MeasureResult, create_measure_batch, measure_option
 from tilewright.search.autotvm.record import encode, of_record
+from tilewright.search.autotvm.task.dispatcher import Workload
 from tilewright.search.autotvm.task.entities import SplitEntity
-from tilewright.search.autotvm.task.task import Workload, args_to_workload, create
+from tilewright.search.autotvm.task.task import args_to_workload, create
 from tilewright.search.autotvm.tvm_logs import anchor_of_task
 from tilewright.search.local import LocalBuilder, LocalRunner
 from tilewright.search.measure import MeasureErrorNo
@@ -79,6 +80,8 @@ class BaseGraphTuner:
         self._in_nodes_dict = get_in_nodes(self._node_list, target_ops, set(input_shapes))
         self._out_nodes_dict = get_out_nodes(self._in_nodes_dict)
         self._candidates = self._find_candidates(records, target_ops, max_sch_num)
+        self._leaders: dict[int, int] = {}
+        """Nodes of several inputs, each with the ancestor that gives it its layout."""
         self._joints = self._find_joints()
         self._layout_transform_perf_records: dict[Workload, Pair] = {}
         self._is_benchmarked = False
@@ -110,19 +113,16 @@ class BaseGraphTuner:
         return found
 
     def _find_joints(self) -> dict[int, list[str]]:
-        """Return the layouts that each node of several inputs can have: those of its ancestors' results."""
+        """Return the layouts that each node of several inputs can have: those of the first ancestor that has layouts,
+        whose layout all operands take."""
         found: dict[int, list[str]] = {}
         for index in sorted(self._in_nodes_dict):
-            if index not in self._candidates:
-                layouts = dict.fromkeys(
-                    x for a in self._in_nodes_dict[index] for x in (*self._results(a), *found.get(a, ())))
-                if layouts:
-                    found[index] = list(layouts)
+            first = next((a for a in self._in_nodes_dict[index] if a in self._candidates or a in found), None)
+            if index not in self._candidates and first is not None:
+                layouts = found[first] if first in found else [c.out_layout for c in self._candidates[first]]
+                found[index] = list(dict.fromkeys(layouts))
+                self._leaders[index] = first
         return found
-
-    def _results(self, index: int) -> list[str]:
-        """Return the layouts of the results of a target node's candidates."""
-        return [c.out_layout for c in self._candidates.get(index, ())]
 
     def _edges(self) -> Iterator[tuple[int, int, tuple[int, ...]]]:
         """Yield a node, one that reads its result, and the shape of the image that is read."""
@@ -149,7 +149,7 @@ class BaseGraphTuner:
     def _transforms(self) -> dict[Workload, None]:
         """Return the workloads of all transformations that candidates may need."""
         return dict.fromkeys(
-            made for source, reader, shape in self._edges() for a in self._layouts(source, reads=False)
+            made for source, reader, shape in self._edges() if self._leaders.get(reader) != source for a in self._layouts(source, reads=False)
             for b in self._layouts(reader, reads=True) if (made := self._transform(shape, a, b)) is not None)
 
     def _transform(self, shape: Sequence[int], a: str, b: str) -> Workload | None:
@@ -232,8 +232,9 @@ class BaseGraphTuner:
 
     def _times(self, source: int, reader: int, shape: tuple[int, ...]) -> Array:
         """Return the seconds between the candidates of two neighbours."""
+        leads = self._leaders.get(reader) == source
         return np.asarray([
-            [self._seconds(shape, a, b) for b in self._layouts(reader, reads=True)]
+            [INVALID_LAYOUT_TIME if leads and a != b else self._seconds(shape, a, b) for b in self._layouts(reader, reads=True)]
             for a in self._layouts(source, reads=False)])
 
     def _seconds(self, shape: Sequence[int], a: str, b: str) -> float:
