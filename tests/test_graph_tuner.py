@@ -115,8 +115,8 @@ RECORDS = [
 @pytest.mark.parametrize("kind", [DPTuner, PBQPTuner])
 @pytest.mark.parametrize(("cost", "chosen"), [(1e-6, [0, 2]), (0.5 / 1024, [1, 2])])
 def test_transformations_count(kind: type[DPTuner], cost: float, chosen: list[int], tmp_path: Path) -> None:
-    """Cheap transformations leave the fastest records; expensive ones make the layouts agree. A block of 5 divides no 16
-    channels."""
+    """Cheap transformations leave the fastest records; expensive ones make the layouts agree. A block of 5 divides no
+    16 channels."""
     log = tmp_path / "tuner.log"
     tuner = kind(branches(), {"x": (1, 8, 8, 8)}, RECORDS, CONV, "llvm", log_file=log)
     with pytest.raises(OptionError, match="call benchmark_layout_transform before run"):
@@ -134,7 +134,8 @@ def test_transformations_count(kind: type[DPTuner], cost: float, chosen: list[in
 
 def test_known_transformations_are_not_measured(tmp_path: Path) -> None:
     tuner = DPTuner(branches(), {"x": (1, 8, 8, 8)}, [RECORDS[0], RECORDS[2]], CONV, "llvm", log_file=None)
-    pairs = [transform((1, 2, 8, 8, 8), "NCHW8c", "NCHW16c", 0.25), transform((1, 1, 8, 8, 16), "NCHW16c", "NCHW8c", 2.0)]
+    pairs = [
+        transform((1, 2, 8, 8, 8), "NCHW8c", "NCHW16c", 0.25), transform((1, 1, 8, 8, 16), "NCHW16c", "NCHW8c", 2.0)]
     tuner.benchmark_layout_transform(layout_records=pairs)
     assert sorted(r.cost for _, r in tuner._layout_transform_perf_records.values()) == [0.25, 2.0]
     with pytest.raises(OptionError, match="infer_layout needs layout_records"):
@@ -149,7 +150,7 @@ def test_a_convolution_without_a_record_keeps_its_kernel(tmp_path: Path) -> None
         layout_records=[transform((1, 16, 8, 8), "NCHW", "NCHW8c", 1e-6)], infer_layout=True)
     tuner.run()
     assert [p[0].config for p in tuner.get_optimal_records()] == [RECORDS[0][0].config]
-    with pytest.raises(OptionError, match="none of the records is for one of the 2 nodes of nn.conv2d"):
+    with pytest.raises(OptionError, match=r"none of the records is for one of the 2 nodes of nn.conv2d"):
         DPTuner(branches(), {"x": (1, 8, 16, 16)}, RECORDS[:2], CONV, "llvm", log_file=None)
 
 
@@ -160,7 +161,8 @@ def test_the_transformation_is_a_task() -> None:
         f = tvm.build(schedule, tensors)
     x, out = np.random.default_rng(0).random((1, 4, 6, 6, 4), np.float32), tvm.nd.array(np.zeros((1, 2, 6, 6, 8), "f4"))
     f(tvm.nd.array(x), out)
-    np.testing.assert_array_equal(out.numpy(), x.reshape(1, 2, 2, 6, 6, 4).transpose(0, 1, 3, 4, 2, 5).reshape(out.shape))
+    wanted = x.reshape(1, 2, 2, 6, 6, 4).transpose(0, 1, 3, 4, 2, 5).reshape(out.shape)
+    np.testing.assert_array_equal(out.numpy(), wanted)
     assert task.flop == 16 * 36
 
 

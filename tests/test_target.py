@@ -150,7 +150,7 @@ def test_targets_and_hosts_in_all_forms() -> None:
     assert both == Target("c") and both is not None and both.host == host == Target("llvm")
     assert Target.canon_target_and_host(both) == (both, host) and Target.canon_target_and_host(None) == (None, None)
     assert Target.canon_target(None) is None and Target("c").with_host("llvm").host == host
-    with pytest.raises(AssertionError, match="Target host is not empty when target is empty. The host is 'llvm'"):
+    with pytest.raises(AssertionError, match="Target host is not empty when target is empty"):
         Target.canon_target_and_host(None, "llvm")
     for form in ("c", ["c"], {1: "c"}, {"kind": "c"}):
         (one,) = Target.canon_multi_target_and_host(form, "llvm")

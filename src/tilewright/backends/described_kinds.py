@@ -55,7 +55,8 @@ class DescribedKind:
 
 DESCRIBED: Final[Mapping[str, DescribedKind]] = {
     "cuda": DescribedKind(
-        "cuda", ("cuda", "gpu"), {**_LIMITS, "arch": TEXT, "registers_per_block": NUMBER, "l2_cache_size_bytes": NUMBER},
+        "cuda", ("cuda", "gpu"),
+        {**_LIMITS, "arch": TEXT, "registers_per_block": NUMBER, "l2_cache_size_bytes": NUMBER},
         {"max_num_threads": 1024, "thread_warp_size": 32}),
     "nvptx": DescribedKind("cuda", ("cuda", "gpu"), _LIMITS, {"max_num_threads": 1024, "thread_warp_size": 32}),
     "rocm": DescribedKind(

@@ -185,8 +185,8 @@ class Target:
         return int(self.attrs.get(name, -1))
 
     def get_kind_attr(self, attr_name: str) -> Any:
-        """Return a property of the target's kind: a hook (`RelayToTIR`, `TIRToRuntime`), or `is_external_codegen`, which
-        is True for a kind that computes parts of a network. None for any other."""
+        """Return a property of the target's kind: a hook (`RelayToTIR`, `TIRToRuntime`), or `is_external_codegen`,
+        which is True for a kind that computes parts of a network. None for any other."""
         if attr_name in HOOKS:
             return hook_of(self.kind, attr_name)
         return True if attr_name == "is_external_codegen" and is_offload_kind(self.kind) else None

@@ -33,11 +33,11 @@ _GPUS: Final[Mapping[int, str]] = {
         "quadro-rtx-5000 quadro-rtx-4000 quadro-t1000 quadro-t2000",
     80: "nvidia-a100 nvidia-a30",
     86: "nvidia-a40 nvidia-a10 nvidia-a16 nvidia-a2 nvidia-rtx-a6000 nvidia-rtx-a5000 nvidia-rtx-a4000 "
-        "geforce-rtx-3090-ti geforce-rtx-3090 geforce-rtx-3080-ti geforce-rtx-3080 geforce-rtx-3070-ti geforce-rtx-3070 "
-        "geforce-rtx-3060-ti geforce-rtx-3060 geforce-rtx-3050",
+        "geforce-rtx-3090-ti geforce-rtx-3090 geforce-rtx-3080-ti geforce-rtx-3080 geforce-rtx-3070-ti "
+        "geforce-rtx-3070 geforce-rtx-3060-ti geforce-rtx-3060 geforce-rtx-3050",
     87: "jetson-agx-orin jetson-orin-nano jetson-orin-nx",
-    89: "nvidia-l4 nvidia-l40 geforce-rtx-4090 geforce-rtx-4080 geforce-rtx-4070-ti geforce-rtx-4070 geforce-rtx-4060-ti "
-        "geforce-rtx-4060",
+    89: "nvidia-l4 nvidia-l40 geforce-rtx-4090 geforce-rtx-4080 geforce-rtx-4070-ti geforce-rtx-4070 "
+        "geforce-rtx-4060-ti geforce-rtx-4060",
     90: "nvidia-h100",
 }
 """Compute capability -> the GPUs that have it."""

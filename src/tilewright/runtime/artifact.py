@@ -117,8 +117,8 @@ class Artifact:
 
 
 def load(path: str | os.PathLike[str]) -> Artifact:
-    """Read a `.so`, a `.tar`, or a Model Library of one program. Raises `ArtifactError` for a file that is damaged, not an artifact, or made for another
-    machine, such as a `.wasm`."""
+    """Read a `.so`, a `.tar`, or a Model Library of one program. Raises `ArtifactError` for a file that is damaged, not
+    an artifact, or made for another machine, such as a `.wasm`."""
     file = Path(path)
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
@@ -258,8 +258,8 @@ def _manifest_of_objects(image: bytes | mmap.mmap, file: Path) -> Manifest:
 
 
 def load_tar(file: Path, offset: int = 0, is_whole: bool = True) -> Artifact:
-    """Read a `.tar`, or a Model Library of one program. If `is_whole` is false, it begins at `offset` in a file that is itself sealed. Raises
-    `ArtifactError` if the file is damaged."""
+    """Read a `.tar`, or a Model Library of one program. If `is_whole` is false, it begins at `offset` in a file that is
+    itself sealed. Raises `ArtifactError` if the file is damaged."""
     if is_whole and not is_sealed(file):
         raise _damaged(file)
     try:
@@ -292,14 +292,15 @@ def load_tar(file: Path, offset: int = 0, is_whole: bool = True) -> Artifact:
 _METADATA: Final = "./metadata.json"
 """The member that a Model Library begins with."""
 _OBJECTS, _MANIFESTS, _EXTERNAL = "./codegen/host/lib/", "./executor-config/aot/", "./external/"
-"""Folders of a Model Library with the objects, the manifest, and the modules of other compilers, in order of numbers."""
+"""Folders of a Model Library with the objects, the manifest, and the modules of other compilers, in order of
+numbers."""
 
 
 def _of_model_library(
     members: dict[str, list[tarfile.TarInfo]], file: Path
 ) -> dict[str, list[tarfile.TarInfo]]:
-    """Return the members of the program in a Model Library under the names of a `.tar`. The archive is sealed, so that the
-    manifest needs no digest. Raises `ArtifactError` for a library of several programs, and for a model in C."""
+    """Return the members of the program in a Model Library under the names of a `.tar`. The archive is sealed, so that
+    the manifest needs no digest. Raises `ArtifactError` for a library of several programs, and for a model in C."""
     manifests = [n for n in members if n.startswith(_MANIFESTS) and n.endswith(".json")]
     if not manifests and any(n.startswith("./codegen/host/src/") for n in members):
         raise ArtifactError(
@@ -307,7 +308,8 @@ def _of_model_library(
             "host, or compile for the target llvm", code="TW0809")
     if len(manifests) != 1:
         raise ArtifactError(
-            f"{file}: this model library has {len(manifests)} programs; only a library of one can be run", code="TW0809")
+            f"{file}: this model library has {len(manifests)} programs; only a library of one can be run",
+            code="TW0809")
     external = sorted(
         (n for n in members if n.startswith(_EXTERNAL)),
         key=lambda n: int(n.removeprefix(_EXTERNAL).partition(".")[0]))

@@ -47,8 +47,8 @@ _ARM: Final = {
     "cortex-a72": "neon vfp4",
 }
 _RISCV: Final = {
-    "generic": "m a f d c", "generic-rv64": "m a f d c", "sifive-u54": "m a f d c", "sifive-u74": "m a f d c", "sifive-x280": "m a f d c v",
-    "spacemit-x60": "m a f d c v"
+    "generic": "m a f d c", "generic-rv64": "m a f d c", "sifive-u54": "m a f d c", "sifive-u74": "m a f d c",
+    "sifive-x280": "m a f d c v", "spacemit-x60": "m a f d c v"
 }
 _WASM: Final = {"generic": "", "mvp": "", "bleeding-edge": "simd128"}
 

@@ -75,8 +75,8 @@ def compile_model(
     with a linked library, or its objects), or `mlf`. `cross` is the compiler that links. `dump_code` are stages,
     written next to the package; `dump_offloads` is a file, or `-` for the standard output. `additional_target_options`
     are options by part of the target: `{"c": {"mcpu": "cortex-m55"}}`. `instruments` observe the passes. Calls of BNNS
-    become native kernels (`<row>_stand_in`). Raises `OptionError` for unsupported options, and the errors of `tilewright.compile`.
-    """
+    become native kernels (`<row>_stand_in`). Raises `OptionError` for unsupported options, and the errors of
+    `tilewright.compile`. """
     chosen = _target(_with_options(target, additional_target_options), target_host)
     desired_layout = [desired_layout] if isinstance(desired_layout, str) else desired_layout
     if workspace_pools is not None:
@@ -242,8 +242,8 @@ def _executor(executor: Executor | str | None, output_format: str, use_vm: bool,
     found = Executor(executor) if isinstance(executor, str) else executor
     if is_text and found.name != "aot":
         raise OptionError(
-            f"--executor {found.name} is not possible for the target c in the Model Library Format, whose programs are C "
-            "functions; use --executor aot, or -f so",
+            f"--executor {found.name} is not possible for the target c in the Model Library Format, whose programs are "
+            "C functions; use --executor aot, or -f so",
             code="TW0204")
     return found
 

@@ -63,9 +63,8 @@ def _write(path: Path, members: Mapping[str, bytes]) -> None:
 class TVMCPackage:
     """A compiled package. `type` is `classic` for one with a library, or `mlf` for the Model Library Format.
 
-    `project_dir` is the folder of the project that a board's model belongs to. Raises `ArtifactError` for a file that is
-    not a package, and `OptionError` for a `project_dir` with a classic package.
-    """
+    `project_dir` is the folder of the project that a board's model belongs to. Raises `ArtifactError` for a file that
+    is not a package, and `OptionError` for a `project_dir` with a classic package. """
 
     def __init__(
         self, package_path: str | os.PathLike[str], project_dir: str | os.PathLike[str] | None = None

@@ -60,9 +60,8 @@ def target_from_cli(
     """Return the processor and the accelerators, as `parse_target` describes them, with further options by part. The
     last of two processors is the host of the first one: `opencl, llvm`.
 
-    Raises `OptionError` for a part that is given twice, unknown, or lacks an option's part, and for more processors, and
-    `TargetError` for an unknown option of a processor.
-    """
+    Raises `OptionError` for a part that is given twice, unknown, or lacks an option's part, and for more processors,
+    and `TargetError` for an unknown option of a processor. """
     found = parse_target(target)
     for name, options in (additional_target_options or {}).items():
         chosen = [part for part in found if part["name"] == name]
@@ -80,8 +79,8 @@ def target_from_cli(
         get_codegen_by_target(part["name"])  # refuses an unknown name
     if len(processors) not in (1, 2) or not found[-1]["is_tvm_target"]:
         raise OptionError(
-            f"--target: '{target}' has {len(processors)} processors; write one, after the accelerators, or a device and "
-            "its host", code="TW0204")
+            f"--target: '{target}' has {len(processors)} processors; write one, after the accelerators, or a device "
+            "and its host", code="TW0204")
     made, *host = (
         Target(" ".join([p["name"], *(_word(k, v) for k, v in p["opts"].items())])) for p in processors)
     return made.with_host(host[0]) if host else made, accelerators

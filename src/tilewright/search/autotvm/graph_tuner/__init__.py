@@ -7,10 +7,9 @@
     with autotvm.apply_graph_best("graph.log"):
         lib = relay.build(mod, "llvm", params=params)
 
-A record of TVM's template `conv2d_NCHWc` takes images of one layout, `NCHW8c`, and gives another, `NCHW16c`; between two
-records there may be a transformation, which takes time. Records of this compiler's kernels have one plain layout, so
-that the fastest record of each kernel is the best choice.
-"""
+A record of TVM's template `conv2d_NCHWc` takes images of one layout, `NCHW8c`, and gives another, `NCHW16c`; between
+two records there may be a transformation, which takes time. Records of this compiler's kernels have one plain layout,
+so that the fastest record of each kernel is the best choice. """
 
 from tilewright.search.autotvm.graph_tuner.base_graph_tuner import BaseGraphTuner
 from tilewright.search.autotvm.graph_tuner.dynamic_programming_tuner import DPTuner

@@ -25,11 +25,11 @@ _LANES: Final = 64
 def layout_transform(data: te.Tensor, src_layout: str, dst_layout: str) -> tuple[te.Schedule, list[te.Tensor]]:
     """Schedule the transformation of `data` between two layouts: the outer axes run in parallel, and a short innermost
     axis is a vector."""
-    get_config().add_flop(math.prod(int(n) for n in data.shape))
+    get_config().add_flop(math.prod(data.extents))
     out = topi.layout_transform(data, src_layout, dst_layout)
     schedule = te.create_schedule(out.op)
     *outer, inner = schedule[out].op.axis
     schedule[out].parallel(schedule[out].fuse(*outer[:2]))
-    if int(out.shape[-1]) <= _LANES:
+    if out.extents[-1] <= _LANES:
         schedule[out].vectorize(inner)
     return schedule, [data, out]

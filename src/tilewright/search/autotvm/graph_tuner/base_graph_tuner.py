@@ -59,10 +59,9 @@ class BaseGraphTuner:
 
     `graph` is a function or a module, `input_shapes` has the shapes of its inputs, and `records` is a file or pairs of
     `MeasureInput` and `MeasureResult`. Each node has at most `max_sch_num` candidates, the fastest ones of different
-    layouts. A node without records keeps the compiler's own choice, in the plain layout, which does not count; a message
-    says so. Messages go to `log_file`, and with `verbose` to the log of this module. Raises `OptionError` if no node has
-    a record.
-    """
+    layouts. A node without records keeps the compiler's own choice, in the plain layout, which does not count; a
+    message says so. Messages go to `log_file`, and with `verbose` to the log of this module. Raises `OptionError` if no
+    node has a record. """
 
     def __init__(
         self, graph: Function | IRModule, input_shapes: Mapping[str, Sequence[int]],
@@ -149,7 +148,8 @@ class BaseGraphTuner:
     def _transforms(self) -> dict[Workload, None]:
         """Return the workloads of all transformations that candidates may need."""
         return dict.fromkeys(
-            made for source, reader, shape in self._edges() if self._leaders.get(reader) != source for a in self._layouts(source, reads=False)
+            made for source, reader, shape in self._edges() if self._leaders.get(reader) != source
+            for a in self._layouts(source, reads=False)
             for b in self._layouts(reader, reads=True) if (made := self._transform(shape, a, b)) is not None)
 
     def _transform(self, shape: Sequence[int], a: str, b: str) -> Workload | None:
@@ -180,7 +180,8 @@ class BaseGraphTuner:
         self._say("Start to benchmark layout transformation...")
         known = {pair[0].task.workload: pair for pair in layout_records or ()}
         if infer_layout and not known:
-            raise OptionError("infer_layout needs layout_records, whose average time for an element counts", code="TW1102")
+            raise OptionError(
+                "infer_layout needs layout_records, whose average time for an element counts", code="TW1102")
         wanted = list(self._transforms())
         found = {w: known[w] for w in wanted if w in known}
         if infer_layout:
@@ -189,8 +190,9 @@ class BaseGraphTuner:
             found |= {w: self._pair(w, (math.prod(w[1][1]) * average,)) for w in wanted if w not in found}
         elif missing := [w for w in wanted if w not in found]:
             if runner is None:
-                times = {"number": min_exec_num, "repeat": 1, "timeout": timeout}
-                runner = RPCRunner(device_key, host, port, **times) if use_rpc else LocalRunner(**times)
+                runner = RPCRunner(
+                    device_key or "", host, port, timeout=timeout, number=min_exec_num, repeat=1
+                ) if use_rpc else LocalRunner(timeout, min_exec_num, 1)
             builder = LocalBuilder(timeout=timeout, n_parallel=n_parallel, build_func=build_func)
             found |= {w: self._measure(w, builder, runner) for w in missing}
         self._layout_transform_perf_records = found
@@ -208,8 +210,8 @@ class BaseGraphTuner:
         (result,) = create_measure_batch(task, measure_option(builder, runner))([given])
         if result.error_no:
             raise OptionError(
-                f"the transformation {workload[2]} -> {workload[3]} could not be measured: {result.error}; give its time "
-                "in layout_records, or infer_layout=True with other records", code="TW1116")
+                f"the transformation {workload[2]} -> {workload[3]} could not be measured: {result.error}; give its "
+                "time in layout_records, or infer_layout=True with other records", code="TW1116")
         return given, result
 
     def run(self, **kwargs: Any) -> None:
@@ -234,7 +236,8 @@ class BaseGraphTuner:
         """Return the seconds between the candidates of two neighbours."""
         leads = self._leaders.get(reader) == source
         return np.asarray([
-            [INVALID_LAYOUT_TIME if leads and a != b else self._seconds(shape, a, b) for b in self._layouts(reader, reads=True)]
+            [INVALID_LAYOUT_TIME if leads and a != b else self._seconds(shape, a, b)
+             for b in self._layouts(reader, reads=True)]
             for a in self._layouts(source, reads=False)])
 
     def _seconds(self, shape: Sequence[int], a: str, b: str) -> float:
@@ -244,8 +247,8 @@ class BaseGraphTuner:
         return INVALID_LAYOUT_TIME if workload is None else self._layout_transform_perf_records[workload][1].cost
 
     def get_optimal_records(self) -> list[Pair]:
-        """Return the chosen record of each target node that has one, in the order of the network. Raises `OptionError` before `run`.
-        """
+        """Return the chosen record of each target node that has one, in the order of the network. Raises `OptionError`
+        before `run`. """
         if not self._optimal_record_dict:
             raise OptionError("no record is chosen yet; call run first", code="TW1112")
         return [self._optimal_record_dict[index] for index in sorted(self._optimal_record_dict)]

@@ -73,7 +73,8 @@ class Choices:
             found[node] = int(best[tuple(found[n] for n in neighbours)])
         if not math.isfinite(self.cost(found)):
             raise OptionError(
-                "no combination of the records has layouts that fit together; add records with other blocks of channels",
+                "no combination of the records has layouts that fit together; add records with other blocks of "
+                "channels",
                 code="TW1102")
         return dict(sorted(found.items()))
 
@@ -82,8 +83,8 @@ class Choices:
         shape = [self._sizes[n] for n in nodes]
         if math.prod(shape) > _LARGEST_TABLE:
             raise OptionError(
-                f"the exact solution needs a table of {math.prod(shape)} costs, because {len(nodes)} nodes depend on each "
-                "other; use PBQPTuner, or a smaller max_sch_num", code="TW1104")
+                f"the exact solution needs a table of {math.prod(shape)} costs, because {len(nodes)} nodes depend on "
+                "each other; use PBQPTuner, or a smaller max_sch_num", code="TW1104")
         total = np.zeros(shape)
         for own, table in factors:
             order = sorted(range(len(own)), key=lambda k: nodes.index(own[k]))

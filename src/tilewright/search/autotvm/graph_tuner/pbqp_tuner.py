@@ -8,8 +8,8 @@ from tilewright.search.autotvm.graph_tuner.base_graph_tuner import BaseGraphTune
 
 
 class PBQPTuner(BaseGraphTuner):
-    """Finds the best combination of records where each node depends on two others at a time, and a good one elsewhere, in
-    time that grows with the number of nodes."""
+    """Finds the best combination of records where each node depends on two others at a time, and a good one elsewhere,
+    in time that grows with the number of nodes."""
 
     def run(self, **kwargs: Any) -> None:
         """Choose a record for each node. Raises `OptionError` before `benchmark_layout_transform`."""

@@ -25,7 +25,8 @@ from tilewright.search.autotvm.task.task import (
 from tilewright.search.autotvm.task.topi_integration import get_workload, register_topi_compute, register_topi_schedule
 
 __all__ = [
-    "ApplyConfig", "ApplyFixedConfig", "ApplyGraphBest", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace", "DispatchContext",
+    "ApplyConfig", "ApplyFixedConfig", "ApplyGraphBest", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace",
+    "DispatchContext",
     "FallbackConfigEntity", "FallbackContext",
     "KernelTask", "Task", "apply_graph_best", "apply_history_best", "args_to_workload", "create", "deserialize_args",
     "extract_from_multiple_program", "extract_from_program",

@@ -262,8 +262,8 @@ def _processor(machine: str) -> str:
 
 
 class ApplyGraphBest(ApplyHistoryBest):
-    """The records that a graph tuner chose for the nodes of a network (`autotvm.graph_tuner`). Kernels of equal workloads
-    are one kernel here, so that the fastest of their records counts."""
+    """The records that a graph tuner chose for the nodes of a network (`autotvm.graph_tuner`). Kernels of equal
+    workloads are one kernel here, so that the fastest of their records counts."""
 
 
 def apply_graph_best(records: Any) -> ApplyGraphBest:

@@ -26,9 +26,9 @@ def expr2graph(
     expr: Function, target_ops: Sequence[Any], node_dict: dict[Expr, int], node_list: list[Node],
     tvm_target: str | Target,
 ) -> None:
-    """Append a node for each parameter of a function, and for each call, tuple and constant of its body, operands before
-    users. `node_dict` gets their indices. A node of an operator of `target_ops` has its workloads, by which records are
-    found; they are the same for each target."""
+    """Append a node for each parameter of a function, and for each call, tuple and constant of its body, operands
+    before users. `node_dict` gets their indices. A node of an operator of `target_ops` has its workloads, by which
+    records are found; they are the same for each target."""
     Target(tvm_target)
     typed = bind_inputs(expr) if expr.body.known_type() is None else expr
     for e in dict.fromkeys([*typed.params, *post_order(typed.body, inside=False)]):

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
-from tilewright.relay.expr import Constant, Function, Var
+from tilewright.relay.expr import Constant, Expr, Function, Var
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import substitute
 from tilewright.search.autotvm.graph_tuner._base import OPT_OUT_OP
 
 Node = dict[str, Any]
-"""`{"node": expression, "op": operator or None, "inputs": [[index, 0, 0], …], "types": [types], "name": text}`; a node of
-a target operator also has "workloads"."""
+"""`{"node": expression, "op": operator or None, "inputs": [[index, 0, 0], …], "types": [types], "name": text}`; a node
+of a target operator also has "workloads"."""
 
 
 def is_one_of(op: Any, operators: Iterable[Any]) -> bool:
@@ -72,10 +72,11 @@ def bind_inputs(
     follow from the operators. Raises `ShapeError` if they do not fit."""
     if input_shapes is not None:
         dtypes = dict.fromkeys(input_shapes, input_dtypes) if isinstance(input_dtypes, str) else input_dtypes
-        typed = {
+        typed: dict[Expr, Expr] = {
             p: Var(p.name_hint, TensorType(tuple(input_shapes[p.name_hint]), dtypes[p.name_hint]))
             for p in expr.params if p.name_hint in input_shapes}
-        expr = Function([typed.get(p, p) for p in expr.params], substitute(expr.body, typed), attrs=expr.attrs)
+        params = [cast(Var, typed.get(p, p)) for p in expr.params]
+        expr = Function(params, substitute(expr.body, typed), attrs=expr.attrs)
     found = InferType()(IRModule.from_expr(expr))["main"]
     assert isinstance(found, Function)
     return found
