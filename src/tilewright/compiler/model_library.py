@@ -12,6 +12,7 @@
 A model that is one C file (`Model.save_c_library`) has no objects and no manifest, but
 
     codegen/host/src/<name>.c              the model; codegen/host/include/<name>.h beside it
+    codegen/host/src/<name>_lib0.c         TVM's C interface of it, declared in codegen/host/include/tvmgen_<name>.h
     codegen/host/test/<name>_test.c        compares it with known answers; main.c runs it on files
 
 `runtime.load_module` reads a library of one program with objects, and `micro.read_model_library` one in C.
@@ -29,6 +30,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tilewright.backends.cpu.c.interface import interface_of
 from tilewright.backends.cpu.c.model import CModel
 from tilewright.base.errors import ArtifactError
 from tilewright.base.params import save_param_dict
@@ -113,6 +115,9 @@ def write_c_library(
     }
     members = {"metadata.json": _metadata({model.name: described})}
     members |= {p: texts[p.rpartition("/")[2]].encode() for p in c_paths(model.name)}
+    made = interface_of(model)
+    members[f"codegen/host/src/{made.name}_lib0.c"] = made.source.encode()
+    members[f"codegen/host/include/tvmgen_{made.name}.h"] = made.header.encode()
     members[f"parameters/{model.name}.params"] = save_param_dict({})
     if source is not None:
         members[f"src/{model.name}.relay"] = source.astext(show_meta_data=False).encode()

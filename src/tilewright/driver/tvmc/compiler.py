@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from tilewright.runtime.artifact import Artifact
 
 OUTPUT_FORMATS: Final = ("so", "tar", "mlf")
+_IMPORTS: Final = {"tir": "# from tvm.script import tir as T\n\n"}
+"""What precedes the text of a stage in its file: the import that makes a module of Python of it."""
 _STAND_IN: Final = "relay.library_calls.stand_in"
 
 
@@ -110,7 +112,7 @@ def compile_model(
             config=switches, disabled_pass=list(disabled_pass))
         artifact = _named(made, mod_name, instruments or ())
         for stage in stages:
-            save_dumps(package.path.name, {stage: made.dump(stage)}, package.path.parent)
+            save_dumps(package.path.name, {stage: _IMPORTS.get(stage, "") + made.dump(stage)}, package.path.parent)
         package.write(made, artifact, tvmc_model)
     written = TVMCPackage(package.path)
     standing = [s for s in kernel_symbols(artifact.manifest.steps) if s.endswith("_stand_in")]
