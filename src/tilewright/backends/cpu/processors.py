@@ -62,7 +62,7 @@ MICROCONTROLLERS: Final = {
 """Processors for which models are written as C text, which their own compilers translate, and their extensions: `dsp`
 has products of 8 and 16 bits, `mve` has vectors (Arm's manuals of the processors)."""
 _LESS: Final = {"nodsp": {"dsp", "mve"}, "nomve": {"mve"}, "nofp": set[str]()}
-"""What follows `+` after a microcontroller, and the extensions that it lacks then."""
+"""Suffixes of a microcontroller after `+`, and the extensions that it lacks then."""
 
 FAMILIES: Final = {
     "x86_64": "x86", "amd64": "x86", "aarch64": "aarch64", "arm64": "aarch64", "arm": "arm", "armv7": "arm",

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 OUTPUT_FORMATS: Final = ("so", "tar", "mlf")
 _IMPORTS: Final = {"tir": "# from tvm.script import tir as T\n\n"}
-"""What precedes the text of a stage in its file: the import that makes a module of Python of it."""
+"""The first line of the file of a stage: the import with which the text is a module of Python."""
 _STAND_IN: Final = "relay.library_calls.stand_in"
 
 

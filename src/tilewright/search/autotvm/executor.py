@@ -38,8 +38,8 @@ class Future(ABC):
 
     @abstractmethod
     def get(self, timeout: float | None = None) -> Any:
-        """Return the result. Raises `TimeoutError` after `timeout` seconds, and `ExecutionError` if the function failed.
-        """
+        """Return the result. Raises `TimeoutError` after `timeout` seconds, and `ExecutionError` if the function
+        failed."""
 
 
 class Executor(ABC):

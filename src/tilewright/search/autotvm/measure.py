@@ -30,7 +30,8 @@ from tilewright.search.remote import RPCRunner
 from tilewright.tir.stmt import PrimFunc
 
 __all__ = [
-    "Builder", "Executor", "Future", "FutureError", "KernelCandidate", "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult",
+    "Builder", "Executor", "Future", "FutureError",
+    "KernelCandidate", "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult",
     "RPCRunner", "Runner", "TaskCandidate", "at_once", "check_remote", "create_measure_batch", "measure_option",
     "request_remote",
 ]

@@ -19,8 +19,8 @@ from tilewright.runtime.program import TensorInfo
 
 @dataclass(frozen=True)
 class Interface:
-    """The texts of `<name>_lib0.c` and `tvmgen_<name>.h`, where `name` is the model's without an underscore that keeps it
-    apart from a keyword of C."""
+    """The texts of `<name>_lib0.c` and `tvmgen_<name>.h`, where `name` is the model's without an underscore that keeps
+    it apart from a keyword of C."""
 
     name: str
     source: str
