@@ -16,7 +16,7 @@ import numpy as np
 
 from tilewright import te
 from tilewright.backends.target import Target
-from tilewright.base.errors import OptionError
+from tilewright.base.errors import OptionError, RunError
 from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
@@ -175,7 +175,7 @@ class BaseGraphTuner:
         measuring, with `runner` or `min_exec_num` runs here or on a device of a tracker.
 
         With `infer_layout`, nothing is measured: the time for each element is the average of `layout_records`. Raises
-        `OptionError` without records in this case, and for a transformation that cannot be measured.
+        `OptionError` without records in this case, and `RunError` for a transformation that cannot be measured.
         """
         self._say("Start to benchmark layout transformation...")
         known = {pair[0].task.workload: pair for pair in layout_records or ()}
@@ -204,12 +204,12 @@ class BaseGraphTuner:
         return MeasureInput(self._target, task, None), MeasureResult(costs, MeasureErrorNo.NO_ERROR, -1, -1)
 
     def _measure(self, workload: Workload, builder: Any, runner: Any) -> Pair:
-        """Measure one transformation. Raises `OptionError` if it fails."""
+        """Measure one transformation. Raises `RunError` if it fails."""
         task = create(LAYOUT_TRANSFORM, _arguments(workload), self._target)
         given = MeasureInput(self._target, task, task.config_space.get(task.config_space.index_at(0)))
         (result,) = create_measure_batch(task, measure_option(builder, runner))([given])
         if result.error_no:
-            raise OptionError(
+            raise RunError(
                 f"the transformation {workload[2]} -> {workload[3]} could not be measured: {result.error}; give its "
                 "time in layout_records, or infer_layout=True with other records", code="TW1116")
         return given, result
