@@ -16,6 +16,9 @@
 | `data/sine_model.tflite` | one hidden layer, fitted to the sine |
 | `data/*.png`, `data/*.jpg`, `samples/*.jpg` | the cat, in the size that the tutorial expects |
 | `data/synset.txt` and other labels | the labels, with numbers in place of WordNet's |
+| `tvmc/*.tgz`, `tvmc/*.tflite` | the quantized MobileNet v1 of width 0.25, and a network for keywords |
+| `tvmc/*.onnx` | a residual network of three convolutions, and a network for digits, with random weights |
+| `tvmc/inputs` | the cat |
 | `logs/resnet-50-NHWC-B1-llvm.json` | no records: the schedules are the compiler's own |
 | `data/keyword_spotting_int8_6.pyc.npy` | random numbers |
 | `torch/hub/checkpoints/*.pth` | random weights, from a fixed seed |
@@ -40,15 +43,19 @@ PICTURES: Final = {
     "data/test_street_small.jpg": 512,
     "samples/person.jpg": 96,
     "samples/not_person.jpg": 96,
+    "tvmc/inputs": 256,
 }
 MODELS: Final = {
     "model/vww_96_int8.tflite": "vww_96_int8.tflite",
     "model/kws_ref_model.tflite": "kws_ref_model.tflite",
+    "tvmc/cnn_s_quantized.tflite": "kws_ref_model.tflite",
 }
 ARCHIVES: Final = {
     "tf/official/mobilenet_v1_1.0_224.tgz": ("mobilenet_v1_1.0_224.tflite", "mobilenet_v1_0.25_224_1_default_1.tflite"),
     "tf/official/mobilenet_v2_1.0_224_quant.tgz":
         ("mobilenet_v2_1.0_224_quant.tflite", "mobilenet_v2_1.0_224_quant.tflite"),
+    "tvmc/mobilenet_v1_1.0_224_quant.tgz":
+        ("mobilenet_v1_1.0_224_quant.tflite", "mobilenet_v1_0.25_224_quant.tflite"),
 }
 CHECKPOINTS: Final = {
     "resnet18-f37072fd.pth": "resnet18",
@@ -64,7 +71,7 @@ def write_pictures(models: Path, data: Path) -> None:
     image = importlib.import_module("PIL.Image")
     with image.open(models / "cat.jpg") as cat:
         for name, size in PICTURES.items():
-            cat.convert("RGB").resize((size, size)).save(_place(data, name))
+            cat.convert("RGB").resize((size, size)).save(_place(data, name), "PNG" if name.endswith("inputs") else None)
 
 
 def write_labels(models: Path, data: Path) -> None:
@@ -93,6 +100,8 @@ def write_models(models: Path, data: Path) -> None:
     _place(data, "data/sine_model.tflite").write_bytes(sine_model())
     onnx = importlib.import_module("onnx")
     onnx.save(super_resolution(), _place(data, "onnx/super_resolution.onnx"))
+    onnx.save(residual_network(), _place(data, "tvmc/resnet50-v2-7.onnx"))
+    onnx.save(digits_network(), _place(data, "tvmc/mnist-1.onnx"))
     classifier = onnx.load(models / "efficientnet_lite0.onnx")
     _rename_input(classifier.graph, ONNX_INPUT)
     onnx.save(classifier, _place(data, "onnx/resnet50-v2-7.onnx"))
@@ -131,6 +140,47 @@ def super_resolution() -> Any:
     ]
     values = [helper.make_tensor_value_info(n, 1, s) for n, s in (("1", [1, 1, 224, 224]), ("y", [1, 1, 672, 672]))]
     graph = helper.make_graph(nodes, "super_resolution", values[:1], values[1:], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+def residual_network() -> Any:
+    """Return a network of three convolutions with a sum, over images `data` of any size, that tells 1,000 classes."""
+    layers: list[tuple[str, list[str], str, dict[str, Any]]] = [
+        ("Conv", ["data", "w0"], "a", {"kernel_shape": [3, 3], "pads": [1] * 4, "strides": [2, 2]}),
+        ("Relu", ["a"], "b", {}), ("Conv", ["b", "w1"], "c", {"kernel_shape": [3, 3], "pads": [1] * 4}),
+        ("Relu", ["c"], "d", {}), ("Conv", ["d", "w2"], "e", {"kernel_shape": [3, 3], "pads": [1] * 4}),
+        ("Add", ["e", "b"], "f", {}), ("GlobalAveragePool", ["f"], "g", {}), ("Flatten", ["g"], "h", {}),
+        ("Gemm", ["h", "w3"], "y", {})]
+    shapes = [(16, 3, 3, 3), (16, 16, 3, 3), (16, 16, 3, 3), (16, 1000)]
+    return _random_network("residual", layers, shapes, ("data", [1, 3, 224, 224]), ("y", [1, 1000]))
+
+
+def digits_network() -> Any:
+    """Return a network of two convolutions that tells ten digits in images (1, 1, 28, 28)."""
+    layers: list[tuple[str, list[str], str, dict[str, Any]]] = [
+        ("Conv", ["Input3", "w0"], "a", {"kernel_shape": [5, 5], "pads": [2] * 4}), ("Relu", ["a"], "b", {}),
+        ("MaxPool", ["b"], "c", {"kernel_shape": [2, 2], "strides": [2, 2]}),
+        ("Conv", ["c", "w1"], "d", {"kernel_shape": [5, 5], "pads": [2] * 4}), ("Relu", ["d"], "e", {}),
+        ("MaxPool", ["e"], "f", {"kernel_shape": [3, 3], "strides": [3, 3]}), ("Flatten", ["f"], "g", {}),
+        ("Gemm", ["g", "w2"], "Plus214_Output_0", {})]
+    shapes = [(8, 1, 5, 5), (16, 8, 5, 5), (256, 10)]
+    return _random_network(
+        "digits", layers, shapes, ("Input3", [1, 1, 28, 28]), ("Plus214_Output_0", [1, 10]))
+
+
+def _random_network(
+    name: str, layers: Sequence[tuple[str, list[str], str, dict[str, Any]]], shapes: Sequence[tuple[int, ...]],
+    source: tuple[str, list[Any]], result: tuple[str, list[Any]],
+) -> Any:
+    """Return a model whose weights `w0`, `w1`, … are random and small."""
+    helper, numpy_helper = importlib.import_module("onnx.helper"), importlib.import_module("onnx.numpy_helper")
+    rng = np.random.default_rng(0)
+    weights = [
+        numpy_helper.from_array((rng.standard_normal(s) / np.sqrt(np.prod(s[1:]))).astype(np.float32), f"w{k}")
+        for k, s in enumerate(shapes)]
+    nodes = [helper.make_node(op, inputs, [output], **attrs) for op, inputs, output, attrs in layers]
+    first, last = (helper.make_tensor_value_info(n, 1, s) for n, s in (source, result))
+    graph = helper.make_graph(nodes, name, [first], [last], weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
 

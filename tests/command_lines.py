@@ -272,7 +272,7 @@ REFUSED: tuple[Case, ...] = (
         "tvmc compile m.onnx --target llvm --executor aot --executor-aot-constant-byte-alignment 12", 4,
         "write a power of two"
     ),
-    ("tvmc compile m.onnx --target llvm --executor graph -f mlf", 4, "is not possible in the Model Library Format"),
+    ("tvmc compile m.onnx --target c --executor graph -f mlf", 4, "is not possible for the target c in the Model"),
     ("tvmc compile m.onnx --target llvm --runtime-cpp-system-lib 1", 4, "a library is loaded from its file"),
     ("tvmc compile m.onnx --target llvm -f mlf --runtime-cpp-system-lib 0", 4, "are linked into a program"),
     (

@@ -480,9 +480,10 @@ def test_every_switch_has_a_description() -> None:
 @pytest.mark.slow
 def test_the_page_on_tuning_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = ROOT / "docs" / "tuning.md"
-    source, traces = blocks(page, "python")
+    source, layouts, traces = blocks(page, "python")
     names: dict[str, Any] = {}
     exec(compile(source, str(page), "exec"), names)
+    exec(compile(layouts, str(page), "exec"), names)
     exec(compile(traces, str(page), "exec"), {"__name__": "page"})
     assert names["history"].report == {"taken": len((models_here / "log.json").read_text().splitlines())}
     command, elsewhere = blocks(page, "sh")

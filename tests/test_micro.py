@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 import tilewright
 from shipped_models import MODELS_FOLDER
+from suites import unpack
 from test_c_model import network, of_integers
 from tilewright.base.errors import ArtifactError, InputError, OptionError, RunError, TargetError
 from tilewright.compiler import micro
@@ -45,6 +47,7 @@ def test_a_library_of_c_text(library: Path) -> None:
         "./codegen/host/src/net.c", "./codegen/host/include/net.h", "./codegen/host/test/net_test.c",
         "./codegen/host/test/main.c"
     } <= set(names)
+    assert {"./codegen/host/src/net_lib0.c", "./codegen/host/include/tvmgen_net.h"} <= set(names)
     (main,) = described["memory"]["functions"]["main"]
     assert described["target"] == ["c"]
     assert main["inputs"]["x"] == {"dtype": "uint8", "shape": [2, 6, 7, 5], "size": 420}
@@ -52,6 +55,32 @@ def test_a_library_of_c_text(library: Path) -> None:
     assert f"#define NET_WORKSPACE_BYTES {main['workspace_size_bytes']}\n" in found.files["header"]
     assert f"#define NET_CONSTANT_BYTES {main['constants_size_bytes']}\n" in found.files["header"]
     assert (found.name, [str(t) for t in found.inputs]) == ("net", ["uint8 x[2, 6, 7, 5]"])
+
+
+INTERFACE = """
+#include <stdio.h>
+#include "tvmgen_net.h"
+static uint8_t x[TVMGEN_NET_X_SIZE], out[TVMGEN_NET_OUT_SIZE];
+int main(void) {
+  struct tvmgen_net_inputs inputs = {x};
+  struct tvmgen_net_outputs outputs = {out};
+  if (fread(x, sizeof x, 1, stdin) != 1 || tvmgen_net_run(&inputs, &outputs)) return 1;
+  return fwrite(out, sizeof out, 1, stdout) != 1;
+}
+"""
+
+
+@needs_compiler
+def test_the_interface_of_structures(model: tilewright.Model, library: Path, tmp_path: Path) -> None:
+    unpack(library, tmp_path)
+    host = tmp_path / "codegen" / "host"
+    (out,) = model.outputs
+    (tmp_path / "main.c").write_text(INTERFACE.replace("_OUT_", f"_{out.name.upper()}_"))
+    subprocess.run(
+        ["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{host / 'include'}", tmp_path / "main.c",
+         *sorted((host / "src").glob("*.c")), "-lm", "-o", tmp_path / "main"], check=True)
+    done = subprocess.run([tmp_path / "main"], input=IMAGE.tobytes(), capture_output=True, check=True, timeout=60)
+    assert done.stdout == np.asarray(model(IMAGE)).tobytes()
 
 
 @needs_compiler

@@ -22,6 +22,7 @@ from tilewright.base.errors import ArtifactError
 from tilewright.base.global_functions import FUNCTIONS, register_func, remove_global_func
 from tilewright.compiler.micro import export_model_library_format
 from tilewright.runtime import ModuleNode, load_module, register_module
+from tilewright.runtime.graph_json import graph_json
 from tilewright.runtime.program import ExternalStep, KernelCall
 
 NOW = datetime.datetime(2026, 1, 2, 3, 4, 5)
@@ -52,7 +53,8 @@ def test_metadata_says_what_the_program_has(tmp_path: Path) -> None:
     model = found["modules"]["small"]
     assert (
         model["model_name"], model["style"], model["executors"], model["target"]
-    ) == ("small", "full-model", ["aot"], ["llvm"])
+    ) == ("small", "full-model", ["graph"], ["llvm"])
+    assert json.loads(files["executor-config/graph/small.graph"]) == json.loads(graph_json(lib.artifact.manifest))
     assert (model["export_datetime"], model["external_dependencies"]) == ("2026-01-02 03:04:05Z", [])
     manifest = lib.artifact.manifest
     (main,) = model["memory"]["functions"]["main"]
@@ -143,6 +145,22 @@ def test_modules_of_other_compilers_go_along(opaque: tvm.runtime.FactoryModule, 
     assert listed == [{"kind": "opaque-for-files", "file": "external/0.opaque-for-files.bin", "size_bytes": 10}]
     assert files["external/0.opaque-for-files.bin"] == b"some bytes"
     assert not any(name.endswith(".h") for name in files)
+
+
+def test_a_library_of_one_program_is_loaded(opaque: tvm.runtime.FactoryModule, tmp_path: Path) -> None:
+    lib = network()
+    x, y = np.random.default_rng(0).random((2, 3), np.float32), np.random.default_rng(1).random((2, 4), np.float32)
+    again = load_module(export_model_library_format(lib, tmp_path / "small.tar"))
+    for a, b in zip(again.executable(x, y), lib.executable(x, y), strict=True):  # type: ignore[union-attr]
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+    other = load_module(export_model_library_format(opaque, tmp_path / "m.tar"))
+    assert [m.type_key for m in other.artifact.modules] == ["opaque-for-files"]
+    whole = (tmp_path / "small.tar").read_bytes()
+    (tmp_path / "small.tar").write_bytes(whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:])
+    with pytest.raises(ArtifactError, match="the file is damaged"):
+        load_module(tmp_path / "small.tar")
+    with pytest.raises(ArtifactError, match="this model library has 2 programs; only a library of one can be run"):
+        load_module(export_model_library_format([network("one"), network("two")], tmp_path / "both.tar"))
 
 
 def test_several_models_in_one_file(tmp_path: Path) -> None:

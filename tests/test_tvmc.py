@@ -190,6 +190,43 @@ def test_the_library_format_runs_too(perceptron: Path, tmp_path: Path) -> None:
     assert first.tobytes() == second.tobytes()
     with pytest.raises(ArtifactError, match="it is not in the Model Library Format"):
         other.metadata()
+    assert (package.type, package.lib_name, package.lib_path) == ("mlf", None, None) and other.type == "classic"
+    assert package.graph is not None and package.params is not None and package.executor_type == "graph"
+    assert tvmc.TVMCPackage(package.package_path, project_dir=tmp_path).project_dir == tmp_path
+    with pytest.raises(OptionError, match="Setting 'project_dir' is only allowed when importing a MLF"):
+        tvmc.TVMCPackage(other.package_path, project_dir=tmp_path)
+
+
+def test_a_built_module_becomes_a_package(perceptron: Path, tmp_path: Path) -> None:
+    model = tvmc.load(perceptron)
+    lib = relay.build(model.mod, "llvm", params=model.params)
+    x = {"x": np.ones((2, 16), np.float32)}
+    wanted = tvmc.run(tvmc.compile(model, "llvm"), inputs=x).outputs["output_0"]
+    for form in ("tar", "mlf"):
+        path = model.export_package(lib, tmp_path / f"{form}.tar", output_format=form)
+        assert tvmc.run(tvmc.TVMCPackage(path), inputs=x).outputs["output_0"].tobytes() == wanted.tobytes()
+    with pytest.raises(OptionError, match="Specifying the MLF output and a cross compiler is not supported"):
+        model.export_package(lib, tmp_path / "mlf.tar", cross="cc", output_format="mlf")
+    with pytest.raises(OptionError, match="there is no format 'zip'"):
+        model.export_package(lib, tmp_path / "p.zip", output_format="zip")
+
+
+def test_texts_and_instruments_of_a_compilation(perceptron: Path, tmp_path: Path) -> None:
+    tvmc.compiler.save_dumps("net", {"relay": "a", "tir": "b"}, tmp_path)
+    assert [(tmp_path / f"net.{form}").read_text() for form in ("relay", "tir")] == ["a", "b"]
+
+    @tvm.instrument.pass_instrument
+    class Counter:
+        def __init__(self) -> None:
+            self.names: list[str] = []
+
+        def run_after_pass(self, mod: Any, info: Any) -> None:
+            self.names.append(info.name)
+
+    counter = Counter()
+    package = tvmc.compile(
+        tvmc.load(perceptron), "llvm", package_path=str(tmp_path / "p.tar"), dump_code="ll", instruments=[counter])
+    assert counter.names and Path(package.package_path + ".ll").read_text()
 
 
 def test_the_graph_of_a_package_is_the_fields(perceptron: Path, tmp_path: Path) -> None:

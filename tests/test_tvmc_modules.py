@@ -75,10 +75,18 @@ def test_options_of_targets_become_targets() -> None:
     assert [(a["name"], a["opts"]) for a in accelerators] == [("cmsis-nn", {"mcpu": "cortex-m55"})]
 
 
+def test_the_last_of_two_processors_is_the_host() -> None:
+    found, accelerators = target_from_cli(
+        "opencl -device=mali, llvm -mtriple=aarch64-linux-gnu",
+        {"llvm": {"mcpu": "cortex-m3"}, "opencl": {"max_num_threads": 404}})
+    assert accelerators == [] and "-device=mali" in str(found) and "-max_num_threads=404" in str(found)
+    assert str(found.host) == "llvm -keys=arm_cpu,cpu -mtriple=aarch64-linux-gnu -mcpu=cortex-m3"
+
+
 @pytest.mark.parametrize(
     ("text", "options", "message"), [
         ("llvm, llvm", {}, "'llvm' is given twice"),
-        ("opencl, llvm", {}, "has 2 processors"),
+        ("cuda, opencl, llvm", {}, "has 3 processors"),
         ("nothing, llvm", {}, "there is no accelerator 'nothing'"),
         ("llvm", {"c": {"mcpu": "x"}}, "Passed --target-c-mcpu but did not specify c target"),
         ("-mcpu=native", {}, "has no target before it"),

@@ -26,7 +26,7 @@ def tw0501() -> None:
 
 
 def tw0502() -> None:
-    Target("cuda")
+    Target("cuda").compilable()
 
 
 def tw0503() -> None:

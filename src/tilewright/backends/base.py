@@ -162,6 +162,9 @@ class Backend:
     def check(self, target: Target) -> None:
         """Raise `TargetError` for values of options that the back end does not accept."""
 
+    def check_code(self, target: Target) -> None:
+        """Raise `TargetError` for a target that can be described, but for which no code is generated."""
+
     def machine(self, target: Target) -> Machine:
         """Return the processor of a target as a machine model for schedules."""
         raise NotImplementedError(f"the back end '{self.name}' describes no machine")

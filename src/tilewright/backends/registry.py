@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tilewright.backends.base import Backend
+from tilewright.backends.described_kinds import is_described
 from tilewright.base.errors import TargetError
 from tilewright.base.plugins import import_plugin, installed
 
@@ -45,6 +46,10 @@ def find_backend(name: str) -> Backend:
     Raises `TargetError` if there is none, or its package cannot be imported.
     """
     value = BUILT_IN.get(name) or _installed().get(name)
+    if value is None and is_described(name):
+        raise TargetError(
+            f"'{name}' is not a kind of target for which code is generated; use one of {', '.join(backend_names())}",
+            code="TW0502")
     if value is None:
         raise TargetError(
             f"'{name}' is not a kind of target; the known kinds are {', '.join(backend_names())}", code="TW0502")

@@ -14,14 +14,16 @@ the `Machine` (vector width, registers, caches) for schedules. Nothing here need
 from __future__ import annotations
 
 import contextvars
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from tilewright.backends.accelerator_targets import Accelerator, parts, split_accelerators
-from tilewright.backends.base import LIST, NUMBER
 from tilewright.backends.cpu import processors
-from tilewright.backends.cpu.backend import nearest
+from tilewright.backends.described_kinds import DESCRIBED, is_described
+from tilewright.backends.features import Features
+from tilewright.backends.hooks import HOOKS, hook_of
 from tilewright.backends.offload_kinds import (
     OFFLOAD_MODULES,
     is_offload_kind,
@@ -29,13 +31,13 @@ from tilewright.backends.offload_kinds import (
     offload_kinds,
     offload_options,
 )
-from tilewright.backends.registry import backend_names, find_backend, has_backend
-from tilewright.base.errors import TargetError
+from tilewright.backends.registry import backend_names, find_backend
+from tilewright.backends.target_reading import Read, check_parts, read_json_target, read_target, split, untagged
+from tilewright.base.errors import MissingTargetError, TargetError
 from tilewright.base.forks import lazy_attribute
-from tilewright.base.json_reading import read_json
+from tilewright.base.nd import device
 from tilewright.base.plugins import find_accelerator
 from tilewright.base.types import DataType
-from tilewright.ir.op_attributes import known_targets
 from tilewright.runtime.host import host_arch, host_features, host_triple
 
 if TYPE_CHECKING:
@@ -56,29 +58,34 @@ class TargetKind(str):
 
 
 class Target:
-    """A machine to compile for. `attrs` holds the options as given.
+    """A machine to compile for, or a device that is only described. `attrs` holds the options as given, with the
+    defaults of a described kind.
 
-    Raises `TargetError` for unknown kinds, options, CPUs and architectures.
+    Raises `TargetError` for unknown kinds, options, tags, CPUs and architectures.
     """
 
     def __init__(
         self, target: str | Mapping[str, Any] | Target, host: str | Mapping[str, Any] | Target | None = None
     ) -> None:
-        if (offload := _offload(target)) is not None:
-            self.accelerators: tuple[Accelerator, ...] = ()
-            self.kind, self.attrs = TargetKind(offload[0]), offload[1]
-            self.keys: tuple[str, ...] = (offload[0],)
-            self.host: Target | None = getattr(target, "host", None) if host is None else Target(host)
+        given = read_json_target(target)
+        self.accelerators: tuple[Accelerator, ...] = ()
+        if (read := _offload(given)) is None:
+            self.accelerators, processor = _split_accelerators(given)
+            read = _copied(processor) if isinstance(processor, Target) else read_target(processor)
+        self.kind = TargetKind(read.kind)
+        self.attrs = read.attrs
+        if "devices" in self.attrs:
+            self.attrs["devices"] = tuple(map(Target, self.attrs["devices"]))
+        chosen = read.host if host is None else host
+        self.host: Target | None = None if chosen is None else Target(chosen)
+        if is_offload_kind(self.kind):
+            self.keys: tuple[str, ...] = (read.kind,)
             return
-        self.accelerators, processor = _split_accelerators(target)
-        kind, attrs = _parse(processor)
-        self.kind = TargetKind(kind)
-        self.attrs = attrs
-        self.host = None if host is None else Target(host)
-        given = tuple(attrs.get("keys", ()))
-        device = (attrs["device"],) if "device" in attrs else ()
-        self.keys = tuple(dict.fromkeys((*device, *given, *self.backend.keys)))
-        self.backend.check(self)
+        own = (self.attrs["device"],) if "device" in self.attrs else ()
+        implied = DESCRIBED[read.kind].keys if is_described(read.kind) else self.backend.keys
+        self.keys = tuple(dict.fromkeys((*own, *read.keys, *implied)))
+        if not is_described(read.kind):
+            self.backend.check(self)
 
     @property
     def processor(self) -> Target:
@@ -93,16 +100,26 @@ class Target:
 
     @property
     def backend(self) -> Backend:
-        """The back end of the target's kind; for a kind that computes parts of a network, that of its host."""
+        """The back end of the target's kind; for a kind that computes parts of a network, that of its host. Raises
+        `TargetError` for a kind that is only described."""
         return self.processor.backend if is_offload_kind(self.kind) else find_backend(self.kind)
+
+    def compilable(self) -> Self:
+        """Return this target. Raises `TargetError` if no code is generated for it."""
+        self.backend.check_code(self.processor)
+        return self
 
     @property
     def mtriple(self) -> str:
-        return str(self.attrs.get("mtriple") or host_triple())
+        """The triple as given; the default is this machine's, and "" for a kind that is only described."""
+        return str(self.attrs.get("mtriple") or ("" if is_described(self.kind) else host_triple()))
 
     @property
     def mcpu(self) -> str:
-        """The CPU as given; the default is `native` if the triple is this machine's, else `generic`."""
+        """The CPU as given; the default is `native` if the triple is this machine's, else `generic`, and "" for a kind
+        that is only described."""
+        if is_described(self.kind):
+            return str(self.attrs.get("mcpu", ""))
         return str(self.attrs.get("mcpu") or ("native" if self._for_host_arch else "generic"))
 
     @property
@@ -113,6 +130,71 @@ class Target:
     @property
     def device_name(self) -> str:
         return str(self.attrs.get("device", ""))
+
+    @property
+    def model(self) -> str:
+        """The name of the machine; `unknown` by default."""
+        return str(self.attrs.get("model", "unknown"))
+
+    @property
+    def libs(self) -> list[str]:
+        """Libraries that code may call."""
+        return list(self.attrs.get("libs", ()))
+
+    @property
+    def tag(self) -> str:
+        """The tag that named the target, or ""."""
+        return str(self.attrs.get("tag", ""))
+
+    @property
+    def max_num_threads(self) -> int:
+        """Threads of a block on a GPU; -1 where the target does not say."""
+        return self._number("max_num_threads")
+
+    @property
+    def max_block_size_x(self) -> int:
+        """Threads of a block along x; -1 where the target does not say."""
+        return self._number("max_block_size_x")
+
+    @property
+    def max_block_size_y(self) -> int:
+        """Threads of a block along y; -1 where the target does not say."""
+        return self._number("max_block_size_y")
+
+    @property
+    def thread_warp_size(self) -> int:
+        """Threads that run in step; -1 where the target does not say."""
+        return self._number("thread_warp_size")
+
+    @property
+    def max_shared_memory_per_block(self) -> int:
+        """Bytes of shared memory of a block; -1 where the target does not say."""
+        return self._number("max_shared_memory_per_block")
+
+    @property
+    def max_function_args(self) -> int:
+        """Arguments that a kernel takes; -1 where the target does not say."""
+        return self._number("max_function_args")
+
+    @property
+    def supports_integer_dot_product(self) -> bool:
+        """Whether products of bytes are one instruction: as given, else `+dotprod` among the features."""
+        return bool(self.attrs.get("supports_integer_dot_product", "+dotprod" in self.mattr))
+
+    def _number(self, name: str) -> int:
+        return int(self.attrs.get(name, -1))
+
+    def get_kind_attr(self, attr_name: str) -> Any:
+        """Return a property of the target's kind: a hook (`RelayToTIR`, `TIRToRuntime`), or `is_external_codegen`,
+        which is True for a kind that computes parts of a network. None for any other."""
+        if attr_name in HOOKS:
+            return hook_of(self.kind, attr_name)
+        return True if attr_name == "is_external_codegen" and is_offload_kind(self.kind) else None
+
+    def get_target_device_type(self) -> int:
+        """Return DLPack's number of the device that runs the code."""
+        kind = DESCRIBED[self.kind].device if is_described(self.kind) else "cpu"
+        return device(kind).device_type
 
     @property
     def _for_host_arch(self) -> bool:
@@ -144,8 +226,13 @@ class Target:
         return processors.has_threads(self.mtriple)
 
     @lazy_attribute
-    def features(self) -> frozenset[str]:
-        """LLVM's names of the processor's features that generated code depends on."""
+    def features(self) -> Features:
+        """LLVM's names of the processor's features that generated code depends on; `features.has_dotprod` tells about
+        one of them, or about one of a microcontroller."""
+        if is_described(self.kind):
+            return Features((), ("is_test",) if self.kind == "test" else ())
+        if processors.is_microcontroller(self.mcpu):
+            return Features((), processors.microcontroller_features(self.mcpu, self.mattr))
         found = set(host_features() if self.is_native else processors.cpu_features(self.family, self.mcpu))
         for change in self.mattr:
             if change[0] == "+":
@@ -154,7 +241,7 @@ class Target:
                 found.discard(change[1:])
         if self.family == "x86" and "avx512f" not in found:  # disabling a base feature disables those that depend on it
             found = {f for f in found if not f.startswith("avx512")}
-        return frozenset(found)
+        return Features(found, ("is_aarch64",) if self.family == "aarch64" else ())
 
     @lazy_attribute
     def vector_bits(self) -> int:
@@ -193,25 +280,34 @@ class Target:
         return self.machine.l2_bytes
 
     def export(self) -> dict[str, Any]:
-        """Return the target as a JSON-ready dictionary; `Target(t.export()) == t`."""
-        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in self.attrs.items()}
+        """Return the target as a JSON-ready dictionary; `Target(t.export()) == t`, and their hosts are equal."""
         beside = {"accelerators": ", ".join(map(str, self.accelerators))} if self.accelerators else {}
-        return {"kind": str(self.kind), **plain, **beside}
+        keys = {"keys": list(self.keys)} if is_described(self.kind) else {}
+        host = {} if self.host is None else {"host": self.host.export()}
+        return {"kind": str(self.kind), **keys, **{k: _plain(v) for k, v in self.attrs.items()}, **beside, **host}
 
     def __str__(self) -> str:
         if is_offload_kind(self.kind):
             return str(Accelerator(self.kind, offload_options(self.kind, self.attrs)))
-        options = (
-            f"-{k}={','.join(v) if isinstance(v, tuple) else shlex.quote(str(v))}" for k, v in self.attrs.items())
-        return ", ".join([*map(str, self.accelerators), " ".join([str(self.kind), *options])])
+        return ", ".join([*map(str, self.accelerators), self._text()])
+
+    def _text(self) -> str:
+        """Return the text of the processor. That of a described kind has its keys and sorted attributes; that of
+        `composite` is JSON, because the targets in it have options of their own."""
+        if "devices" in self.attrs:
+            return json.dumps({k: v for k, v in self.export().items() if k != "host"})
+        attrs: Mapping[str, Any] = self.attrs
+        if is_described(self.kind):
+            keys = {"keys": self.keys} if self.keys else {}
+            attrs = {**keys, **{k: attrs[k] for k in sorted(attrs)}}
+        return " ".join([str(self.kind), *(f"-{k}={_word(v)}" for k, v in attrs.items())])
 
     def __repr__(self) -> str:
         return f"Target({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Target) and (self.kind, self.attrs, self.accelerators) == (
-            other.kind, other.attrs, other.accelerators
-        )
+        return isinstance(other, Target) and (self.kind, self.attrs, self.keys, self.accelerators) == (
+            other.kind, other.attrs, other.keys, other.accelerators)
 
     def __hash__(self) -> int:
         return hash(str(self.kind)) ^ hash(frozenset(self.attrs.items()))
@@ -222,11 +318,14 @@ class Target:
         return self.backend.machine(self)
 
     def __enter__(self) -> Self:
-        """Make this the current target, and its machine the current one for `topi`."""
+        """Make this the current target, and its machine the current one for `topi`; a kind that is only described has
+        none, so that `topi` computes for the default machine."""
         from tilewright.backends import kernel_options
 
+        described = is_described(self.processor.kind)
+        options = kernel_options.KernelOptions() if described else kernel_options.KernelOptions(self.machine)
         _CURRENT.set((*_CURRENT.get(), self))
-        kernel_options.enter(kernel_options.KernelOptions(self.machine))
+        kernel_options.enter(options)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -266,7 +365,8 @@ class Target:
         """Return a target that has the host, and its host. Raises `TargetError` for a host without a target."""
         if target is None:
             if target_host is not None:
-                raise TargetError(f"the host '{target_host}' is given without a target; give a target", code="TW0514")
+                raise MissingTargetError(
+                    f"Target host is not empty when target is empty. The host is '{target_host}'; give a target")
             return None, None
         found = _on_host(target, target_host)
         return found, found.host
@@ -280,7 +380,7 @@ class Target:
     def canon_multi_target_and_host(target: Any, target_host: Any = None) -> list[Target]:
         """Return a list of targets that have the host. Raises `TargetError` if no target is given."""
         if target is None:
-            raise TargetError("no target is given; write for example 'llvm'", code="TW0514")
+            raise MissingTargetError("no target is given; write for example 'llvm'")
         if isinstance(target, Mapping) and "kind" not in target:
             target = list(target.values())
         listed = target if isinstance(target, Sequence) and not isinstance(target, str) else [target]
@@ -309,8 +409,9 @@ class Target:
 
     @staticmethod
     def list_kinds() -> list[str]:
-        """Return the kinds of processors, and the registered kinds that compute parts of a network."""
-        return sorted({*backend_names(), *offload_kinds()})
+        """Return the kinds of processors, those that are only described, and the registered kinds that compute parts of
+        a network."""
+        return sorted({*backend_names(), *DESCRIBED, *offload_kinds()})
 
 
 def _on_host(target: Any, host: Any) -> Target:
@@ -319,13 +420,31 @@ def _on_host(target: Any, host: Any) -> Target:
     return found if host is None else found.with_host(host)
 
 
-def _offload(target: Any) -> tuple[str, dict[str, Any]] | None:
-    """Return the kind and the attributes of a target that computes parts of a network, without a processor; None for
-    any other target."""
+def _plain(value: Any) -> Any:
+    """Return the value of an attribute as JSON has it."""
+    if isinstance(value, tuple):
+        return [t.export() if isinstance(t, Target) else t for t in value]
+    return value
+
+
+def _word(value: Any) -> str:
+    """Return the value of an attribute as the text of a target has it."""
+    if isinstance(value, tuple):
+        return shlex.quote(",".join(value)) if any(" " in v for v in value) else ",".join(value)
+    return str(int(value)) if isinstance(value, bool) else shlex.quote(str(value))
+
+
+def _copied(target: Target) -> Read:
+    given = target.keys if is_described(target.kind) else tuple(target.attrs.get("keys", ()))
+    return Read(str(target.kind), dict(target.attrs), given, target.host)
+
+
+def _offload(target: Any) -> Read | None:
+    """Return the parts of a target that computes parts of a network, without a processor; None for any other target."""
     if isinstance(target, Target):
-        return (str(target.kind), dict(target.attrs)) if is_offload_kind(target.kind) else None
+        return _copied(target) if is_offload_kind(target.kind) else None
     if isinstance(target, Mapping):
-        kind, options = str(target.get("kind", "")), {str(k): v for k, v in target.items() if k not in ("kind", "host")}
+        kind, options = str(target.get("kind", "")), {str(k): v for k, v in target.items() if k != "kind"}
     elif isinstance(target, str) and (words := target.split(maxsplit=1)):
         kind, options = words[0], {}
     else:
@@ -335,107 +454,20 @@ def _offload(target: Any) -> tuple[str, dict[str, Any]] | None:
     if isinstance(target, str):
         if len(parts(target)) > 1:
             return None
-        options = _split(target)[1]
-    return kind, offload_attributes(kind, options)
+        options = split(target)[1]
+    host = options.pop("host", None)
+    return Read(kind, offload_attributes(kind, options), (), host)
 
 
 def _split_accelerators(target: Any) -> tuple[tuple[Accelerator, ...], Any]:
     """Return the accelerators before the processor, and the processor's part."""
     if isinstance(target, Target):
         return target.accelerators, target
-    if isinstance(target, str) and target.lstrip().startswith("{"):
-        try:
-            target = read_json(target)
-        except ValueError as error:
-            raise TargetError(f"the target is not valid JSON: {error}", code="TW0501") from error
     if isinstance(target, Mapping) and "accelerators" in target:
         return split_accelerators(f"{target['accelerators']}, llvm")[0], {
             k: v for k, v in target.items() if k != "accelerators"}
-    if not isinstance(target, str):
+    if not isinstance(target, str) or not isinstance(untagged(target), str):
         return (), target
     accelerators, processor = split_accelerators(target)
-    _check_parts(target, [a.name for a in accelerators], processor.split(" ", maxsplit=1)[0])
+    check_parts(target, [a.name for a in accelerators], processor.split(" ", maxsplit=1)[0])
     return accelerators, processor
-
-
-def _check_parts(text: str, accelerators: list[str], processor: str) -> None:
-    """Check that the parts of a target are different accelerators and one processor after them.
-
-    Raises `TargetError` otherwise.
-    """
-    names = [*accelerators, processor]
-    kinds = [n for n in names if has_backend(n)]
-    twice = next((n for n in names if names.count(n) > 1), None)
-    if len(kinds) > 2:
-        raise TargetError(
-            f"the target '{text}' names {len(kinds)} processors ({', '.join(kinds)}), but a program has one; give "
-            "accelerators, then one processor",
-            code="TW0504")
-    if twice is not None:
-        raise TargetError(
-            f"the target '{text}' names {twice} twice; give it once, with all of its options", code="TW0504")
-    if len(kinds) > 1:
-        raise TargetError(
-            f"the target '{text}' names two processors, {' and '.join(kinds)}, but a program has one; remove "
-            f"{kinds[0]}",
-            code="TW0504")
-    if kinds and not has_backend(processor):
-        raise TargetError(
-            f"the target '{text}' has {kinds[0]} before {processor}; the processor comes last: "
-            f"'{', '.join([*accelerators[:-1], processor, kinds[0]])}'", code="TW0504")
-
-
-def _parse(target: str | Mapping[str, Any] | Target) -> tuple[str, dict[str, Any]]:
-    """Return the kind and the options, checked and in normal form."""
-    if isinstance(target, Target):
-        return str(target.kind), dict(target.attrs)
-    if isinstance(target, str):
-        kind, options = _split(target)
-    elif isinstance(target, Mapping):
-        options = {str(k): v for k, v in target.items() if k != "kind"}
-        kind = str(target.get("kind", ""))
-    else:
-        raise TargetError(f"a target is text, a dictionary or a Target, not {type(target).__name__}", code="TW0501")
-    if not has_backend(kind):
-        if kind in known_targets():
-            raise TargetError(
-                f"'{kind}' computes only parts of a network; add a processor for the rest: '{kind}, "
-                "llvm'", code="TW0504")
-        raise TargetError(f"'{kind}' is not a kind of target: {nearest(kind, backend_names(), 'kind')}", code="TW0502")
-    known = find_backend(kind).options
-    return kind, {name: _option(name, value, known) for name, value in options.items()}
-
-
-def _split(text: str) -> tuple[str, dict[str, Any]]:
-    """Split `llvm -mcpu=znver4 …` into its kind and raw options; `-mcpu znver4` is accepted, too."""
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise TargetError(f"the target '{text}' cannot be read: {error}", code="TW0501") from error
-    if not words:
-        raise TargetError("the target is empty; write for example 'llvm' or 'llvm -mcpu=x86-64-v3'", code="TW0501")
-    options: dict[str, Any] = {}
-    rest = iter(words[1:])
-    for word in rest:
-        if not word.startswith("-"):
-            raise TargetError(
-                f"'{word}' in the target '{text}' is not an option; options start with a dash, as in -mcpu=znver4",
-                code="TW0501")
-        name, equals, value = word.lstrip("-").partition("=")
-        options[name] = value if equals else next(rest, "")
-    return words[0], options
-
-
-def _option(name: str, value: Any, known: Mapping[str, str]) -> Any:
-    kind = known.get(name)
-    if kind is None:
-        raise TargetError(f"'-{name}' is not an option of a target: {nearest(name, known, 'option')}", code="TW0502")
-    if value in ("", None):
-        raise TargetError(f"the target's option '-{name}' has no value", code="TW0501")
-    if kind == NUMBER:
-        if not str(value).isdigit():
-            raise TargetError(f"the target's option '-{name}' is '{value}'; it must be a number", code="TW0501")
-        return int(value)
-    if kind == LIST:
-        return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else tuple(map(str, value))
-    return str(value)

@@ -47,8 +47,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 FAMILIES: Final = (
     Family(
-        "Code for GPUs: `topi.cuda`, `target.cuda`, `contrib.cublas`, …",
-        r"target\.(?:target\.)?(?:cuda|rocm|mali|bifrost|adreno|intel_graphics)|"
+        "Code for GPUs: `topi.cuda`, `contrib.cublas`, …",
         r"topi\.(?:cuda|rocm|gpu|mali|bifrost|adreno|intel_graphics)|relay\.op\.strategy\.(?:cuda|rocm|mali|bifrost|"
         r"adreno|intel_graphics)|contrib\.(?:cublas|cublaslt|cutlass|thrust|miopen|rocblas|rocm|"
         r"spirv|mps|sdaccel)|relay\.op\.contrib\.(?:cublas|cudnn|cutlass|clml)|tir\.tensor_intrin\.(?:cuda|rocm)|tir\.op\."
@@ -97,8 +96,8 @@ FAMILIES: Final = (
         "schedules are made for the machine, not chosen by an operator's name",
         "topi.nn for the computation, te.create_schedule or auto_scheduler for its schedule"),
     Family(
-        "`autotvm.graph_tuner`, `autotvm.tophub`",
-        r"autotvm\.graph_tuner|autotvm\.tophub", "layouts are chosen while a model is compiled, without logs",
+        "`autotvm.tophub`",
+        r"autotvm\.tophub", "schedules are chosen by a cost model, without downloaded logs",
         "tvm.autotvm.apply_history_best, docs/tuning.md"),
     Family(
         "Bindings of libraries and tools: `contrib.cblas`, `contrib.mkl`, `contrib.xcode`, …",

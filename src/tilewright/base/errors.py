@@ -129,6 +129,12 @@ class TargetError(CompileError, ValueError):
     """The target is unknown, or does not support the requested operation."""
 
 
+class MissingTargetError(TargetError, AssertionError):
+    """No target is given where one is needed. TVM raises an `AssertionError`."""
+
+    code = "TW0514"
+
+
 class OptionError(CompileError, ValueError):
     """An option, flag, name or configuration key is unknown or has an invalid value."""
 

@@ -12,9 +12,9 @@ import difflib
 import functools
 import math
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import ml_dtypes
 import numpy as np
@@ -30,7 +30,7 @@ _TYPES: Final = {
 """Kind of device -> DLPack's number of it."""
 _KINDS: Final = {
     **{kind: kind for kind in _TYPES}, "llvm": "cpu", "c": "cpu", "stackvm": "cpu", "hybrid": "cpu", "cl": "opencl",
-    "sdaccel": "opencl", "mtl": "metal", "nvptx": "cuda",
+    "sdaccel": "opencl", "mtl": "metal", "nvptx": "cuda", "test": "cpu", "composite": "cpu",
 }
 """Name of a device or of a target -> kind of device."""
 _BFLOAT16: Final = np.dtype(ml_dtypes.bfloat16)
@@ -54,6 +54,10 @@ class Device:
 
     kind: str = "cpu"
     index: int = 0
+    STR2MASK: ClassVar[Mapping[str, int]] = {name: _TYPES[kind] for name, kind in _KINDS.items()}
+    """Name of a device or of a target -> DLPack's number of the device."""
+    MASK2STR: ClassVar[Mapping[int, str]] = {number: kind for kind, number in _TYPES.items()}
+    """DLPack's number -> kind of device."""
 
     @property
     def device_type(self) -> int:

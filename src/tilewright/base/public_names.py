@@ -65,7 +65,7 @@ PACKAGES: Final = frozenset({
 FILES: Final[Mapping[str, str]] = {
     "autotvm.tuner": "droplet_turner index_based_tuner",
     "auto_scheduler.cost_model": "cost_model xgb_model",
-    "autotvm.measure": "measure measure_methods",
+    "autotvm.measure": "executor measure measure_methods",
     "ir": "adt base expr op tensor_type type type_relation",
     "relay.analysis": "analysis count_layers feature",
     "relay.backend": "executor runtime",
@@ -82,7 +82,7 @@ FILES: Final[Mapping[str, str]] = {
     "relay.transform": "infer_layout_utils transform",
     "runtime": "params",
     "runtime.executor": "aot_executor",
-    "target": "target",
+    "target": "tag target",
     "te": "autodiff operation",
     "testing": "utils",
     "tir": "buffer expr function op",

@@ -225,4 +225,4 @@ def _target(target: str | Mapping[str, Any] | Target | Sequence[Any] | None, hos
         raise OptionError(
             f"target_host is '{Target(host)}', but code for '{chosen}' runs on that target itself; omit "
             "target_host", code="TW0505")
-    return chosen
+    return chosen.compilable()

@@ -87,7 +87,7 @@ def build(
 
     The default target is that of the enclosing `with Target(…):`, or this machine. Raises `CompileError`.
     """
-    chosen = Target(target) if target is not None else Target.current(allow_none=True) or Target("llvm")
+    chosen = (Target(target) if target is not None else Target.current() or Target("llvm")).compilable()
     if target_host is not None and Target(target_host) != chosen:
         raise TargetError(
             f"target_host is '{Target(target_host)}', but code for '{chosen}' runs on that target itself; omit "

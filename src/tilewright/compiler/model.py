@@ -98,7 +98,7 @@ def compile(
     options = Options(opt_level, settings.checked(switches), tuple(sorted(disabled_pass)))
     if threads is not None:
         checked_threads(threads)
-    chosen = Target(target)
+    chosen = Target(target).compilable()
     if chosen.accelerators and has_open(shapes or {}):
         raise OptionError(
             "programs for accelerators need known sizes; give numbers in shapes, or remove "

@@ -4,6 +4,7 @@
     codegen/host/lib/*.o                   kernels, entry function and constants, to be linked
     codegen/host/include/tvmgen_<name>.h   the C interface of the entry function
     executor-config/aot/<name>.json        the manifest: the steps, in order
+    executor-config/graph/<name>.graph     the graph, for a model with the executor graph
     parameters/<name>.params               no parameters: constants are in the objects
     external/<k>.<kind>.bin                what other compilers made, as their modules save it
     src/<name>.relay                       the network, where it is given
@@ -11,13 +12,15 @@
 A model that is one C file (`Model.save_c_library`) has no objects and no manifest, but
 
     codegen/host/src/<name>.c              the model; codegen/host/include/<name>.h beside it
+    codegen/host/src/<name>_lib0.c         TVM's C interface of it, declared in codegen/host/include/tvmgen_<name>.h
     codegen/host/test/<name>_test.c        compares it with known answers; main.c runs it on files
+
+`runtime.load_module` reads a library of one program with objects, and `micro.read_model_library` one in C.
 """
 
 from __future__ import annotations
 
 import datetime
-import hashlib
 import io
 import json
 import os
@@ -27,12 +30,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tilewright.backends.cpu.c.interface import interface_of
 from tilewright.backends.cpu.c.model import CModel
 from tilewright.base.errors import ArtifactError
 from tilewright.base.params import save_param_dict
 from tilewright.compiler.export import artifact_parts, write_constants
 from tilewright.ir.module import IRModule
 from tilewright.runtime.files import write_atomically
+from tilewright.runtime.graph_json import graph_json
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.module import FactoryModule
 from tilewright.runtime.program import KernelCall, TensorInfo
@@ -110,40 +115,14 @@ def write_c_library(
     }
     members = {"metadata.json": _metadata({model.name: described})}
     members |= {p: texts[p.rpartition("/")[2]].encode() for p in c_paths(model.name)}
+    made = interface_of(model)
+    members[f"codegen/host/src/{made.name}_lib0.c"] = made.source.encode()
+    members[f"codegen/host/include/tvmgen_{made.name}.h"] = made.header.encode()
     members[f"parameters/{model.name}.params"] = save_param_dict({})
     if source is not None:
         members[f"src/{model.name}.relay"] = source.astext(show_meta_data=False).encode()
     write_atomically(path, lambda file: _write(file, members))
     return path
-
-
-def artifact_members(content: Mapping[str, bytes], path: Path) -> bytes:
-    """Return the program of a library with one model (its files by name) as the `.tar` that `runtime.artifact` reads.
-
-    Raises `ArtifactError` for a library of several models, or one without the files of a program.
-    """
-    manifests = [name for name in content if name.startswith("executor-config/aot/") and name.endswith(".json")]
-    if len(manifests) != 1:
-        raise ArtifactError(
-            f"{path}: this model library has {len(manifests)} programs; only a library of one can be "
-            "run", code="TW0809")
-    text = content[manifests[0]]
-    objects = {name.rpartition("/")[2]: data for name, data in content.items() if name.startswith("codegen/host/lib/")}
-    external = sorted(
-        (n for n in content if n.startswith("external/")),
-        key=lambda n: int(n.removeprefix("external/").partition(".")[0]))
-    modules = b"".join(content[n] for n in external)
-    members = {
-        **{name: data for name, data in objects.items() if name != "constants.o"},
-        **({"modules": modules} if modules else {}),
-        "manifest.json": text, "manifest.sha256": hashlib.sha256(text).hexdigest().encode(),
-        "constants.o": objects.get("constants.o", b""),
-    }
-    made = io.BytesIO()
-    with sealed_tar(made) as archive:
-        for name, data in members.items():
-            archive.addfile(member(name, len(data)), io.BytesIO(data))
-    return made.getvalue()
 
 
 def _files_of(lib: FactoryModule, is_one_of_several: bool, path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
@@ -168,6 +147,9 @@ def _files_of(lib: FactoryModule, is_one_of_several: bool, path: Path) -> tuple[
     if manifest.is_native:
         files[f"codegen/host/include/tvmgen_{manifest.c_name}.h"] = manifest.header().encode()
     files[f"executor-config/aot/{name}.json"] = manifest.to_json().encode()
+    is_graph = lib.executor is not None and lib.executor.name == "graph"
+    if is_graph:
+        files[f"executor-config/graph/{name}.graph"] = graph_json(manifest).encode()
     files[f"parameters/{name}.params"] = save_param_dict({})
     external = []
     for k, module in enumerate(artifact.modules):
@@ -176,7 +158,7 @@ def _files_of(lib: FactoryModule, is_one_of_several: bool, path: Path) -> tuple[
         external.append({"kind": module.type_key, "file": file, "size_bytes": len(blob)})
     return files, {
         "model_name": name,
-        "executors": ["aot"],
+        "executors": ["graph" if is_graph else "aot"],
         "style": "full-model",
         "target": [manifest.target],
         "memory": {"functions": {"main": [_memory(manifest)], "operator_functions": _functions(manifest)}},
@@ -223,4 +205,4 @@ def _write(file: Any, members: dict[str, bytes]) -> None:
             archive.addfile(member(f"./{name}", len(data)), io.BytesIO(data))
 
 
-__all__ = ["VERSION", "artifact_members", "c_paths", "export_model_library_format", "write_c_library"]
+__all__ = ["VERSION", "c_paths", "export_model_library_format", "write_c_library"]

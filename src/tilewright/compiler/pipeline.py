@@ -61,7 +61,7 @@ def compile_module(
 
     If the caller holds no reference to the module, its weights are released while they are packed.
     """
-    report, chosen, begin = report or BuildReport(), Target(target), jit_policy.clock()
+    report, chosen, begin = report or BuildReport(), Target(target).compilable(), jit_policy.clock()
     with compiling():
         taken = off_loaded(with_plain_entry(make()), chosen)
         modules, operators = taken.modules, len(calls(taken.module["main"].body))

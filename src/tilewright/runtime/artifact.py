@@ -117,8 +117,8 @@ class Artifact:
 
 
 def load(path: str | os.PathLike[str]) -> Artifact:
-    """Read a `.so` or `.tar`. Raises `ArtifactError` for a file that is damaged, not an artifact, or made for another
-    machine, such as a `.wasm`."""
+    """Read a `.so`, a `.tar`, or a Model Library of one program. Raises `ArtifactError` for a file that is damaged, not
+    an artifact, or made for another machine, such as a `.wasm`."""
     file = Path(path)
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
@@ -258,22 +258,25 @@ def _manifest_of_objects(image: bytes | mmap.mmap, file: Path) -> Manifest:
 
 
 def load_tar(file: Path, offset: int = 0, is_whole: bool = True) -> Artifact:
-    """Read a `.tar`. If `is_whole` is false, it begins at `offset` in a file that is itself sealed. Raises
-    `ArtifactError` if the file is damaged."""
+    """Read a `.tar`, or a Model Library of one program. If `is_whole` is false, it begins at `offset` in a file that is
+    itself sealed. Raises `ArtifactError` if the file is damaged."""
     if is_whole and not is_sealed(file):
         raise _damaged(file)
     try:
         with file.open("rb") as stream, tarfile.open(fileobj=_from(stream, offset), mode="r:") as archive:
-            members = {member.name: member for member in plain_members(archive, file.stat().st_size)}
+            members = {member.name: [member] for member in plain_members(archive, file.stat().st_size)}
+            if _METADATA in members:
+                members = _of_model_library(members, file)
             text = _member(archive, members, "manifest.json", file)
-            if hashlib.sha256(text).hexdigest().encode() != _member(archive, members, "manifest.sha256", file):
+            digest = hashlib.sha256(text).hexdigest().encode()
+            if "manifest.sha256" in members and digest != _member(archive, members, "manifest.sha256", file):
                 raise _damaged(file)
             manifest = Manifest.from_json(text, str(file))
             check_host(manifest, file)
             objects = {name: _member(archive, members, name, file) for name in manifest.hashes if name != "constants"}
             if any(hashlib.sha256(image).hexdigest() != manifest.hashes[name] for name, image in objects.items()):
                 raise _damaged(file)
-            last = members["constants.o"]
+            (last,) = members["constants.o"]
             offset = last.offset_data + CONSTANTS_OFFSET
             if last.offset_data + last.size > file.stat().st_size:
                 raise _damaged(file)
@@ -284,6 +287,35 @@ def load_tar(file: Path, offset: int = 0, is_whole: bool = True) -> Artifact:
         raise _damaged(file)
     code = tuple(image for name, image in objects.items() if name.startswith("code."))
     return Artifact(manifest, code, constants, None, file, _modules(manifest, objects.get("modules", b""), file))
+
+
+_METADATA: Final = "./metadata.json"
+"""The member that a Model Library begins with."""
+_OBJECTS, _MANIFESTS, _EXTERNAL = "./codegen/host/lib/", "./executor-config/aot/", "./external/"
+"""Folders of a Model Library with the objects, the manifest, and the modules of other compilers, in order of
+numbers."""
+
+
+def _of_model_library(
+    members: dict[str, list[tarfile.TarInfo]], file: Path
+) -> dict[str, list[tarfile.TarInfo]]:
+    """Return the members of the program in a Model Library under the names of a `.tar`. The archive is sealed, so that
+    the manifest needs no digest. Raises `ArtifactError` for a library of several programs, and for a model in C."""
+    manifests = [n for n in members if n.startswith(_MANIFESTS) and n.endswith(".json")]
+    if not manifests and any(n.startswith("./codegen/host/src/") for n in members):
+        raise ArtifactError(
+            f"'{file}' is a model in C, which a project compiles; make one: tvmc micro create-project DIR {file.name} "
+            "host, or compile for the target llvm", code="TW0809")
+    if len(manifests) != 1:
+        raise ArtifactError(
+            f"{file}: this model library has {len(manifests)} programs; only a library of one can be run",
+            code="TW0809")
+    external = sorted(
+        (n for n in members if n.startswith(_EXTERNAL)),
+        key=lambda n: int(n.removeprefix(_EXTERNAL).partition(".")[0]))
+    return {
+        **{n.removeprefix(_OBJECTS): m for n, m in members.items() if n.startswith(_OBJECTS)},
+        "manifest.json": members[manifests[0]], "modules": [m for n in external for m in members[n]]}
 
 
 def _modules(manifest: Manifest, blobs: bytes, file: Path) -> tuple[ModuleNode, ...]:
@@ -304,12 +336,16 @@ def map_constants(file: Path, offset: int, count: int) -> np.ndarray[Any, Any]:
     return np.memmap(file, np.uint8, "r", offset, (count,))
 
 
-def _member(archive: tarfile.TarFile, members: dict[str, tarfile.TarInfo], name: str, file: Path) -> bytes:
-    stream = archive.extractfile(members[name])
-    if stream is None or members[name].size > file.stat().st_size:
-        raise _damaged(file)
-    with stream:
-        return stream.read()
+def _member(archive: tarfile.TarFile, members: dict[str, list[tarfile.TarInfo]], name: str, file: Path) -> bytes:
+    """Return the bytes of a member, which are joined where it has several parts."""
+    found = []
+    for part in members[name]:
+        stream = archive.extractfile(part)
+        if stream is None or part.size > file.stat().st_size:
+            raise _damaged(file)
+        with stream:
+            found.append(stream.read())
+    return b"".join(found)
 
 
 def _damaged(file: Path) -> ArtifactError:

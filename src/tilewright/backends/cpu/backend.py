@@ -23,9 +23,6 @@ class CpuBackend(Backend):
 
     keys: tuple[str, ...] = ("cpu",)
 
-    more_processors: frozenset[str] = frozenset()
-    """Names of processors for which no machine code is made here."""
-
     def add_strategies(self, strategies: Strategies) -> None:
         from tilewright.backends.cpu import operators
 
@@ -37,7 +34,8 @@ class CpuBackend(Backend):
             raise TargetError(
                 f"'{target.mtriple}' is not a triple that code can be made for: "
                 f"{nearest(arch, processors.FAMILIES, 'architecture')}", code="TW0503")
-        if target.mcpu != "native" and target.mcpu not in (*processors.CPUS[target.family], *self.more_processors):
+        is_known = target.mcpu in processors.CPUS[target.family] or processors.is_microcontroller(target.mcpu)
+        if target.mcpu != "native" and not is_known:
             others = [family for family, names in processors.CPUS.items() if target.mcpu in names]
             hint = (
                 f"it is one of {others[0]}; give its -mtriple" if others

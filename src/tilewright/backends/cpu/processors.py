@@ -7,6 +7,7 @@ of the family.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 _V2: Final = "sse2 sse3 ssse3 sse4.1 sse4.2 popcnt"
@@ -46,39 +47,62 @@ _ARM: Final = {
     "cortex-a72": "neon vfp4",
 }
 _RISCV: Final = {
-    "generic": "m a f d c", "generic-rv64": "m a f d c", "sifive-u74": "m a f d c", "sifive-x280": "m a f d c v",
-    "spacemit-x60": "m a f d c v"
+    "generic": "m a f d c", "generic-rv64": "m a f d c", "sifive-u54": "m a f d c", "sifive-u74": "m a f d c",
+    "sifive-x280": "m a f d c v", "spacemit-x60": "m a f d c v"
 }
 _WASM: Final = {"generic": "", "mvp": "", "bleeding-edge": "simd128"}
 
 CPUS: Final[dict[str, dict[str, str]]] = {"x86": _X86, "aarch64": _AARCH64, "arm": _ARM, "riscv": _RISCV, "wasm": _WASM}
 """CPU names by family, each with its features, separated by spaces."""
 
-MICROCONTROLLERS: Final = frozenset({
-    "cortex-m0", "cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m4+nodsp", "cortex-m7", "cortex-m33", "cortex-m55",
-    "cortex-m85", "cortex-r5"
-})
-"""Processors for which models are written as C text, which their own compilers translate."""
+MICROCONTROLLERS: Final = {
+    "cortex-m0": "", "cortex-m0plus": "", "cortex-m23": "", "cortex-m3": "", "cortex-m4": "dsp", "cortex-m7": "dsp",
+    "cortex-m33": "dsp", "cortex-m35p": "dsp", "cortex-m55": "dsp mve", "cortex-m85": "dsp mve", "cortex-r5": "",
+}
+"""Processors for which models are written as C text, which their own compilers translate, and their extensions: `dsp`
+has products of 8 and 16 bits, `mve` has vectors (Arm's manuals of the processors)."""
+_LESS: Final = {"nodsp": {"dsp", "mve"}, "nomve": {"mve"}, "nofp": set[str]()}
+"""Suffixes of a microcontroller after `+`, and the extensions that it lacks then."""
 
 FAMILIES: Final = {
     "x86_64": "x86", "amd64": "x86", "aarch64": "aarch64", "arm64": "aarch64", "arm": "arm", "armv7": "arm",
     "armv7a": "arm",
-    "armv7l": "arm", "thumbv7": "arm", "riscv64": "riscv", "wasm32": "wasm", "wasm64": "wasm",
+    "armv7l": "arm", "armv8l": "arm", "thumbv7": "arm", "riscv64": "riscv", "wasm32": "wasm", "wasm64": "wasm",
 }
 """The family by the first part of a triple."""
-_ARCHS_OF_32_BITS: Final = frozenset({"arm", "armv7", "armv7a", "armv7l", "thumbv7", "wasm32"})
+_ARCHS_OF_32_BITS: Final = frozenset({"arm", "armv7", "armv7a", "armv7l", "armv8l", "thumbv7", "wasm32"})
 _FAMILIES_OF_THREADS: Final = frozenset({"x86", "aarch64", "riscv"})
+
+
+def is_microcontroller(cpu: str) -> bool:
+    """Return whether this is a microcontroller, with or without what it lacks: `cortex-m4+nodsp`."""
+    name, *less = cpu.split("+")
+    return name in MICROCONTROLLERS and all(word in _LESS for word in less)
+
+
+def microcontroller_features(cpu: str, changes: Iterable[str] = ()) -> frozenset[str]:
+    """Return the extensions of a microcontroller under these changes of features: `+nomve` and `-mve` remove one."""
+    name, *less = cpu.split("+")
+    found = set(MICROCONTROLLERS[name].split())
+    for word in (*(f"+{w}" for w in less), *changes):
+        if word[1:] in _LESS and word[0] == "+":
+            found -= _LESS[word[1:]]
+        elif word[0] == "-":
+            found.discard(word[1:])
+        else:
+            found.add(word[1:])
+    return frozenset(found)
 
 
 def compilable(cpu: str) -> str:
     """Return the processor for which machine code is made: "generic" for microcontrollers, whose code is C text, and
     whose kernels run here only to be tested."""
-    return "generic" if cpu in MICROCONTROLLERS else cpu
+    return "generic" if is_microcontroller(cpu) else cpu
 
 
 def cpu_features(family: str, cpu: str) -> frozenset[str]:
     """Return the features of a named CPU; none of a microcontroller. Raises `KeyError` for an unknown name."""
-    if cpu in MICROCONTROLLERS:
+    if is_microcontroller(cpu):
         return frozenset()
     return frozenset(CPUS[family][cpu].split())
 

@@ -3,10 +3,10 @@
 import importlib
 import sys
 
-from tilewright.compat._ffi import base, registry
+from tilewright.compat._ffi import base, registry, runtime_ctypes
 from tilewright.compat._ffi.registry import get_global_func, list_global_func_names, register_func
 
-__all__ = ["base", "get_global_func", "register_func", "registry"]
+__all__ = ["base", "get_global_func", "register_func", "registry", "runtime_ctypes"]
 
 
 _REGISTERED_BY = {"relay.ext.cmsisnn.transform": "tilewright.relay.op.contrib.cmsisnn_passes"}

@@ -2,7 +2,22 @@
 
 from typing import Any
 
-from tilewright.backends.boards import micro
+from tilewright.backends.boards import (
+    adreno,
+    arm_cpu,
+    bifrost,
+    cuda,
+    intel_graphics,
+    list_tags,
+    mali,
+    micro,
+    rasp,
+    register_tag,
+    riscv_cpu,
+    rocm,
+    vta,
+)
+from tilewright.backends.features import Features as TargetFeatures
 from tilewright.backends.generic_func import (
     GenericFunc,
     generic_func,
@@ -21,7 +36,7 @@ def create(target: Any) -> Target:
 
 
 __all__ = [
-    "GenericFunc", "Target", "TargetKind", "VirtualDevice", "codegen", "create",
-    "generic_func", "get_native_generic_func", "micro", "override_native_generic_func",
-    "register_target_kind",
+    "GenericFunc", "Target", "TargetFeatures", "TargetKind", "VirtualDevice", "adreno", "arm_cpu", "bifrost", "codegen",
+    "create", "cuda", "generic_func", "get_native_generic_func", "intel_graphics", "list_tags", "mali", "micro",
+    "override_native_generic_func", "rasp", "register_tag", "register_target_kind", "riscv_cpu", "rocm", "vta",
 ]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import tilewright
 from tilewright.backends.target import Target
 from tilewright.base.errors import InputError, OpenSizeWarning, OptionError
+from tilewright.compiler.report import BuildReport
 from tilewright.driver import files, offload, options
 from tilewright.driver.compilation import asking
 from tilewright.driver.targets import TargetOption, read_target
@@ -25,14 +26,19 @@ from tilewright.driver.tvmc.transforms import MixedPrecision as OperatorTypes
 from tilewright.driver.tvmc.transforms import with_layouts
 from tilewright.ir.memory_pools import WorkspaceMemoryPools
 from tilewright.relay.backend.executors import Executor, Runtime
+from tilewright.runtime.module import FactoryModule
 from tilewright.runtime.program import kernel_symbols
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.link import Linker
     from tilewright.compiler.model import Model
+    from tilewright.ir.instrument import PassInstrument
+    from tilewright.ir.module import IRModule
     from tilewright.runtime.artifact import Artifact
 
 OUTPUT_FORMATS: Final = ("so", "tar", "mlf")
+_IMPORTS: Final = {"tir": "# from tvm.script import tir as T\n\n"}
+"""The first line of the file of a stage: the import with which the text is a module of Python."""
 _STAND_IN: Final = "relay.library_calls.stand_in"
 
 
@@ -63,22 +69,23 @@ def compile_model(
     mixed_precision_acc_type: str = "float32",
     workspace_pools: WorkspaceMemoryPools | None = None,
     additional_target_options: Mapping[str, Mapping[str, Any]] | None = None,
+    instruments: Sequence[PassInstrument] | None = None,
 ) -> TVMCPackage:
     """Compile a model and write its package to `package_path` (default: a temporary file).
 
     `tuning_records` of `autotvm` or `auto_scheduler` choose the kernels. `output_format` is `so` or `tar` (a package
     with a linked library, or its objects), or `mlf`. `cross` is the compiler that links. `dump_code` are stages,
     written next to the package; `dump_offloads` is a file, or `-` for the standard output. `additional_target_options`
-    are options by part of the target: `{"c": {"mcpu": "cortex-m55"}}`. Calls of BNNS become native kernels
-    (`<row>_stand_in`). Raises `OptionError` for unsupported options, and the errors of `tilewright.compile`.
-    """
+    are options by part of the target: `{"c": {"mcpu": "cortex-m55"}}`. `instruments` observe the passes. Calls of BNNS
+    become native kernels (`<row>_stand_in`). Raises `OptionError` for unsupported options, and the errors of
+    `tilewright.compile`. """
     chosen = _target(_with_options(target, additional_target_options), target_host)
     desired_layout = [desired_layout] if isinstance(desired_layout, str) else desired_layout
     if workspace_pools is not None:
         workspace_pool = single_pool(workspace_pools)
     package = Packaging.of(
         Path(package_path or tvmc_model.default_package_path()), output_format,
-        _executor(executor, output_format, use_vm), Runtime(runtime) if isinstance(runtime, str) else runtime,
+        _executor(executor, output_format, use_vm, chosen), Runtime(runtime) if isinstance(runtime, str) else runtime,
         options.linker(cross, cross_options), chosen, workspace_pool)
     stages = options.names("--dump-code", dump_code, options.STAGES) if isinstance(dump_code, str) else list(dump_code)
     mixed = MixedPrecision(
@@ -103,9 +110,9 @@ def compile_model(
         made = tilewright.compile(
             tvmc_model.source, tvmc_model.shapes or None, "llvm" if package.is_text else chosen, opt_level=opt_level,
             config=switches, disabled_pass=list(disabled_pass))
-        artifact = _named(made, mod_name)
+        artifact = _named(made, mod_name, instruments or ())
         for stage in stages:
-            files.write_text(package.path.with_name(f"{package.path.name}.{stage}"), made.dump(stage))
+            save_dumps(package.path.name, {stage: _IMPORTS.get(stage, "") + made.dump(stage)}, package.path.parent)
         package.write(made, artifact, tvmc_model)
     written = TVMCPackage(package.path)
     standing = [s for s in kernel_symbols(artifact.manifest.steps) if s.endswith("_stand_in")]
@@ -168,9 +175,10 @@ class Packaging:
                 made.save_c_library(scratch, target=self.target, name=artifact.manifest.name, source=model.mod)
             else:
                 from tilewright.compiler.model_library import export_model_library_format
-                from tilewright.runtime.module import FactoryModule
 
-                export_model_library_format(FactoryModule(artifact), scratch, [model.mod])
+                module = FactoryModule(artifact)
+                module.executor = self.executor
+                export_model_library_format(module, scratch, [model.mod])
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,20 +208,44 @@ class MixedPrecision:
         return OperatorTypes(self.operators, self.sums)
 
 
-def _executor(executor: Executor | str | None, output_format: str, use_vm: bool) -> Executor:
-    """Return the executor; the default is `aot` for the Model Library Format, else `graph`."""
+def save_dumps(
+    module_name: str, dumps: Mapping[str, str], dump_root: str | os.PathLike[str] = "."
+) -> None:
+    """Write texts of a program to files `<module_name>.<format>` in a folder, by format."""
+    for form, text in dumps.items():
+        files.write_text(Path(dump_root) / f"{module_name}.{form}", text)
+
+
+def export_factory(
+    module: FactoryModule, path: Path, form: str, linker: Linker | None, sources: Sequence[IRModule]
+) -> None:
+    """Write the package of a module that `relay.build` returned, with the text of its network in the Model Library
+    Format. Raises `ArtifactError`."""
+    if form == "mlf":
+        from tilewright.compiler.model_library import export_model_library_format
+
+        with _replacing_tar(path) as scratch:
+            export_model_library_format(module, scratch, sources)
+        return
+    kind = "graph" if module.executor is None else str(module.executor.name)
+    write_package(module.artifact, path, kind, form, linker)
+
+
+def _executor(executor: Executor | str | None, output_format: str, use_vm: bool, target: Target) -> Executor:
+    """Return the executor; the default is `aot` for a model in C, else `graph`."""
     if use_vm:
         if executor is not None:
             raise OptionError(
                 "use_vm and executor both choose the executor of the program; give one of them", code="TW0204")
         return Executor("vm")
+    is_text = output_format == "mlf" and "c" in target.processor.compilable().backend.stages
     if executor is None:
-        return Executor("aot" if output_format == "mlf" else "graph")
+        return Executor("aot" if is_text else "graph")
     found = Executor(executor) if isinstance(executor, str) else executor
-    if output_format == "mlf" and found.name != "aot":
+    if is_text and found.name != "aot":
         raise OptionError(
-            f"--executor {found.name} is not possible in the Model Library Format, whose programs are C functions; use "
-            "--executor aot, or -f so",
+            f"--executor {found.name} is not possible for the target c in the Model Library Format, whose programs are "
+            "C functions; use --executor aot, or -f so",
             code="TW0204")
     return found
 
@@ -237,10 +269,11 @@ def _target(target: str | Mapping[str, Any] | Target, host: str | None) -> Targe
     return chosen
 
 
-def _named(made: Model, name: str) -> Artifact:
-    """Return the program under the name of the module, which its C interface uses."""
+def _named(made: Model, name: str, instruments: Sequence[PassInstrument]) -> Artifact:
+    """Return the program under the name of the module, which its C interface uses. The passes run again for
+    `instruments`, which a program from the cache did not call."""
     try:
-        artifact = made.artifact
+        artifact = made.build_again(BuildReport(), instruments) if instruments else made.artifact
     except InputError as error:
         raise OptionError(asking(made, error), code="TW0113") from None
     return replace(artifact, manifest=replace(artifact.manifest, name=name))

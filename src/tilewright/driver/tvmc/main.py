@@ -133,7 +133,7 @@ def compile_command(
     for note in package.notes:
         typer.echo(note, err=True)
     typer.echo(
-        f"Wrote {package.package_path} ({package.package_path.stat().st_size / 1e6:.1f} MB) in "
+        f"Wrote {package.package_path} ({Path(package.package_path).stat().st_size / 1e6:.1f} MB) in "
         f"{time.perf_counter() - begin:.2f} s")
 
 
@@ -158,10 +158,10 @@ def _only_of(kind: str, word: str, by_kind: dict[str, dict[str, object]]) -> dic
 
 
 def _executor(kind: str, by_kind: dict[str, dict[str, object]], output_format: str) -> Executor | None:
-    """Return the executor; None selects the one that suits the format."""
+    """Return the executor; None selects the graph. With `-f mlf` the default is `aot`."""
     chosen = kind or ("aot" if output_format == "mlf" else "graph")
     given = _only_of(chosen, "executor", by_kind)
-    return composition.executor(chosen, given) if kind or given else None
+    return composition.executor(chosen, given) if kind or given or output_format == "mlf" else None
 
 
 @app.command("run", epilog=examples(

@@ -22,6 +22,7 @@ from tilewright.runtime.sealed_tar import member, plain_members
 
 if TYPE_CHECKING:
     from tilewright.ir.module import IRModule
+    from tilewright.runtime.module import FactoryModule
 
 __all__ = ["FORMATS", "TVMCException", "TVMCModel", "TVMCPackage", "TVMCResult", "load_model"]
 
@@ -112,6 +113,26 @@ class TVMCModel:
         ) as archive:
             for name, data in content.items():
                 archive.addfile(member(name, len(data)), io.BytesIO(data))
+
+    def export_package(
+        self, executor_factory: FactoryModule, package_path: str | os.PathLike[str] | None = None,
+        cross: str | None = None, cross_options: str | None = None, output_format: str = "so",
+    ) -> str:
+        """Write the package of a module that `relay.build` made of this network, and return its path. The arguments are
+        those of `tvmc.compile`. Raises `OptionError` for a compiler that links with the Model Library Format."""
+        from tilewright.driver import options
+        from tilewright.driver.tvmc.compiler import OUTPUT_FORMATS, export_factory
+
+        if output_format not in OUTPUT_FORMATS:
+            raise OptionError(
+                f"output_format: there is no format '{output_format}'; choose from {', '.join(OUTPUT_FORMATS)}",
+                code="TW0203")
+        if output_format == "mlf" and cross:
+            raise OptionError("Specifying the MLF output and a cross compiler is not supported.", code="TW0204")
+        path = Path(package_path or self.default_package_path())
+        export_factory(
+            executor_factory, path, output_format, options.linker(cross or "", cross_options or ""), [self.mod])
+        return str(path)
 
     @staticmethod
     def default_package_path() -> str:

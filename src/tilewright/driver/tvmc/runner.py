@@ -120,7 +120,8 @@ def _on_device(
     from tilewright.runtime.rpc import RemoteModel, connect_tracker
 
     with connect_tracker(*address(place.tracker)) as tracker, tracker.request(place.rpc_key) as session:
-        program = RemoteModel(session, package.lib_name, Path(package.lib_path).read_bytes())
+        library = package.library()
+        program = RemoteModel(session, library.name, library.read_bytes())
         answers, times, profiled = program.run(
             tensors.feed(program.inputs, given, fill, shapes), repeat, number, end_to_end, profile)
     return TVMCResult({f"output_{k}": a for k, a in enumerate(answers)}, times, profiled)

@@ -13,15 +13,14 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tilewright.backends.registry import backend_names, find_backend
+from tilewright.backends.described_kinds import DESCRIBED, is_described
+from tilewright.backends.registry import backend_names, find_backend, has_backend
 from tilewright.backends.target import Target
 from tilewright.base.errors import OptionError
 from tilewright.driver.tvmc.composite_target import get_codegen_by_target, get_codegen_names
 from tilewright.relay.op.contrib import option_names
 
 _WORD: Final = re.compile(r"""(?:-[\w\-]+(?:=(?:"[^"]*"|'[^']*'|[^\s,"'][^\s"',]*(?:,[^\s,"']+)*))?)|[\w\-.]+|,""")
-_GPUS: Final = ("aocl", "cuda", "metal", "nvptx", "opencl", "rocm", "sdaccel", "vulkan", "webgpu")
-"""TVM's kinds of processors that are not supported, so that they are not taken for accelerators."""
 
 
 def tokenize_target(target: str) -> list[str]:
@@ -51,18 +50,18 @@ def _part(words: list[str]) -> dict[str, Any]:
     for word in given:
         key, equals, value = word.lstrip("-").partition("=")
         options[key] = value.strip("'\"") if equals else ""
-    is_processor = name in (*backend_names(), *_GPUS)
+    is_processor = has_backend(name) or is_described(name)
     return {"name": name, "opts": options, "raw": " ".join(words), "is_tvm_target": is_processor}
 
 
 def target_from_cli(
     target: str, additional_target_options: Mapping[str, Mapping[str, Any]] | None = None
 ) -> tuple[Target, list[dict[str, Any]]]:
-    """Return the processor and the accelerators, as `parse_target` describes them, with further options by part.
+    """Return the processor and the accelerators, as `parse_target` describes them, with further options by part. The
+    last of two processors is the host of the first one: `opencl, llvm`.
 
-    Raises `OptionError` for a part that is given twice, unknown, or lacks an option's part, and `TargetError` for a
-    processor that is not supported.
-    """
+    Raises `OptionError` for a part that is given twice, unknown, or lacks an option's part, and for more processors,
+    and `TargetError` for an unknown option of a processor. """
     found = parse_target(target)
     for name, options in (additional_target_options or {}).items():
         chosen = [part for part in found if part["name"] == name]
@@ -78,11 +77,13 @@ def target_from_cli(
     accelerators = [part for part in found if not part["is_tvm_target"]]
     for part in accelerators:
         get_codegen_by_target(part["name"])  # refuses an unknown name
-    if len(processors) != 1 or not found[-1]["is_tvm_target"]:
+    if len(processors) not in (1, 2) or not found[-1]["is_tvm_target"]:
         raise OptionError(
-            f"--target: '{target}' has {len(processors)} processors; write one, after the accelerators", code="TW0204")
-    last = processors[0]
-    return Target(" ".join([last["name"], *(_word(k, v) for k, v in last["opts"].items())])), accelerators
+            f"--target: '{target}' has {len(processors)} processors; write one, after the accelerators, or a device "
+            "and its host", code="TW0204")
+    made, *host = (
+        Target(" ".join([p["name"], *(_word(k, v) for k, v in p["opts"].items())])) for p in processors)
+    return made.with_host(host[0]) if host else made, accelerators
 
 
 def _word(name: str, value: Any) -> str:
@@ -92,6 +93,7 @@ def _word(name: str, value: Any) -> str:
 def _options() -> dict[str, list[str]]:
     """Return the options of processors, and of the partition functions of accelerators, by name."""
     processors = {name: sorted(find_backend(name).options) for name in backend_names()}
+    processors |= {name: sorted(kind.attributes) for name, kind in DESCRIBED.items()}
     return {**processors, **{name: list(option_names(name)) for name in get_codegen_names()}}
 
 

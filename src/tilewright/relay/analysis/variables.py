@@ -16,11 +16,16 @@ def post_order_visit(expr: Expr, fvisit: Callable[[Expr], Any]) -> None:
     """Call `fvisit` once on every node below `expr`, operands before users, and parameters of a function before its
     body."""
     seen: set[Expr] = set()
-    for e in post_order(expr):
-        for x in (*(binders(e) if isinstance(e, Function) else ()), e):
-            if x not in seen:
-                seen.add(x)
-                fvisit(x)
+    stack: list[tuple[Expr, bool]] = [(expr, False)]
+    while stack:
+        e, done = stack.pop()
+        if done:
+            fvisit(e)
+        elif e not in seen:
+            seen.add(e)
+            below = (*(binders(e) if isinstance(e, Function) else ()), *operands(e))
+            stack.append((e, True))
+            stack.extend((o, False) for o in reversed(below))
 
 
 def bound_vars(expr: Expr | Pattern) -> list[Var]:

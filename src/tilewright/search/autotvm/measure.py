@@ -19,6 +19,7 @@ from tilewright.base.settings import nearest
 from tilewright.base.types import DataType
 from tilewright.compiler.kernel import Kernel
 from tilewright.runtime.rpc.devices import check_remote, request_remote
+from tilewright.search.autotvm.executor import Executor, Future, FutureError
 from tilewright.search.autotvm.task.kernels import KernelTask, constant_values
 from tilewright.search.autotvm.task.space import ConfigEntity, ConfigSpace
 from tilewright.search.autotvm.task.task import Task, create
@@ -29,7 +30,8 @@ from tilewright.search.remote import RPCRunner
 from tilewright.tir.stmt import PrimFunc
 
 __all__ = [
-    "Builder", "KernelCandidate", "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult",
+    "Builder", "Executor", "Future", "FutureError",
+    "KernelCandidate", "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult",
     "RPCRunner", "Runner", "TaskCandidate", "at_once", "check_remote", "create_measure_batch", "measure_option",
     "request_remote",
 ]

@@ -148,6 +148,19 @@ def _four(x: Any) -> tuple[int, int, int, int]:
     return a, b, c, d
 
 
+def anchor_of_task(task: Any) -> Anchor | None:
+    """Return the operator of a task: a kernel of a network, or a template with tensors as arguments. None for another
+    one."""
+    args = json.loads(json.dumps(task.args))
+    if not args or not isinstance(args[0], list):
+        return anchor_of(task.workload)
+    reader = _reader(task.name.rpartition(".")[2] if task.name.startswith("fused.") else task.name)
+    try:
+        return None if reader is None else reader(args)
+    except (ValueError, IndexError, TypeError, KeyError, OverflowError, CompileError):
+        return None
+
+
 @functools.lru_cache(maxsize=4096)
 def anchor_of(workload: Workload) -> Anchor | None:
     """Return the operator that determines a kernel's schedule, under which logs of TVM know it, or None."""
@@ -158,11 +171,12 @@ def anchor_of(workload: Workload) -> Anchor | None:
         return None
     function = KernelTask(workload[0], workload[1:], Target("llvm")).function
     calls = (e for e in post_order(function.body) if isinstance(e, Call) and not isinstance(e.op, (Expr, Function)))
-    found = [a for a in map(_of_call, calls) if a is not None]
+    found = [a for a in map(anchor_of_call, calls) if a is not None]
     return found[0] if len(found) == 1 else None
 
 
-def _of_call(call: Call) -> Anchor | None:
+def anchor_of_call(call: Call) -> Anchor | None:
+    """Return the operator of a typed call, or None for one that no template of TVM computes."""
     attrs: Mapping[str, Any] = call.op.attributes()
     match call.op.name:
         case "nn.conv2d":

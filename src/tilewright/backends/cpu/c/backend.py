@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from tilewright.backends.cpu import processors
 from tilewright.backends.cpu.backend import CpuBackend
 from tilewright.backends.cpu.machine import portable_machine
 
@@ -25,7 +24,6 @@ class CBackend(CpuBackend):
     name = "c"
     stages: tuple[str, ...] = ("c",)
     one_text = True
-    more_processors = processors.MICROCONTROLLERS
 
     @property
     def loop_passes(self) -> Sequence[LoopPass]:

@@ -45,6 +45,8 @@ class CModel:
     output_names: tuple[str, ...]
     workspace_bytes: int
     constant_bytes: int
+    has_status: bool = False
+    """Whether the function that runs the model returns a status."""
 
 
 def emit_model(
@@ -112,7 +114,7 @@ class _Model:
         return CModel(
             self.name, self._source(steps), self._header(), self.manifest.inputs, self.manifest.outputs,
             tuple(self.inputs), tuple(self.outputs),
-            self.workspace, self.constants.nbytes)
+            self.workspace, self.constants.nbytes, self.has_status)
 
     def _source(self, steps: Sequence[str]) -> str:
         m, name = self.manifest, self.name

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from tilewright.backends.base import LIST, OPTIONS
+from tilewright.backends.cpu import processors
 from tilewright.backends.cpu.backend import CpuBackend
 from tilewright.backends.cpu.machine import machine_of
+from tilewright.base.errors import TargetError
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.llvm.debug_info import Source
@@ -22,6 +25,18 @@ class LlvmBackend(CpuBackend):
     name = "llvm"
     stages: tuple[str, ...] = ("ll", "asm")
     has_debug_info = True
+
+    options: Mapping[str, str] = {**OPTIONS, "cl-opt": LIST}
+
+    def check_code(self, target: Target) -> None:
+        if processors.is_microcontroller(target.mcpu):
+            raise TargetError(
+                f"machine code for the microcontroller '{target.mcpu}' is not generated; use the target "
+                f"'c -mcpu={target.mcpu}', whose C text its own compiler translates", code="TW0503")
+        if "cl-opt" in target.attrs:
+            raise TargetError(
+                "the target's option '-cl-opt' is for LLVM's command line, which no program here has; omit it",
+                code="TW0502")
 
     def machine(self, target: Target) -> Machine:
         return machine_of(target)

@@ -3,9 +3,11 @@
 from tilewright.search.autotvm.task.dispatcher import (
     ApplyConfig,
     ApplyFixedConfig,
+    ApplyGraphBest,
     ApplyHistoryBest,
     DispatchContext,
     FallbackContext,
+    apply_graph_best,
     apply_history_best,
 )
 from tilewright.search.autotvm.task.kernels import KernelTask
@@ -23,9 +25,10 @@ from tilewright.search.autotvm.task.task import (
 from tilewright.search.autotvm.task.topi_integration import get_workload, register_topi_compute, register_topi_schedule
 
 __all__ = [
-    "ApplyConfig", "ApplyFixedConfig", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace", "DispatchContext",
+    "ApplyConfig", "ApplyFixedConfig", "ApplyGraphBest", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace",
+    "DispatchContext",
     "FallbackConfigEntity", "FallbackContext",
-    "KernelTask", "Task", "apply_history_best", "args_to_workload", "create", "deserialize_args",
+    "KernelTask", "Task", "apply_graph_best", "apply_history_best", "args_to_workload", "create", "deserialize_args",
     "extract_from_multiple_program", "extract_from_program",
     "get_config", "get_workload", "register_topi_compute", "register_topi_schedule", "serialize_args", "template",
 ]

@@ -261,6 +261,16 @@ def _processor(machine: str) -> str:
     return ", ".join(machine.split(", ")[1:-1])
 
 
+class ApplyGraphBest(ApplyHistoryBest):
+    """The records that a graph tuner chose for the nodes of a network (`autotvm.graph_tuner`). Kernels of equal
+    workloads are one kernel here, so that the fastest of their records counts."""
+
+
+def apply_graph_best(records: Any) -> ApplyGraphBest:
+    """Return `ApplyGraphBest(records)`: kernels as a graph tuner chose them inside the `with` block."""
+    return ApplyGraphBest(records)
+
+
 def apply_history_best(records: Any) -> ApplyHistoryBest:
     """Return `ApplyHistoryBest(records)`: kernels as measured to be best inside the `with` block."""
     return ApplyHistoryBest(records)
