@@ -70,7 +70,7 @@ def test_aarch64() -> None:
 
 @pytest.mark.parametrize(("text", "message"), [
     ("lvm", "'lvm' is not a kind of target: did you mean 'llvm'?"),
-    ("cuda", "'cuda' is not a kind of target: the known kinds are c, llvm"),
+    ("abacus", "'abacus' is not a kind of target: the known kinds are c, llvm"),
     ("", "the target is empty; write for example 'llvm' or 'llvm -mcpu=x86-64-v3'"),
     ("llvm -mcp=znver4", "'-mcp' is not an option of a target: did you mean 'mcpu'?"),
     ("llvm -mcpu=znver44 -mtriple=x86_64-linux-gnu", "CPU 'znver44' is not known for x86_64: did you mean 'znver4'?"),

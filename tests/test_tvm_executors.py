@@ -140,9 +140,9 @@ def test_data_types_of_unknown_sizes_are_results_of_the_virtual_machine() -> Non
 def test_devices_of_annotations() -> None:
     x = relay.Var("x")
     there = relay.annotation.on_device(x, "cuda").attrs.virtual_device
-    assert (there, there.device_type_int, there.virtual_device_id, there.target) == ("cuda:0", 2, 0, None)
+    assert (there.literal, there.device_type_int, there.virtual_device_id, there.target) == ("cuda:0", 2, 0, None)
     free = relay.annotation.on_device(x, "cuda", constrain_body=False).attrs.virtual_device
-    assert (free, free.device_type_int, free.virtual_device_id, free.memory_scope) == ("", -1, -1, "")
+    assert (free.literal, free.device_type_int, free.virtual_device_id, free.memory_scope) == ("", -1, -1, "")
     copied = relay.op.device_copy(var("y"), tvm.device("cuda"), tvm.cpu(0)).attrs
     assert (copied.src_virtual_device.device_type_int, copied.dst_virtual_device.device_type_int) == (2, 1)
     with pytest.raises(ValueError, match="there is no device 'bogus' here"):

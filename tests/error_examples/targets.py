@@ -26,7 +26,7 @@ def tw0501() -> None:
 
 
 def tw0502() -> None:
-    Target("cuda")
+    _ = Target("cuda").backend
 
 
 def tw0503() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tilewright.backends.base import Backend
+from tilewright.backends.named_kinds import NAMED_KINDS
 from tilewright.base.errors import TargetError
 from tilewright.base.plugins import import_plugin, installed
 
@@ -46,8 +47,8 @@ def find_backend(name: str) -> Backend:
     """
     value = BUILT_IN.get(name) or _installed().get(name)
     if value is None:
-        raise TargetError(
-            f"'{name}' is not a kind of target; the known kinds are {', '.join(backend_names())}", code="TW0502")
+        what = "a kind of target that code is made for" if name in NAMED_KINDS else "a kind of target"
+        raise TargetError(f"'{name}' is not {what}; the known kinds are {', '.join(backend_names())}", code="TW0502")
     found = import_plugin("back end", name, value)
     if not isinstance(found, Backend) or found.name != name:
         raise TargetError(

@@ -7,6 +7,8 @@
     Target("c")                                                      this machine, by C text and a C compiler
     Target("npu, llvm -mcpu=znver4")                                 accelerators with their options, then the processor
 
+    Target("cuda")                                                   a GPU: code is not made for it (`named_kinds.py`)
+
 A target is immutable and compared by its text. The first word names the back end, which checks the options and derives
 the `Machine` (vector width, registers, caches) for schedules. Nothing here needs LLVM.
 """
@@ -22,6 +24,7 @@ from tilewright.backends.accelerator_targets import Accelerator, parts, split_ac
 from tilewright.backends.base import LIST, NUMBER
 from tilewright.backends.cpu import processors
 from tilewright.backends.cpu.backend import nearest
+from tilewright.backends.named_kinds import NAMED_KINDS, named_options
 from tilewright.backends.offload_kinds import (
     OFFLOAD_MODULES,
     is_offload_kind,
@@ -33,6 +36,7 @@ from tilewright.backends.registry import backend_names, find_backend, has_backen
 from tilewright.base.errors import TargetError
 from tilewright.base.forks import lazy_attribute
 from tilewright.base.json_reading import read_json
+from tilewright.base.nd import device
 from tilewright.base.plugins import find_accelerator
 from tilewright.base.types import DataType
 from tilewright.ir.op_attributes import known_targets
@@ -76,9 +80,11 @@ class Target:
         self.attrs = attrs
         self.host = None if host is None else Target(host)
         given = tuple(attrs.get("keys", ()))
-        device = (attrs["device"],) if "device" in attrs else ()
-        self.keys = tuple(dict.fromkeys((*device, *given, *self.backend.keys)))
-        self.backend.check(self)
+        model = (attrs["device"],) if "device" in attrs else ()
+        named = NAMED_KINDS.get(kind) if not self.accelerators else None
+        self.keys = tuple(dict.fromkeys((*model, *given, *(self.backend.keys if named is None else named))))
+        if named is None:
+            self.backend.check(self)
 
     @property
     def processor(self) -> Target:
@@ -93,7 +99,10 @@ class Target:
 
     @property
     def backend(self) -> Backend:
-        """The back end of the target's kind; for a kind that computes parts of a network, that of its host."""
+        """The back end of the target's kind; for a kind that computes parts of a network, that of its host.
+
+        Raises `TargetError` for a kind that code is not made for, such as `cuda`.
+        """
         return self.processor.backend if is_offload_kind(self.kind) else find_backend(self.kind)
 
     @property
@@ -109,6 +118,10 @@ class Target:
     def mattr(self) -> tuple[str, ...]:
         """Changes to the features of the CPU, each with its sign: `("+avx2", "-avx512f")`."""
         return tuple(self.attrs.get("mattr", ()))
+
+    def get_target_device_type(self) -> int:
+        """Return DLPack's number of the kind of device that the target is for."""
+        return device(str(self.processor.kind)).device_type
 
     @property
     def device_name(self) -> str:
@@ -397,6 +410,8 @@ def _parse(target: str | Mapping[str, Any] | Target) -> tuple[str, dict[str, Any
     else:
         raise TargetError(f"a target is text, a dictionary or a Target, not {type(target).__name__}", code="TW0501")
     if not has_backend(kind):
+        if kind in NAMED_KINDS:
+            return kind, named_options(options)
         if kind in known_targets():
             raise TargetError(
                 f"'{kind}' computes only parts of a network; add a processor for the rest: '{kind}, "

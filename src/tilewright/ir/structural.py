@@ -25,6 +25,7 @@ from tilewright.base.array_bytes import to_bytes
 from tilewright.base.errors import CompileError
 from tilewright.base.types import DataType, FuncType, TensorType, Type, TypeVar, type_children
 from tilewright.ir import dialects
+from tilewright.ir.virtual_device import VirtualDevice
 from tilewright.scalar import expr as scalar
 from tilewright.scalar.walk import walk
 
@@ -33,8 +34,9 @@ _SKIPPED: Final = frozenset(
 _BINDERS: Final = ("type_params", "type_vars", "params", "var", "buffer", "iters")
 _NAMED: Final[dict[str, frozenset[str]]] = {"PrimFunc": frozenset({"name"}), "Block": frozenset({"name"})}
 """Fields that are only names, by class."""
-_DERIVED: Final = "combiner"
-"""Annotation of a block's reducer, which follows from its two statements."""
+_DERIVED: Final = frozenset({"combiner", "virtual_device"})
+"""Attributes that are not compared: a block's reducer, which follows from its two statements, and the device of a
+function's result, which tells where the function runs."""
 CLOSE: Final = 1e-9
 """Floating-point numbers with a smaller difference are equal."""
 _FIELDS: dict[type, tuple[str, ...]] = {}
@@ -113,7 +115,7 @@ def _parts(x: Any) -> list[tuple[str, Any]]:
     if isinstance(x, _Program):
         return [(f".{k}", x[k]) for k in sorted(x)]
     if isinstance(x, dict):
-        return [(f"[{k!r}]", x[k]) for k in sorted(x, key=str) if k != _DERIVED]
+        return [(f"[{k!r}]", x[k]) for k in sorted(x, key=str) if k not in _DERIVED]
     if is_name(x):
         return [(f".{k}", v) for k, v in _described(x)]
     return [(label, getattr(x, n)) for label, n in _labels_of(type(x))]
@@ -173,7 +175,8 @@ def _sizes_and_inner(func: Any) -> Iterator[Any]:
 
 
 def _is_leaf(x: Any) -> bool:
-    return x is None or isinstance(x, (str, int, float, bool, bytes, np.generic, enum.Enum, type)) or not (
+    return x is None or isinstance(
+        x, (str, int, float, bool, bytes, np.generic, enum.Enum, type, VirtualDevice)) or not (
         isinstance(x, (tuple, list, dict, np.ndarray)) or is_name(x) or fields_of(type(x))
     )
 
@@ -269,6 +272,8 @@ def _same_leaf(a: Any, b: Any, exact: bool) -> bool:
         return True
     if isinstance(a, bool) != isinstance(b, bool):
         return False
+    if isinstance(a, VirtualDevice):
+        return bool(a == b)
     if dataclasses.is_dataclass(a):  # an operator without attributes
         return type(a) is type(b)
     return (
@@ -496,7 +501,7 @@ def _leaf_token(x: Any) -> str:
         return f"i{x}"
     if isinstance(x, str):
         return f"s{len(x)}:{x}"
-    if isinstance(x, (bytes, np.generic)):
+    if isinstance(x, (bytes, np.generic, VirtualDevice)):
         return repr(x)
     return f"{type(x).__qualname__}:{getattr(x, 'name', '') or getattr(x, '__qualname__', '')}"
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from tilewright.backends.boards import micro
+from tilewright.backends.compilation_config import CompilationConfig, make_compilation_config
 from tilewright.backends.generic_func import (
     GenericFunc,
     generic_func,
@@ -11,8 +12,8 @@ from tilewright.backends.generic_func import (
 )
 from tilewright.backends.hooks import register_target_kind
 from tilewright.backends.target import Target, TargetKind
-from tilewright.backends.virtual_device import VirtualDevice
 from tilewright.compat.target import codegen
+from tilewright.ir.virtual_device import VirtualDevice
 
 
 def create(target: Any) -> Target:
@@ -21,7 +22,7 @@ def create(target: Any) -> Target:
 
 
 __all__ = [
-    "GenericFunc", "Target", "TargetKind", "VirtualDevice", "codegen", "create",
-    "generic_func", "get_native_generic_func", "micro", "override_native_generic_func",
+    "CompilationConfig", "GenericFunc", "Target", "TargetKind", "VirtualDevice", "codegen", "create",
+    "generic_func", "get_native_generic_func", "make_compilation_config", "micro", "override_native_generic_func",
     "register_target_kind",
 ]

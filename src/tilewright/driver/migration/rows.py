@@ -187,7 +187,7 @@ def _check_function(name: str) -> None:
 
 
 def _check_target(text: str) -> None:
-    importlib.import_module("tilewright.target").Target(text)
+    _ = importlib.import_module("tilewright.target").Target(text).backend
 
 
 _CHECKS: Final[Mapping[str, Callable[[str], Any]]] = {
