@@ -214,6 +214,8 @@ def test_targets_that_code_is_not_made_for() -> None:
     assert target.keys == ("cuda", "gpu") and target.attrs["libs"] == ("cublas", "cudnn") and target.host == HOST
     assert target.attrs["max_num_threads"] == 256 and target.get_target_device_type() == 2
     assert tvm.target.Target(str(target)) == target == tvm.target.Target(target.export())
+    for given in ("cuda --host llvm", "cuda -host=llvm", {"kind": "cuda", "host": "llvm"}, GPU_TARGET):
+        assert tvm.target.Target(given).host == HOST
     for use in (lambda: target.backend, lambda: target.machine, target.__enter__):
         with pytest.raises(TargetError, match="'cuda' is not a kind of target that code is made for; the known kinds"):
             use()

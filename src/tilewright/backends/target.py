@@ -4,6 +4,7 @@
     Target("llvm -mcpu=x86-64-v3")                                   any x86-64 with AVX2
     Target("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1")      another architecture
     Target({"kind": "llvm", "mcpu": "znver4", "mattr": ["-avx512f"]})
+    Target("cuda -host=llvm")                                        with a host, also Target("cuda", host="llvm")
     Target("c")                                                      this machine, by C text and a C compiler
     Target("npu, llvm -mcpu=znver4")                                 accelerators with their options, then the processor
 
@@ -75,10 +76,10 @@ class Target:
             self.host: Target | None = getattr(target, "host", None) if host is None else Target(host)
             return
         self.accelerators, processor = _split_accelerators(target)
-        kind, attrs = _parse(processor)
+        kind, attrs, own_host = _parse(processor)
         self.kind = TargetKind(kind)
         self.attrs = attrs
-        self.host = None if host is None else Target(host)
+        self.host = None if host is None and own_host is None else Target(own_host if host is None else host)
         given = tuple(attrs.get("keys", ()))
         model = (attrs["device"],) if "device" in attrs else ()
         named = NAMED_KINDS.get(kind) if not self.accelerators else None
@@ -398,10 +399,10 @@ def _check_parts(text: str, accelerators: list[str], processor: str) -> None:
             f"'{', '.join([*accelerators[:-1], processor, kinds[0]])}'", code="TW0504")
 
 
-def _parse(target: str | Mapping[str, Any] | Target) -> tuple[str, dict[str, Any]]:
-    """Return the kind and the options, checked and in normal form."""
+def _parse(target: str | Mapping[str, Any] | Target) -> tuple[str, dict[str, Any], Any]:
+    """Return the kind, the options, checked and in normal form, and the host, which may be an option (`-host=llvm`)."""
     if isinstance(target, Target):
-        return str(target.kind), dict(target.attrs)
+        return str(target.kind), dict(target.attrs), target.host
     if isinstance(target, str):
         kind, options = _split(target)
     elif isinstance(target, Mapping):
@@ -409,16 +410,17 @@ def _parse(target: str | Mapping[str, Any] | Target) -> tuple[str, dict[str, Any
         kind = str(target.get("kind", ""))
     else:
         raise TargetError(f"a target is text, a dictionary or a Target, not {type(target).__name__}", code="TW0501")
+    host = options.pop("host", None)
     if not has_backend(kind):
         if kind in NAMED_KINDS:
-            return kind, named_options(options)
+            return kind, named_options(options), host
         if kind in known_targets():
             raise TargetError(
                 f"'{kind}' computes only parts of a network; add a processor for the rest: '{kind}, "
                 "llvm'", code="TW0504")
         raise TargetError(f"'{kind}' is not a kind of target: {nearest(kind, backend_names(), 'kind')}", code="TW0502")
     known = find_backend(kind).options
-    return kind, {name: _option(name, value, known) for name, value in options.items()}
+    return kind, {name: _option(name, value, known) for name, value in options.items()}, host
 
 
 def _split(text: str) -> tuple[str, dict[str, Any]]:

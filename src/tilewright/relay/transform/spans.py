@@ -101,9 +101,11 @@ def respanned(
     function: Function, spans: Mapping[Expr, Origin], names: Mapping[Expr, Expr] | None = None
 ) -> Function:
     """Return the same function with other spans on these nodes, and other nodes for `names`; other parameters and names
-    keep theirs."""
+    keep theirs. Without `names`, the bodies of called functions are not searched."""
     new: dict[Expr, Expr] = dict(names or {})
-    for e in post_order(function, inside=False):
+    for e in post_order(function, inside=names is not None):
+        if e in new:
+            continue
         old = operands(e)
         now = [new.get(o, o) for o in old]
         same = all(a is b for a, b in zip(old, now, strict=True))
