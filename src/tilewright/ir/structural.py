@@ -7,7 +7,8 @@ of TIR functions and blocks, and the reducer of a block, which follows from its 
 equal if they differ by less than 1e-9, as in TVM. No recursion over a graph occurs. The hash is the same in every
 process.
 
-Type variables are bound by the generic function or data type, symbolic dimensions by the annotation of the variable
+The type of a variable of a `let` that has no annotation is not compared, since it follows from the value. Type
+variables are bound by the generic function or data type, symbolic dimensions by the annotation of the variable
 that contains them. All unknown dimensions are equal.
 """
 
@@ -107,6 +108,12 @@ def _described(x: Any) -> tuple[tuple[str, Any], ...]:
     return (("type_annotation", x.known_type() if x.type_annotation is None else x.type_annotation),)
 
 
+def _let_variable(x: Any) -> Any:
+    """Return the variable of a let of a graph if it has no annotation, else None. Its type follows from the value."""
+    var = getattr(x, "var", None) if hasattr(x, "value") and hasattr(x, "body") else None
+    return var if getattr(var, "type_annotation", var) is None else None
+
+
 def _parts(x: Any) -> list[tuple[str, Any]]:
     """Return the labelled components of a node, container or type. Binders come first, so that names are bound before
     their uses."""
@@ -196,6 +203,7 @@ class Comparison:
         self.done: set[tuple[int, int]] = set()
         self.alive: list[Any] = []
         self.bound: set[int] = set()
+        self.derived: set[int] = set()
 
     def difference(self, lhs: Any, rhs: Any) -> tuple[Step | None, Any, Any] | None:
         """Return the path to the first difference in reading order, and the values there on both sides; None if there
@@ -237,6 +245,8 @@ class Comparison:
             return self._pair(a, b)
         mine = list(_bound_names(a))
         self.bound.update(id(v) for v in mine)
+        if (var := _let_variable(a)) is not None and _let_variable(b) is not None:
+            self.derived.add(id(var))
         again = [*mine, *getattr(a, "type_params", ())]
         self._forget(again, self.there, self.back)
         self._forget([*_bound_names(b), *getattr(b, "type_params", ())], self.back, self.there)
@@ -253,6 +263,8 @@ class Comparison:
         return self.there.setdefault(a, b) is b and self.back.setdefault(b, a) is a
 
     def _below(self, a: Any, b: Any, path: Step | None) -> list[tuple[Any, Any, Step | None]] | None:
+        if id(a) in self.derived:
+            return []
         if type(a) is type(b) and not isinstance(a, (tuple, list, dict)) and not is_name(a):
             return [(getattr(a, n), getattr(b, n), Step(path, label, a, b)) for label, n in _labels_of(type(a))]
         mine, other = _parts(a), _parts(b)
@@ -391,6 +403,7 @@ class _Digest:
         self.scalars: dict[Any, int] = {}
         self.keys: dict[Any, int] = {}
         self.bound: set[int] = set()
+        self.derived: set[int] = set()
 
     def of(self, x: Any) -> str:
         stack = [x]
@@ -413,7 +426,9 @@ class _Digest:
         return self.hash.hexdigest()
 
     def _open(self, x: Any, stack: list[Any]) -> None:
-        parts = _parts(x)
+        parts = [] if id(x) in self.derived else _parts(x)
+        if (var := _let_variable(x)) is not None:
+            self.derived.add(id(var))
         kind = (
             "tuple" if isinstance(x, (tuple, list)) else getattr(x, "name", type(x).__name__) if _is_op(x)
             else type(x).__name__

@@ -25,6 +25,8 @@ from tilewright.topi.shapes import broadcast_shapes
 class Passed(Op):
     """Base of the marks and hints, which leave their value unchanged."""
 
+    keeps_type = True
+
     def infer(self, data: Type) -> Type:
         """The type of the data."""
         return data
@@ -89,6 +91,7 @@ class OnDevice(Op):
     """The value, with the device that computes it and holds it."""
 
     telling = True
+    keeps_type = True
     virtual_device: VirtualDevice
     """Device of the value: a `VirtualDevice`, a device, or its name "kind:index"."""
     constrain_result: bool = False

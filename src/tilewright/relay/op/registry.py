@@ -131,6 +131,8 @@ class Op:
     """Category in mixed precision; None leaves it to `ToMixedPrecision.missing_op_mode`."""
     wide: ClassVar[tuple[int, ...]] = ()
     """Arguments that stay in float32 when the others have 16 bits."""
+    keeps_type: ClassVar[bool] = False
+    """Whether the result has the type of the only argument, whatever that is."""
     on_host: ClassVar[tuple[int, ...]] = ()
     """Arguments that the host reads, such as shapes, wherever the operator runs; -1 is the result."""
 

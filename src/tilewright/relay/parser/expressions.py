@@ -219,9 +219,9 @@ class ExprReader(AttributeReader):
         signs = []
         while self.kind == "-":
             signs.append(self.take())
-        if signs and self.kind == "number":
-            found = self._after(self.literal(self.take(), negative=True))
-            _ = signs.pop()
+        if signs and self.kind == "number":  # --10 is 10
+            found = self._after(self.literal(self.take(), negative=len(signs) % 2 == 1))
+            signs = []
         else:
             found = self._after(self._primary())
         for token in reversed(signs):
@@ -255,7 +255,7 @@ class ExprReader(AttributeReader):
         if kind == "local":
             return self._local(token)
         if kind == "word":
-            read = _FORMS.get(token.text)
+            read = _FORMS.get(token.text) if token.text not in self.constructors else None
             return read(self, token) if read is not None else self._named(token)
         if kind == "number":
             return self.literal(token)
