@@ -485,14 +485,15 @@ def test_texts_as_they_are_printed(case: re.Match[str]) -> None:
     ("2147483647", 2**31 - 1, "int32"), ("2147483648", 2**31, "int64"), ("9223372036854775807", 2**63 - 1, "int64"),
     ("3.4028235e38f", 3.4028235e38, "float32"), ("65504f16", 65504, "float16"),
 ])
-def test_numbers(text: str, value: float, dtype: str) -> None:
+def test_signs_and_types_of_numbers(text: str, value: float, dtype: str) -> None:
     read = parse_expr(text)
     assert read.known_type() == TensorType((), dtype)
     np.testing.assert_allclose(read.data.numpy(), value, rtol=1e-7)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("65505f16", "65505 does not fit float16; the limit is 65504"), ("-3.41e38f", "does not fit float32; the limit is -3.4"),
+    ("65505f16", "65505 does not fit float16; the limit is 65504"),
+    ("-3.41e38f", "does not fit float32; the limit is -3.4"),
     ("9223372036854775808", "9223372036854775808 does not fit int64; the limit is 9223372036854775807"),
 ])
 def test_numbers_that_do_not_fit(text: str, message: str) -> None:

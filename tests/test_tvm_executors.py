@@ -248,6 +248,9 @@ def test_a_slice_is_set_to_the_end() -> None:
     data, new = np.zeros((3, 4), "float32"), np.ones((2, 2), "float32")
     for kind in KINDS:
         found = run(kind, Function([x, v], relay.strided_set(x, v, (1, -1), (3,), (1, -2))), data, new)
+        part = relay.strided_set(x, v, (1,), (3, 3), (1, 2))  # begins at 0
+        np.testing.assert_array_equal(
+            run(kind, Function([x, v], part), data, new)[1:3, 0:3:2], new)
         np.testing.assert_array_equal(found, [[0, 0, 0, 0], [0, 1, 0, 1], [0, 1, 0, 1]])
 
 

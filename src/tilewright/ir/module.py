@@ -156,7 +156,8 @@ class IRModule:
         """Add a function or a data type, under TVM's name. Raises `CompileError` for a name that is taken, unless
         `update` is set."""
         if not update and (var in self or var in self.type_definitions):
-            raise CompileError(f"the module has '{_name(var)}' already; replace it with module[name] = …", code="TW0212")
+            raise CompileError(
+                f"the module has '{_name(var)}' already; replace it with module[name] = …", code="TW0212")
         self[var] = val
 
     def remove(self, name: Any) -> None:

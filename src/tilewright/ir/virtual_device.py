@@ -86,7 +86,8 @@ def joined_places(a: VirtualDevice, b: VirtualDevice) -> VirtualDevice | None:
 
 
 def virtual_device(given: Any) -> VirtualDevice:
-    """Return the virtual device of a `tvm.device`, of a name such as `"cpu:0"`, or of a virtual device; "" is any device.
+    """Return the virtual device of a `tvm.device`, of a name such as `"cpu:0"` ("" is any device), or of a virtual
+    device.
 
     Raises `TargetError` for an unknown kind of device.
     """

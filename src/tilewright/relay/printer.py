@@ -350,8 +350,8 @@ class _Printer:
             return f"{self._argument(e.op)}({', '.join(arguments)})"
         for field in dataclasses.fields(e.op):
             value = getattr(e.op, field.name)
-            if (field.default is dataclasses.MISSING or repr(value) != repr(field.default)
-                    or type(value) is not type(field.default)):
+            if (field.default is dataclasses.MISSING or field.name in e.op.written
+                    or repr(value) != repr(field.default) or type(value) is not type(field.default)):
                 arguments.append(f"{field.name}={self._attribute(value, str(field.type))}")
         return f"{e.op.name}({', '.join(arguments)})"
 

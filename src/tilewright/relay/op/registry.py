@@ -131,6 +131,8 @@ class Op:
     """Category in mixed precision; None leaves it to `ToMixedPrecision.missing_op_mode`."""
     wide: ClassVar[tuple[int, ...]] = ()
     """Arguments that stay in float32 when the others have 16 bits."""
+    written: ClassVar[tuple[str, ...]] = ()
+    """Attributes that texts contain even where they have their defaults."""
     keeps_type: ClassVar[bool] = False
     """Whether the result has the type of the only argument, whatever that is."""
     on_host: ClassVar[tuple[int, ...]] = ()

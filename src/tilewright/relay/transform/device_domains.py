@@ -123,7 +123,7 @@ def unify(a: Domain, b: Domain) -> bool:
         return unify(a.result, b.result) and all(unify(x, y) for x, y in zip(a.params, b.params, strict=True))
     data, function = (a, b) if isinstance(a, Data) else (b, a)
     assert isinstance(data, Data)
-    return all([data.join(p) for p in parts(function)])
+    return all(data.join(p) for p in parts(function))
 
 
 def set_defaults(domain: Domain, device: VirtualDevice) -> None:

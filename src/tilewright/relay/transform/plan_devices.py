@@ -81,9 +81,9 @@ class Devices(Protocol):
 class PlanDevices(Pass):
     """Choose the device of each value, and insert `device_copy` between devices. Needs known types.
 
-    `config` is the result of `tvm.target.make_compilation_config`. Or it is one device (a `tvm.device` or its name): then
-    the marks are removed, and a value on another device raises `TargetError`. Values other than tensors and tuples of
-    tensors cannot be copied: where they are needed on two devices, `TargetError` is raised.
+    `config` is the result of `tvm.target.make_compilation_config`. Or it is one device (a `tvm.device` or its name):
+    then the marks are removed, and a value on another device raises `TargetError`. Values other than tensors and tuples
+    of tensors cannot be copied: where they are needed on two devices, `TargetError` is raised.
     """
 
     config: Any = "cpu:0"
@@ -331,8 +331,8 @@ def _is_data(t: Type) -> bool:
 
 def _conflict(e: Expr, there: VirtualDevice, needed: VirtualDevice) -> NoReturn:
     raise TargetError(
-        f"{short(e)} is on {there}, but is needed on {needed}; only tensors are copied between devices, so place both on "
-        "one device", e.span, code="TW0506")
+        f"{short(e)} is on {there}, but is needed on {needed}; only tensors are copied between devices, so place both "
+        "on one device", e.span, code="TW0506")
 
 
 # Step 4.
