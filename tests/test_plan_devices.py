@@ -17,7 +17,7 @@ from tilewright.relay.visitor import post_order
 HOST = tvm.target.Target("llvm")
 GPU_TARGET = tvm.target.Target("cuda").with_host(HOST)
 CPU = VirtualDevice(tvm.cpu(), HOST)
-GPU = VirtualDevice(tvm.cuda(), GPU_TARGET)
+GPU = VirtualDevice(tvm.device("cuda"), GPU_TARGET)
 META = {"VirtualDevice": [CPU, GPU, VirtualDevice(tvm.cpu(), HOST, "near"), VirtualDevice(tvm.cpu(), HOST, "far")]}
 ROW = "Tensor[(4), float32]"
 
@@ -204,15 +204,15 @@ def test_devices_in_texts() -> None:
 def test_configurations() -> None:
     both = config(CPU)
     assert both.default_primitive_virtual_device == CPU == both.host_virtual_device and both.host_target == HOST
-    assert both.canonical(VirtualDevice(tvm.cuda())) == GPU and both.canonical(VirtualDevice(target=HOST)) == CPU
+    assert both.canonical(VirtualDevice(tvm.device("cuda"))) == GPU and both.canonical(VirtualDevice(target=HOST)) == CPU
     assert both.canonical(VirtualDevice(memory_scope="near")) == VirtualDevice(memory_scope="near")
     one = tvm.target.make_compilation_config(tvm.transform.PassContext(), GPU_TARGET)
     assert one.default_primitive_virtual_device == GPU and one.optional_homogeneous_target == GPU_TARGET
     assert one.canonical(VirtualDevice(tvm.cpu())) == CPU and both.optional_homogeneous_target is None
     with pytest.raises(TargetError, match="no target is for the device vulkan"):
-        both.canonical(VirtualDevice(tvm.vulkan()))
+        both.canonical(VirtualDevice(tvm.device("vulkan")))
     with pytest.raises(TargetError, match=r"fallback_device_type is 7, but no target is for devices of that kind"):
-        config(VirtualDevice(tvm.vulkan()))
+        config(VirtualDevice(tvm.device("vulkan")))
 
 
 def test_targets_that_code_is_not_made_for() -> None:

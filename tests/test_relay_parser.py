@@ -513,7 +513,8 @@ def test_a_constructor_with_the_name_of_a_keyword() -> None:
     assert str(mod["example"].body.checked_type) == "(Box[()], Box[float32])"
     assert_structural_equal(parse(mod.astext()), mod)
     (header, data), *_ = mod.type_definitions.items()
-    assert mod.type_definitions.items()[0][0] is header and data.constructors[0].name_hint == "constructor"
+    items: Any = mod.type_definitions.items()
+    assert items[0][0] is header and data.constructors[0].name_hint == "constructor"
     mod._add("more", mod["example"])
     with pytest.raises(CompileError, match="the module has 'more' already"):
         mod._add("more", mod["example"])

@@ -427,7 +427,7 @@ def function(cls: type[Op]) -> Callable[..., Call]:
             return with_tensor_attributes(cls, values, named, span)
         return cls(**named)(*values, span=span)
 
-    build.__name__ = cls.name.rpartition(".")[2]
+    build.__name__ = build.__qualname__ = cls.name.rpartition(".")[2]
     build.__doc__ = cls.__doc__
     return build
 

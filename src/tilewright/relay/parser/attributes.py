@@ -140,7 +140,7 @@ class AttributeReader(TypeReader):
         return Constant(np.asarray(value).astype(dtype.numpy()) if dtype != "uint64" else np.asarray(value, "uint64"))
 
     def _float_literal(self, token: Token, dtype: DataType, number: float) -> Constant:
-        largest = ml_dtypes.finfo(dtype.numpy()).max
+        largest = ml_dtypes.finfo(dtype.numpy()).max  # type: ignore[no-untyped-call]
         if abs(number) > max(float(largest), float(str(largest))):  # the text of the largest number may be rounded up
             raise self.fail(f"{number:g} does not fit {dtype}; the limit is {'-' * (number < 0)}{largest}", token)
         return Constant(np.asarray(number, dtype.numpy()))

@@ -175,7 +175,8 @@ class _Domains:
         if isinstance(e, GlobalVar) and isinstance(f := self.functions.get(e.name_hint), Function):
             return self.of(f)
         if isinstance(e, Function):
-            result = domain_of(_type_of(e).ret_type) if isinstance(_type_of(e), FuncType) else Data()
+            known = _type_of(e)
+            result = domain_of(known.ret_type) if isinstance(known, FuncType) else Data()
             made: Domain = Functional(tuple(map(self.of, e.params)), result)
             if e.virtual_device_ != FREE:
                 self._require(e, made, e.virtual_device_)
