@@ -41,6 +41,7 @@ from tilewright.relay.op import (
     transform,
     vision,
     vision_maps,
+    vm,
 )
 from tilewright.relay.op.annotation import StopFusion
 from tilewright.relay.op.blocks import (
@@ -219,7 +220,7 @@ def _indexing() -> list[Example]:
     found += [Example(c.OneHot(4), (whole(2, 3, low=-1, high=5), scalar(1), scalar(0))), Example(c.OneHot(3, 0, "int8"), (whole(4, low=0, high=3), scalar(5, "int8"), scalar(-1, "int8")))]
     found += [Example(c.Full((2, 3)), (scalar(2.5),)), Example(c.Full((2,), "int32"), (scalar(7),)), Example(c.FullLike(), (whole(2, 2), scalar(3, "int32")))]
     found += [Example(c.Zeros((2, 3), "float32"), ()), Example(c.Ones((4,), "int8"), ()), Example(c.ZerosLike(), (real(2, 3),)), Example(c.OnesLike(), (whole(3),))]
-    found += [Example(c.Arange(0, 5), ()), Example(c.Arange(5, -1, -2, "int32"), ()), Example(c.Arange(0.5, 2, 0.25), ()), Example(c.ShapeOf(), (real(2, 3, 4),)), Example(c.NdarraySize("int64"), (real(2, 3),))]
+    found += [Example(c.Arange(0, 5), ()), Example(c.Arange(5, -1, -2, "int32"), ()), Example(c.Arange(0.5, 2, 0.25), ()), Example(c.ShapeOf(), (real(2, 3, 4),)), Example(vm.VmShapeOf(), (real(2, 3, 4),)), Example(vm.VmReshapeTensor((3, 8)), (real(2, 3, 4), np.array([3, 8]))), Example(c.NdarraySize("int64"), (real(2, 3),))]
     found += [Example(c.Trilu(upper), (real(2, 4, 5), scalar(k, "int64"))) for upper in (True, False) for k in (0, -1, 2)]
     return found
 

@@ -33,7 +33,7 @@ FAMILIES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     )),
     "normalization": ("Pooling, normalization and losses", ("nn_pool", "nn_norm", "nn_loss")),
     "reductions": ("Reductions, scans and sorting", ("reduction", "scans", "sorting")),
-    "shapes": ("Shapes, layouts and new tensors", ("transform", "shaping", "blocks", "create")),
+    "shapes": ("Shapes, layouts and new tensors", ("transform", "shaping", "blocks", "create", "vm")),
     "indexing": (
         "Indexing, scattering and selection", ("indexing", "lookup", "scattering", "selection", "data_dependent")
     ),

@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
+import tilewright as tvm
 from tilewright import relay
 from tilewright.base.errors import CompileError
 from tilewright.ir import IRModule, assert_structural_equal
+from tilewright.ir.virtual_device import VirtualDevice
 from tilewright.relay.expr import Call, Expr, Function, Tuple, var
 from tilewright.relay.op.registry import OPS, Op
 from tilewright.relay.parser import fromtext
@@ -38,6 +40,8 @@ def drawn(kind: str, rng: random.Random) -> Any:
             return None
         case "str":
             return rng.choice(TEXTS)
+        case "VirtualDevice":
+            return VirtualDevice(rng.choice((None, tvm.cpu(0), tvm.cuda(1))))
         case "bool":
             return rng.random() < 0.5
         case "int":

@@ -239,3 +239,7 @@ REFUSED: list[tuple[Any, str]] = [
 def test_what_does_not_fit_is_refused(build: Any, message: str) -> None:
     with pytest.raises(CompileError, match=message):
         build()
+
+
+def test_functions_of_operators_have_their_names() -> None:
+    assert "max_pool1d" in str(relay.nn.max_pool1d) and relay.nn.max_pool1d.__qualname__ == "max_pool1d"

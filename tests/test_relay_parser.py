@@ -22,7 +22,7 @@ from random_programs import random_module, with_every_operator
 from tilewright import relay
 from tilewright.base.errors import CompileError, ParseError
 from tilewright.base.types import DataType, FuncType, GlobalTypeVar, RefType, TensorType, TupleType, TypeCall
-from tilewright.ir import IRModule, assert_structural_equal, structural_equal
+from tilewright.ir import IRModule, assert_structural_equal, structural_equal, structural_hash
 from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, RefWrite, Tuple, TupleGetItem
 from tilewright.relay.parser import fromtext, parse, parse_expr
 from tilewright.relay.printer import astext, constants_of, text_of
@@ -478,3 +478,43 @@ def test_texts_as_they_are_printed(case: re.Match[str]) -> None:
     mod = parse(case["text"], init_meta_table=table)
     compare(WRITTEN, case, astext(mod))
     reads_back(mod)
+
+
+@pytest.mark.parametrize(("text", "value", "dtype"), [
+    ("--10", 10, "int32"), ("---10", -10, "int32"), ("-42i", -42, "int32"), ("7u", 7, "uint32"),
+    ("2147483647", 2**31 - 1, "int32"), ("2147483648", 2**31, "int64"), ("9223372036854775807", 2**63 - 1, "int64"),
+    ("3.4028235e38f", 3.4028235e38, "float32"), ("65504f16", 65504, "float16"),
+])
+def test_signs_and_types_of_numbers(text: str, value: float, dtype: str) -> None:
+    read = parse_expr(text)
+    assert read.known_type() == TensorType((), dtype)
+    np.testing.assert_allclose(read.data.numpy(), value, rtol=1e-7)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("65505f16", "65505 does not fit float16; the limit is 65504"),
+    ("-3.41e38f", "does not fit float32; the limit is -3.4"),
+    ("9223372036854775808", "9223372036854775808 does not fit int64; the limit is 9223372036854775807"),
+])
+def test_numbers_that_do_not_fit(text: str, message: str) -> None:
+    with pytest.raises(ParseError, match=message):
+        parse_expr(text)
+
+
+def test_the_type_of_a_let_variable_follows_from_its_value() -> None:
+    x = relay.Var("x")
+    assert_structural_equal(parse_expr("let %x = 1; ()"), relay.Let(x, relay.const(1), relay.Tuple([])))
+    assert structural_hash(parse_expr("let %x = 1; %x")) == structural_hash(relay.Let(x, relay.const(1), x))
+    assert not structural_equal(parse_expr("let %x: int32 = 1; ()"), relay.Let(x, relay.const(1), relay.Tuple([])))
+
+
+def test_a_constructor_with_the_name_of_a_keyword() -> None:
+    mod = parse("type Box[T] { constructor(T) }\ndef @example() { %0 = (); (constructor(%0), constructor(0f)) }")
+    assert str(mod["example"].body.checked_type) == "(Box[()], Box[float32])"
+    assert_structural_equal(parse(mod.astext()), mod)
+    (header, data), *_ = mod.type_definitions.items()
+    items: Any = mod.type_definitions.items()
+    assert items[0][0] is header and data.constructors[0].name_hint == "constructor"
+    mod._add("more", mod["example"])
+    with pytest.raises(CompileError, match="the module has 'more' already"):
+        mod._add("more", mod["example"])

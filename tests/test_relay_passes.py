@@ -356,7 +356,8 @@ def test_spans() -> None:
     tagged = transform.tag_span_suffixes(mod)
     assert [c.span.name if c.span else "" for c in calls(tagged["main"])] == ["conv_PART_0", "conv_PART_1", "tail", ""]
     indexed = transform.CapturePostDfsIndexInSpans()(mod)
-    assert [c.span.name for c in calls(indexed["main"]) if c.span] == ["index:1", "index:2", "index:3", "index:4"]
+    assert [c.span.name for c in calls(indexed["main"]) if c.span] == ["index:4", "index:5", "index:7", "index:8"]
+    assert indexed["main"].params[0].span.line == 0  # and add is 1, tanh 2, relu 3, exp 6
     lines = [c.span.line for c in calls(transform.AnnotateSpans()(mod)["main"]) if c.span]
     assert lines == sorted(lines)
     assert len(lines) == 4

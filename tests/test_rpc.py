@@ -451,6 +451,7 @@ def test_a_silent_connection_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_model_on_a_device_runs_in_a_graph_module(tmp_path: Path) -> None:
     from tilewright import relay
     from tilewright.runtime import graph_executor
+    from tilewright.runtime.vm import VirtualMachine
 
     x = relay.var("x", shape=(2, 3))
     lib = relay.build(tvm.IRModule.from_expr(relay.add(relay.nn.relu(x), relay.const(1.0))), "llvm")
@@ -464,6 +465,15 @@ def test_a_model_on_a_device_runs_in_a_graph_module(tmp_path: Path) -> None:
         module.run()
         np.testing.assert_array_equal(module.get_output(0).numpy(), [[1, 1, 2], [3, 4, 5]])
         assert len(module.benchmark(dev, repeat=2, number=1).results) == 2
+        machine = VirtualMachine(loaded, dev)
+        found = machine.invoke("main", np.full((2, 3), 2, np.float32))
+        np.testing.assert_array_equal(found.numpy(), np.full((2, 3), 3))
+        out = tvm.nd.array(np.zeros((2, 3), "float32"))
+        machine.invoke_with_outputs("main", input_args={"x": np.ones((2, 3), np.float32)}, output_args=[out])
+        np.testing.assert_array_equal(out.numpy(), np.full((2, 3), 2))
+        assert machine.benchmark(dev, np.ones((2, 3), np.float32), repeat=2, number=1).mean > 0
+        with pytest.raises(InputError, match="'main' lacks the inputs x"):
+            machine.invoke("main")
         assert module.module.time_evaluator("run", dev, number=1)().mean > 0 and "net.so" in repr(loaded)
         with pytest.raises(InputError, match=r"there is no function 'debug_create' of the model 'net\.so'"):
             loaded["debug_create"]

@@ -181,6 +181,9 @@ def test_moves_of_elements() -> None:
     wanted = x.copy()
     wanted[0:1, 1:7:2] = 3
     same(ref.strided_set_python(x, np.float32(3), [0, 1], [1, 7], [1, 2]), wanted)
+    wanted = x.copy()
+    wanted[1:, :1] = 3
+    same(ref.strided_set_python(x, np.float32(3), [1], [9, 1]), wanted)
 
 
 def test_schedules_by_target() -> None:

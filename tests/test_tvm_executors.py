@@ -140,9 +140,9 @@ def test_data_types_of_unknown_sizes_are_results_of_the_virtual_machine() -> Non
 def test_devices_of_annotations() -> None:
     x = relay.Var("x")
     there = relay.annotation.on_device(x, "cuda").attrs.virtual_device
-    assert (there, there.device_type_int, there.virtual_device_id, there.target) == ("cuda:0", 2, 0, None)
+    assert (there.literal, there.device_type_int, there.virtual_device_id, there.target) == ("cuda:0", 2, 0, None)
     free = relay.annotation.on_device(x, "cuda", constrain_body=False).attrs.virtual_device
-    assert (free, free.device_type_int, free.virtual_device_id, free.memory_scope) == ("", -1, -1, "")
+    assert (free.literal, free.device_type_int, free.virtual_device_id, free.memory_scope) == ("", -1, -1, "")
     copied = relay.op.device_copy(var("y"), tvm.device("cuda"), tvm.cpu(0)).attrs
     assert (copied.src_virtual_device.device_type_int, copied.dst_virtual_device.device_type_int) == (2, 1)
     with pytest.raises(ValueError, match="there is no device 'bogus' here"):
@@ -248,6 +248,9 @@ def test_a_slice_is_set_to_the_end() -> None:
     data, new = np.zeros((3, 4), "float32"), np.ones((2, 2), "float32")
     for kind in KINDS:
         found = run(kind, Function([x, v], relay.strided_set(x, v, (1, -1), (3,), (1, -2))), data, new)
+        part = relay.strided_set(x, v, (1,), (3, 3), (1, 2))  # begins at 0
+        np.testing.assert_array_equal(
+            run(kind, Function([x, v], part), data, new)[1:3, 0:3:2], new)
         np.testing.assert_array_equal(found, [[0, 0, 0, 0], [0, 1, 0, 1], [0, 1, 0, 1]])
 
 

@@ -4,6 +4,7 @@
     Target("llvm -mcpu=x86-64-v3")                                   any x86-64 with AVX2
     Target("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1")      another architecture
     Target({"kind": "llvm", "mcpu": "znver4", "mattr": ["-avx512f"]})
+    Target("cuda -host=llvm")                                        with a host, also Target("cuda", host="llvm")
     Target("c")                                                      this machine, by C text and a C compiler
     Target("npu, llvm -mcpu=znver4")                                 accelerators with their options, then the processor
 

@@ -63,6 +63,10 @@ SETTINGS: Final = _table(
         "rounding behaviour of quantized operators; empty: that of the model's own runtime",
         ("", "tflite", "onnx", "torch", "torch-x86", "torch-onednn", "torch-fbgemm", "torch-qnnpack", "fast")),
     Setting(
+        "relay.fallback_device_type", int, 0,
+        "number of the kind of device for values that a program leaves open (tvm.target.make_compilation_config); 0: "
+        "that of the only target, else the CPU"),
+    Setting(
         "relay.library_calls.stand_in", bool, False,
         "replace calls of BNNS by Tilewright's own kernels, named after the calls"),
     Setting(

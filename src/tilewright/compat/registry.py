@@ -44,6 +44,8 @@ def get_global_func(name: str, allow_missing: bool) -> GlobalFunction | None: ..
 def get_global_func(name: str, allow_missing: bool = False) -> GlobalFunction | None:
     """Return the function of that name. If it is unknown, return None with `allow_missing`, else raise `OptionError`
     with the nearest name or another kind of thing of that name."""
+    if name.startswith("relay.transform.") and name not in FUNCTIONS:
+        importlib.import_module("tilewright.relay.transform")  # registers its functions
     try:
         return _registered(name, allow_missing)
     except OptionError as error:

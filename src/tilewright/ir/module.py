@@ -7,11 +7,21 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tilewright.base.containers import Items
 from tilewright.base.errors import CompileError
 from tilewright.base.settings import nearest
 from tilewright.base.types import GlobalTypeVar
 from tilewright.ir import dialects
 from tilewright.ir.container import Map
+
+
+class _Definitions(dict[Any, Any]):
+    """Definitions of data types by name; `items()[0]` is the first one."""
+
+    __slots__ = ()
+
+    def items(self) -> Items:  # type: ignore[override]
+        return Items(self)
 
 
 class IRModule:
@@ -30,7 +40,7 @@ class IRModule:
         self._functions: dict[str, Any] = {}
         self._names: dict[str, Any] = {}
         self.attrs: dict[str, Any] = dict(attrs or {})
-        self.type_definitions: dict[Any, Any] = {}
+        self.type_definitions: dict[Any, Any] = _Definitions()
         for header, data in (type_definitions or {}).items():
             self[header] = data
         for name, function in (functions or {}).items():
@@ -141,6 +151,14 @@ class IRModule:
     def update_func(self, name: Any, function: Any) -> None:
         """Replace the function of that name."""
         self[name] = function
+
+    def _add(self, var: Any, val: Any, update: bool = False) -> None:
+        """Add a function or a data type, under TVM's name. Raises `CompileError` for a name that is taken, unless
+        `update` is set."""
+        if not update and (var in self or var in self.type_definitions):
+            raise CompileError(
+                f"the module has '{_name(var)}' already; replace it with module[name] = …", code="TW0212")
+        self[var] = val
 
     def remove(self, name: Any) -> None:
         """Remove a function. Raises `CompileError` if it does not exist."""

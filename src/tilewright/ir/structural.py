@@ -8,7 +8,8 @@ equal if they differ by less than 1e-9, as in TVM. A multiply-add `fma(a, b, c)`
 contracts. No recursion over a graph occurs. The hash is the same in every
 process.
 
-Type variables are bound by the generic function or data type, symbolic dimensions by the annotation of the variable
+The type of a variable of a `let` that has no annotation is not compared, since it follows from the value. Type
+variables are bound by the generic function or data type, symbolic dimensions by the annotation of the variable
 that contains them. All unknown dimensions are equal.
 """
 
@@ -26,6 +27,7 @@ from tilewright.base.array_bytes import to_bytes
 from tilewright.base.errors import CompileError
 from tilewright.base.types import DataType, FuncType, TensorType, Type, TypeVar, type_children
 from tilewright.ir import dialects
+from tilewright.ir.virtual_device import VirtualDevice
 from tilewright.scalar import expr as scalar
 from tilewright.scalar.intrinsics import fma
 from tilewright.scalar.walk import walk
@@ -38,8 +40,9 @@ _NAMED: Final[dict[str, frozenset[str]]] = {"PrimFunc": frozenset({"name"}), "Bl
 _NOTES: Final = frozenset({"PrimFunc"})
 _NOT_COMPARED: Final = frozenset({"global_symbol", "tir.noalias"})
 """Attributes of a `PrimFunc` that are its name, or hold for all functions: memory of parameters never overlaps."""
-_DERIVED: Final = "combiner"
-"""Annotation of a block's reducer, which follows from its two statements."""
+_DERIVED: Final = frozenset({"combiner", "virtual_device"})
+"""Attributes that are not compared: a block's reducer, which follows from its two statements, and the device of a
+function's result, which tells where the function runs."""
 CLOSE: Final = 1e-9
 """Floating-point numbers with a smaller difference are equal."""
 _FIELDS: dict[type, tuple[str, ...]] = {}
@@ -110,6 +113,12 @@ def _described(x: Any) -> tuple[tuple[str, Any], ...]:
     return (("type_annotation", x.known_type() if x.type_annotation is None else x.type_annotation),)
 
 
+def _let_variable(x: Any) -> Any:
+    """Return the variable of a let of a graph if it has no annotation, else None. Its type follows from the value."""
+    var = getattr(x, "var", None) if hasattr(x, "value") and hasattr(x, "body") else None
+    return var if getattr(var, "type_annotation", var) is None else None
+
+
 def _parts(x: Any) -> list[tuple[str, Any]]:
     """Return the labelled components of a node, container or type. Binders come first, so that names are bound before
     their uses."""
@@ -118,7 +127,7 @@ def _parts(x: Any) -> list[tuple[str, Any]]:
     if isinstance(x, _Program):
         return [(f".{k}", x[k]) for k in sorted(x)]
     if isinstance(x, dict):
-        return [(f"[{k!r}]", x[k]) for k in sorted(x, key=str) if k != _DERIVED]
+        return [(f"[{k!r}]", x[k]) for k in sorted(x, key=str) if k not in _DERIVED]
     if is_name(x):
         return [(f".{k}", v) for k, v in _described(x)]
     parts = [(label, getattr(x, n)) for label, n in _labels_of(type(x))]
@@ -189,7 +198,8 @@ def _as_sum(x: Any) -> Any:
 
 
 def _is_leaf(x: Any) -> bool:
-    return x is None or isinstance(x, (str, int, float, bool, bytes, np.generic, enum.Enum, type)) or not (
+    return x is None or isinstance(
+        x, (str, int, float, bool, bytes, np.generic, enum.Enum, type, VirtualDevice)) or not (
         isinstance(x, (tuple, list, dict, np.ndarray)) or is_name(x) or fields_of(type(x))
     )
 
@@ -209,6 +219,7 @@ class Comparison:
         self.done: set[tuple[int, int]] = set()
         self.alive: list[Any] = []
         self.bound: set[int] = set()
+        self.derived: set[int] = set()
 
     def difference(self, lhs: Any, rhs: Any) -> tuple[Step | None, Any, Any] | None:
         """Return the path to the first difference in reading order, and the values there on both sides; None if there
@@ -252,6 +263,8 @@ class Comparison:
             return self._pair(a, b)
         mine = list(_bound_names(a))
         self.bound.update(id(v) for v in mine)
+        if (var := _let_variable(a)) is not None and _let_variable(b) is not None:
+            self.derived.add(id(var))
         again = [*mine, *getattr(a, "type_params", ())]
         self._forget(again, self.there, self.back)
         self._forget([*_bound_names(b), *getattr(b, "type_params", ())], self.back, self.there)
@@ -268,6 +281,8 @@ class Comparison:
         return self.there.setdefault(a, b) is b and self.back.setdefault(b, a) is a
 
     def _below(self, a: Any, b: Any, path: Step | None) -> list[tuple[Any, Any, Step | None]] | None:
+        if id(a) in self.derived:
+            return []
         plain = type(a) is type(b) and not isinstance(a, (tuple, list, dict)) and not is_name(a)
         if plain and type(a).__name__ not in _NOTES:
             return [(getattr(a, n), getattr(b, n), Step(path, label, a, b)) for label, n in _labels_of(type(a))]
@@ -288,6 +303,8 @@ def _same_leaf(a: Any, b: Any, exact: bool) -> bool:
         return True
     if isinstance(a, bool) != isinstance(b, bool):
         return False
+    if isinstance(a, VirtualDevice):
+        return bool(a == b)
     if dataclasses.is_dataclass(a):  # an operator without attributes
         return type(a) is type(b)
     return (
@@ -405,6 +422,7 @@ class _Digest:
         self.scalars: dict[Any, int] = {}
         self.keys: dict[Any, int] = {}
         self.bound: set[int] = set()
+        self.derived: set[int] = set()
 
     def of(self, x: Any) -> str:
         stack = [x]
@@ -427,7 +445,9 @@ class _Digest:
         return self.hash.hexdigest()
 
     def _open(self, x: Any, stack: list[Any]) -> None:
-        parts = _parts(x)
+        parts = [] if id(x) in self.derived else _parts(x)
+        if (var := _let_variable(x)) is not None:
+            self.derived.add(id(var))
         kind = (
             "tuple" if isinstance(x, (tuple, list)) else getattr(x, "name", type(x).__name__) if _is_op(x)
             else type(x).__name__
@@ -517,7 +537,7 @@ def _leaf_token(x: Any) -> str:
         return f"i{x}"
     if isinstance(x, str):
         return f"s{len(x)}:{x}"
-    if isinstance(x, (bytes, np.generic)):
+    if isinstance(x, (bytes, np.generic, VirtualDevice)):
         return repr(x)
     return f"{type(x).__qualname__}:{getattr(x, 'name', '') or getattr(x, '__qualname__', '')}"
 

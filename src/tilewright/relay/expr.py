@@ -33,6 +33,7 @@ from tilewright.base.types import (
     substitute_type,
 )
 from tilewright.ir import dialects
+from tilewright.ir.virtual_device import FREE, VirtualDevice, virtual_device
 from tilewright.scalar.expr import FloatImm, IntImm
 
 if TYPE_CHECKING:
@@ -170,6 +171,8 @@ class Var(Expr):
     name_hint: str
     type_annotation: Type | None = None
     span: Origin | None = None
+    virtual_device: VirtualDevice | None = None
+    """Device of a parameter, as `PlanDevices` chooses it."""
 
     def __post_init__(self) -> None:
         if type(self.type_annotation) is IncompleteType:
@@ -183,6 +186,11 @@ class Var(Expr):
     def vid(self) -> Var:
         """TVM's identity of a variable, with a `name_hint`: the variable itself."""
         return self
+
+    @property
+    def virtual_device_(self) -> VirtualDevice:
+        """The device of the variable, under TVM's name; `VirtualDevice()` if none is known."""
+        return self.virtual_device or FREE
 
 
 @node
@@ -282,6 +290,7 @@ def _plain(value: Any) -> Any:
 
 class Function(Expr):
     """A function of `params`. `attrs` hold TVM's keys (`Primitive`, `Compiler`, `Composite`, `global_symbol`, …).
+    `virtual_device` among them is the device of the result; structural equality ignores it, as in TVM.
 
     `ret_type` is the declared type of the result, or else that of the body; `type_params` are the type variables of a
     polymorphic function.
@@ -313,6 +322,11 @@ class Function(Expr):
     def ret_type(self) -> Type | None:
         """The type of the result: the declared one, else that of the body; None when neither is known."""
         return self._declared if self._declared is not None else self.body.known_type()
+
+    @property
+    def virtual_device_(self) -> VirtualDevice:
+        """The device of the result, the attribute `virtual_device`; `VirtualDevice()` if none is known."""
+        return virtual_device(self.attrs.get("virtual_device", FREE))
 
     @property
     def declared_ret_type(self) -> Type | None:

@@ -26,6 +26,7 @@ from tilewright.base.array_bytes import to_bytes
 from tilewright.base.errors import InternalError
 from tilewright.base.recursion import room_for
 from tilewright.base.types import DataType, Type
+from tilewright.ir.virtual_device import VirtualDevice
 from tilewright.relay.adt import (
     Constructor,
     Match,
@@ -110,6 +111,8 @@ def attribute_text(value: Any, declared: str = "", other: Callable[[Any], str] =
         return f"{{{', '.join(entries)}}}"
     if isinstance(value, float) or (declared == "float" and isinstance(value, int)):
         return _float_text(float(value)) + "f"
+    if isinstance(value, VirtualDevice) and value.literal is not None:
+        return json.dumps(value.literal)
     return str(int(value)) if isinstance(value, int) else other(value)
 
 
@@ -332,8 +335,10 @@ class _Printer:
 
     def _parameter(self, v: Var) -> str:
         known = v.known_type()
-        return (self._bound(v) if known is None or self._annotate is not None
-                else f"{self._bound(v)} /* ty={self._types.text(known)} */")
+        place = "" if v.virtual_device is None else f" {{virtual_device={self._attribute(v.virtual_device)}}}"
+        annotation = "" if v.type_annotation is None else f": {self._types.text(v.type_annotation)}"
+        bound = f"{self._variable(v)}{place}{annotation}"
+        return bound if known is None or self._annotate is not None else f"{bound} /* ty={self._types.text(known)} */"
 
     # One value.
     def _call(self, e: Call) -> str:
@@ -345,8 +350,8 @@ class _Printer:
             return f"{self._argument(e.op)}({', '.join(arguments)})"
         for field in dataclasses.fields(e.op):
             value = getattr(e.op, field.name)
-            if (field.default is dataclasses.MISSING or repr(value) != repr(field.default)
-                    or type(value) is not type(field.default)):
+            if (field.default is dataclasses.MISSING or field.name in e.op.written
+                    or repr(value) != repr(field.default) or type(value) is not type(field.default)):
                 arguments.append(f"{field.name}={self._attribute(value, str(field.type))}")
         return f"{e.op.name}({', '.join(arguments)})"
 

@@ -17,6 +17,7 @@ from tilewright.backends.boards import (
     rocm,
     vta,
 )
+from tilewright.backends.compilation_config import CompilationConfig, make_compilation_config
 from tilewright.backends.features import Features as TargetFeatures
 from tilewright.backends.generic_func import (
     GenericFunc,
@@ -26,8 +27,8 @@ from tilewright.backends.generic_func import (
 )
 from tilewright.backends.hooks import register_target_kind
 from tilewright.backends.target import Target, TargetKind
-from tilewright.backends.virtual_device import VirtualDevice
 from tilewright.compat.target import codegen
+from tilewright.ir.virtual_device import VirtualDevice
 
 
 def create(target: Any) -> Target:
@@ -36,7 +37,8 @@ def create(target: Any) -> Target:
 
 
 __all__ = [
-    "GenericFunc", "Target", "TargetFeatures", "TargetKind", "VirtualDevice", "adreno", "arm_cpu", "bifrost", "codegen",
-    "create", "cuda", "generic_func", "get_native_generic_func", "intel_graphics", "list_tags", "mali", "micro",
-    "override_native_generic_func", "rasp", "register_tag", "register_target_kind", "riscv_cpu", "rocm", "vta",
+    "CompilationConfig", "GenericFunc", "Target", "TargetFeatures", "TargetKind", "VirtualDevice", "adreno", "arm_cpu",
+    "bifrost", "codegen", "create", "cuda", "generic_func", "get_native_generic_func", "intel_graphics", "list_tags",
+    "make_compilation_config", "mali", "micro", "override_native_generic_func", "rasp", "register_tag",
+    "register_target_kind", "riscv_cpu", "rocm", "vta",
 ]

@@ -51,6 +51,7 @@ from tilewright.relay.op import (
     transform,
     vision,
     vision_maps,
+    vm,
 )
 from tilewright.relay.op.hooks import (
     OpPattern,
@@ -77,7 +78,7 @@ __all__ = [
     "register_alter_op_layout", "register_compute", "register_convert_op_layout", "register_gradient",
     "register_infer_correct_layout", "register_legalize", "register_mixed_precision_conversion", "register_pattern",
     "register_qnn_legalize", "register_schedule", "register_strategy", "runtime_checks", "scans", "scattering",
-    "selection", "shaping", "signal", "sorting", "special", "transform", "vision", "vision_maps",
+    "selection", "shaping", "signal", "sorting", "special", "transform", "vision", "vision_maps", "vm",
 ]
 
 

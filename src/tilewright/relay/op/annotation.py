@@ -6,14 +6,14 @@ A region starts at `compiler_begin` and ends at `compiler_end`; it is the nodes 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 
 from tilewright import te
 from tilewright.base.errors import CompileError, ShapeError
-from tilewright.base.nd import device
 from tilewright.base.types import FLOAT32, TensorType, Type
+from tilewright.ir.virtual_device import FREE, VirtualDevice, virtual_device
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.broadcast import Divide, Maximum, Minimum, Multiply
 from tilewright.relay.op.elementwise import Round
@@ -24,6 +24,8 @@ from tilewright.topi.shapes import broadcast_shapes
 
 class Passed(Op):
     """Base of the marks and hints, which leave their value unchanged."""
+
+    keeps_type = True
 
     def infer(self, data: Type) -> Type:
         """The type of the data."""
@@ -84,32 +86,14 @@ class StopFusion(Op):
         return identity(data)
 
 
-class DeviceName(str):
-    """A device as attributes name it, "kind:index", with the fields of TVM's virtual devices; "" is any device."""
-
-    __slots__ = ()
-
-    @property
-    def device_type_int(self) -> int:
-        """DLPack's number of the device kind; -1 for any device."""
-        return device(self.partition(":")[0]).device_type if self else -1
-
-    @property
-    def virtual_device_id(self) -> int:
-        """The number of the device of its kind; -1 for any device."""
-        return int(self.partition(":")[2]) if self else -1
-
-    target: ClassVar[None] = None
-    memory_scope: ClassVar[str] = ""
-
-
 @op("on_device", kind=Fusion.OPAQUE)
 class OnDevice(Op):
     """The value, with the device that computes it and holds it."""
 
     telling = True
-    virtual_device: str
-    """Device of the value, as "kind:index": "cpu:0"."""
+    keeps_type = True
+    virtual_device: VirtualDevice
+    """Device of the value: a `VirtualDevice`, a device, or its name "kind:index"."""
     constrain_result: bool = False
     """True when the result must stay on the device."""
     constrain_body: bool = True
@@ -117,7 +101,7 @@ class OnDevice(Op):
 
     def __post_init__(self) -> None:
         free = not self.constrain_result and not self.constrain_body
-        object.__setattr__(self, "virtual_device", DeviceName() if free else device_name(self.virtual_device))
+        object.__setattr__(self, "virtual_device", FREE if free else virtual_device(self.virtual_device))
 
     def infer(self, body: Type) -> Type:
         """The type of the value."""
@@ -136,17 +120,17 @@ class DeviceCopy(Passed):
     """The value, copied from one device to another."""
 
     telling = True
-    src_virtual_device: str
-    """Device that holds the value, as "kind:index": "cpu:0"."""
-    dst_virtual_device: str
-    """Device that receives the copy, as "kind:index"."""
+    src_virtual_device: VirtualDevice
+    """Device that holds the value: a `VirtualDevice`, a device, or its name "kind:index"."""
+    dst_virtual_device: VirtualDevice
+    """Device that receives the copy."""
 
     def __post_init__(self) -> None:
         for name in ("src_virtual_device", "dst_virtual_device"):
-            object.__setattr__(self, name, device_name(getattr(self, name)))
+            object.__setattr__(self, name, virtual_device(getattr(self, name)))
 
     def simplify(self, call: Call) -> Expr | None:
-        """The value, if both names are the same device."""
+        """The value, if both devices are the same."""
         return call.args[0] if self.src_virtual_device == self.dst_virtual_device else None
 
 
@@ -196,22 +180,14 @@ class SimulatedQuantize(Op):
         return Call(Multiply(), [Call(Round(), [held], span=call.span), scale], span=call.span)
 
 
-def device_name(given: Any) -> DeviceName:
-    """A device as attributes name it: `tvm.cpu(0)`, `"cpu"` and `"cpu:0"` are "cpu:0". Raises `TargetError` for an
-    unknown kind of device."""
-    text = given if isinstance(given, str) else f"{getattr(given, 'kind', given)}:{getattr(given, 'index', 0)}"
-    kind, _, index = text.partition(":")
-    return DeviceName(f"{device(kind).kind}:{index or 0}" if text else "")
-
-
 def on_device(body: Any, device: Any, constrain_result: bool = False, constrain_body: bool = True) -> Call:
-    """`body`, to be computed on `device`: a `tvm.device` or a name."""
-    return OnDevice(device_name(device), constrain_result, constrain_body)(body)
+    """`body`, to be computed on `device`: a `tvm.device`, a name, or a `VirtualDevice`."""
+    return OnDevice(virtual_device(device), constrain_result, constrain_body)(body)
 
 
 def device_copy(data: Any, src_device: Any, dst_device: Any) -> Call:
     """`data` copied from one device to another."""
-    return DeviceCopy(device_name(src_device), device_name(dst_device))(data)
+    return DeviceCopy(virtual_device(src_device), virtual_device(dst_device))(data)
 
 
 checkpoint: Final = function(Checkpoint)

@@ -267,30 +267,28 @@ class StridedSet(Op):
     """`data` with the slice `data[begin:end:strides]` of its leading dimensions replaced by `v`."""
 
     begin: tuple[int, ...]
-    """First index of each leading dimension."""
+    """First index of each leading dimension; the dimension from its start where it is shorter than `end`."""
     end: tuple[int, ...]
     """Exclusive last index of each leading dimension; the rest of the dimension where it is shorter than `begin`."""
     strides: tuple[int, ...] | None = None
     """Step of each leading dimension; None means 1."""
 
-    def _steps(self) -> tuple[int, ...]:
-        given = self.strides or ()
-        return (*given, *(1,) * (len(self.begin) - len(given)))
-
     def _full(self, ndim: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """Return the attributes completed for all `ndim` dimensions."""
-        more = ndim - len(self.begin)
-        steps = (*self._steps(), *(1,) * more)
+        given = self.strides or ()
+        steps = (*given, *(1,) * (ndim - len(given)))
+        first = (0 if step > 0 else 2**31 - 1 for step in steps[len(self.begin):])
         rest = (2**31 - 1 if step > 0 else -(2**31) for step in steps[len(self.end):])
-        return (*self.begin, *(0,) * more), (*self.end, *rest), steps
+        return (*self.begin, *first), (*self.end, *rest), steps
 
     def infer(self, data: Type, v: Type) -> TensorType:
         """The type of the data; `v` has its dtype and the shape of the slice."""
         t, values = tensors(data, v)
         require_same_dtype((t, values))
-        if len(self.begin) < len(self.end) or len(self.begin) > t.ndim or len(self._steps()) != len(self.begin):
-            raise ShapeError(f"begin {text(self.begin)}, end {text(self.end)} and strides {text(self._steps())} must "
-                             f"have the same length, at most the rank of {text(t.shape)}; end may be shorter")
+        strides, known = self.strides or (), max(len(self.begin), len(self.end))
+        if known > t.ndim or len(strides) > known:
+            raise ShapeError(f"begin {text(self.begin)} and end {text(self.end)} have at most the rank of "
+                             f"{text(t.shape)}, and strides {text(strides)} is not longer than them")
         begin, end, steps = self._full(t.ndim)
         part = tuple(n for _, n, _ in slices(t.shape, begin, end, steps, None, "end"))
         if values.ndim != t.ndim or any(map(differ, part, values.shape)):

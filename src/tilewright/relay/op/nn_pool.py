@@ -118,6 +118,7 @@ class Pool(Spatial):
     """
 
     precision = Precision.FOLLOW
+    written = ("pool_size",)
     pool_size: tuple[int, ...] = (1,)
     """Spatial shape of the window, in elements."""
     strides: tuple[int, ...] = (1,)

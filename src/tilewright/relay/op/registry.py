@@ -131,6 +131,12 @@ class Op:
     """Category in mixed precision; None leaves it to `ToMixedPrecision.missing_op_mode`."""
     wide: ClassVar[tuple[int, ...]] = ()
     """Arguments that stay in float32 when the others have 16 bits."""
+    written: ClassVar[tuple[str, ...]] = ()
+    """Attributes that texts contain even where they have their defaults."""
+    keeps_type: ClassVar[bool] = False
+    """Whether the result has the type of the only argument, whatever that is."""
+    on_host: ClassVar[tuple[int, ...]] = ()
+    """Arguments that the host reads, such as shapes, wherever the operator runs; -1 is the result."""
 
     def mixed_precision(self, types: Sequence[Type]) -> Precision | None:
         """Return the mixed-precision category of a call with arguments of these types."""
@@ -421,7 +427,7 @@ def function(cls: type[Op]) -> Callable[..., Call]:
             return with_tensor_attributes(cls, values, named, span)
         return cls(**named)(*values, span=span)
 
-    build.__name__ = cls.name.rpartition(".")[2]
+    build.__name__ = build.__qualname__ = cls.name.rpartition(".")[2]
     build.__doc__ = cls.__doc__
     return build
 

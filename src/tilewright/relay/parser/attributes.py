@@ -123,14 +123,14 @@ class AttributeReader(TypeReader):
 
     # Scalar constants.
     def literal(self, token: Token, negative: bool = False) -> Constant:
-        """Return a scalar constant: `2f` is float32, `1.5f64` float64, `7` int32, `7i64` int64. Raises `ParseError` for
-        values out of range."""
+        """Return a scalar constant: `2f` is float32, `1.5f64` float64, `7` int32, `7i64` int64. A whole number without
+        a suffix that does not fit int32 is int64. Raises `ParseError` for values out of range."""
         digits, suffix = _parts(token.text)
         whole = digits.isdigit()
-        dtype = DataType(_dtype_of(suffix) or ("int32" if whole else "float32"))
+        dtype = DataType(_dtype_of(suffix) or ("float32" if not whole else
+                         "int32" if int(digits) < (1 << 31) + negative else "int64"))
         if dtype.is_float:
-            number: float = -float(digits) if negative else float(digits)
-            return Constant(np.asarray(number, dtype.numpy()))
+            return self._float_literal(token, dtype, -float(digits) if negative else float(digits))
         if not whole:
             raise self.fail(f"'{token.text}' has an integer suffix, but a fraction", token)
         value = -int(digits) if negative else int(digits)
@@ -138,6 +138,12 @@ class AttributeReader(TypeReader):
         if not low <= value <= high:
             raise self.fail(f"{value} does not fit {dtype}; the limit is {low if negative else high}", token)
         return Constant(np.asarray(value).astype(dtype.numpy()) if dtype != "uint64" else np.asarray(value, "uint64"))
+
+    def _float_literal(self, token: Token, dtype: DataType, number: float) -> Constant:
+        largest = ml_dtypes.finfo(dtype.numpy()).max  # type: ignore[no-untyped-call]
+        if abs(number) > max(float(largest), float(str(largest))):  # the text of the largest number may be rounded up
+            raise self.fail(f"{number:g} does not fit {dtype}; the limit is {'-' * (number < 0)}{largest}", token)
+        return Constant(np.asarray(number, dtype.numpy()))
 
     def operator(self, kind: type[Op], attrs: Mapping[str, tuple[Any, Token]], start: Token) -> Op:
         """Return an operator with its attributes. Raises `ParseError` for unknown or missing attributes."""
@@ -175,7 +181,7 @@ def _parts(text: str) -> tuple[str, str]:
 def _dtype_of(suffix: str) -> str:
     if suffix in _SUFFIX or not suffix:
         return _SUFFIX.get(suffix, "")
-    return {"f": "float", "i": "int", "u": "uint"}[suffix[0]] + suffix[1:]
+    return {"f": "float", "i": "int", "u": "uint"}[suffix[0]] + (suffix[1:] or "32")
 
 
 def _range(dtype: DataType) -> tuple[int, int]:

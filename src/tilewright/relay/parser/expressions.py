@@ -14,9 +14,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.base.errors import CompileError, Origin, ParseError
+from tilewright.base.errors import CompileError, Origin, ParseError, TargetError
 from tilewright.base.settings import nearest
 from tilewright.base.types import Type, TypeVar, bind_types
+from tilewright.ir.virtual_device import VirtualDevice, virtual_device
 from tilewright.relay.adt import (
     Clause,
     Constructor,
@@ -218,9 +219,9 @@ class ExprReader(AttributeReader):
         signs = []
         while self.kind == "-":
             signs.append(self.take())
-        if signs and self.kind == "number":
-            found = self._after(self.literal(self.take(), negative=True))
-            _ = signs.pop()
+        if signs and self.kind == "number":  # --10 is 10
+            found = self._after(self.literal(self.take(), negative=len(signs) % 2 == 1))
+            signs = []
         else:
             found = self._after(self._primary())
         for token in reversed(signs):
@@ -254,7 +255,7 @@ class ExprReader(AttributeReader):
         if kind == "local":
             return self._local(token)
         if kind == "word":
-            read = _FORMS.get(token.text)
+            read = _FORMS.get(token.text) if token.text not in self.constructors else None
             return read(self, token) if read is not None else self._named(token)
         if kind == "number":
             return self.literal(token)
@@ -482,12 +483,25 @@ class ExprReader(AttributeReader):
                 token = self.expect("local", "a parameter such as %x, or an attribute such as Primitive=1,")
                 if any(p.name_hint == token.text[1:] for p in params):
                     raise self.fail(f"the parameter {token.text} is named twice", token)
-                params.append(
-                    Var(token.text[1:], self.annotation() if self.accept(":") else None, self.span(token, "parameter")))
+                place = self._place() if self.accept("{") else None
+                params.append(Var(token.text[1:], self.annotation() if self.accept(":") else None,
+                                  self.span(token, "parameter"), place))
             if self.kind != ")":
                 _ = self.expect(",", "',' or ')'")
         ret = self.annotation() if self.accept("->") else None
         return params, attrs, type_params, ret
+
+    def _place(self) -> VirtualDevice:
+        """Read `virtual_device=… }` after a parameter's name and `{`."""
+        token = self.token
+        if not self.at_attribute() or self.attribute_name() != "virtual_device":
+            raise self.fail("a parameter has only the attribute virtual_device, written {virtual_device=…}", token)
+        given = self.attribute()
+        _ = self.expect("}", "'}'")
+        try:
+            return virtual_device(given)
+        except TargetError as error:
+            raise self.fail(error.message, token) from None
 
     def function_body(self, params: Sequence[Var], attrs: Mapping[str, Any], type_params: Sequence[TypeVar],
                       ret: Type | None, token: Token) -> Function:

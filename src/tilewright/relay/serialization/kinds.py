@@ -145,7 +145,8 @@ _BUILD: Final[dict[str, Callable[..., Any]]] = {
     "relay.Constructor": _constructor, "relay.GlobalTypeVar": _type_name, "relay.TypeVar": _type_variable,
 }
 _DEFAULTS: Final[dict[str, dict[str, Any]]] = {
-    "relay.GlobalTypeVar": {"kind": TypeKind.AdtHandle}, "relay.TypeVar": {"kind": TypeKind.Type},
+    "relay.Var": {"virtual_device": None}, "relay.GlobalTypeVar": {"kind": TypeKind.AdtHandle},
+    "relay.TypeVar": {"kind": TypeKind.Type},
 }
 MAXIMUM_LANES: Final = 1 << 16
 
@@ -156,7 +157,8 @@ def _tables() -> tuple[dict[str, Kind], dict[type, Kind]]:
         for cls in classes:
             hints = typing.get_type_hints(cls)
             fields = {f.name: (f.name, hints[f.name]) for f in dataclasses.fields(cls)}
-            kinds.append(Kind(f"{room}.{cls.__name__}", cls, fields, cls))
+            name = f"{room}.{cls.__name__}"
+            kinds.append(Kind(name, cls, fields, cls, _DEFAULTS.get(name, {})))
     for name, cls, holds in _LISTED:
         fields = {n: (_ATTRIBUTE.get((name, n), n), hint) for n, hint in holds.items()}
         kinds.append(Kind(name, cls, fields, _BUILD.get(name, cls), _DEFAULTS.get(name, {})))

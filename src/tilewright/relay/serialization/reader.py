@@ -11,6 +11,7 @@ import binascii
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +24,7 @@ from tilewright.base.types import DataType, Type, bind_types
 from tilewright.ir.container import Map
 from tilewright.ir.env_func import EnvFunc
 from tilewright.ir.module import IRModule
+from tilewright.ir.virtual_device import virtual_device
 from tilewright.relay.adt import TypeData
 from tilewright.relay.expr import Expr, Function, GlobalVar
 from tilewright.relay.op.registry import get
@@ -237,6 +239,9 @@ class _Reader:
                 return _INTRINSICS[inner]
             case "extern":
                 return intrinsics.extern(_text(inner), pure=bool(x.get("pure")))
+            case "device":
+                place, scope = map(_text, inner)
+                return replace(virtual_device(place), memory_scope=scope)
             case "bytes":
                 return base64.b64decode(_text(inner), validate=True)
         raise ParseError(f"there is no kind of value '{tag}'", code="TW0406")

@@ -16,6 +16,7 @@ from tilewright.base.types import DataType, TensorType, Type
 from tilewright.ir.container import Map
 from tilewright.ir.env_func import EnvFunc
 from tilewright.ir.module import IRModule
+from tilewright.ir.virtual_device import VirtualDevice
 from tilewright.relay.adt import Constructor
 from tilewright.relay.expr import Call, Constant, Expr, GlobalVar
 from tilewright.relay.op.registry import Op
@@ -146,6 +147,8 @@ class _Writer:
                 return {"mapping": [[self._encoded(k), self._encoded(v)] for k, v in x.items()]}
             case EnvFunc():
                 return {"function": x.name}
+            case VirtualDevice() if x.target is None:
+                return {"device": [VirtualDevice(x.device).literal, x.memory_scope]}
             case bytes():
                 return {"bytes": base64.b64encode(x).decode("ascii")}
         raise CompileError(

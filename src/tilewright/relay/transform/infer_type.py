@@ -180,6 +180,8 @@ class _Inference:
         if isinstance(e.op, Expr):
             self.call_function(name, e)
             return None
+        if e.op.keeps_type:
+            self.same(name, e, self.type_of(e.args[0]), "the result has type {1}, but {0} is expected")
         types = [self.solver.expand(self.type_of(a)) for a in e.args]
         if any(isinstance(t, Hole) for t in types):
             types = self.completed(e.op, types)

@@ -7,12 +7,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from tilewright.base.errors import CompileError, Origin
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, Pass, PassContext
+from tilewright.relay.adt import Constructor
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar, Var
 from tilewright.relay.printer import astext
 from tilewright.relay.visitor import operands, post_order, with_operands
@@ -44,13 +46,41 @@ class SpanCheck(Pass):
 
 @dataclass(frozen=True)
 class CapturePostDfsIndexInSpans(FunctionPass):
-    """Set the span of every node to its index in post-order."""
+    """Set the span of every node to its index in post-order, as name and line. The parameters come first, and an
+    operator counts where it is first used, before its arguments.
+    """
 
     kind: ClassVar[type] = Function
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
-        index = {e: k for k, e in enumerate(post_order(function, inside=False))}
-        return respanned(function, {e: Origin(f"index:{k}") for e, k in index.items()})
+        spans = {e: Origin(f"index:{k}", line=k) for e, k in _indices(function).items()}
+        params = [replace(p, span=spans[p]) for p in function.params]
+        for old, new in zip(function.params, params, strict=True):
+            new.set_type(old.known_type())
+        found = respanned(function, spans, dict(zip(function.params, params, strict=True)))
+        return Function(
+            params, found.body, found.declared_ret_type, found.type_params, found.attrs, found.span)
+
+
+def _indices(function: Function) -> dict[Expr, int]:
+    """Return the post-order index of every node; operators have indices, too."""
+    index: dict[Any, int] = {p: k for k, p in enumerate(function.params)}
+    opened: set[Expr] = set(function.params)
+    stack: list[tuple[Any, bool]] = [(function, False)]
+    while stack:
+        e, is_done = stack.pop()
+        if is_done or isinstance(e, type):  # an operator is its class
+            index.setdefault(e, len(index))
+            continue
+        if e in opened:
+            continue
+        opened.add(e)
+        below: list[Any] = [*e.params, e.body] if isinstance(e, Function) else [*operands(e)]
+        if isinstance(e, Call):
+            below = [e.op if isinstance(e.op, Expr) else type(e.op), *e.args]
+        stack.append((e, True))
+        stack.extend((o, False) for o in reversed(below))
+    return {e: k for e, k in index.items() if isinstance(e, Expr)}
 
 
 def tag_span_suffixes(mod: IRModule) -> IRModule:
@@ -67,15 +97,20 @@ def tag_span_suffixes(mod: IRModule) -> IRModule:
     return mod.map_functions(tagged, Function)
 
 
-def respanned(function: Function, spans: dict[Expr, Origin]) -> Function:
-    """Return the same function with other spans on these nodes; parameters and names keep theirs."""
-    new: dict[Expr, Expr] = {}
-    for e in post_order(function, inside=False):
+def respanned(
+    function: Function, spans: Mapping[Expr, Origin], names: Mapping[Expr, Expr] | None = None
+) -> Function:
+    """Return the same function with other spans on these nodes, and other nodes for `names`; other parameters and names
+    keep theirs. Without `names`, the bodies of called functions are not searched."""
+    new: dict[Expr, Expr] = dict(names or {})
+    for e in post_order(function, inside=names is not None):
+        if e in new:
+            continue
         old = operands(e)
         now = [new.get(o, o) for o in old]
         same = all(a is b for a, b in zip(old, now, strict=True))
         span = spans.get(e)
-        if isinstance(e, (Var, GlobalVar)) or (span is None and same):
+        if isinstance(e, (Var, GlobalVar, Constructor)) or (span is None and same):
             continue
         new[e] = _with_span(e if same else with_operands(e, now), e.span if span is None else span)
     return new.get(function, function)  # type: ignore[return-value]

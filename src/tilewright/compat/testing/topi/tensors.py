@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -220,10 +221,8 @@ def strided_slice_python(
 def strided_set_python(
     data: Array, v: Array, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None = None
 ) -> Array:
-    """Return data with a slice replaced."""
+    """Return data with a slice replaced; missing numbers of a dimension are those of the whole dimension."""
     found = data.copy()
-    given = () if strides is None else strides
-    steps = [*given, *[1] * (len(begin) - len(given))]
-    ends = [*end, *[None] * (len(begin) - len(end))]
-    found[tuple(slice(b, e, s) for b, e, s in zip(begin, ends, steps, strict=True))] = v
+    cuts = itertools.zip_longest(begin, end, () if strides is None else strides)
+    found[tuple(slice(b, e, s) for b, e, s in cuts)] = v
     return found
