@@ -32,7 +32,7 @@ from tilewright.runtime.webassembly import LOADER
 ROOT = Path(__file__).parent.parent
 WASM = "llvm -mtriple=wasm32-unknown-unknown"
 FLIPS = 100
-SEES = {
+SEES: dict[str, Callable[[Path], object]] = {
     "model.so": load, "model.tar": load, "model.wasm": load, "library.tar": TVMCPackage, "package.tar": TVMCPackage,
     "stages.tar": load_executable,
 }

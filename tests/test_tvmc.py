@@ -169,7 +169,7 @@ def test_what_a_package_holds(
 ) -> None:
     package = tvmc.compile(tvmc.load(perceptron), "llvm", package_path=tmp_path / "p.tar", **options)
     assert names(tmp_path / "p.tar") == members
-    assert package.executor_type == executor and Path(package.lib_path).name == members[0]
+    assert package.executor_type == executor and Path(str(package.lib_path)).name == members[0]
     assert tvmc.run(tvmc.TVMCPackage(tmp_path / "p.tar"), fill_mode="zeros").outputs["output_0"].shape == (2, 10)
     first = (tmp_path / "p.tar").read_bytes()
     tvmc.compile(tvmc.load(perceptron), "llvm", package_path=tmp_path / "p.tar", **options)
@@ -223,7 +223,7 @@ def test_texts_and_instruments_of_a_compilation(perceptron: Path, tmp_path: Path
         def run_after_pass(self, mod: Any, info: Any) -> None:
             self.names.append(info.name)
 
-    counter = Counter()
+    counter: Any = Counter()
     package = tvmc.compile(
         tvmc.load(perceptron), "llvm", package_path=str(tmp_path / "p.tar"), dump_code="ll", instruments=[counter])
     assert counter.names and Path(package.package_path + ".ll").read_text()
@@ -240,7 +240,7 @@ def test_the_graph_of_a_package_is_the_fields(perceptron: Path, tmp_path: Path) 
     assert graph["attrs"]["shape"] == ["list_shape", [[2, 16], [2, 10]]] and graph["attrs"]["dltype"] == [
         "list_str", ["float32", "float32"]
     ]
-    library: Any = load_module(package.lib_path)
+    library: Any = load_module(str(package.lib_path))
     module = graph_executor.create(package.graph, library, tvm.cpu(0))
     module.load_params(package.params)
     x = np.random.default_rng(1).random((2, 16), np.float32)
@@ -454,7 +454,7 @@ def test_a_program_with_stand_ins_runs_on_an_arm(network: Path, tmp_path: Path) 
     found, package = run_on_arm(network, IMAGE, wanted, tmp_path)
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
     assert package.notes
-    assert Path(package.lib_path).read_bytes()[18:20] == b"\xb7\0"  # EM_AARCH64
+    assert Path(str(package.lib_path)).read_bytes()[18:20] == b"\xb7\0"  # EM_AARCH64
 
 
 @needs_arm
