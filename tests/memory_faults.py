@@ -15,6 +15,7 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay, te, tir
+from tilewright.backends.cpu.machine import machine_of
 from tilewright.base.errors import MemoryFault, Origin
 from tilewright.base.global_functions import FUNCTIONS, remove_global_func
 from tilewright.base.memory_faults import OVERLAP, READ, UNINITIALIZED, WRITE
@@ -578,6 +579,11 @@ def shifted_operator(by: int, cut: int) -> Callable[[], Any]:
     return make
 
 
+def _place(element: int) -> str:
+    """The lane of an element in vectors of this machine, as a report shows it."""
+    return f"= {element % machine_of(Target('llvm')).lanes()}"
+
+
 def _shifted(name: str, by: int, cut: int, where: str, says: str) -> Planted:
     arrays = [numbers()]
     return Planted(
@@ -607,9 +613,9 @@ GRAPHS: Final = [
         "take_rows_of", "take 'batch'", lambda x, at: _node("batch", BATCH, x, at), ROWS,
         [[0, 1], [2, 3], [4, 8], [6, 7]], "= 2", "p0", "index 1 is 8"
     ),
-    _shifted("shifted_high", 1, 0, "= 15", "index 0 is 16"),
+    _shifted("shifted_high", 1, 0, _place(15), "index 0 is 16"),
     _shifted("shifted_low", -1, 1, "= 0", "index 0 is -1"),
-    _shifted("shifted_far", 7, 0, "= 9", "index 0 is 16"),
+    _shifted("shifted_far", 7, 0, _place(9), "index 0 is 16"),
     _shifted("shifted_cut", 4, 3, "i_0 = 1, i_2 = 4", "p0[16]"),
 ]
 

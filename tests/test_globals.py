@@ -26,6 +26,7 @@ KNOWN = {
     "search.auto_scheduler.workload_registry": {"WORKLOAD_FUNC_REGISTRY": REGISTERED},
     "search.auto_scheduler.search_task": {"TASK_INPUT_BUFFER_TABLE": REGISTERED},
     "backends.offload_kinds": {"_KINDS": REGISTERED},
+    "backends.target_tags": {"_REGISTERED": REGISTERED},
     "compat.testing.popen_jobs": {"_STATE": OF_WORKER},
     "search.autotvm.task.task": {"TEMPLATES": REGISTERED},
     "backends.generic_func": {"_NATIVE": REGISTERED},

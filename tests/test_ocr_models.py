@@ -38,6 +38,10 @@ def cut(page: Array, height: int, width: int, batch: int = 1) -> Array:
     return np.concatenate([page[:, :, 24 : 24 + height, 40 + 16 * k : 40 + 16 * k + width] for k in range(batch)])
 
 
+MOST = 3e-5
+"""Largest distance: the sums of ONNX Runtime on processors without AVX-512 are 2e-5 away from those on others."""
+
+
 def difference(path: Path, x: Array, threads: int) -> float:
     """The relative L2 distance from ONNX Runtime; a host step would be a warning, which is an error here."""
     (expected,) = onnxruntime_answers(path, {"x": x})
@@ -49,18 +53,18 @@ def difference(path: Path, x: Array, threads: int) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize(("step", "threads"), [(1, 2), (2, 1)])
 def test_detector(page: Array, step: int, threads: int) -> None:
-    assert difference(DETECTOR, np.ascontiguousarray(page[:, :, ::step, ::step]), threads) < 1e-5
+    assert difference(DETECTOR, np.ascontiguousarray(page[:, :, ::step, ::step]), threads) < MOST
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("width", "batch", "threads"), [(320, 1, 1), (640, 1, 2), (320, 4, 2)])
 def test_reader(page: Array, width: int, batch: int, threads: int) -> None:
-    assert difference(READER, cut(page, 48, width, batch), threads) < 1e-5
+    assert difference(READER, cut(page, 48, width, batch), threads) < MOST
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_which_way_up(page: Array, threads: int) -> None:
-    assert difference(TURNER, cut(page, 80, 160), threads) < 1e-5
+    assert difference(TURNER, cut(page, 80, 160), threads) < MOST
 
 
 @pytest.mark.slow
@@ -69,4 +73,4 @@ def test_one_reader_for_every_width(page: Array) -> None:
     for width in (160, 320, 160):
         x = cut(page, 48, width)
         (expected,) = onnxruntime_answers(READER, {"x": x})
-        assert np.linalg.norm(read(x) - expected) / np.linalg.norm(expected) < 1e-5
+        assert np.linalg.norm(read(x) - expected) / np.linalg.norm(expected) < MOST

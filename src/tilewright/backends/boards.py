@@ -12,7 +12,7 @@ from typing import Final
 
 from tilewright.backends.target import Target
 from tilewright.backends.target_tags import add_tag, tag_names
-from tilewright.base.errors import TargetError
+from tilewright.base.errors import MovedModuleWarning, TargetError
 from tilewright.base.settings import nearest
 
 MICRO: Final[Mapping[str, str]] = {
@@ -69,7 +69,7 @@ def arm_cpu(model: str = "unknown", options: Options = None) -> Target:
 
 def rasp(options: Options = None) -> Target:
     """Return the target of a Raspberry Pi 3B; the former name of `arm_cpu("rasp3b")`."""
-    warnings.warn("tvm.target.rasp() is tvm.target.arm_cpu('rasp3b')", DeprecationWarning, stacklevel=2)
+    warnings.warn("tvm.target.rasp() is now tvm.target.arm_cpu('rasp3b')", MovedModuleWarning, stacklevel=2)
     return arm_cpu("rasp3b", options)
 
 

@@ -258,7 +258,7 @@ class ProviderWarning(UserWarning):
 
 
 class MovedModuleWarning(DeprecationWarning):
-    """A module was imported by a former name, which still works. The message has the new name."""
+    """A module or function was used by a former name, which still works. The message has the new name."""
 
     code = "TW1310"
 
