@@ -223,6 +223,6 @@ def test_targets_that_code_is_not_made_for() -> None:
     assert tvm.target.Target(str(target)) == target == tvm.target.Target(target.export())
     for given in ("cuda --host llvm", "cuda -host=llvm", {"kind": "cuda", "host": "llvm"}, GPU_TARGET):
         assert tvm.target.Target(given).host == HOST
-    for use in (lambda: target.backend, lambda: target.machine, target.__enter__):
+    for use in (lambda: target.backend, lambda: target.machine):
         with pytest.raises(TargetError, match="'cuda' is not a kind of target for which code is generated; use one of"):
             use()

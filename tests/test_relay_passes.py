@@ -61,7 +61,7 @@ ELSEWHERE = {
     "FlexibleShapeDispatch": "changes the inputs", "FirstOrderGradient": "returns gradients, too",
     "SpanCheck": "refuses programs without spans",
     "AnnotateTarget": "marks again where it is run again", "ToCPS": "adds a parameter", "PartitionGraph": "needs marks",
-    "MergeCompilerRegions": "needs marks",
+    "MergeCompilerRegions": "needs marks", "DefuseOps": "needs primitive functions",
     "QuantizeAnnotate": "leaves variables", "QuantizeCalibrate": "gives them values",
     "QuantizeRealize": "computes in integers",
 }

@@ -191,7 +191,7 @@ def _sizes_and_inner(func: Any) -> Iterator[Any]:
 
 def _as_sum(x: Any) -> Any:
     """Return `c + a * b` for a multiply-add `fma(a, b, c)`; other values as they are."""
-    if type(x) is scalar.Call and x.op is fma:
+    if type(x) is scalar.Call and x.op is fma and len(x.args) == 3:
         a, b, c = x.args
         return scalar.add(c, scalar.mul(a, b))
     return x

@@ -134,9 +134,9 @@ class Op:
     written: ClassVar[tuple[str, ...]] = ()
     """Attributes that texts contain even where they have their defaults."""
     keeps_type: ClassVar[bool] = False
-    """Whether the result has the type of the only argument, whatever that is."""
+    """Whether the result has the type of the only argument, for any type."""
     on_host: ClassVar[tuple[int, ...]] = ()
-    """Arguments that the host reads, such as shapes, wherever the operator runs; -1 is the result."""
+    """Arguments that the host reads, such as shapes, on any device of the operator; -1 is the result."""
 
     def mixed_precision(self, types: Sequence[Type]) -> Precision | None:
         """Return the mixed-precision category of a call with arguments of these types."""
