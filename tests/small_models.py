@@ -101,6 +101,11 @@ def stages_of(model: Model) -> Stages:
     return model._stages
 
 
+VNNI = "avx512_vnni" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
+"""Whether ONNX Runtime and oneDNN add products of bytes in 32 bits here; without it, two of them in 16."""
+NO_VNNI = "the engines' roundings are those of a processor with AVX-512 VNNI, which this one is not"
+
+
 def onnxruntime_answers(model: onnx.ModelProto | Path, inputs: Mapping[str, Array]) -> list[Array]:
     """What ONNX Runtime computes on one thread."""
     import onnxruntime

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tilewright
+from small_models import NO_VNNI, VNNI
 from tilewright import relay
 from tilewright.base.errors import OptionError
 from tilewright.compat import transform
@@ -154,6 +155,8 @@ def test_every_source_gives_the_integers_of_the_runtime_that_is_asked_for(
 ) -> None:
     import torch
 
+    if numerics in ("onnx", "torch-onednn") and not VNNI:
+        pytest.skip(NO_VNNI)
     if (
         numerics.startswith("torch")
         and numerics.removeprefix("torch-") not in torch.backends.quantized.supported_engines

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
-from small_models import onnxruntime_answers
+from small_models import NO_VNNI, VNNI, onnxruntime_answers
 from test_onnx_import import main, model, node, refused
 from tilewright.base.errors import ModelError
 from tilewright.relay.expr import Call
@@ -149,6 +149,7 @@ def test_a_network_is_computed_in_integers() -> None:
     assert names.count("qnn.dense") == 1
 
 
+@pytest.mark.skipif(not VNNI, reason=NO_VNNI)
 @pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64", "llvm -mcpu=haswell"])
 def test_a_network_answers_what_the_peer_answers(target: str, tmp_path: Path) -> None:
     proto = network()
@@ -227,6 +228,7 @@ def unit_and_quotients(x: Array) -> tuple[float, Array]:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not VNNI, reason=NO_VNNI)
 @pytest.mark.parametrize("runtime", ["ours", "ONNX Runtime"])
 def test_dynamic_quantization_is_off_float64_only_where_a_value_is_between_two_integers(runtime: str) -> None:
     """What differs by 1e-6 before a quantized layer may differ by a unit of its integers after it, in any runtime: each

@@ -25,7 +25,7 @@ pytest.importorskip("onnx", reason="a third of the networks are ONNX models; ins
 
 from quantized_networks import NETWORKS, WIDTHS, Network
 from quantized_writers import to_onnx, to_tflite, to_torch
-from test_torch_engines import VNNI
+from small_models import NO_VNNI, VNNI
 
 pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings(
     "ignore::DeprecationWarning"
@@ -284,9 +284,7 @@ RUNTIMES: dict[
 ] = {"torch": of_torch, "onnx": of_onnx, "tflite": of_tflite}
 
 
-@pytest.mark.skipif(
-    not VNNI, reason="the engines' roundings are those of a processor with AVX-512 VNNI, which this one is not"
-)
+@pytest.mark.skipif(not VNNI, reason=NO_VNNI)
 @pytest.mark.parametrize("source", RUNTIMES)
 @pytest.mark.parametrize(
     "name", [*SMALL, *(pytest.param(n, marks=pytest.mark.slow) for n in NETWORKS if n not in SMALL)]

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tilewright
+from small_models import NO_VNNI, VNNI
 
 pytest.importorskip("torch")
 import torch
@@ -19,11 +19,8 @@ import torch.ao.nn.intrinsic.quantized as fused
 from torch.ao.nn import quantized
 
 ENGINES = [e for e in ("x86", "onednn", "fbgemm", "qnnpack") if e in torch.backends.quantized.supported_engines]
-VNNI = "avx512_vnni" in Path("/proc/cpuinfo").read_text()
 pytestmark = [
-    pytest.mark.skipif(
-        not VNNI, reason="the engines' roundings are those of a processor with AVX-512 VNNI, which this one is not"
-    ),
+    pytest.mark.skipif(not VNNI, reason=NO_VNNI),
     pytest.mark.filterwarnings("ignore:.*quantized tensor creation functions:UserWarning"),
 ]
 F = np.float32
