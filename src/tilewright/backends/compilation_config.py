@@ -53,8 +53,8 @@ class CompilationConfig:
 def make_compilation_config(ctxt: PassContext, target: Any, target_host: Any = None) -> CompilationConfig:
     """Return the configuration for a target, a list of targets, or a mapping whose values are targets.
 
-    The default device is that of the only target, or the one that the option `relay.fallback_device_type` of `ctxt`
-    names, or the CPU. Raises `TargetError` if no target is for it.
+    The default device is that of the only target, or the device of the option `relay.fallback_device_type` of `ctxt`,
+    or the CPU. Raises `TargetError` if no target is for it.
     """
     targets = tuple(dict.fromkeys(Target.canon_multi_target_and_host(target, target_host)))
     host = Target.canon_target(target_host) or next((t.host for t in targets if t.host is not None), None) or next(

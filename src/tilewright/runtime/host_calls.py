@@ -23,7 +23,7 @@ _NUMBERS: Final[dict[str, Any]] = {"float64": ctypes.c_double, "int64": ctypes.c
 
 
 def c_type(dtype: DataType) -> Any:
-    """Return the C type of a number passed by value. Raises `ArtifactError` if there is none."""
+    """Return the C type of a number passed by value. Raises `ArtifactError` for types without one."""
     name = {"float32": "c_float", "float64": "c_double", "bool": "c_bool"}.get(dtype, f"c_{dtype}")
     found = getattr(ctypes, name, None)
     if found is None:

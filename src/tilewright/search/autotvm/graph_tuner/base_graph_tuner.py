@@ -153,7 +153,7 @@ class BaseGraphTuner:
             for b in self._layouts(reader, reads=True) if (made := self._transform(shape, a, b)) is not None)
 
     def _transform(self, shape: Sequence[int], a: str, b: str) -> Workload | None:
-        """Return the workload of a transformation of an image; None if there is none, or it is not possible."""
+        """Return the workload of a transformation of an image, or None if no transformation is needed or possible."""
         blocked = None if a == b else blocked_shape(shape, a)
         if blocked is None or blocked_shape(shape, b) is None:
             return None
