@@ -37,7 +37,8 @@ _SKIPPED: Final = frozenset(
 _BINDERS: Final = ("type_params", "type_vars", "params", "var", "buffer", "iters")
 _NAMED: Final[dict[str, frozenset[str]]] = {"PrimFunc": frozenset({"name"}), "Block": frozenset({"name"})}
 """Fields that are only names, by class."""
-_NOTES: Final = frozenset({"PrimFunc"})
+_NOTED: Final = "PrimFunc"
+"""The class whose attributes are compared in part."""
 _NOT_COMPARED: Final = frozenset({"global_symbol", "tir.noalias"})
 """Attributes of a `PrimFunc` that are its name, or hold for all functions: memory of parameters never overlaps."""
 _DERIVED: Final = frozenset({"combiner", "virtual_device"})
@@ -131,7 +132,7 @@ def _parts(x: Any) -> list[tuple[str, Any]]:
     if is_name(x):
         return [(f".{k}", v) for k, v in _described(x)]
     parts = [(label, getattr(x, n)) for label, n in _labels_of(type(x))]
-    if type(x).__name__ in _NOTES:
+    if type(x).__name__ == _NOTED:
         return [(n, {k: a for k, a in v.items() if k not in _NOT_COMPARED} if n == ".attrs" else v) for n, v in parts]
     return parts
 
@@ -284,7 +285,7 @@ class Comparison:
         if id(a) in self.derived:
             return []
         plain = type(a) is type(b) and not isinstance(a, (tuple, list, dict)) and not is_name(a)
-        if plain and type(a).__name__ not in _NOTES:
+        if plain and type(a).__name__ != _NOTED:
             return [(getattr(a, n), getattr(b, n), Step(path, label, a, b)) for label, n in _labels_of(type(a))]
         mine, other = _parts(a), _parts(b)
         if [n for n, _ in mine] != [n for n, _ in other]:

@@ -88,44 +88,46 @@ def transpose_batch_matmul(
 
 
 # Convolutions.
+def _convolution(
+    name: str, axes: str, batch: int, sizes: Sequence[int], channels: tuple[int, int], kernel_size: int, stride: int,
+    padding: int, dilation: int, groups: int, in_dtype: str, out_dtype: str,
+) -> Tensors:
+    """Return inputs, weight and the convolution along spatial axes with these names and sizes, channels last."""
+    given, made = channels
+    inputs = te.placeholder((batch, *sizes, given), name="inputs", dtype=in_dtype)
+    taps = (kernel_size,) * len(sizes)
+    weight = te.placeholder((*taps, given // groups, made), name="weight", dtype=in_dtype)
+    padded = _padded(inputs, (0, *(padding for _ in sizes), 0))
+    *window, rc = _reduced(" ".join(f"r{axis}" for axis in (*axes, "c")), *taps, given // groups)
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        n, *at, co = i
+        places = [x * stride + tap * dilation for x, tap in zip(at, window, strict=True)]
+        value = padded[(n, *places, co // (made // groups) * (given // groups) + rc)]
+        return te.sum(
+            value.astype(out_dtype) * weight[(*window, rc, co)].astype(out_dtype), axis=[*window, rc])
+
+    shape = (batch, *(_spanned(n, kernel_size, stride, padding, dilation) for n in sizes), made)
+    return inputs, weight, te.compute(shape, element, name=name, axis_names=("n", *axes, "co"))
+
+
 def conv1d_nlc(
     N: int, L: int, CI: int, CO: int, kernel_size: int, stride: int = 1, padding: int = 0, dilation: int = 1,
     groups: int = 1, in_dtype: str = "float32", out_dtype: str = "float32",
 ) -> Tensors:
     """Return inputs (N, L, CI), weight (kernel_size, CI / groups, CO) and the convolution (N, L', CO)."""
-    inputs = te.placeholder((N, L, CI), name="inputs", dtype=in_dtype)
-    weight = te.placeholder((kernel_size, CI // groups, CO), name="weight", dtype=in_dtype)
-    padded = _padded(inputs, (0, padding, 0))
-    rl, rc = _reduced("rl rc", kernel_size, CI // groups)
-    shape = (N, _spanned(L, kernel_size, stride, padding, dilation), CO)
-    output = te.compute(
-        shape,
-        lambda n, w, co: te.sum(
-            padded[n, w * stride + rl * dilation, co // (CO // groups) * (CI // groups) + rc].astype(out_dtype)
-            * weight[rl, rc, co].astype(out_dtype), axis=[rl, rc]),
-        name="conv1d_nlc")
-    return inputs, weight, output
+    return _convolution(
+        "conv1d_nlc", "l", N, (L,), (CI, CO), kernel_size, stride, padding, dilation, groups, in_dtype, out_dtype)
 
 
 def conv2d_nhwc(
-    N: int, H: int, W: int, CI: int, CO: int, kernel_size: int, stride: int = 1, padding: int = 0,
-    dilation: int = 1, groups: int = 1, in_dtype: str = "float32", out_dtype: str = "float32",
+    N: int, H: int, W: int, CI: int, CO: int, kernel_size: int, stride: int = 1, padding: int = 0, dilation: int = 1,
+    groups: int = 1, in_dtype: str = "float32", out_dtype: str = "float32",
 ) -> Tensors:
     """Return inputs (N, H, W, CI), weight (kernel_size, kernel_size, CI / groups, CO) and the convolution (N, H', W',
     CO)."""
-    inputs = te.placeholder((N, H, W, CI), name="inputs", dtype=in_dtype)
-    weight = te.placeholder((kernel_size, kernel_size, CI // groups, CO), name="weight", dtype=in_dtype)
-    padded = _padded(inputs, (0, padding, padding, 0))
-    rh, rw, rc = _reduced("rh rw rc", kernel_size, kernel_size, CI // groups)
-    shape = (N, *(_spanned(n, kernel_size, stride, padding, dilation) for n in (H, W)), CO)
-    output = te.compute(
-        shape,
-        lambda n, h, w, co: te.sum(
-            padded[n, h * stride + rh * dilation, w * stride + rw * dilation,
-                   co // (CO // groups) * (CI // groups) + rc].astype(out_dtype)
-            * weight[rh, rw, rc, co].astype(out_dtype), axis=[rh, rw, rc]),
-        name="conv2d_nhwc")
-    return inputs, weight, output
+    return _convolution(
+        "conv2d_nhwc", "hw", N, (H, W), (CI, CO), kernel_size, stride, padding, dilation, groups, in_dtype, out_dtype)
 
 
 def conv3d_ndhwc(
@@ -134,19 +136,9 @@ def conv3d_ndhwc(
 ) -> Tensors:
     """Return inputs (N, D, H, W, CI), weight (three times kernel_size, CI / groups, CO) and the convolution (N, D', H',
     W', CO)."""
-    inputs = te.placeholder((N, D, H, W, CI), name="inputs", dtype=in_dtype)
-    weight = te.placeholder((*(kernel_size,) * 3, CI // groups, CO), name="weight", dtype=in_dtype)
-    padded = _padded(inputs, (0, padding, padding, padding, 0))
-    rd, rh, rw, rc = _reduced("rd rh rw rc", *(kernel_size,) * 3, CI // groups)
-    shape = (N, *(_spanned(n, kernel_size, stride, padding, dilation) for n in (D, H, W)), CO)
-    output = te.compute(
-        shape,
-        lambda n, d, h, w, co: te.sum(
-            padded[n, d * stride + rd * dilation, h * stride + rh * dilation, w * stride + rw * dilation,
-                   co // (CO // groups) * (CI // groups) + rc].astype(out_dtype)
-            * weight[rd, rh, rw, rc, co].astype(out_dtype), axis=[rd, rh, rw, rc]),
-        name="conv3d_ndhwc")
-    return inputs, weight, output
+    return _convolution(
+        "conv3d_ndhwc", "dhw", N, (D, H, W), (CI, CO), kernel_size, stride, padding, dilation, groups, in_dtype,
+        out_dtype)
 
 
 def depthwise_conv2d_nhwc(
