@@ -8,12 +8,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import pytest
 
 import models as sources
 import tilewright
-from small_models import whole
+from small_models import NO_VNNI, VNNI, onnxruntime_answers, whole
 
 pytestmark = pytest.mark.models
 
@@ -66,15 +65,14 @@ def test_further_networks(name: str, tmp_path: Path) -> None:
     agreement_with(name, tmp_path / "rows.json", "auto", WINOGRAD["auto"], (1,))
 
 
+@pytest.mark.skipif(not VNNI, reason=NO_VNNI)
 @pytest.mark.parametrize("name", [s.name for s in sources.SOURCES if s.quantized])
 def test_quantized_networks(name: str) -> None:
     """The same class, or one that is a step behind it there, and nearly the same numbers: runtimes round sums
     differently, and one step early is some late."""
     path = whole(f"{name}_int8")
     x = np.random.default_rng(4).standard_normal((1, 3, 224, 224)).astype(np.float32)
-    wanted = np.asarray(
-        onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, {"input": x})[0]
-    )
+    wanted = onnxruntime_answers(path, {"input": x})[0]
     for threads in (1, 2):
         found = tilewright.compile(path, threads=threads)(x)
         step = np.diff(np.unique(wanted)).min()

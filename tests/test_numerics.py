@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tilewright
-from small_models import NO_VNNI, VNNI
+from small_models import NO_VNNI, VNNI, onnxruntime_answers
 from tilewright import relay
 from tilewright.base.errors import OptionError
 from tilewright.compat import transform
@@ -129,12 +129,7 @@ def run(model: Any, source: str, x: Array) -> Array:
 
 def answers_of_runtime(files: dict[str, Any], numerics: str, x: Array) -> Array:
     if numerics == "onnx":
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads, options.log_severity_level = 1, 3
-        session = onnxruntime.InferenceSession(files["onnx"], options, providers=["CPUExecutionProvider"])
-        return np.asarray(session.run(None, {"input": x})[0])
+        return onnxruntime_answers(files["onnx"], {"input": x})[0]
     if numerics == "tflite":  # the bits of LiteRT's reference kernels: tests/test_tflite_suite.py
         return run(compiled(files, "tflite", ""), "tflite", x)
     import torch
