@@ -2,11 +2,10 @@
 
 Names do not matter: two programs are equal if a one-to-one renaming of their variables and buffers makes them
 identical. A graph call used twice differs from two calls; scalar expressions are values. The components of a node are
-derived from its fields, so a new kind of node needs no code here. The comparison ignores `span` and `origin`, the names
-of TIR functions and blocks, and the reducer of a block, which follows from its two statements. Fractional numbers are
-equal if they differ by less than 1e-9, as in TVM. A multiply-add `fma(a, b, c)` equals `c + a * b`, whose code TVM
-contracts. No recursion over a graph occurs. The hash is the same in every
-process.
+derived from its fields, so a new kind of node needs no code here. The comparison ignores `span` and `origin`, and what
+a class of nodes declares: the fields `uncompared_fields`, and in its dictionaries the keys `uncompared_keys`.
+Fractional numbers are equal if they differ by less than 1e-9, as in TVM. A multiply-add `fma(a, b, c)` equals
+`c + a * b`, whose code TVM contracts. No recursion over a graph occurs. The hash is the same in every process.
 
 The type of a variable of a `let` that has no annotation is not compared, since it follows from the value. Type
 variables are bound by the generic function or data type, symbolic dimensions by the annotation of the variable
@@ -34,16 +33,8 @@ from tilewright.scalar.walk import walk
 
 _SKIPPED: Final = frozenset(
     {"span", "origin", "function_type", "tensors", "_type", "_declared", "reference", "__weakref__", "__dict__"})
+_NO_KEYS: Final[frozenset[str]] = frozenset()
 _BINDERS: Final = ("type_params", "type_vars", "params", "var", "buffer", "iters")
-_NAMED: Final[dict[str, frozenset[str]]] = {"PrimFunc": frozenset({"name"}), "Block": frozenset({"name"})}
-"""Fields that are only names, by class."""
-_NOTED: Final = "PrimFunc"
-"""The class whose attributes are compared in part."""
-_NOT_COMPARED: Final = frozenset({"global_symbol", "tir.noalias"})
-"""Attributes of a `PrimFunc` that are its name, or hold for all functions: memory of parameters never overlaps."""
-_DERIVED: Final = frozenset({"combiner", "virtual_device"})
-"""Attributes that are not compared: a block's reducer, which follows from its two statements, and the device of a
-function's result, which tells where the function runs."""
 CLOSE: Final = 1e-9
 """Floating-point numbers with a smaller difference are equal."""
 _FIELDS: dict[type, tuple[str, ...]] = {}
@@ -93,7 +84,7 @@ def fields_of(kind: type) -> tuple[str, ...]:
         else:
             slots = [getattr(c, "__slots__", ()) for c in reversed(kind.__mro__)]
             names = [n for s in slots for n in ((s,) if isinstance(s, str) else s)]
-        but = _SKIPPED | _NAMED.get(kind.__name__, frozenset())
+        but = _SKIPPED | getattr(kind, "uncompared_fields", frozenset())
         known = _FIELDS[kind] = tuple(n for n in names if n not in but)
     return known
 
@@ -128,13 +119,20 @@ def _parts(x: Any) -> list[tuple[str, Any]]:
     if isinstance(x, _Program):
         return [(f".{k}", x[k]) for k in sorted(x)]
     if isinstance(x, dict):
-        return [(f"[{k!r}]", x[k]) for k in sorted(x, key=str) if k not in _DERIVED]
+        return [(f"[{k!r}]", x[k]) for k in sorted(x, key=str)]
     if is_name(x):
         return [(f".{k}", v) for k, v in _described(x)]
     parts = [(label, getattr(x, n)) for label, n in _labels_of(type(x))]
-    if type(x).__name__ == _NOTED:
-        return [(n, {k: a for k, a in v.items() if k not in _NOT_COMPARED} if n == ".attrs" else v) for n, v in parts]
+    if but := _uncompared_keys(x):
+        return [
+            (n, {k: e for k, e in v.items() if k not in but} if isinstance(v, dict) else v) for n, v in parts
+        ]
     return parts
+
+
+def _uncompared_keys(x: Any) -> frozenset[str]:
+    """Return the keys of a node's dictionaries that are not compared, as its class declares."""
+    return getattr(type(x), "uncompared_keys", _NO_KEYS)
 
 
 def _labels_of(kind: type) -> tuple[tuple[str, str], ...]:
@@ -285,7 +283,7 @@ class Comparison:
         if id(a) in self.derived:
             return []
         plain = type(a) is type(b) and not isinstance(a, (tuple, list, dict)) and not is_name(a)
-        if plain and type(a).__name__ != _NOTED:
+        if plain and not _uncompared_keys(a):
             return [(getattr(a, n), getattr(b, n), Step(path, label, a, b)) for label, n in _labels_of(type(a))]
         mine, other = _parts(a), _parts(b)
         if [n for n, _ in mine] != [n for n, _ in other]:

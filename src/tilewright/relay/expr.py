@@ -13,7 +13,7 @@ equal calls remain two calls until common subexpressions are merged. Data types 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -297,6 +297,7 @@ class Function(Expr):
     """
 
     __slots__ = ("__weakref__", "_declared", "attrs", "body", "params", "span", "type_params")
+    uncompared_keys: ClassVar = frozenset({"virtual_device"})
 
     def __init__(
         self, params: Sequence[Var], body: Expr, ret_type: Type | None = None, type_params: Sequence[TypeVar]

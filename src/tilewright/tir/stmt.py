@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, overload
+from typing import Any, ClassVar, Final, overload
 
 from tilewright.base.errors import CompileError, Origin
 from tilewright.base.node import node
@@ -251,6 +251,10 @@ class Block(Stmt):
     annotations: dict[str, Any] = field(default_factory=dict)
     origin: Origin | None = None
 
+    uncompared_fields: ClassVar = frozenset({"name"})
+    uncompared_keys: ClassVar = frozenset({"combiner"})
+    """The annotation with the reducer follows from the two statements."""
+
     @property
     def name_hint(self) -> str:
         """The name of the block."""
@@ -305,6 +309,10 @@ class PrimFunc:
     body: Stmt
     attrs: dict[str, Any] = field(default_factory=dict)
     origin: Origin | None = None
+
+    uncompared_fields: ClassVar = frozenset({"name"})
+    uncompared_keys: ClassVar = frozenset({"global_symbol", "tir.noalias"})
+    """Attributes that are the name, or hold for all functions: memory of parameters never overlaps."""
 
     @overload
     def __init__(
