@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 SEED = int(os.environ.setdefault("TILEWRIGHT_TEST_SEED", str(datetime.now(UTC).toordinal())))
 """Set in the environment too, so that all worker processes of a run draw the same."""
@@ -31,3 +31,11 @@ def sample(items: Sequence[T], count: int, salt: str = "") -> list[T]:
         return list(items)
     chosen = random.Random(f"{SEED} {salt}").sample(range(len(items)), count)
     return [items[i] for i in sorted(chosen)]
+
+
+def of_each(items: Sequence[T], kind: Callable[[Any], object], count: int, salt: str = "") -> list[T]:
+    """Return today's `count` items of each kind, in the order of the kinds, or all items where all are asked for."""
+    kinds: dict[object, list[T]] = {}
+    for item in items:
+        kinds.setdefault(kind(item), []).append(item)
+    return [item for name, several in kinds.items() for item in sample(several, count, f"{salt} {name}")]

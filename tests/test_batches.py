@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import daily
 import op_examples
 from tilewright import relay
 from tilewright.backends.target import Target
@@ -43,7 +44,9 @@ def others(a: np.ndarray[Any, Any], image: int, images: int) -> np.ndarray[Any, 
     return np.concatenate([parts[k] if k == image else parts[(k + 1) % images] for k in range(images)])
 
 
-@pytest.mark.parametrize("example", op_examples.EXAMPLES, ids=lambda e: e.id)
+@pytest.mark.parametrize(
+    "example", daily.of_each(op_examples.EXAMPLES, lambda e: e.op.name, 1, "batches"), ids=lambda e: e.id
+)
 def test_an_image_depends_on_itself_only_where_the_analysis_says_so(example: op_examples.Example) -> None:
     _, call = example.call()
     for images in {n for a in example.inputs if a.ndim and (n := len(a)) > 1}:

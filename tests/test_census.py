@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import daily
 from census import _ABSENT, Census, Run, Skip
 
 CENSUS = Census(10, [Skip(
@@ -61,3 +62,13 @@ def test_the_file_is_well_formed() -> None:
     for skip in census.skips:
         re.compile(skip.reason)
         assert skip.most > 0 and {w.partition(":")[0] for w in skip.without} <= set(_ABSENT)
+
+
+def test_a_sample_of_each_kind_has_every_kind_and_keeps_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daily, "ALL", False)
+    found = daily.of_each(range(100), lambda n: n % 7, 2, "kinds")
+    assert [n % 7 for n in found] == [k for k in range(7) for _ in range(2)]
+    assert all(a < b for a, b in zip(found[::2], found[1::2], strict=True))
+    assert found == daily.of_each(range(100), lambda n: n % 7, 2, "kinds")
+    monkeypatch.setattr(daily, "ALL", True)
+    assert sorted(daily.of_each(range(100), lambda n: n % 7, 2, "kinds")) == list(range(100))

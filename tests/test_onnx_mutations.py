@@ -26,12 +26,12 @@ FLOAT = TensorProto.FLOAT
 def test_mutated_models_are_refused_or_run() -> None:
     """Through every door, each in a process with limits. What is compiled is run, too."""
     environment = {**os.environ, "TILEWRIGHT_CACHE_DIR": "off", "TILEWRIGHT_MODELS": ""}
-    script = [sys.executable, str(Path(onnx_mutations.__file__)), "--small", "--json", "--count", "250"]
+    script = [sys.executable, str(Path(onnx_mutations.__file__)), "--small", "--json", "--count", "120"]
     ran = subprocess.run(script, capture_output=True, text=True, check=False, env=environment)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     said = json.loads(ran.stdout)
-    assert sum(said["counts"].values()) == 250 and said["bad"] == []
-    assert said["counts"]["ran"] > 40 and said["counts"]["refused"] > 80
+    assert sum(said["counts"].values()) == 120 and said["bad"] == []
+    assert said["counts"]["ran"] > 20 and said["counts"]["refused"] > 40
 
 
 @pytest.mark.parametrize(("how", "kind"), [

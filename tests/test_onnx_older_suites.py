@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pytest
 
+import daily
 from onnx_suite import Case, Outcome, folder_cases, run
 from onnx_verdict import APART
 from suites import suite_folder
@@ -46,7 +47,7 @@ def suite(name: str) -> list[Case]:
     return [c for c in folder_cases(suite_folder(GLOBS[name])) if "real/" not in c.name]
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", daily.sample(range(PARTS), max(1, PARTS // 3), "older suites"))
 @pytest.mark.parametrize("name", GLOBS)
 def test_every_case_is_right_or_known_to_be_refused(name: str, part: int) -> None:
     outcomes: dict[str, Outcome] = {c.name: run(c) for c in suite(name)[part::PARTS]}

@@ -656,7 +656,7 @@ def test_some_operators_with_open_sizes() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", daily.sample(range(16), 6, "open sizes"))
+@pytest.mark.parametrize("part", daily.sample(range(16), 3, "open sizes"))
 def test_operators_with_open_sizes(part: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

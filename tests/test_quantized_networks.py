@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import daily
 import tilewright as tvm
 from tilewright import relay
 from tilewright.backends.accelerators.library_calls import stand_in
@@ -227,7 +228,7 @@ def test_the_three_compiled_programs_give_the_same_integers(name: str, numerics:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in NETWORKS if n not in SMALL])
+@pytest.mark.parametrize("name", daily.sample([n for n in NETWORKS if n not in SMALL], 2, "larger"))
 def test_the_three_compiled_programs_of_larger_networks_give_the_same_integers(name: str) -> None:
     first, *others = compiled_results(name, "tflite")
     for found in others:
@@ -287,7 +288,12 @@ RUNTIMES: dict[
 @pytest.mark.skipif(not VNNI, reason=NO_VNNI)
 @pytest.mark.parametrize("source", RUNTIMES)
 @pytest.mark.parametrize(
-    "name", [*SMALL, *(pytest.param(n, marks=pytest.mark.slow) for n in NETWORKS if n not in SMALL)]
+    "name", [
+        *SMALL, *(
+            pytest.param(n, marks=pytest.mark.slow)
+            for n in daily.sample([n for n in NETWORKS if n not in SMALL], 2, "integers")
+        )
+    ]
 )
 def test_the_compiled_integers_are_those_of_the_runtime(name: str, source: str) -> None:
     expected, mod = RUNTIMES[source](name, given_to(source, picture(name)))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import daily
 from host_examples import HOST_EXAMPLES
 from op_examples import EXAMPLES, OWN, Example
 from te_numpy import evaluate as evaluate_te
@@ -19,7 +20,9 @@ from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.registry import Op, get
 from tilewright.scalar.expr import Var as Symbol
 
-examples = pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.id)
+examples = pytest.mark.parametrize(
+    "example", daily.of_each(EXAMPLES, lambda e: e.op.name, 2, "operators"), ids=lambda e: e.id
+)
 
 
 def close(found: Any, wanted: Any) -> None:

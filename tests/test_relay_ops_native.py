@@ -16,7 +16,10 @@ from tilewright.relay.expr import Function
 
 pytestmark = pytest.mark.slow
 NATIVE, *LOWER = TARGETS
-CASES = [*((e, NATIVE) for e in EXAMPLES), *((e, t) for t in LOWER for e in daily.sample(EXAMPLES, 250, t.mcpu))]
+CASES = [
+    *((e, NATIVE) for e in daily.of_each(EXAMPLES, lambda e: e.op.name, 1, "native")),
+    *((e, t) for t in LOWER for e in daily.sample(EXAMPLES, 100, t.mcpu))
+]
 
 
 @pytest.mark.parametrize(("example", "target"), CASES, ids=lambda x: x.mcpu if isinstance(x, Target) else x.id)
