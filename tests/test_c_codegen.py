@@ -31,7 +31,7 @@ from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import Buffer, Var, as_expr, const
 from tilewright.scalar.intrinsics import horizontal_max, horizontal_min, reinterpret
 from tilewright.tir import interpreter
-from tilewright.tir.stmt import SERIAL, Evaluate, For, PrimFunc, Seq, Store
+from tilewright.tir.stmt import SERIAL, Evaluate, For, Let, PrimFunc, Seq, Store
 from tilewright.tir.transform.remove_dead_memory import remove_dead_memory
 from tilewright.tir.transform.scalarize import scalarize
 from tilewright.tir.transform.simplify import simplify
@@ -306,6 +306,17 @@ def test_c_functions_that_are_linked_in() -> None:
     assert "void record(int32_t);" in emit_module(
         [PrimFunc("calls", (a,), Seq((call, Store(a, const(0.0, "float32"), (as_expr(0),)))))]
     )
+
+
+def test_a_call_with_an_effect_stays_where_its_result_is_not_used() -> None:
+    a, unused = Buffer("a", (4,), "float32"), Var("unused", "int32")
+    store = Store(a, const(0.0, "float32"), (as_expr(0),))
+    drawn = tvm.tir.call_extern("int32", "rand") + 1
+    assert "(void)(" in emit_module([PrimFunc("draws", (a,), Let(unused, drawn, store))])
+    assert "rand" not in emit_module([PrimFunc("draws", (a,), Let(unused, const(1, "int32"), store))])
+    effect = Evaluate(E.Call("int32", I.stride_of, ()))
+    with pytest.raises(InternalError, match="the intrinsic 'stride_of' has no C text"):
+        emit_module([PrimFunc("strides", (a,), Seq((effect, store)))])
 
 
 def test_kept_objects_are_those_of_one_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,11 @@ from tilewright.scalar.expr import (
 )
 
 
+def has_effect(e: PrimExpr) -> bool:
+    """Return whether the evaluation of `e` does more than compute a value."""
+    return any(isinstance(x, Call) and x.op.effect for x in walk(e))
+
+
 def walk(e: PrimExpr) -> Sequence[PrimExpr]:
     """Return every distinct subexpression, operands before users."""
     operands = e.operands()

@@ -14,8 +14,8 @@ from tilewright.base.settings import nearest
 from tilewright.ir.transform import PassContext
 from tilewright.scalar.arith.bounds import bounds
 from tilewright.scalar.arith.ranges import Ranges
-from tilewright.scalar.expr import Call, Load, Not, PrimExpr, as_expr
-from tilewright.scalar.walk import walk
+from tilewright.scalar.expr import Load, Not, as_expr
+from tilewright.scalar.walk import has_effect, walk
 from tilewright.tir.stmt import (
     Allocate,
     Evaluate,
@@ -48,16 +48,12 @@ def remove_no_op(func: PrimFunc) -> PrimFunc:
     return func.with_body(_stmt(func.body, Ranges()) or Evaluate(as_expr(0)))
 
 
-def _has_effect(e: PrimExpr) -> bool:
-    return any(isinstance(x, Call) and x.op.effect for x in walk(e))
-
-
 def _stmt(s: Stmt, ranges: Ranges) -> Stmt | None:
     if isinstance(s, Store):
         same = isinstance(s.value, Load) and s.value.buffer is s.buffer and s.value.indices == s.indices
         return None if same else s
     if isinstance(s, Evaluate):
-        return s if _has_effect(s.value) else None
+        return s if has_effect(s.value) else None
     if isinstance(s, Seq) and not s.stmts:
         return None
     if isinstance(s, For):
@@ -82,14 +78,14 @@ def _if(s: IfThenElse, ranges: Ranges) -> Stmt | None:
         return s if then is s.then_case and other is s.else_case else IfThenElse(s.condition, then, other)
     if other is not None:
         return IfThenElse(Not(s.condition), other)
-    return Evaluate(s.condition) if _has_effect(s.condition) else None
+    return Evaluate(s.condition) if has_effect(s.condition) else None
 
 
 def _let(s: Let, left: Let | None) -> Stmt | None:
     """Remove a binding without uses; a value with an effect is kept as a statement."""
     if left is not None and any(e is s.var for x in walk_stmt(left.body) for top in expressions(x) for e in walk(top)):
         return left
-    effect = Evaluate(s.value) if _has_effect(s.value) else None
+    effect = Evaluate(s.value) if has_effect(s.value) else None
     body = None if left is None else left.body
     return seq(effect, body) if effect is not None else body
 

@@ -26,8 +26,8 @@ from tilewright.base.recursion import KERNEL, room_for
 from tilewright.runtime.scratch import Scratch, most
 from tilewright.scalar.arith.bounds import bounds
 from tilewright.scalar.expr import Add, Buffer, Call, Cast, Load, PrimExpr, Var, add, as_expr, number_of
-from tilewright.scalar.intrinsics import Extern, Opaque, without_meaning
-from tilewright.scalar.walk import walk
+from tilewright.scalar.intrinsics import Extern, Opaque, prefetch, without_meaning
+from tilewright.scalar.walk import has_effect, walk
 from tilewright.tir.stmt import (
     NUMBERS,
     PARALLEL,
@@ -194,13 +194,19 @@ class _Function:
             case Allocate():
                 self.allocate(s)
             case Evaluate():
-                if isinstance(s.value, Call) and isinstance(s.value.op, Extern):
-                    self.line(f"{self.writer.text(s.value)};")
-                elif isinstance(s.value, Call) and isinstance(s.value.op, Opaque):
-                    raise without_meaning(s.value.op)
+                self.evaluate(s.value)
             case _:
                 raise InternalError(
                     f"{type(s).__name__} reached code generation in '{self.func.name}'; lower the function first")
+
+    def evaluate(self, e: PrimExpr) -> None:
+        """Write `e` as a statement, if it is a call with an effect; a prefetch has none on values."""
+        if isinstance(e, Call) and isinstance(e.op, Extern):
+            self.line(f"{self.writer.text(e)};")
+        elif isinstance(e, Call) and isinstance(e.op, Opaque):
+            raise without_meaning(e.op)
+        elif isinstance(e, Call) and e.op.effect and e.op is not prefetch:
+            raise InternalError(f"the intrinsic '{e.op}' has no C text")
 
     def store(self, s: Store) -> None:
         (index,) = s.indices
@@ -224,6 +230,10 @@ class _Function:
             self.stmt(s.body)
             self.writer.ranges = outer
         else:
+            if has_effect(s.value):
+                self.values.prepare([s.value])
+                self.line(f"(void)({self.writer.text(s.value)});")
+                self.values.done()
             self.stmt(s.body)
 
     def branch(self, s: IfThenElse) -> None:
