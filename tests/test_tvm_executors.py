@@ -11,6 +11,7 @@ import tilewright as tvm
 from tilewright import relay
 from tilewright.base.errors import ArtifactError, InputError, OptionError
 from tilewright.relay import Function, var
+from tilewright.runtime.executor import AotModule
 
 KINDS = ("debug", "graph", "vm")
 
@@ -260,3 +261,21 @@ def test_legalize_removes_clips_of_the_full_range(low: float, high: float, kept:
     body = relay.qnn.op.requantize(x, scale, zero, scale, zero, out_dtype="int8")
     mod = relay.transform.Legalize()(tvm.IRModule.from_expr(Function([x], relay.clip(body, low, high))))
     assert mod["main"].body.op.name == ("clip" if kept else "qnn.requantize")
+
+
+def test_inputs_of_an_ahead_of_time_program_have_names_of_c_too() -> None:
+    x, w = relay.var("input:0", shape=(2, 3)), relay.var("w", shape=(1, 3))
+    mod = tvm.IRModule.from_expr(relay.Function([x, w], relay.add(x, w)))
+    runner = AotModule(relay.build(mod, "llvm", params={"w": np.ones((1, 3), np.float32)})["default"](tvm.cpu()))
+    data = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for name in ("input:0", "input_0"):
+        runner.set_input(**{name: data})
+        assert runner.get_input_index(name) == 0
+        np.testing.assert_array_equal(runner.get_input(name).numpy(), data)
+        runner.set_input(name, 2 * data)
+        runner.run()
+        np.testing.assert_array_equal(runner.get_output(0).numpy(), 2 * data + 1)
+    assert runner.get_input_name(0) == "input:0"
+    for wrong in (lambda: runner.set_input(other=data), lambda: runner.get_input_index("other")):
+        with pytest.raises(InputError, match=r"Invalid input name\. The model has no input 'other'; it has input:0"):
+            wrong()
