@@ -18,7 +18,14 @@ import tilewright as tvm
 from tilewright import relay
 from tilewright.backends.accelerators.precision import precision_of
 from tilewright.base import logs, nd
-from tilewright.base.errors import CompileError, ModelError, OptionError, TargetError, UnknownOperatorWarning
+from tilewright.base.errors import (
+    CompileError,
+    InputError,
+    ModelError,
+    OptionError,
+    TargetError,
+    UnknownOperatorWarning,
+)
 from tilewright.ir.op_attributes import reset_op_attr
 from tilewright.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetItem, Var, const, var
 from tilewright.relay.visitor import calls
@@ -569,6 +576,9 @@ def test_the_modules_of_the_field() -> None:
         p.name_hint for p in bound.params
     ] == ["x"] and bound.attrs == {"a": 1} and relay.build_module.build is relay.build
     assert relay.build_module.bind_params_by_name(f, {"other": 1}) is f
+    same = Function([x, var("x", shape=(4, 3))], x)
+    with pytest.raises(InputError, match=r"2 parameters are named 'x'; rename them, or bind values with relay\.bind"):
+        relay.build_module.bind_params_by_name(same, {"x": np.ones((2, 3), "float32")})
     with pytest.raises(AttributeError, match=r"'tilewright.relay.build_module' has no attribute 'nonsense'"):
         _ = relay.build_module.nonsense
     body = relay.nn.relu(f.body)

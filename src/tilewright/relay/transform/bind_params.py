@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -33,8 +34,15 @@ def bind_params(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
 def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
     """Bind the parameters of `func` named in `params` to these arrays, converted to the declared dtypes.
 
-    Raises `InputError` for another shape, and for numbers that are no values of the declared dtype.
+    Raises `InputError` for another shape, for numbers that are no values of the declared dtype, and for a name in
+    `params` that two parameters have.
     """
+    named = Counter(p.name_hint for p in func.params)
+    twice = next((name for name in params if named[name] > 1), None)
+    if twice is not None:
+        raise InputError(
+            f"{named[twice]} parameters are named '{twice}'; rename them, or bind values with relay.bind",
+            code="TW0701")
     mapping: dict[Expr, Expr] = {p: _value(p, params[p.name_hint]) for p in func.params if p.name_hint in params}
     if not mapping:
         return func
