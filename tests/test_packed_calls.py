@@ -74,6 +74,25 @@ def test_a_program_calls_functions_in_order(tmp_path: Path) -> None:
         assert x[0] == 5.0
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
+def test_a_traced_value(dtype: str, capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[Any] = []
+    tvm.register_func("tests.packed.observe", lambda *values: seen.append(values), override=True)
+    tvm.register_func("tests.packed.thirteen", lambda value: 13, override=True)
+    x = te.placeholder((2,), dtype, name="x")
+    y = te.compute((2,), lambda i: tir.trace([i, x[i]], "tests.packed.observe") + tir.trace([x[i]]), name="y")
+    z = te.compute((2,), lambda i: tir.trace([y[i]], "tests.packed.thirteen"), name="z")
+    f = tvm.build(te.create_schedule(z.op), [x, y, z], "llvm")
+    a, b, c = np.array([5, 7], dtype), np.zeros(2, dtype), np.zeros(2, dtype)
+    f(a, b, c)
+    assert seen == [(0, 5), (1, 7)]
+    assert capsys.readouterr().out == ("[5.0]\n[7.0]\n" if "float" in dtype else "[5]\n[7]\n")
+    np.testing.assert_array_equal(b, [10, 14])
+    np.testing.assert_array_equal(c, [13, 13])
+    with pytest.raises(CompileError, match=r"tir\.trace takes at least one value; give a list of them"):
+        tir.trace([])
+
+
 def test_exceptions_of_called_functions_end_the_call() -> None:
     calls: list[int] = []
 

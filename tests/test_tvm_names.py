@@ -384,19 +384,24 @@ def test_names_that_tests_of_tvm_import() -> None:
 
 
 @pytest.mark.slow
-def test_parameters_of_which_a_test_takes_one(tmp_path: Path) -> None:
+def test_the_plugin_gives_parameters_and_skips_other_devices(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["tilewright.testing.plugin"]')
     (tmp_path / "test_lengths.py").write_text("""
 import tilewright as tvm
 lengths, order = tvm.testing.parameters(([3, 5], "ij"), ([4, 2], "xy"))
 def test_lengths(lengths, order="none"):
     assert len(lengths) == 2 and order == "none"
+
+import pytest
+@pytest.mark.parametrize("target", ["llvm", "cuda -arch=sm_75", tvm.target.Target("opencl")])
+def test_targets(target):
+    assert target == "llvm"
 """)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)], cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(Path(tvm.__file__).parents[1])}, capture_output=True, text=True,
         check=False)
-    assert "2 passed" in done.stdout, done.stdout
+    assert "3 passed, 2 skipped" in done.stdout, done.stdout
 
 
 def test_natural_numbers() -> None:

@@ -49,6 +49,7 @@ PUBLIC: Final[Mapping[str, str]] = {
     "target": "compat.target",
     "testing": "compat.testing",
     "transform": "compat.transform",
+    "tir.schedule._type_checker": "compat.type_checked",
     "topi.testing": "compat.testing.topi",
     "tvm": "compat.tvm",
     "utils": "compat.utils",
