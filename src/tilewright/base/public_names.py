@@ -50,9 +50,11 @@ PUBLIC: Final[Mapping[str, str]] = {
     "testing": "compat.testing",
     "transform": "compat.transform",
     "tir.schedule._type_checker": "compat.type_checked",
+    "topi.arm_cpu.conv2d_int8": "compat.arm_int8",
     "topi.testing": "compat.testing.topi",
     "tvm": "compat.tvm",
     "utils": "compat.utils",
+    "utils.roofline": "compat.roofline",
 }
 """Public name -> module, both without `tilewright.`; a submodule is found through the name of its package."""
 PACKAGES: Final = frozenset({
