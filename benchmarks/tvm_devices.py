@@ -31,8 +31,6 @@ DEVICES: Final = (
     "tvm.relay.op.contrib.cudnn", "tvm.relay.op.contrib.cutlass", "tvm.relay.op.contrib.tensorrt",
     "tvm.relay.op.contrib.torchop", "tvm.relay.op.contrib.vitis_ai", "tvm.tir.tensor_intrin.hexagon",
 )
-PARENTS: Final = ("tvm.contrib.target",)
-"""Packages that have nothing but modules for devices."""
 
 
 class DeviceName:
@@ -91,7 +89,7 @@ class DeviceFinder(MetaPathFinder, Loader):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         name = re.sub(r"^tilewright\.(?:compat\.|runtime\.(?=rpc\.))?", "tvm.", fullname)
-        if name in PARENTS or any(f"{name}.".startswith(f"{d}.") for d in DEVICES):
+        if any(f"{name}.".startswith(f"{d}.") for d in DEVICES):
             return ModuleSpec(fullname, self, is_package=True)
         return None
 
