@@ -66,9 +66,9 @@ class Executor:
 
         `binds` are values of free variables. The function takes arrays, in order or by the names of its parameters, and
         returns `NDArray`s and tuples (`ADT`s; the kinds "graph" and "aot" return several tensors as a list). A value of
-        a data type is a `ConstructorValue` of the interpreter, and an `ADT` of a compiled program. The interpreter also returns `RefValue`s. The executor "vm" interprets a program
-        with functions, references or values of data types that have no native form (unknown sizes, for example), with
-        a `NotNativeWarning`.
+        a data type is a `ConstructorValue` of the interpreter, and an `ADT` of a compiled program. The interpreter also
+        returns `RefValue`s. The executor "vm" interprets a program with functions, references or values of data types
+        that have no native form (unknown sizes, for example), with a `NotNativeWarning`.
         """
         if expr is not None and binds:
             builder = ScopeBuilder()

@@ -27,9 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(made, arguments)
     return serve(
         lambda o: Server(
-            o.host, o.port, o.port_end, key=o.key, tracker=o.tracker, proxy=o.through_proxy, custom_addr=o.custom_addr,
-            threads=o.threads,
-            memory_limit=o.memory_limit),
+            *(o.through_proxy or (o.host, o.port)), o.port_end, o.through_proxy is not None, o.tracker, o.key,
+            custom_addr=o.custom_addr, threads=o.threads, memory_limit=o.memory_limit),
         options, f"server {options.key}".strip())
 
 
