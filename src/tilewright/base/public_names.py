@@ -28,6 +28,7 @@ PUBLIC: Final[Mapping[str, str]] = {
     "logs": "base.logs",
     "meta_schedule": "search.meta_schedule",
     "micro": "compiler.micro",
+    "micro.model_library_format": "compiler.model_library",
     "micro.testing": "compat.testing.micro",
     "nd": "base.nd",
     "onnx_backend": "compat.onnx_backend",
