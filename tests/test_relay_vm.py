@@ -113,9 +113,9 @@ def test_the_interpreter_agrees() -> None:
 
 
 @pytest.mark.parametrize(("kind", "made"), [("debug", ADT), ("graph", list), ("vm", ADT), ("aot", list)])
-def test_several_results(kind: str, made: type) -> None:
+def test_several_results(kind: str, made: type[Any]) -> None:
     x = relay.var("x", shape=(4,))
-    found = relay.create_executor(kind).evaluate(relay.Function([x], relay.split(x, 2).astuple()))(np.arange(4.0))
+    found: Any = relay.create_executor(kind).evaluate(relay.Function([x], relay.split(x, 2).astuple()))(np.arange(4.0))
     assert type(found) is made
     assert [v.numpy().tolist() for v in found] == [[0, 1], [2, 3]]
 

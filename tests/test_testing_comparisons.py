@@ -71,7 +71,7 @@ class TestErrors(testing.CompareBeforeAfter):
 class TestCachedFixtures:
     step = testing.parameter(1, 2)
 
-    @testing.fixture(cache_return_value=True)
+    @testing.fixture(cache_return_value=True)  # type: ignore[untyped-decorator]
     def changed(self) -> dict[str, int]:
         return {"step": 0}
 

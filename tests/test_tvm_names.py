@@ -404,6 +404,32 @@ def test_targets(target):
     assert "3 passed, 2 skipped" in done.stdout, done.stdout
 
 
+@pytest.mark.slow
+def test_parameters_that_are_values_of_fixtures(tmp_path: Path) -> None:
+    (tmp_path / "test_files.py").write_text("""
+import pytest
+from pytest_lazyfixture import lazy_fixture
+from tvm.contrib.hexagon.build import HexagonLauncher
+
+@pytest.fixture
+def seven():
+    return 7
+
+@pytest.mark.parametrize("number", [lazy_fixture("seven"), 7])
+def test_number(number):
+    assert number == 7
+
+def test_device():
+    HexagonLauncher(1)
+""")
+    source = Path(tvm.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-m", "tilewright.tvm", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tvm_devices",
+         str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(source), str(source.parent / "benchmarks")])})
+    assert "2 passed, 1 skipped" in done.stdout, done.stdout
+
+
 def test_natural_numbers() -> None:
     prelude = relay.testing.Prelude()
     prelude.mod.import_from_std("nat.rly")

@@ -25,7 +25,7 @@ def tar(output: Names, files: Names | Sequence[Names]) -> None:
     paths = [Path(f) for f in ([files] if isinstance(files, (str, os.PathLike)) else files)]
     names = [p.name for p in paths]
     if twice := next((n for n in names if names.count(n) > 1), None):
-        raise ArtifactError(f"{output}: two files have the name '{twice}'; rename one of them", code="TW0801")
+        raise ArtifactError(f"{output}: two files are named '{twice}'; rename one of them", code="TW0807")
     with tarfile.open(output, "w") as archive:
         for path in paths:
             archive.add(path, path.name)

@@ -140,7 +140,7 @@ def to_onnx(
     return made
 
 
-def _tensor(kind: Type, what: str) -> TensorType:
+def _tensor(kind: Type | None, what: str) -> TensorType:
     if not isinstance(kind, TensorType):
         raise CompileError(f"{what} is {kind}; only tensors are inputs and results of ONNX models", code="TW0407")
     return kind

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.base.errors import CompileError
-from tilewright.base.types import TensorType
+from tilewright.base.types import TensorType, TupleType
 from tilewright.relay.expr import Call
 from tilewright.relay.onnx_export.graph import Graph, Writer, element_type
 from tilewright.topi.shapes import axes_of
@@ -219,7 +219,9 @@ def extreme(graph: Graph, call: Call, x: Names) -> Names:
 @writer("split")
 def split(graph: Graph, call: Call, x: Names) -> Names:
     axis = call.op.axis % len(_shape(call))
-    sizes = [t.shape[axis] for t in call.known_type().fields if isinstance(t, TensorType)]
+    kind = call.known_type()
+    fields = kind.fields if isinstance(kind, TupleType) else ()
+    sizes = [t.shape[axis] for t in fields if isinstance(t, TensorType)]
     return graph.node("Split", x, len(sizes), axis=axis, split=sizes)
 
 
