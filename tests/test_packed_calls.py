@@ -93,6 +93,29 @@ def test_a_traced_value(dtype: str, capsys: pytest.CaptureFixture[str]) -> None:
         tir.trace([])
 
 
+@pytest.mark.parametrize("is_ascend", [True, False])
+def test_sorts_of_programs(is_ascend: bool) -> None:
+    x = te.placeholder((2, 4, 3), name="x")
+    n = te.placeholder((2, 3), "int32", name="n")
+    order, first, whole = (
+        te.extern(
+            x.shape, given, lambda ins, outs, name=name: tir.call_packed(  # type: ignore[misc]
+                f"tvm.contrib.sort.{name}", *ins, outs[0], 1, is_ascend), name=name, dtype=dtype)
+        for name, given, dtype in (
+            ("argsort", [x], "int32"), ("argsort_nms", [x, n], "int32"), ("sort", [x], "float32")))
+    f = tvm.build(te.create_schedule([order.op, first.op, whole.op]), [x, n, order, first, whole], "llvm")
+    data = np.random.default_rng(0).integers(0, 3, (2, 4, 3)).astype(np.float32)
+    counts = np.array([[0, 1, 4], [3, 2, 9]], np.int32)
+    a, b, c = np.zeros_like(data, "int32"), np.zeros_like(data, "int32"), np.zeros_like(data)
+    f(data, counts, a, b, c)
+    signed = data if is_ascend else -data
+    np.testing.assert_array_equal(a, np.argsort(signed, axis=1, kind="stable"))
+    np.testing.assert_array_equal(c, np.take_along_axis(data, a, axis=1))
+    for i, j in np.ndindex(2, 3):
+        k = min(counts[i, j], 4)
+        assert b[i, :, j].tolist() == [*np.argsort(signed[i, :k, j], kind="stable"), *range(k, 4)]
+
+
 def test_exceptions_of_called_functions_end_the_call() -> None:
     calls: list[int] = []
 

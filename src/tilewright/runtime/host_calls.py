@@ -16,7 +16,10 @@ from tilewright.base.errors import ArtifactError
 from tilewright.base.global_functions import TRACED, get_global_func, register_func
 from tilewright.base.nd import NDArray
 from tilewright.base.types import DataType
+from tilewright.runtime import sorting
 from tilewright.runtime.manifest import Callback
+
+__all__ = ["Callbacks", "c_type", "sorting"]
 
 _ONE: Final[dict[str, Any]] = {"address": ctypes.c_void_p, "bool": ctypes.c_int64}
 _NUMBERS: Final[dict[str, Any]] = {"float64": ctypes.c_double, "int64": ctypes.c_int64}
