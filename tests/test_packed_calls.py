@@ -97,12 +97,14 @@ def test_a_traced_value(dtype: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_sorts_of_programs(is_ascend: bool) -> None:
     x = te.placeholder((2, 4, 3), name="x")
     n = te.placeholder((2, 3), "int32", name="n")
-    order, first, whole = (
-        te.extern(
-            x.shape, given, lambda ins, outs, name=name: tir.call_packed(  # type: ignore[misc]
+
+    def stage(name: str, given: list[te.Tensor], dtype: str) -> te.Tensor:
+        return te.extern(
+            (2, 4, 3), given, lambda ins, outs: tir.call_packed(
                 f"tvm.contrib.sort.{name}", *ins, outs[0], 1, is_ascend), name=name, dtype=dtype)
-        for name, given, dtype in (
-            ("argsort", [x], "int32"), ("argsort_nms", [x, n], "int32"), ("sort", [x], "float32")))
+
+    order, first = stage("argsort", [x], "int32"), stage("argsort_nms", [x, n], "int32")
+    whole = stage("sort", [x], "float32")
     f = tvm.build(te.create_schedule([order.op, first.op, whole.op]), [x, n, order, first, whole], "llvm")
     data = np.random.default_rng(0).integers(0, 3, (2, 4, 3)).astype(np.float32)
     counts = np.array([[0, 1, 4], [3, 2, 9]], np.int32)
@@ -112,7 +114,7 @@ def test_sorts_of_programs(is_ascend: bool) -> None:
     np.testing.assert_array_equal(a, np.argsort(signed, axis=1, kind="stable"))
     np.testing.assert_array_equal(c, np.take_along_axis(data, a, axis=1))
     for i, j in np.ndindex(2, 3):
-        k = min(counts[i, j], 4)
+        k = min(int(counts[i, j]), 4)
         assert b[i, :, j].tolist() == [*np.argsort(signed[i, :k, j], kind="stable"), *range(k, 4)]
 
 
