@@ -21,7 +21,8 @@ def _order(data: np.ndarray[Any, Any], axis: int, is_ascend: bool) -> np.ndarray
     if is_ascend:
         return np.argsort(data, axis, kind="stable")
     backward = np.argsort(np.flip(data, axis), axis, kind="stable")
-    return np.subtract(data.shape[axis] - 1, np.flip(backward, axis))
+    order: np.ndarray[Any, Any] = data.shape[axis] - 1 - np.flip(backward, axis)
+    return order
 
 
 @register_func("tvm.contrib.sort.argsort")
