@@ -37,7 +37,7 @@ REASONS: Final[Mapping[str, str]] = {
     "pictures are downloaded and a model is trained": "micro_train",
     "the tutorial uses a name, `testing`, that it does not import": "using_as_torch using_optimized_torch",
     "torchvision's operators in C++ are needed": "deploy_object_detection_pytorch",
-    "longer than ten minutes on two busy cores: not run to the end": "autotvm_relay_x86 micro_pytorch",
+    "longer than ten minutes on two busy cores: not run to the end": "micro_pytorch",
     "not here yet": "tune_sparse_x86",
 }
 """Reason -> the tutorials that do not run."""
