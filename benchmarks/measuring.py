@@ -71,7 +71,7 @@ def tracker(count: int) -> Iterator[tuple[Any, Any]]:
     with ExitStack() as stack:
         hub = stack.enter_context(contextlib.closing(rpc.Tracker(port=0)))
         for _ in range(count):
-            stack.enter_context(rpc.Server(port=0, key="board", tracker=(hub.host, hub.port), threads=1))
+            stack.enter_context(rpc.Server(port=0, key="board", tracker_addr=(hub.host, hub.port), threads=1))
         yield stack.enter_context(LocalBuilder(n_parallel=count)), RPCRunner("board", hub.host, hub.port, **OPTIONS)
 
 

@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any, Final
 import pytest
 
 DEVICES: Final = (
-    "tvm.topi.cuda", "tvm.topi.hexagon", "tvm.topi.x86.tensor_intrin", "tvm.contrib.mkl", "tvm.contrib.cblas",
+    "tvm.topi.cuda", "tvm.topi.hexagon", "tvm.topi.x86.tensor_intrin", "tvm.contrib.mkl",
     "tvm.contrib.ndk", "tvm.contrib.hexagon", "tvm.contrib.cublas",
     "tvm.contrib.cublaslt", "tvm.contrib.cutlass", "tvm.contrib.miopen", "tvm.contrib.mps", "tvm.contrib.rocblas",
     "tvm.contrib.thrust", "tvm.contrib.xcode", "tvm.contrib.coreml_runtime", "tvm.contrib.nnpack",
@@ -30,8 +31,6 @@ DEVICES: Final = (
     "tvm.relay.op.contrib.cudnn", "tvm.relay.op.contrib.cutlass", "tvm.relay.op.contrib.tensorrt",
     "tvm.relay.op.contrib.torchop", "tvm.relay.op.contrib.vitis_ai", "tvm.tir.tensor_intrin.hexagon",
 )
-PARENTS: Final = ("tvm.contrib.target",)
-"""Packages that have nothing but modules for devices."""
 
 
 class DeviceName:
@@ -61,6 +60,28 @@ class DeviceModule(ModuleType):
         return DeviceName(f"{self.__name__}.{name}")
 
 
+@dataclass(frozen=True)
+class LazyFixture:
+    """A parameter of a test that is the value of a fixture, by its name."""
+
+    name: str
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    """Replace the parameters of a test that name fixtures by the values of these."""
+    for parameter, value in pyfuncitem.funcargs.items():
+        if isinstance(value, LazyFixture):
+            pyfuncitem.funcargs[parameter] = pyfuncitem._request.getfixturevalue(value.name)
+
+
+def _offer_lazy_fixtures() -> None:
+    """Offer the function of `pytest-lazyfixture`, which supports older versions of pytest only."""
+    module = ModuleType("pytest_lazyfixture")
+    module.__dict__["lazy_fixture"] = LazyFixture
+    sys.modules[module.__name__] = module
+
+
 class DeviceFinder(MetaPathFinder, Loader):
     """Finds the modules of `DEVICES` and those inside them."""
 
@@ -68,7 +89,7 @@ class DeviceFinder(MetaPathFinder, Loader):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         name = re.sub(r"^tilewright\.(?:compat\.|runtime\.(?=rpc\.))?", "tvm.", fullname)
-        if name in PARENTS or any(f"{name}.".startswith(f"{d}.") for d in DEVICES):
+        if any(f"{name}.".startswith(f"{d}.") for d in DEVICES):
             return ModuleSpec(fullname, self, is_package=True)
         return None
 
@@ -90,3 +111,4 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 importlib.import_module("tilewright.as_tvm")  # its finders come after this one
 sys.meta_path.insert(0, DeviceFinder())
+_offer_lazy_fixtures()

@@ -35,10 +35,10 @@ REASONS: Final[Mapping[str, str]] = {
     "the package of the framework DGL is for older versions of PyTorch": "build_gcn",
     "the board's development kit is needed": "micro_mlperftiny",
     "pictures are downloaded and a model is trained": "micro_train",
-    "the tutorial uses a name, `testing`, that it does not import": "using_as_torch",
+    "the tutorial uses a name, `testing`, that it does not import": "using_as_torch using_optimized_torch",
     "torchvision's operators in C++ are needed": "deploy_object_detection_pytorch",
-    "longer than ten minutes on two busy cores: not run to the end": "autotvm_relay_x86 micro_pytorch",
-    "not here yet": "extern_op tune_relay_x86 tune_sparse_x86 using_optimized_torch",
+    "longer than ten minutes on two busy cores: not run to the end": "micro_pytorch",
+    "not here yet": "tune_sparse_x86",
 }
 """Reason -> the tutorials that do not run."""
 FOLDERS: Final = ("tutorial", "how_to")

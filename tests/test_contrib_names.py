@@ -1,8 +1,10 @@
-"""Modules of `tvm.contrib`: processes of popen_pool, TFLite's interpreter, what is known of CUDA's libraries."""
+"""Modules of `tvm.contrib`: processes of popen_pool, TFLite's interpreter, what is known of CUDA's libraries, stages of
+BLAS and random numbers, archives."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +12,9 @@ import numpy as np
 import pytest
 
 import tilewright as tvm
-from tilewright import relay
-from tilewright.base.errors import InputError, PackageError, ShapeError, TargetError
-from tilewright.compat.contrib import cudnn, tflite_runtime
+from tilewright import relay, te
+from tilewright.base.errors import ArtifactError, InputError, OptionError, PackageError, ShapeError, TargetError
+from tilewright.compat.contrib import cblas, cudnn, random, tar, tflite_runtime, utils
 from tilewright.compat.contrib.cuda_graph import cuda_graph_executor
 from tilewright.compat.contrib.popen_pool import MapResult, PopenPoolExecutor, PopenWorker, StatusKind
 from tilewright.compat.testing.popen_jobs import (
@@ -137,3 +139,62 @@ def test_shapes_of_cudnn(layout: str) -> None:
 def test_graphs_of_cuda_are_refused() -> None:
     with pytest.raises(TargetError, match=r"use contrib\.graph_executor"):
         cuda_graph_executor.GraphModuleCudaGraph(None)
+
+
+@pytest.mark.parametrize(("transa", "transb"), [(False, False), (True, False), (False, True), (True, True)])
+def test_products_by_blas(transa: bool, transb: bool) -> None:
+    n, k, m = 5, 7, 3
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((2, k, n) if transa else (2, n, k)).astype(np.float32)
+    b = rng.standard_normal((1, m, k) if transb else (1, k, m)).astype(np.float32)
+    x, y = te.placeholder(a.shape, name="x"), te.placeholder(b.shape, name="y")
+    several = cblas.batch_matmul(x, y, transa, transb)
+    p, q = te.placeholder(a.shape[1:], name="p"), te.placeholder(b.shape[1:], name="q")
+    single = cblas.matmul(p, q, transa, transb)
+    wanted = np.matmul(a.swapaxes(1, 2) if transa else a, b.swapaxes(1, 2) if transb else b)
+    got, first = np.zeros((2, n, m), np.float32), np.zeros((n, m), np.float32)
+    tvm.build(te.create_schedule(several.op), [x, y, several], "llvm")(a, b, got)
+    tvm.build(te.create_schedule(single.op), [p, q, single], "llvm")(a[0].copy(), b[0].copy(), first)
+    np.testing.assert_allclose(got, wanted, rtol=1e-5)
+    np.testing.assert_allclose(first, wanted[0], rtol=1e-5)
+
+
+def drawn(stage: te.Tensor, *, begin: int = 7) -> Any:
+    random.seed(begin)
+    out: Any = np.zeros([int(str(n)) for n in stage.shape], str(stage.dtype))
+    tvm.build(te.create_schedule(stage.op), [stage], "llvm")(out)
+    return out
+
+
+def test_random_numbers_of_stages() -> None:
+    whole = random.randint(-3, 4, (100, 100))
+    x = drawn(whole)
+    assert (x.dtype, x.min(), x.max()) == (np.int32, -3, 3)
+    np.testing.assert_array_equal(x, drawn(whole))
+    assert (x != drawn(whole, begin=8)).any()
+    even, bell = drawn(random.uniform(2, 6, (100, 100))), drawn(random.normal(3, 4, (100, 100)))
+    assert 2 <= even.min() < 2.1 and 5.9 < even.max() <= 6
+    assert abs(bell.mean() - 3) < 0.2 and abs(bell.std() - 4) < 0.2
+    with pytest.raises(OptionError, match="randint draws int32 numbers, not int64"):
+        random.randint(0, 4, (2,), "int64")
+    with pytest.raises(OptionError, match="randint has no numbers from 4 to 3; give a higher `high`"):
+        random.randint(4, 4, (2,))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int4", "int8", "uint64", "float16", "float64"])
+def test_arrays_filled_at_random(dtype: str) -> None:
+    x = tvm.nd.empty((32, 32), dtype)
+    tvm.get_global_func("tvm.contrib.random.random_fill")(x)
+    assert np.count_nonzero(x.numpy()) == 32 * 32
+
+
+def test_archives_of_objects(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("a.o", "in/a.o", "in/b.o"):
+        (tmp_path / name).write_text(name)
+    tar.tar(tmp_path / "lib.tar", [tmp_path / "a.o", tmp_path / "in" / "b.o"])
+    folder = utils.tempdir(tmp_path / "temporary")
+    found = tar.normalize_file_list_by_unpacking_tars(folder, [tmp_path / "in/a.o", tmp_path / "lib.tar"])
+    assert [Path(f).read_text() for f in found] == ["in/a.o", "a.o", "in/b.o"]
+    with pytest.raises(ArtifactError, match=r"two files are named 'a\.o'; rename one of them"):
+        tar.tar(tmp_path / "twice.tar", [tmp_path / "a.o", tmp_path / "in/a.o"])

@@ -139,7 +139,7 @@ def test_the_page_on_devices_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("TILEWRIGHT_RPC_SECRET", "a secret of the tests")
     tracker = rpc.Tracker(port=0)
     try:
-        with rpc.Server(port=0, key="board", tracker=("127.0.0.1", tracker.port)):
+        with rpc.Server(port=0, key="board", tracker_addr=("127.0.0.1", tracker.port)):
             names: dict[str, Any] = {}
             exec(compile(script.replace("9190", str(tracker.port)), page.name, "exec"), names)
             assert (names["y"].numpy() == 1).all()

@@ -22,6 +22,7 @@ import tilewright as tvm
 from planted import EXPECTED, planted
 from small_models import cnn
 from tilewright.base.errors import OptionError, RPCError, WorkerError
+from tilewright.driver import tvmc as functions
 from tilewright.driver.main import main
 from tilewright.driver.measuring import MeasuringOptions
 from tilewright.driver.tvmc.main import main as tvmc
@@ -54,7 +55,7 @@ def model(tmp_path: Path) -> Path:
 def device() -> Iterator[str]:
     """A tracker with one device of the key `board`."""
     with closing(rpc.Tracker(port=0)) as tracker, rpc.Server(
-        port=0, key="board", tracker=("127.0.0.1", tracker.port), threads=1
+        port=0, key="board", tracker_addr=("127.0.0.1", tracker.port), threads=1
     ):
         yield f"127.0.0.1:{tracker.port}"
 
@@ -118,6 +119,14 @@ def test_a_package_runs_behind_a_tracker(
 
 
 @pytest.mark.slow
+def test_a_package_runs_on_a_server(model: Path, tmp_path: Path) -> None:
+    package = functions.compile(functions.load(model), "llvm", package_path=tmp_path / "p.tar")
+    here = functions.run(package, fill_mode="ones")
+    with rpc.Server(port=0) as server:
+        there = functions.run(package, fill_mode="ones", hostname=server.host, port=server.port)
+    np.testing.assert_allclose(there.outputs["output_0"], here.outputs["output_0"], rtol=1e-6)
+
+
 def test_kernels_are_tuned_behind_a_tracker(model: Path, tmp_path: Path, device: str) -> None:
     trials = tmp_path / "trials.json"
     options = ["--trials", "3", "--number", "1", "--tuner", "random", "--rpc-tracker", device, "--rpc-key", "board"]

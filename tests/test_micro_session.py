@@ -136,11 +136,18 @@ def test_kernels_are_timed_by_programs_of_this_machine() -> None:
 
 
 @pytest.mark.parametrize(("module", "name"), [
-    ("micro.testing", "get_target"), ("micro.testing.utils", "create_header_file"), ("target.target", "micro"),
-    ("runtime.executor.aot_executor", "AotModule"),
+    ("micro.testing", "get_target"), ("micro.testing.utils", "create_header_file"),
+    ("micro.testing.utils", "get_conv2d_relay_module"), ("micro.model_library_format", "export_model_library_format"),
+    ("target.target", "micro"), ("runtime.executor.aot_executor", "AotModule"),
 ])
 def test_modules_have_the_names_of_tvm(module: str, name: str) -> None:
     assert callable(getattr(importlib.import_module(f"tilewright.{module}"), name))
+
+
+def test_a_small_network() -> None:
+    module = importlib.import_module("tilewright.micro.testing.utils").get_conv2d_relay_module()
+    result = module["main"].ret_type
+    assert (result.shape, result.dtype) == ((1, 8, 64, 64), "int32")
 
 
 def test_targets_of_boards() -> None:

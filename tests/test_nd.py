@@ -107,6 +107,19 @@ def test_dlpack_capsule() -> None:
     assert nd.from_dlpack(nd.array([1, 2]).to_dlpack()).numpy().tolist() == [1, 2]
 
 
+def test_memory_of_a_capsule_is_written() -> None:
+    torch = pytest.importorskip("torch")
+    source = torch.arange(6, dtype=torch.float32)
+    x = nd.from_dlpack(torch.utils.dlpack.to_dlpack(source))
+    y = nd.from_dlpack(x)
+    y[0] = 42
+    assert source[0] == x.numpy()[0] == 42
+    assert torch.utils.dlpack.from_dlpack(y.to_dlpack()).data_ptr() == source.data_ptr()
+    half = nd.from_dlpack(torch.utils.dlpack.to_dlpack(torch.tensor([1.5], dtype=torch.bfloat16)))
+    half[0] = 2.5
+    assert half.dtype == "bfloat16" and float(half[0]) == 2.5
+
+
 def test_dlpack_of_torch() -> None:
     torch = pytest.importorskip("torch")
     source = torch.arange(6, dtype=torch.float32).reshape(2, 3).T

@@ -15,10 +15,12 @@ import pytest
 from onnx import TensorProto, defs, helper, numpy_helper
 
 import tilewright
+from small_models import cnn
 from tilewright.base.errors import CompileError, ModelError, OpNotImplemented, OptionError, ShapeError
 from tilewright.base.types import TensorType
+from tilewright.compat import testing
 from tilewright.ir import assert_structural_equal
-from tilewright.relay import nn
+from tilewright.relay import frontend, nn
 from tilewright.relay.expr import Call, Constant, Expr, If
 from tilewright.relay.frontend.onnx import CONVERTERS, FAMILIES, from_onnx, register_converter
 from tilewright.relay.interpreter import evaluate
@@ -637,3 +639,16 @@ def test_inputs_of_unknown_rank_take_the_shapes_that_are_given() -> None:
         match=r"how many dimensions input 'z' has; give its shape: shape=\{'z': \(…\)\}, or shapes=\{…\} to compile"
     ):
         tilewright.compile(model, shapes={"x": (2, 3)})
+
+
+@pytest.mark.parametrize("fill", [True, False])
+def test_spans_are_left_out_on_request(fill: bool) -> None:
+    model = cnn()
+    with testing.enable_span_filling() if fill else testing.disable_span_filling():
+        mod, _ = frontend.from_onnx(model)
+    default, _ = frontend.from_onnx(model)
+    for found, are_named in ((mod, fill), (default, True)):
+        spans = [c.span for c in post_order(found["main"]) if isinstance(c, Call)]
+        assert spans and all((s is not None) is are_named for s in spans)
+    assert_structural_equal(mod, default)
+    assert [p.span for p in mod["main"].params] == [p.span for p in default["main"].params]

@@ -74,6 +74,50 @@ def test_a_program_calls_functions_in_order(tmp_path: Path) -> None:
         assert x[0] == 5.0
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
+def test_a_traced_value(dtype: str, capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[Any] = []
+    tvm.register_func("tests.packed.observe", lambda *values: seen.append(values), override=True)
+    tvm.register_func("tests.packed.thirteen", lambda value: 13, override=True)
+    x = te.placeholder((2,), dtype, name="x")
+    y = te.compute((2,), lambda i: tir.trace([i, x[i]], "tests.packed.observe") + tir.trace([x[i]]), name="y")
+    z = te.compute((2,), lambda i: tir.trace([y[i]], "tests.packed.thirteen"), name="z")
+    f = tvm.build(te.create_schedule(z.op), [x, y, z], "llvm")
+    a, b, c = np.array([5, 7], dtype), np.zeros(2, dtype), np.zeros(2, dtype)
+    f(a, b, c)
+    assert seen == [(0, 5), (1, 7)]
+    assert capsys.readouterr().out == ("[5.0]\n[7.0]\n" if "float" in dtype else "[5]\n[7]\n")
+    np.testing.assert_array_equal(b, [10, 14])
+    np.testing.assert_array_equal(c, [13, 13])
+    with pytest.raises(CompileError, match=r"tir\.trace takes at least one value; give a list of them"):
+        tir.trace([])
+
+
+@pytest.mark.parametrize("is_ascend", [True, False])
+def test_sorts_of_programs(is_ascend: bool) -> None:
+    x = te.placeholder((2, 4, 3), name="x")
+    n = te.placeholder((2, 3), "int32", name="n")
+
+    def stage(name: str, given: list[te.Tensor], dtype: str) -> te.Tensor:
+        return te.extern(
+            (2, 4, 3), given, lambda ins, outs: tir.call_packed(
+                f"tvm.contrib.sort.{name}", *ins, outs[0], 1, is_ascend), name=name, dtype=dtype)
+
+    order, first = stage("argsort", [x], "int32"), stage("argsort_nms", [x, n], "int32")
+    whole = stage("sort", [x], "float32")
+    f = tvm.build(te.create_schedule([order.op, first.op, whole.op]), [x, n, order, first, whole], "llvm")
+    data = np.random.default_rng(0).integers(0, 3, (2, 4, 3)).astype(np.float32)
+    counts = np.array([[0, 1, 4], [3, 2, 9]], np.int32)
+    a, b, c = np.zeros_like(data, "int32"), np.zeros_like(data, "int32"), np.zeros_like(data)
+    f(data, counts, a, b, c)
+    signed = data if is_ascend else -data
+    np.testing.assert_array_equal(a, np.argsort(signed, axis=1, kind="stable"))
+    np.testing.assert_array_equal(c, np.take_along_axis(data, a, axis=1))
+    for i, j in np.ndindex(2, 3):
+        k = min(int(counts[i, j]), 4)
+        assert b[i, :, j].tolist() == [*np.argsort(signed[i, :k, j], kind="stable"), *range(k, 4)]
+
+
 def test_exceptions_of_called_functions_end_the_call() -> None:
     calls: list[int] = []
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from itertools import count, pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ from tilewright.runtime.profiling import (
 )
 from tilewright.runtime.roofline import BETWEEN, Bound, Peaks, judge
 from tilewright.runtime.trace import CALLER, Slice, Trace, chrome_json, trace_of
+from tilewright.runtime.trial import machine_name
 
 IMAGE = np.random.default_rng(0).random((1, 3, 16, 16), np.float32)
 FLAT = Peaks(1, {"float32": 1e11, "bfloat16": 2e11, "int8": 4e11}, ((1 << 20, 1e11), (1 << 28, 1e10)))
@@ -202,13 +204,18 @@ def test_peaks_are_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_rooflines_under_the_names_of_the_field(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.compat.utils.peaks", lambda threads: FLAT)
+    monkeypatch.setattr("tilewright.compat.roofline.peaks", lambda threads: FLAT)
     mod, params = relay.frontend.from_onnx(cnn(), freeze_params=False)
     report = tvm.utils.roofline_analysis(mod, params, "llvm", tvm.cpu(), inputs={"x": IMAGE}, runs=2)
     assert [r.get("Bound") in {*Bound} for r in report.calls] == [True] * 4 + [False]
     assert report.configuration["Peak float32 (Gop/s)"] == Ratio(100.0)
     assert tvm.utils.estimate_peak_fma_flops("llvm", tvm.cpu(), "int8") == 4e11
     assert [tvm.utils.estimate_peak_bandwidth("llvm", tvm.cpu(), nbytes=n) for n in (1, None)] == [1e11, 1e10]
+    here, there = SimpleNamespace(machine=machine_name()), SimpleNamespace(machine="a board")
+    assert tvm.utils.roofline.x86.estimate_peak_fma_vector_flops("llvm", tvm.cpu(), here, "int8") == 4e11
+    assert tvm.utils.roofline.x86.estimate_peak_bandwidth_dram("llvm", tvm.cpu(), here) == 1e10
+    with pytest.raises(OptionError, match="peaks are measured on the target machine"):
+        tvm.utils.roofline.x86.estimate_peak_bandwidth_dram("llvm", tvm.cpu(), there)
     with pytest.raises(OptionError, match="peaks are available for float32, bfloat16, int8"):
         tvm.utils.estimate_peak_fma_flops("llvm", tvm.cpu(), "float64")
     with pytest.raises(OptionError, match="peaks are measured on the target machine"):

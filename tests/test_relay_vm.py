@@ -112,6 +112,14 @@ def test_the_interpreter_agrees() -> None:
             assert len(items_of(whole)) == 5
 
 
+@pytest.mark.parametrize(("kind", "made"), [("debug", ADT), ("graph", list), ("vm", ADT), ("aot", list)])
+def test_several_results(kind: str, made: type[Any]) -> None:
+    x = relay.var("x", shape=(4,))
+    found: Any = relay.create_executor(kind).evaluate(relay.Function([x], relay.split(x, 2).astuple()))(np.arange(4.0))
+    assert type(found) is made
+    assert [v.numpy().tolist() for v in found] == [[0, 1], [2, 3]]
+
+
 def test_options_and_trees() -> None:
     mod = relay.parse(HEAD + (
         "type Option[A] { Some(A), None, }\ntype Tree { Leaf, Node(Tree, (int32, bool), Tree), }\n"

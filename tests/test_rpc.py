@@ -227,7 +227,7 @@ def test_one_session_at_a_time() -> None:
 @pytest.mark.slow
 def test_the_tracker_hands_out_servers_by_key(tracker: rpc.Tracker, library: Path) -> None:
     address = ("127.0.0.1", tracker.port)
-    with rpc.Server(port=0, key="board", tracker=address) as server:
+    with rpc.Server(port=0, key="board", tracker_addr=address) as server:
         client = rpc.connect_tracker(*address)
         until(lambda: client.summary()["queue_info"].get("board") == {"free": 1, "pending": 0})
         assert client.summary()["server_info"] == [{"key": "server:board", "addr": ["127.0.0.1", server.port]}]
@@ -261,7 +261,7 @@ def test_the_most_urgent_request_is_next_and_who_leaves_is_forgotten(tracker: rp
         return bool(tracker.summary()["queue_info"]["board"]["pending"] == count)
 
     watcher = rpc.connect_tracker(*address)
-    with rpc.Server(port=0, key="board", tracker=address):
+    with rpc.Server(port=0, key="board", tracker_addr=address):
         until(lambda: watcher.summary()["queue_info"].get("board", {}).get("free"))
         with watcher.request("board"):
             threads = [threading.Thread(target=use, args=(p,), daemon=True) for p in (1, 3, 2)]
@@ -285,7 +285,7 @@ def test_a_client_that_never_comes_does_not_keep_the_server(
     monkeypatch.setattr("tilewright.runtime.rpc.server._UNCLAIMED_SECONDS", 0.2)
     monkeypatch.setattr("tilewright.runtime.rpc.server._HEARTBEAT", 0.1)
     address = ("127.0.0.1", tracker.port)
-    with rpc.Server(port=0, key="board", tracker=address):
+    with rpc.Server(port=0, key="board", tracker_addr=address):
         leaver = dial(*address, shared_secret(), {"role": "client"})
         first = leaver.ask({"request": "board", "priority": 1, "timeout": 20})
         second = leaver.ask({"request": "board", "priority": 1, "timeout": 20})
@@ -298,13 +298,13 @@ def test_the_proxy_joins_clients_to_servers(tracker: rpc.Tracker, library: Path)
     proxy = rpc.Proxy(port=0)
     address = ("127.0.0.1", proxy.port)
     try:
-        with rpc.Server(key="hidden", proxy=address):
+        with rpc.Server(*address, key="hidden", is_proxy=True):
             for _ in range(2):
                 with rpc.connect(*address, key="hidden") as remote:
                     check_sum(remote, library)
             with pytest.raises(RPCError, match="no server 'other' waits at the proxy"):
                 rpc.connect(*address, key="other", patience=0.1)
-        with rpc.Server(key="both", proxy=address, tracker=("127.0.0.1", tracker.port)):
+        with rpc.Server(*address, key="both", is_proxy=True, tracker_addr=("127.0.0.1", tracker.port)):
             client = rpc.connect_tracker("127.0.0.1", tracker.port)
             for _ in range(2):
                 with client.request("both", patience=20) as remote:
@@ -340,7 +340,7 @@ def test_addresses_and_ports() -> None:
     with pytest.raises(RPCError, match=r"no connection to 127.0.0.1:"):
         rpc.connect("127.0.0.1", port)
     with pytest.raises(RPCError, match="needs a key"):
-        rpc.Server(tracker=("127.0.0.1", 1))
+        rpc.Server(tracker_addr=("127.0.0.1", 1))
 
 
 def test_runners_refuse_what_makes_no_sense() -> None:

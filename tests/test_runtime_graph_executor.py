@@ -80,7 +80,7 @@ def test_names_and_shapes(module: GraphModule) -> None:
 
 
 def test_shared_inputs(module: GraphModule) -> None:
-    other = GraphModule(FactoryModule(programs.two_outputs())["default"](nd.cpu(0)))
+    other = GraphModule(FactoryModule(programs.two_outputs()).get_function("default")(nd.cpu(0)))
     other.set_input("b", X)
     module.share_params(other, {"b": None, "w": None})
     module.run(x=X)
@@ -100,6 +100,8 @@ def test_errors(module: GraphModule) -> None:
         module.set_input("x")
     with pytest.raises(InputError, match="no entry 'main'; it has 'default'"):
         FactoryModule(programs.two_outputs())["main"]
+    with pytest.raises(InputError, match="no entry 'main'; it has 'default'"):
+        FactoryModule(programs.two_outputs()).get_function("main")
     with pytest.raises(InputError, match="only 'run' can be timed"):
         module.benchmark(nd.cpu(), func_name="set_input")
 

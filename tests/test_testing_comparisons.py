@@ -11,6 +11,7 @@ import tilewright as tvm
 from tilewright import te
 from tilewright.base.errors import ScheduleError
 from tilewright.compat import testing
+from tilewright.compat.testing import plugin
 from tilewright.tir.script import tir as T
 
 X = te.var("x")
@@ -65,6 +66,25 @@ class TestErrors(testing.CompareBeforeAfter):
 
     def transform(self) -> Any:
         return tvm.tir.transform.UnrollLoop()
+
+
+class TestCachedFixtures:
+    step = testing.parameter(1, 2)
+
+    @testing.fixture(cache_return_value=True)  # type: ignore[untyped-decorator]
+    def changed(self) -> dict[str, int]:
+        return {"step": 0}
+
+    def test_each_test_gets_a_copy(self, step: int, changed: dict[str, int]) -> None:
+        assert changed == {"step": 0}
+        changed["step"] = step
+
+
+def test_marks_of_targets() -> None:
+    marks = {t: plugin._target_to_requirement(t) for t in ("llvm", "c", "cuda -arch=sm_75")}
+    marks["opencl"] = plugin._target_to_requirement(tvm.target.Target("opencl"))
+    assert {t: [m.args for m in found] for t, found in marks.items()} == {
+        "llvm": [(False,)], "c": [], "cuda -arch=sm_75": [(True,)], "opencl": [(True,)]}
 
 
 def function(size: int) -> Any:

@@ -384,19 +384,50 @@ def test_names_that_tests_of_tvm_import() -> None:
 
 
 @pytest.mark.slow
-def test_parameters_of_which_a_test_takes_one(tmp_path: Path) -> None:
+def test_the_plugin_gives_parameters_and_skips_other_devices(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["tilewright.testing.plugin"]')
     (tmp_path / "test_lengths.py").write_text("""
 import tilewright as tvm
 lengths, order = tvm.testing.parameters(([3, 5], "ij"), ([4, 2], "xy"))
 def test_lengths(lengths, order="none"):
     assert len(lengths) == 2 and order == "none"
+
+import pytest
+@pytest.mark.parametrize("target", ["llvm", "cuda -arch=sm_75", tvm.target.Target("opencl")])
+def test_targets(target):
+    assert target == "llvm"
 """)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)], cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(Path(tvm.__file__).parents[1])}, capture_output=True, text=True,
         check=False)
-    assert "2 passed" in done.stdout, done.stdout
+    assert "3 passed, 2 skipped" in done.stdout, done.stdout
+
+
+@pytest.mark.slow
+def test_parameters_that_are_values_of_fixtures(tmp_path: Path) -> None:
+    (tmp_path / "test_files.py").write_text("""
+import pytest
+from pytest_lazyfixture import lazy_fixture
+from tvm.contrib.hexagon.build import HexagonLauncher
+
+@pytest.fixture
+def seven():
+    return 7
+
+@pytest.mark.parametrize("number", [lazy_fixture("seven"), 7])
+def test_number(number):
+    assert number == 7
+
+def test_device():
+    HexagonLauncher(1)
+""")
+    source = Path(tvm.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-m", "tilewright.tvm", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tvm_devices",
+         str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(source), str(source.parent / "benchmarks")])})
+    assert "2 passed, 1 skipped" in done.stdout, done.stdout
 
 
 def test_natural_numbers() -> None:

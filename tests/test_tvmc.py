@@ -136,6 +136,17 @@ def test_a_model_of_a_module_with_parameters() -> None:
     assert result.outputs["output_0"].tolist() == [[0, 1, 2], [4, 5, 6]]
 
 
+def test_weights_that_stay_parameters(perceptron: Path) -> None:
+    model = tvmc.load(perceptron, freeze_params=False)
+    free = relay.analysis.free_vars(model.mod["main"].body)
+    assert model.params and {v.name_hint for v in free} == {"x", *model.params}
+    frozen = tvmc.load(perceptron)
+    assert not frozen.params
+    x = {"x": np.ones((2, 16), np.float32)}
+    a, b = (tvmc.run(tvmc.compile(m, "llvm"), inputs=x).outputs["output_0"] for m in (model, frozen))
+    np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
 def test_models_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="give one of them"):
         tvmc.TVMCModel()

@@ -100,8 +100,8 @@ FAMILIES: Final = (
         r"autotvm\.tophub", "schedules are chosen by a cost model, without downloaded logs",
         "tvm.autotvm.apply_history_best, docs/tuning.md"),
     Family(
-        "Bindings of libraries and tools: `contrib.cblas`, `contrib.mkl`, `contrib.xcode`, …",
-        r"contrib\.(?:cblas|mkl|mkldnn|dnnl|nnpack|coreml_runtime|thrust|xcode|ndk|emcc)|"
+        "Bindings of libraries and tools: `contrib.mkl`, `contrib.nnpack`, `contrib.xcode`, …",
+        r"contrib\.(?:mkl|mkldnn|dnnl|nnpack|coreml_runtime|thrust|xcode|ndk|emcc)|"
         r"contrib\.target\.(?:coreml|vitis_ai|android_nnapi)",
         "this library or tool is not called", "tvm.contrib.library_calls for products of another library"),
     Family(

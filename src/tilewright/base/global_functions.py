@@ -20,6 +20,8 @@ from tilewright.base.settings import nearest
 
 FUNCTIONS: Final[dict[str, GlobalFunction]] = {}
 """The registered functions."""
+TRACED: Final = "tilewright.traced"
+"""The registered function that programs with `tir.trace` call: with the name of another one, then the values."""
 
 
 class GlobalFunction:

@@ -250,8 +250,9 @@ def empty(shape: int | Sequence[int], dtype: str | DataType = "float32", device:
 
 
 def from_dlpack(source: Any) -> NDArray:
-    """Return the memory of a DLPack exporter or capsule as an array: no copy, strides kept."""
-    return NDArray(_import_dlpack(source))
+    """Return the memory of a DLPack exporter or capsule as an array: no copy, strides kept. It can be written, unless
+    an exporter says otherwise."""
+    return NDArray(source._array if isinstance(source, NDArray) else _import_dlpack(source))
 
 
 def as_numpy(source: Any) -> np.ndarray[Any, Any]:
@@ -320,7 +321,7 @@ def _import_dlpack(source: Any) -> np.ndarray[Any, Any]:
         capsule = _capsule_of(source) if hasattr(source, "__dlpack__") else source
     except (BufferError, RuntimeError, TypeError) as error:
         raise InputError(f"this tensor cannot be shared through DLPack: {error}", code="TW0706") from error
-    if _capsule_name(capsule) is None:
+    if (name := _capsule_name(capsule)) is None:
         raise InputError(
             f"expected a DLPack exporter or an unused DLPack capsule, not {type(source).__name__}", code="TW0706")
     capsule, retagged = _retag(capsule, _DL_BFLOAT, _DL_UINT)
@@ -328,7 +329,18 @@ def _import_dlpack(source: Any) -> np.ndarray[Any, Any]:
         result: np.ndarray[Any, Any] = np.from_dlpack(_Capsule(capsule))
     except (BufferError, RuntimeError) as error:
         raise InputError(f"this tensor cannot be read through DLPack: {error}", code="TW0706") from error
+    if not hasattr(source, "__dlpack__") and name == b"dltensor":
+        result = np.asarray(_Writable(result))
     return result.view(_BFLOAT16) if retagged else result
+
+
+class _Writable:
+    """Memory of a capsule of the older form, which has no mark for read-only memory, as writable memory."""
+
+    def __init__(self, memory: np.ndarray[Any, Any]) -> None:
+        self._memory = memory
+        interface = memory.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
 
 
 def _capsule_of(source: Any) -> Any:

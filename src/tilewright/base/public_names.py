@@ -28,6 +28,7 @@ PUBLIC: Final[Mapping[str, str]] = {
     "logs": "base.logs",
     "meta_schedule": "search.meta_schedule",
     "micro": "compiler.micro",
+    "micro.model_library_format": "compiler.model_library",
     "micro.testing": "compat.testing.micro",
     "nd": "base.nd",
     "onnx_backend": "compat.onnx_backend",
@@ -49,9 +50,12 @@ PUBLIC: Final[Mapping[str, str]] = {
     "target": "compat.target",
     "testing": "compat.testing",
     "transform": "compat.transform",
+    "tir.schedule._type_checker": "compat.type_checked",
+    "topi.arm_cpu.conv2d_int8": "compat.arm_int8",
     "topi.testing": "compat.testing.topi",
     "tvm": "compat.tvm",
     "utils": "compat.utils",
+    "utils.roofline": "compat.roofline",
 }
 """Public name -> module, both without `tilewright.`; a submodule is found through the name of its package."""
 PACKAGES: Final = frozenset({

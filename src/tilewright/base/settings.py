@@ -49,6 +49,9 @@ SETTINGS: Final = _table(
         "scale the weights of a 1x1 convolution instead of the larger image that it reads"),
     Setting("relay.ConvertLayout.enabled", bool, True, "store images channels last throughout the graph"),
     Setting(
+        "relay.frontend.fill_span", bool, True,
+        "whether calls of an imported model have the names of its nodes as spans"),
+    Setting(
         "relay.ToMixedPrecision.type", str, "",
         "compute products, and operators between them, in this type; inputs and outputs keep their types",
         ("", "float16", "bfloat16")),

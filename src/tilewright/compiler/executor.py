@@ -65,10 +65,10 @@ class Executor:
         value.
 
         `binds` are values of free variables. The function takes arrays, in order or by the names of its parameters, and
-        returns `NDArray`s and tuples (`ADT`s). A value of a data type is a `ConstructorValue` of the interpreter, and
-        an `ADT` of a compiled program. The interpreter also returns `RefValue`s. The executor "vm" interprets a program
-        with functions, references or values of data types that have no native form (unknown sizes, for example), with
-        a `NotNativeWarning`.
+        returns `NDArray`s and tuples (`ADT`s; the kinds "graph" and "aot" return several tensors as a list). A value of
+        a data type is a `ConstructorValue` of the interpreter, and an `ADT` of a compiled program. The interpreter also
+        returns `RefValue`s. The executor "vm" interprets a program with functions, references or values of data types
+        that have no native form (unknown sizes, for example), with a `NotNativeWarning`.
         """
         if expr is not None and binds:
             builder = ScopeBuilder()
@@ -101,7 +101,7 @@ class Executor:
             try:
                 if compiled is not None:
                     if entry is None:
-                        return _value(compiled(*given))
+                        return self._flat(_value(compiled(*given)))
                     found = compiled(*flat_inputs(entry.inputs, given))
                     return nested_result(entry.result, found, lambda x: array(x, device))
             except CompileError as error:
@@ -110,6 +110,10 @@ class Executor:
             return _value(evaluate(module, *given), ADT)
 
         return call
+
+    def _flat(self, result: Any) -> Any:
+        """Return a tuple of tensors as a list for the executors of graphs, as in TVM."""
+        return [*result] if self.kind != "vm" and isinstance(result, ADT) else result
 
     def _compiled(self, module: IRModule) -> Any:
         """Return the native program, or None for a program that the interpreter runs."""

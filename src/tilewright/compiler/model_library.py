@@ -44,6 +44,9 @@ from tilewright.runtime.program import KernelCall, TensorInfo
 from tilewright.runtime.sealed_tar import member, sealed_tar
 
 VERSION: Final = 7
+"""Version of the metadata."""
+_GENERATED_VERSION: Final = VERSION
+"""TVM's name of the version."""
 _CPU: Final = 1
 """DLPack's number of the CPU."""
 

@@ -36,7 +36,8 @@ def strided_slice(
 ) -> Call:
     """Slice along `axes`, by default the leading ones; see the operator `strided_slice`. Without axes, dimensions that
     `end` has no number for are kept from `begin` on, with step 1 unless `strides` says otherwise; dimensions that
-    `begin` has no number for begin at their start."""
+    `begin` has no number for begin at their start. Dimensions that `strides`, of two numbers or more, has no number for
+    have the step 1."""
     if axes is None and not isinstance(begin, Expr) and not isinstance(end, Expr) and len(begin) < len(end):
         strides = None if strides is None else [*strides, *[1] * (len(end) - len(strides) if len(strides) > 1 else 0)]
         begin = [*begin, *[_FAR if strides and len(strides) > k and strides[k] < 0 else 0
@@ -47,6 +48,8 @@ def strided_slice(
         strides = steps if slice_mode == "end" else None
         rest = [(-1 if slice_mode == "size" else _FAR if step > 0 else -_FAR) for step in steps[len(end):]]
         end = [*end, *rest]
+    if axes is None and isinstance(strides, (list, tuple)) and len(strides) > 1 and not isinstance(begin, Expr):
+        strides = [*strides, *[1] * (len(begin) - len(strides))]
     given = {} if strides is None else {"strides": strides}
     return function(StridedSlice)(data, begin, end, axes=axes, slice_mode=slice_mode, span=span, **given)
 

@@ -13,10 +13,13 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.base.errors import ArtifactError
-from tilewright.base.global_functions import get_global_func
+from tilewright.base.global_functions import TRACED, get_global_func, register_func
 from tilewright.base.nd import NDArray
 from tilewright.base.types import DataType
+from tilewright.runtime import sorting
 from tilewright.runtime.manifest import Callback
+
+__all__ = ["Callbacks", "c_type", "sorting"]
 
 _ONE: Final[dict[str, Any]] = {"address": ctypes.c_void_p, "bool": ctypes.c_int64}
 _NUMBERS: Final[dict[str, Any]] = {"float64": ctypes.c_double, "int64": ctypes.c_int64}
@@ -66,6 +69,18 @@ class Callbacks:
                 return 0
 
         return run
+
+
+@register_func(TRACED)
+def _traced(action: str, *values: Any) -> Any:
+    """Call a registered function with the values of `tir.trace`, and return its result, or the last value for None."""
+    found = get_global_func(action)(*values)
+    return values[-1] if found is None else found
+
+
+@register_func("tvm.default_trace_action")
+def _print_values(*values: Any) -> None:
+    print([*values])
 
 
 def _arguments(kind: Callback, values: Sequence[Any]) -> list[Any]:

@@ -216,6 +216,11 @@ class FactoryModule:
                 code="TW0707")
         return lambda device=None: self.session(device or Device())
 
+    def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
+        """Return the function of that name, as `module[name]`. `query_imports` has no effect, because a compiled model
+        imports no functions. Raises `InputError` for an unknown name."""
+        return self[name]
+
     def session(self, device: Device) -> Session:
         """Return a runnable copy with its own arrays."""
         return Session(self.executable, device)

@@ -129,7 +129,7 @@ if TYPE_CHECKING:
     )
     from tilewright.tir.index_map import IndexMap
     from tilewright.tir.module_schedule import Schedule, Trace, replay
-    from tilewright.tir.packed_calls import call_packed
+    from tilewright.tir.packed_calls import call_packed, trace
     from tilewright.tir.parser import parse, parse_module
     from tilewright.tir.stmt import (
         Allocate,
@@ -175,7 +175,7 @@ _MEMBERS: Final = {
         "reinterpret", "shift_left", "shift_right", "stmt_list", "stmt_seq"),
     "tir.index_map": ("IndexMap",),
     "tir.module_schedule": ("Schedule", "Trace", "replay"),
-    "tir.packed_calls": ("call_packed",),
+    "tir.packed_calls": ("call_packed", "trace"),
     "tir.parser": ("parse", "parse_module"),
     "tir.stmt": ("Allocate", "AttrStmt", "Block", "Evaluate", "For", "ForKind", "IfThenElse", "IterVar", "PrimFunc",
         "ProducerRealize", "Stmt"),
@@ -356,6 +356,7 @@ __all__ = [
     "sum",
     "tan",
     "tanh",
+    "trace",
     "transform",
     "trunc",
     "truncdiv",

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from tilewright.base.errors import ScheduleError
 from tilewright.tir.instructions import KINDS, InstructionKind
 from tilewright.tir.loop_steps import LoopRV
+from tilewright.tir.schedule_trace import Instruction, Trace
 from tilewright.tir.steps import BlockAt, SampledInt
 from tilewright.tir.stmt import ROOT_BLOCK
-from tilewright.tir.trace import Instruction, Trace
 
 if TYPE_CHECKING:
     from tilewright.tir.module_schedule import Schedule

@@ -28,9 +28,9 @@ from tilewright.tir.instructions import InstructionKind
 from tilewright.tir.loop_schedule import Schedule as Engine
 from tilewright.tir.loop_steps import MAIN, LoopRV
 from tilewright.tir.sampling import SampleSteps
+from tilewright.tir.schedule_trace import Trace
 from tilewright.tir.steps import BlockAt, ScheduleStep
 from tilewright.tir.stmt import ROOT_BLOCK, Block, For, PrimFunc, loaded_buffers, path_to, stored_buffers, walk_stmt
-from tilewright.tir.trace import Trace
 
 __all__ = ["LoopRV", "Schedule", "Trace", "replay"]
 

@@ -15,6 +15,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from tilewright.base.errors import CompileError
+from tilewright.base.global_functions import TRACED
 from tilewright.base.types import DataType
 from tilewright.scalar.expr import Buffer, Call, Load, PrimExpr, as_expr, const
 from tilewright.scalar.intrinsics import Packed, address_of, packed
@@ -30,6 +31,17 @@ def call_packed(*args: Any, span: Any = None) -> PrimExpr:
     Raises `CompileError` for other arguments.
     """
     return packed_call("int32", args)
+
+
+def trace(args: Sequence[Any], trace_action: str = "tvm.default_trace_action") -> PrimExpr:
+    """Return the last of `args`, numbers, after a call of the registered function `trace_action` with all of them. If
+    that function returns a number, the result is this number. The default function prints the values.
+
+    Raises `CompileError` if there are no values, or for one that cannot be passed.
+    """
+    if not args:
+        raise CompileError("tir.trace takes at least one value; give a list of them", code="TW0602")
+    return packed_call(as_expr(args[-1]).dtype, [TRACED, trace_action, *args])
 
 
 def packed_call(dtype: str | DataType, args: Sequence[Any]) -> PrimExpr:

@@ -6,17 +6,20 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 _MODULES: Final = {
-    "cc": "compat.contrib.cc", "clang": "compat.contrib.clang", "cudnn": "compat.contrib.cudnn",
+    "cblas": "compat.contrib.cblas", "cc": "compat.contrib.cc", "clang": "compat.contrib.clang",
+    "cudnn": "compat.contrib.cudnn",
     "debugger": "runtime.debugger", "dlpack": "compat.contrib.dlpack", "download": "compat.contrib.download",
     "graph_executor": "runtime.graph_executor", "nvcc": "compat.contrib.nvcc",
     "pickle_memoize": "compat.contrib.pickle_memoize", "popen_pool": "compat.contrib.popen_pool",
-    "relay_viz": "compat.contrib.relay_viz", "tedd": "compat.contrib.tedd",
+    "random": "compat.contrib.random", "relay_viz": "compat.contrib.relay_viz", "tar": "compat.contrib.tar",
+    "tedd": "compat.contrib.tedd",
     "tflite_runtime": "compat.contrib.tflite_runtime", "utils": "compat.contrib.utils",
 }
 """Attribute -> the module, without `tilewright.`."""
 
 if TYPE_CHECKING:
     from tilewright.compat.contrib import (
+        cblas,
         cc,
         clang,
         cudnn,
@@ -25,7 +28,9 @@ if TYPE_CHECKING:
         nvcc,
         pickle_memoize,
         popen_pool,
+        random,
         relay_viz,
+        tar,
         tedd,
         tflite_runtime,
         utils,
@@ -33,8 +38,8 @@ if TYPE_CHECKING:
     from tilewright.runtime import debugger, graph_executor
 
 __all__ = [
-    "cc", "clang", "cudnn", "debugger", "dlpack", "download", "graph_executor", "nvcc", "pickle_memoize", "popen_pool",
-    "relay_viz", "tedd", "tflite_runtime", "utils",
+    "cblas", "cc", "clang", "cudnn", "debugger", "dlpack", "download", "graph_executor", "nvcc", "pickle_memoize",
+    "popen_pool", "random", "relay_viz", "tar", "tedd", "tflite_runtime", "utils",
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 
@@ -25,12 +26,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--memory-limit", type=int, metavar="BYTES",
         help="memory limit of a session; default: half of this machine's")
     options = parse(made, arguments)
-    return serve(
-        lambda o: Server(
-            o.host, o.port, o.port_end, key=o.key, tracker=o.tracker, proxy=o.through_proxy, custom_addr=o.custom_addr,
-            threads=o.threads,
-            memory_limit=o.memory_limit),
-        options, f"server {options.key}".strip())
+    return serve(_server, options, f"server {options.key}".strip())
+
+
+def _server(options: argparse.Namespace) -> Server:
+    host, port = options.through_proxy or (options.host, options.port)
+    return Server(
+        host, port, options.port_end, options.through_proxy is not None, options.tracker, options.key,
+        custom_addr=options.custom_addr, threads=options.threads, memory_limit=options.memory_limit)
 
 
 if __name__ == "__main__":

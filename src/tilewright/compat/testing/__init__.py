@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tilewright.base.nd import Device, device
+from tilewright.ir.transform import PassContext
 from tilewright.scalar.arith import Analyzer, Ranges, prove, simplify
 from tilewright.scalar.expr import as_expr
 
@@ -43,10 +44,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CompareBeforeAfter", "assert_allclose", "assert_prim_expr_equal", "check_numerical_grads", "device_enabled",
-    "enabled_targets", "exclude_targets", "fixture", "known_failing_targets", "main", "parameter", "parameters",
-    "parametrize_targets", "requires_arm_dot", "requires_cascadelake", "requires_cuda", "requires_gpu",
-    "requires_llvm", "requires_package", "requires_rpc", "requires_skylake_avx512", "requires_x86", "skip_if_32bit",
-    "skip_if_wheel_test", "slow", "uses_gpu",
+    "disable_span_filling", "enable_span_filling", "enabled_targets", "exclude_targets", "fixture",
+    "known_failing_targets", "main", "parameter", "parameters", "parametrize_targets", "requires_arm_dot",
+    "requires_cascadelake", "requires_cuda", "requires_gpu", "requires_llvm", "requires_package", "requires_rpc",
+    "requires_skylake_avx512", "requires_x86", "skip_if_32bit", "skip_if_wheel_test", "slow", "uses_gpu",
 ]
 
 
@@ -69,6 +70,16 @@ def __getattr__(name: str) -> Any:
         if found is not None:
             return found
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)
+
+
+def enable_span_filling() -> PassContext:
+    """Return a context in which importers give calls the names of the model's nodes as spans, as they do by default."""
+    return PassContext(config={"relay.frontend.fill_span": True})
+
+
+def disable_span_filling() -> PassContext:
+    """Return a context in which importers give calls no spans."""
+    return PassContext(config={"relay.frontend.fill_span": False})
 
 
 def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 1e-7) -> None:

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from tilewright.backends.target import Target
 from tilewright.base.nd import Device, device
 from tilewright.compat.testing import device_enabled, enabled_targets
-from tilewright.compat.testing.pytest_names import EXCLUDED, GROUP, TARGETS
+from tilewright.compat.testing.pytest_names import (
+    EXCLUDED,
+    GROUP,
+    TARGETS,
+    requires_cuda,
+    requires_hexagon,
+    requires_llvm,
+    requires_metal,
+    requires_nvptx,
+    requires_opencl,
+    requires_rocm,
+    requires_vulkan,
+)
 
-__all__ = ["dev", "pytest_generate_tests"]
+__all__ = ["dev", "pytest_collection_modifyitems", "pytest_generate_tests"]
+
+_REQUIREMENTS: Final = {
+    "llvm": requires_llvm, "cuda": requires_cuda, "nvptx": requires_nvptx, "rocm": requires_rocm,
+    "opencl": requires_opencl, "metal": requires_metal, "vulkan": requires_vulkan, "hexagon": requires_hexagon,
+}
+"""Kind of a target -> the decorator of tests that need its device."""
 
 
 @pytest.fixture
@@ -37,6 +55,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         else:
             rows = list(zip(*(values for _, values, _ in members), strict=True))
             metafunc.parametrize(names, rows, ids=members[0][2], indirect=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Add to each test with a parameter `target` the marks of tests that need the device of this target."""
+    for item in items:
+        target = item.callspec.params.get("target") if isinstance(item, pytest.Function) and hasattr(
+            item, "callspec") else None
+        if isinstance(target, (str, Target)):
+            for mark in _target_to_requirement(target):
+                item.add_marker(mark)
+
+
+def _target_to_requirement(target: str | Target) -> list[pytest.MarkDecorator]:
+    """Return the marks of tests that need the device of a target, under TVM's name."""
+    decorator = _REQUIREMENTS.get(_kind(target))
+    return [] if decorator is None else list(decorator.marks())
 
 
 def _targets(function: Any) -> list[tuple[Any, Any]]:

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
 import sys
@@ -71,22 +72,22 @@ def _Grouped(made: Any) -> Any:
 
 
 def fixture(func: Any = None, *, cache_return_value: bool = False) -> Any:
-    """Make a fixture of a function; with `cache_return_value`, it is called once a session for each of its parameters.
-    """
+    """Make a fixture of a function; with `cache_return_value`, it is called once a session for each of its parameters,
+    and each test gets a copy of the result."""
     if func is None:
         return lambda f: fixture(f, cache_return_value=cache_return_value)
     return pytest.fixture(_cached(func) if cache_return_value else func)
 
 
 def _cached(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `func` with its results stored by the text of its arguments."""
+    """Return `func` with its results stored by the text of its arguments, and copied for each call."""
     known: dict[str, Any] = {}
 
     def call(*owner: Any, **named: Any) -> Any:
         key = repr(sorted(named.items(), key=lambda item: item[0]))
         if key not in known:
             known[key] = func(*owner, **named)
-        return known[key]
+        return copy.deepcopy(known[key])
 
     call.__name__, call.__doc__ = func.__name__, func.__doc__
     call.__signature__ = inspect.signature(func)  # type: ignore[attr-defined]

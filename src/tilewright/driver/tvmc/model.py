@@ -141,13 +141,14 @@ class TVMCModel:
 
 
 def load_model(
-    path: str | os.PathLike[str], model_format: str | None = None, shape_dict: Shapes | None = None
+    path: str | os.PathLike[str], model_format: str | None = None, shape_dict: Shapes | None = None,
+    *, freeze_params: bool = True,
 ) -> TVMCModel:
     """Load a model file: ONNX, TFLite, PyTorch (which needs shapes) or Relay, recognised by its contents, or read as
     `model_format`.
 
-    `shape_dict` gives sizes to inputs. Raises `MissingFileError`, `OptionError` with an alternative for an
-    unsupported format.
+    `shape_dict` gives sizes to inputs. With `freeze_params` false, the weights of an ONNX model are parameters, and not
+    constants of the network. Raises `MissingFileError`, `OptionError` with an alternative for an unsupported format.
     """
     file = Path(path)
     if not file.is_file():
@@ -167,6 +168,11 @@ def load_model(
             f"{file.name}: a PyTorch model does not say the shapes of its inputs; give them with --input-shapes "
             "\"x:[1,3,224,224]\"",
             code="TW0113")
+    if not freeze_params and (reader or format_of(file)) is ONNX:
+        from tilewright.relay.frontend import from_onnx
+
+        mod, params = from_onnx(str(file), dict(shape_dict or {}), freeze_params=False)
+        return TVMCModel(mod, params, shape_dict=shape_dict)
     return TVMCModel(model_path=file, shape_dict=shape_dict, model_format=reader)
 
 

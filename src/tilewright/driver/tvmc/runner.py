@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,7 +63,7 @@ def run_module(
 ) -> TVMCResult:
     """Run the package once. `benchmark` times `repeat` measurements of `number` runs, with `end_to_end` including
     copies of the tensors; `profile` times each step. With `rpc_key`, it runs on a device of that key of the tracker at
-    `hostname` (and `port`, or `host:port`).
+    `hostname` (and `port`, or `host:port`); with `hostname` and `port` alone, on the server at that address.
 
     For the device `micro`, `tvmc_package` is a `micro.GeneratedProject` that was built, and `options` are those of its
     template.
@@ -83,12 +84,13 @@ def run_module(
             if device == "micro"
             else f"'{tvmc_package.folder}' is the project of a board; add --device micro",  # type: ignore[union-attr]
             code="TW0204")
-    tracker = f"{hostname}:{port}" if hostname and port else hostname or ""
-    place = MeasuringOptions(tracker=tracker, rpc_key=rpc_key or "")
+    at = f"{hostname}:{port}" if hostname and port else hostname or ""
+    server = at if port and not rpc_key else ""
+    place = MeasuringOptions(tracker="" if server else at, rpc_key=rpc_key or "")
     fill = _fill(fill_mode)
     given = files.read_arrays(Path(inputs)) if isinstance(inputs, (str, os.PathLike)) else dict(inputs or {})
     if isinstance(tvmc_package, GeneratedProject):
-        if place.tracker:
+        if at:
             raise OptionError(
                 "--rpc-tracker, --rpc-key: a project runs on the board of its template; omit these options",
                 code="TW0204")
@@ -98,9 +100,9 @@ def run_module(
                 code="TW0204")
         found = tvmc_package.run(tensors.feed(tvmc_package.inputs, given, fill), options)
         return TVMCResult({f"output_{k}": a for k, a in enumerate(found)})
-    if place.tracker:
+    if at:
         return _on_device(
-            tvmc_package, place, given, fill, repeat if benchmark else 0, number, profile,
+            tvmc_package, place, server, given, fill, repeat if benchmark else 0, number, profile,
             end_to_end, input_shapes)
     program = tvmc_package.executable()
     fed = tensors.feed(program.inputs, given, fill, input_shapes)
@@ -112,14 +114,20 @@ def run_module(
 
 
 def _on_device(
-    package: TVMCPackage, place: MeasuringOptions, given: Mapping[str, np.ndarray[Any, Any]], fill: tensors.Fill,
-    repeat: int, number: int, profile: bool, end_to_end: bool, shapes: Mapping[str, tuple[Any, ...]] | None,
+    package: TVMCPackage, place: MeasuringOptions, server: str, given: Mapping[str, np.ndarray[Any, Any]],
+    fill: tensors.Fill, repeat: int, number: int, profile: bool, end_to_end: bool,
+    shapes: Mapping[str, tuple[Any, ...]] | None,
 ) -> TVMCResult:
-    """Run the package in a session on a device. Raises `RPCError` for a missing device, `WorkerError` for errors on the
-    device."""
-    from tilewright.runtime.rpc import RemoteModel, connect_tracker
+    """Run the package in a session on a device: the server at an address, or one of a tracker. Raises `RPCError` for a
+    missing device, `WorkerError` for errors on the device."""
+    from tilewright.runtime.rpc import RemoteModel, connect, connect_tracker
 
-    with connect_tracker(*address(place.tracker)) as tracker, tracker.request(place.rpc_key) as session:
+    with ExitStack() as stack:
+        if server:
+            session = stack.enter_context(connect(*address(server)))
+        else:
+            tracker = stack.enter_context(connect_tracker(*address(place.tracker)))
+            session = stack.enter_context(tracker.request(place.rpc_key))
         library = package.library()
         program = RemoteModel(session, library.name, library.read_bytes())
         answers, times, profiled = program.run(

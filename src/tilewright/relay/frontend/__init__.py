@@ -15,7 +15,7 @@ def from_onnx(
     """Import an ONNX model; see `tilewright.relay.frontend.onnx.from_onnx`."""
     from tilewright.relay.frontend.onnx import from_onnx as read
 
-    return read(model, shape, dtype, opset, freeze_params, convert_config)
+    return _with_spans_as_wanted(read(model, shape, dtype, opset, freeze_params, convert_config))
 
 
 def from_pytorch(
@@ -26,8 +26,9 @@ def from_pytorch(
     """Import a TorchScript module or an exported program; see `tilewright.relay.frontend.pytorch.from_pytorch`."""
     from tilewright.relay.frontend.pytorch import from_pytorch as read
 
-    return read(script_module, input_infos, custom_convert_map, default_dtype, use_parser_friendly_name,
-                keep_quantized_weight, freeze_params)
+    return _with_spans_as_wanted(read(
+        script_module, input_infos, custom_convert_map, default_dtype, use_parser_friendly_name, keep_quantized_weight,
+        freeze_params))
 
 
 def from_tflite(
@@ -37,4 +38,14 @@ def from_tflite(
     """Import a TFLite model; see `tilewright.relay.frontend.tflite.from_tflite`."""
     from tilewright.relay.frontend.tflite import from_tflite as read
 
-    return read(model, shape_dict, dtype_dict, op_converter)
+    return _with_spans_as_wanted(read(model, shape_dict, dtype_dict, op_converter))
+
+
+def _with_spans_as_wanted(imported: tuple[IRModule, dict[str, Any]]) -> tuple[IRModule, dict[str, Any]]:
+    """Return an imported model, without spans where the option `relay.frontend.fill_span` is off."""
+    from tilewright.ir.transform import PassContext
+    from tilewright.relay.transform.spans import without_spans
+
+    if PassContext.current().get("relay.frontend.fill_span"):
+        return imported
+    return without_spans(imported[0]), imported[1]

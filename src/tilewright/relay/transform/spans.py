@@ -17,7 +17,7 @@ from tilewright.ir.transform import FunctionPass, Pass, PassContext
 from tilewright.relay.adt import Constructor
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar, Var
 from tilewright.relay.printer import astext
-from tilewright.relay.visitor import operands, post_order, with_operands
+from tilewright.relay.visitor import operands, post_order, rewrite, with_operands
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,14 @@ def respanned(
             continue
         new[e] = _with_span(e if same else with_operands(e, now), e.span if span is None else span)
     return new.get(function, function)  # type: ignore[return-value]
+
+
+def without_spans(mod: IRModule) -> IRModule:
+    """Return the same module without spans, except those of variables."""
+    def plain(e: Expr) -> Expr | None:
+        return None if isinstance(e, (Var, GlobalVar, Constructor)) or e.span is None else _with_span(e, None)
+
+    return mod.map_functions(lambda f: rewrite(f, plain, inside=True), Function)
 
 
 def _with_span(e: Expr, span: Origin | None) -> Expr:

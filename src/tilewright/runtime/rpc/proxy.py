@@ -50,6 +50,8 @@ class Proxy:
         self._closed.set()
         self._listener.close()
 
+    terminate = close
+
     def _handle(self, connection: Connection, wanted: Message) -> None:
         if wanted["role"] == "server":
             self._keep(_Waiting(connection, str(wanted["key"]), str(wanted["token"])))

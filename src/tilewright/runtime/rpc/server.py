@@ -32,18 +32,18 @@ class Server(Closeable):
     """Serves sessions until `close`: to clients that connect directly, from a tracker, or through a proxy."""
 
     def __init__(
-        self, host: str = LOOPBACK, port: int = PORT, port_end: int = PORT_END, *, key: str = "",
-        tracker: Address | None = None,
-        proxy: Address | None = None, custom_addr: str | None = None, secret: str | None = None,
-        threads: int | None = None,
-        memory_limit: int | None = None,
+        self, host: str = LOOPBACK, port: int = PORT, port_end: int = PORT_END, is_proxy: bool = False,
+        tracker_addr: Address | None = None, key: str = "", *, custom_addr: str | None = None,
+        secret: str | None = None, threads: int | None = None, memory_limit: int | None = None,
     ) -> None:
         """`key` identifies the device at the tracker; `custom_addr` is the host that clients connect to (default:
         `host`).
 
-        With `proxy` the server does not listen: it connects to the proxy, to which clients connect. `threads` is the
-        number of threads of a session, `memory_limit` its bytes. Raises `RPCError` if no port is free.
+        With `is_proxy`, `host` and `port` are those of a proxy: the server does not listen, but connects to the proxy,
+        to which clients connect. `threads` is the number of threads of a session, `memory_limit` its bytes. Raises
+        `RPCError` if no port is free.
         """
+        tracker, proxy = tracker_addr, (host, port) if is_proxy else None
         if (tracker or proxy) and not key:
             raise RPCError("a server behind a tracker or proxy needs a key, by which clients find it", code="TW1211")
         self.key, self.tracker, self.proxy = key, tracker, proxy
@@ -75,6 +75,8 @@ class Server(Closeable):
             self._listener.close()
         for thread in self._threads:
             thread.join(5)
+
+    terminate = close
 
     # ---- sessions
 

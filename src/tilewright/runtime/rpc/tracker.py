@@ -66,6 +66,8 @@ class Tracker:
         """Stop the tracker and close all its connections."""
         self._listener.close()
 
+    terminate = close
+
     def _handle(self, connection: Connection, wanted: Message) -> None:
         if wanted["role"] == "server":
             self._serve_server(connection, str(wanted["key"]), [str(wanted["host"]), int(wanted["port"])])

@@ -156,7 +156,7 @@ class LocalRPCMeasureContext:
         self.tracker = rpc.Tracker(port=0)
         try:
             self.server = rpc.Server(
-                port=0, key=self.tracker.host, tracker=(self.tracker.host, self.tracker.port))
+                port=0, key=self.tracker.host, tracker_addr=(self.tracker.host, self.tracker.port))
         except BaseException:
             self.tracker.close()
             raise

@@ -31,8 +31,8 @@ from tilewright.search.meta_schedule.utils import Extensible, normalized_module,
 from tilewright.te.create import create_prim_func
 from tilewright.te.unroll_by_hint import unroll_by_hint
 from tilewright.tir.module_schedule import Schedule
+from tilewright.tir.schedule_trace import Trace
 from tilewright.tir.stmt import Block, PrimFunc, walk_stmt
-from tilewright.tir.trace import Trace
 
 if TYPE_CHECKING:
     from tilewright.te.tensor import Tensor

@@ -12,7 +12,7 @@ from tilewright.search.meta_schedule.postproc import fusible_outer
 from tilewright.search.meta_schedule.schedule_rule import PARALLEL, UNROLL_EXPLICIT, UNROLL_IMPLICIT
 from tilewright.search.meta_schedule.utils import Extensible
 from tilewright.tir.module_schedule import Schedule
-from tilewright.tir.trace import Instruction, Trace
+from tilewright.tir.schedule_trace import Instruction, Trace
 
 if TYPE_CHECKING:
     from tilewright.search.meta_schedule.tune_context import TuneContext

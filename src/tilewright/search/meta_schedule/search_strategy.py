@@ -17,7 +17,7 @@ from tilewright.search.meta_schedule.arg_info import ArgInfo
 from tilewright.search.meta_schedule.candidates import MeasureCandidate, RunnerResult
 from tilewright.search.meta_schedule.utils import Extensible
 from tilewright.tir.module_schedule import Schedule
-from tilewright.tir.trace import Trace
+from tilewright.tir.schedule_trace import Trace
 
 if TYPE_CHECKING:
     from tilewright.search.meta_schedule.tune_context import TuneContext

@@ -4,9 +4,9 @@ from tilewright.base.errors import ScheduleError
 from tilewright.tir.instructions import InstructionKind
 from tilewright.tir.loop_steps import LoopRV
 from tilewright.tir.module_schedule import Schedule, StmtSRef
+from tilewright.tir.schedule_trace import Instruction, Trace
 from tilewright.tir.steps import BlockAt as BlockRV
 from tilewright.tir.steps import SampledInt as ExprRV
-from tilewright.tir.trace import Instruction, Trace
 
 __all__ = [
     "BlockRV", "ExprRV", "Instruction", "InstructionKind", "LoopRV", "Schedule", "ScheduleError", "StmtSRef", "Trace",

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import assert_structural_equal
 from tilewright.tir.module_schedule import Schedule
+from tilewright.tir.schedule_trace import Trace
 from tilewright.tir.stmt import PrimFunc
-from tilewright.tir.trace import Trace
 
 
 def assert_structural_equal_ignore_global_symbol(

@@ -1,4 +1,4 @@
-"""TVM's `tvm.micro.testing.utils`: arrays as C headers, and the memory that a Model Library needs."""
+"""TVM's `tvm.micro.testing.utils`: arrays as C headers, the memory that a Model Library needs, and a small network."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright import relay
 from tilewright.base.errors import InputError
+from tilewright.ir.module import IRModule
+from tilewright.relay.transform.infer_type import InferType
 
-__all__ = ["create_header_file", "mlf_extract_workspace_size_bytes"]
+__all__ = ["create_header_file", "get_conv2d_relay_module", "mlf_extract_workspace_size_bytes"]
 
 _C_TYPES: Final = {"int8": "int8_t", "uint8": "uint8_t", "int32": "int32_t", "float32": "float"}
 
@@ -37,6 +40,15 @@ def create_header_file(
     info = tarfile.TarInfo((Path(output_path) / f"{tensor_name}.h").as_posix())
     info.size = len(text)
     tar_file.addfile(info, io.BytesIO(text.encode()))
+
+
+def get_conv2d_relay_module() -> IRModule:
+    """Return a network of one convolution: `data` of shape (1, 3, 64, 64) and `weight` of shape (8, 3, 5, 5), both
+    int8, to int32."""
+    data = relay.var("data", shape=(1, 3, 64, 64), dtype="int8")
+    weight = relay.var("weight", shape=(8, 3, 5, 5), dtype="int8")
+    result = relay.nn.conv2d(data, weight, padding=(2, 2), kernel_size=(5, 5), out_dtype="int32")
+    return InferType()(IRModule.from_expr(relay.Function([data, weight], result)))
 
 
 def mlf_extract_workspace_size_bytes(mlf_tar_path: str | os.PathLike[str]) -> int:

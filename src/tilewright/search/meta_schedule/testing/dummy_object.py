@@ -15,7 +15,7 @@ from tilewright.search.meta_schedule.candidates import (
 )
 from tilewright.search.meta_schedule.mutator import PyMutator
 from tilewright.search.meta_schedule.runner import PyRunner
-from tilewright.tir.trace import Trace
+from tilewright.tir.schedule_trace import Trace
 
 
 class DummyRunnerFuture(RunnerFuture):

@@ -14,7 +14,7 @@ class LocalRPC:
         self.tracker_key = tracker_key
         self.tracker = rpc.Tracker(port=0)
         self.tracker_host, self.tracker_port = self.tracker.host, self.tracker.port
-        self.server = rpc.Server(port=0, key=tracker_key, tracker=(self.tracker_host, self.tracker_port))
+        self.server = rpc.Server(port=0, key=tracker_key, tracker_addr=(self.tracker_host, self.tracker_port))
 
     def __enter__(self) -> Self:
         return self

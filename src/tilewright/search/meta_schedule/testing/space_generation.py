@@ -13,8 +13,8 @@ from tilewright.search.meta_schedule.space_generator import PostOrderApply
 from tilewright.search.meta_schedule.tune_context import TuneContext
 from tilewright.search.meta_schedule.utils import normalized_module
 from tilewright.tir.module_schedule import Schedule
+from tilewright.tir.schedule_trace import Trace
 from tilewright.tir.stmt import PrimFunc
-from tilewright.tir.trace import Trace
 
 
 def get_rules(kind: str, types: type[Any] | tuple[type[Any], ...]) -> list[ScheduleRule]:
