@@ -21,7 +21,15 @@ import pytest
 import tilewright as tvm
 from planted import EXPECTED, planted
 from tilewright import te
-from tilewright.base.errors import InputError, OptionError, RPCError, WorkerCrashed, WorkerRaised, WorkerTimedOut
+from tilewright.base.errors import (
+    InputError,
+    MovedModuleWarning,
+    OptionError,
+    RPCError,
+    WorkerCrashed,
+    WorkerRaised,
+    WorkerTimedOut,
+)
 from tilewright.compat.exec import query_rpc_tracker
 from tilewright.runtime import rpc
 from tilewright.runtime.rpc import connection
@@ -341,6 +349,11 @@ def test_addresses_and_ports() -> None:
         rpc.connect("127.0.0.1", port)
     with pytest.raises(RPCError, match="needs a key"):
         rpc.Server(tracker_addr=("127.0.0.1", 1))
+    with (
+        pytest.warns(MovedModuleWarning, match=r"rpc\.Server\(tracker=address\) is now tracker_addr=address"),
+        pytest.raises(RPCError, match="needs a key")
+    ):
+        rpc.Server(tracker=("127.0.0.1", 1))
 
 
 def test_runners_refuse_what_makes_no_sense() -> None:

@@ -279,3 +279,15 @@ def test_inputs_of_an_ahead_of_time_program_have_names_of_c_too() -> None:
     for wrong in (lambda: runner.set_input(other=data), lambda: runner.get_input_index("other")):
         with pytest.raises(InputError, match=r"Invalid input name\. The model has no input 'other'; it has input:0"):
             wrong()
+
+
+def test_a_model_has_an_entry_of_its_name_and_runs_on_one_device() -> None:
+    x = relay.var("x", shape=(2,))
+    lib = relay.build(tvm.IRModule.from_expr(relay.Function([x], relay.exp(x))), "llvm", mod_name="fred")
+    assert lib["list_module_names"]() == lib.get_function("list_module_names")() == ["fred"]
+    for entry in ("default", "fred"):
+        runner = AotModule(lib[entry](tvm.cpu()))
+        runner.run(x=np.zeros(2, np.float32))
+        np.testing.assert_array_equal(runner.get_output(0).numpy(), [1, 1])
+    with pytest.raises(InputError, match="a compiled model runs on one device; 2 were given"):
+        lib["default"](tvm.cpu(0), tvm.cpu(0))

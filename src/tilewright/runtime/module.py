@@ -207,14 +207,21 @@ class FactoryModule:
         if name == DEBUG_CREATE:
             return lambda entry="default", device=None: self[entry](device)
         own: dict[str, Callable[..., Any]] = {
-            "get_graph_json": self.get_graph_json, "get_graph_params": self.get_params, "remove_params": self.get_lib}
+            "get_graph_json": self.get_graph_json, "get_graph_params": self.get_params, "remove_params": self.get_lib,
+            "list_module_names": lambda: [self.libmod_name]}
         if name in own:
             return own[name]
-        if name != "default":
+        if name not in ("default", self.libmod_name):
             raise InputError(
                 f"a compiled model has no entry '{name}'; it has 'default', and '{DEBUG_CREATE}' for contrib.debugger",
                 code="TW0707")
-        return lambda device=None: self.session(device or Device())
+        return self._create
+
+    def _create(self, *devices: Device | None) -> Session:
+        """Return a session on a device, the CPU if there is none. Raises `InputError` for several devices."""
+        if len(devices) > 1:
+            raise InputError(f"a compiled model runs on one device; {len(devices)} were given", code="TW0701")
+        return self.session((devices[0] if devices else None) or Device())
 
     def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
         """Return the function of that name, as `module[name]`. `query_imports` has no effect, because a compiled model

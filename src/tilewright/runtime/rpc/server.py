@@ -5,11 +5,19 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+import warnings
 from functools import partial
 from typing import Any, Final
 
 from tilewright.base.closing import Closeable
-from tilewright.base.errors import RPCError, WorkerCrashed, WorkerNotStarted, WorkerRaised, WorkerTimedOut
+from tilewright.base.errors import (
+    MovedModuleWarning,
+    RPCError,
+    WorkerCrashed,
+    WorkerNotStarted,
+    WorkerRaised,
+    WorkerTimedOut,
+)
 from tilewright.runtime.rpc.connection import DAY, LOOPBACK, Connection, Listener, dial, seconds, serve
 from tilewright.runtime.rpc.secret import shared_secret
 from tilewright.runtime.rpc.service import OPERATIONS
@@ -35,15 +43,21 @@ class Server(Closeable):
         self, host: str = LOOPBACK, port: int = PORT, port_end: int = PORT_END, is_proxy: bool = False,
         tracker_addr: Address | None = None, key: str = "", *, custom_addr: str | None = None,
         secret: str | None = None, threads: int | None = None, memory_limit: int | None = None,
+        tracker: Address | None = None, proxy: Address | None = None,
     ) -> None:
         """`key` identifies the device at the tracker; `custom_addr` is the host that clients connect to (default:
         `host`).
 
         With `is_proxy`, `host` and `port` are those of a proxy: the server does not listen, but connects to the proxy,
         to which clients connect. `threads` is the number of threads of a session, `memory_limit` its bytes. Raises
-        `RPCError` if no port is free.
+        `RPCError` if no port is free. `tracker` and `proxy` are earlier names of `tracker_addr`, and of `host` and
+        `port` with `is_proxy`.
         """
-        tracker, proxy = tracker_addr, (host, port) if is_proxy else None
+        if tracker or proxy:
+            warnings.warn(
+                "rpc.Server(tracker=address) is now tracker_addr=address, and proxy=(host, port) is host, port, "
+                "is_proxy=True", MovedModuleWarning, stacklevel=2)
+        tracker, proxy = tracker or tracker_addr, (host, port) if is_proxy else proxy
         if (tracker or proxy) and not key:
             raise RPCError("a server behind a tracker or proxy needs a key, by which clients find it", code="TW1211")
         self.key, self.tracker, self.proxy = key, tracker, proxy
