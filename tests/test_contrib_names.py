@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +12,8 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.base.errors import InputError, PackageError, ShapeError, TargetError
-from tilewright.compat.contrib import cudnn, tflite_runtime
+from tilewright.base.errors import ArtifactError, InputError, PackageError, ShapeError, TargetError
+from tilewright.compat.contrib import cudnn, tar, tflite_runtime
 from tilewright.compat.contrib.cuda_graph import cuda_graph_executor
 from tilewright.compat.contrib.popen_pool import MapResult, PopenPoolExecutor, PopenWorker, StatusKind
 from tilewright.compat.testing.popen_jobs import (
@@ -137,3 +138,15 @@ def test_shapes_of_cudnn(layout: str) -> None:
 def test_graphs_of_cuda_are_refused() -> None:
     with pytest.raises(TargetError, match=r"use contrib\.graph_executor"):
         cuda_graph_executor.GraphModuleCudaGraph(None)
+
+
+def test_archives_of_files(tmp_path: Path) -> None:
+    """Files enter an archive under their names; two equal names are refused."""
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "lib.o").write_text(folder)
+    tar.tar(tmp_path / "m.tar", [tmp_path / "a" / "lib.o"])
+    tar.untar(tmp_path / "m.tar", tmp_path / "out")
+    assert (tmp_path / "out" / "lib.o").read_text() == "a"
+    with pytest.raises(ArtifactError, match=r"two files are named 'lib\.o'; rename one of them"):
+        tar.tar(tmp_path / "m.tar", [tmp_path / "a" / "lib.o", tmp_path / "b" / "lib.o"])

@@ -63,6 +63,7 @@ __all__ = [
     "ShapeTuple",
     "String",
     "cl",
+    "const",
     "container",
     "convert",
     "cpu",
@@ -95,6 +96,14 @@ __all__ = [
     "vulkan",
     "webgpu",
 ]
+
+
+def const(value: Any, dtype: str | DataType | None = None, span: Any = None) -> Any:
+    """Return a constant expression, by default of the type of the value (`tvm.tir.const`). `span` is ignored."""
+    from tilewright.scalar.expr import as_expr
+    from tilewright.scalar.expr import const as constant
+
+    return as_expr(value) if dtype is None else constant(value, dtype)
 
 
 def convert(value: Any) -> Any:

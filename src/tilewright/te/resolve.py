@@ -267,7 +267,7 @@ class Resolver:
         known.update({a.var: v for a, v in zip(stage.roots, iters, strict=True)})
         if stage.layout is not None:
             axes = [a for a in root_axes(stage.op) if a.kind == "spatial"]
-            back = stage.layout.inverse([int(a.extent) for a in axes])  # type: ignore[call-overload]
+            back = stage.layout.by_digits([int(a.extent) for a in axes])  # type: ignore[call-overload]
             assert back is not None
             known.update(zip((a.var for a in axes), back(iters[: len(stage.layout.results)]), strict=True))
         unknown = [v.name for v in free_vars(predicate) if v not in known]

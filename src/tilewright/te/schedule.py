@@ -111,10 +111,21 @@ class Schedule:
         if taken is not None:
             raise ScheduleError(
                 f"'{taken.stages[0].op.name}' is already in a group, of which only a part is between the given ends")
-        made = Group(members)
+        made = Group(members, len(groups))
         for inner in groups:
             inner.group = made
         return made
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups of stages, each before the groups around it."""
+        found: dict[Group, None] = {}
+        for stage in self.stages:
+            inner = stage.group
+            while inner is not None:
+                found.setdefault(inner)
+                inner = inner.group
+        return tuple(sorted(found, key=lambda g: len(g.stages)))
 
     def cache_read(self, tensor: Tensor, scope: str, readers: Any) -> Tensor:
         """Copy `tensor` to memory of `scope`, to be read by `readers` (an operation or tensor, or several)."""

@@ -68,6 +68,10 @@ class Operation:
     def outputs(self) -> tuple[Tensor, ...]:
         raise NotImplementedError
 
+    @property
+    def num_outputs(self) -> int:
+        return len(self.outputs)
+
     def output(self, index: int) -> Tensor:
         return self.outputs[index]
 

@@ -10,7 +10,7 @@ _MODULES: Final = {
     "debugger": "runtime.debugger", "dlpack": "compat.contrib.dlpack", "download": "compat.contrib.download",
     "graph_executor": "runtime.graph_executor", "nvcc": "compat.contrib.nvcc",
     "pickle_memoize": "compat.contrib.pickle_memoize", "popen_pool": "compat.contrib.popen_pool",
-    "relay_viz": "compat.contrib.relay_viz", "tedd": "compat.contrib.tedd",
+    "relay_viz": "compat.contrib.relay_viz", "tar": "compat.contrib.tar", "tedd": "compat.contrib.tedd",
     "tflite_runtime": "compat.contrib.tflite_runtime", "utils": "compat.contrib.utils",
 }
 """Attribute -> the module, without `tilewright.`."""
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         pickle_memoize,
         popen_pool,
         relay_viz,
+        tar,
         tedd,
         tflite_runtime,
         utils,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "cc", "clang", "cudnn", "debugger", "dlpack", "download", "graph_executor", "nvcc", "pickle_memoize", "popen_pool",
-    "relay_viz", "tedd", "tflite_runtime", "utils",
+    "relay_viz", "tar", "tedd", "tflite_runtime", "utils",
 ]
 
 
