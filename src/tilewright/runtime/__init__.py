@@ -99,11 +99,10 @@ __all__ = [
 
 
 def const(value: Any, dtype: str | DataType | None = None, span: Any = None) -> Any:
-    """Return a constant expression, by default of the type of the value (`tvm.tir.const`). `span` is ignored."""
-    from tilewright.scalar.expr import as_expr
-    from tilewright.scalar.expr import const as constant
+    """Return a constant of a program, by default of TVM's type for the value: `tvm.tir.const`. `span` is ignored."""
+    from tilewright.scalar.expr import literal
 
-    return as_expr(value) if dtype is None else constant(value, dtype)
+    return literal(value, dtype)
 
 
 def convert(value: Any) -> Any:

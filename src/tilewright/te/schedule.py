@@ -176,6 +176,9 @@ class Schedule:
         stage, op = self[tensor], self._reducible(tensor, "rfactor")
         if not op.reduce_axis:
             raise ScheduleError(f"'{op.name}' is not a reduction, so rfactor does not apply")
+        if op.instruction is not None:
+            raise ScheduleError(
+                f"'{op.name}' is computed by the instruction '{op.instruction.intrin.name}', so rfactor does not apply")
         stage._unmarked(axis, "rfactor")
         if axis.kind != "reduce":
             raise ScheduleError(
@@ -257,7 +260,8 @@ def create_schedule(ops: Any) -> Schedule:
 def _computing(
     name: str, axis: list[IterVar], body: tuple[PrimExpr, ...], reduce_axis: Sequence[IterVar], like: ComputeOp
 ) -> ComputeOp:
-    op = ComputeOp(name, tuple(axis), body, tuple(reduce_axis), attrs=like.attrs, inline=like.inline)
+    op = ComputeOp(name, tuple(axis), body, tuple(reduce_axis), attrs=like.attrs, inline=like.inline,
+        instruction=like.instruction)
     op.tensors.extend(Tensor(op, k, [a.extent for a in axis], b.dtype) for k, b in enumerate(body))
     return op
 
