@@ -27,6 +27,7 @@ KNOWN = {
     "search.auto_scheduler.search_task": {"TASK_INPUT_BUFFER_TABLE": REGISTERED},
     "backends.offload_kinds": {"_KINDS": REGISTERED},
     "backends.target_tags": {"_REGISTERED": REGISTERED},
+    "compat.target.codegen": {"_NAMES": "a name has the same number in every thread, and is only read by its number"},
     "compat.testing.popen_jobs": {"_STATE": OF_WORKER},
     "search.autotvm.task.task": {"TEMPLATES": REGISTERED},
     "backends.generic_func": {"_NATIVE": REGISTERED},

@@ -515,8 +515,11 @@ class ExprReader:
             )
         dtype, name = (str(self.literal(a)) for a in words[:2])
         dtype = dtype or "int32"  # TVM's text of a call without a result
-        function = I.extern(name, pure=module_name(node.func) == "call_pure_extern")
-        return E.Call(dtype, function, [self.argument(a) for a in words[2:]])
+        called = str(module_name(node.func))
+        try:
+            return I.call_named(dtype, called, [name, *(self.argument(a) for a in words[2:])])
+        except CompileError as error:
+            raise self.error(node, error.message) from None
 
     def packed(self, node: ast.Call) -> PrimExpr:
         """Read `T.call_packed("f", A, A.data, 3, "text")`, a call of a registered function; `A` is the whole buffer."""
@@ -582,5 +585,6 @@ _CALLS: Final[dict[str, Callable[[ExprReader, ast.Call], Any]]] = {
     "ramp": ExprReader.ramp, "Ramp": ExprReader.ramp, "broadcast": ExprReader.spread, "Broadcast": ExprReader.spread,
     "logical_not": ExprReader.negated, "Not": ExprReader.negated, "float": ExprReader.python_float,
     "call_packed": ExprReader.packed, "call_extern": ExprReader.extern, "call_pure_extern": ExprReader.extern,
+    "call_llvm_intrin": ExprReader.extern, "call_llvm_pure_intrin": ExprReader.extern,
     "min_value": ExprReader.limit, "max_value": ExprReader.limit, "infinity": ExprReader.limit,
 }

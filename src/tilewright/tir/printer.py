@@ -415,7 +415,7 @@ class _Printer:
             case Ramp() | Broadcast():
                 return f"T.{type(e).__name__.lower()}({inner}, {e.dtype.lanes})"
             case Call() if isinstance(e.op, Extern):
-                word = "call_extern" if e.op.effect else "call_pure_extern"
+                word = e.op.name.removeprefix("tir.")
                 return f'T.{word}({value_text(e.dtype)}, {value_text(e.op.spelling)}{", " if inner else ""}{inner})'
             case Call() if isinstance(e.op, Packed):
                 return self.packed(e, e.op)
