@@ -297,8 +297,10 @@ def call_opaque(name: str, *args: Any, dtype: str | DataType | None = None, cond
 
 def call_extern(dtype: str | DataType, name: str, *args: Value) -> PrimExpr:
     """Return a call of the C function `name` for its effect, with a result of `dtype`; integers are passed as `int64`.
+
+    The type "", which TVM has for a call without a result, is int32, since such a result is ignored.
     """
-    return Call(dtype, extern(name), [as_expr(a) for a in args])
+    return Call(dtype or "int32", extern(name), [as_expr(a) for a in args])
 
 
 def call_pure_extern(dtype: str | DataType, name: str, *args: Value) -> PrimExpr:
