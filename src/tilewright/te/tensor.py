@@ -463,7 +463,7 @@ def _outer_axes(fcompute: Callable[..., Any], rank: int) -> int:
     kinds = inspect.signature(fcompute).parameters.values()
     if any(p.kind not in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in kinds):
         return rank
-    return min(len(kinds), rank)
+    return builtins.min(len(kinds), rank)
 
 
 def _check_reductions(name: str, body: PrimExpr) -> None:

@@ -18,7 +18,7 @@ __all__ = ["tar", "untar"]
 
 def tar(output: str | os.PathLike[str], files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> None:
     """Write files to an archive under their names, without folders. Raises `ArtifactError` for two equal names."""
-    paths = [Path(f) for f in (files if isinstance(files, (list, tuple)) else [files])]
+    paths = [Path(f) for f in ([files] if isinstance(files, (str, os.PathLike)) else files)]
     names = [p.name for p in paths]
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:
