@@ -108,10 +108,12 @@ def test_remainders_of_several_conditions() -> None:
     assert a.modular_set(tvm.tir.truncdiv(X * 8, 4)) == ModularSet(2, 0)
 
 
-@pytest.mark.parametrize("kind", ["floordiv", "truncdiv", "floormod", "truncmod", "shift", "and"])
+@pytest.mark.parametrize("kind", ["floordiv", "truncdiv", "floormod", "truncmod", "shift", "and", "product", "square"])
 def test_bounds_hold(kind: str) -> None:
     """All values of an operation are within its bounds, also for divisors of both signs and unlimited operands."""
-    bitwise: dict[str, Any] = {"shift": lambda a, b: a >> b, "and": lambda a, b: a & b}
+    bitwise: dict[str, Any] = {
+        "shift": lambda a, b: a >> b, "and": lambda a, b: a & b, "product": lambda a, b: a * b,
+        "square": lambda a, b: a * a}
     operation = bitwise[kind](X, Y) if kind in bitwise else getattr(tvm.tir, kind)(X, Y)
     rng = random.Random(kind)
     for _ in range(200):

@@ -10,6 +10,7 @@ import pytest
 import tilewright as tvm
 from tilewright.base.errors import ScheduleError
 from tilewright.scalar.arith import evaluate
+from tilewright.scalar.expr import integer
 from tilewright.tir import IndexMap, Var
 
 BY_FOUR = IndexMap.from_func(lambda i: [i // 4, i % 4])
@@ -45,7 +46,7 @@ def test_places_without_an_element(how: Any, shape: list[int]) -> None:
     for at in np.ndindex(*shape):
         place = tuple(evaluate(r, dict(zip(index_map.params, at, strict=True))) for r in index_map.results)
         reached[place] = at
-    for place in np.ndindex(*(int(n) for n in index_map.map_shape(shape))):
+    for place in np.ndindex(*map(integer, index_map.map_shape(shape))):
         values = dict(zip(back.initial_indices, place, strict=True))
         assert bool(evaluate(unused, values)) == (place not in reached)
         if place in reached:

@@ -63,9 +63,9 @@ def test_calls_that_cannot_be() -> None:
     with pytest.raises(CompileError, match=r"takes the name of a function, such as 'llvm\.ctlz', .* is 'ctlz'"):
         tir.call_llvm_intrin("int32", "ctlz", TWO, 1)
     with pytest.raises(CompileError, match=r"LLVM has no function 'llvm\.nothing'"):
-        tvm.build(*leading_zeros("int32", "llvm.nothing"), "llvm")
+        tvm.build(*leading_zeros("int32", "llvm.nothing"), target="llvm")
     with pytest.raises(CompileError, match=r"'llvm\.ctlz' is a function of LLVM, which C does not have; build for"):
-        tvm.build(*leading_zeros("int32"), "c")
+        tvm.build(*leading_zeros("int32"), target="c")
     a, b = te.placeholder((8,), "int32", name="a"), te.placeholder((8,), "int64", name="b")
 
     def zeros(x: Any) -> Any:

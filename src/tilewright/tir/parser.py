@@ -284,9 +284,7 @@ class FunctionReader(AttributeReader):
     def new_buffer(self, name: str, node: ast.Call, args: Sequence[ast.expr], scope: str) -> Buffer:
         """Read a buffer from `args`: shape, dtype and, optionally, scope."""
         given = self.keywords(node, "shape", "dtype", "scope", "strides", "buffer_type", *PLACES)
-        if "buffer_type" in given and self.literal(given["buffer_type"]) not in ("", "default", "auto"):
-            raise self.error(
-                given["buffer_type"], 'dimensions of size 1 are not broadcast; the buffer type is "default" or "auto"')
+        self.check_kind(given)
         rest = list(args)
         shape = given.get("shape") or (rest.pop(0) if rest else None)
         dtype = given.get("dtype") or (rest.pop(0) if rest else None)

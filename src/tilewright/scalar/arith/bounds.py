@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Final
@@ -105,9 +106,20 @@ def _sum(e: PrimExpr, ranges: Ranges) -> Interval:
 def _product(a: PrimExpr, b: PrimExpr, ranges: Ranges) -> Interval:
     (p, q), (s, t) = bounds(a, ranges), bounds(b, ranges)
     if p is None or q is None or s is None or t is None:
-        return (p * s, None) if p is not None and s is not None and p >= 0 and s >= 0 else UNKNOWN
+        return _unlimited_product((p, q), (s, t), is_square=a is b)
     corners = (p * s, p * t, q * s, q * t)
-    return min(corners), max(corners)
+    low = min(corners)
+    return (0 if a is b and low < 0 else low), max(corners)
+
+
+def _unlimited_product(a: Interval, b: Interval, *, is_square: bool) -> Interval:
+    """Bound a product of factors that have unlimited ends: the product of 0 and such an end is 0."""
+    ends = [[-math.inf if lo is None else lo, math.inf if hi is None else hi] for lo, hi in (a, b)]
+    corners = [x * y if x and y else 0 for x in ends[0] for y in ends[1]]
+    low, high = min(corners), max(corners)
+    if is_square and low < 0:
+        low = 0
+    return None if low == -math.inf else int(low), None if high == math.inf else int(high)
 
 
 def _floordiv(e: FloorDiv, ranges: Ranges) -> Interval:

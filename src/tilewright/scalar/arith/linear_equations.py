@@ -103,12 +103,12 @@ class _System:
         found = [
             (abs(row[j]), j, i) for i, row in enumerate(self.rows) if i >= self.rank
             for j in range(self.rank, len(self.variables)) if row[j]]
-        return min(found)[:0:-1] if found else None  # type: ignore[return-value]
+        return min(found)[:0:-1] if found else None
 
     def _move(self, i: int, j: int) -> None:
         t = self.rank
-        for moved in (self.rows, self.rhs):
-            moved[t], moved[i] = moved[i], moved[t]  # type: ignore[index]
+        self.rows[t], self.rows[i] = self.rows[i], self.rows[t]
+        self.rhs[t], self.rhs[i] = self.rhs[i], self.rhs[t]
         for row in (*self.rows, *self.columns):
             row[t], row[j] = row[j], row[t]
         self.inverse[t], self.inverse[j] = self.inverse[j], self.inverse[t]
