@@ -23,6 +23,11 @@ def leading_zeros(dtype: str, name: str = "llvm.ctlz") -> Any:
     return te.create_schedule(b.op), [a, b]
 
 
+def build(dtype: str, name: str, target: str) -> Any:
+    s, args = leading_zeros(dtype, name)
+    return tvm.build(s, args, target)
+
+
 @pytest.mark.parametrize(
     ("dtype", "name"), [("int32", "llvm.ctlz"), ("int64", "llvm.ctlz"), ("int32", "llvm.ctlz.i32")])
 def test_leading_zeros(dtype: str, name: str) -> None:
@@ -63,9 +68,9 @@ def test_calls_that_cannot_be() -> None:
     with pytest.raises(CompileError, match=r"takes the name of a function, such as 'llvm\.ctlz', .* is 'ctlz'"):
         tir.call_llvm_intrin("int32", "ctlz", TWO, 1)
     with pytest.raises(CompileError, match=r"LLVM has no function 'llvm\.nothing'"):
-        tvm.build(*leading_zeros("int32", "llvm.nothing"), target="llvm")
+        build("int32", "llvm.nothing", "llvm")
     with pytest.raises(CompileError, match=r"'llvm\.ctlz' is a function of LLVM, which C does not have; build for"):
-        tvm.build(*leading_zeros("int32"), target="c")
+        build("int32", "llvm.ctlz", "c")
     a, b = te.placeholder((8,), "int32", name="a"), te.placeholder((8,), "int64", name="b")
 
     def zeros(x: Any) -> Any:
