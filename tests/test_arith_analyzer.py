@@ -95,3 +95,48 @@ def test_analyzer_scopes_of_remainders() -> None:
     with a.constraint_scope(tvm.tir.all(Y % 4 == 1, X > 0)):
         assert a.modular_set(Y * 2) == ModularSet(8, 2)
     assert a.modular_set(Y) == ModularSet(1, 0)
+
+
+def test_remainders_of_several_conditions() -> None:
+    """Conditions on one variable combine, those of truncated remainders as well."""
+    a = arith.Analyzer()
+    with a.constraint_scope(tvm.tir.truncmod(Y, 3) == 2), a.constraint_scope(Y % 5 == 3):
+        assert a.modular_set(Y) == ModularSet(15, 8)
+        with a.constraint_scope(Y % 3 == 1):
+            assert a.modular_set(Y) == ModularSet(15, 8)
+    assert a.modular_set((X * 16 + Y * 4) & 31) == ModularSet(4, 0)
+    assert a.modular_set(tvm.tir.truncdiv(X * 8, 4)) == ModularSet(2, 0)
+
+
+@pytest.mark.parametrize("kind", ["floordiv", "truncdiv", "floormod", "truncmod", "shift", "and", "product", "square"])
+def test_bounds_hold(kind: str) -> None:
+    """All values of an operation are within its bounds, also for divisors of both signs and unlimited operands."""
+    bitwise: dict[str, Any] = {
+        "shift": lambda a, b: a >> b, "and": lambda a, b: a & b, "product": lambda a, b: a * b,
+        "square": lambda a, b: a * a}
+    operation = bitwise[kind](X, Y) if kind in bitwise else getattr(tvm.tir, kind)(X, Y)
+    rng = random.Random(kind)
+    for _ in range(200):
+        a = arith.Analyzer()
+        values = []
+        for v in (X, Y):
+            lo, hi = sorted((rng.randint(-12, 12), rng.randint(-12, 12)))
+            no_low, no_high = rng.random() < 0.2, rng.random() < 0.2
+            if kind == "shift" and v is Y:
+                lo, hi, no_low, no_high = abs(lo), abs(lo) + 3, False, False
+            a.update(v, Bound(Bound.NEG_INF if no_low else lo, Bound.POS_INF if no_high else hi))
+            values.append(range(lo - 50 * no_low, hi + 1 + 50 * no_high))
+        found = a.const_int_bound(operation)
+        for x in values[0]:
+            for y in rng.sample(values[1], min(8, len(values[1]))):
+                if y or kind in bitwise:
+                    assert found.min_value <= int(Evaluator({X: x, Y: y}).value(operation)) <= found.max_value
+
+
+def test_bounds_of_conversions() -> None:
+    """An integer keeps its bounds in a floating-point type that holds it exactly."""
+    a = arith.Analyzer()
+    small = tvm.tir.truncmod(te.var("small", "int8"), 3)
+    assert a.const_int_bound(small.astype("float32").astype("int32")) == Bound(-2, 2)
+    a.update(X, Bound(0, 4096))
+    assert a.const_int_bound(X.astype("float16").astype("int32")).max_value == Bound.POS_INF

@@ -28,6 +28,7 @@ KNOWN = {
     "backends.offload_kinds": {"_KINDS": REGISTERED},
     "backends.target_tags": {"_REGISTERED": REGISTERED},
     "compat.contrib.random": {"_GENERATORS": OF_THREAD},
+    "compat.target.codegen": {"_NAMES": "a name has the same number in every thread, and is only read by its number"},
     "compat.testing.popen_jobs": {"_STATE": OF_WORKER},
     "search.autotvm.task.task": {"TEMPLATES": REGISTERED},
     "backends.generic_func": {"_NATIVE": REGISTERED},

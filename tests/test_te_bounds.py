@@ -78,7 +78,10 @@ def test_groups_nest() -> None:
     inner = s.create_group(outputs=x, inputs=x, include_inputs=True)
     outer = s.create_group(outputs=x1, inputs=x, include_inputs=True)
     assert (s[x].group, s[x1].group, inner.group) == (inner, outer, outer)
+    assert s.groups == (inner, outer) and (inner.num_child_stages, outer.num_child_stages) == (1, 2)
+    assert outer.attach_stage is None
     outer.compute_at(s[x2], x2.op.axis[0])
+    assert outer.attach_stage is s[x2] and x.op.num_outputs == 1
     assert [r.extent.value for r in map(schedule.InferBound(s).__getitem__, x.op.axis)] == [1, 8]
     inner.compute_at(s[x1], x1.op.axis[1])
     bounds = schedule.InferBound(s)

@@ -220,7 +220,7 @@ def test_a_step_refers_to_an_intrinsic_by_its_name() -> None:
         return sch
 
     with pytest.raises(
-        ScheduleError, match=r"a step contains TensorIntrin\(gemv\) \(TensorIntrin\), which cannot be saved"
+        ScheduleError, match=r"a step contains TensorIntrin\(gemv\) \(CallableIntrin\), which cannot be saved"
     ):
         replaced(Schedule(func), whole).steps[-1].as_json()
     with pytest.raises(ScheduleError, match=r"there is no intrinsic 'test\.gemv'"):
@@ -320,3 +320,75 @@ def test_declarations_that_cannot_be() -> None:
         tvm.tir.decl_buffer((4,), name="y", strides=[1, 2])
     with pytest.raises(CompileError, match="decl_buffer 'y': the caller provides the memory"):
         tvm.tir.decl_buffer((4,), name="y", buffer_type="auto_broadcast")
+
+
+def product_of_tiles(m: int, n: int, depth: int) -> Any:
+    """Return a product of matrices as an instruction in loops: whole, its first values, and its accumulation."""
+    x, y = te.placeholder((m, depth), name="x"), te.placeholder((n, depth), name="y")
+    k = te.reduce_axis((0, depth), "k")
+    z = te.compute((m, n), lambda i, j: te.sum(x[i, k] * y[j, k], axis=k), name="z")
+
+    def loops(ins: Any, outs: Any, first: bool, sums: bool) -> Any:
+        irb = tvm.tir.ir_builder.create()
+        a, b, c = (irb.buffer_ptr(p) for p in (*ins, *outs))
+        with irb.for_range(0, m, name="i") as i, irb.for_range(0, n, name="j") as j:
+            if first:
+                c[i, j] = 0.0
+            if sums:
+                with irb.for_range(0, depth, name="k") as q:
+                    c[i, j] += a[i, q] * b[j, q]
+        return irb.get()
+
+    return te.decl_tensor_intrin(z.op, lambda ins, outs: (
+        loops(ins, outs, True, True), loops(ins, outs, True, False), loops(ins, outs, False, True)), name="tiles")
+
+
+@pytest.mark.parametrize("steps", ["none", "outer loops", "caches"])
+def test_an_instruction_called_in_a_computation(steps: str) -> None:
+    """The instruction performs the innermost axes, also after steps on the other loops."""
+    a, b = te.placeholder((4, 2, 3, 8), name="A"), te.placeholder((2, 2, 4, 8), name="B")
+    k = te.reduce_axis((0, 2), "K")
+    tiles = product_of_tiles(3, 4, 8)
+    c = te.compute(
+        (4, 2, 3, 4), lambda i, j: tiles(a[i, k, 0:3, 0:8], b[j, k, 0:4, :], reduce_axis=k), name="C")
+    s = te.create_schedule(c.op)
+    if steps == "outer loops":
+        outer, inner = s[c].split(c.op.axis[0], 2)
+        s[c].reorder(c.op.axis[1], outer, inner)
+    elif steps == "caches":
+        s.cache_read(a, "local", [c])
+        s.cache_write(c, "local")
+    text = str(tvm.lower(s, [a, b, c]))
+    assert text.count("for K in T.serial(2)") == 1
+    out = np.full((4, 2, 3, 4), np.nan, np.float32)
+    x, y = RNG.random((4, 2, 3, 8), np.float32), RNG.random((2, 2, 4, 8), np.float32)
+    tvm.build(s, [a, b, c], "llvm")(x, y, out)
+    np.testing.assert_allclose(out, np.einsum("ikml,jknl->ijmn", x, y), rtol=1e-5)
+
+
+def test_calls_of_an_instruction_that_cannot_be() -> None:
+    tiles = product_of_tiles(3, 4, 8)
+    a, b = te.placeholder((6, 3, 8), name="A"), te.placeholder((4, 8), name="B")
+    c = te.compute((6, 3, 4), lambda i: tiles(a[i, 0:3, 0:8], b), name="C")
+    s = te.create_schedule(c.op)
+    s[c].split(c.op.axis[1], 3)
+    with pytest.raises(ScheduleError, match="loop 'j' of 'C' is a part of the instruction 'tiles', so it cannot be"):
+        tvm.lower(s, [a, b, c])
+    with pytest.raises(ScheduleError, match="'C' is computed by the instruction 'tiles', so rfactor does not apply"):
+        te.create_schedule(c.op).rfactor(c, c.op.reduce_axis[0])
+    refused: list[tuple[Any, tuple[int, ...], str]] = [
+        (lambda i: tiles(a[i, 0:3, 0:8]), (6, 3, 4), "the instruction 'tiles' takes 2 tensors, but was given 1"),
+        (lambda i: tiles(a[i, 0:2, 0:8], b), (6, 3, 4), r"is float32\[3, 8\], but was given float32\[2, 8\] of 'A'"),
+        (lambda i: tiles(a[i, 0:3, 0:8], b), (6, 4, 3), r"the dimensions \(3, 4\), but the last .* are \(4, 3\)"),
+        (lambda i: a[i, 0, 0], (6, 3), "the function of 'compute' takes 1 indices, but the shape has 2 dimensions"),
+        (lambda i: tiles(a[i, 0:3], b), (6, 3, 4), "a region of tensor 'A' needs 3 indices or slices without steps"),
+    ]
+    for call, shape, message in refused:
+        with pytest.raises(CompileError, match=message):
+            te.compute(shape, call)
+    add = te.compute((8,), lambda i: b[0, i] + 1.0)
+    once = te.decl_tensor_intrin(
+        te.compute((8,), lambda i, p=te.placeholder((8,), name="p"): p[i] + 1.0, axis_names=["i"]).op,
+        lambda ins, outs: tvm.tir.call_packed("f"), "once")
+    with pytest.raises(CompileError, match="the instruction 'once' is not a reduction, so it takes no reduce_axis"):
+        once(add, reduce_axis=te.reduce_axis((0, 2)))

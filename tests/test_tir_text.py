@@ -20,7 +20,7 @@ from loop_programs import PROGRAMS, S, loops, variables
 from random_kernels import KINDS, Maker
 from small_models import cnn, mlp
 from tilewright import relay, te, tir
-from tilewright.base.errors import ParseError, ScheduleError
+from tilewright.base.errors import CompileError, ParseError, ScheduleError
 from tilewright.compat.target import Target
 from tilewright.compiler.kernel import lower
 from tilewright.driver.main import main
@@ -36,7 +36,20 @@ from tilewright.te.create import create_prim_func
 from tilewright.tir.interpreter import run
 from tilewright.tir.script import ir_module
 from tilewright.tir.script import tir as T
-from tilewright.tir.stmt import Allocate, Block, Evaluate, For, IfThenElse, IterVar, Let, PrimFunc, Seq, Stmt, Store
+from tilewright.tir.stmt import (
+    Allocate,
+    Block,
+    Evaluate,
+    For,
+    IfThenElse,
+    IterVar,
+    Let,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Store,
+    walk_stmt,
+)
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import LOOP_PASSES, lower_loops
 
@@ -459,3 +472,41 @@ def test_functions_of_a_class_that_call_each_other() -> None:
             @T.prim_func
             def second(A: T.Buffer((8,), "float32")) -> None:
                 T.evaluate(Calls.first(A.data))  # type: ignore[operator]
+
+
+def test_buffers_in_annotations_are_read_and_written_by_name() -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    for i in T.serial(4):
+        with T.block("b"):
+            i_1 = T.axis.spatial(4, i)
+            T.block_attr({"layout_free_placeholders": [A], "level": (1, "A")})
+            B[i_1] = A[i_1]
+"""
+    func = tir.parse(text)
+    (block,) = (s for s in walk_stmt(func.body) if isinstance(s, Block))
+    assert block.annotations == {"layout_free_placeholders": [func.params[0]], "level": (1, "A")}
+    assert 'T.block_attr({"layout_free_placeholders": [A], "level": (1, "A")})' in str(func)
+    assert_structural_equal(tir.parse(str(func)), func)
+
+
+def test_declared_kinds_of_buffers() -> None:
+    text = """
+@T.prim_func
+def main(a: T.handle):
+    A = T.match_buffer(a, (4,), "float32", align=64, offset_factor=1, buffer_type="{}")
+    T.evaluate(T.tvm_call_packed("f", A, 3, dtype="int32"))
+"""
+    assert 'T.call_packed("f", A, 3, dtype="int32")' in str(tir.parse(text.format("auto")))
+    with pytest.raises(ParseError, match='dimensions of size 1 are not broadcast; the buffer type is "default" or'):
+        tir.parse(text.format("auto_broadcast"))
+
+
+def test_types_of_indices_and_of_ignored_results() -> None:
+    a = te.placeholder((4,), name="a")
+    b = te.compute((4,), lambda i: a[i] + 1.0, name="b")
+    assert_structural_equal(te.create_prim_func([a, b], "int64"), te.create_prim_func([a, b]))
+    with pytest.raises(CompileError, match="index_dtype_override='int32': indices and loop variables are int64; leave"):
+        te.create_prim_func([a, b], "int32")
+    assert tir.call_extern("", "f", 1).dtype == "int32"

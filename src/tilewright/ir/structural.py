@@ -350,7 +350,10 @@ def first_difference(
 
 
 def _pair(lhs: Any, rhs: Any) -> tuple[Any, Any]:
-    """Return both sides; a number beside an expression is a constant of its type."""
+    """Return both sides; a number beside an expression is a constant of its type, also within lists."""
+    if isinstance(lhs, (tuple, list)) and isinstance(rhs, (tuple, list)) and len(lhs) == len(rhs):
+        pairs = [_pair(a, b) for a, b in zip(lhs, rhs, strict=True)]
+        return tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
     for a, b in ((lhs, rhs), (rhs, lhs)):
         if isinstance(a, scalar.PrimExpr) and isinstance(b, (bool, int, float)):
             number = scalar.const(b, a.dtype)

@@ -63,6 +63,7 @@ __all__ = [
     "ShapeTuple",
     "String",
     "cl",
+    "const",
     "container",
     "convert",
     "cpu",
@@ -95,6 +96,13 @@ __all__ = [
     "vulkan",
     "webgpu",
 ]
+
+
+def const(value: Any, dtype: str | DataType | None = None, span: Any = None) -> Any:
+    """Return a constant of a program, by default of TVM's type for the value: `tvm.tir.const`. `span` is ignored."""
+    from tilewright.scalar.expr import literal
+
+    return literal(value, dtype)
 
 
 def convert(value: Any) -> Any:

@@ -26,6 +26,7 @@ from tilewright.scalar.expr import (
     SHIFT_RIGHT,
     Call,
     FloatFunction,
+    IntImm,
     Intrinsic,
     PairFunction,
     PrimExpr,
@@ -179,6 +180,22 @@ def extern(name: str, *, pure: bool = False) -> Extern:
     return Extern(name, effect=not pure)
 
 
+class LLVMIntrinsic(Extern):
+    """A function of LLVM, such as `llvm.ctlz`, without or with the types in its name; back ends of LLVM only."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        return "tir.call_llvm_intrin" if self.effect else "tir.call_llvm_pure_intrin"
+
+
+@functools.cache
+def llvm_intrinsic(name: str, *, pure: bool = False) -> LLVMIntrinsic:
+    """Return LLVM's function of that name."""
+    return LLVMIntrinsic(name, effect=not pure)
+
+
 call_address: Final = Extern("call_address", effect=True)
 """`call_address(address, argument, …)`: a call of the C function at an address, an int64."""
 ret: Final = Intrinsic("ret", effect=True)
@@ -280,8 +297,10 @@ def call_opaque(name: str, *args: Any, dtype: str | DataType | None = None, cond
 
 def call_extern(dtype: str | DataType, name: str, *args: Value) -> PrimExpr:
     """Return a call of the C function `name` for its effect, with a result of `dtype`; integers are passed as `int64`.
+
+    The type "", which TVM has for a call without a result, is int32, since such a result is ignored.
     """
-    return Call(dtype, extern(name), [as_expr(a) for a in args])
+    return Call(dtype or "int32", extern(name), [as_expr(a) for a in args])
 
 
 def call_pure_extern(dtype: str | DataType, name: str, *args: Value) -> PrimExpr:
@@ -289,8 +308,34 @@ def call_pure_extern(dtype: str | DataType, name: str, *args: Value) -> PrimExpr
     return Call(dtype, extern(name, pure=True), [as_expr(a) for a in args])
 
 
+def call_llvm_intrin(dtype: str | DataType, name: str, *args: Value) -> PrimExpr:
+    """Return a call of LLVM's function `name` for its effect; a result type of "" or "void" means none.
+
+    As in TVM, the first of `args` is the number of arguments that determine the types in the name; LLVM derives these
+    itself. Raises `CompileError` if it is missing.
+    """
+    return _llvm_call(dtype, llvm_intrinsic(name), args)
+
+
+def call_llvm_pure_intrin(dtype: str | DataType, name: str, *args: Value) -> PrimExpr:
+    """Return a call of LLVM's function `name` without side effects, with arguments as in `call_llvm_intrin`."""
+    return _llvm_call(dtype, llvm_intrinsic(name, pure=True), args)
+
+
+def _llvm_call(dtype: str | DataType, op: LLVMIntrinsic, args: Sequence[Value]) -> PrimExpr:
+    given = [as_expr(a) for a in args]
+    if not op.spelling.startswith("llvm.") or not given or type(given[0]) is not IntImm:
+        raise CompileError(
+            f"a call of LLVM takes the name of a function, such as 'llvm.ctlz', then the number of arguments that "
+            f"determine its types, then the arguments; the name is {op.spelling!r}", code="TW0602")
+    return Call(dtype or "void", op, given)
+
+
 PREDICATES: Final = (isnan, isinf)
-_CALLS: Final = {"call_extern": call_extern, "call_pure_extern": call_pure_extern}
+_CALLS: Final = {
+    "call_extern": call_extern, "call_pure_extern": call_pure_extern, "call_llvm_intrin": call_llvm_intrin,
+    "call_llvm_pure_intrin": call_llvm_pure_intrin,
+}
 
 
 def call_named(dtype: str | DataType, name: str, args: Sequence[Any]) -> PrimExpr:

@@ -83,9 +83,18 @@ def create_blocks(
     return func, blocks
 
 
-def tensors_as_prim_func(ops: Sequence[Any], name: str = "main") -> PrimFunc:
+def tensors_as_prim_func(
+    ops: Sequence[Any], index_dtype_override: str | None = None, *, name: str = "main"
+) -> PrimFunc:
     """Return the program over tensors (placeholders and results, in parameter order) and `te.var` scalars:
-    `te.create_prim_func`."""
+    `te.create_prim_func`.
+
+    Indices and loop variables are int64. Raises `CompileError` for another `index_dtype_override`.
+    """
+    if index_dtype_override not in (None, "int64"):
+        raise CompileError(
+            f"index_dtype_override={index_dtype_override!r}: indices and loop variables are int64; leave it out",
+            code="TW0614")
     scalars = tuple((k, a) for k, a in enumerate(ops) if isinstance(a, Var))
     tensors = [a for a in ops if not isinstance(a, Var)]
     if not tensors or not all(isinstance(t, Tensor) for t in tensors):

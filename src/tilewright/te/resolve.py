@@ -24,7 +24,7 @@ from tilewright.te.create import create_blocks
 from tilewright.te.scan import ScanOp
 from tilewright.te.schedule import CacheRead, CacheWrite, Rewrite, Rfactor, Schedule
 from tilewright.te.stage import Ahead, Fuse, Mark, Relation, Split, Stage, root_axes
-from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from tilewright.te.tensor import ComputeOp, Instruction, Operation, PlaceholderOp, Tensor
 from tilewright.te.thread import VIRTUAL, ThreadAxis
 from tilewright.te.unroll_by_hint import unroll_by_hint
 from tilewright.tir.index_map import IndexMap
@@ -236,6 +236,23 @@ class Resolver:
             self.engine.rolling_buffer(block)
         for mark in stage.marks:
             self.mark(mark)
+        if isinstance(stage.op, ComputeOp) and stage.op.instruction is not None:
+            self.perform(stage, stage.op, stage.op.instruction)
+
+    def perform(self, stage: Stage, op: ComputeOp, by: Instruction) -> None:
+        """Replace the loops over the innermost axes of a computation by its instruction, inside all other loops."""
+        inner = [*op.axis[len(op.axis) - by.spatial :], *op.reduce_axis[len(op.reduce_axis) - by.reduce :]]
+        gone = next((a for a in inner if a not in stage.leaf_iter_vars), None)
+        if gone is not None:
+            raise ScheduleError(
+                f"loop '{gone.var.name}' of '{op.name}' is a part of the instruction '{by.intrin.name}', so it cannot "
+                "be split or fused")
+        block, loops = self.block(stage), [self.loops[a] for a in inner]
+        own = self.engine.loops(block)[self.depths[block] :]
+        order = [*(v for v in own if v not in loops), *loops]
+        if order != own:
+            self.engine.reorder(*order)
+        self.engine.tensorize(loops[0], by.intrin)
 
     def set_scope(self, block: str, scope: str) -> None:
         """Store the result of a block in memory of a scope."""
@@ -267,7 +284,7 @@ class Resolver:
         known.update({a.var: v for a, v in zip(stage.roots, iters, strict=True)})
         if stage.layout is not None:
             axes = [a for a in root_axes(stage.op) if a.kind == "spatial"]
-            back = stage.layout.inverse([int(a.extent) for a in axes])  # type: ignore[call-overload]
+            back = stage.layout.by_digits([int(a.extent) for a in axes])  # type: ignore[call-overload]
             assert back is not None
             known.update(zip((a.var for a in axes), back(iters[: len(stage.layout.results)]), strict=True))
         unknown = [v.name for v in free_vars(predicate) if v not in known]

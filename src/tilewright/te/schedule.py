@@ -111,10 +111,21 @@ class Schedule:
         if taken is not None:
             raise ScheduleError(
                 f"'{taken.stages[0].op.name}' is already in a group, of which only a part is between the given ends")
-        made = Group(members)
+        made = Group(members, len(groups))
         for inner in groups:
             inner.group = made
         return made
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups of stages, each before the groups around it."""
+        found: dict[Group, None] = {}
+        for stage in self.stages:
+            inner = stage.group
+            while inner is not None:
+                found.setdefault(inner)
+                inner = inner.group
+        return tuple(sorted(found, key=lambda g: len(g.stages)))
 
     def cache_read(self, tensor: Tensor, scope: str, readers: Any) -> Tensor:
         """Copy `tensor` to memory of `scope`, to be read by `readers` (an operation or tensor, or several)."""
@@ -165,6 +176,9 @@ class Schedule:
         stage, op = self[tensor], self._reducible(tensor, "rfactor")
         if not op.reduce_axis:
             raise ScheduleError(f"'{op.name}' is not a reduction, so rfactor does not apply")
+        if op.instruction is not None:
+            raise ScheduleError(
+                f"'{op.name}' is computed by the instruction '{op.instruction.intrin.name}', so rfactor does not apply")
         stage._unmarked(axis, "rfactor")
         if axis.kind != "reduce":
             raise ScheduleError(
@@ -246,7 +260,8 @@ def create_schedule(ops: Any) -> Schedule:
 def _computing(
     name: str, axis: list[IterVar], body: tuple[PrimExpr, ...], reduce_axis: Sequence[IterVar], like: ComputeOp
 ) -> ComputeOp:
-    op = ComputeOp(name, tuple(axis), body, tuple(reduce_axis), attrs=like.attrs, inline=like.inline)
+    op = ComputeOp(name, tuple(axis), body, tuple(reduce_axis), attrs=like.attrs, inline=like.inline,
+        instruction=like.instruction)
     op.tensors.extend(Tensor(op, k, [a.extent for a in axis], b.dtype) for k, b in enumerate(body))
     return op
 

@@ -300,7 +300,7 @@ class Stage:
         self.layout = IndexMap.of(mapping_function, len(self.op.axis))
         extents = [_known(a) for a in self.op.axis]
         sizes = self.layout.shape(extents)
-        if self.layout.inverse(extents) is None:
+        if self.layout.by_digits(extents) is None:
             raise ScheduleError(
                 f"the layout '{self.layout}' of '{self.op.name}' cannot be inverted: split axes by factors of their "
                 "sizes, and use each part once")
@@ -403,11 +403,18 @@ class Stage:
 class Group:
     """Stages with a common placement: `s.create_group(…)`."""
 
-    def __init__(self, stages: Sequence[Stage]) -> None:
+    def __init__(self, stages: Sequence[Stage], num_child_stages: int) -> None:
         self.stages = tuple(stages)
+        self.num_child_stages = num_child_stages
+        """Number of direct members, where a group inside counts as one."""
         self.attached: tuple[Stage, IterVar] | None = None
         self.group: Group | None = None
         """The group around this one."""
+
+    @property
+    def attach_stage(self) -> Stage | None:
+        """The stage in a loop of which the group is computed; None before `compute_at`."""
+        return None if self.attached is None else self.attached[0]
 
     def compute_at(self, parent: Stage, scope: IterVar) -> None:
         """Compute all stages of the group inside a loop of `parent`, except those with their own placement."""

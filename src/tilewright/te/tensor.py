@@ -38,6 +38,7 @@ from tilewright.scalar.expr import (
     min_value,
     minimum,
     mul,
+    sub,
 )
 from tilewright.scalar.walk import walk
 from tilewright.te.tag import current_tag
@@ -67,6 +68,10 @@ class Operation:
     @property
     def outputs(self) -> tuple[Tensor, ...]:
         raise NotImplementedError
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.outputs)
 
     def output(self, index: int) -> Tensor:
         return self.outputs[index]
@@ -154,8 +159,11 @@ class Tensor:
         return whole_tensor("divide", other, self)
 
     def __getitem__(self, indices: Any) -> Any:
-        """Return an element; `a[i][k]` is `a[i, k]`."""
+        """Return an element, where `a[i][k]` is `a[i, k]`; with a slice, the region `a[i, 0:16]` for a call of an
+        instruction."""
         at = indices if isinstance(indices, tuple) else (indices,)
+        if any(isinstance(i, slice) for i in at):
+            return TensorRegion.of(self, at)
         return TensorSlice(self, at) if len(at) < len(self.shape) else self(*at)
 
     def astype(self, dtype: str | DataType) -> Tensor:
@@ -197,6 +205,40 @@ class TensorSlice(ExprLike):
     @property
     def expr(self) -> PrimExpr:
         return self.tensor(*self.indices)
+
+
+class TensorRegion:
+    """A box of a tensor, `a[i, 0:16]`, as the argument of an instruction; its dimensions are those of the slices."""
+
+    __slots__ = ("sizes", "starts", "tensor")
+
+    def __init__(self, tensor: Tensor, starts: Sequence[PrimExpr], sizes: Sequence[PrimExpr | None]) -> None:
+        self.tensor, self.starts, self.sizes = tensor, tuple(starts), tuple(sizes)
+
+    @staticmethod
+    def of(tensor: Tensor, at: Sequence[Any]) -> TensorRegion:
+        """Return the region of indices and slices without steps, one for each dimension. Raises `CompileError`."""
+        if len(at) != len(tensor.shape) or any(isinstance(i, slice) and i.step not in (None, 1) for i in at):
+            raise CompileError(
+                f"a region of tensor '{tensor.name}' needs {len(tensor.shape)} indices or slices without steps",
+                code="TW0609")
+        starts = [as_expr((i.start or 0) if isinstance(i, slice) else i) for i in at]
+        sizes = [
+            sub(d if i.stop is None else as_expr(i.stop), start) if isinstance(i, slice) else None
+            for i, start, d in zip(at, starts, tensor.shape, strict=True)]
+        return TensorRegion(tensor, starts, sizes)
+
+    @property
+    def shape(self) -> tuple[PrimExpr, ...]:
+        return tuple(n for n in self.sizes if n is not None)
+
+    def __getitem__(self, indices: Sequence[PrimExpr]) -> PrimExpr:
+        """Return the element at `indices` within the region."""
+        inner = iter(indices)
+        return self.tensor(*(
+            start if n is None else add(start, next(inner)) for start, n in zip(self.starts, self.sizes, strict=True)))
+
+    __iter__ = None
 
 
 whole_tensor: Final[Hook[[str, Any, Any], Tensor]] = Hook("tilewright.topi.broadcast")
@@ -284,6 +326,27 @@ class PlaceholderOp(Operation):
 
 
 @node
+class Instruction:
+    """The instruction `intrin` (a `TensorIntrin`) performs the innermost axes of a computation: `spatial` axes of the
+    elements, and `reduce` axes of the reduction."""
+
+    intrin: Any
+    spatial: int
+    reduce: int
+
+
+class InstructionCall:
+    """The result of a call of an instruction in `te.compute`."""
+
+    __slots__ = ()
+
+    def computed(self, name: str, axis: Sequence[IterVar]) -> tuple[tuple[PrimExpr, ...], Instruction]:
+        """Return the elements of the results over the innermost axes `axis`, and the instruction. Raises
+        `CompileError` if these differ from the axes of the instruction."""
+        raise NotImplementedError
+
+
+@node
 class ComputeOp(Operation):
     """`body[k]` at every point of `axis`.
 
@@ -291,7 +354,7 @@ class ComputeOp(Operation):
     the same computation on numpy arrays, one for each input; with it, the stage runs at compile time if all its inputs
     are constants. It may return a view. With `inline=False`, the values are stored, and not recomputed by their
     readers. `kept` values depend on one packed constant; programs with symbolic sizes compute them at their first use.
-    `attrs` are the caller's attributes.
+    `attrs` are the caller's attributes. An `instruction` performs the innermost axes.
     """
 
     name: str
@@ -303,6 +366,7 @@ class ComputeOp(Operation):
     attrs: dict[str, Any] = field(default_factory=dict)
     inline: bool = True
     kept: bool = False
+    instruction: Instruction | None = None
     tensors: list[Tensor] = field(default_factory=list)
 
     @property
@@ -365,21 +429,41 @@ def compute(
     The result is a tuple of tensors if `fcompute` returns a tuple of scalars (or the parts of a tuple reduction). `tag`
     names the kind of computation (`topi.tag`); the default is that of the enclosing `tag_scope`. See `ComputeOp` for
     the other arguments.
+
+    `fcompute` may take fewer indices and return a call of an instruction (`te.decl_tensor_intrin`), which computes the
+    innermost dimensions: `lambda i: vadd(A[i, 0:16], B[i, 0:16])`.
     """
     tag = tag or current_tag()
     attrs = {"tag": tag, **(attrs or {})} if tag else attrs
     dims = [dimension(d) for d in (shape if isinstance(shape, Sequence) else (shape,))]
     names = axis_names or _axis_names(fcompute, len(dims))
     axis = tuple(IterVar(Var(n), d) for n, d in zip(names, dims, strict=True))
-    result = fcompute(*(a.var for a in axis))
+    outer = _outer_axes(fcompute, len(dims))
+    result: Any = fcompute(*(a.var for a in axis[:outer]))
+    instruction = None
+    if isinstance(result, InstructionCall):
+        result, instruction = result.computed(name, axis[outer:])
+        inline, result = False, result if len(result) > 1 else result[0]
+    elif outer < len(dims):
+        raise CompileError(
+            f"the function of '{name}' takes {outer} indices, but the shape has {len(dims)} dimensions; only calls of "
+            "instructions leave out the innermost indices", code="TW0609")
     several = isinstance(result, Sequence)
     body = tuple(map(as_expr, result)) if isinstance(result, Sequence) else (as_expr(result),)
     for part in body:
         _check_reductions(name, part)
     reduce_axis = body[0].axes if isinstance(body[0], Reduce) else ()
-    op = ComputeOp(name, axis, body, reduce_axis, schedule, prepack, attrs or {}, inline, kept)
+    op = ComputeOp(name, axis, body, reduce_axis, schedule, prepack, attrs or {}, inline, kept, instruction)
     op.tensors.extend(Tensor(op, k, dims, b.dtype) for k, b in enumerate(body))
     return tuple(op.tensors) if several else op.tensors[0]
+
+
+def _outer_axes(fcompute: Callable[..., Any], rank: int) -> int:
+    """Return the number of indices that a function takes, at most `rank`."""
+    kinds = inspect.signature(fcompute).parameters.values()
+    if any(p.kind not in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in kinds):
+        return rank
+    return builtins.min(len(kinds), rank)
 
 
 def _check_reductions(name: str, body: PrimExpr) -> None:

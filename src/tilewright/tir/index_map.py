@@ -14,9 +14,18 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.base.errors import ScheduleError
+from tilewright.base.nd import NDArray
+from tilewright.base.nd import array as from_numpy
 from tilewright.base.types import INT64
 from tilewright.scalar.arith import Ranges, bounds, linear, simplify
-from tilewright.scalar.arith.iter_map import normalize_to_iter_sum
+from tilewright.scalar.arith.iter_map import (
+    IterMapLevel,
+    IterMapResult,
+    detect_iter_map,
+    inverse_affine_iter_map,
+    normalize_to_iter_sum,
+)
+from tilewright.scalar.arith.iter_nodes import IterSumExpr
 from tilewright.scalar.expr import (
     Add,
     FloorDiv,
@@ -25,6 +34,7 @@ from tilewright.scalar.expr import (
     Mul,
     PrimExpr,
     Sub,
+    Value,
     Var,
     add,
     as_expr,
@@ -32,6 +42,7 @@ from tilewright.scalar.expr import (
     const,
     floordiv,
     floormod,
+    literal,
     mul,
     number_of,
     sub,
@@ -68,6 +79,81 @@ class IndexMap:
         if len(found.params) != rank:
             raise ScheduleError(f"the index map '{found}' takes {len(found.params)} indices, but {rank} are needed")
         return found
+
+    @staticmethod
+    def from_func(mapping_function: Callable[..., Any], ndim: int | None = None) -> IndexMap:
+        """Return the map of a Python function of `ndim` indices, by default as many as the function has parameters.
+        Raises `ScheduleError`."""
+        kinds = [p.kind for p in inspect.signature(mapping_function).parameters.values()]
+        if ndim is None and inspect.Parameter.VAR_POSITIONAL in kinds:
+            raise ScheduleError("a function with *indices takes any number of them; pass ndim=")
+        return IndexMap.of(mapping_function, len(kinds) if ndim is None else ndim)
+
+    @property
+    def initial_indices(self) -> tuple[Var, ...]:
+        """TVM's name of `params`."""
+        return self.params
+
+    @property
+    def final_indices(self) -> tuple[PrimExpr, ...]:
+        """TVM's name of `results`."""
+        return self.results
+
+    def map_indices(self, indices: Sequence[Value]) -> list[PrimExpr]:
+        """Return the simplified results for given indices, in their type."""
+        given = [literal(i) for i in indices]
+        return [_in_type_of(given, r) for r in self([cast(INT64, i) for i in given])]
+
+    def map_shape(self, shape: Sequence[Value]) -> list[PrimExpr]:
+        """Return the sizes of the results, in the type of the given ones. Some places may be unused: 14 elements by
+        `(i // 4, i % 4)` take 4 x 4. Raises `ScheduleError` if the results have no form of iterators."""
+        found = self._iterators(shape, IterMapLevel.NoCheck).indices
+        return [_in_type_of([literal(n) for n in shape], _extent(x)) for x in found]
+
+    def map_ndarray(self, array: NDArray) -> NDArray:
+        """Return the array in the layout of the results; places without an element are 0. Raises `ScheduleError`."""
+        given = array.numpy()
+        made = np.zeros(self.shape(given.shape), given.dtype)
+        grid = np.indices(given.shape, dtype=np.int64)
+        values: dict[PrimExpr, Any] = dict(zip(self.params, grid, strict=True))
+        made[tuple(_at_all(r, values) for r in self.results)] = given
+        return from_numpy(made)
+
+    def inverse(self, shape: Sequence[Value]) -> IndexMap:
+        """Return the map from the results to the indices. Raises `ScheduleError` unless each place has an element."""
+        return self._inverted(self._iterators(shape, IterMapLevel.Bijective))
+
+    def non_surjective_inverse(self, shape: Sequence[Value]) -> tuple[IndexMap, PrimExpr]:
+        """Return the map from the results to the indices, and the condition on its parameters under which a place has
+        no element. Raises `ScheduleError` if the results have no form of iterators."""
+        found = self._iterators(shape, IterMapLevel.NoCheck)
+        back = self._inverted(found)
+        points: dict[PrimExpr, PrimExpr] = dict(zip(self.params, back.results, strict=True))
+        limits = Ranges()
+        for v, x in zip(back.params, found.indices, strict=True):
+            limits = limits.bind_loop(v, const(0, INT64), _extent(x))
+        return back, simplify(substitute(found.padding_predicate, points), limits)
+
+    def is_equivalent_to(self, other: IndexMap) -> bool:
+        """Return whether the results are proved equal for all indices."""
+        if (len(self.params), len(self.results)) != (len(other.params), len(other.results)):
+            return False
+        pairs = zip(self(other.params), other.results, strict=True)
+        return all(number_of(simplify(sub(a, b), Ranges())) == 0 for a, b in pairs)
+
+    def _iterators(self, shape: Sequence[Value], level: IterMapLevel) -> IterMapResult:
+        domain = {v: Range(0, n) for v, n in zip(self.params, shape, strict=True)}
+        found = detect_iter_map(self.results, domain, True, level, simplify_trivial_iterators=False)
+        if len(found.indices) != len(self.results):
+            raise ScheduleError(
+                f"'{self}' has no inverse for the sizes ({', '.join(map(str, shape))}): {'; '.join(found.errors)}")
+        return found
+
+    def _inverted(self, found: IterMapResult) -> IndexMap:
+        names = [r.name if isinstance(r, Var) else f"axis{k}" for k, r in enumerate(self.results)]
+        own = tuple(Var(n) for n in names)
+        values = inverse_affine_iter_map(found.indices, own)
+        return IndexMap(own, tuple(values.get(v, const(0, INT64)) for v in self.params))
 
     def __str__(self) -> str:
         body = ", ".join(map(str, self.results))
@@ -108,7 +194,7 @@ class IndexMap:
         return tuple(made)
 
     def _meets(self, shape: Sequence[int], made: Sequence[int]) -> bool:
-        if self.inverse(shape) is not None:
+        if self.by_digits(shape) is not None:
             return False
         total = int(np.prod(shape, dtype=np.int64))
         if total > _MOST_POINTS:
@@ -120,7 +206,7 @@ class IndexMap:
             flat = flat * n + _at_all(r, values)
         return len(np.unique(flat)) != total
 
-    def inverse(self, shape: Sequence[int]) -> IndexMap | None:
+    def by_digits(self, shape: Sequence[int]) -> IndexMap | None:
         """Return the inverse map if the results are mixed radix numbers with digits `i // a % b` of the indices, else
         None.
 
@@ -150,6 +236,16 @@ class IndexMap:
         for x, r in zip(own, self.results, strict=True):
             limits = limits.bind(x, 0, bounds(simplify(r, ranges), ranges)[1])
         return IndexMap(own, tuple(simplify(back[v], limits) for v in self.params))
+
+
+def _extent(x: IterSumExpr) -> PrimExpr:
+    """Return the number of values of an iterator."""
+    return x.args[0].extent if x.args else const(1, INT64)
+
+
+def _in_type_of(given: Sequence[PrimExpr], e: PrimExpr) -> PrimExpr:
+    """Return `e` simplified, as an integer of the widest type of `given`."""
+    return simplify(cast(max((g.dtype for g in given), key=lambda d: d.bits), e), Ranges())
 
 
 def map_by_loops(shape: Sequence[int], access: Sequence[PrimExpr], loops: Mapping[Var, int]) -> IndexMap | None:

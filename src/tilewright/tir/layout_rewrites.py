@@ -83,7 +83,7 @@ def transform_block_layout(func: PrimFunc, block: str, how: IndexMap) -> PrimFun
     node = s.block(block)
     top = _own_nest(func, s, node)
     extents = [constant(i.extent, f"axis '{i.var.name}'", node, func) for i in node.iters]
-    made, back = how.shape(extents), how.inverse(extents)
+    made, back = how.shape(extents), how.by_digits(extents)
     if back is None or prod(made) != prod(extents):
         raise fault(f"the loops of block '{block}' cannot be transformed by '{how}', which is not "
                     "invertible", node, func)

@@ -514,9 +514,11 @@ class ExprReader:
                       'arguments: ("int32", "f", argument, …)'
             )
         dtype, name = (str(self.literal(a)) for a in words[:2])
-        dtype = dtype or "int32"  # TVM's text of a call without a result
-        function = I.extern(name, pure=module_name(node.func) == "call_pure_extern")
-        return E.Call(dtype, function, [self.argument(a) for a in words[2:]])
+        called = str(module_name(node.func))
+        try:
+            return I.call_named(dtype, called, [name, *(self.argument(a) for a in words[2:])])
+        except CompileError as error:
+            raise self.error(node, error.message) from None
 
     def packed(self, node: ast.Call) -> PrimExpr:
         """Read `T.call_packed("f", A, A.data, 3, "text")`, a call of a registered function; `A` is the whole buffer."""
@@ -530,6 +532,20 @@ class ExprReader:
             return packed_call(self.dtype(given["dtype"]) if "dtype" in given else "int32", args)
         except CompileError as error:
             raise self.error(node, error.message) from None
+
+    def annotation(self, node: ast.expr) -> Any:
+        """Read a plain Python value that may contain buffers."""
+        match node:
+            case ast.Name(id=name) if isinstance(self.names.get(name), Buffer):
+                return self.names[name]
+            case ast.Tuple() | ast.List():
+                found = map(self.annotation, node.elts)
+                return tuple(found) if isinstance(node, ast.Tuple) else list(found)
+            case ast.Dict() if None not in node.keys:
+                pairs = zip(node.keys, node.values, strict=True)
+                return {self.literal(k): self.annotation(v) for k, v in pairs if k is not None}
+            case _:
+                return self.literal(node)
 
     def literal(self, node: ast.expr) -> Any:
         """Read a plain Python value: a number, a string, None, or a container of these."""
@@ -581,6 +597,8 @@ _CALLS: Final[dict[str, Callable[[ExprReader, ast.Call], Any]]] = {
     "Select": ExprReader.selected,
     "ramp": ExprReader.ramp, "Ramp": ExprReader.ramp, "broadcast": ExprReader.spread, "Broadcast": ExprReader.spread,
     "logical_not": ExprReader.negated, "Not": ExprReader.negated, "float": ExprReader.python_float,
-    "call_packed": ExprReader.packed, "call_extern": ExprReader.extern, "call_pure_extern": ExprReader.extern,
+    "call_packed": ExprReader.packed, "tvm_call_packed": ExprReader.packed,
+    "call_extern": ExprReader.extern, "call_pure_extern": ExprReader.extern,
+    "call_llvm_intrin": ExprReader.extern, "call_llvm_pure_intrin": ExprReader.extern,
     "min_value": ExprReader.limit, "max_value": ExprReader.limit, "infinity": ExprReader.limit,
 }

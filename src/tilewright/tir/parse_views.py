@@ -36,10 +36,18 @@ def is_view(node: ast.expr) -> bool:
 class ViewReader(ExprReader):
     """Reads views."""
 
+    def check_kind(self, given: Mapping[str, ast.expr]) -> None:
+        """Raise `ParseError` for a `buffer_type=` of buffers whose dimensions of size 1 are broadcast."""
+        kind = given.get("buffer_type")
+        if kind is not None and self.literal(kind) not in ("", "default", "auto"):
+            raise self.error(
+                kind, 'dimensions of size 1 are not broadcast; the buffer type is "default" or "auto"')
+
     def view(self, name: str, node: ast.Call) -> View:
         """Read `T.Buffer(shape, dtype, data=A.data)`, `T.decl_buffer` with data, or `T.match_buffer(A[i:i + 4], (4,))`.
         """
         given = self.keywords(node, "shape", "dtype", "scope", "strides", "data", "type", "buffer_type", *PLACES)
+        self.check_kind(given)
         args, is_part = list(node.args), module_name(node.func) == "match_buffer"
         where = args.pop(0) if is_part else given["data"]
         shape = given.get("shape") or (args.pop(0) if args else None)

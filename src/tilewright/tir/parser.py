@@ -283,7 +283,8 @@ class FunctionReader(AttributeReader):
 
     def new_buffer(self, name: str, node: ast.Call, args: Sequence[ast.expr], scope: str) -> Buffer:
         """Read a buffer from `args`: shape, dtype and, optionally, scope."""
-        given = self.keywords(node, "shape", "dtype", "scope", "strides", *PLACES)
+        given = self.keywords(node, "shape", "dtype", "scope", "strides", "buffer_type", *PLACES)
+        self.check_kind(given)
         rest = list(args)
         shape = given.get("shape") or (rest.pop(0) if rest else None)
         dtype = given.get("dtype") or (rest.pop(0) if rest else None)
@@ -589,7 +590,7 @@ class FunctionReader(AttributeReader):
         if name == "where":
             header.predicate = self.expr(self.arguments(call, 1)[0])
         elif name == "block_attr":
-            header.annotations.update(self.literal(self.arguments(call, 1)[0]))
+            header.annotations.update(self.annotation(self.arguments(call, 1)[0]))
         elif name == "reducer":
             header.annotations["combiner"] = self.reducer(call)
         return True

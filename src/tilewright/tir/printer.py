@@ -134,9 +134,17 @@ def extent_between(low: PrimExpr, end: PrimExpr) -> PrimExpr:
     return expression(linear(sub(end, low)), end.dtype)
 
 
+class _Name(str):
+    """A name in an annotation, which is written without quotes."""
+
+    __slots__ = ()
+
+
 def value_text(value: Any) -> str:
     """Return the text of an annotation or attribute: numbers, strings and containers of them."""
     match value:
+        case _Name():
+            return str(value)
         case str():
             plain = value.isprintable() and '"' not in value and "\\" not in value
             return f'"{value}"' if plain else repr(str(value))
@@ -339,7 +347,7 @@ class _Printer:
         if reducer is not None:
             self.put(depth + 1, self.reducer(reducer) if isinstance(reducer, Reducer) else f"T.reducer({reducer!r})")
         if notes:
-            self.put(depth + 1, f"T.block_attr({value_text(notes)})")
+            self.put(depth + 1, f"T.block_attr({value_text({k: self.with_names(v) for k, v in notes.items()})})")
         if s.init is not None:
             self.put(depth + 1, "with T.init():")
             self.body(s.init, depth + 2)
@@ -415,7 +423,7 @@ class _Printer:
             case Ramp() | Broadcast():
                 return f"T.{type(e).__name__.lower()}({inner}, {e.dtype.lanes})"
             case Call() if isinstance(e.op, Extern):
-                word = "call_extern" if e.op.effect else "call_pure_extern"
+                word = e.op.name.removeprefix("tir.")
                 return f'T.{word}({value_text(e.dtype)}, {value_text(e.op.spelling)}{", " if inner else ""}{inner})'
             case Call() if isinstance(e.op, Packed):
                 return self.packed(e, e.op)
@@ -432,6 +440,12 @@ class _Printer:
             case _:
                 return text_of(e)
 
+
+    def with_names(self, value: Any) -> Any:
+        """Return an annotation with names in place of buffers."""
+        if isinstance(value, Buffer):
+            return _Name(self.name(value))
+        return type(value)(map(self.with_names, value)) if isinstance(value, (list, tuple)) else value
 
     def packed(self, e: Call, op: Packed) -> str:
         """Return a call of a registered function; whole buffers are given by their names."""

@@ -28,6 +28,11 @@ from tilewright.scalar.arith.iter_nodes import (
     normalize_iter_map_to_expr,
 )
 from tilewright.scalar.arith.linear import LinearForm, expression, linear
+from tilewright.scalar.arith.linear_equations import (
+    IntConstraints,
+    IntConstraintsTransform,
+    solve_linear_equations,
+)
 from tilewright.scalar.arith.modular import ModularSet
 from tilewright.scalar.arith.ranges import Interval, Ranges
 from tilewright.scalar.arith.region_bounds import (
@@ -39,11 +44,11 @@ from tilewright.scalar.arith.simplify import prove, simplify
 from tilewright.scalar.arith.solve import assume, conjuncts, solve
 
 __all__ = [
-    "Analyzer", "ConstIntBound", "Evaluator", "IntSet", "Interval", "IntervalSet", "IterMapExpr", "IterMapLevel",
-    "IterMapResult", "IterMark", "IterSplitExpr", "IterSumExpr", "LinearForm", "ModularSet", "PresburgerSet",
-    "ProofStrength", "Ranges", "_ffi_api", "assume", "bounds", "conjuncts", "deduce_bound", "detect_clip_bound",
-    "detect_common_subexpr", "detect_iter_map", "detect_linear_equation", "estimate_region_lower_bound",
-    "estimate_region_strict_bound", "estimate_region_upper_bound", "evaluate", "expression",
-    "inverse_affine_iter_map", "iter_map_simplify", "linear", "normalize_iter_map_to_expr", "normalize_to_iter_sum",
-    "prove", "simplify", "solve",
+    "Analyzer", "ConstIntBound", "Evaluator", "IntConstraints", "IntConstraintsTransform", "IntSet", "Interval",
+    "IntervalSet", "IterMapExpr", "IterMapLevel", "IterMapResult", "IterMark", "IterSplitExpr", "IterSumExpr",
+    "LinearForm", "ModularSet", "PresburgerSet", "ProofStrength", "Ranges", "_ffi_api", "assume", "bounds",
+    "conjuncts", "deduce_bound", "detect_clip_bound", "detect_common_subexpr", "detect_iter_map",
+    "detect_linear_equation", "estimate_region_lower_bound", "estimate_region_strict_bound",
+    "estimate_region_upper_bound", "evaluate", "expression", "inverse_affine_iter_map", "iter_map_simplify", "linear",
+    "normalize_iter_map_to_expr", "normalize_to_iter_sum", "prove", "simplify", "solve", "solve_linear_equations",
 ]

@@ -10,13 +10,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from tilewright.base.errors import CompileError
 from tilewright.scalar.arith.bounds import bounds
-from tilewright.scalar.arith.modular import ModularSet, modular_set
+from tilewright.scalar.arith.modular import ANY, ModularSet, modular_set
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.simplify import prove, simplify
 from tilewright.scalar.arith.solve import assume, conjuncts
@@ -84,13 +84,17 @@ class Analyzer:
         for c in conjuncts(condition):
             if isinstance(c, EQ) and isinstance(c.a, (FloorMod, TruncMod)) and isinstance(c.b, IntImm):
                 var, by = c.a.a, c.a.b
-                exact = isinstance(c.a, FloorMod) or c.b.value == 0
-                if isinstance(var, Var) and isinstance(by, IntImm) and by.value > 0 and exact:
-                    self._remainders[var] = ModularSet.of(by.value, c.b.value)
+                if isinstance(var, Var) and isinstance(by, IntImm) and by.value > 0:
+                    self._learn(var, ModularSet.of(by.value, c.b.value))
         try:
             yield
         finally:
             self._ranges, self._remainders = ranges, remainders
+
+    def _learn(self, var: Var, found: ModularSet) -> None:
+        """Add remainders of a variable to the known ones; a contradiction leaves those."""
+        with suppress(ValueError):
+            self._remainders[var] = self._remainders.get(var, ANY).intersection(found)
 
     def simplify(self, expr: Value, steps: int = 2) -> PrimExpr:
         """Return an equal, simpler expression."""

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Callable
 from typing import Final
 
@@ -12,8 +14,12 @@ from tilewright.base.types import DataType
 from tilewright.scalar.arith.linear import LinearForm, linear
 from tilewright.scalar.arith.ranges import UNKNOWN, Interval, Ranges
 from tilewright.scalar.expr import (
+    BITWISE_AND,
+    SHIFT_LEFT,
+    SHIFT_RIGHT,
     Add,
     Broadcast,
+    Call,
     Cast,
     FloorDiv,
     FloorMod,
@@ -100,21 +106,51 @@ def _sum(e: PrimExpr, ranges: Ranges) -> Interval:
 def _product(a: PrimExpr, b: PrimExpr, ranges: Ranges) -> Interval:
     (p, q), (s, t) = bounds(a, ranges), bounds(b, ranges)
     if p is None or q is None or s is None or t is None:
-        return (p * s, None) if p is not None and s is not None and p >= 0 and s >= 0 else UNKNOWN
+        return _unlimited_product((p, q), (s, t), is_square=a is b)
     corners = (p * s, p * t, q * s, q * t)
-    return min(corners), max(corners)
+    low = min(corners)
+    return (0 if a is b and low < 0 else low), max(corners)
+
+
+def _unlimited_product(a: Interval, b: Interval, *, is_square: bool) -> Interval:
+    """Bound a product of factors that have unlimited ends: the product of 0 and such an end is 0."""
+    ends = [[-math.inf if lo is None else lo, math.inf if hi is None else hi] for lo, hi in (a, b)]
+    corners = [x * y if x and y else 0 for x in ends[0] for y in ends[1]]
+    low, high = min(corners), max(corners)
+    if is_square and low < 0:
+        low = 0
+    return None if low == -math.inf else int(low), None if high == math.inf else int(high)
 
 
 def _floordiv(e: FloorDiv, ranges: Ranges) -> Interval:
     (lo, hi), (least, most) = bounds(e.a, ranges), bounds(e.b, ranges)
-    if e.dtype.is_float or least is None or least <= 0:
-        largest = _most_quotient(e, ranges)
-        return UNKNOWN if largest is None or lo is None or lo < 0 else (0, largest)
-    if most is None:
-        most = least if lo is None or hi is None else max(least, abs(lo), abs(hi)) + 1
-    low = None if lo is None else lo // (least if lo < 0 else most)
-    high = _most_quotient(e, ranges) if hi is None else hi // (most if hi < 0 else least)
-    return low, high
+    if e.dtype.is_float:
+        return UNKNOWN
+    if least is not None and least > 0 and most is not None and lo is not None and hi is not None:
+        return lo // (least if lo < 0 else most), hi // (most if hi < 0 else least)
+    low, high = _quotients((lo, hi), (least, most), operator.floordiv)
+    largest = _most_quotient(e, ranges) if high is None or least is None or least <= 0 else None
+    if largest is None:
+        return low, high
+    return (0, largest) if lo is not None and lo >= 0 else (low, high)
+
+
+def _quotients(dividend: Interval, divisor: Interval, divide: Callable[[int, int], int]) -> Interval:
+    """Return the bounds of quotients by the divisors other than 0. They are at the ends of the dividend, divided by
+    the ends of the divisor or by 1 or -1."""
+    ends = [x for x in dividend if x is not None]
+    far = max(map(abs, ends), default=0) + 1  # quotients by larger divisors are the same
+    least = divisor[0] if divisor[0] is not None else -far if divisor[1] is None else min(divisor[1], -far)
+    most = divisor[1] if divisor[1] is not None else max(least, far)
+    divisors = [d for d in {least, most, -1, 1} if d and least <= d <= most]
+    if not divisors or not ends:
+        return UNKNOWN
+    found = [divide(x, d) for x in ends for d in divisors]
+    positive, negative = max(divisors) > 0, min(divisors) < 0
+    no_low, no_high = (x is None for x in dividend)
+    return (
+        None if (no_low and positive) or (no_high and negative) else min(found),
+        None if (no_high and positive) or (no_low and negative) else max(found))
 
 
 def _most_quotient(e: FloorDiv, ranges: Ranges) -> int | None:
@@ -130,20 +166,42 @@ def _most_quotient(e: FloorDiv, ranges: Ranges) -> int | None:
 
 
 def _floormod(e: FloorMod, ranges: Ranges) -> Interval:
-    least, most = bounds(e.b, ranges)
-    if e.dtype.is_float or least is None or least <= 0:
+    """Bound a remainder, which has the sign of the divisor."""
+    if e.dtype.is_float:
         return UNKNOWN
-    lo, hi = bounds(e.a, ranges)
-    if least == most and lo is not None and hi is not None and lo // least == hi // least:
-        return lo % least, hi % least
-    return 0, None if most is None else most - 1
+    (lo, hi), (least, most) = bounds(e.a, ranges), bounds(e.b, ranges)
+    if least is not None and least > 0:
+        if least == most and lo is not None and hi is not None and lo // least == hi // least:
+            return lo % least, hi % least
+        high = None if most is None else most - 1
+        return 0, high if hi is None or lo is None or lo < 0 else hi if high is None else min(hi, high)
+    return None if least is None else min(least + 1, 0), None if most is None else max(most - 1, 0)
 
 
-def _truncated(e: TruncDiv | TruncMod, ranges: Ranges) -> Interval:
-    lo = bounds(e.a, ranges)[0]
-    if lo is None or lo < 0:
+def _truncdiv(e: TruncDiv, ranges: Ranges) -> Interval:
+    lo, (least, _) = bounds(e.a, ranges)[0], bounds(e.b, ranges)
+    if lo is not None and lo >= 0 and (least is None or least >= 0):
+        return _floordiv(FloorDiv(e.a, e.b), ranges)
+    return UNKNOWN if e.dtype.is_float else _quotients(bounds(e.a, ranges), bounds(e.b, ranges), _truncated)
+
+
+def _truncated(a: int, b: int) -> int:
+    """Return the quotient rounded towards 0."""
+    return -(-a // b) if (a < 0) != (b < 0) else a // b
+
+
+def _truncmod(e: TruncMod, ranges: Ranges) -> Interval:
+    """Bound a remainder, which has the sign of the dividend and is smaller than the divisor."""
+    if e.dtype.is_float:
         return UNKNOWN
-    return _floordiv(FloorDiv(e.a, e.b), ranges) if isinstance(e, TruncDiv) else _floormod(FloorMod(e.a, e.b), ranges)
+    (lo, hi), (least, most) = bounds(e.a, ranges), bounds(e.b, ranges)
+    if lo is not None and lo >= 0 and least is not None and least > 0:
+        return _floormod(FloorMod(e.a, e.b), ranges)
+    largest = None if least is None or most is None else max(abs(least), abs(most), 1) - 1
+    return (
+        0 if lo is not None and lo >= 0 else max(
+            (x for x in (lo, None if largest is None else -largest) if x is not None), default=None),
+        0 if hi is not None and hi <= 0 else min((x for x in (hi, largest) if x is not None), default=None))
 
 
 def _min(e: Min, ranges: Ranges) -> Interval:
@@ -170,12 +228,33 @@ def _ramp(e: Ramp, ranges: Ranges) -> Interval:
 
 
 def _cast(e: Cast, ranges: Ranges) -> Interval:
-    return UNKNOWN if e.value.dtype.is_float or e.dtype.is_float else bounds(e.value, ranges)
+    """Bound a conversion. Integers keep their values in a floating-point type that holds them exactly."""
+    found = bounds(e.value, ranges)
+    if not e.dtype.is_float:
+        return found
+    exact = 1 << _SIGNIFICANT_BITS.get(str(e.dtype.element), 0)
+    return found if all(x is not None and abs(x) <= exact for x in found) else UNKNOWN
 
 
+def _call(e: Call, ranges: Ranges) -> Interval:
+    """Bound shifts by numbers that are not negative, and bitwise conjunctions."""
+    if e.op not in (SHIFT_LEFT, SHIFT_RIGHT, BITWISE_AND) or not e.dtype.is_integer:
+        return of_dtype(e.dtype)
+    (lo, hi), (least, most) = (bounds(x, ranges) for x in e.args)
+    if e.op is BITWISE_AND:
+        highs = [h for low, h in ((lo, hi), (least, most)) if low is not None and low >= 0]
+        return (0, min((h for h in highs if h is not None), default=None)) if highs else UNKNOWN
+    if lo is None or hi is None or least is None or least < 0 or most is None or most >= e.dtype.bits:
+        return UNKNOWN
+    shift = operator.lshift if e.op is SHIFT_LEFT else operator.rshift
+    corners = [shift(x, by) for x in (lo, hi) for by in (least, most)]
+    return min(corners), max(corners)
+
+
+_SIGNIFICANT_BITS: Final = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 _RULES: Final[dict[type, Callable[..., Interval]]] = {
     Var: lambda e, r: r.of(e), IntImm: lambda e, r: (e.value, e.value), Add: _sum, Sub: _sum, Mul: _sum,
     FloorDiv: _floordiv,
-    FloorMod: _floormod, TruncDiv: _truncated, TruncMod: _truncated, Min: _min, Max: _max, Select: _either, Ramp: _ramp,
-    Broadcast: lambda e, r: bounds(e.value, r), Cast: _cast,
+    FloorMod: _floormod, TruncDiv: _truncdiv, TruncMod: _truncmod, Min: _min, Max: _max, Select: _either, Ramp: _ramp,
+    Broadcast: lambda e, r: bounds(e.value, r), Call: _call, Cast: _cast,
 }

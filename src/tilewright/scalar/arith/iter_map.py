@@ -43,6 +43,7 @@ from tilewright.scalar.expr import (
     floordiv,
     floormod,
     literal,
+    logical_and,
     maximum,
     minimum,
     mul,
@@ -235,10 +236,12 @@ class IterMapper:
             self.padded[key] = known  # type: ignore[index]
             self.original[id(mark)] = known[1]
             value = expression_of(mark.source)
-            if not _is(before, 0):
-                self.padding.append(value < before)
+            whole, rest = floordiv(value, period), floormod(value, period)
+            if not _is(before, 0):  # less than a period
+                self.padding.append(logical_and(whole.equal(0), rest < before))
             if count is None:
-                self.padding.append(value >= total)
+                last, used = _simple(floordiv(total, period)), _simple(floormod(total, period))
+                self.padding.append(logical_and(whole.equal(last), rest >= used))
         return known[0]
 
     # Fusion.

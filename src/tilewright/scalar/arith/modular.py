@@ -14,6 +14,7 @@ from tilewright.scalar.arith.bounds import bounds
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.simplify import is_index
 from tilewright.scalar.expr import (
+    BITWISE_AND,
     SHIFT_LEFT,
     SHIFT_RIGHT,
     Add,
@@ -46,6 +47,18 @@ class ModularSet:
         """Return the set with its smallest base."""
         return ModularSet(abs(coeff), base % abs(coeff) if coeff else base)
 
+    def intersection(self, other: ModularSet) -> ModularSet:
+        """Return the integers in both sets (Chinese remainder theorem). Raises `ValueError` if there is none."""
+        common = gcd(self.coeff, other.coeff)
+        distance = other.base - self.base
+        if distance % common if common else distance:
+            raise ValueError(f"{self} and {other} have no integer in common")
+        if not self.coeff or not other.coeff:
+            return other if self.coeff else self
+        step = other.coeff // common
+        times = distance // common * pow(self.coeff // common, -1, step) % step
+        return ModularSet.of(self.coeff * step, self.base + self.coeff * times)
+
     def union(self, other: ModularSet) -> ModularSet:
         return ModularSet.of(gcd(self.coeff, other.coeff, self.base - other.base), self.base)
 
@@ -60,7 +73,7 @@ def modular_set(e: PrimExpr, ranges: Ranges, known: Mapping[Var, ModularSet]) ->
     if isinstance(e, Var):
         return known.get(e, ANY)
     if isinstance(e, Call):
-        return _shifted(e, ranges, known)
+        return _bitwise(e, ranges, known)
     rule = _RULES.get(type(e))
     return ANY if rule is None else _wrapped(e, rule(e, ranges, known))
 
@@ -93,7 +106,9 @@ def _divided(a: ModularSet, by: int) -> ModularSet:
 
 def _quotient(e: PrimExpr, ranges: Ranges, known: Mapping[Var, ModularSet]) -> ModularSet:
     a, b = _pair(e, ranges, known)
-    if b.coeff or (isinstance(e, TruncDiv) and not _is_positive(e.a, ranges)):
+    if b.coeff or not b.base:
+        return ANY
+    if isinstance(e, TruncDiv) and a.base and not _is_positive(e.a, ranges):
         return ANY
     return _divided(a, b.base)
 
@@ -135,11 +150,14 @@ def _holds(e: PrimExpr, value: PrimExpr, ranges: Ranges) -> bool:
     return low is not None and high is not None and least <= low and high <= greatest
 
 
-def _shifted(e: Call, ranges: Ranges, known: Mapping[Var, ModularSet]) -> ModularSet:
-    by = e.args[1] if e.op in (SHIFT_LEFT, SHIFT_RIGHT) else None
-    if not isinstance(by, IntImm):
+def _bitwise(e: Call, ranges: Ranges, known: Mapping[Var, ModularSet]) -> ModularSet:
+    """Return the remainders of a shift by a constant, or of the lowest bits: `x & 7` is `x % 8`."""
+    by = e.args[1] if e.op in (SHIFT_LEFT, SHIFT_RIGHT, BITWISE_AND) else None
+    if not isinstance(by, IntImm) or by.value < 0:
         return ANY
     a = modular_set(e.args[0], ranges, known)
+    if e.op is BITWISE_AND:
+        return ModularSet.of(gcd(a.coeff, by.value + 1), a.base) if by.value & (by.value + 1) == 0 else ANY
     scale = 1 << by.value
     return (
         _wrapped(e, ModularSet.of(a.coeff * scale, a.base * scale)) if e.op is SHIFT_LEFT else _divided(a, scale))

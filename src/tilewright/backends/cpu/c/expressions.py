@@ -230,6 +230,9 @@ def _select(w: Writer, e: E.Select) -> Text:
 
 
 def _call(w: Writer, e: E.Call) -> Text:
+    if isinstance(e.op, I.LLVMIntrinsic):
+        raise CompileError(
+            f"'{e.op.spelling}' is a function of LLVM, which C does not have; build for 'llvm'", code="TW0602")
     if isinstance(e.op, I.Extern):
         return _extern(w, e)
     if e.op is I.reinterpret:
