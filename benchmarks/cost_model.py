@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from cost_kernels import modules
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.ir.module import IRModule
 from tilewright.search.auto_scheduler import measure as scheduled
 from tilewright.search.auto_scheduler.cost_model import corrected

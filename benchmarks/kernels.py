@@ -38,7 +38,7 @@ from tilewright.backends.cpu.llvm.codegen import emit
 from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.jit import LoadedCode
 from tilewright.backends.cpu.llvm.pool import pool_text
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.nd import aligned_empty
 from tilewright.compiler.kernel import lower
 from tilewright.ir.transform import PassContext

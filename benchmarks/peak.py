@@ -21,7 +21,7 @@ import llvmlite.binding as llvm
 from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.jit import LoadedCode
 from tilewright.backends.cpu.machine import Microarchitecture, microarchitecture
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.nd import aligned_empty
 from tilewright.runtime.host import host_cache_sizes
 

@@ -10,7 +10,7 @@ import numpy as np
 from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.entry import emit_entry
 from tilewright.backends.cpu.llvm.pool import pool_text
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base import nd
 from tilewright.base.types import DataType
 from tilewright.runtime.artifact import Artifact

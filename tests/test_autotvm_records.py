@@ -11,7 +11,7 @@ import pytest
 
 from test_autotvm_tasks import kernel_task
 from tilewright import relay
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import ModelError, OptionError
 from tilewright.search import autotvm
 from tilewright.search.autotvm import record, tvm_logs

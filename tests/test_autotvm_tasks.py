@@ -15,7 +15,7 @@ from small_models import mlp
 from tilewright import relay, te
 from tilewright.backends.decisions import BY_MODEL, Decisions
 from tilewright.backends.kernel_options import KernelOptions
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import CompileError, OptionError
 from tilewright.compiler.cache import Cache
 from tilewright.search import autotvm

@@ -18,7 +18,7 @@ from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.backends.machine import Machine
 from tilewright.backends.registry import GROUP, backend_names, find_backend
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import TargetError
 from tilewright.relay.op.elementwise import Exp
 from tilewright.relay.op.registry import Op
@@ -153,7 +153,7 @@ IN_C = '''
 from tilewright.backends.cpu.c.backend import CBackend
 from tilewright.backends.cpu.c.compile import compile_c
 from tilewright.backends.cpu.c.memory import CONTEXT
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.runtime.program import KernelCall, entry_symbols, interruptible_symbol, segments
 
 HEAD = f"#include <stdint.h>\\n#include <stdlib.h>\\n{CONTEXT}\\n"

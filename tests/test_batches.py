@@ -12,7 +12,7 @@ import pytest
 import daily
 import op_examples
 from tilewright import relay
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.compiler.build import build_module
 from tilewright.compiler.report import BuildReport
 from tilewright.ir.module import IRModule

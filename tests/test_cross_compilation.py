@@ -22,7 +22,7 @@ from shipped_models import small_network
 from small_models import cnn
 from tilewright.backends.cpu import link
 from tilewright.backends.cpu.link import has_zig, user_linker
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import ArtifactError
 from tilewright.runtime.artifact import load
 from tilewright.runtime.host import host_arch, host_features

@@ -16,7 +16,7 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay, te, tir
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import OptionError, Origin
 from tilewright.compiler.cache import VARIABLE
 from tilewright.ir.module import IRModule

@@ -21,7 +21,7 @@ from tflite_small import _conv
 from tilewright import relay
 from tilewright.backends.cpu.llvm.codegen import emit
 from tilewright.backends.cpu.llvm.compile import assembly
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.types import FLOAT32
 from tilewright.compiler.report import BuildReport
 from tilewright.driver.explain.content import Content, explained

@@ -26,7 +26,7 @@ KNOWN = {
     "search.auto_scheduler.workload_registry": {"WORKLOAD_FUNC_REGISTRY": REGISTERED},
     "search.auto_scheduler.search_task": {"TASK_INPUT_BUFFER_TABLE": REGISTERED},
     "backends.offload_kinds": {"_KINDS": REGISTERED},
-    "backends.target_tags": {"_REGISTERED": REGISTERED},
+    "backends.targets.tags": {"_REGISTERED": REGISTERED},
     "compat.contrib.random": {"_GENERATORS": OF_THREAD},
     "compat.target.codegen": {"_NAMES": "a name has the same number in every thread, and is only read by its number"},
     "compat.testing.popen_jobs": {"_STATE": OF_WORKER},

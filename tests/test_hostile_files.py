@@ -24,7 +24,7 @@ from test_auto_scheduler import TILED
 from test_auto_scheduler import record as steps_row
 from test_autotvm_records import CONV_ROW, DENSE_ROW, DEPTHWISE_ROW, PRODUCTS_ROW, rows_of
 from test_autotvm_tasks import kernel_task
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.array_files import read_npz
 from tilewright.base.errors import ArtifactError, CompileError, InputError, ModelError
 from tilewright.base.json_reading import read_json

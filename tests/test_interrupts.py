@@ -28,7 +28,7 @@ from tilewright.backends.cpu.llvm.entry import emit_entry
 from tilewright.backends.cpu.llvm.interrupts import look_text
 from tilewright.backends.cpu.llvm.jit import LoadedCode
 from tilewright.backends.cpu.llvm.pool import pool_text
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base import nd
 from tilewright.base.forks import MAIN_THREAD
 from tilewright.base.global_functions import register_func, remove_global_func

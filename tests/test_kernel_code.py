@@ -10,7 +10,7 @@ import pytest
 import tilewright
 from tilewright import relay
 from tilewright.backends.cpu.llvm import compile as llvm_compile
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import InternalError
 from tilewright.compiler import kernel_code
 from tilewright.compiler.cache import Cache

@@ -19,7 +19,7 @@ from shipped_models import MODELS_FOLDER
 from test_kernels_native import agree
 from tilewright import relay
 from tilewright.backends import registry
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import TargetError
 from tilewright.compiler.build import build_module
 from tilewright.ir.module import IRModule

@@ -24,7 +24,7 @@ from small_models import onnxruntime_answers
 from tilewright.backends.cpu.strategies.schedules.open_rows import cheapest_widths
 from tilewright.backends.cpu.strategies.tiles import whole_tile
 from tilewright.backends.kernel_options import KernelOptions
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import InputError
 from tilewright.driver.report import show
 from tilewright.runtime.artifact import load_executable

@@ -27,7 +27,7 @@ from small_models import onnxruntime_answers
 from tilewright import relay, te
 from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.text import LESS
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import CompileError, InputError, OpenSizeWarning, OptionError
 from tilewright.base.memory_placement import place_pieces
 from tilewright.base.types import OpenSize, TensorType

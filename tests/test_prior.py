@@ -10,7 +10,7 @@ import pytest
 
 from small_models import cnn
 from test_autotvm_tasks import kernel_task
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import InternalError, OptionError
 from tilewright.driver.main import main
 from tilewright.search import cost_model

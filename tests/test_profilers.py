@@ -21,7 +21,7 @@ from tilewright import relay
 from tilewright.backends.cpu.elf import code_symbols, functions_of
 from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.perf import FOLDER
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import OptionError
 from tilewright.relay.expr import Function, const, var
 from tilewright.runtime.artifact import PERF

@@ -13,7 +13,7 @@ import pytest
 import small_programs as programs
 from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.entry import emit_entry
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base import nd
 from tilewright.base.errors import InputError, InternalError, OptionError
 from tilewright.base.types import DataType

@@ -21,7 +21,7 @@ from tilewright.backends.cpu.link import has_zig
 from tilewright.backends.cpu.llvm.c_entry import emit_c_entry
 from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.pool import pool_object
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import ArtifactError
 from tilewright.compiler.model_library import export_model_library_format
 from tilewright.driver.tvmc.package import TVMCPackage, write_package

@@ -9,7 +9,7 @@ import pytest
 
 import tilewright as tvm
 from tilewright import te
-from tilewright.backends.described_kinds import DESCRIBED
+from tilewright.backends.targets.described import DESCRIBED
 from tilewright.base.errors import OptionError, TargetError
 from tilewright.base.nd import Device
 from tilewright.compat import target as names

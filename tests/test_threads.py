@@ -30,7 +30,7 @@ import tilewright as tvm
 from small_networks import KINDS
 from tilewright import te
 from tilewright.backends.cpu.llvm import compile as llvm_compile
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base import forks, garbage_collection, interning
 from tilewright.base.garbage_collection import no_garbage_collection
 from tilewright.base.recursion import room_for

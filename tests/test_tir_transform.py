@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from loop_programs import PROGRAMS, P, S, U, V, conv2d, loops, matmul, max_pool, outputs, pad, same, variables
 from tilewright.backends.cpu.llvm.codegen import emit
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import InternalError, Origin, ScheduleError
 from tilewright.base.types import DataType
 from tilewright.scalar import expr as E

@@ -11,7 +11,7 @@ from tilewright import relay
 from tilewright.backends.cpu.strategies.tiles import Tile, conv_tile, register_tile
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.backends.machine import Machine
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.compiler.build import build_module
 from tilewright.compiler.kernel import lower
 from tilewright.ir.module import IRModule

@@ -21,7 +21,7 @@ from suites import unpack
 from test_command_lines import rewritten
 from tflite_small import _models
 from tilewright import relay
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import ArtifactError, InputError, ModelError, OptionError, RunError, TargetError
 from tilewright.driver import tvmc
 from tilewright.driver.application import spread

@@ -10,7 +10,7 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import OptionError
 from tilewright.driver import tvmc
 from tilewright.driver.tvmc.config_options import convert_config_json_to_cli, get_configs_json_dir

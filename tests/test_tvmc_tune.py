@@ -17,7 +17,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from small_models import cnn, mlp
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import ModelError, OptionError, RunError, TargetError
 from tilewright.driver import measuring, tvmc
 from tilewright.driver.main import main as command_line

@@ -30,7 +30,7 @@ _NAMES: Final = {
     "NDArray": ("base.nd", "NDArray"),
     "SessionOptions": ("compat.onnx_session", "SessionOptions"),
     "TVMError": ("base.errors", "TVMError"),
-    "Target": ("backends.target", "Target"),
+    "Target": ("backends.targets.target", "Target"),
     "build": ("compiler.functions", "build"),
     "check": ("compiler.check", "check"),
     "compile": ("compiler.model", "compile"),
@@ -50,7 +50,7 @@ _NAMES: Final = {
 
 if TYPE_CHECKING:
     from tilewright import driver, ir, relay, runtime, te, tir, topi
-    from tilewright.backends.target import Target
+    from tilewright.backends.targets.target import Target
     from tilewright.base import errors, logs, nd, params, settings
     from tilewright.base.errors import TVMError
     from tilewright.base.nd import (

@@ -23,7 +23,7 @@ from tilewright.backends.accelerators.dnnl import library
 from tilewright.backends.accelerators.library_calls.ethos_u import vela
 from tilewright.backends.accelerators.npu import npu
 from tilewright.backends.cpu.c.compile import find_compilers
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.relay.offload import Offload
 from tilewright.relay.offload.explain import explain_offload
 from tilewright.runtime.driver import HEADER, load_driver

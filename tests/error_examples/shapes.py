@@ -8,7 +8,7 @@ from unittest import mock
 import tilewright as tvm
 from small_models import mlp
 from tilewright import relay, te
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.types import DataType
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.open_program import build_open

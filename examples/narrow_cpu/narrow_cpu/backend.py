@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.backends.base import NUMBER, Strategies, Strategy
 from tilewright.backends.cpu.llvm.backend import LLVM, LlvmBackend
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import TargetError
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tilewright.backends.host_code import HostCode
     from tilewright.backends.kernel_options import KernelOptions
     from tilewright.backends.machine import Machine
-    from tilewright.backends.target import Target
+    from tilewright.backends.targets.target import Target
     from tilewright.runtime.scratch import Scratch
     from tilewright.te.tensor import KernelSchedule
     from tilewright.tir.stmt import PrimFunc

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from tilewright.backends.flow import FlowProgram
-    from tilewright.backends.target import Target
+    from tilewright.backends.targets.target import Target
     from tilewright.runtime.manifest import Manifest
     from tilewright.runtime.sizes import Size
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tilewright.backends.base import Backend
-from tilewright.backends.described_kinds import is_described
+from tilewright.backends.targets.described import is_described
 from tilewright.base.errors import TargetError
 from tilewright.base.plugins import import_plugin, installed
 

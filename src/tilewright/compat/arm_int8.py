@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.compat.target import codegen
 
 __all__ = ["is_int8_hw_support"]

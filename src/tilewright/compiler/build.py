@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import CompileError, InputError, OptionError
 from tilewright.base.garbage_collection import no_garbage_collection
 from tilewright.base.nd import Device

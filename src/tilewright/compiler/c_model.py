@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tilewright.backends.cpu.c.model import CModel, emit_model
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import ArtifactError, CompileError
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.external import without_parts

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tilewright.backends.cpu.llvm.debug_info import Source
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import OptionError, Origin
 from tilewright.compiler.cache import Cache
 from tilewright.ir.transform import PassContext

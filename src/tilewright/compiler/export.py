@@ -19,7 +19,7 @@ from tilewright.backends.cpu import processors
 from tilewright.backends.cpu.elf import is_elf64, write_data_object
 from tilewright.backends.cpu.link import Linker, user_linker
 from tilewright.backends.cpu.llvm.wasm_memory import MEMORY
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import ArtifactError
 from tilewright.base.memory_faults import RECORD
 from tilewright.runtime import compiler_hooks

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from tilewright.backends.accelerator_targets import Accelerator
 from tilewright.backends.hooks import hook_of
 from tilewright.backends.offload_kinds import is_offload_kind
-from tilewright.backends.target import Target
+from tilewright.backends.targets.accelerators import Accelerator
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import CompileError, TargetError
 from tilewright.base.global_functions import FUNCTIONS, get_global_func
 from tilewright.base.nd import NDArray, array

@@ -18,7 +18,7 @@ from tilewright.backends.cpu.llvm.compile import compile_imports
 from tilewright.backends.cpu.shared_loops import share_loops
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.backends.machine import Machine
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import ArtifactError, CompileError, InternalError, OptionError, TargetError
 from tilewright.base.memory_faults import Site
 from tilewright.base.recursion import room_for

@@ -21,7 +21,7 @@ from tilewright.backends.decisions import Decisions
 from tilewright.backends.kernel_options import KernelOptions, winograd_setting
 from tilewright.backends.machine import Machine
 from tilewright.backends.registry import find_backend
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import InternalError, Origin
 from tilewright.base.graphs import reachable
 from tilewright.base.memory_faults import Site

@@ -18,7 +18,7 @@ from tilewright import __version__
 from tilewright.backends.base import Backend
 from tilewright.backends.cpu.llvm.debug_info import Source
 from tilewright.backends.host_code import HostCode
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import CompileError, InternalError, NoNativeKernel
 from tilewright.base.limits import usable_cores
 from tilewright.base.memory_faults import Site

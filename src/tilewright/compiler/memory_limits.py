@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import CompileError
 from tilewright.base.limits import machine_bytes, shown_bytes
 from tilewright.base.memory_placement import alive_bytes

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base import settings
 from tilewright.base.errors import CompileError, InputError, OptionError
 from tilewright.base.garbage_collection import no_garbage_collection

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.backends.accelerator_targets import identity
-from tilewright.backends.target import Target
+from tilewright.backends.targets.accelerators import identity
+from tilewright.backends.targets.target import Target
 from tilewright.base.garbage_collection import no_garbage_collection
 from tilewright.compiler import tuning_advisor
 from tilewright.compiler.cache import Cache

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import CompileError, InputError
 from tilewright.base.types import INT64, TensorType
 from tilewright.compiler.cache import Cache

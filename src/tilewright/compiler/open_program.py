@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base import interning
 from tilewright.base.errors import CompileError, InputError, ShapeError, UnequalSizesError, UnfitSamplesError
 from tilewright.base.garbage_collection import no_garbage_collection

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base import interning, jit_policy
 from tilewright.base.garbage_collection import no_garbage_collection
 from tilewright.compiler.cache import Cache

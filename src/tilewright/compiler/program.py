@@ -21,7 +21,7 @@ from tilewright import __version__
 from tilewright.backends.flow import has_calls, sizes_of
 from tilewright.backends.host_code import FIRST_CHUNK, ControlFlow, Watch
 from tilewright.backends.ownership import own
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import CompileError, NotNativeWarning
 from tilewright.base.types import DataType, TensorType, Type, tensors_of
 from tilewright.compiler.cache import Cache

@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 
 from tilewright import __version__
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import ArtifactError, InputError, ParseError
 from tilewright.base.garbage_collection import no_garbage_collection
 from tilewright.base.json_reading import read_json

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import CompileError, InputError
 from tilewright.base.nd import content
 from tilewright.base.types import OpenSize, TensorType, Type, tensors_of

@@ -15,7 +15,7 @@ from tilewright.backends import kernel_options
 from tilewright.backends.cpu.shared_loops import share_loops
 from tilewright.backends.hooks import hook_of
 from tilewright.backends.kernel_options import KernelOptions
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import CompileError
 from tilewright.base.memory_faults import Site
 from tilewright.base.types import TensorType

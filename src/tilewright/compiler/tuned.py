@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tilewright.backends.decisions import Decisions
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import CompileError
 from tilewright.compiler import kernel, tuning_advisor
 from tilewright.compiler.kernel import Kernel

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import InputError
 from tilewright.base.nd import NDArray, array
 from tilewright.compiler.build import build, optimize_module

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 
-from tilewright.backends.accelerator_targets import parts
 from tilewright.backends.registry import has_backend
+from tilewright.backends.targets.accelerators import parts
 from tilewright.base import logs
 from tilewright.base.errors import InternalError, OptionError, TVMError, with_code
 from tilewright.driver.config import option_values

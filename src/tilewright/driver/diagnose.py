@@ -24,7 +24,7 @@ def read_settings(
     target: str, opt_level: int, config: Mapping[str, Any], disabled: list[str], plugins: list[str]
 ) -> Settings:
     """Return the compilation settings. Raises `OptionError` for a target with accelerators."""
-    from tilewright.backends.target import Target
+    from tilewright.backends.targets.target import Target
     from tilewright.base.settings import checked
     from tilewright.driver.diagnosis.ways import Settings
 

@@ -13,7 +13,7 @@ from tilewright.base.plugins import run_plugin
 from tilewright.driver import files
 
 if TYPE_CHECKING:
-    from tilewright.backends.accelerator_targets import Accelerator
+    from tilewright.backends.targets.accelerators import Accelerator
     from tilewright.ir.module import IRModule
     from tilewright.relay.offload import Offload
 
@@ -24,9 +24,9 @@ _SHARE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
 def accelerators_of(target: str) -> tuple[Accelerator, ...]:
     """Return the accelerators of a target, which precede the processor. Raises `OptionError` for a target without
     accelerators."""
-    from tilewright.backends.accelerator_targets import parts
     from tilewright.backends.registry import has_backend
-    from tilewright.backends.target import Target
+    from tilewright.backends.targets.accelerators import parts
+    from tilewright.backends.targets.target import Target
 
     processor = has_backend(parts(target)[-1].split(" ", maxsplit=1)[0])
     found = Target(target if processor else f"{target}, llvm").accelerators

@@ -12,7 +12,7 @@ import typer
 from tilewright.base.errors import OptionError, TargetError
 
 if TYPE_CHECKING:
-    from tilewright.backends.target import Target
+    from tilewright.backends.targets.target import Target
     from tilewright.ir.module import IRModule
     from tilewright.search.autotvm.offline import Outcome
 
@@ -24,7 +24,7 @@ _SOURCES: Final = {
 
 def tune_by_replay(mod: IRModule, output: Path, given: Path, wanted: str | Mapping[str, Any] | Target) -> None:
     """Record the choices of `given` records, and of reliable models, for a network, and print how reliable they are."""
-    from tilewright.backends.target import Target
+    from tilewright.backends.targets.target import Target
     from tilewright.search.autotvm.offline import choose
     from tilewright.search.autotvm.task.relay_integration import tasks_of
     from tilewright.search.records import Records

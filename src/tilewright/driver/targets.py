@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tilewright.backends.accelerator_targets import parts
 from tilewright.backends.registry import backend_names
-from tilewright.backends.target import Target
+from tilewright.backends.targets.accelerators import parts
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import OptionError
 from tilewright.base.settings import nearest
 from tilewright.ir.op_attributes import known_targets

@@ -20,7 +20,7 @@ from tilewright.driver.application import Target, Verbose, examples
 from tilewright.driver.measuring import MeasuringOptions
 
 if TYPE_CHECKING:
-    from tilewright.backends.target import Target as Processor
+    from tilewright.backends.targets.target import Target as Processor
     from tilewright.ir.module import IRModule
     from tilewright.search.autotvm.network import NetworkTuning, TaskState
     from tilewright.search.autotvm.selection import Selection
@@ -111,7 +111,7 @@ def tune_command(
 def measurable(wanted: str | Mapping[str, Any] | Processor, place: MeasuringOptions = MeasuringOptions()) -> Processor:
     """Return the target. Raises `TargetError` if its code does not run at the place, or for a target with accelerators.
     """
-    from tilewright.backends.target import Target as Processor
+    from tilewright.backends.targets.target import Target as Processor
 
     target, here = Processor(wanted), Processor("llvm")
     if target.accelerators:

@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from tilewright.backends.cpu.c.compile import find_compilers
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import OptionError, RPCError
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.host import host_arch

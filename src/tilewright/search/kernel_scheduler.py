@@ -11,7 +11,7 @@ from tilewright.compiler.tuning_advisor import Advisor
 from tilewright.ir.transform import PassContext
 
 if TYPE_CHECKING:
-    from tilewright.backends.target import Target
+    from tilewright.backends.targets.target import Target
     from tilewright.compiler.kernel import Found
     from tilewright.relay.expr import Function
     from tilewright.te.tensor import Tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from tilewright.backends.machine import Machine
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.forks import lazy_attribute
 from tilewright.search.measure import Measured
 

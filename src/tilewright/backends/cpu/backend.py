@@ -15,7 +15,7 @@ from tilewright.runtime.host import host_arch
 if TYPE_CHECKING:
     from tilewright.backends.base import Strategies
     from tilewright.backends.cpu.link import Linker
-    from tilewright.backends.target import Target
+    from tilewright.backends.targets.target import Target
 
 
 class CpuBackend(Backend):

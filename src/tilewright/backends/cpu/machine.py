@@ -18,7 +18,7 @@ from tilewright.runtime.host import host_cache_sizes
 from tilewright.topi.work import Step
 
 if TYPE_CHECKING:
-    from tilewright.backends.target import Target
+    from tilewright.backends.targets.target import Target
 
 _PORTABLE_VECTOR_BITS: Final = 256
 """The width of the innermost loops of C text, the same on every machine, so that the text is the same."""

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base import nd
 from tilewright.base.errors import OptionError
 from tilewright.compiler.build import build as build_model

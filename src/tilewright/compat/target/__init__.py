@@ -2,7 +2,14 @@
 
 from typing import Any
 
-from tilewright.backends.boards import (
+from tilewright.backends.generic_func import (
+    GenericFunc,
+    generic_func,
+    get_native_generic_func,
+    override_native_generic_func,
+)
+from tilewright.backends.hooks import register_target_kind
+from tilewright.backends.targets.boards import (
     adreno,
     arm_cpu,
     bifrost,
@@ -17,16 +24,9 @@ from tilewright.backends.boards import (
     rocm,
     vta,
 )
-from tilewright.backends.compilation_config import CompilationConfig, make_compilation_config
-from tilewright.backends.features import Features as TargetFeatures
-from tilewright.backends.generic_func import (
-    GenericFunc,
-    generic_func,
-    get_native_generic_func,
-    override_native_generic_func,
-)
-from tilewright.backends.hooks import register_target_kind
-from tilewright.backends.target import Target, TargetKind
+from tilewright.backends.targets.compilation_config import CompilationConfig, make_compilation_config
+from tilewright.backends.targets.features import Features as TargetFeatures
+from tilewright.backends.targets.target import Target, TargetKind
 from tilewright.compat.target import codegen
 from tilewright.ir.virtual_device import VirtualDevice
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.search import autotvm
 from tilewright.search.autotvm.measure import MeasureInput, MeasureResult
 from tilewright.search.autotvm.task.task import Task

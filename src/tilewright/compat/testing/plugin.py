@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.nd import Device, device
 from tilewright.compat.testing import device_enabled, enabled_targets
 from tilewright.compat.testing.pytest_names import (

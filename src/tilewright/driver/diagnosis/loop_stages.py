@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.compiler.kernel import Parts, parts_of
 from tilewright.driver.diagnosis.case import Array, Case
 from tilewright.driver.diagnosis.ways import (

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.garbage_collection import no_garbage_collection
 from tilewright.base.plugins import run_plugin
 from tilewright.driver.diagnosis.case import Array, Case, case_of, flattened, kernel_case, operators, save_arrays

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import TVMError
 from tilewright.compiler.build import build
 from tilewright.compiler.pipeline import compile_fused, compile_module, is_one_program

@@ -17,7 +17,7 @@ from tilewright.runtime.artifact import runs_here
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tilewright.backends.target import Target
+    from tilewright.backends.targets.target import Target
     from tilewright.compiler.model import Model
     from tilewright.relay.expr import Function
     from tilewright.runtime.manifest import Manifest

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tilewright.backends.cpu.llvm.backend import LLVM
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import Origin
 from tilewright.compiler.debug_texts import loops_source, relay_lines
 from tilewright.relay.expr import Function

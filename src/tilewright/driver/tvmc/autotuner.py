@@ -22,7 +22,7 @@ from tilewright.driver.tune import measurable
 from tilewright.driver.tvmc.records import is_of_auto_scheduler
 
 if TYPE_CHECKING:
-    from tilewright.backends.target import Target
+    from tilewright.backends.targets.target import Target
     from tilewright.driver.tvmc.model import TVMCModel
     from tilewright.ir.module import IRModule
     from tilewright.search.measure import Builder, Runner

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import tilewright
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import InputError, OpenSizeWarning, OptionError
 from tilewright.compiler.report import BuildReport
 from tilewright.driver import files, offload, options

@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 import typer
 
-from tilewright.backends.accelerator_targets import parts
+from tilewright.backends.targets.accelerators import parts
 from tilewright.base.errors import OptionError, PackageError, TVMError
 from tilewright.compiler.micro.project import GeneratedProject
 from tilewright.driver import micro, options, tensors, tune

@@ -13,9 +13,9 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tilewright.backends.described_kinds import DESCRIBED, is_described
 from tilewright.backends.registry import backend_names, find_backend, has_backend
-from tilewright.backends.target import Target
+from tilewright.backends.targets.described import DESCRIBED, is_described
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import OptionError
 from tilewright.driver.tvmc.composite_target import get_codegen_by_target, get_codegen_names
 from tilewright.relay.op.contrib import option_names

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright import te
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.types import Type
 from tilewright.compiler import tuning_advisor
 from tilewright.relay.op.registry import Op

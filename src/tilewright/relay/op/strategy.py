@@ -26,7 +26,7 @@ from tilewright import te
 from tilewright.backends.generic_func import GenericFunc
 from tilewright.backends.kernel_options import current
 from tilewright.backends.registry import find_backend
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import CompileError
 from tilewright.base.types import TupleType, Type
 from tilewright.ir.op_attributes import op_attr, register_op_attr

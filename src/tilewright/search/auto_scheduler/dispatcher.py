@@ -27,7 +27,7 @@ from tilewright.te.resolve import apply_schedule
 from tilewright.te.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tilewright.backends.target import Target
+    from tilewright.backends.targets.target import Target
     from tilewright.tir.stmt import PrimFunc
 
 log: Final = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from tilewright.search.measure import Measured
 from tilewright.search.records import Record
 
 if TYPE_CHECKING:
-    from tilewright.backends.target import Target
+    from tilewright.backends.targets.target import Target
 
 Pair = tuple[MeasureInput, Measured]
 

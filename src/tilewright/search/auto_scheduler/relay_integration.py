@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright import te
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import CompileError, NoNativeKernel
 from tilewright.compiler.fused import fused_functions
 from tilewright.compiler.kernel import parts_of

@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.backends.machine import Machine
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import OptionError, TargetError
 from tilewright.base.forks import lazy_attribute
 from tilewright.base.settings import nearest

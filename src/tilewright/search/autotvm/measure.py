@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import OptionError
 from tilewright.base.settings import nearest
 from tilewright.base.types import DataType

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import OptionError, TVMError
 from tilewright.search.autotvm.measure import TaskCandidate
 from tilewright.search.autotvm.pretrained import PretrainedKernelModel

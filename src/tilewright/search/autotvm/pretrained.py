@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.types import TensorType
 from tilewright.search.autotvm.feature import AnswerTable
 from tilewright.search.autotvm.task.kernels import KernelTask

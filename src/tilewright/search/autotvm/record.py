@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import ModelError, OptionError, with_code
 from tilewright.search import records
 from tilewright.search.autotvm.measure import MeasureInput, MeasureResult, TaskCandidate

@@ -164,7 +164,7 @@ def anchor_of_task(task: Any) -> Anchor | None:
 @functools.lru_cache(maxsize=4096)
 def anchor_of(workload: Workload) -> Anchor | None:
     """Return the operator that determines a kernel's schedule, under which logs of TVM know it, or None."""
-    from tilewright.backends.target import Target
+    from tilewright.backends.targets.target import Target
     from tilewright.search.autotvm.task.kernels import KernelTask, is_kernel
 
     if not is_kernel(str(workload[0])):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.ir.module import IRModule
 from tilewright.search.meta_schedule.arg_info import ArgInfo
 from tilewright.tir.module_schedule import Schedule

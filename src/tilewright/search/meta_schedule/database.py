@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from tilewright import tir
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import CompileError, ModelError, OptionError
 from tilewright.compiler import tuning_advisor
 from tilewright.ir.module import IRModule

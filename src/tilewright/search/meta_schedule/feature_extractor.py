@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.nd import NDArray, array
 from tilewright.search import features
 from tilewright.search.cycles import cycles

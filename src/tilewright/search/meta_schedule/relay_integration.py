@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import CompileError, NoNativeKernel, OptionError
 from tilewright.compiler.build import build as relay_build
 from tilewright.compiler.fused import fused_functions

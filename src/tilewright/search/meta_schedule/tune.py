@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.ir.module import IRModule
 from tilewright.search.meta_schedule.builder import Builder
 from tilewright.search.meta_schedule.cost_model import CostModel

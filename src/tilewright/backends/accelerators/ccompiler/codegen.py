@@ -16,7 +16,7 @@ import numpy as np
 
 from tilewright.backends.accelerators.ccompiler.module import CompiledCModule
 from tilewright.backends.cpu.c.compile import compile_c
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import CompileError, InternalError
 from tilewright.base.types import TensorType, TupleType
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem

@@ -12,7 +12,7 @@ from tilewright.backends.cpu.machine import portable_machine
 if TYPE_CHECKING:
     from tilewright.backends.cpu.llvm.debug_info import Source
     from tilewright.backends.machine import Machine
-    from tilewright.backends.target import Target
+    from tilewright.backends.targets.target import Target
     from tilewright.runtime.scratch import Scratch
     from tilewright.tir.stmt import PrimFunc
     from tilewright.tir.transform.pipeline import LoopPass

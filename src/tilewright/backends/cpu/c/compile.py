@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from tilewright.backends.cpu import processors
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import InternalError, TargetError
 from tilewright.runtime.host import host_arch
 

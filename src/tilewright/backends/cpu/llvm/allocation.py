@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from tilewright.backends.cpu import processors
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 
 
 def allocator(triple: str) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from tilewright.base.errors import TargetError
 if TYPE_CHECKING:
     from tilewright.backends.cpu.llvm.debug_info import Source
     from tilewright.backends.machine import Machine
-    from tilewright.backends.target import Target
+    from tilewright.backends.targets.target import Target
     from tilewright.runtime.scratch import Scratch
     from tilewright.tir.stmt import PrimFunc
 

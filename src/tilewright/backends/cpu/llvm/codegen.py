@@ -23,7 +23,7 @@ from tilewright.backends.cpu.llvm.scratch import MEMORY_ALIGNMENT, ScratchText
 from tilewright.backends.cpu.llvm.text import LESS, comment, local_name, memory_type, register_type, symbol
 from tilewright.backends.cpu.llvm.values import RULES, is_not_negative
 from tilewright.backends.free_names import free_names
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import InternalError
 from tilewright.base.recursion import KERNEL, room_for
 from tilewright.runtime.scratch import Scratch, most

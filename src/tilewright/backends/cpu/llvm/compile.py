@@ -18,7 +18,7 @@ import llvmlite.binding as llvm
 
 from tilewright.backends.cpu import processors
 from tilewright.backends.cpu.llvm.text import LESS
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import CompileError, InternalError, TargetError
 
 USUAL: Final = 2

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.backends.cpu.llvm.compile import compile_text
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 
 _ALIGNMENT: Final = 64
 _ESCAPES: Final = tuple(f"\\{byte:02X}" for byte in range(256))

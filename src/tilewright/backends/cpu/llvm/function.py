@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from tilewright.backends.cpu.llvm.facts import Facts, Key
 from tilewright.backends.cpu.llvm.text import constant, register_type, vector
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import InternalError
 from tilewright.base.types import DataType
 from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var, const

@@ -15,7 +15,7 @@ from tilewright.backends.cpu.llvm.interrupts import look_text
 from tilewright.backends.cpu.llvm.kept_values import kept_values_text
 from tilewright.backends.cpu.llvm.pool import pool_object, pool_text
 from tilewright.backends.host_code import ControlFlow
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.runtime.manifest import Manifest
 
 

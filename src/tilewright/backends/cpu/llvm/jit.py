@@ -11,7 +11,7 @@ import llvmlite.binding as llvm
 from tilewright.backends.cpu.elf import functions_of
 from tilewright.backends.cpu.llvm import perf
 from tilewright.backends.cpu.llvm.compile import target_machine
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import InternalError
 from tilewright.runtime import compiler_hooks, kept_values
 

@@ -21,7 +21,7 @@ from tilewright.scalar.walk import walk
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.llvm.function import FunctionText
-    from tilewright.backends.target import Target
+    from tilewright.backends.targets.target import Target
 
 Lanes: TypeAlias = tuple[bool, ...]
 MOST_PIECES: Final = 2

@@ -27,7 +27,7 @@ from typing import Final
 from tilewright.backends.cpu.llvm.allocation import allocation_text
 from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.scratch_blocks import keeps_blocks, scratch_blocks_text
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 
 _FUTEX: Final = {"x86": 202, "aarch64": 98, "riscv": 98}
 _GETTID: Final = {"x86": 186, "aarch64": 178, "riscv": 178}

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 
 KEPT_AT: Final = 32
 """Byte offset in a context of the kept blocks."""

@@ -19,7 +19,7 @@ import numpy as np
 from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.entry import emit_entry
 from tilewright.backends.cpu.llvm.jit import LoadedCode
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.memory_faults import RECORD
 from tilewright.runtime import compiler_hooks
 from tilewright.runtime.manifest import Manifest

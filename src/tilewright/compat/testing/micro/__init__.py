@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tilewright.backends.boards import micro
-from tilewright.backends.target import Target
+from tilewright.backends.targets.boards import micro
+from tilewright.backends.targets.target import Target
 from tilewright.compat.testing.micro import aot_test_utils, utils
 
 __all__ = ["aot_test_utils", "get_target", "utils"]

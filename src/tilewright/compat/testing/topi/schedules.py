@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tilewright import te, topi
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.nd import array, empty
 from tilewright.compiler.functions import build
 

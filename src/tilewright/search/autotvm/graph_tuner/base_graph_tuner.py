@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import te
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import OptionError, RunError
 from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.backends.decisions import Choice, Decisions, Value
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import CompileError, OptionError
 from tilewright.base.forks import lazy_attribute
 from tilewright.base.types import TensorType, TupleType

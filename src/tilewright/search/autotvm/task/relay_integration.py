@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import CompileError, NoNativeKernel, OptionError
 from tilewright.compiler.fused import fused_functions
 from tilewright.ir.module import IRModule

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from tilewright.backends import kernel_options
 from tilewright.backends.kernel_options import KernelOptions
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import OptionError, TVMError
 from tilewright.base.forks import lazy_attribute
 from tilewright.base.settings import nearest

@@ -18,7 +18,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import OptionError
 from tilewright.relay.op.strategy import workload_of
 from tilewright.search.autotvm.task.dispatcher import DispatchContext, Workload

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import assert_structural_equal, structural_equal
 from tilewright.search.meta_schedule.schedule_rule import ScheduleRule

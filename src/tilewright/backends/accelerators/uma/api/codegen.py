@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.backends.hooks import hook_of, register_target_kind
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import OptionError
 from tilewright.ir.module import IRModule
 from tilewright.runtime import compiler_hooks

@@ -11,7 +11,7 @@ from typing import Any, Final
 from tilewright import te
 from tilewright.backends.accelerators.uma.api.utils import PassPhase
 from tilewright.backends.hooks import hook_of, register_target_kind
-from tilewright.backends.target import Target
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import CompileError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tilewright.backends.described_kinds import DESCRIBED, is_described
-from tilewright.backends.target import Target
+from tilewright.backends.targets.described import DESCRIBED, is_described
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import TargetError
 from tilewright.base.nd import Device, cpu, device
 from tilewright.ir.transform import PassContext

@@ -20,10 +20,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from tilewright.backends.accelerator_targets import Accelerator, parts, split_accelerators
 from tilewright.backends.cpu import processors
-from tilewright.backends.described_kinds import DESCRIBED, is_described
-from tilewright.backends.features import Features
 from tilewright.backends.hooks import HOOKS, hook_of
 from tilewright.backends.offload_kinds import (
     OFFLOAD_MODULES,
@@ -33,7 +30,10 @@ from tilewright.backends.offload_kinds import (
     offload_options,
 )
 from tilewright.backends.registry import backend_names, find_backend
-from tilewright.backends.target_reading import Read, check_parts, read_json_target, read_target, split, untagged
+from tilewright.backends.targets.accelerators import Accelerator, parts, split_accelerators
+from tilewright.backends.targets.described import DESCRIBED, is_described
+from tilewright.backends.targets.features import Features
+from tilewright.backends.targets.reading import Read, check_parts, read_json_target, read_target, split, untagged
 from tilewright.base.errors import MissingTargetError, TargetError
 from tilewright.base.forks import lazy_attribute
 from tilewright.base.nd import device

@@ -11,9 +11,9 @@ from typing import Any, Final
 from tilewright.backends.base import LIST, NUMBER
 from tilewright.backends.cpu import processors
 from tilewright.backends.cpu.backend import nearest
-from tilewright.backends.described_kinds import DESCRIBED, FLAG, TARGETS, is_described
 from tilewright.backends.registry import backend_names, find_backend, has_backend
-from tilewright.backends.target_tags import tag_names, tagged
+from tilewright.backends.targets.described import DESCRIBED, FLAG, TARGETS, is_described
+from tilewright.backends.targets.tags import tag_names, tagged
 from tilewright.base import settings
 from tilewright.base.errors import TargetError
 from tilewright.base.json_reading import read_json

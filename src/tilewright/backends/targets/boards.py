@@ -10,8 +10,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tilewright.backends.target import Target
-from tilewright.backends.target_tags import add_tag, tag_names
+from tilewright.backends.targets.tags import add_tag, tag_names
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import MovedModuleWarning, TargetError
 from tilewright.base.settings import nearest
 
