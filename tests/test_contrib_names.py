@@ -4,6 +4,7 @@ BLAS and random numbers, archives."""
 from __future__ import annotations
 
 import os
+import tarfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -198,3 +199,9 @@ def test_archives_of_objects(tmp_path: Path) -> None:
     assert [Path(f).read_text() for f in found] == ["in/a.o", "a.o", "in/b.o"]
     with pytest.raises(ArtifactError, match=r"two files are named 'a\.o'; rename one of them"):
         tar.tar(tmp_path / "twice.tar", [tmp_path / "a.o", tmp_path / "in/a.o"])
+    with tarfile.open(tmp_path / "outside.tar", "w") as archive:
+        archive.add(tmp_path / "a.o", "b/good.o")
+        archive.add(tmp_path / "a.o", "../outside.o")
+    with pytest.raises(tarfile.TarError, match="points outside of the archive"):
+        tar.untar(tmp_path / "outside.tar", tmp_path / "out")
+    assert not (tmp_path / "out").exists() and not (tmp_path / "outside.o").exists()

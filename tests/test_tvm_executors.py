@@ -267,7 +267,7 @@ def test_inputs_of_an_ahead_of_time_program_have_names_of_c_too() -> None:
     x, w = relay.var("input:0", shape=(2, 3)), relay.var("w", shape=(1, 3))
     mod = tvm.IRModule.from_expr(relay.Function([x, w], relay.add(x, w)))
     runner = AotModule(relay.build(mod, "llvm", params={"w": np.ones((1, 3), np.float32)})["default"](tvm.cpu()))
-    data = np.arange(6, dtype=np.float32).reshape(2, 3)
+    data: Any = np.arange(6, dtype=np.float32).reshape(2, 3)
     for name in ("input:0", "input_0"):
         runner.set_input(**{name: data})
         assert runner.get_input_index(name) == 0

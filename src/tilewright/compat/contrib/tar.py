@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.base.errors import ArtifactError
+from tilewright.runtime.sealed_tar import plain_members
 
 __all__ = ["normalize_file_list_by_unpacking_tars", "tar", "untar"]
 
@@ -35,9 +36,15 @@ tar.output_format = "tar"  # type: ignore[attr-defined]
 
 
 def untar(tar_file: Names, directory: Names) -> None:
-    """Extract an archive into a folder. Members whose path leaves the folder are refused by `tarfile`."""
-    with tarfile.open(tar_file) as archive:
-        archive.extractall(directory, filter="data")
+    """Extract an uncompressed archive of files and folders into a folder. Raises `tarfile.TarError` before it writes
+    anything if a path leaves the folder, occurs twice, or is a link or a device."""
+    with Path(tar_file).open("rb") as file, tarfile.open(fileobj=file, mode="r:") as archive:
+        members = plain_members(archive, os.fstat(file.fileno()).st_size)
+        for member in members:
+            path, content = Path(directory) / member.name, archive.extractfile(member)
+            (path if content is None else path.parent).mkdir(parents=True, exist_ok=True)
+            if content is not None:
+                path.write_bytes(content.read())
 
 
 def normalize_file_list_by_unpacking_tars(temp: Any, file_list: Sequence[Names]) -> list[Names]:
