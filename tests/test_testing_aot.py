@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import tilewright as tvm
+from quantized_networks import NETWORKS
+from quantized_writers import to_tflite
 from tilewright import relay
 from tilewright.base.errors import OptionError
 from tilewright.compat.testing import aot
@@ -30,6 +34,19 @@ def test_a_program_is_compared_with_reference_results() -> None:
     assert aot.compile_and_run(aot.AOTTestModel(mod, data, wrong, 1.0), aot.AOTTestRunner(), "c", True)
     with pytest.raises(OptionError, match="schedules are not chosen by name"):
         aot.compile_models(aot.AOTTestModel(mod, data, wanted), "c", True, schedule_name="fast")
+
+
+def test_a_tflite_file_is_imported_with_random_inputs(tmp_path: Path) -> None:
+    file = tmp_path / "ds_cnn.tflite"
+    file.write_bytes(to_tflite(NETWORKS["ds_cnn"]()))
+    mod, inputs, params = aot.create_relay_module_and_inputs_from_tflite_file(file)
+    (parameter,) = mod["main"].params
+    (value,) = inputs.values()
+    assert params == {} and list(inputs) == [parameter.name_hint]
+    assert value.shape == parameter.checked_type.concrete_shape and str(value.dtype) == parameter.checked_type.dtype
+    least, most = aot.get_dtype_range(parameter.checked_type.dtype)
+    assert least <= value.min() < value.max() <= most
+    assert len(aot.generate_ref_data(mod, inputs)) == 1
 
 
 def test_parts_of_a_library_are_computed_by_their_meaning() -> None:

@@ -10,9 +10,11 @@ simulator of a board.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +23,10 @@ from tilewright.backends.accelerators.library_calls import GENERATORS, stand_in
 from tilewright.base.errors import OptionError
 from tilewright.base.global_functions import FUNCTIONS
 from tilewright.compiler.build import build
+from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.relay.backend.executors import Executor, Runtime
+from tilewright.relay.frontend.tflite import from_tflite
 
 if TYPE_CHECKING:
     from tilewright.runtime.module import FactoryModule
@@ -80,6 +84,21 @@ def generate_ref_data(
     with PassContext(3):
         program = build(mod, target, params=params)
     return _outputs(program, input_data)
+
+
+def create_relay_module_and_inputs_from_tflite_file(
+    tflite_model_file: str | os.PathLike[str], bind_params_by_name: bool = True
+) -> tuple[IRModule, dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
+    """Return the module of a TFLite file, random inputs by name in the range of their dtype (`get_dtype_range`), and an
+    empty dictionary: weights are constants of the module, whatever `bind_params_by_name` says."""
+    mod, params = from_tflite(tflite_model_file)
+    random, inputs = np.random.default_rng(0), {}
+    for v in mod["main"].params:
+        dtype, shape = str(v.checked_type.dtype), v.checked_type.concrete_shape
+        least, most = get_dtype_range(dtype)
+        draw: Any = random.uniform if np.dtype(dtype).kind == "f" else partial(random.integers, endpoint=True)
+        inputs[v.name_hint] = draw(least, most, shape).astype(dtype)
+    return mod, inputs, params
 
 
 def compile_models(
