@@ -245,7 +245,15 @@ def test_branches_lets_references_and_functions() -> None:
     let = module(relay.Let(v, x + y, v + v))
     assert [m for m in marks(AnnotateTarget("npu")(let)) if m[0] == "end"] == [("end", "npu", "add")] * 2
     ref = module(relay.RefRead(relay.RefCreate(x + y)))
-    assert marks(AnnotateTarget("npu")(ref))[-1] == ("end", "npu", "add")
+    assert [m for m in marks(AnnotateTarget("npu", include_non_call_ops=False)(ref)) if m[0] == "end"] == [
+        ("end", "npu", "add")]
+    assert [m for m in marks(AnnotateTarget("npu")(ref)) if m[0] == "end"] == [
+        ("end", "npu", "add"), ("end", "default", "RefCreate"), ("end", "default", "RefRead")]
+    used_twice = module((x + y) - relay.tanh(x + y))
+    assert_structural_equal(AnnotateTarget("npu")(used_twice), AnnotateTarget("npu")(AnnotateTarget("npu")(used_twice)))
+    shared = x + y
+    ends = [m for m in marks(AnnotateTarget("npu")(module(relay.tanh(shared) - relay.exp(shared)))) if m[0] == "end"]
+    assert ends.count(("end", "npu", "add")) == 2, "each use has a mark of its own"
     closure = module(relay.Function([y], y + y)(x + x))
     assert [m[1] for m in marks(AnnotateTarget("npu")(closure)) if m[0] == "end"] == ["npu", "npu", "default"]
 

@@ -14,12 +14,14 @@ from typing import Any, ClassVar, Final
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.analysis.regions import DEFAULT, is_begin, is_mark, open_nodes
-from tilewright.relay.expr import Call, Expr, Function, Tuple, TupleGetItem
+from tilewright.relay.expr import Call, Expr, Function, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem
 from tilewright.relay.op.annotation import CompilerBegin, CompilerEnd
 from tilewright.relay.op.contrib import supports
+from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import operands, with_operands
 
-_NON_CALLS: Final = (Tuple, TupleGetItem)
+_OF_ARGUMENTS: Final = (Tuple, TupleGetItem)
+_OF_HOST: Final = (Call, RefCreate, RefRead, RefWrite)
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,9 @@ class AnnotateTarget(FunctionPass):
 
     Needs composite functions (`MergeComposite`). A target supports an operator if its attribute `target.<name>`
     (`register_op_attr`) returns True for the call, and a composite function if its name begins with the target's. With
-    `include_non_call_ops`, tuples and fields get the target that their arguments have in common. Existing marks are
-    kept. Calls without arguments count as inputs.
+    `include_non_call_ops`, tuples and fields get the target that their arguments have in common, else `default`, as do
+    references and calls of other functions; without it, all these have no marks. Existing marks are kept. Calls without
+    arguments count as inputs.
     """
 
     kind: ClassVar[type] = Function
@@ -69,7 +72,7 @@ def _without_marks(function: Function) -> tuple[Expr, dict[Expr, str]]:
             new[e] = with_operands(e, [new.get(o, o) for o in old])
         if target is not None:
             given[e] = target
-            if target != DEFAULT and isinstance(e, (Call, *_NON_CALLS)):
+            if target != DEFAULT and isinstance(e, (*_OF_HOST, *_OF_ARGUMENTS)):
                 earlier[new.get(e, e)] = target
     plain = new.get(function, function)
     return plain, earlier
@@ -82,7 +85,6 @@ class _Marking:
         self.targets, self.non_calls, self.earlier = targets, non_calls, earlier
         self.target: dict[Expr, str] = {}
         self.new: dict[Expr, Expr] = {}
-        self.ends: dict[Expr, Expr] = {}
 
     def of(self, function: Expr) -> Expr:
         for e in open_nodes(function):
@@ -99,21 +101,23 @@ class _Marking:
         return self.new.get(function, function)
 
     def _end(self, e: Expr) -> Expr:
-        """Return the value of `e` outside of its region; all users share one mark."""
-        target = self.target.get(e)
-        if target is None:
-            return self.new.get(e, e)
-        if e not in self.ends:
-            self.ends[e] = CompilerEnd(target)(self.new.get(e, e))
-        return self.ends[e]
+        """Return the value of `e` outside of its region, with a mark of its own for each use, as in TVM."""
+        target, value = self.target.get(e), self.new.get(e, e)
+        return value if target is None else CompilerEnd(target)(value)
 
     def _target(self, e: Expr) -> str | None:
         """Return the target of `e`; None for an unmarked node."""
         if e in self.earlier:
             return self.earlier[e]
-        if isinstance(e, Call):
-            return next((t for t in self.targets if supports(t, e)), DEFAULT) if e.args else None
-        if not self.non_calls or not isinstance(e, _NON_CALLS) or not operands(e):
+        if isinstance(e, Call) and not e.args:
+            return None
+        if isinstance(e, Call) and isinstance(e.op, (Op, Function)):
+            return next((t for t in self.targets if supports(t, e)), DEFAULT)
+        if not self.non_calls:
+            return None
+        if isinstance(e, _OF_HOST):
+            return DEFAULT
+        if not isinstance(e, _OF_ARGUMENTS) or not operands(e):
             return None
         given = {self.target.get(o, DEFAULT) for o in operands(e)}
         return given.pop() if len(given) == 1 else DEFAULT
