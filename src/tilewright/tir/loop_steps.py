@@ -155,9 +155,10 @@ class LoopSteps(Recorder):
     @keeps_order
     def fuse(self, *loops: LoopRV) -> LoopRV:
         """Fuse directly nested loops without annotations into one."""
+        e = self._together(loops)
         for v in loops:
             self._check_plain(v, "fuse")
-        return LoopRV(self._together(loops).fuse(*(v.var for v in loops)), loops[0].func)
+        return LoopRV(e.fuse(*(v.var for v in loops)), loops[0].func)
 
     @recorded
     def reorder(self, *loops: LoopRV) -> None:
