@@ -99,6 +99,14 @@ REFUSED: dict[str, tuple[str, Callable[[tir.Schedule], object], str]] = {
         "rows", lambda s: s.annotate(s.get_loops("B")[0], "x", 1) or s.loop_partition(s.get_loops("B")[0], [2, None]),
         "annotated with x; loop_partition"
     ),
+    "a marked loop is not split": (
+        "rows", lambda s: s.annotate(s.get_loops("B")[0], "x", 1) or s.split(s.get_loops("B")[0], [2, None]),
+        "annotated with x; split before that"
+    ),
+    "a marked loop is not fused": (
+        "rows", lambda s: s.annotate(s.get_loops("B")[1], "x", 1) or s.fuse(*s.get_loops("B")),
+        "annotated with x; fuse before that"
+    ),
     "parts inside of a sum": (
         "rows", lambda s: s.reorder(*reversed(s.get_loops("B"))) or s.loop_partition(s.get_loops("B")[1], [2, None]),
         "decompose_reduction first"

@@ -448,6 +448,37 @@ def test_blocks_in_blocks() -> None:
         tir.Schedule(tir.parse(NESTED))
 
 
+def test_steps_around_nested_blocks() -> None:
+    """Steps that keep the order apply around a block in a block without axes; others are refused."""
+    sch = tir.Schedule(tir.parse("""
+        def f(A: T.Buffer((6, 8), "float32"), B: T.Buffer((6, 8), "float32")):
+            for i, j in T.grid(6, 8):
+                with T.block("opaque"):
+                    with T.block("B"):
+                        v, w = T.axis.remap("SS", [i, j])
+                        B[v, w] = A[v, w] * 2.0
+    """))
+    sch.split(sch.fuse(*sch.get_loops("opaque")), [None, 5])
+    assert str(sch.mod["main"].body) == """\
+for i_j_0 in T.serial(10):
+    for i_j_1 in T.serial(5):
+        with T.block("opaque"):
+            T.where(i_j_0 * 5 + i_j_1 < 48)
+            with T.block("B"):
+                v = T.axis.spatial(6, (i_j_0 * 5 + i_j_1) // 8)
+                w = T.axis.spatial(8, (i_j_0 * 5 + i_j_1) % 8)
+                B[v, w] = A[v, w] * 2.0"""
+    a = np.arange(48, dtype="float32").reshape(6, 8)
+    b = np.zeros_like(a)
+    run(sch.mod["main"], [a, b])
+    np.testing.assert_array_equal(b, a * 2)
+    refused = "block 'B' is nested in block 'opaque'; steps apply only to blocks that are not nested"
+    with pytest.raises(ScheduleError, match=refused):
+        sch.reorder(*reversed(sch.get_loops("opaque")))
+    with pytest.raises(ScheduleError, match=refused):
+        sch.cache_write("B", 0, "local")
+
+
 @pytest.mark.parametrize(
     "value", ["(" * 100_000 + "1.0" + ")" * 100_000, "-" * 100_000 + "1.0", " + ".join(["A[1]"] * 5000)],
     ids=["brackets", "signs", "a sum"]

@@ -15,7 +15,7 @@ from tilewright.tir.index_map import IndexMap
 from tilewright.tir.legality import check_any_order, check_complete, check_threads, only_maker
 from tilewright.tir.loop_schedule import Schedule as Engine
 from tilewright.tir.loop_steps import INLINE, LoopRV, LoopSteps
-from tilewright.tir.steps import BlockAt, recorded
+from tilewright.tir.steps import BlockAt, keeps_order, recorded
 from tilewright.tir.stmt import ALIGNED, THREAD, Block, For, loaded_buffers, stored_buffers
 from tilewright.tir.tensorize import TensorIntrin
 
@@ -66,6 +66,7 @@ class BlockSteps(LoopSteps):
 
     # Shapes of nests and blocks.
     @recorded
+    @keeps_order
     def add_unit_loop(self, block_or_loop: BlockAt | LoopRV | str) -> LoopRV:
         """Wrap a block or a loop in a loop of one trip."""
         if isinstance(block_or_loop, LoopRV):
@@ -108,6 +109,7 @@ class BlockSteps(LoopSteps):
         e.annotate(loop.var, THREAD, thread_axis)
 
     @recorded
+    @keeps_order
     def unannotate(self, block_or_loop: BlockAt | LoopRV | str, ann_key: str) -> None:
         """Remove an annotation."""
         func = block_or_loop.func if isinstance(block_or_loop, LoopRV) else self._named(self._block(block_or_loop).func)

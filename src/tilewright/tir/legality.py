@@ -302,13 +302,9 @@ def check_sum(func: PrimFunc, block: Block) -> None:
 
 def check_own_axes(func: PrimFunc, block: Block) -> None:
     """Raise `ScheduleError` if the body of `block` uses a loop variable directly instead of its axes, or the block is
-    nested in another."""
+    nested in another that has axes."""
     path = path_to(func.body, block)
-    holder = next((s for s in path if isinstance(s, Block)), None)
-    if holder is not None:
-        raise fault(
-            f"block '{block.name}' is nested in block '{holder.name}'; steps apply only to blocks that are not nested",
-            block, func)
+    _check_not_nested(func, block, [s for s in path if isinstance(s, Block) and (s.iters or s.init is not None)])
     if not block.iters:  # without axes nothing is known, so steps that need to know reject the block
         return
     around = {s.var for s in path if isinstance(s, For)}
@@ -319,6 +315,21 @@ def check_own_axes(func: PrimFunc, block: Block) -> None:
                 f"block '{block.name}' uses the loop variable '{v.name}' directly; bind an axis to it: v = "
                 f"T.axis.spatial(extent, {v.name})",
                 block, func)
+
+
+def check_no_nested(func: PrimFunc, names: Iterable[str]) -> None:
+    """Raise `ScheduleError` if one of the named blocks is nested in another block."""
+    for block in walk_stmt(func.body):
+        if isinstance(block, Block) and block.name in names:
+            _check_not_nested(func, block, [s for s in path_to(func.body, block) if isinstance(s, Block)])
+
+
+def _check_not_nested(func: PrimFunc, block: Block, holders: Sequence[Block]) -> None:
+    if holders:
+        raise fault(
+            f"block '{block.name}' is nested in block '{holders[0].name}'; "
+            "steps apply only to blocks that are not nested",
+            block, func)
 
 
 def check_passed(func: PrimFunc, node: Block, target: Stmt, link: Sequence[Buffer]) -> None:

@@ -90,7 +90,7 @@ def _chain(func: PrimFunc, nest: Sequence[Stmt]) -> list[For]:
             raise fault(
                 f"there are other statements between the loops around '{_loop_name(nest)}', so they cannot be merged",
                 nest[0], func)
-        found.append(_plain(func, s, "merge"))
+        found.append(check_plain(func, s, "merge"))
     return found
 
 
@@ -98,7 +98,8 @@ def _loop_name(nest: Sequence[Stmt]) -> str:
     return next(s.var.name for s in reversed(nest) if isinstance(s, For))
 
 
-def _plain(func: PrimFunc, loop: For, step: str) -> For:
+def check_plain(func: PrimFunc, loop: For, step: str) -> For:
+    """Return `loop`. Raise `ScheduleError` if it is not serial, or has annotations, which `step` would drop."""
     if loop.kind != SERIAL or loop.annotations:
         said = loop.kind if loop.kind != SERIAL else f"annotated with {', '.join(loop.annotations)}"
         kept = (
@@ -147,7 +148,7 @@ def loop_partition(func: PrimFunc, loop: For, factors: Sequence[int | None]) -> 
 
     for i in range(10): B[i] = …  ->  for i_0 in range(2): B[i_0] = …;  for i_1 in range(8): B[i_1 + 2] = …
     """
-    _plain(func, loop, "loop_partition")
+    check_plain(func, loop, "loop_partition")
     if not isinstance(loop.extent, IntImm):
         raise fault(
             f"loop '{loop.var.name}' has the extent {loop.extent}, but loop_partition needs a constant "

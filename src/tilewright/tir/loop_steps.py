@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, overload
 
@@ -18,12 +18,14 @@ from tilewright.tir.legality import (
     check_all_points,
     check_complete,
     check_nested,
+    check_no_nested,
     check_own_axes,
     check_sum,
     check_written_whole,
     only_maker,
 )
-from tilewright.tir.steps import BlockAt, LoopAt, Recorder, recorded
+from tilewright.tir.loop_rewrites import check_plain
+from tilewright.tir.steps import BlockAt, LoopAt, Recorder, keeps_order, recorded
 from tilewright.tir.stmt import (
     PARALLEL,
     ROOT_ATTRS,
@@ -80,8 +82,14 @@ class LoopSteps(Recorder):
             if isinstance(f, PrimFunc)}
         self.steps = []
         self._flat: dict[str, tuple[PrimFunc, PrimFunc]] = {}
-        for name, e in self._engines.items():
-            _check_blocks(name, e.func)
+        self._nested = {name: _check_blocks(name, e.func) for name, e in self._engines.items()}
+
+    def admit(self, step: Callable[..., Any]) -> None:
+        """Raise `ScheduleError` for a step that may change the order of blocks, if a block was nested in another from
+        the start."""
+        if not hasattr(step, "keeps_order"):
+            for name, blocks in self._nested.items():
+                check_no_nested(self._engines[name].func, blocks)
 
     @property
     def mod(self) -> IRModule:
@@ -136,15 +144,21 @@ class LoopSteps(Recorder):
 
     # Steps.
     @recorded
+    @keeps_order
     def split(self, loop: LoopRV, factors: Sequence[int | None]) -> list[LoopRV]:
-        """Split a loop into several, outermost first; one of the factors may be None."""
+        """Split a loop without annotations into several, outermost first; one of the factors may be None."""
+        self._check_plain(loop, "split")
         sizes = [None if f is None else int(f) for f in factors]
         return [LoopRV(v, loop.func) for v in self._engine(loop.func).split(loop.var, sizes)]
 
     @recorded
+    @keeps_order
     def fuse(self, *loops: LoopRV) -> LoopRV:
-        """Fuse directly nested loops into one."""
-        return LoopRV(self._together(loops).fuse(*(v.var for v in loops)), loops[0].func)
+        """Fuse directly nested loops without annotations into one."""
+        e = self._together(loops)
+        for v in loops:
+            self._check_plain(v, "fuse")
+        return LoopRV(e.fuse(*(v.var for v in loops)), loops[0].func)
 
     @recorded
     def reorder(self, *loops: LoopRV) -> None:
@@ -178,6 +192,7 @@ class LoopSteps(Recorder):
         self._engine(loop.func).vectorize(loop.var)
 
     @recorded
+    @keeps_order
     def unroll(self, loop: LoopRV) -> None:
         """Repeat the body for each trip."""
         self._engine(loop.func).unroll(loop.var)
@@ -214,6 +229,7 @@ class LoopSteps(Recorder):
         self._engine(at.func).set_scope(at.block, storage_scope)
 
     @recorded
+    @keeps_order
     def annotate(self, block_or_loop: BlockAt | LoopRV | str, ann_key: str, ann_val: Any) -> None:
         """Attach an annotation to a block or a loop, for later passes."""
         if isinstance(block_or_loop, LoopRV):
@@ -265,6 +281,10 @@ class LoopSteps(Recorder):
         check_sum(func, node)
         check_all_points(func, node)
         return BlockAt(self._engine(loop.func).rfactor(at.block, loop.var, factor_axis), self._named(at.func))
+
+    def _check_plain(self, loop: LoopRV, step: str) -> None:
+        e = self._engine(loop.func)
+        check_plain(e.func, e._serial(loop.var, step), step)
 
     def _may_hold(self, loop: LoopRV, kind: str) -> None:
         e = self._engine(loop.func)
@@ -319,8 +339,9 @@ class LoopSteps(Recorder):
         return found[0]
 
 
-def _check_blocks(name: str, func: PrimFunc) -> None:
-    """Raise `ScheduleError` unless the function has blocks with distinct names, which identify them."""
+def _check_blocks(name: str, func: PrimFunc) -> frozenset[str]:
+    """Return the names of the nested blocks. Raise `ScheduleError` unless the function has blocks with distinct names,
+    which identify them."""
     names = block_names(func)
     if not names:
         raise ScheduleError(
@@ -331,3 +352,5 @@ def _check_blocks(name: str, func: PrimFunc) -> None:
     doubled = [n for k, n in enumerate(names) if n in names[:k]]
     if doubled:
         raise ScheduleError(f"function '{name}' has two blocks '{doubled[0]}'; give each a unique name")
+    blocks = [s for s in walk_stmt(func.body) if isinstance(s, Block)]
+    return frozenset(b.name for holder in blocks for b in walk_stmt(holder.body) if isinstance(b, Block))
