@@ -90,7 +90,7 @@ def create_relay_module_and_inputs_from_tflite_file(
     tflite_model_file: str | os.PathLike[str], bind_params_by_name: bool = True
 ) -> tuple[IRModule, dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
     """Return the module of a TFLite file, random inputs by name in the range of their dtype (`get_dtype_range`), and an
-    empty dictionary: weights are constants of the module, whatever `bind_params_by_name` says."""
+    empty dictionary: weights are constants of the module for any value of `bind_params_by_name`."""
     mod, params = from_tflite(tflite_model_file)
     random, inputs = np.random.default_rng(0), {}
     for v in mod["main"].params:
