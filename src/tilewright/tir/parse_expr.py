@@ -49,8 +49,11 @@ _COMPARE: Final[dict[type[ast.cmpop], type[Binary]]] = {
 }
 _NAMED: Final[dict[str, type[Binary]]] = {
     "min": E.Min, "max": E.Max, "truncdiv": E.TruncDiv, "truncmod": E.TruncMod, "floordiv": E.FloorDiv,
-    "floormod": E.FloorMod, "Sub": E.Sub,
+    "floormod": E.FloorMod, "Add": E.Add, "Sub": E.Sub, "Mul": E.Mul, "Div": E.Div, "Mod": E.TruncMod,
+    "FloorDiv": E.FloorDiv, "FloorMod": E.FloorMod, "Min": E.Min, "Max": E.Max, "EQ": E.EQ, "NE": E.NE, "LT": E.LT,
+    "LE": E.LE, "GT": E.GT, "GE": E.GE, "And": E.And, "Or": E.Or,
 }
+"""Functions of two values by their names; a capital letter begins the name of a node."""
 _LITERAL: Final = (bool, int, float)
 MODULES: Final = ("T", "tir")
 
