@@ -41,4 +41,9 @@ def test_cases_of_tvm_still_pass(group: int) -> None:
     root = suite_folder("tvm_v0.13*")
     cases = drawn()[group]
     assert cases
-    assert failing(root if (root / "python").is_dir() else root / "tvm_v0.13", cases, 600) == []
+    folder = root if (root / "python").is_dir() else root / "tvm_v0.13"
+    failed = failing(folder, cases, 600)
+    if failed:  # many of TVM's tests draw random numbers without a seed: a case is lost if it fails twice
+        again = [case for case in cases if "::".join(case) in failed]
+        failed = failing(folder, again or cases, 600)
+    assert failed == []

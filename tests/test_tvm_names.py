@@ -19,6 +19,7 @@ from tilewright.base.errors import ArtifactError, CompileError, OptionError, Tar
 from tilewright.compat.contrib import cc, cudnn, dlpack, nvcc
 from tilewright.compat.contrib.download import download, download_testdata
 from tilewright.compat.executor_factory import GraphExecutorFactoryModule
+from tilewright.ir.structural import assert_structural_equal
 from tilewright.relay import op
 from tilewright.relay.backend import Executor, Runtime, name_transforms
 from tilewright.relay.backend.utils import mangle_module_name
@@ -127,6 +128,15 @@ def test_copies_of_nodes() -> None:
     assert relay.expr.TupleWithFields(relay.Tuple([x]), fields=[y]).fields == (y,)
     pair = relay.expr.TupleGetItemWithFields(relay.TupleGetItem(relay.Tuple([x, y]), 0), index=1)
     assert pair.index == 1
+    device = tvm.target.VirtualDevice(tvm.cuda(1))
+    placed = relay.expr.VarWithFields(x, virtual_device=device)
+    assert (placed.virtual_device_, relay.expr.VarWithFields(placed, vid="z").virtual_device_) == (device, device)
+    function = relay.function.FunctionWithFields(relay.Function([x], x), virtual_device=device)
+    assert function.virtual_device_ == device
+    for copy, node in ((relay.expr.CallWithFields, summed), (relay.expr.TupleWithFields, relay.Tuple([x]))):
+        assert_structural_equal(copy(node, virtual_device=tvm.target.VirtualDevice()), node)
+        with pytest.raises(OptionError, match="only variables and functions have a device of their own; annotate the"):
+            copy(node, virtual_device=device)
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         relay.expr.Nothing  # noqa: B018
 

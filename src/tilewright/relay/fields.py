@@ -9,6 +9,7 @@ import numpy as np
 
 from tilewright.base.errors import OptionError, Origin
 from tilewright.base.types import Type
+from tilewright.ir.virtual_device import FREE, VirtualDevice
 from tilewright.relay.expr import Attrs, Call, Constant, Expr, If, Let, Tuple, TupleGetItem, Var
 from tilewright.scalar.expr import FloatImm, IntImm
 
@@ -63,63 +64,81 @@ class TupleWrapper:
         return (self[i] for i in range(self.size))
 
 
+def _check_no_device(given: VirtualDevice | None) -> None:
+    """Raise `OptionError` for the device of a node other than a variable."""
+    if given is not None and given != FREE:
+        raise OptionError(
+            "virtual_device: only variables and functions have a device of their own; annotate the value with "
+            "relay.annotation.on_device", code="TW0210")
+
+
 def CallWithFields(
     call: Call, op: Any = None, args: Sequence[Expr] | None = None, attrs: Mapping[str, Any] | None = None,
-    type_args: Sequence[Type] | None = None, virtual_device: None = None, span: Origin | None = None,
+    type_args: Sequence[Type] | None = None, virtual_device: VirtualDevice | None = None, span: Origin | None = None,
 ) -> Call:
     """Return `call` with the given fields replaced; the types of arguments are derived from them."""
+    _check_no_device(virtual_device)
     return Call(call.op if op is None else op, call.args if args is None else args,
                 call.attrs if attrs is None else attrs, span=call.span if span is None else span)
 
 
 def VarWithFields(
-    variable: Var, vid: str | Var | None = None, type_annotation: Type | None = None, virtual_device: None = None,
+    variable: Var, vid: str | Var | None = None, type_annotation: Type | None = None,
+    virtual_device: VirtualDevice | None = None,
     span: Origin | None = None,
 ) -> Var:
-    """Return a new variable, with the name and the type of `variable` where none is given."""
+    """Return a new variable, with the name, the type and the device of `variable` where none is given."""
     name = variable.name_hint if vid is None else vid if isinstance(vid, str) else vid.name_hint
     return Var(name, variable.type_annotation if type_annotation is None else type_annotation,
-               variable.span if span is None else span)
+               variable.span if span is None else span,
+               variable.virtual_device if virtual_device is None else virtual_device)
 
 
 def ConstantWithFields(
-    constant: Constant, data: Any = None, virtual_device: None = None, span: Origin | None = None,
+    constant: Constant, data: Any = None, virtual_device: VirtualDevice | None = None, span: Origin | None = None,
 ) -> Constant:
     """Return `constant` with the given fields replaced."""
+    _check_no_device(virtual_device)
     value: np.ndarray[Any, Any] = constant.value if data is None else data
     return Constant(value, constant.span if span is None else span)
 
 
 def TupleWithFields(
-    tuple_value: Tuple, fields: Sequence[Expr] | None = None, virtual_device: None = None, span: Origin | None = None,
+    tuple_value: Tuple, fields: Sequence[Expr] | None = None,
+    virtual_device: VirtualDevice | None = None, span: Origin | None = None,
 ) -> Tuple:
     """Return `tuple_value` with the given fields replaced."""
+    _check_no_device(virtual_device)
     return Tuple(tuple_value.fields if fields is None else fields, tuple_value.span if span is None else span)
 
 
 def TupleGetItemWithFields(
     tuple_get_item: TupleGetItem, tuple_value: Expr | None = None, index: int | None = None,
-    virtual_device: None = None, span: Origin | None = None,
+    virtual_device: VirtualDevice | None = None, span: Origin | None = None,
 ) -> TupleGetItem:
     """Return `tuple_get_item` with the given fields replaced."""
+    _check_no_device(virtual_device)
     return TupleGetItem(
         tuple_get_item.tuple_value if tuple_value is None else tuple_value,
         tuple_get_item.index if index is None else index, tuple_get_item.span if span is None else span)
 
 
 def LetWithFields(
-    let: Let, var: Var | None = None, value: Expr | None = None, body: Expr | None = None, virtual_device: None = None,
+    let: Let, var: Var | None = None, value: Expr | None = None, body: Expr | None = None,
+    virtual_device: VirtualDevice | None = None,
     span: Origin | None = None,
 ) -> Let:
     """Return `let` with the given fields replaced."""
+    _check_no_device(virtual_device)
     return Let(let.var if var is None else var, let.value if value is None else value,
                let.body if body is None else body, let.span if span is None else span)
 
 
 def IfWithFields(
     if_expr: If, cond: Expr | None = None, true_branch: Expr | None = None, false_branch: Expr | None = None,
-    virtual_device: None = None, span: Origin | None = None,
+    virtual_device: VirtualDevice | None = None, span: Origin | None = None,
 ) -> If:
     """Return `if_expr` with the given fields replaced."""
+    _check_no_device(virtual_device)
     return If(if_expr.cond if cond is None else cond, if_expr.true_branch if true_branch is None else true_branch,
               if_expr.false_branch if false_branch is None else false_branch, if_expr.span if span is None else span)
