@@ -10,10 +10,10 @@ from random_schedules import Program, arrays, scheduled
 from tilewright import tir
 from tilewright.base.errors import CompileError, ScheduleError
 from tilewright.ir.module import IRModule
-from tilewright.scalar.expr import Buffer, Var, as_expr
+from tilewright.scalar.expr import Buffer, Var, as_expr, const
 from tilewright.tir import analysis
 from tilewright.tir.interpreter import run
-from tilewright.tir.stmt import For, PrimFunc, Seq, Store
+from tilewright.tir.stmt import Evaluate, For, Let, PrimFunc, Seq, Store
 from tilewright.tir.transform.module_passes import PASSES
 from tilewright.tir.transform.verify import verify_flat
 
@@ -55,6 +55,8 @@ def test_programs_that_are_not_well_formed() -> None:
     loop = For(i, as_expr(0), as_expr(8), "serial", Store(a, as_expr(1.0), (i,)))
     assert analysis.verify_ssa(PrimFunc("f", (a,), loop))
     assert not analysis.verify_ssa(PrimFunc("f", (a,), Seq((loop, loop))))
+    x = Var("x", "int32")
+    assert not analysis.verify_ssa(PrimFunc([x], Let(x, const(1, "int32"), Evaluate(x)))), "a parameter is bound, too"
     assert not analysis.verify_memory(PrimFunc("f", (b,), loop))
     assert not analysis.verify_well_formed(PrimFunc("f", (a,), loop.body), assert_mode=False)
     with pytest.raises(
@@ -86,3 +88,10 @@ def test_a_block_knows_the_loops_around_it_by_its_axes() -> None:
         analysis.verify_well_formed(tir.parse(text.format(row="i")))
     with pytest.raises(ScheduleError, match="block 'B' uses the loop variable 'i' directly; bind an axis to it"):
         tir.Schedule(tir.parse(text.format(row="i")))
+
+
+def test_expressions_are_compared_with_their_variables() -> None:
+    x, y = Var("x", "int32"), Var("x", "int32")
+    assert analysis.expr_deep_equal(x * 2 + 1, x * 2 + 1) and analysis.expr_deep_equal(1, as_expr(1))
+    assert not analysis.expr_deep_equal(x + 1, y + 1) and not analysis.expr_deep_equal(x + 1, x + 2)
+    assert not analysis.expr_deep_equal(const(1.0, "float32"), const(1.0 + 1e-7, "float32"))

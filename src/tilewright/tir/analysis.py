@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tilewright.base.errors import CompileError
-from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var
+from tilewright.ir.structural import structural_equal
+from tilewright.scalar.expr import Buffer, Load, PrimExpr, Value, Var, as_expr
 from tilewright.scalar.walk import walk
 from tilewright.tir.stmt import (
     NUMBERS,
@@ -22,14 +23,19 @@ from tilewright.tir.stmt import (
 
 
 def verify_ssa(func: PrimFunc) -> bool:
-    """Return whether no variable is bound twice."""
-    bound: set[Var] = set()
+    """Return whether no variable is bound twice; scalar parameters are bound by the function."""
+    bound = {v for _, v in func.attrs.get(SCALARS, ())}
     for s in walk_stmt(func.body):
         own = [i.var for i in s.iters] if isinstance(s, Block) else [s.var] if isinstance(s, (For, Let)) else []
         if any(v in bound for v in own) or len(set(own)) != len(own):
             return False
         bound.update(own)
     return True
+
+
+def expr_deep_equal(lhs: Value, rhs: Value) -> bool:
+    """Return whether two expressions are the same, with the same variables and buffers. Numbers are constants."""
+    return structural_equal(as_expr(lhs), as_expr(rhs), exact=True)
 
 
 def verify_memory(func: PrimFunc) -> bool:
