@@ -140,6 +140,7 @@ def test_machines_of_the_cpu_back_ends() -> None:
     assert np.all([Target(t).machine.cores == 1 for t in ("llvm -mtriple=wasm32-unknown-unknown", "llvm -num-cores=1")])
 
 
+@pytest.mark.slow
 def test_only_strategies_know_operators() -> None:
     """Targets, code generation and linkers know no graphs; strategies are listed by class of operator."""
     known = [

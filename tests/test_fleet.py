@@ -127,6 +127,7 @@ def test_a_package_runs_on_a_server(model: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(there.outputs["output_0"], here.outputs["output_0"], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_kernels_are_tuned_behind_a_tracker(model: Path, tmp_path: Path, device: str) -> None:
     trials = tmp_path / "trials.json"
     options = ["--trials", "3", "--number", "1", "--tuner", "random", "--rpc-tracker", device, "--rpc-key", "board"]

@@ -75,6 +75,7 @@ def context(func: PrimFunc = product_relu, **options: Any) -> ms.TuneContext:
     return ms.TuneContext(func, target=TARGET, space_generator="post-order-apply", rand_state=1, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("func", [product_relu, sums])
 def test_every_schedule_of_the_space_keeps_the_results(func: PrimFunc) -> None:
     task = context(func, search_strategy="replay-trace")

@@ -299,6 +299,7 @@ WORKLOADS: dict[str, tuple[tuple[int, ...], Callable[..., Array]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_workloads_of_tests_compute_what_they_are_named_after(name: str) -> None:
     sizes, reference = WORKLOADS[name]
