@@ -54,6 +54,7 @@ KNOWN = {
     "relay.op.deferred": {"RESOLVERS": REGISTERED},
     "relay.op.registry": {"OPS": REGISTERED},
     "relay.qnn.affine": {"RULES": REGISTERED},
+    "runtime.rpc.functions": {"_RETURNED": OF_WORKER},
     "runtime.rpc.models": {"_MODELS": OF_WORKER},
     "runtime.rpc.service": {"_MODULES": OF_WORKER},
     "runtime.callbacks": {"_MADE": LOCKED, "_STATE": OF_THREAD},

@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from tilewright.base.errors import (
     MovedModuleWarning,
     OptionError,
     RPCError,
+    RPCSessionTimeoutError,
     WorkerCrashed,
     WorkerRaised,
     WorkerTimedOut,
@@ -290,8 +292,8 @@ def test_the_most_urgent_request_is_next_and_who_leaves_is_forgotten(tracker: rp
 def test_a_client_that_never_comes_does_not_keep_the_server(
     tracker: rpc.Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tilewright.runtime.rpc.server._UNCLAIMED_SECONDS", 0.2)
-    monkeypatch.setattr("tilewright.runtime.rpc.server._HEARTBEAT", 0.1)
+    monkeypatch.setattr("tilewright.runtime.rpc.offer._UNCLAIMED_SECONDS", 0.2)
+    monkeypatch.setattr("tilewright.runtime.rpc.offer._HEARTBEAT", 0.1)
     address = ("127.0.0.1", tracker.port)
     with rpc.Server(port=0, key="board", tracker_addr=address):
         leaver = dial(*address, shared_secret(), {"role": "client"})
@@ -318,6 +320,87 @@ def test_the_proxy_joins_clients_to_servers(tracker: rpc.Tracker, library: Path)
                 with client.request("both", patience=20) as remote:
                     check_sum(remote, library)
             client.close()
+    finally:
+        proxy.close()
+
+
+def test_registered_functions_are_called_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "board_functions.py").write_text(textwrap.dedent("""
+        import tilewright as tvm
+
+        @tvm.register_func("board.double")
+        def double(x):
+            x[:] = x.numpy() * 2
+            return [x, {"float32": 1.5}[x.dtype], None]
+
+        @tvm.register_func("board.machine")
+        def machine(name):
+            return object()
+        """))
+    monkeypatch.syspath_prepend(tmp_path)
+    with rpc.Server(port=0, modules=["board_functions"]) as server, rpc.connect("127.0.0.1", server.port) as remote:
+        echo = remote.get_function("testing.echo")
+        assert [echo(v, 2) for v in (1, 2.5, "text", None, [1, "x"])] == [1, 2.5, "text", None, [1, "x"]]
+        assert echo(bytearray(b"\x00\xff")) == bytearray(b"\x00\xff")
+        x = np.arange(6, dtype="float32").reshape(2, 3)
+        np.testing.assert_array_equal(echo(x).numpy(), x)
+        twice, number, nothing = remote.get_function("board.double")(x)
+        np.testing.assert_array_equal(x, [[0, 2, 4], [6, 8, 10]])
+        np.testing.assert_array_equal(twice.numpy(), x)
+        assert (number, nothing) == (1.5, None)
+        adds = remote.get_function("rpc.test.add_to_lhs")(10)
+        assert adds(12) == 22 and echo(adds)(1) == 11 and repr(adds).startswith("RemoteFunction(0 on ")
+        with pytest.raises(WorkerRaised, match=r"there is no registered function 'board\.triple'"):
+            remote.get_function("board.triple")
+        with pytest.raises(WorkerRaised, match=r"ValueError: abc"):
+            remote.get_function("rpc.test.except")("abc")
+        with pytest.raises(WorkerRaised, match="of object cannot be sent between machines"):
+            remote.get_function("board.machine")("a")
+        with pytest.raises(InputError, match="is a function of this machine and cannot be called on the device"):
+            echo(len)
+        remote.restart()
+        with pytest.raises(WorkerRaised, match="the session has no such function; its process was replaced"):
+            adds(1)
+    with rpc.LocalSession() as local:
+        assert local.get_function("rpc.test.strcat")("abc", 11) == "abc:11"
+        with pytest.raises(InputError, match="a function of another session cannot be an argument"):
+            local.get_function("testing.echo")(echo)
+
+
+def test_a_server_connects_on_to_another(library: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with rpc.Server(port=0, key="near") as near, rpc.Server(port=0, key="far") as far:
+        way = ["rpc.Connect", "127.0.0.1", far.port, "far", False]
+        with caplog.at_level("INFO", "tilewright.rpc"), rpc.connect(
+            "127.0.0.1", near.port, "near", session_constructor_args=way, enable_logging=True
+        ) as remote:
+            check_sum(remote, library)
+        assert "call load with {'name': 'add.so'} and 0 pieces" in caplog.messages
+        with pytest.raises(RPCError, match="this server has the key 'far', but 'x' was requested"):
+            rpc.connect("127.0.0.1", near.port, "near", session_constructor_args=[*way[:3], "x"])
+        with pytest.raises(RPCError, match=r"the server cannot connect to 127\.0\.0\.1:1:"):
+            rpc.connect("127.0.0.1", near.port, "near", session_constructor_args=["rpc.Connect", "127.0.0.1", 1])
+        with pytest.raises(RPCError, match=r'is made by \["rpc\.Connect", url, port, key, False\], not by'):
+            rpc.connect("127.0.0.1", near.port, "near", session_constructor_args=["rpc.Other"])
+
+
+def test_a_session_beyond_its_limit_has_an_error_of_its_own() -> None:
+    with rpc.Server(port=0) as server, rpc.connect("127.0.0.1", server.port, session_timeout=0.3) as remote:
+        time.sleep(0.6)
+        with pytest.raises(RPCSessionTimeoutError, match="the session exceeded its"):
+            remote.upload(b"x", "x")
+
+
+@pytest.mark.slow
+def test_a_proxy_offers_servers_to_a_tracker(tracker: rpc.Tracker, library: Path) -> None:
+    address = ("127.0.0.1", tracker.port)
+    proxy = rpc.Proxy(port=0, tracker_addr=address)
+    try:
+        with rpc.Server("127.0.0.1", proxy.port, key="board", is_proxy=True), rpc.connect_tracker(*address) as client:
+            for _ in range(2):
+                with client.request("board", patience=20) as remote:
+                    check_sum(remote, library)
+            with pytest.raises(RPCError, match="no server 'board' waits at the proxy"):
+                rpc.connect("127.0.0.1", proxy.port, key="board", patience=0.1)
     finally:
         proxy.close()
 

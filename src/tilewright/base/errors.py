@@ -182,6 +182,12 @@ class RPCError(TVMError):
     """A remote process or machine cannot be reached, refuses a request, or sends an invalid answer."""
 
 
+class RPCSessionTimeoutError(RPCError):
+    """A session has ended because it exceeded its time limit."""
+
+    code = "TW1205"
+
+
 class WorkerError(TVMError):
     """A call in a worker process failed."""
 

@@ -9,6 +9,8 @@ from tilewright.base.errors import (
     ModelError,
     OpNotImplemented,
     OptionError,
+    RPCError,
+    RPCSessionTimeoutError,
     ScheduleError,
     ShapeError,
     TargetError,
@@ -20,5 +22,6 @@ DiagnosticError = CompileError
 
 __all__ = [
     "ArtifactError", "CompileError", "DiagnosticError", "InputError", "InternalError", "MemoryFault", "ModelError",
-    "OpNotImplemented", "OptionError", "ScheduleError", "ShapeError", "TVMError", "TargetError",
+    "OpNotImplemented", "OptionError", "RPCError", "RPCSessionTimeoutError", "ScheduleError", "ShapeError", "TVMError",
+    "TargetError",
 ]

@@ -25,6 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made.add_argument(
         "--memory-limit", type=int, metavar="BYTES",
         help="memory limit of a session; default: half of this machine's")
+    made.add_argument(
+        "--import", dest="modules", action="append", default=[], metavar="MODULE",
+        help="Python module that each session imports, such as one that registers functions; may be repeated")
     options = parse(made, arguments)
     return serve(_server, options, f"server {options.key}".strip())
 
@@ -33,7 +36,8 @@ def _server(options: argparse.Namespace) -> Server:
     host, port = options.through_proxy or (options.host, options.port)
     return Server(
         host, port, options.port_end, options.through_proxy is not None, options.tracker, options.key,
-        custom_addr=options.custom_addr, threads=options.threads, memory_limit=options.memory_limit)
+        custom_addr=options.custom_addr, threads=options.threads, memory_limit=options.memory_limit,
+        modules=options.modules)
 
 
 if __name__ == "__main__":

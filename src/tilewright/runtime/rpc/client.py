@@ -7,6 +7,8 @@
     f(a, b, c)
     print(f.time_evaluator(f.entry_name, remote.cpu(0), number=10)(a, b, c).mean)
 
+    remote.get_function("testing.echo")("hello")                                   # a registered function
+
 Arrays stay on the client. Each call sends its arrays and returns those that it writes. Times are measured on the device
 and exclude transfers.
 """
@@ -14,6 +16,7 @@ and exclude transfers.
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -28,7 +31,8 @@ from tilewright.base.errors import InputError, RPCError, WorkerCrashed, WorkerRa
 from tilewright.base.nd import Device, NDArray, as_numpy, device
 from tilewright.base.types import DataType
 from tilewright.runtime.benchmark import BenchmarkResult
-from tilewright.runtime.rpc.connection import Connection, dial
+from tilewright.runtime.rpc.connection import Connection, check_accepted, dial
+from tilewright.runtime.rpc.functions import FIND, RemoteFunction
 from tilewright.runtime.rpc.secret import shared_secret
 from tilewright.runtime.trial import machine_name
 from tilewright.runtime.wire import Message
@@ -38,6 +42,7 @@ _SERVICE: Final = "tilewright.runtime.rpc.service:"
 _MARGIN: Final = 30.0
 """Additional seconds to wait for the answer to a call, because a process may have to be started."""
 _CALL_SECONDS: Final = 60.0
+_LOG: Final = logging.getLogger("tilewright.rpc")
 _NUMBERS: Final = itertools.count()
 """Numbers of the sessions of this process."""
 
@@ -60,21 +65,23 @@ class Calls(Protocol):
 class _Remote:
     """Calls over a connection."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: Connection, level: int) -> None:
+        self._connection, self._level = connection, level
 
     def call(
         self, function: str, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = None
     ) -> tuple[Message, list[bytes]]:
+        _LOG.log(self._level, "call %s with %s and %d pieces", function.rpartition(":")[2], message, len(pieces))
         limit = _CALL_SECONDS if timeout is None else timeout
         try:
+            if self._connection.waits(0):
+                check_accepted(self._connection.receive()[0])  # the server has ended the session
             self._connection.send({"call": function, "with": message, "timeout": limit}, pieces)
             answer, got = self._connection.receive(limit + _MARGIN)
         except BaseException:
             self._connection.close()  # an answer that comes later must not be taken for that of another call
             raise
-        if "refused" in answer:
-            raise RPCError(str(answer["refused"]), code="TW1203")
+        check_accepted(answer)
         if "raised" in answer:
             raise WorkerRaised(str(answer["raised"]), str(answer["text"]))
         if "timed_out" in answer:
@@ -148,6 +155,12 @@ class RPCSession(Closeable):
         return RemoteDevice(there.kind, there.index, self.number)
 
     context = device
+
+    def get_function(self, name: str) -> RemoteFunction:
+        """Return the function that is registered in the session under that name. Raises `WorkerRaised` if there is
+        none."""
+        self.call(FIND, {"name": name})
+        return RemoteFunction(self, name)
 
     def cpu(self, dev_id: int = 0) -> RemoteDevice:
         """Return the device's processor."""
@@ -232,30 +245,49 @@ class LocalSession(RPCSession):
     """A session in a process of this machine, without a network."""
 
     def __init__(self) -> None:
-        super().__init__(Worker(), machine_name())
+        super().__init__(Worker(modules=("tilewright.runtime.rpc.service",)), machine_name())
 
 
 def connect(
-    url: str, port: int, key: str = "", session_timeout: float = 0, *, token: str = "", secret: str | None = None,
-    patience: float = 10
+    url: str, port: int, key: str = "", session_timeout: float = 0,
+    session_constructor_args: Sequence[Any] | None = None, enable_logging: bool = False, *, token: str = "",
+    secret: str | None = None, patience: float = 10,
 ) -> RPCSession:
     """Return a session on the server at an address, or on a server that waits at the proxy there.
 
     `session_timeout` is the maximum length of the session in seconds (0: until the client disconnects), `patience` the
-    seconds to wait for a busy server. Raises `RPCError`.
+    seconds to wait for a busy server. With `session_constructor_args=["rpc.Connect", url, port, key, False]`, that
+    server connects on to another one, on which the session is. `enable_logging` logs the calls to the logger
+    "tilewright.rpc" as information (otherwise for debugging). Raises `RPCError`.
     """
     known = shared_secret(secret)
     wanted = {"role": "session", "key": key, "token": token, "seconds": session_timeout, "patience": patience}
-    connection = dial(url, port, known, wanted)
+    beyond = _beyond(session_constructor_args)
+    connection = dial(url, port, known, {**wanted, "beyond": list(beyond[:2])} if beyond else wanted)
     try:
         if connection.peer.get("role") == "proxy":
             connection.answer(patience + _MARGIN)
             connection.open(known, wanted)
+        if beyond:
+            connection.answer(patience + _MARGIN)
+            connection.open(known, {**wanted, "key": beyond[2], "token": ""})
         ready = connection.answer(patience + _MARGIN)
-        return RPCSession(_Remote(connection), str(ready["ready"]))
+        return RPCSession(_Remote(connection, logging.INFO if enable_logging else logging.DEBUG), str(ready["ready"]))
     except (OSError, RPCError) as error:
         connection.close()
         raise RPCError(f"no session at {url}:{port}: {error}", code="TW1201") from error
+
+
+def _beyond(constructor: Sequence[Any] | None) -> tuple[str, int, str] | None:
+    """Return host, port and key of the server that `["rpc.Connect", url, port, key, …]` names."""
+    if not constructor:
+        return None
+    name, *args = constructor
+    if name != "rpc.Connect" or not 2 <= len(args) <= 4:
+        raise RPCError(
+            f'a session on a server is made by ["rpc.Connect", url, port, key, False], not by {list(constructor)}',
+            code="TW1204")
+    return str(args[0]), int(args[1]), str(args[2]) if len(args) > 2 else ""
 
 
 def connect_tracker(url: str, port: int, secret: str | None = None) -> TrackerSession:
@@ -274,7 +306,8 @@ class TrackerSession(Closeable):
         return dial(*self._address, shared_secret(self._secret), {"role": "client"})
 
     def request(
-        self, key: str, priority: int = 1, session_timeout: float = 0, max_retry: int = 5, *, patience: float = 60
+        self, key: str, priority: int = 1, session_timeout: float = 0, max_retry: int = 5,
+        session_constructor_args: Sequence[Any] | None = None, *, patience: float = 60,
     ) -> RPCSession:
         """Return a session on a device with that key, after waiting up to `patience` seconds; the client with the
         highest priority is served first.
@@ -287,7 +320,8 @@ class TrackerSession(Closeable):
             found = self._ask({"request": key, "priority": priority, "timeout": left}, left + _MARGIN)
             try:
                 return connect(
-                    found["host"], found["port"], key, session_timeout, token=found["token"], secret=self._secret)
+                    found["host"], found["port"], key, session_timeout, session_constructor_args, token=found["token"],
+                    secret=self._secret)
             except RPCError as error:
                 if attempt == max_retry or time.monotonic() >= end:
                     raise RPCError(

@@ -7,11 +7,12 @@ import contextlib
 import select
 import socket
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from tilewright.base.errors import CompileError, InputError, RPCError
+from tilewright.base.errors import CompileError, InputError, RPCError, RPCSessionTimeoutError
 from tilewright.runtime.rpc.secret import nonce, proof, proves
 from tilewright.runtime.wire import Channel, Message
 
@@ -20,6 +21,7 @@ HANDSHAKE_SECONDS: Final = 10.0
 MOST_UNPROVEN: Final = 64
 """Most unauthenticated connections of one listener."""
 _SLICE: Final = 0.2
+_PIECE: Final = 1 << 16
 _BEFORE: Final = (1 << 14, 0)
 """Size limits of messages from an unauthenticated peer."""
 _AFTER: Final = (64 << 20, 4 << 30)
@@ -59,8 +61,7 @@ class Connection:
     def answer(self, timeout: float | None = 60) -> Message:
         """Return the next message; raises `RPCError` for a refusal, and otherwise as `ask`."""
         answer, _ = self.receive(timeout)
-        if "refused" in answer:
-            raise RPCError(str(answer["refused"]), code="TW1203")
+        check_accepted(answer)
         return answer
 
     def open(self, secret: bytes, wanted: Message) -> None:
@@ -119,6 +120,14 @@ class Connection:
         self.socket.close()
 
 
+def check_accepted(answer: Message) -> None:
+    """Raise `RPCError` for a refusal, and `RPCSessionTimeoutError` if it says that the session has ended."""
+    if answer.get("ended"):
+        raise RPCSessionTimeoutError(str(answer["refused"]))
+    if "refused" in answer:
+        raise RPCError(str(answer["refused"]), code="TW1203")
+
+
 def dial(host: str, port: int, secret: bytes, wanted: Message, timeout: float = HANDSHAKE_SECONDS) -> Connection:
     """Connect and shake hands. Raises `RPCError` if the server does not answer or refuses."""
     connection = None
@@ -147,7 +156,7 @@ def serve(connection: Connection, secret: bytes, role: Message, handle: Handle) 
     ) as error:
         why = str(error) if isinstance(error, (CompileError, RPCError)) else f"{type(error).__name__}: {error}"
         with contextlib.suppress(OSError, RPCError):
-            connection.send({"refused": why}, timeout=1)
+            connection.send({"refused": why, "ended": isinstance(error, RPCSessionTimeoutError)}, timeout=1)
     finally:
         connection.close()
 
@@ -224,6 +233,20 @@ class Listener:
         with self._lock:
             for connection in self._open:
                 _end(connection)
+
+
+def relay(a: socket.socket, b: socket.socket, closed: threading.Event, end: float = float("inf")) -> None:
+    """Forward bytes both ways until one side closes, `closed` is set, or `time.monotonic()` is `end`."""
+    other = {a: b, b: a}
+    for link in other:
+        link.settimeout(60)
+    while not closed.is_set() and time.monotonic() < end:
+        readable, _, _ = select.select([a, b], [], [], _SLICE)
+        for link in readable:
+            data = link.recv(_PIECE)
+            if not data:
+                return
+            other[link].sendall(data)
 
 
 def _end(connection: Connection) -> None:

@@ -6,21 +6,20 @@ server also authenticate each other, so neither has to trust the proxy.
 
 from __future__ import annotations
 
-import select
-import socket
 import threading
 import time
 from dataclasses import dataclass, field
 from typing import Final
 
 from tilewright.base.errors import RPCError
-from tilewright.runtime.rpc.connection import LOOPBACK, Connection, Listener, seconds
+from tilewright.runtime.rpc.connection import LOOPBACK, Connection, Listener, relay, seconds
+from tilewright.runtime.rpc.offer import Address, Offer
 from tilewright.runtime.rpc.secret import shared_secret
 from tilewright.runtime.wire import Message
 
 PORT, PORT_END = 9090, 9199
 _SLICE: Final = 0.2
-_PIECE: Final = 1 << 16
+_RETRY: Final = 1.0
 
 
 @dataclass(slots=True, eq=False)
@@ -28,7 +27,9 @@ class _Waiting:
     connection: Connection
     key: str
     token: str
-    taken: bool = False
+    offer: Offer | None = None
+    """The offer that the proxy makes for a server without a tracker."""
+    taken: threading.Event = field(default_factory=threading.Event)
     done: threading.Event = field(default_factory=threading.Event)
 
 
@@ -36,13 +37,16 @@ class Proxy:
     """Connects clients to servers by key. Listens until `close`."""
 
     def __init__(
-        self, host: str = LOOPBACK, port: int = PORT, port_end: int = PORT_END, secret: str | None = None
+        self, host: str = LOOPBACK, port: int = PORT, port_end: int = PORT_END, secret: str | None = None,
+        *, tracker_addr: Address | None = None,
     ) -> None:
-        """Start listening; raises `RPCError` if no port is free."""
+        """Start listening; raises `RPCError` if no port is free. `tracker_addr` is the tracker to which the proxy
+        offers the servers that have none of their own."""
+        self._tracker, self._secret = tracker_addr, shared_secret(secret)
         self._waiting: list[_Waiting] = []
         self._changed = threading.Condition()
         self._closed = threading.Event()
-        self._listener = Listener(host, port, port_end, shared_secret(secret), {"role": "proxy"}, self._handle)
+        self._listener = Listener(host, port, port_end, self._secret, {"role": "proxy"}, self._handle)
         self.host, self.port = self._listener.host, self._listener.port
 
     def close(self) -> None:
@@ -54,7 +58,14 @@ class Proxy:
 
     def _handle(self, connection: Connection, wanted: Message) -> None:
         if wanted["role"] == "server":
-            self._keep(_Waiting(connection, str(wanted["key"]), str(wanted["token"])))
+            server = _Waiting(connection, str(wanted["key"]), str(wanted["token"]))
+            if self._tracker and not server.token:
+                server.offer = Offer(self._tracker, server.key, (self.host, self.port), self._secret)
+                threading.Thread(target=self._announce, args=(server,), daemon=True).start()
+            try:
+                self._keep(server)
+            finally:
+                server.taken.set()
         elif wanted["role"] == "session":
             self._join(
                 connection, str(wanted["key"]), str(wanted["token"]),
@@ -69,16 +80,25 @@ class Proxy:
             self._changed.notify_all()
         while not server.done.wait(_SLICE) and not self._closed.is_set():
             with self._changed:
-                if not server.taken and server.connection.gone():
+                if not server.taken.is_set() and server.connection.gone():
                     self._waiting.remove(server)
                     return
+
+    def _announce(self, server: _Waiting) -> None:
+        """Offer a server to the tracker until a client has it, or it leaves."""
+        assert server.offer is not None
+        while not server.taken.is_set():
+            try:
+                server.offer.announce(server.taken)
+            except (OSError, RPCError):
+                server.taken.wait(_RETRY)
 
     def _join(self, client: Connection, key: str, token: str, patience: float) -> None:
         server = self._take(client, key, token, patience)
         try:
             server.connection.send({"linked": True})
             client.send({"linked": True})
-            _relay(client.socket, server.connection.socket, self._closed)
+            relay(client.socket, server.connection.socket, self._closed)
         finally:
             server.done.set()
 
@@ -86,10 +106,10 @@ class Proxy:
         end = time.monotonic() + patience
         with self._changed:
             while True:
-                found = next((w for w in self._waiting if key in ("", w.key) and w.token == token), None)
+                found = next((w for w in self._waiting if key in ("", w.key) and _admits(w, token)), None)
                 if found is not None:
                     self._waiting.remove(found)
-                    found.taken = True
+                    found.taken.set()
                     return found
                 if time.monotonic() >= end or client.gone():
                     keys = ", ".join(sorted({w.key for w in self._waiting})) or "none"
@@ -97,15 +117,6 @@ class Proxy:
                 self._changed.wait(_SLICE)
 
 
-def _relay(a: socket.socket, b: socket.socket, closed: threading.Event) -> None:
-    """Forward bytes both ways until one side closes."""
-    other = {a: b, b: a}
-    for link in other:
-        link.settimeout(60)
-    while not closed.is_set():
-        readable, _, _ = select.select([a, b], [], [], _SLICE)
-        for link in readable:
-            data = link.recv(_PIECE)
-            if not data:
-                return
-            other[link].sendall(data)
+def _admits(server: _Waiting, token: str) -> bool:
+    """Whether a client with this token may have the server."""
+    return server.token == token if server.offer is None else server.offer.claim(token)

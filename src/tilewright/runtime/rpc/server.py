@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-import secrets
+import socket
 import threading
 import time
 import warnings
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, Final
 
 from tilewright.base.closing import Closeable
 from tilewright.base.errors import (
     MovedModuleWarning,
     RPCError,
+    RPCSessionTimeoutError,
     WorkerCrashed,
     WorkerNotStarted,
     WorkerRaised,
     WorkerTimedOut,
 )
-from tilewright.runtime.rpc.connection import DAY, LOOPBACK, Connection, Listener, dial, seconds, serve
+from tilewright.runtime.rpc.connection import (
+    DAY,
+    HANDSHAKE_SECONDS,
+    LOOPBACK,
+    Connection,
+    Listener,
+    dial,
+    relay,
+    seconds,
+    serve,
+)
+from tilewright.runtime.rpc.offer import Address, Offer
 from tilewright.runtime.rpc.secret import shared_secret
 from tilewright.runtime.rpc.service import OPERATIONS
 from tilewright.runtime.trial import machine_name
@@ -30,10 +42,6 @@ _LONGEST_CALL: Final = 600.0
 _IDLE_SECONDS: Final = 600.0
 """Seconds of silence after which a client's session ends."""
 _HEARTBEAT: Final = 1.0
-_UNCLAIMED_SECONDS: Final = 5.0
-"""Seconds within which a client sent by the tracker must connect; after them the server is free again."""
-
-Address = tuple[str, int]
 
 
 class Server(Closeable):
@@ -43,14 +51,15 @@ class Server(Closeable):
         self, host: str = LOOPBACK, port: int = PORT, port_end: int = PORT_END, is_proxy: bool = False,
         tracker_addr: Address | None = None, key: str = "", *, custom_addr: str | None = None,
         secret: str | None = None, threads: int | None = None, memory_limit: int | None = None,
-        tracker: Address | None = None, proxy: Address | None = None,
+        modules: Sequence[str] = (), tracker: Address | None = None, proxy: Address | None = None,
     ) -> None:
         """`key` identifies the device at the tracker; `custom_addr` is the host that clients connect to (default:
         `host`).
 
         With `is_proxy`, `host` and `port` are those of a proxy: the server does not listen, but connects to the proxy,
-        to which clients connect. `threads` is the number of threads of a session, `memory_limit` its bytes. Raises
-        `RPCError` if no port is free. `tracker` and `proxy` are earlier names of `tracker_addr`, and of `host` and
+        to which clients connect. `threads` is the number of threads of a session, `memory_limit` its bytes; `modules`
+        are Python modules that it imports, such as those that register functions for clients. Raises `RPCError` if no
+        port is free. `tracker` and `proxy` are earlier names of `tracker_addr`, and of `host` and
         `port` with `is_proxy`.
         """
         if tracker or proxy:
@@ -60,17 +69,17 @@ class Server(Closeable):
         tracker, proxy = tracker or tracker_addr, (host, port) if is_proxy else proxy
         if (tracker or proxy) and not key:
             raise RPCError("a server behind a tracker or proxy needs a key, by which clients find it", code="TW1211")
-        self.key, self.tracker, self.proxy = key, tracker, proxy
+        self.key, self.proxy = key, proxy
         self._secret = shared_secret(secret)
-        self._worker = (memory_limit, threads, ("tilewright.runtime.rpc.service",))
-        self._token = ""
-        self._changed, self._closed, self._session = threading.Condition(), threading.Event(), threading.Lock()
+        self._worker = (memory_limit, threads, ("tilewright.runtime.rpc.service", *modules))
+        self._closed, self._session = threading.Event(), threading.Lock()
         self._threads: list[threading.Thread] = []
         self._listener = None if proxy else Listener(host, port, port_end, self._secret, self._role, self._handle)
         self.host, self.port = proxy or (host, self._listener.port if self._listener else 0)
-        self._address = (custom_addr or self.host, self.port)
-        self._renew()
-        for present, work in ((tracker, self._announce), (proxy, self._wait_at_proxy)):
+        self._offer = Offer(tracker, key, (custom_addr or self.host, self.port), self._secret)
+        for present, work in (
+            (tracker, lambda: self._offer.announce(self._closed)), (proxy, self._wait_at_proxy)
+        ):
             if present:
                 self._threads.append(threading.Thread(target=self._again_and_again, args=(work,), daemon=True))
         for thread in self._threads:
@@ -83,8 +92,7 @@ class Server(Closeable):
     def close(self) -> None:
         """End the server and its session."""
         self._closed.set()
-        with self._changed:
-            self._changed.notify_all()
+        self._offer.wake()
         if self._listener is not None:
             self._listener.close()
         for thread in self._threads:
@@ -103,18 +111,31 @@ class Server(Closeable):
             seconds(wanted["patience"], "the patience of a session"),
             seconds(wanted["seconds"], "the length of a session", 366 * DAY)
         )
-        if not self._claim(str(wanted["token"])):
+        if not self._offer.claim(str(wanted["token"])):
             raise RPCError(
                 "the server was given to another client, or its offer has lapsed; ask the tracker again", code="TW1203")
         if not self._session.acquire(timeout=patience):
             raise RPCError("the server is busy with another session; try again later, or use a tracker", code="TW1203")
         worker = Worker(*self._worker)
         try:
-            self._serve(connection, worker, length)
+            if "beyond" in wanted:
+                self._connect_on(connection, wanted["beyond"], length)
+            else:
+                self._serve(connection, worker, length)
         finally:
             worker.close()
             self._session.release()
-            self._renew()
+            self._offer.renew()
+
+    def _connect_on(self, client: Connection, address: list[Any], length: float) -> None:
+        """Forward all bytes between the client and another server; these two authenticate each other."""
+        try:
+            link = socket.create_connection((str(address[0]), int(address[1])), HANDSHAKE_SECONDS)
+        except OSError as error:
+            raise RPCError(f"the server cannot connect to {address[0]}:{address[1]}: {error}", code="TW1201") from error
+        with link:
+            client.send({"linked": True})
+            relay(client.socket, link, self._closed, time.monotonic() + length if length > 0 else float("inf"))
 
     def _serve(self, connection: Connection, worker: Worker, length: float) -> None:
         end = time.monotonic() + length if length > 0 else float("inf")
@@ -122,17 +143,15 @@ class Server(Closeable):
         while True:
             left = end - time.monotonic()
             if left <= 0:
-                raise RPCError(f"the session exceeded its limit of {length:g} s", code="TW1205")
+                raise RPCSessionTimeoutError(f"the session exceeded its limit of {length:g} s")
             try:
                 message, pieces = connection.receive(min(left, _IDLE_SECONDS))
             except ConnectionError:
                 return
             except TimeoutError as error:
-                raise RPCError(
+                raise RPCSessionTimeoutError(
                     "the session exceeded its time limit" if end - time.monotonic() <= 0
-                    else "the client was silent for too long",
-                    code="TW1205"
-                ) from error
+                    else "the client was silent for too long") from error
             if "restart" in message:
                 worker.restart()
                 connection.send({})
@@ -159,27 +178,6 @@ class Server(Closeable):
         except WorkerNotStarted as error:
             raise RPCError(f"the device cannot run anything: {error}", code="TW1212") from error
 
-    # ---- the offer
-
-    def _claim(self, token: str) -> bool:
-        """Whether the client may use the server: it has the token of the offer, or there is no tracker."""
-        with self._changed:
-            if not self.tracker:
-                return True
-            taken = bool(token) and token == self._token
-            if taken:
-                self._token = ""
-                self._changed.notify_all()
-            return taken
-
-    def _renew(self) -> None:
-        with self._changed:
-            self._token = secrets.token_hex(16)
-            self._changed.notify_all()
-
-    def _is_news(self, seen: str) -> bool:
-        return self._token != seen or self._closed.is_set()
-
     def _again_and_again(self, work: Any) -> None:
         """Repeat `work`, which ends when its connection breaks, until the server is closed."""
         while not self._closed.is_set():
@@ -188,38 +186,13 @@ class Server(Closeable):
             except (OSError, RPCError):
                 self._closed.wait(_HEARTBEAT)
 
-    def _announce(self) -> None:
-        """Report to the tracker when the server is free; repeat the offer if an assigned client does not connect."""
-        assert self.tracker is not None
-        host, port = self._address
-        connection = dial(*self.tracker, self._secret, {"role": "server", "key": self.key, "host": host, "port": port})
-        offered, since = "", 0.0
-        try:
-            while not self._closed.is_set():
-                with self._changed:
-                    token = self._token
-                waits = connection.ask({"free": bool(token) and token != offered, "token": token}).get("waits")
-                if token and token != offered:
-                    offered, since = token, time.monotonic()
-                elif waits:
-                    since = time.monotonic()
-                elif token and token == offered and time.monotonic() - since > _UNCLAIMED_SECONDS:
-                    self._renew()
-                    continue
-                with self._changed:
-                    self._changed.wait_for(partial(self._is_news, token), _HEARTBEAT)
-        finally:
-            connection.close()
-
     def _wait_at_proxy(self) -> None:
         """Wait for the next client of the proxy, and serve it."""
         assert self.proxy is not None
-        with self._changed:
-            token = self._token
-        connection = dial(
-            *self.proxy, self._secret, {"role": "server", "key": self.key, "token": token if self.tracker else ""})
+        token = self._offer.token
+        connection = dial(*self.proxy, self._secret, {"role": "server", "key": self.key, "token": token})
         try:
-            while not self._closed.is_set() and (not self.tracker or token == self._token):
+            while not self._closed.is_set() and token == self._offer.token:
                 if connection.waits(_HEARTBEAT):
                     connection.receive()
                     serve(connection, self._secret, self._role, self._handle)

@@ -14,6 +14,7 @@ from tilewright.runtime.manifest import Parameter
 from tilewright.runtime.module import load_module
 from tilewright.runtime.rpc.arrays import array_of
 from tilewright.runtime.rpc.files import file, present
+from tilewright.runtime.rpc.functions import CALL, FIND
 from tilewright.runtime.rpc.models import LOAD, RUN
 from tilewright.runtime.timing_lock import ACQUIRE
 from tilewright.runtime.trial import PREPARE, TRIAL, machine_name
@@ -24,7 +25,7 @@ Answer = tuple[Message, list[bytes]]
 
 _HERE: Final = "tilewright.runtime.rpc.service"
 OPERATIONS: Final = frozenset({
-    PREPARE, TRIAL, ACQUIRE, LOAD, RUN,
+    PREPARE, TRIAL, ACQUIRE, LOAD, RUN, FIND, CALL,
     *(f"{_HERE}:{name}" for name in ("about", "upload", "download", "remove", "load", "call", "time")),
 })
 """The functions that clients of a server may call."""
