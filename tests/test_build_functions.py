@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -289,3 +290,34 @@ def test_functions_of_imported_modules(tmp_path: Path) -> None:
     other.export_library(tmp_path / "other.so")
     loaded = tvm.runtime.load_module(tmp_path / "other.so")
     assert isinstance(loaded, FunctionModule) and not loaded.is_dso_exportable
+
+
+def test_llvm_vectorizes_the_loops_that_no_schedule_vectorized() -> None:
+    n = te.var("n")
+    a, b = (te.placeholder((n,), name=name) for name in "ab")
+    c = te.compute((n,), lambda i: a[i] * b[i], name="c")
+    plain = tvm.build(te.create_schedule(c.op), [a, b, c], "llvm -mtriple=aarch64-linux-gnu -mattr=+sve")
+    assert re.search(r"fmul\tz\d+\.s, ", plain.get_source("asm"))
+    s, args = addition(64)
+    s[args[2]].vectorize(s[args[2]].split(args[2].op.axis[0], 4)[1])
+    scheduled = tvm.build(s, args, "llvm -mtriple=aarch64-linux-gnu -mattr=+sve")
+    assert ("scalar-loops" in plain.get_source("ll"), "scalar-loops" in scheduled.get_source("ll")) == (True, False)
+    own = tvm.build(te.create_schedule(c.op), [a, b, c], "llvm")
+    for size in (0, 1, 7, 100):
+        x, y = np.random.rand(2, size).astype("float32")
+        z = np.full(size, np.nan, "float32")
+        own(x, y, z)
+        np.testing.assert_array_equal(z, x * y)
+
+
+def test_sums_keep_their_order_when_llvm_vectorizes() -> None:
+    k = te.reduce_axis((0, 1000), name="k")
+    a = te.placeholder((1000,), name="a")
+    total = te.compute((1,), lambda i: te.sum(a[k], k), name="total")
+    f = tvm.build(te.create_schedule(total.op), [a, total], "llvm")
+    x, y = np.random.rand(1000).astype("float32"), np.zeros(1, "float32")
+    f(x, y)
+    expected = np.float32(0)
+    for v in x:
+        expected += v
+    assert y[0] == expected

@@ -40,10 +40,14 @@ from tilewright.tir.stmt import (
     IMPORTS,
     NUMBERS,
     RESULT,
+    SCALAR_LOOPS,
     SCALARS,
+    SERIAL,
     Block,
     CallbackType,
+    For,
     PrimFunc,
+    Store,
     bodies,
     stored_buffers,
     walk_stmt,
@@ -118,7 +122,7 @@ def _built(
     flat = []
     for f in lowered:
         func, found = lower_checked(f, checks, len(sites), backend.loop_passes)
-        flat.append(func)
+        flat.append(replace(func, attrs={**func.attrs, SCALAR_LOOPS: True}) if _has_scalar_loops(func) else func)
         sites += found
     kind = debug_texts.asked_for(chosen)
     texts = [] if kind == debug_texts.OFF else [
@@ -136,6 +140,18 @@ def _built(
     shown = backend.texts(text, chosen)
     return FunctionModule(
         Artifact(manifest, objects, np.empty(0, np.uint8)), {**shown, "tir": lambda: "\n\n".join(map(repr, lowered))})
+
+
+def _has_scalar_loops(func: PrimFunc) -> bool:
+    """Return whether a flat function has an innermost loop that stores elements, and no vectors."""
+    for loop in walk_stmt(func.body):
+        if not isinstance(loop, For) or loop.kind != SERIAL:
+            continue
+        inner = [*walk_stmt(loop.body)]
+        stores = [s for s in inner if isinstance(s, Store)]
+        if stores and not any(isinstance(s, For) for s in inner) and all(s.value.dtype.lanes == 1 for s in stores):
+            return True
+    return False
 
 
 _NOTE: Final = re.compile(r"/\* For tilewright\.runtime\.load_module:\n(\{.*\})\n\*/")

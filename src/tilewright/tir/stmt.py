@@ -283,6 +283,8 @@ RESULT = "result"
 """Attribute of a function during code generation: the parameter of one element that its result is stored in."""
 CALLBACKS = "callbacks"
 """Attribute of a function during code generation: `((Var, CallbackType), …)`, addresses that it calls."""
+SCALAR_LOOPS = "scalar_loops"
+"""Attribute of a function during code generation: it has loops that no schedule vectorized, which LLVM vectorizes."""
 VERSIONED = "versioned"
 """Attribute of a function: it consists of several versions, of which a call takes one, so each pass over its code
 costs several times as much."""

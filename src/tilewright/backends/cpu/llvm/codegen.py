@@ -20,7 +20,7 @@ from tilewright.backends.cpu.llvm.function import FunctionText, Value
 from tilewright.backends.cpu.llvm.memory import prefetch as emit_prefetch
 from tilewright.backends.cpu.llvm.memory import store
 from tilewright.backends.cpu.llvm.scratch import MEMORY_ALIGNMENT, ScratchText
-from tilewright.backends.cpu.llvm.text import LESS, comment, local_name, memory_type, register_type, symbol
+from tilewright.backends.cpu.llvm.text import LESS, VECTORIZED, comment, local_name, memory_type, register_type, symbol
 from tilewright.backends.cpu.llvm.values import RULES, is_not_negative
 from tilewright.backends.free_names import free_names
 from tilewright.backends.targets.target import Target
@@ -32,6 +32,7 @@ from tilewright.scalar.intrinsics import Extern, Opaque, prefetch, without_meani
 from tilewright.tir.stmt import (
     NUMBERS,
     PARALLEL,
+    SCALAR_LOOPS,
     SERIAL,
     VERSIONED,
     Allocate,
@@ -81,8 +82,10 @@ def emit_measured(funcs: Iterable[PrimFunc], target: Target, sources: Sequence[S
     # gdb uses it to find the end of a function's prologue
     frame = ' "frame-pointer"="all"' if any(s.locals for s in sources) else ""
     level = f" {LESS}" if any(func.attrs.get(VERSIONED) for func in given) else ""
+    loops = f" {VECTORIZED}" if any(func.attrs.get(SCALAR_LOOPS) for func in given) else ""
     attributes = (
-        f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"{frame}{level} }}'
+        f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
+        f"{frame}{level}{loops} }}"
     )
     return "\n".join([
         *declarations.values(), "", *bodies, attributes, *([] if debug is None else [debug.text()]), ""

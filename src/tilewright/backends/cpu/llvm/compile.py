@@ -1,8 +1,8 @@
 """Compiles LLVM text to object code for a target.
 
-No mid-level passes run: the text of `codegen` has the form that the instruction selector needs, and was measured no
-faster after LLVM's pipelines. Text is verified first, because LLVM aborts the process on invalid IR. llvmlite
-serializes its calls, so several threads may call these functions.
+Mid-level passes run only for functions whose loops no schedule vectorized: other text of `codegen` has the form that
+the instruction selector needs, and was measured no faster after LLVM's pipelines. Text is verified first, because LLVM
+aborts the process on invalid IR. llvmlite serializes its calls, so several threads may call these functions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 import llvmlite.binding as llvm
 
 from tilewright.backends.cpu import processors
-from tilewright.backends.cpu.llvm.text import LESS
+from tilewright.backends.cpu.llvm.text import LESS, VECTORIZED
 from tilewright.backends.targets.target import Target
 from tilewright.base.errors import CompileError, InternalError, TargetError
 
@@ -54,7 +54,7 @@ def compile_text(text: str, target: Target, *, level: int | None = None) -> byte
     that of the text)."""
     with _LOCK:
         machine = target_machine(target, _level_of(text) if level is None else level)
-        return bytes(machine.emit_object(_parsed(text, machine)))
+        return bytes(machine.emit_object(_optimized(text, machine, level)))
 
 
 def compile_imports(texts: Sequence[str], target: Target) -> list[bytes]:
@@ -85,7 +85,18 @@ def assembly(text: str, target: Target) -> str:
     """Return the assembly of an LLVM module."""
     with _LOCK:
         machine = target_machine(target, _level_of(text))
-        return str(machine.emit_assembly(_parsed(text, machine)))
+        return str(machine.emit_assembly(_optimized(text, machine)))
+
+
+def _optimized(text: str, machine: Any, level: int | None = None) -> Any:
+    """Return the module of a text, after LLVM's passes if the text asks for them and `level` does not exclude them."""
+    module = _parsed(text, machine)
+    if VECTORIZED in text and level != IN_ORDER:
+        options = llvm.create_pipeline_tuning_options(speed_level=USUAL)
+        options.loop_vectorization = True
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+    return module
 
 
 def _level_of(text: str) -> int:

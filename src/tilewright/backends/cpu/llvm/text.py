@@ -27,6 +27,8 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_]")
 LESS: Final = '"code-generation-level"="1"'
 """Attribute of functions that LLVM compiles at its first level of code generation. Kernels with several versions have
 it: at the second level they take a third longer to compile, and run no faster."""
+VECTORIZED: Final = '"scalar-loops"="vectorized"'
+"""Attribute of functions that LLVM's passes optimize before its code generation, above all by vectorizing loops."""
 
 
 def vector(element: str, lanes: int) -> str:
