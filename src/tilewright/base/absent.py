@@ -50,12 +50,12 @@ FAMILIES: Final = (
         "Code for GPUs: `topi.cuda`, `contrib.cublas`, …",
         r"topi\.(?:cuda|rocm|gpu|mali|bifrost|adreno|intel_graphics)|relay\.op\.strategy\.(?:cuda|rocm|mali|bifrost|"
         r"adreno|intel_graphics)|contrib\.(?:cublas|cublaslt|cutlass|thrust|miopen|rocblas|rocm|"
-        r"spirv|mps|sdaccel)|relay\.op\.contrib\.(?:cublas|cudnn|cutlass|clml)|tir\.tensor_intrin\.(?:cuda|rocm)|tir\.op\."
+        r"spirv|mps|sdaccel)|relay\.op\.contrib\.(?:cublas|cudnn|cutlass|clml)|tir\.tensor_intrin\.cuda|tir\.op\."
         r"(?:ptx|mma|cp_async|simdgroup)\w*",
         "code for GPUs is not generated", "the targets 'llvm' and 'c'"),
     Family(
         "Hexagon: `contrib.hexagon`, `topi.hexagon`, …",
-        r"contrib\.hexagon|topi\.hexagon|relay\.op\.strategy\.hexagon|tir\.tensor_intrin\.hexagon|"
+        r"contrib\.hexagon|topi\.hexagon|relay\.op\.strategy\.hexagon|"
         r"target\.(?:target\.)?hexagon|meta_schedule\.testing\.hexagon\w*",
         "there is no back end for Hexagon", "an accelerator declared in one file, docs/accelerators.md"),
     Family(
@@ -92,7 +92,7 @@ FAMILIES: Final = (
         "these are parts of TVM's own parser and printer of TVMScript", "@T.prim_func, script(), docs/tir.md"),
     Family(
         "Schedules by target: `topi.x86`, `topi.arm_cpu`, `topi.generic`, `relay.op.strategy`, …",
-        r"topi\.(?:x86|arm_cpu|generic|hls)|relay\.op\.strategy|tir\.tensor_intrin",
+        r"topi\.(?:x86|arm_cpu|generic|hls)|relay\.op\.strategy",
         "schedules are made for the machine, not chosen by an operator's name",
         "topi.nn for the computation, te.create_schedule or auto_scheduler for its schedule"),
     Family(

@@ -125,6 +125,10 @@ class ScheduleError(CompileError):
     code = "TW0601"
 
 
+class UnknownIntrinsicError(ScheduleError, ValueError):
+    """No tensor intrinsic has the name. TVM raises a `ValueError`."""
+
+
 class TargetError(CompileError, ValueError):
     """The target is unknown, or does not support the requested operation."""
 

@@ -466,7 +466,10 @@ class Call(PrimExpr):
         return self.args
 
     def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
-        if self.dtype.lanes < max((v.dtype.lanes for v in self.args), default=1):  # a reduction over lanes
+        # the lanes of the result depend on the operation, such as a reduction over lanes
+        if all(new.dtype.lanes == old.dtype.lanes for new, old in zip(operands, self.args, strict=True)):
+            return Call(self.dtype, self.op, operands)
+        if self.dtype.lanes < max((v.dtype.lanes for v in self.args), default=1):
             return Call(self.dtype, self.op, operands)
         lanes = max((v.dtype.lanes for v in operands), default=self.dtype.lanes)
         return Call(self.dtype.with_lanes(lanes), self.op, [broadcast(v, lanes) for v in operands])

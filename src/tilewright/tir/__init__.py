@@ -123,6 +123,8 @@ if TYPE_CHECKING:
         log10,
         nextafter,
         popcount,
+        q_multiply_shift,
+        q_multiply_shift_per_axis,
         reinterpret,
         shift_left,
         shift_right,
@@ -156,7 +158,7 @@ if TYPE_CHECKING:
 StringImm = str
 """String attributes are Python strings, where TVM has a node class."""
 
-_MODULES: Final = frozenset({"analysis", "ir_builder", "stmt_functor", "transform"})
+_MODULES: Final = frozenset({"analysis", "ir_builder", "stmt_functor", "tensor_intrin", "transform"})
 _MEMBERS: Final = {
     "errors": ("ScheduleError",),
     "expr": (
@@ -175,7 +177,8 @@ _MEMBERS: Final = {
     "tir.functions": (
         "Let", "atan2", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "call_intrin", "ceildiv", "clz",
         "copysign", "exp10", "hypot", "infinity", "isfinite", "likely", "log10", "log1p", "nextafter", "popcount",
-        "reinterpret", "shift_left", "shift_right", "stmt_list", "stmt_seq"),
+        "q_multiply_shift", "q_multiply_shift_per_axis", "reinterpret", "shift_left", "shift_right", "stmt_list",
+        "stmt_seq"),
     "tir.index_map": ("IndexMap",),
     "tir.module_schedule": ("Schedule", "Trace", "replay"),
     "tir.packed_calls": ("call_packed", "trace"),
@@ -343,6 +346,8 @@ __all__ = [
     "popcount",
     "pow",
     "power",
+    "q_multiply_shift",
+    "q_multiply_shift_per_axis",
     "reinterpret",
     "replay",
     "ret",

@@ -28,21 +28,28 @@ def address(buffer: Buffer, access: int = 3, offset: Value = 0) -> PrimExpr:
     return Call("handle", address_of, (Load(buffer, first), const(access, INT64), *(as_expr(d) for d in buffer.shape)))
 
 
+def address_for(buffer: Buffer, access_mask: str | int, offset: Value) -> PrimExpr:
+    """Return the address of a buffer from `offset` elements on, for a function that reads (`r`, 1) or writes (`w`, 2)
+    it."""
+    access = _ACCESS.get(access_mask) if isinstance(access_mask, str) else access_mask
+    if access not in (1, 2, 3):
+        raise CompileError(
+            f"access_ptr of '{buffer.name}' takes 'r', 'w' or 'rw', but was given {access_mask!r}", code="TW0609")
+    return address(buffer, access, offset)
+
+
 class DeclaredBuffer(Buffer):
     """A buffer with the methods that TVM's scripts use."""
 
     __slots__ = ()
 
     def access_ptr(
-        self, access_mask: str | int = "rw", ptr_type: str = "handle", content_lanes: int = 1, offset: Value = 0
+        self, access_mask: str | int = "rw", ptr_type: str = "handle", content_lanes: int = 1, offset: Value = 0,
+        extent: Value | None = None,
     ) -> PrimExpr:
         """Return the address of the buffer from `offset` elements on, for a function that reads (`r`) or writes (`w`)
-        it."""
-        access = _ACCESS.get(access_mask) if isinstance(access_mask, str) else access_mask
-        if access not in (1, 2, 3):
-            raise CompileError(
-                f"access_ptr of '{self.name}' takes 'r', 'w' or 'rw', but was given {access_mask!r}", code="TW0609")
-        return address(self, access, offset)
+        it, `extent` elements of it if that is given."""
+        return address_for(self, access_mask, offset)
 
     @property
     def data(self) -> PrimExpr:

@@ -41,11 +41,11 @@ def call_intrin(dtype: str | DataType, func_name: str, *args: Value) -> PrimExpr
 
 
 def reinterpret(dtype: str | DataType, value: Value) -> PrimExpr:
-    """Return the bits of a value as a value of another type of the same width."""
+    """Return the bits of a value as a value of another type with as many bits in all lanes."""
     kind, x = DataType(dtype), as_expr(value)
     if kind is x.dtype:
         return x
-    if (kind.bits, kind.lanes) != (x.dtype.bits, x.dtype.lanes):
+    if kind.bits * kind.lanes != x.dtype.bits * x.dtype.lanes:
         raise CompileError(f"the bits of a value of {x.dtype} are no value of {kind}; the widths differ", code="TW0602")
     return I.reinterpret(x, dtype=kind)
 
@@ -75,6 +75,43 @@ def ceildiv(lhs: Value, rhs: Value) -> PrimExpr:
     """Return the quotient of integers, rounded up."""
     a, b = E.match(lhs, rhs)
     return E.floordiv(a + (b - 1), b)
+
+
+def times_fixed_point(x: Value, multiplier: Value, left: Value, right: Value) -> PrimExpr:
+    """Return `(x << left) * multiplier >> right`, rounded half up, for int32; intermediate values are int64."""
+    factor = _shifted(multiplier, left)
+    product = E.mul(E.cast("int64", x), factor)
+    half = _shifted(1, right - 1 if isinstance(right, int) else E.sub(right, 1))
+    return E.cast("int32", I.shift_right(E.add(product, half), E.cast("int64", right)))
+
+
+def _shifted(value: Value, by: Value) -> Value:
+    if isinstance(value, int) and isinstance(by, int):
+        return value << by
+    return I.shift_left(E.cast("int64", value), E.cast("int64", by))
+
+
+def q_multiply_shift(x: Value, y: Value, q: Value, s: Value) -> PrimExpr:
+    """Return `x * y * 2**(s - q)` rounded half up: the product of int32 `x` and `y`, of which `y` has `q` fractional
+    bits, shifted left by `s` bits (right where `s` is negative). `q` and `s` are constants."""
+    bits, shift = (E.number_of(as_expr(v)) for v in (q, s))
+    if not isinstance(bits, int) or not isinstance(shift, int):
+        raise CompileError("q_multiply_shift takes numbers of bits q and s that are constants", code="TW0602")
+    return _of_lanes(x, E.cast("int64", y), max(shift, 0), bits + max(-shift, 0))
+
+
+def q_multiply_shift_per_axis(
+    x: Value, y: Value, ls: Value, rs: Value, q: Value, is_lshift_required: Value, is_rshift_required: Value,
+) -> PrimExpr:
+    """Return `(x << ls) * y >> (q + rs)` rounded half up, for int32; the shifts `ls` and `rs` may be values, and one
+    that is not required counts as 0."""
+    left, right = (bool(E.number_of(as_expr(v))) for v in (is_lshift_required, is_rshift_required))
+    return _of_lanes(x, y, ls if left else 0, E.add(q, rs) if right else q)
+
+
+def _of_lanes(x: Value, y: Value, left: Value, right: Value) -> PrimExpr:
+    number = E.number_of(as_expr(right))
+    return times_fixed_point(x, y, left, number if isinstance(number, int) else right)
 
 
 def popcount(x: Value) -> PrimExpr:

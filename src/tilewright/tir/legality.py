@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tilewright.base.errors import ScheduleError, TargetError
 from tilewright.scalar.arith import Ranges
 from tilewright.scalar.arith.iter_map import detect_iter_map
-from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, Var, as_expr, number_of
+from tilewright.scalar.expr import Add, Buffer, IntImm, Load, Max, Min, Mul, PrimExpr, Var, as_expr, number_of
 from tilewright.scalar.range import Range
 from tilewright.scalar.walk import free_vars, substitute, walk
 from tilewright.tir.accesses import Access, accesses
@@ -33,6 +33,8 @@ from tilewright.tir.stmt import (
 )
 from tilewright.tir.transform.lower_blocks import mixed_loops
 
+ORDERED = ("scan", "opaque")
+"""Kinds of axes whose trips run in their order."""
 ACROSS_LANES = ("sum", "prod", "max", "min")
 """Reductions whose partial results in lanes can be combined."""
 
@@ -90,6 +92,7 @@ def check_trips(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) ->
     """Raise `ScheduleError` if a trip of `loop` depends on another one, or both write the same element."""
     if kind not in (PARALLEL, VECTORIZED) or (isinstance(loop.extent, IntImm) and loop.extent.value <= 1):
         return
+    check_unordered(func, [loop])
     reductions = [s for s in walk_stmt(loop) if isinstance(s, Block) and reduces_over(s, loop.var)]
     if kind == PARALLEL:
         _check_parallel(func, loop, reductions)
@@ -178,9 +181,9 @@ def _kept_in(func: PrimFunc, loop: For, around: Sequence[Stmt]) -> set[Buffer]:
 
 
 def is_sum(block: Block) -> bool:
-    """Return whether `block` combines terms in any order: it has a known reducer, and reads only the result element
-    that it stores."""
-    if block.annotations.get("combiner") is None:
+    """Return whether `block` combines terms in any order: it has a known reducer, or updates an element over reduction
+    axes by a commutative operation, and reads only the result element that it stores."""
+    if block.annotations.get("combiner") is None and not _updates(block):
         return False
     stores = [s for s in walk_stmt(block.body) if isinstance(s, Store)]
     at = stores[0].indices if stores else ()
@@ -188,6 +191,15 @@ def is_sum(block: Block) -> bool:
     if any(s.indices != at for s in stores) or any(v in reduce for i in at for v in free_vars(i)):
         return False
     return all(e.indices == at for e in _own_loads(block))
+
+
+def _updates(block: Block) -> bool:
+    """Return whether a block with reduction axes is `X[i] = X[i] + term`, or the same with `*`, `max` or `min`."""
+    if not isinstance(block.body, Store) or all(i.kind != "reduce" for i in block.iters):
+        return False
+    value, stored = block.body.value, (block.body.buffer, block.body.indices)
+    return isinstance(value, (Add, Mul, Max, Min)) and any(
+        isinstance(e, Load) and (e.buffer, e.indices) == stored for e in (value.a, value.b))
 
 
 def _own_loads(block: Block) -> Iterator[Load]:
@@ -222,6 +234,7 @@ def check_bounds(func: PrimFunc, order: Sequence[For]) -> None:
 
 def check_order(func: PrimFunc, chain: Sequence[For], order: Sequence[For], around: Sequence[Stmt]) -> None:
     """Raise `ScheduleError` unless the nest `chain` can run with its loops in the order `order`."""
+    check_unordered(func, chain)
     outer, whole = _ranges(around), chain[0]
     kept = _kept_in(func, chain[-1], [*around, *chain[:-1]])
     found = [a for a in accesses(whole) if a.buffer not in kept]
@@ -246,6 +259,21 @@ def _added_up(a: Access, b: Access, outer: Ranges, written: frozenset[Buffer]) -
         return False  # the first step of the sum stores the initial value
     spatial = [b for i, b in zip(block.iters, block.bindings, strict=True) if i.kind == "spatial"]
     return Meeting(a, b, outer, written).apart(spatial)
+
+
+def check_unordered(func: PrimFunc, loops: Sequence[For]) -> None:
+    """Raise `ScheduleError` if an axis whose trips must run in their order depends on one of the loops."""
+    for block in (s for s in walk_stmt(loops[0].body) if isinstance(s, Block)):
+        for axis, binding in zip(block.iters, block.bindings, strict=True):
+            if axis.kind in ORDERED and (loop := _among(loops, binding)) is not None:
+                raise fault(
+                    f"axis '{axis.var.name}' of block '{block.name}' is declared as {axis.kind}, so loop "
+                    f"'{loop.var.name}' must run in its order", loop, func)
+
+
+def _among(loops: Sequence[For], binding: PrimExpr) -> For | None:
+    found = [*free_vars(binding)]
+    return next((f for f in loops if any(v is f.var for v in found)), None)
 
 
 def check_any_order(func: PrimFunc, at: Stmt, step: str) -> None:

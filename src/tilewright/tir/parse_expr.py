@@ -33,6 +33,7 @@ from tilewright.scalar.expr import (
     min_value,
 )
 from tilewright.tir import functions as F
+from tilewright.tir.buffers import address_for
 from tilewright.tir.packed_calls import packed_call
 from tilewright.tir.views import View, dense_strides, source_of
 
@@ -349,6 +350,8 @@ class ExprReader:
             name = node.func.id if node.func.id in ("min", "max", "float") else ""
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "astype":
             return E.Cast(self.dtype(self.arguments(node, 1)[0]), self.expr(node.func.value))
+        elif isinstance(node.func, ast.Attribute) and node.func.attr in ("vload", "access_ptr"):
+            return self.vector_load(node) if node.func.attr == "vload" else self.access_pointer(node)
         if not name:
             return self.python_call(node)
         read = _CALLS.get(name)
@@ -408,10 +411,44 @@ class ExprReader:
 
     def intrinsic(self, node: ast.Call, op: Intrinsic) -> PrimExpr:
         given = self.keywords(node, "dtype")
+        if op is I.reinterpret and len(node.args) == 2:
+            given, node = {"dtype": node.args[0]}, ast.copy_location(ast.Call(node.func, node.args[1:], []), node)
         args = [self.expr(a) for a in node.args]
         if "dtype" not in given and not args:
             raise self.error(node, f"T.{op.spelling}() has no argument that determines its type; give dtype=")
         return E.Call(self.dtype(given["dtype"]) if "dtype" in given else args[0].dtype, op, args)
+
+    def vector_load(self, node: ast.Call) -> PrimExpr:
+        """Read `A.vload([i, j], "float32x4")`, which is `A[i, T.ramp(j, 1, 4)]`."""
+        return self.expr(self.vector_place(node))
+
+    def vector_place(self, node: ast.Call, dtype: DataType | None = None) -> ast.Subscript:
+        """Return the elements that `A.vload(begin, dtype)` reads, or `A.vstore(begin, value)` writes, as `A[…]`."""
+        given = self.keywords(node, "dtype")
+        begin, *rest = node.args
+        at = list(begin.elts) if isinstance(begin, (ast.List, ast.Tuple)) else [begin]
+        kind = given.get("dtype") or (rest[0] if rest and dtype is None else None)
+        lanes = (dtype or (DataType("int8") if kind is None else self.dtype(kind))).lanes
+        if lanes > 1:
+            ramp = ast.Attribute(ast.Name("T", ast.Load()), "ramp", ast.Load())
+            at[-1] = ast.Call(ramp, [at[-1], ast.Constant(1), ast.Constant(lanes)], [])
+        assert isinstance(node.func, ast.Attribute)
+        made = ast.Subscript(node.func.value, at[0] if len(at) == 1 else ast.Tuple(at, ast.Load()), ast.Load())
+        return ast.fix_missing_locations(ast.copy_location(made, node))
+
+    def access_pointer(self, node: ast.Call) -> PrimExpr:
+        """Read `A.access_ptr("rw", offset=0)`, the address of a buffer for a function that reads or writes it."""
+        assert isinstance(node.func, ast.Attribute)
+        given = self.keywords(node, "access_mask", "ptr_type", "content_lanes", "offset", "extent")
+        mask = given.get("access_mask") or (node.args[0] if node.args else ast.Constant("rw"))
+        buffer = self.names.get(node.func.value.id) if isinstance(node.func.value, ast.Name) else None
+        if not isinstance(buffer, Buffer):
+            raise self.error(node, f"{ast.unparse(node.func.value)} is not a buffer, which access_ptr needs")
+        offset = self.expr(given["offset"]) if "offset" in given else E.const(0, "int64")
+        try:
+            return address_for(buffer, self.literal(mask), offset)
+        except CompileError as error:
+            raise self.error(node, error.message) from None
 
     def opaque(self, node: ast.Call, name: str) -> PrimExpr:
         """Read a call of a built-in function without a meaning here; strings are a part of the function."""
@@ -591,6 +628,7 @@ _FUNCTIONS: Final[dict[str, Callable[..., PrimExpr]]] = {
     "abs": I.fabs, "power": I.pow, "round": I.nearbyint, "likely": F.likely, "ceildiv": F.ceildiv,
     "popcount": F.popcount, "clz": F.clz, "isfinite": F.isfinite, "log10": F.log10, "log1p": F.log1p, "hypot": F.hypot,
     "copysign": F.copysign, "atan2": F.atan2, "nextafter": F.nextafter, "exp10": F.exp10,
+    "q_multiply_shift": F.q_multiply_shift, "q_multiply_shift_per_axis": F.q_multiply_shift_per_axis,
 }
 """Functions without nodes of their own, under TVM's names."""
 FUNCTIONS: Final[Mapping[str, Callable[..., PrimExpr]]] = {**INTRINSICS, **_FUNCTIONS}

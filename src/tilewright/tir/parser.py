@@ -58,7 +58,9 @@ _LOOPS: Final = {
     "serial": SERIAL, "parallel": PARALLEL, "vectorized": VECTORIZED, "unrolled": UNROLLED, "unroll": UNROLLED,
     "thread_binding": SERIAL,
 }
-_AXES: Final = {"spatial": "spatial", "reduce": "reduce", "S": "spatial", "R": "reduce"}
+_AXES: Final = {
+    "spatial": "spatial", "reduce": "reduce", "S": "spatial", "R": "reduce", "scan": "scan", "opaque": "opaque",
+}
 _IGNORED: Final = ("reads", "writes")
 N = TypeVar("N", Var, Buffer)
 
@@ -508,10 +510,18 @@ class FunctionReader(AttributeReader):
     def evaluate(self, node: ast.Expr) -> Stmt:
         if isinstance(node.value, ast.Call) and module_name(node.value.func) == "evaluate":
             return Evaluate(self.expr(self.arguments(node.value, 1)[0]))
+        if isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute) and len(
+            node.value.args
+        ) == 2 and node.value.func.attr == "vstore":
+            return self.vector_store(node.value)
         if isinstance(node.value, ast.Call) and module_name(node.value.func) in _HEADERS:
             raise self.error(node, f"{ast.unparse(node.value.func)} must be at the beginning of a block: with "
                                    "T.block(\"name\"):")
         return Evaluate(self.expr(node.value))
+
+    def vector_store(self, node: ast.Call) -> Stmt:
+        """Read `A.vstore([i, j], value)`, which is `A[i, T.ramp(j, 1, lanes)] = value`."""
+        return self.store(self.vector_place(node, self.expr(node.args[1]).dtype), node.args[1])
 
     def nothing(self, node: ast.Pass) -> Stmt:
         return Seq(())
@@ -622,8 +632,8 @@ class FunctionReader(AttributeReader):
             if kind not in _AXES or not isinstance(name, ast.Name):
                 raise self.error(
                     call,
-                    "an axis of a block must be T.axis.spatial(extent, i), T.axis.reduce(extent, k) or "
-                    "T.axis.remap(\"SR\", [i, k])")
+                    "an axis of a block must be T.axis.spatial(extent, i), T.axis.reduce(extent, k), T.axis.scan or "
+                    "T.axis.opaque, or T.axis.remap(\"SR\", [i, k])")
             self.once(name, name.id, header)
             if not extent_expr.dtype.is_integer:
                 raise self.error(call, f"the extent of an axis is an integer, but this is {extent_expr.dtype}")

@@ -205,14 +205,15 @@ class IterVar(ExprLike):
     var: Var
     extent: PrimExpr
     kind: str = "spatial"
-    """`spatial`, or `reduce` if trips along it are reduced into one element."""
+    """`spatial`; `reduce` if trips along it are reduced into one element; `scan` or `opaque` if they must run in their
+    order."""
 
     @property
     def expr(self) -> Var:
         return self.var
 
     def __repr__(self) -> str:
-        return f"{self.var.name}: {self.extent}{'' if self.kind == 'spatial' else ' reduce'}"
+        return f"{self.var.name}: {self.extent}{'' if self.kind == 'spatial' else f' {self.kind}'}"
 
 
 @node

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal, overload
 
-from tilewright.base.errors import ScheduleError
+from tilewright.base.errors import ScheduleError, UnknownIntrinsicError
 from tilewright.base.node import node
 from tilewright.base.settings import nearest
 from tilewright.base.types import BOOL, INT64
@@ -123,12 +123,19 @@ class TensorIntrin:
         TensorIntrin.known[intrin.name] = intrin
         return intrin
 
+    @overload
     @staticmethod
-    def get(name: str) -> TensorIntrin:
-        """Return the intrinsic of that name. Raises `ScheduleError` if it is not registered."""
+    def get(name: str, allow_missing: Literal[False] = ...) -> TensorIntrin: ...
+    @overload
+    @staticmethod
+    def get(name: str, allow_missing: bool) -> TensorIntrin | None: ...
+    @staticmethod
+    def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
+        """Return the intrinsic of that name. If it is not registered, return None with `allow_missing`, else raise
+        `UnknownIntrinsicError`, a `ScheduleError` and `ValueError`."""
         found = TensorIntrin.known.get(name)
-        if found is None:
-            raise ScheduleError(
+        if found is None and not allow_missing:
+            raise UnknownIntrinsicError(
                 f"there is no intrinsic '{name}'{nearest(name, TensorIntrin.known)}; register it with "
                 "TensorIntrin.register")
         return found
