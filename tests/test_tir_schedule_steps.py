@@ -180,10 +180,6 @@ REFUSED: dict[str, tuple[str, Callable[[tir.Schedule], object], str]] = {
     "rows of a parameter": (
         "pair", lambda s: s.storage_align("C", 0, 0, 16, 0), "'C' of 2 dimensions cannot be aligned along axis 0 by 16"
     ),
-    "the layout of a parameter": (
-        "pair", lambda s: s.transform_layout("C", 0, "lambda i, j: (j, i)"),
-        "'C' is a parameter, and the caller determines its layout"
-    ),
     "a layout in which elements meet": (
         "pair", lambda s: s.transform_layout("B", 0, "lambda i, j: (i + j,)"),
         "maps several elements of .* to one place"

@@ -125,6 +125,10 @@ class ScheduleError(CompileError):
     code = "TW0601"
 
 
+class MissingIntrinsicError(ScheduleError, ValueError):
+    """No tensor intrinsic of that name is registered. TVM raises a `ValueError`."""
+
+
 class TargetError(CompileError, ValueError):
     """The target is unknown, or does not support the requested operation."""
 

@@ -153,13 +153,10 @@ class BlockSteps(LoopSteps):
     # Layouts.
     @recorded
     def transform_layout(self, block: BlockAt | str, buffer: int | str | tuple[str, int], index_map: Layout) -> None:
-        """Change the layout of an intermediate value that the block writes (or reads, with `("read", k)`)."""
+        """Change the layout of a value that the block writes (or reads, with `("read", k)`). A parameter gets the new
+        shape, so the caller passes its elements in that layout."""
         at, e = self._in(block)
         found = self._buffer(at, e, buffer)
-        if found in e.func.params:
-            raise ScheduleError(
-                f"'{found.name}' is a parameter, and the caller determines its layout; apply cache_read or "
-                "cache_write, and change the copy")
         e.func = layout_rewrites.transform_layout(e.func, found, IndexMap.of(index_map, len(found.shape)))
 
     @recorded

@@ -99,6 +99,43 @@ def clz(x: Value) -> PrimExpr:
     return E.cast(DataType("int32").with_lanes(given.dtype.lanes), given.dtype.bits - popcount(n))
 
 
+def times_fixed_point(x: PrimExpr, multiplier: Value, left: Value, right: Value) -> PrimExpr:
+    """Return `(x << left) * multiplier >> right`, rounded, for int32; intermediate values are int64."""
+    factor = _shifted(multiplier, left)
+    product = E.mul(E.cast("int64", x), factor)
+    half = _shifted(1, right - 1 if isinstance(right, int) else E.sub(right, 1))
+    return E.cast("int32", I.shift_right(E.add(product, half), E.cast("int64", right)))
+
+
+def _shifted(value: Value, by: Value) -> Value:
+    if isinstance(value, int) and isinstance(by, int):
+        return value << by
+    return I.shift_left(E.cast("int64", value), E.cast("int64", by))
+
+
+def q_multiply_shift(x: Value, y: Value, q: Value, s: Value) -> PrimExpr:
+    """Return `x * y * 2^(s - q)`, rounded: int32 `x` times `y`, which has `q` bits after the binary point."""
+    shift, bits = _plain(s), _plain(q)
+    if isinstance(shift, int) and isinstance(bits, int):
+        return times_fixed_point(as_expr(x), _plain(y), max(shift, 0), bits - min(shift, 0))
+    return times_fixed_point(as_expr(x), y, E.maximum(shift, 0), E.sub(bits, E.minimum(shift, 0)))
+
+
+def q_multiply_shift_per_axis(
+    x: Value, y: Value, ls: Value, rs: Value, q: Value, is_lshift_required: Value, is_rshift_required: Value
+) -> PrimExpr:
+    """Return `x * y * 2^(ls - rs - q)`, rounded; a shift that is not required is left out."""
+    left = ls if _plain(is_lshift_required) else 0
+    right = E.add(E.cast("int64", rs), q) if _plain(is_rshift_required) else _plain(q)
+    return times_fixed_point(as_expr(x), _plain(y), left, right)
+
+
+def _plain(x: Value) -> Value:
+    """Return an integer constant as a Python number, and other expressions unchanged."""
+    e = as_expr(x)
+    return e.value if isinstance(e, E.IntImm) else x
+
+
 def _integer(x: Value, name: str) -> PrimExpr:
     e = as_expr(x)
     if not e.dtype.is_integer or e.dtype.code == "bool":

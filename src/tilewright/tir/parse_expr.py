@@ -591,6 +591,7 @@ _FUNCTIONS: Final[dict[str, Callable[..., PrimExpr]]] = {
     "abs": I.fabs, "power": I.pow, "round": I.nearbyint, "likely": F.likely, "ceildiv": F.ceildiv,
     "popcount": F.popcount, "clz": F.clz, "isfinite": F.isfinite, "log10": F.log10, "log1p": F.log1p, "hypot": F.hypot,
     "copysign": F.copysign, "atan2": F.atan2, "nextafter": F.nextafter, "exp10": F.exp10,
+    "q_multiply_shift": F.q_multiply_shift, "q_multiply_shift_per_axis": F.q_multiply_shift_per_axis,
 }
 """Functions without nodes of their own, under TVM's names."""
 FUNCTIONS: Final[Mapping[str, Callable[..., PrimExpr]]] = {**INTRINSICS, **_FUNCTIONS}

@@ -205,7 +205,8 @@ class IterVar(ExprLike):
     var: Var
     extent: PrimExpr
     kind: str = "spatial"
-    """`spatial`, or `reduce` if trips along it are reduced into one element."""
+    """`spatial`, or `reduce` if trips along it are reduced into one element. The trips along a `scan` or `opaque` axis
+    compute separate elements too, but keep their order."""
 
     @property
     def expr(self) -> Var:

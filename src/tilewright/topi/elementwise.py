@@ -171,17 +171,3 @@ def converted(x: PrimExpr, dtype: str | DataType) -> PrimExpr:
     if DataType(dtype) == BOOL:
         return x if x.dtype == BOOL else E.compare(E.NE, x, E.const(0, x.dtype))
     return E.cast(dtype, x)
-
-
-def times_fixed_point(x: PrimExpr, multiplier: E.Value, left: E.Value, right: E.Value) -> PrimExpr:
-    """Return `(x << left) * multiplier >> right`, rounded, for int32; intermediate values are int64."""
-    factor = _shifted(multiplier, left)
-    product = E.mul(E.cast("int64", x), factor)
-    half = _shifted(1, right - 1 if isinstance(right, int) else E.sub(right, 1))
-    return E.cast("int32", I.shift_right(E.add(product, half), E.cast("int64", right)))
-
-
-def _shifted(value: E.Value, by: E.Value) -> E.Value:
-    if isinstance(value, int) and isinstance(by, int):
-        return value << by
-    return I.shift_left(E.cast("int64", value), E.cast("int64", by))

@@ -12,6 +12,7 @@ from tilewright.base.types import DataType
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import PrimExpr
+from tilewright.tir.functions import times_fixed_point
 from tilewright.topi import elementwise as of
 
 Unary = Callable[[te.Tensor], te.Tensor]
@@ -102,7 +103,7 @@ def reinterpret(x: te.Tensor, dtype: str | DataType) -> te.Tensor:
 def fixed_point_multiply(x: te.Tensor, multiplier: int, shift: int) -> te.Tensor:
     """Return x * multiplier * 2^(shift - 31), rounded: int32 times a number in Q31."""
     left, right = max(shift, 0), 31 - min(shift, 0)
-    return of.elementwise(x, lambda e: of.times_fixed_point(e, multiplier, left, right), "fixed_point_multiply")
+    return of.elementwise(x, lambda e: times_fixed_point(e, multiplier, left, right), "fixed_point_multiply")
 
 
 def fixed_point_multiply_per_axis(
@@ -116,7 +117,7 @@ def fixed_point_multiply_per_axis(
         at = [i[a] for a in axes]
         left = E.cast("int64", lshift(*at)) if is_lshift_required else 0
         right = E.add(E.cast("int64", rshift(*at)), 31) if is_rshift_required else 31
-        return of.times_fixed_point(x(*i), y(*at), left, right)
+        return times_fixed_point(x(*i), y(*at), left, right)
 
     return te.compute(x.shape, element, name="fixed_point_multiply_per_axis", tag="broadcast")
 

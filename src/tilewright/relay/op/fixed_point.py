@@ -11,6 +11,7 @@ from tilewright.relay.op.broadcast import Broadcasting
 from tilewright.relay.op.elementwise import Elementwise
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.scalar.intrinsics import doubled_high_product, high_product
+from tilewright.tir.functions import times_fixed_point
 from tilewright.topi import elementwise as topi
 from tilewright.topi.math import fixed_point_multiply_per_axis
 from tilewright.topi.shapes import axis_of, broadcast_shapes, differ, text
@@ -43,7 +44,7 @@ class FixedPointMultiply(Elementwise):
 
     def compute(self, data: te.Tensor) -> te.Tensor:
         left, right = self._shifts()
-        return topi.elementwise(data, lambda x: topi.times_fixed_point(x, self.multiplier, left, right),
+        return topi.elementwise(data, lambda x: times_fixed_point(x, self.multiplier, left, right),
                                 "fixed_point_multiply")
 
 
