@@ -13,7 +13,7 @@ from tilewright.backends.targets.target import Target
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import IRModule
 from tilewright.tir.tensor_intrin import arm_cpu, hexagon, rocm, x86
-from tilewright.tir.tensor_intrin.dot_products import DP4A_INTRIN
+from tilewright.tir.tensor_intrin.dot_product_common import DP4A_INTRIN
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import lower_loops
 

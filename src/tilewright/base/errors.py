@@ -125,8 +125,8 @@ class ScheduleError(CompileError):
     code = "TW0601"
 
 
-class UnknownIntrinsicError(ScheduleError, ValueError):
-    """No tensor intrinsic has the name. TVM raises a `ValueError`."""
+class MissingIntrinsicError(ScheduleError, ValueError):
+    """No tensor intrinsic of that name is registered. TVM raises a `ValueError`."""
 
 
 class TargetError(CompileError, ValueError):
@@ -184,12 +184,6 @@ class ArtifactError(CompileError):
 
 class RPCError(TVMError):
     """A remote process or machine cannot be reached, refuses a request, or sends an invalid answer."""
-
-
-class RPCSessionTimeoutError(RPCError):
-    """A session has ended because it exceeded its time limit."""
-
-    code = "TW1205"
 
 
 class WorkerError(TVMError):

@@ -553,6 +553,10 @@ class Ramp(PrimExpr):
         self.dtype, self.base, self.stride = kind, base, step
         return publish(key, self)
 
+    @property
+    def lanes(self) -> int:
+        return self.dtype.lanes
+
     def operands(self) -> tuple[PrimExpr, ...]:
         return (self.base, self.stride)
 
@@ -576,6 +580,10 @@ class Broadcast(PrimExpr):
         self = object.__new__(cls)
         self.dtype, self.value = kind, value
         return publish(key, self)
+
+    @property
+    def lanes(self) -> int:
+        return self.dtype.lanes
 
     def operands(self) -> tuple[PrimExpr, ...]:
         return (self.value,)

@@ -158,7 +158,7 @@ if TYPE_CHECKING:
 StringImm = str
 """String attributes are Python strings, where TVM has a node class."""
 
-_MODULES: Final = frozenset({"analysis", "ir_builder", "stmt_functor", "tensor_intrin", "transform"})
+_MODULES: Final = frozenset({"analysis", "ir_builder", "stmt_functor", "transform"})
 _MEMBERS: Final = {
     "errors": ("ScheduleError",),
     "expr": (
@@ -177,8 +177,8 @@ _MEMBERS: Final = {
     "tir.functions": (
         "Let", "atan2", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "call_intrin", "ceildiv", "clz",
         "copysign", "exp10", "hypot", "infinity", "isfinite", "likely", "log10", "log1p", "nextafter", "popcount",
-        "q_multiply_shift", "q_multiply_shift_per_axis", "reinterpret", "shift_left", "shift_right", "stmt_list",
-        "stmt_seq"),
+        "q_multiply_shift", "q_multiply_shift_per_axis", "reinterpret", "shift_left", "shift_right",
+        "stmt_list", "stmt_seq"),
     "tir.index_map": ("IndexMap",),
     "tir.module_schedule": ("Schedule", "Trace", "replay"),
     "tir.packed_calls": ("call_packed", "trace"),

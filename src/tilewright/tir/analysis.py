@@ -1,14 +1,20 @@
-"""Checks of TIR functions: whether they are well formed, and whether every variable is bound once."""
+"""Checks of TIR functions, such as whether they are well formed and whether every variable is bound once, and facts
+about them: operations, memory, and where buffers are used."""
 
 from __future__ import annotations
 
+from math import prod
+
 from tilewright.base.errors import CompileError
+from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_equal
-from tilewright.scalar.expr import Buffer, Load, PrimExpr, Value, Var, as_expr
+from tilewright.scalar.expr import Buffer, Load, PrimExpr, Value, Var, as_expr, number_of
 from tilewright.scalar.walk import walk
+from tilewright.tir.flops import estimate_tir_flops
 from tilewright.tir.stmt import (
     NUMBERS,
     SCALARS,
+    THREAD,
     Allocate,
     Block,
     For,
@@ -20,6 +26,12 @@ from tilewright.tir.stmt import (
     expressions,
     walk_stmt,
 )
+from tilewright.tir.transform.check_accesses import OOBChecker
+
+__all__ = [
+    "OOBChecker", "calculate_allocated_bytes", "detect_buffer_access_lca", "estimate_tir_flops", "expr_deep_equal",
+    "verify_memory", "verify_ssa", "verify_well_formed",
+]
 
 
 def verify_ssa(func: PrimFunc) -> bool:
@@ -39,8 +51,66 @@ def expr_deep_equal(lhs: Value, rhs: Value) -> bool:
 
 
 def verify_memory(func: PrimFunc) -> bool:
-    """Return whether all memory is used in scope: parameters anywhere, other buffers inside their allocation."""
-    return _fault(func, variables=False) is None
+    """Return whether all memory is used in scope: parameters anywhere, other buffers inside their allocation.
+
+    A function whose attribute `target` is a GPU must also use all memory inside loops bound to threads.
+    """
+    return _fault(func, variables=False) is None and (not _on_gpu(func) or _in_threads(func.body))
+
+
+def _on_gpu(func: PrimFunc) -> bool:
+    return "gpu" in getattr(func.attrs.get("target"), "keys", ())
+
+
+def _in_threads(s: Stmt) -> bool:
+    """Return whether `s` and the statements inside use memory only in loops bound to threads."""
+    if isinstance(s, For) and THREAD in s.annotations:
+        return True
+    used = isinstance(s, Store) or any(isinstance(e, Load) for top in expressions(s) for e in walk(top))
+    return not used and all(_in_threads(b) for b in bodies(s))
+
+
+def calculate_allocated_bytes(func_or_mod: PrimFunc | IRModule) -> dict[str, dict[str, int]]:
+    """Return the bytes that the `Allocate` statements of each TIR function allocate, by function and memory scope.
+
+    A single function has the key `main`. An allocation whose size is known only at run time counts nothing.
+    """
+    functions = {"main": func_or_mod} if isinstance(func_or_mod, PrimFunc) else {
+        name: f for name, f in func_or_mod.items() if isinstance(f, PrimFunc)}
+    found: dict[str, dict[str, int]] = {}
+    for name, f in functions.items():
+        sizes = found.setdefault(name, {})
+        for s in walk_stmt(f.body):
+            if isinstance(s, Allocate) and None not in (shape := [number_of(as_expr(d)) for d in s.buffer.shape]):
+                nbytes = (int(prod(n or 0 for n in shape)) * s.buffer.dtype.bits * s.buffer.dtype.lanes + 7) // 8
+                sizes[s.buffer.scope] = sizes.get(s.buffer.scope, 0) + nbytes
+    return found
+
+
+def detect_buffer_access_lca(func: PrimFunc) -> dict[Buffer, For | Block | None]:
+    """Return, for each buffer that is used, the innermost loop or block around all of its uses; None for the whole
+    function.
+
+    A buffer in global memory that is used inside a loop over `blockIdx` is needed in that loop.
+    """
+    found: dict[Buffer, list[For | Block]] = {}
+    stack: list[tuple[Stmt, list[For | Block]]] = [(func.body, [])]
+    while stack:
+        s, path = stack.pop()
+        path = [*path, s] if isinstance(s, (For, Block)) else path
+        used = [s.buffer] if isinstance(s, Store) else []
+        used += [e.buffer for top in expressions(s) for e in walk(top) if isinstance(e, Load)]
+        for b in used:
+            old = found.get(b, path)
+            found[b] = [x for x, y in zip(old, path, strict=False) if x is y]
+        stack.extend((b, path) for b in reversed(bodies(s)))
+    return {b: _outside_of_grid(b, path) for b, path in found.items()}
+
+
+def _outside_of_grid(buffer: Buffer, path: list[For | Block]) -> For | Block | None:
+    grid = (s for s in path if isinstance(s, For) and str(s.annotations.get(THREAD, "")).startswith("blockIdx"))
+    own = path[-1] if path else None
+    return next(grid, own) if buffer.scope == "global" else own
 
 
 def verify_well_formed(func: PrimFunc, assert_mode: bool = True) -> bool:

@@ -50,7 +50,7 @@ from tilewright.tir.transform.lower_blocks import mixed_loops
 
 def stored_at_its_axes(func: PrimFunc, block: Block) -> None:
     """Raise `ScheduleError` unless the spatial axes of `block` index the dimensions of its results, in order."""
-    axes = [i.var for i in block.iters if i.kind == "spatial"]
+    axes = [i.var for i in block.iters if i.kind != "reduce"]
     for s in walk_stmt(block.body):
         if not isinstance(s, Store):
             continue
@@ -297,7 +297,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
     own: dict[PrimExpr, PrimExpr] = {f.var: Var(f.var.name) for f in inner}
     axes = [
         (replace(i, var=Var(i.var.name)), i, b) for i, b in zip(node.iters, node.bindings, strict=True)
-        if i.kind == "spatial"]
+        if i.kind != "reduce"]
     points: dict[PrimExpr, PrimExpr] = {old.var: new.var for new, old, _ in axes}
     axis_of: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in node.iters), node.bindings, strict=True))
     kept = [c for c in (substitute(c, axis_of) for c in conjuncts(node.predicate)) if not reducing & set(free_vars(c))]

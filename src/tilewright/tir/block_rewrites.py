@@ -133,7 +133,7 @@ def cache_write(func: PrimFunc, block: str, scope: str) -> tuple[PrimFunc, str]:
         raise ScheduleError(
             f"'{homes[0].name}' is already read in the loops that compute it; call cache_write before compute_at")
     copies = [Buffer(free_name(func, f"{home.name}_{scope}"), home.shape, home.dtype, scope) for home in homes]
-    names = [i.var.name for i in node.iters if i.kind == "spatial"]
+    names = [i.var.name for i in node.iters if i.kind != "reduce"]
     computed = statements[k]
     for home, copy in zip(homes, copies, strict=True):
         computed = redirect(computed, home, copy)
@@ -199,7 +199,7 @@ def rfactor(func: PrimFunc, block: str, loop: Var, factor_axis: int = 0) -> tupl
     for total, part in zip(totals, parts, strict=True):
         first = redirect(first, total, part, lambda indices: inserted(indices, own.var))
     statement = swap(statements[k], node, first)
-    spatial = [i for i in node.iters if i.kind == "spatial"]
+    spatial = [i for i in node.iters if i.kind != "reduce"]
     axes = [IterVar(Var(i.var.name), i.extent) for i in spatial]
     last = IterVar(Var(loop.name), extent, "reduce")
     points: dict[PrimExpr, PrimExpr] = {old.var: new.var for old, new in zip(spatial, axes, strict=True)}
@@ -225,7 +225,7 @@ def _two_stages(s: Stmt, name: str, loop: Var) -> _Split:
             f"loop '{loop.name}' is not around block '{name}'; its loops are {', '.join(f.var.name for f in loops)}")
     over: dict[str, set[Var]] = {"spatial": set(), "reduce": set()}
     for it, binding in zip(s.iters, s.bindings, strict=True):
-        over[it.kind].update(free_vars(binding))
+        over["reduce" if it.kind == "reduce" else "spatial"].update(free_vars(binding))
     split = _Split(
         s, s.annotations.get("combiner"), mine, tuple(f for f in loops if f.var in over["reduce"] and f is not mine))
     if s.init is None or split.combiner is None:
@@ -262,7 +262,7 @@ def _first_stage(split: _Split, own: IterVar, place: int, name: str) -> Block:
     body = substitute_stmt(node.body, points)
     if inner:
         body = IfThenElse(all_of(*inner), body)
-    axes: list[tuple[IterVar, PrimExpr]] = [(i, b) for i, b in bound if i.kind == "spatial"]
+    axes: list[tuple[IterVar, PrimExpr]] = [(i, b) for i, b in bound if i.kind != "reduce"]
     axes.insert(place, (own, split.loop.var))
     axes += [(o, f.var) for o, f in zip(others, split.rest, strict=True)]
     return replace(

@@ -154,7 +154,7 @@ class BlockSteps(LoopSteps):
     @recorded
     def transform_layout(self, block: BlockAt | str, buffer: int | str | tuple[str, int], index_map: Layout) -> None:
         """Change the layout of a value that the block writes (or reads, with `("read", k)`). A parameter gets the new
-        shape, in which callers then pass it."""
+        shape, so the caller passes its elements in that layout."""
         at, e = self._in(block)
         found = self._buffer(at, e, buffer)
         e.func = layout_rewrites.transform_layout(e.func, found, IndexMap.of(index_map, len(found.shape)))

@@ -77,43 +77,6 @@ def ceildiv(lhs: Value, rhs: Value) -> PrimExpr:
     return E.floordiv(a + (b - 1), b)
 
 
-def times_fixed_point(x: Value, multiplier: Value, left: Value, right: Value) -> PrimExpr:
-    """Return `(x << left) * multiplier >> right`, rounded half up, for int32; intermediate values are int64."""
-    factor = _shifted(multiplier, left)
-    product = E.mul(E.cast("int64", x), factor)
-    half = _shifted(1, right - 1 if isinstance(right, int) else E.sub(right, 1))
-    return E.cast("int32", I.shift_right(E.add(product, half), E.cast("int64", right)))
-
-
-def _shifted(value: Value, by: Value) -> Value:
-    if isinstance(value, int) and isinstance(by, int):
-        return value << by
-    return I.shift_left(E.cast("int64", value), E.cast("int64", by))
-
-
-def q_multiply_shift(x: Value, y: Value, q: Value, s: Value) -> PrimExpr:
-    """Return `x * y * 2**(s - q)` rounded half up: the product of int32 `x` and `y`, of which `y` has `q` fractional
-    bits, shifted left by `s` bits (right where `s` is negative). `q` and `s` are constants."""
-    bits, shift = (E.number_of(as_expr(v)) for v in (q, s))
-    if not isinstance(bits, int) or not isinstance(shift, int):
-        raise CompileError("q_multiply_shift takes numbers of bits q and s that are constants", code="TW0602")
-    return _of_lanes(x, E.cast("int64", y), max(shift, 0), bits + max(-shift, 0))
-
-
-def q_multiply_shift_per_axis(
-    x: Value, y: Value, ls: Value, rs: Value, q: Value, is_lshift_required: Value, is_rshift_required: Value,
-) -> PrimExpr:
-    """Return `(x << ls) * y >> (q + rs)` rounded half up, for int32; the shifts `ls` and `rs` may be values, and one
-    that is not required counts as 0."""
-    left, right = (bool(E.number_of(as_expr(v))) for v in (is_lshift_required, is_rshift_required))
-    return _of_lanes(x, y, ls if left else 0, E.add(q, rs) if right else q)
-
-
-def _of_lanes(x: Value, y: Value, left: Value, right: Value) -> PrimExpr:
-    number = E.number_of(as_expr(right))
-    return times_fixed_point(x, y, left, number if isinstance(number, int) else right)
-
-
 def popcount(x: Value) -> PrimExpr:
     """Return the number of bits that are set in an integer, in its type."""
     given = _integer(x, "popcount")
@@ -134,6 +97,43 @@ def clz(x: Value) -> PrimExpr:
         n = n | (n >> step)
         step *= 2
     return E.cast(DataType("int32").with_lanes(given.dtype.lanes), given.dtype.bits - popcount(n))
+
+
+def times_fixed_point(x: PrimExpr, multiplier: Value, left: Value, right: Value) -> PrimExpr:
+    """Return `(x << left) * multiplier >> right`, rounded, for int32; intermediate values are int64."""
+    factor = _shifted(multiplier, left)
+    product = E.mul(E.cast("int64", x), factor)
+    half = _shifted(1, right - 1 if isinstance(right, int) else E.sub(right, 1))
+    return E.cast("int32", I.shift_right(E.add(product, half), E.cast("int64", right)))
+
+
+def _shifted(value: Value, by: Value) -> Value:
+    if isinstance(value, int) and isinstance(by, int):
+        return value << by
+    return I.shift_left(E.cast("int64", value), E.cast("int64", by))
+
+
+def q_multiply_shift(x: Value, y: Value, q: Value, s: Value) -> PrimExpr:
+    """Return `x * y * 2^(s - q)`, rounded: int32 `x` times `y`, which has `q` bits after the binary point."""
+    shift, bits = _plain(s), _plain(q)
+    if isinstance(shift, int) and isinstance(bits, int):
+        return times_fixed_point(as_expr(x), _plain(y), max(shift, 0), bits - min(shift, 0))
+    return times_fixed_point(as_expr(x), y, E.maximum(shift, 0), E.sub(bits, E.minimum(shift, 0)))
+
+
+def q_multiply_shift_per_axis(
+    x: Value, y: Value, ls: Value, rs: Value, q: Value, is_lshift_required: Value, is_rshift_required: Value
+) -> PrimExpr:
+    """Return `x * y * 2^(ls - rs - q)`, rounded; a shift that is not required is left out."""
+    left = ls if _plain(is_lshift_required) else 0
+    right = E.add(E.cast("int64", rs), q) if _plain(is_rshift_required) else _plain(q)
+    return times_fixed_point(as_expr(x), _plain(y), left, right)
+
+
+def _plain(x: Value) -> Value:
+    """Return an integer constant as a Python number, and other expressions unchanged."""
+    e = as_expr(x)
+    return e.value if isinstance(e, E.IntImm) else x
 
 
 def _integer(x: Value, name: str) -> PrimExpr:

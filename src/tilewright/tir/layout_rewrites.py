@@ -396,7 +396,7 @@ def pad_einsum(func: PrimFunc, block: str, padding: Sequence[int]) -> PrimFunc:
         made.append(nest_of(Block(padded.name, axes, (), IntImm(BOOL, 1), None, Store(padded, value, own))))
         new = redirect(new, source, padded)
     after: list[Stmt] = []
-    out = [i.var for i in node.iters if i.kind == "spatial"]
+    out = [i.var for i in node.iters if i.kind != "reduce"]
     if any(grown[v] != n for v, n in zip(out, sizes(home), strict=True)):
         padded = Buffer(free_name(s.func, f"{home.name}_pad"), [grown[v] for v in out], home.dtype)
         s._set(s.func.body, drop=padded, new=padded)
@@ -414,7 +414,7 @@ def _check_einsum(func: PrimFunc, node: Block, loads: Sequence[Load]) -> None:
     combiner = node.annotations.get("combiner")
     axes = {i.var for i in node.iters}
     stores = [x for x in walk_stmt(node) if isinstance(x, Store)]
-    spatial = tuple(i.var for i in node.iters if i.kind == "spatial")
+    spatial = tuple(i.var for i in node.iters if i.kind != "reduce")
     reduce = {i.var for i in node.iters if i.kind == "reduce"}
     plain = all(set(e.indices) <= axes and len(set(e.indices)) == len(e.indices) for e in loads)
     one_place = all(len({e.indices for e in loads if e.buffer is b}) == 1 for b in {e.buffer for e in loads})

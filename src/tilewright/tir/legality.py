@@ -33,8 +33,6 @@ from tilewright.tir.stmt import (
 )
 from tilewright.tir.transform.lower_blocks import mixed_loops
 
-ORDERED = ("scan", "opaque")
-"""Kinds of axes whose trips run in their order."""
 ACROSS_LANES = ("sum", "prod", "max", "min")
 """Reductions whose partial results in lanes can be combined."""
 
@@ -92,13 +90,24 @@ def check_trips(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) ->
     """Raise `ScheduleError` if a trip of `loop` depends on another one, or both write the same element."""
     if kind not in (PARALLEL, VECTORIZED) or (isinstance(loop.extent, IntImm) and loop.extent.value <= 1):
         return
-    check_unordered(func, [loop])
+    _check_kinds(func, [loop], kind)
     reductions = [s for s in walk_stmt(loop) if isinstance(s, Block) and reduces_over(s, loop.var)]
     if kind == PARALLEL:
         _check_parallel(func, loop, reductions)
     else:
         _check_lanes(func, loop, reductions)
     _check_apart(func, loop, kind, around)
+
+
+def _check_kinds(func: PrimFunc, loops: Sequence[For], change: str) -> None:
+    """Raise `ScheduleError` if an axis inside, over one of `loops`, is neither spatial nor a reduction axis."""
+    over = {f.var for f in loops}
+    for s in walk_stmt(loops[0]):
+        for it, binding in zip(s.iters, s.bindings, strict=True) if isinstance(s, Block) else ():
+            if it.kind not in ("spatial", "reduce") and any(v in over for v in free_vars(binding)):
+                raise fault(
+                    f"axis '{it.var.name}' of block '{s.name}' is T.axis.{it.kind}, and its iterations keep their "
+                    f"order, so its loops cannot be {change}", loops[0], func)
 
 
 def check_threads(func: PrimFunc, loop: For) -> None:
@@ -234,8 +243,8 @@ def check_bounds(func: PrimFunc, order: Sequence[For]) -> None:
 
 def check_order(func: PrimFunc, chain: Sequence[For], order: Sequence[For], around: Sequence[Stmt]) -> None:
     """Raise `ScheduleError` unless the nest `chain` can run with its loops in the order `order`."""
-    check_unordered(func, chain)
     outer, whole = _ranges(around), chain[0]
+    _check_kinds(func, chain, "reordered")
     kept = _kept_in(func, chain[-1], [*around, *chain[:-1]])
     found = [a for a in accesses(whole) if a.buffer not in kept]
     written = written_in(found)
@@ -257,23 +266,8 @@ def _added_up(a: Access, b: Access, outer: Ranges, written: frozenset[Buffer]) -
         return False
     if mixed_loops(block) and block.init is not None and any(a.at is s or b.at is s for s in walk_stmt(block.init)):
         return False  # the first step of the sum stores the initial value
-    spatial = [b for i, b in zip(block.iters, block.bindings, strict=True) if i.kind == "spatial"]
+    spatial = [b for i, b in zip(block.iters, block.bindings, strict=True) if i.kind != "reduce"]
     return Meeting(a, b, outer, written).apart(spatial)
-
-
-def check_unordered(func: PrimFunc, loops: Sequence[For]) -> None:
-    """Raise `ScheduleError` if an axis whose trips must run in their order depends on one of the loops."""
-    for block in (s for s in walk_stmt(loops[0].body) if isinstance(s, Block)):
-        for axis, binding in zip(block.iters, block.bindings, strict=True):
-            if axis.kind in ORDERED and (loop := _among(loops, binding)) is not None:
-                raise fault(
-                    f"axis '{axis.var.name}' of block '{block.name}' is declared as {axis.kind}, so loop "
-                    f"'{loop.var.name}' must run in its order", loop, func)
-
-
-def _among(loops: Sequence[For], binding: PrimExpr) -> For | None:
-    found = [*free_vars(binding)]
-    return next((f for f in loops if any(v is f.var for v in found)), None)
 
 
 def check_any_order(func: PrimFunc, at: Stmt, step: str) -> None:
@@ -540,7 +534,7 @@ def _check_lanes(func: PrimFunc, loop: For, reductions: list[Block]) -> None:
             f"reduction '{block.name}' cannot be vectorized along '{loop.var.name}': only sums, products, maxima and "
             "minima of one value support this",
             loop, func)
-    mixed = {v for i, b in zip(block.iters, block.bindings, strict=True) if i.kind == "spatial" for v in free_vars(b)}
+    mixed = {v for i, b in zip(block.iters, block.bindings, strict=True) if i.kind != "reduce" for v in free_vars(b)}
     over = {v for i, b in zip(block.iters, block.bindings, strict=True) if i.kind == "reduce" for v in free_vars(b)}
     if mixed & over:
         name = next(iter(mixed & over)).name

@@ -223,6 +223,9 @@ class Schedule(Recorder):
     @recorded
     def reorder(self, *loops: Var) -> None:
         """Reorder loops of one nest: they exchange their positions, in the given order from outermost to innermost."""
+        twice = next((v for k, v in enumerate(loops) if v in loops[:k]), None)
+        if twice is not None:
+            raise self._error(f"loop '{twice.name}' is given twice to reorder", self._loop(twice))
         nodes = {v: self._loop(v) for v in loops}
         inside = {v: {id(x) for x in walk_stmt(n)} for v, n in nodes.items()}
         by_depth = sorted(loops, key=lambda v: -len(inside[v]))

@@ -58,9 +58,7 @@ _LOOPS: Final = {
     "serial": SERIAL, "parallel": PARALLEL, "vectorized": VECTORIZED, "unrolled": UNROLLED, "unroll": UNROLLED,
     "thread_binding": SERIAL,
 }
-_AXES: Final = {
-    "spatial": "spatial", "reduce": "reduce", "S": "spatial", "R": "reduce", "scan": "scan", "opaque": "opaque",
-}
+_AXES: Final = {"S": "spatial", "R": "reduce", **{k: k for k in ("spatial", "reduce", "scan", "opaque")}}
 _IGNORED: Final = ("reads", "writes")
 N = TypeVar("N", Var, Buffer)
 
@@ -632,8 +630,8 @@ class FunctionReader(AttributeReader):
             if kind not in _AXES or not isinstance(name, ast.Name):
                 raise self.error(
                     call,
-                    "an axis of a block must be T.axis.spatial(extent, i), T.axis.reduce(extent, k), T.axis.scan or "
-                    "T.axis.opaque, or T.axis.remap(\"SR\", [i, k])")
+                    "an axis of a block must be T.axis.spatial(extent, i), T.axis.reduce(extent, k), "
+                    "T.axis.scan(extent, t), T.axis.opaque(extent, i) or T.axis.remap(\"SR\", [i, k])")
             self.once(name, name.id, header)
             if not extent_expr.dtype.is_integer:
                 raise self.error(call, f"the extent of an axis is an integer, but this is {extent_expr.dtype}")

@@ -127,7 +127,7 @@ def _union(spans: Sequence[Span | None], extent: Size) -> tuple[PrimExpr, Size]:
 def regenerate(node: Block, region: Box, outer: Ranges, unit_loops: bool) -> tuple[Stmt, list[Var]]:
     """Build loops over a part of a block's domain: `region` gives the first point and the size along each spatial axis.
     """
-    spatial = [i for i in node.iters if i.kind == "spatial"]
+    spatial = [i for i in node.iters if i.kind != "reduce"]
     bindings: list[PrimExpr] = []
     loops: list[tuple[Var, PrimExpr]] = []
     predicate: Value = True

@@ -44,7 +44,7 @@ def rolling_buffer(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> Prim
     Raises `ScheduleError`.
     """
     results = stored_buffers(block)
-    axes = [i.var for i in block.iters if i.kind == "spatial"]
+    axes = [i.var for i in block.iters if i.kind != "reduce"]
     if (
         len(results) != 1 or results[0] in func.params
         or any(s.indices != tuple(axes) for s in walk_stmt(block.body) if isinstance(s, Store))

@@ -205,8 +205,8 @@ class IterVar(ExprLike):
     var: Var
     extent: PrimExpr
     kind: str = "spatial"
-    """`spatial`; `reduce` if trips along it are reduced into one element; `scan` or `opaque` if they must run in their
-    order."""
+    """`spatial`, or `reduce` if trips along it are reduced into one element. The trips along a `scan` or `opaque` axis
+    compute separate elements too, but keep their order."""
 
     @property
     def expr(self) -> Var:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, overload
 
-from tilewright.base.errors import ScheduleError, UnknownIntrinsicError
+from tilewright.base.errors import MissingIntrinsicError, ScheduleError
 from tilewright.base.node import node
 from tilewright.base.settings import nearest
 from tilewright.base.types import BOOL, INT64
@@ -78,6 +78,9 @@ class TensorIntrin:
     body: Stmt | None
     reset: Stmt | None = None
     update: Stmt | None = None
+    desc: PrimFunc | None = None
+    impl: PrimFunc | None = None
+    """The two functions of `register`; None for an instruction of `te.decl_tensor_intrin`."""
 
     known: ClassVar[dict[str, TensorIntrin]] = {}
 
@@ -109,9 +112,10 @@ class TensorIntrin:
         known = replace(impl, params=desc.params, body=body)
         reset = update = None
         if pattern.init is not None and any(isinstance(s, Block) and s.init is not None for s in walk_stmt(body)):
-            reset = _nest([i for i in pattern.iters if i.kind == "spatial"], pattern.init)
+            reset = _nest([i for i in pattern.iters if i.kind != "reduce"], pattern.init)
             update = lower_blocks(known.with_body(_going_on(body))).body
-        return TensorIntrin.remember(TensorIntrin(name, pattern, lower_blocks(known).body, reset, update), override)
+        made = TensorIntrin(name, pattern, lower_blocks(known).body, reset, update, desc, impl)
+        return TensorIntrin.remember(made, override)
 
     @staticmethod
     def remember(intrin: TensorIntrin, override: bool = False) -> TensorIntrin:
@@ -125,17 +129,17 @@ class TensorIntrin:
 
     @overload
     @staticmethod
-    def get(name: str, allow_missing: Literal[False] = ...) -> TensorIntrin: ...
+    def get(name: str, allow_missing: Literal[False] = False) -> TensorIntrin: ...
     @overload
     @staticmethod
     def get(name: str, allow_missing: bool) -> TensorIntrin | None: ...
     @staticmethod
     def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
-        """Return the intrinsic of that name. If it is not registered, return None with `allow_missing`, else raise
-        `UnknownIntrinsicError`, a `ScheduleError` and `ValueError`."""
+        """Return the intrinsic of that name. One that is not registered raises `MissingIntrinsicError`, or
+        is None with `allow_missing`."""
         found = TensorIntrin.known.get(name)
         if found is None and not allow_missing:
-            raise UnknownIntrinsicError(
+            raise MissingIntrinsicError(
                 f"there is no intrinsic '{name}'{nearest(name, TensorIntrin.known)}; register it with "
                 "TensorIntrin.register")
         return found
@@ -217,7 +221,7 @@ class _Match:
         if init is None and not going_on:
             fixed: dict[PrimExpr, PrimExpr] = {it.var: b for it, b in axes if it.kind == "reduce"}
             body = map_expressions(body, lambda e: substitute(e, fixed))
-            axes = [(it, b) for it, b in axes if it.kind == "spatial"]
+            axes = [(it, b) for it, b in axes if it.kind != "reduce"]
         notes = {k: v for k, v in self.target.annotations.items() if k != "combiner"}
         return replace(
             self.target, iters=tuple(it for it, _ in axes), bindings=tuple(b for _, b in axes), predicate=predicate,
@@ -361,7 +365,7 @@ class _Match:
             if start is not None:
                 start = (
                     self.target.init if self.target is not self.leaf
-                    else _nest([i for i in self.pattern.iters if i.kind == "spatial"], start)
+                    else _nest([i for i in self.pattern.iters if i.kind != "reduce"], start)
                 )
             return start, _bound(whole, boxes)
         if start is not None and not going_on:
@@ -409,7 +413,7 @@ def _one_nest(name: str, s: Stmt, init: Stmt | None = None) -> tuple[list[For], 
     axes = {f.var: IterVar(Var(f.var.name), f.extent, "reduce" if f.var in reducing else "spatial") for f in loops}
     own: dict[PrimExpr, PrimExpr] = {f.var: add(axes[f.var].var, f.min) for f in loops}
     if init is not None and firsts:
-        spatial = [i.var for i in axes.values() if i.kind == "spatial"]
+        spatial = [i.var for i in axes.values() if i.kind != "reduce"]
         if len(spatial) != len(firsts):
             return None
         init = substitute_stmt(init, dict(zip((f.var for f in firsts), spatial, strict=True)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tilewright.tir.tensor_intrin.dot_products import DP4A_INTRIN, register
+from tilewright.tir.tensor_intrin.dot_product_common import DP4A_INTRIN, register
 
 __all__ = ["DP4A_INTRIN", "ARM_DOT_4x4_i8_NEON_INTRIN", "ARM_DOT_4x4_i8_SDOT_INTRIN", "dot_product_4x4_i8i8i32_desc"]
 

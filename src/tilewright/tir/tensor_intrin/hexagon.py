@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tilewright.tir.tensor_intrin.dot_products import register
+from tilewright.tir.tensor_intrin.dot_product_common import register
 
 VRMPY_u8u8i32_INTRIN: Final = "dot_32x4_u8u8i32_vrmpy"
 VRMPY_u8i8i32_INTRIN: Final = "dot_32x4_u8i8i32_vrmpy"

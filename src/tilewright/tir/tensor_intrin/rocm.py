@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tilewright.tir.tensor_intrin.dot_products import register
+from tilewright.tir.tensor_intrin.dot_product_common import register
 
 AMDGPU_SDOT4_INTRIN: Final = "sdot4"
 

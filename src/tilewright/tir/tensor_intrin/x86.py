@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tilewright.tir.tensor_intrin.dot_products import register
+from tilewright.tir.tensor_intrin.dot_product_common import register
 
 VNNI_DOT_16x4_INTRIN: Final = "dot_16x4_vnni"
 AVX512_DOT_16x4_INTRIN: Final = "dot_16x4_avx512"

@@ -114,7 +114,7 @@ def mixed_loops(block: Block) -> frozenset[Var]:
     """Return the loops around a block that are over both a spatial and a reduction axis, as made by `fuse`."""
     over: dict[str, set[Var]] = {"spatial": set(), "reduce": set()}
     for it, binding in zip(block.iters, block.bindings, strict=True):
-        over[it.kind].update(free_vars(binding))
+        over["reduce" if it.kind == "reduce" else "spatial"].update(free_vars(binding))
     return frozenset(over["spatial"] & over["reduce"])
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from tilewright.base.errors import CompileError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext, function_pass_of
 from tilewright.tir.stmt import PrimFunc
@@ -18,6 +19,7 @@ from tilewright.tir.transform.inject_double_buffer import inject_double_buffer
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.lower_math import lower_math
 from tilewright.tir.transform.lowering_options import mark_unrolled
+from tilewright.tir.transform.opaque_blocks import convert_blocks_to_opaque, lower_opaque_blocks
 from tilewright.tir.transform.partition_loops import partition_loops
 from tilewright.tir.transform.remove_no_op import remove_no_op
 from tilewright.tir.transform.share_storage import share_storage
@@ -62,6 +64,17 @@ def _unroll_loops(func: PrimFunc) -> PrimFunc:
     return unroll_loops(mark_unrolled(func))
 
 
+def _verify_memory(func: PrimFunc) -> PrimFunc:
+    """Raise `CompileError` if `tir.analysis.verify_memory` is false; the function itself is returned unchanged."""
+    from tilewright.tir.analysis import verify_memory
+
+    if not verify_memory(func):
+        raise CompileError(
+            f"function '{func.name}' uses memory out of its scope, or on a GPU outside of loops bound to threads",
+            func.origin, code="TW0611")
+    return func
+
+
 @dataclass(frozen=True)
 class Apply(PrimFuncPass):
     """Replaces every TIR function by the result of `ftransform`."""
@@ -75,11 +88,13 @@ class Apply(PrimFuncPass):
 PASSES: Final[dict[str, type[_LoopPass]]] = {
     name: _named(name, run)
     for name, run in {
-        "CommonSubexprElimTIR": common_subexpressions, "ConvertSSA": convert_ssa, "FlattenBuffer": flatten_buffers,
+        "CommonSubexprElimTIR": common_subexpressions, "ConvertBlocksToOpaque": convert_blocks_to_opaque,
+        "ConvertSSA": convert_ssa, "FlattenBuffer": flatten_buffers,
         "HoistIfThenElse": hoist_conditions, "InjectDoubleBuffer": inject_double_buffer,
         "LoopPartition": _partition_loops, "LowerInitBlock": lower_blocks, "LowerIntrin": lower_math,
+        "LowerOpaqueBlock": lower_opaque_blocks,
         "RemoveNoOp": remove_no_op, "Simplify": simplify_statements, "StorageRewrite": share_storage,
         "TightenLoopBounds": tighten_loop_bounds,
-        "UnrollLoop": _unroll_loops, "VectorizeLoop": vectorize_loops,
+        "UnrollLoop": _unroll_loops, "VectorizeLoop": vectorize_loops, "VerifyMemory": _verify_memory,
     }.items()}
 """The passes by TVM's names. `LowerInitBlock` also removes blocks and allocates intermediate values."""
