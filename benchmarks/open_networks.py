@@ -58,7 +58,7 @@ Drawn = Mapping[str, int]
 """A size for each open dimension."""
 TOLERANCE = 1e-3
 NOISE = 1e-5
-NOISY = 4
+NOISY = 10
 """Copies of the inputs with noise, which show whether an answer is unstable."""
 BATCH = range(1, 9)
 IMAGE = range(64, 321, 32)

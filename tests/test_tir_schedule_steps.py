@@ -309,3 +309,62 @@ def test_draws_follow_the_seed_and_the_decisions() -> None:
     trace.apply_to_schedule(tir.Schedule(PROGRAMS["rows"]), False, ask)
     assert trace.decisions[sample] in asked
     assert [f"  {line}" for line in trace.as_python()] == str(trace).splitlines()[2:]
+
+
+RESHAPED = """
+@T.prim_func
+def reshaped(A: T.Buffer((32, 8), "float32"), D: T.Buffer((4, 8), "float32"), C: T.Buffer((1, 4, 8, 8), "float32")):
+    B = T.alloc_buffer((32, 8), "float32")
+    for i, j in T.grid(32, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for o, i, j, k in T.grid(1, 4, 8, 8):
+        with T.block("C"):
+            vo, vi, vj, vk = T.axis.remap("SSSS", [o, i, j, k])
+            C[vo, vi, vj, vk] = B[vi * 8 + vj, vk] + D[vi, vj]
+"""
+
+
+def test_a_reader_by_another_shape_goes_into_what_it_reads() -> None:
+    sch = tir.Schedule(tir.parse(RESHAPED))
+    sch.reverse_compute_inline("C")
+    assert "C[0, vi // 8, vi % 8, vj] = A[vi, vj] * 2.0 + D[vi // 8, vi % 8]" in str(sch.mod["main"])
+    same(tir.parse(RESHAPED), sch.mod["main"])
+    skipping = tir.Schedule(tir.parse(RESHAPED.replace("vi * 8 + vj, vk", "vi * 8 + vj // 2, vk")))
+    with pytest.raises(ScheduleError, match="does not read each element of 'B' once"):
+        skipping.reverse_compute_inline("C")
+
+
+RAGGED = """
+@T.prim_func
+def ragged(A: T.Buffer((14,), "int32"), C: T.Buffer((14,), "int32")):
+    B = T.alloc_buffer((14,), "int32")
+    for i in T.serial(14):
+        with T.block("B"):
+            v = T.axis.spatial(14, i)
+            B[v] = A[v] * 2
+    for i in T.serial(14):
+        with T.block("C"):
+            v = T.axis.spatial(14, i)
+            C[v] = B[v] + 1
+"""
+
+
+def test_a_block_fills_the_padding_of_a_layout() -> None:
+    sch = tir.Schedule(tir.parse(RAGGED))
+    sch.transform_layout("B", "B", lambda i: (i // 4, i % 4), pad_value=lambda p, q: p + q)
+    assert sch.get("B_pad_B").name == "B_pad_B"
+    text = str(sch.mod["main"])
+    assert 'T.where(v0_1 == 3 and v1_1 >= 2)\n                B[v0_1, v1_1] = T.cast(v0_1 + v1_1, "int32")' in text
+    same(tir.parse(RAGGED), sch.mod["main"])
+    plain = tir.Schedule(tir.parse(RAGGED))
+    plain.transform_layout("B", "B", lambda i: (i // 7, i % 7), pad_value=0)
+    assert "_pad_" not in str(plain.mod["main"])
+    for value, why in (
+        (0.5, "the padding of 'B' is float32, but its elements are int32"),
+        (tir.IntImm("int8", 0), "the padding of 'B' is int8, but its elements are int32"),
+        (lambda p, q: tir.decl_buffer((1,), "int32", "other").vload([0]), "a padding value depends on the indices"),
+    ):
+        with pytest.raises(ScheduleError, match=why):
+            tir.Schedule(tir.parse(RAGGED)).transform_layout("B", "B", lambda i: (i // 4, i % 4), pad_value=value)

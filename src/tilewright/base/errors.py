@@ -119,6 +119,12 @@ class ParseError(CompileError):
     code = "TW0405"
 
 
+class UndecidedError(CompileError, ValueError):
+    """Python needs the truth of an expression whose value is not known while compiling. TVM raises a `ValueError`."""
+
+    code = "TW0602"
+
+
 class ScheduleError(CompileError):
     """A schedule step cannot be applied to the loops it names."""
 
@@ -184,6 +190,12 @@ class ArtifactError(CompileError):
 
 class RPCError(TVMError):
     """A remote process or machine cannot be reached, refuses a request, or sends an invalid answer."""
+
+
+class RPCSessionTimeoutError(RPCError):
+    """A session has ended because it exceeded its time limit."""
+
+    code = "TW1205"
 
 
 class WorkerError(TVMError):

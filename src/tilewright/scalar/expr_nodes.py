@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, Self, TypeAlias
 
 import numpy as np
 
-from tilewright.base.errors import CompileError
+from tilewright.base.errors import CompileError, UndecidedError
 from tilewright.base.interning import interned, publish
 from tilewright.base.types import BOOL, FLOAT32, INT64, DataType, OpenSize
 
@@ -102,8 +102,8 @@ class PrimExpr(ExprLike):
         return self
 
     def __bool__(self) -> bool:
-        raise CompileError(
-            f"the value of '{self}' is not known at compile time; use if_then_else, all_of or any_of", code="TW0602")
+        raise UndecidedError(
+            f"the value of '{self}' is not known at compile time; use if_then_else, all_of or any_of")
 
     def __repr__(self) -> str:
         from tilewright.scalar.walk import text_of

@@ -12,9 +12,10 @@ from tilewright.base.errors import ScheduleError
 from tilewright.base.types import INT64
 from tilewright.scalar.arith import Ranges, linear, simplify
 from tilewright.scalar.arith.solve import conjuncts
-from tilewright.scalar.expr import LT, Buffer, Load, PrimExpr, Var, all_of, compare, const
+from tilewright.scalar.expr import LT, Buffer, Load, PrimExpr, Var, all_of, compare, const, number_of
 from tilewright.scalar.walk import free_vars, rewrite, substitute, walk
 from tilewright.tir.block_rewrites import free_name, reads
+from tilewright.tir.index_map import IndexMap
 from tilewright.tir.legality import (
     check_all_points,
     check_complete,
@@ -196,10 +197,36 @@ def _dense(func: PrimFunc, target: For, source: Buffer, dim: int, size: int, out
                 func)
 
 
+def _points(
+    func: PrimFunc, node: Block, source: Buffer, read: Sequence[PrimExpr], made: Sequence[PrimExpr]
+) -> dict[PrimExpr, PrimExpr]:
+    """Return the axes of a block at which it reads at `read` the element of `source` that is stored at `made`.
+
+    Raises `ScheduleError` unless the block reads its own axes, or each element once, by a map that has an inverse.
+    """
+    axes = [i.var for i in node.iters]
+    if set(read) == {*axes} and len(read) == len(axes):
+        _no_further(func, node, source, read)
+        return dict(zip(read, made, strict=True))
+    there, extents = IndexMap(tuple(axes), tuple(read)), [i.extent for i in node.iters]
+    try:
+        back = there.inverse(extents)
+        whole = [number_of(n) for n in there.map_shape(extents)] == [*source.shape]
+    except ScheduleError:
+        whole = False
+    if not whole:
+        raise fault(
+            f"block '{node.name}' does not read each element of '{source.name}' once, at places from which its axes "
+            "follow", node, func)
+    found: dict[PrimExpr, PrimExpr] = dict(zip(back.params, made, strict=True))
+    return dict(zip(axes, (substitute(e, found) for e in back.results), strict=True))
+
+
 def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     """Inline the only reader of a value into its producer, which then stores the reader's result.
 
-    B[i] = A[i] * 2;  C[i] = B[i] + 1  ->  C[i] = A[i] * 2 + 1
+    B[i] = A[i] * 2;  C[i] = B[i] + 1              ->  C[i] = A[i] * 2 + 1
+    B[i] = A[i] * 2;  C[i, j] = B[i * 4 + j] + 1   ->  C[i // 4, i % 4] = A[i] * 2 + 1
     """
     s = Schedule(func)
     node = s.block(block)
@@ -214,14 +241,9 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
             f"block '{block}' must read exactly one result of an elementwise block; it reads {len(chosen)}",
             node, func)
     (source,), (maker,) = chosen, makers(func, chosen[0])
-    axes = [i.var for i in node.iters]
     loads = _loads(node, source)
-    if (
-        any(e.indices != loads[0].indices for e in loads) or set(loads[0].indices) != set(axes)
-        or len(axes) != len(loads[0].indices)
-    ):
-        raise fault(f"block '{block}' reads '{source.name}' at other places than its own axes, each once", node, func)
-    _no_further(func, node, source, loads[0].indices)
+    if any(e.indices != loads[0].indices for e in loads):
+        raise fault(f"block '{block}' reads '{source.name}' at several places", node, func)
     order = list(walk_stmt(func.body))
     late = [
         b.name for b in loaded_buffers(node)
@@ -241,10 +263,10 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     check_all_points(func, maker)
     made = maker.body
     assert isinstance(made, Store)
-    points = dict(zip(loads[0].indices, made.indices, strict=True))
+    points = _points(func, node, source, loads[0].indices, made.indices)
     value = rewrite(
         node.body.value, lambda e: made.value if isinstance(e, Load) and e.buffer is source else points.get(e))
-    guards = [compare(LT, points[i.var], i.extent) for i, d in zip(node.iters, axes, strict=True)]
+    guards = [compare(LT, points[i.var], i.extent) for i in node.iters]
     limits = Ranges()
     for it in maker.iters:
         limits = limits.bind_loop(it.var, const(0, INT64), it.extent)
@@ -255,7 +277,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     s._replace(
         maker,
         replace(
-            maker, name=node.name, body=store, predicate=all_of(maker.predicate, *needed),
+            maker, body=store, predicate=all_of(maker.predicate, *needed),
             annotations=without_note(maker, ALIGNED)))
     s._set(s.func.body, drop=source)
     return s.func

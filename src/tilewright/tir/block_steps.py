@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
-from tilewright.scalar.expr import Buffer
+from tilewright.scalar.expr import Buffer, Value
 from tilewright.tir import block_moves, layout_rewrites
 from tilewright.tir.block_rewrites import check_scope
 from tilewright.tir.blockize import blockize
@@ -152,12 +152,24 @@ class BlockSteps(LoopSteps):
 
     # Layouts.
     @recorded
-    def transform_layout(self, block: BlockAt | str, buffer: int | str | tuple[str, int], index_map: Layout) -> None:
+    def transform_layout(
+        self, block: BlockAt | str, buffer: int | str | tuple[str, int], index_map: Layout,
+        pad_value: Value | Layout | None = None, *, assume_injective_transform: bool = False,
+    ) -> None:
         """Change the layout of a value that the block writes (or reads, with `("read", k)`). A parameter gets the new
-        shape, so the caller passes its elements in that layout."""
+        shape, so the caller passes its elements in that layout.
+
+        Places of the new layout without an element are not read. A further block stores `pad_value` there after the
+        value is computed: a number, or a function of the new indices. The padding of an input is the caller's.
+        `assume_injective_transform` has no effect: a map that is not injective is refused.
+        """
         at, e = self._in(block)
         found = self._buffer(at, e, buffer)
-        e.func = layout_rewrites.transform_layout(e.func, found, IndexMap.of(index_map, len(found.shape)))
+        how = IndexMap.of(index_map, len(found.shape))
+        e.func, new = layout_rewrites.transform_layout(e.func, found, how)
+        if pad_value is not None:
+            pad = layout_rewrites.pad_map(new, pad_value)
+            e.func = layout_rewrites.fill_padding(e.func, new, how, layout_rewrites.sizes(found), pad)
 
     @recorded
     def transform_block_layout(self, block: BlockAt | str, index_map: Layout) -> None:

@@ -24,8 +24,10 @@ from tilewright.scalar.expr import (
     Var,
     all_of,
     as_expr,
+    cast,
     compare,
     const,
+    literal,
     number_of,
 )
 from tilewright.scalar.walk import free_vars, rewrite, substitute, walk
@@ -39,6 +41,7 @@ from tilewright.tir.stmt import (
     For,
     IterVar,
     PrimFunc,
+    Seq,
     Stmt,
     Store,
     expressions,
@@ -60,18 +63,63 @@ def sizes(buffer: Buffer) -> tuple[int, ...]:
     return tuple(int(d) for d in buffer.shape)
 
 
-def transform_layout(func: PrimFunc, buffer: Buffer, how: IndexMap) -> PrimFunc:
-    """Change the layout of a value: B[i, j] -> B[i // 4, j, i % 4] everywhere. A parameter gets the new shape."""
+def transform_layout(func: PrimFunc, buffer: Buffer, how: IndexMap) -> tuple[PrimFunc, Buffer]:
+    """Change the layout of a value: B[i, j] -> B[i // 4, j, i % 4] everywhere. A parameter gets the new shape. Return
+    the new buffer, too."""
     for x in walk_stmt(func.body):
         if isinstance(x, Block) and buffer in stored_buffers(x):
             _not_aligned(func, x)
     new = Buffer(buffer.name, how.shape(sizes(buffer)), buffer.dtype, buffer.scope)
     if buffer in func.params:
         params = tuple(new if b is buffer else b for b in func.params)
-        return replace(func, params=params, body=redirect(func.body, buffer, new, how))
+        return replace(func, params=params, body=redirect(func.body, buffer, new, how)), new
     s = Schedule(func)
     s._set(redirect(func.body, buffer, new, how), drop=buffer, new=new)
-    return s.func
+    return s.func, new
+
+
+def pad_map(buffer: Buffer, value: Any) -> IndexMap:
+    """Return the value of padding, a number or a function of the indices of `buffer`, as a map of these indices. Raises
+    `ScheduleError` for a value of another type than the elements, or of elements of another buffer."""
+    if isinstance(value, (str, IndexMap)) or (callable(value) and not isinstance(value, PrimExpr)):
+        found = IndexMap.of(value, len(buffer.shape))
+    else:
+        found = IndexMap(tuple(Var(f"axis{k}") for k in range(len(buffer.shape))), (literal(value),))
+    if len(found.results) != 1:
+        raise ScheduleError(f"the padding of '{buffer.name}' is one value, but '{found}' gives {len(found.results)}")
+    e = found.results[0]
+    other = next((x.buffer for x in walk(e) if isinstance(x, Load)), None)
+    if other is not None:
+        raise ScheduleError(
+            f"the padding of '{buffer.name}' reads '{other.name}'; a padding value depends on the indices alone")
+    given = isinstance(value, PrimExpr)
+    if (given and e.dtype is not buffer.dtype) or e.dtype.is_float != buffer.dtype.is_float:
+        raise ScheduleError(f"the padding of '{buffer.name}' is {e.dtype}, but its elements are {buffer.dtype}")
+    return IndexMap(found.params, (cast(buffer.dtype, e),))
+
+
+def fill_padding(func: PrimFunc, buffer: Buffer, how: IndexMap, shape: Sequence[int], value: IndexMap) -> PrimFunc:
+    """Store a value at the places of `buffer` that have no element by the map `how` of the indices of `shape`, after
+    the last block that stores to it. An input is unchanged.
+
+    for i of 14: B[i // 4, i % 4] = …  ->  for i of 14: …;  for p, q where p == 3 and q >= 2: B[p, q] = 0
+    """
+    back, empty = how.non_surjective_inverse(shape)
+    top = func.body.stmts if isinstance(func.body, Seq) else (func.body,)
+    last = next((
+        k for k in reversed(range(len(top)))
+        if any(isinstance(x, Block) and buffer in stored_buffers(x) for x in walk_stmt(top[k]))), None)
+    if number_of(empty) == 0 or last is None:
+        return func
+    axes = [IterVar(Var(f"v{k}"), as_expr(n)) for k, n in enumerate(buffer.shape)]
+    points: dict[PrimExpr, PrimExpr] = {p: a.var for p, a in zip(back.params, axes, strict=True)}
+    places: dict[PrimExpr, PrimExpr] = {p: a.var for p, a in zip(value.params, axes, strict=True)}
+    made = next(
+        x for x in reversed([*walk_stmt(top[last])]) if isinstance(x, Block) and buffer in stored_buffers(x))
+    fill = nest_of(Block(
+        free_name(func, f"{made.name}_pad_{buffer.name}"), tuple(axes), (), substitute(empty, points), None,
+        Store(buffer, substitute(value.results[0], places), tuple(a.var for a in axes))))
+    return func.with_body(seq(*top[: last + 1], fill, *top[last + 1 :]))
 
 
 def transform_block_layout(func: PrimFunc, block: str, how: IndexMap) -> PrimFunc:
