@@ -31,9 +31,9 @@ def product(rows: int, name: str, dtypes: tuple[str, str], depth: int = 4) -> IR
     block = sch.get_block("y")
     if rows > 1:
         sch.transform_layout(block, ("read", 1), lambda j, k: [j // rows, k // depth, j % rows, k % depth])
-    _, j, k = sch.get_loops(block)
-    inner = sch.split(j, factors=[None, rows])[1]
-    outer, deep = sch.split(k, factors=[None, depth])
+    _, column, row = sch.get_loops(block)
+    inner = sch.split(column, factors=[None, rows])[1]
+    outer, deep = sch.split(row, factors=[None, depth])
     sch.reorder(outer, inner, deep)
     sch.decompose_reduction(block, outer)
     sch.tensorize(inner if rows > 1 else deep, name)

@@ -213,7 +213,8 @@ class Resolver:
         (buffer,) = stored_buffers(block)
         rest = tuple(Var(i.var.name) for i in block.iters if i.kind == "reduce")
         whole = IndexMap((*layout.params, *rest), (*layout.results, *rest))
-        self.engine.func = transform_block_layout(transform_layout(self.engine.func, buffer, layout), block.name, whole)
+        func, _ = transform_layout(self.engine.func, buffer, layout)
+        self.engine.func = transform_block_layout(func, block.name, whole)
 
     # Placement of stages.
     def arrange(self, stage: Stage) -> None:

@@ -137,4 +137,7 @@ def _received(described: Any, pieces: Iterator[bytes], function: Callable[[Any],
     if "function" in described:
         return function(described["function"])
     data = next(pieces)
-    return bytearray(data) if "bytes" in described else NDArray(array_of(*described["array"], data))
+    if "bytes" in described:
+        return bytearray(data)
+    dtype, shape = described["array"]
+    return NDArray(array_of(dtype, shape, data))

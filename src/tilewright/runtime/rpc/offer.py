@@ -23,7 +23,7 @@ class Offer:
     def __init__(self, tracker: Address | None, key: str, address: Address, secret: bytes) -> None:
         """`address` is where clients reach the server."""
         self.tracker, self.key, self.address = tracker, key, address
-        self._secret, self._changed = secret, threading.Condition()
+        self._secret, self._changed, self._token = secret, threading.Condition(), ""
         self.renew()
 
     @property
