@@ -21,8 +21,8 @@ def estimate_tir_flops(mod: IRModule | PrimFunc) -> float:
     """Return the number of arithmetic operations of a function, or of all TIR functions of a module.
 
     Each of `+ - * / // %`, `min` and `max` counts once for every iteration, and `fma` twice. Indices, conditions,
-    conversions and other calls count nothing, and of two branches the one with more operations counts. Raises `CompileError` for a loop whose
-    number of iterations is not a constant.
+    conversions and other calls count nothing, and of two branches the one with more operations counts. Raises
+    `CompileError` for a loop whose number of iterations is not a constant.
     """
     functions = mod.functions.values() if isinstance(mod, IRModule) else [mod]
     return float(sum(_of_function(f) for f in functions if isinstance(f, PrimFunc)))

@@ -350,7 +350,8 @@ class ExprReader:
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "astype":
             return E.Cast(self.dtype(self.arguments(node, 1)[0]), self.expr(node.func.value))
         if not name:
-            return self.python_call(node)
+            address = self.pointer(node)
+            return self.python_call(node) if address is None else address
         read = _CALLS.get(name)
         if read is not None:
             return read(self, node)
