@@ -34,12 +34,17 @@ X, Y = te.var("x"), te.var("y", "float32")
     (X & 255, "bitwise_and(x, 255)"), (1 << X, "shift_left(1, x)"), (~(X > 1), "(x <= 1)"),
     ((X > 1) | (X < 0), "((x > 1) or (x < 0))"), (tir.const(6, "int32") ^ 3, "5"), (tir.const(-8, "int8") >> 1, "-4"),
     (tir.shift_left(tir.const(3, "uint8"), 7), "128"),
+    (tir.q_multiply_shift(tir.const(1000, "int32"), 1 << 30, 31, 1), "1000"),
+    (tir.q_multiply_shift(tir.const(-7, "int32"), 1 << 30, 31, -1), "-2"),
+    (tir.q_multiply_shift_per_axis(tir.const(1000, "int32"), 1 << 30, 1, 2, 31, True, True), "250"),
+    (tir.q_multiply_shift_per_axis(tir.const(1000, "int32"), 1 << 30, 1, 2, 31, False, False), "500"),
 ])
 def test_expressions(made: Any, text: str) -> None:
     assert str(made) == text
 
 
 def test_kinds_of_nodes() -> None:
+    assert (tir.Ramp(0, 2, 4).lanes, tir.Broadcast(1.0, 8).lanes) == (4, 8)
     assert str(te.isnan(Y).dtype) == "bool" and str(tir.isinf(tir.Broadcast(Y, 4)).dtype) == "boolx4"
     assert isinstance(tir.const(1, "int32") + te.var("i", "int32"), tir.Add)
     assert isinstance(tir.decl_buffer((8,), "float32")[0], tir.BufferLoad)
