@@ -322,7 +322,11 @@ def layout(sch: tir.Schedule, choose: Choose) -> None:
         f"lambda i, j: (i // {c}, j, i % {c})"
     ]
     buffers: list[int | tuple[str, int]] = [0, ("read", choose.randrange(2))]
-    sch.transform_layout(block, choose.choice(buffers), choose.choice(maps))
+    which, how = choose.choice(buffers), choose.choice(maps)
+    at, engine = sch._in(block)
+    if sch._buffer(at, engine, which) in engine.func.params:
+        raise ScheduleError("the program would take its arguments in another layout")
+    sch.transform_layout(block, which, how)
 
 
 def block_layout(sch: tir.Schedule, choose: Choose) -> None:

@@ -105,7 +105,7 @@ def test_accesses_outside_of_buffers() -> None:
     for body, message in (
         ("B[0, 0] = A[2, 2]", r"index 0 of A\[2, 2\] goes from 2 to 2, but dimension 0 of buffer A has 2 elements"),
         ("for i in range(3):\n    B[0, i] = A[1, i]", r"index 1 of B\[0, i\] goes from 0 to 2, but dimension 1 of"),
-        ("for i in range(3):\n    B[i, 0] = A[0, i - 1]", r"index 1 of A\[0, i - 1\] goes from -1 to 1"),
+        ("for i in range(3):\n    B[i, 0] = A[0, i - 1]", r"index 1 of A\[0, .*\] goes from -1 to 1"),
     ):
         with pytest.raises(ScheduleError, match=message):
             check(parsed(body))

@@ -243,8 +243,8 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     for it in maker.iters:
         limits = limits.bind_loop(it.var, const(0, INT64), it.extent)
     at: dict[PrimExpr, PrimExpr] = dict(zip(own.places, made.indices, strict=True))
-    points: dict[PrimExpr, PrimExpr] = {
-        i.var: simplify(substitute(own.axes[i.var], at), limits) for i in node.iters}
+    points: dict[PrimExpr, PrimExpr] = {i.var: substitute(own.axes[i.var], at) for i in node.iters}
+    points = {v: e if isinstance(e, Var) else simplify(e, limits) for v, e in points.items()}
     value = rewrite(
         node.body.value, lambda e: made.value if isinstance(e, Load) and e.buffer is source else points.get(e))
     guards = [compare(LT, points[i.var], i.extent) for i in node.iters]
