@@ -322,12 +322,11 @@ def layout(sch: tir.Schedule, choose: Choose) -> None:
         f"lambda i, j: (i // {c}, j, i % {c})"
     ]
     buffers: list[int | tuple[str, int]] = [0, ("read", choose.randrange(2))]
-    buffer, how = choose.choice(buffers), choose.choice(maps)
-    trial = sch.copy()
-    trial.transform_layout(block, buffer, how)
-    if any(a.params != b.params for a, b in zip(sch.mod.functions.values(), trial.mod.functions.values(), strict=True)):
-        raise ScheduleError("callers would have to pass a parameter in another layout")
-    sch.transform_layout(block, buffer, how)
+    which, how = choose.choice(buffers), choose.choice(maps)
+    at, engine = sch._in(block)
+    if sch._buffer(at, engine, which) in engine.func.params:
+        raise ScheduleError("the program would take its arguments in another layout")
+    sch.transform_layout(block, which, how)
 
 
 def block_layout(sch: tir.Schedule, choose: Choose) -> None:

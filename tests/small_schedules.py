@@ -19,6 +19,39 @@ TEXTS = {
                     v, w = T.axis.remap("SS", [i, j])
                     C[v, w] = B[v, w] + 1.0
     """,
+    "reshaped": """
+        def reshaped(A: T.Buffer((6, 8), "float32"), C: T.Buffer((2, 3, 8), "float32")):
+            B = T.alloc_buffer((6, 8), "float32")
+            for i, j in T.grid(6, 8):
+                with T.block("B"):
+                    v, w = T.axis.remap("SS", [i, j])
+                    B[v, w] = A[v, w] * 2.0
+            for a, b, j in T.grid(2, 3, 8):
+                with T.block("C"):
+                    v, u, w = T.axis.remap("SSS", [a, b, j])
+                    C[v, u, w] = B[v * 3 + u, w] + 1.0
+    """,
+    "in_order": """
+        def in_order(A: T.Buffer((6, 8), "float32"), C: T.Buffer((6, 8), "float32")):
+            for i, j in T.grid(6, 8):
+                with T.block("C"):
+                    v = T.axis.scan(6, i)
+                    w = T.axis.opaque(8, j)
+                    C[v, w] = A[v, w] + 1.0
+    """,
+    "passed_on": """
+        def passed_on(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+            B = T.alloc_buffer((8,), "float32")
+            for i in T.serial(8):
+                with T.block("B"):
+                    v = T.axis.spatial(8, i)
+                    B[v] = A[v] * 2.0
+            for i in T.serial(8):
+                with T.block("C"):
+                    v = T.axis.spatial(8, i)
+                    T.evaluate(B.access_ptr("r"))
+                    C[v] = B[v]
+    """,
     "rows": """
         def rows(A: T.Buffer((6, 8), "float32"), W: T.Buffer((8,), "float32"), B: T.Buffer((6,), "float32")):
             for i, k in T.grid(6, 8):

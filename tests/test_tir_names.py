@@ -12,6 +12,7 @@ import tilewright as tvm
 from tilewright import te
 from tilewright.base.errors import CompileError, OptionError, ParseError
 from tilewright.tir import schedule
+from tilewright.tir.interpreter import run
 from tilewright.tir.schedule.testing import verify_trace_roundtrip
 from tilewright.tir.script import from_source
 from tilewright.tir.script import tir as T
@@ -39,7 +40,25 @@ def test_expressions(made: Any, text: str) -> None:
     assert str(made) == text
 
 
+def test_products_of_fixed_point_numbers() -> None:
+    """They are rounded, and shifts to the left and to the right may vary by element."""
+    @T.prim_func
+    def products(A: T.Buffer((4,), "int32"), S: T.Buffer((4,), "int32"), B: T.Buffer((5, 4), "int32")) -> None:
+        for i in range(4):
+            B[0, i] = T.q_multiply_shift(A[i], 1 << 30, 31, 1, dtype="int32")
+            B[1, i] = T.q_multiply_shift(A[i], 1 << 30, 31, -1)
+            B[2, i] = T.q_multiply_shift(A[i], 1 << 30, 31, S[i])
+            B[3, i] = T.q_multiply_shift_per_axis(A[i], 1 << 30, 1, S[i], 31, True, True)
+            B[4, i] = T.q_multiply_shift_per_axis(A[i], 1 << 30, 1, S[i], 31, False, False)
+
+    a, s, b = np.array([1000, -7, 6, 5], "int32"), np.array([0, 1, -1, 2], "int32"), np.zeros((5, 4), "int32")
+    run(products, [a, s, b])
+    exact = [a, a / 4, a / 2.0 * 2.0**s, a / 2.0**s, a / 2]
+    np.testing.assert_array_equal(b, np.floor(np.array(exact) + 0.5))
+
+
 def test_kinds_of_nodes() -> None:
+    assert (tir.Ramp(0, 2, 4).lanes, tir.Broadcast(1.0, 8).lanes) == (4, 8)
     assert str(te.isnan(Y).dtype) == "bool" and str(tir.isinf(tir.Broadcast(Y, 4)).dtype) == "boolx4"
     assert isinstance(tir.const(1, "int32") + te.var("i", "int32"), tir.Add)
     assert isinstance(tir.decl_buffer((8,), "float32")[0], tir.BufferLoad)

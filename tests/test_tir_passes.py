@@ -18,7 +18,8 @@ from tilewright.tir.transform.module_passes import PASSES
 from tilewright.tir.transform.verify import verify_flat
 
 ORDER = (
-    "InjectDoubleBuffer", "LowerInitBlock", "Simplify", "ConvertSSA", "HoistIfThenElse", "RemoveNoOp",
+    "InjectDoubleBuffer", "LowerInitBlock", "ConvertBlocksToOpaque", "LowerOpaqueBlock", "VerifyMemory",
+    "Simplify", "ConvertSSA", "HoistIfThenElse", "RemoveNoOp",
     "TightenLoopBounds", "LoopPartition", "FlattenBuffer",
          "StorageRewrite", "VectorizeLoop", "LowerIntrin", "UnrollLoop", "ConvertSSA", "CommonSubexprElimTIR",
          "RemoveNoOp")
@@ -88,6 +89,97 @@ def test_a_block_knows_the_loops_around_it_by_its_axes() -> None:
         analysis.verify_well_formed(tir.parse(text.format(row="i")))
     with pytest.raises(ScheduleError, match="block 'B' uses the loop variable 'i' directly; bind an axis to it"):
         tir.Schedule(tir.parse(text.format(row="i")))
+
+
+def parsed(body: str, params: str = 'A: T.Buffer((2, 3), "float32"), B: T.Buffer((3, 2), "float32")') -> IRModule:
+    lines = "\n".join(f"    {line}" for line in body.splitlines())
+    return IRModule({"main": tir.parse(f"def main({params}):\n{lines}\n")})
+
+
+def test_accesses_outside_of_buffers() -> None:
+    check = analysis.OOBChecker()
+    kept = parsed("for i in range(3):\n    B[i, 0] = T.if_then_else(i > 0, A[0, i - 1], 0.0)\n"
+                  "for i in range(5):\n    if i < 3:\n        B[i, 1] = 1.0")
+    assert check(kept)["main"].same_as(kept["main"])
+    check(parsed("B[0, n] = A[1, 0]", 'A: T.Buffer((2, 3), "float32"), B: T.Buffer((3, 2), "float32"), n: T.int32'))
+    for body, message in (
+        ("B[0, 0] = A[2, 2]", r"index 0 of A\[2, 2\] goes from 2 to 2, but dimension 0 of buffer A has 2 elements"),
+        ("for i in range(3):\n    B[0, i] = A[1, i]", r"index 1 of B\[0, i\] goes from 0 to 2, but dimension 1 of"),
+        ("for i in range(3):\n    B[i, 0] = A[0, i - 1]", r"index 1 of A\[0, .*\] goes from -1 to 1"),
+    ):
+        with pytest.raises(ScheduleError, match=message):
+            check(parsed(body))
+
+
+def test_operations_are_counted() -> None:
+    mod = parsed("for i in range(3):\n    if i % 2 == 0:\n        B[i, 0] = A[0, i] * 2.0 + 1.0\n"
+                 "    else:\n        B[i + 0, 1] = T.fma(A[0, i], A[1, i], 1.0)")
+    assert analysis.estimate_tir_flops(mod) == analysis.estimate_tir_flops(mod["main"]) == 6
+    assert analysis.estimate_tir_flops(mod["main"].with_attr("estimated_flops", 32)) == 32
+    open_loop = parsed("for i in range(n):\n    B[0, 0] = B[0, 0] + 1.0", 'B: T.Buffer((3, 2), "float32"), n: T.int32')
+    with pytest.raises(CompileError, match="the operations of 'main' cannot be counted: loop 'i' has n iterations"):
+        analysis.estimate_tir_flops(open_loop)
+
+
+def test_allocated_memory_is_counted() -> None:
+    mod = parsed('T_ = T.allocate((4, 3), "int8", "local")\nU = T.allocate((5,), "float32", "global")\nB[0, 0] = U[0]')
+    assert analysis.calculate_allocated_bytes(mod) == {"main": {"local": 12, "global": 20}}
+    assert analysis.calculate_allocated_bytes(mod["main"]) == {"main": {"local": 12, "global": 20}}
+
+
+def test_where_buffers_are_used() -> None:
+    func = parsed("for i in range(2):\n    for j in range(3):\n        B[j, i] = A[i, j]\n    B[0, i] = 1.0\n")["main"]
+    a, b = func.params
+    found = analysis.detect_buffer_access_lca(func)
+    assert (found[b], found[a]) == (func.body, func.body.body[0])
+    grid = parsed('for i in T.thread_binding(2, thread="blockIdx.x"):\n    for j in range(3):\n        B[j, i] = 1.0')
+    assert analysis.detect_buffer_access_lca(grid["main"])[grid["main"].params[1]] is grid["main"].body
+    single = parsed("B[0, 0] = 1.0")["main"]
+    assert analysis.detect_buffer_access_lca(single) == {single.params[1]: None}
+
+
+def test_memory_of_a_gpu_is_used_in_threads() -> None:
+    plain = parsed("for i in range(2):\n    B[0, i] = 1.0")
+    bound = parsed('for i in T.thread_binding(2, thread="threadIdx.x"):\n    B[0, i] = 1.0')
+    verify = tir.transform.VerifyMemory()
+    verify(plain)
+    verify(IRModule({"main": bound["main"].with_attr("target", tvm.target.Target("cuda"))}))
+    with pytest.raises(CompileError, match="uses memory out of its scope, or on a GPU outside of loops"):
+        verify(IRModule({"main": plain["main"].with_attr("target", tvm.target.Target("cuda"))}))
+
+
+BLOCKS = """\
+for i in range(3):
+    with T.block("B"):
+        v = T.axis.spatial(3, i)
+        T.where(i < 2)
+        B[v, 0] = A[0, v]"""
+
+
+def test_blocks_lose_their_axes() -> None:
+    opaque = tir.transform.ConvertBlocksToOpaque()(parsed(BLOCKS))
+    assert str(opaque["main"].body) == """\
+for i in T.serial(3):
+    with T.block("B"):
+        T.where(i < 2)
+        B[i, 0] = A[0, i]"""
+    assert str(tir.transform.LowerOpaqueBlock()(opaque)["main"].body) == """\
+for i in T.serial(3):
+    if i < 2:
+        B[i, 0] = A[0, i]"""
+    with pytest.raises(CompileError, match="block 'B' has axes; apply ConvertBlocksToOpaque before LowerOpaqueBlock"):
+        tir.transform.LowerOpaqueBlock()(parsed(BLOCKS))
+    with pytest.raises(CompileError, match="the condition of block 'B' uses its axis 'v'; write it with the loops"):
+        tir.transform.ConvertBlocksToOpaque()(parsed(BLOCKS.replace("i < 2", "v < 2")))
+    reduction = """
+for i in range(3):
+    with T.block("B"):
+        v = T.axis.reduce(3, i)
+        with T.init():
+            B[0, 0] = 0.0
+        B[0, 0] = B[0, 0] + A[0, v]"""
+    with pytest.raises(CompileError, match="block 'B' initializes a reduction, so it needs its axes"):
+        tir.transform.ConvertBlocksToOpaque()(parsed(reduction))
 
 
 def test_expressions_are_compared_with_their_variables() -> None:

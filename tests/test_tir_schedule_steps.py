@@ -125,6 +125,22 @@ REFUSED: dict[str, tuple[str, Callable[[tir.Schedule], object], str]] = {
         "pair", lambda s: s.reverse_compute_inline("B"),
         "must read exactly one result of an elementwise block; it reads 0"
     ),
+    "a reader at points that meet": (
+        "window", lambda s: s.reverse_compute_inline("C"), "block 'C' reads 'B' at several places"
+    ),
+    "a value with an address": (
+        "passed_on", lambda s: s.compute_inline("B"), "block 'B' cannot be inlined: a function takes the address of its"
+    ),
+    "axes that keep their order": (
+        "in_order", lambda s: s.reorder(*reversed(s.get_loops("C"))),
+        "axis 'v' of block 'C' is T.axis.scan, and its iterations keep their order, so its loops cannot be reordered"
+    ),
+    "an axis that keeps its order on threads": (
+        "in_order", lambda s: s.parallel(s.get_loops("C")[1]), "axis 'w' of block 'C' is T.axis.opaque"
+    ),
+    "a loop twice": (
+        "pair", lambda s: s.reorder(*s.get_loops("B"), s.get_loops("B")[0]), "loop 'i' is given twice to reorder"
+    ),
     "no initial value": (
         "pair", lambda s: s.decompose_reduction("B", s.get_loops("B")[0]), "block 'B' has no initial value to decompose"
     ),
@@ -246,6 +262,60 @@ def test_an_error_marks_the_loop_at_fault() -> None:
     assert "for i in T.serial(6):\n    for k in T.serial(8):    # <-- here\n" in str(caught.value)
 
 
+def test_a_parameter_gets_another_layout() -> None:
+    sch = tir.Schedule(PROGRAMS["pair"])
+    sch.transform_layout("C", 0, "lambda i, j: (j, i)")
+    after = sch.mod["main"]
+    assert [b.shape for b in after.params] == [(6, 8), (8, 6)]
+    a = np.arange(48, dtype="float32").reshape(6, 8)
+    c = np.zeros((8, 6), "float32")
+    run(after, [a, c])
+    np.testing.assert_array_equal(c, (a * 2 + 1).T)
+
+
+def test_axes_that_keep_their_order() -> None:
+    """Their text parses to the same program, and they run and are lowered as other axes."""
+    before = PROGRAMS["in_order"]
+    assert "v = T.axis.scan(6, i)" in str(before) and "w = T.axis.opaque(8, j)" in str(before)
+    assert_structural_equal(tir.parse(str(before)), before)
+    sch = tir.Schedule(before)
+    sch.split(sch.get_loops("C")[0], [2, 3])
+    same(before, sch.mod["main"])
+
+
+def test_dot_products_of_processors() -> None:
+    """An intrinsic of `tir.tensor_intrin` replaces its loops, and the result is the same."""
+    from tilewright.tir.tensor_intrin import arm_cpu, x86
+
+    text = """
+        def f(A: T.Buffer((6, 8), "{left}"), W: T.Buffer(({n}, 8), "{right}"), C: T.Buffer((6, {n}), "int32")):
+            for i, j, k in T.grid(6, {n}, 8):
+                with T.block("C"):
+                    v, w, r = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        C[v, w] = 0
+                    C[v, w] = C[v, w] + T.cast(A[v, r], "int32") * T.cast(W[w, r], "int32")
+    """
+    for name, lanes, depth, left, right in (
+        (x86.VNNI_DOT_16x4_INTRIN, 16, 4, "uint8", "int8"), (x86.AVX512_DOT_16x4_INTRIN, 16, 4, "uint8", "int8"),
+        (arm_cpu.ARM_DOT_4x4_i8_NEON_INTRIN, 4, 4, "int8", "int8"),
+    ):
+        before = tir.parse(text.format(left=left, right=right, n=2 * lanes))
+        sch = tir.Schedule(before)
+        _, j, k = sch.get_loops("C")
+        _, ji = sch.split(j, [None, lanes])
+        ko, ki = sch.split(k, [None, depth])
+        sch.reorder(ko, ji, ki)
+        sch.decompose_reduction("C", ko)
+        sch.tensorize(ji, name)
+        same(before, sch.mod["main"])
+        found = tir.TensorIntrin.get(name)
+        assert found.desc is not None and found.impl is not None
+    with pytest.raises(ValueError, match="there is no intrinsic 'dot_16x4_vni'; did you mean 'dot_16x4_vnni'"):
+        tir.TensorIntrin.get("dot_16x4_vni")
+    assert tir.TensorIntrin.get("dot_16x4_vni", allow_missing=True) is None
+
+
 def test_intrinsics_are_registered_once() -> None:
     with pytest.raises(ScheduleError, match=r"an intrinsic 'test\.add_one_4' already exists"):
         tir.TensorIntrin.register("test.add_one_4", add_one, add_one_at_once)
@@ -332,7 +402,7 @@ def test_a_reader_by_another_shape_goes_into_what_it_reads() -> None:
     assert "C[0, vi // 8, vi % 8, vj] = A[vi, vj] * 2.0 + D[vi // 8, vi % 8]" in str(sch.mod["main"])
     same(tir.parse(RESHAPED), sch.mod["main"])
     skipping = tir.Schedule(tir.parse(RESHAPED.replace("vi * 8 + vj, vk", "vi * 8 + vj // 2, vk")))
-    with pytest.raises(ScheduleError, match="does not read each element of 'B' once"):
+    with pytest.raises(ScheduleError, match="which may be one element for several of its points"):
         skipping.reverse_compute_inline("C")
 
 

@@ -348,7 +348,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "a name that changes": ("x = 1\nx += 1", "only elements of buffers can be updated; a name keeps its value"),
     "another with": ("with A:\n    pass", r"`with` supports only T.block\(\"name\"\), T.allocate"),
     "an axis outside": ('T.where(A[0] < 1.0)', "T.where must be at the beginning of a block"),
-    "an axis of no kind": (BLOCK + "v = T.axis.opaque(3, 0)", "an axis of a block must be T.axis.spatial"),
+    "an axis of no kind": (BLOCK + "v = T.axis.ordered(3, 0)", "an axis of a block must be T.axis.spatial"),
     "axes that do not fit": (
         "for i in T.serial(3):\n    " + BLOCK.replace("    ", "        ") + 'v, w = T.axis.remap("S", [i])',
         "2 names, 1 letters and 1 loops were given; the numbers must be equal"

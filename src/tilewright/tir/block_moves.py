@@ -6,16 +6,17 @@ Each maps a program to a new one; `tir.Schedule` offers them as steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tilewright.base.errors import ScheduleError
 from tilewright.base.types import INT64
-from tilewright.scalar.arith import Ranges, linear, simplify
+from tilewright.scalar.arith import Ranges, bounds, linear, simplify
+from tilewright.scalar.arith.iter_map import IterMapLevel, detect_iter_map, inverse_affine_iter_map
 from tilewright.scalar.arith.solve import conjuncts
-from tilewright.scalar.expr import LT, Buffer, Load, PrimExpr, Var, all_of, compare, const, number_of
+from tilewright.scalar.expr import EQ, LT, Buffer, Load, PrimExpr, Var, all_of, compare, const, number_of
+from tilewright.scalar.range import Range
 from tilewright.scalar.walk import free_vars, rewrite, substitute, walk
 from tilewright.tir.block_rewrites import free_name, reads
-from tilewright.tir.index_map import IndexMap
 from tilewright.tir.legality import (
     check_all_points,
     check_complete,
@@ -197,31 +198,6 @@ def _dense(func: PrimFunc, target: For, source: Buffer, dim: int, size: int, out
                 func)
 
 
-def _points(
-    func: PrimFunc, node: Block, source: Buffer, read: Sequence[PrimExpr], made: Sequence[PrimExpr]
-) -> dict[PrimExpr, PrimExpr]:
-    """Return the axes of a block at which it reads at `read` the element of `source` that is stored at `made`.
-
-    Raises `ScheduleError` unless the block reads its own axes, or each element once, by a map that has an inverse.
-    """
-    axes = [i.var for i in node.iters]
-    if set(read) == {*axes} and len(read) == len(axes):
-        _no_further(func, node, source, read)
-        return dict(zip(read, made, strict=True))
-    there, extents = IndexMap(tuple(axes), tuple(read)), [i.extent for i in node.iters]
-    try:
-        back = there.inverse(extents)
-        whole = [number_of(n) for n in there.map_shape(extents)] == [*source.shape]
-    except ScheduleError:
-        whole = False
-    if not whole:
-        raise fault(
-            f"block '{node.name}' does not read each element of '{source.name}' once, at places from which its axes "
-            "follow", node, func)
-    found: dict[PrimExpr, PrimExpr] = dict(zip(back.params, made, strict=True))
-    return dict(zip(axes, (substitute(e, found) for e in back.results), strict=True))
-
-
 def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     """Inline the only reader of a value into its producer, which then stores the reader's result.
 
@@ -244,6 +220,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     loads = _loads(node, source)
     if any(e.indices != loads[0].indices for e in loads):
         raise fault(f"block '{block}' reads '{source.name}' at several places", node, func)
+    own = _axes_of_read(func, node, source, loads[0].indices)
     order = list(walk_stmt(func.body))
     late = [
         b.name for b in loaded_buffers(node)
@@ -263,13 +240,16 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     check_all_points(func, maker)
     made = maker.body
     assert isinstance(made, Store)
-    points = _points(func, node, source, loads[0].indices, made.indices)
-    value = rewrite(
-        node.body.value, lambda e: made.value if isinstance(e, Load) and e.buffer is source else points.get(e))
-    guards = [compare(LT, points[i.var], i.extent) for i in node.iters]
     limits = Ranges()
     for it in maker.iters:
         limits = limits.bind_loop(it.var, const(0, INT64), it.extent)
+    at: dict[PrimExpr, PrimExpr] = dict(zip(own.places, made.indices, strict=True))
+    points: dict[PrimExpr, PrimExpr] = {i.var: substitute(own.axes[i.var], at) for i in node.iters}
+    points = {v: e if isinstance(e, Var) else simplify(e, limits) for v, e in points.items()}
+    value = rewrite(
+        node.body.value, lambda e: made.value if isinstance(e, Load) and e.buffer is source else points.get(e))
+    guards = [compare(LT, points[i.var], i.extent) for i in node.iters]
+    guards += [compare(EQ, substitute(e, points), k) for e, k in zip(loads[0].indices, made.indices, strict=True)]
     binding: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in maker.iters), maker.bindings, strict=True))
     needed = [substitute(g, binding) for g in guards if not _holds(g, limits)]
     store = Store(node.body.buffer, value, tuple(substitute(i, points) for i in node.body.indices))
@@ -281,6 +261,43 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
             annotations=without_note(maker, ALIGNED)))
     s._set(s.func.body, drop=source)
     return s.func
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The axes of a block as expressions of `places`, the indices at which it reads a value."""
+
+    places: tuple[Var, ...]
+    axes: dict[Var, PrimExpr]
+
+
+def _axes_of_read(func: PrimFunc, node: Block, source: Buffer, at: Sequence[PrimExpr]) -> _Read:
+    """Return the inverse of the indices `at`. Raises `ScheduleError` unless they are inside of `source`, and different
+    for all points of `node`."""
+    ranges = Ranges()
+    for it in node.iters:
+        ranges = ranges.bind_loop(it.var, const(0, INT64), it.extent)
+    for e, size in zip(at, source.shape, strict=True):
+        low, high = bounds(e, ranges)
+        if low is None or low < 0 or _holds(compare(LT, e, size), ranges) is False:
+            raise fault(
+                f"block '{node.name}' reads '{source.name}' from {low} to {high} in a dimension of {size} elements",
+                node, func)
+    places = tuple(Var(f"p{k}") for k in range(len(at)))
+    found = detect_iter_map(
+        at, {i.var: Range(const(0, INT64), i.extent) for i in node.iters}, check_level=IterMapLevel.NoCheck)
+    axes: dict[Var, PrimExpr] = dict(inverse_affine_iter_map(found.indices, places)) if found.indices else {}
+    axes.update({i.var: const(0, i.var.dtype) for i in node.iters if number_of(i.extent) == 1})
+    axes.update({e: p for e, p in zip(at, places, strict=True) if isinstance(e, Var)})
+    reached: dict[PrimExpr, PrimExpr] = dict(zip(places, at, strict=True))
+    if any(
+        i.var not in axes or not _holds(compare(EQ, substitute(axes[i.var], reached), i.var), ranges)
+        for i in node.iters
+    ):
+        raise fault(
+            f"block '{node.name}' reads '{source.name}' at [{', '.join(map(str, at))}], which may be one element for "
+            "several of its points", node, func)
+    return _Read(places, axes)
 
 
 def _holds(condition: PrimExpr, ranges: Ranges) -> bool:

@@ -26,6 +26,7 @@ from tilewright.tir.stmt import (
     Store,
     bodies,
     expressions,
+    handed_out,
     loaded_buffers,
     path_to,
     stored_buffers,
@@ -102,8 +103,8 @@ def check_trips(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) ->
 def _check_kinds(func: PrimFunc, loops: Sequence[For], change: str) -> None:
     """Raise `ScheduleError` if an axis inside, over one of `loops`, is neither spatial nor a reduction axis."""
     over = {f.var for f in loops}
-    for s in walk_stmt(loops[0]):
-        for it, binding in zip(s.iters, s.bindings, strict=True) if isinstance(s, Block) else ():
+    for s in (s for s in walk_stmt(loops[0]) if isinstance(s, Block)):
+        for it, binding in zip(s.iters, s.bindings, strict=True):
             if it.kind not in ("spatial", "reduce") and any(v in over for v in free_vars(binding)):
                 raise fault(
                     f"axis '{it.var.name}' of block '{s.name}' is T.axis.{it.kind}, and its iterations keep their "
@@ -410,6 +411,11 @@ def check_inlined(func: PrimFunc, node: Block) -> None:
     only_maker(func, node)
     check_complete(func, node)
     made = stored_buffers(node)
+    passed = next((s for s in walk_stmt(func.body) for e in expressions(s) if set(made) & set(handed_out(e))), None)
+    if passed is not None:
+        raise fault(
+            f"block '{node.name}' cannot be inlined: a function takes the address of its result, in\n{passed}", node,
+            func)
     for reader in (s for s in walk_stmt(func.body) if isinstance(s, Block) and set(made) & set(loaded_buffers(s))):
         around = _around_both(func, node, reader)
         if around and not all(fills(around[-1].body, b, _ranges(around)) for b in made):

@@ -353,7 +353,8 @@ class ExprReader:
         elif isinstance(node.func, ast.Attribute) and node.func.attr in ("vload", "access_ptr"):
             return self.vector_load(node) if node.func.attr == "vload" else self.access_pointer(node)
         if not name:
-            return self.python_call(node)
+            address = self.pointer(node)
+            return self.python_call(node) if address is None else address
         read = _CALLS.get(name)
         if read is not None:
             return read(self, node)

@@ -56,6 +56,11 @@ def implementation({taken}) -> None:
 """)
 
 
+def rows_of(depth: int, count: int) -> str:
+    """Return the first `count` elements of B, whose rows have `depth` elements, as a vector."""
+    return f"B[T.ramp(0, 1, {count}) // {depth}, T.ramp(0, 1, {count}) % {depth}]"
+
+
 def register(
     name: str, rows: int, depth: int, dtypes: tuple[str, str], *statements: str,
     scopes: tuple[str, str] = ("global", "global"),

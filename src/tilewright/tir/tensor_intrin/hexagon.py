@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tilewright.tir.tensor_intrin.dot_product_common import register
+from tilewright.tir.tensor_intrin.dot_product_common import register, rows_of
 
 VRMPY_u8u8i32_INTRIN: Final = "dot_32x4_u8u8i32_vrmpy"
 VRMPY_u8i8i32_INTRIN: Final = "dot_32x4_u8i8i32_vrmpy"
@@ -15,7 +15,7 @@ def _sum(instruction: str, depth: int) -> str:
     """Return the statement that calls an instruction, which takes 32 words of B and one of A in all lanes."""
     return (
         f'C[T.ramp(0, 1, 32)] = T.call_llvm_pure_intrin("int32x32", "llvm.hexagon.V6.{instruction}.acc.128B", '
-        f'T.uint32(3), C[T.ramp(0, 1, 32)], T.reinterpret(B[0, T.ramp(0, 1, {32 * depth})], dtype="int32x32"), '
+        f'T.uint32(3), C[T.ramp(0, 1, 32)], T.reinterpret({rows_of(depth, 32 * depth)}, dtype="int32x32"), '
         f'T.broadcast(T.reinterpret(A[T.ramp(0, 1, {depth})], dtype="int32"), 32))')
 
 
