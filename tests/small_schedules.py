@@ -19,6 +19,23 @@ TEXTS = {
                     v, w = T.axis.remap("SS", [i, j])
                     C[v, w] = B[v, w] + 1.0
     """,
+    "two_inputs": """
+        def two_inputs(A: T.Buffer((6,), "float32"), C: T.Buffer((6,), "float32")):
+            B = T.alloc_buffer((6,), "float32")
+            D = T.alloc_buffer((6,), "float32")
+            for i in T.serial(6):
+                with T.block("B"):
+                    v = T.axis.spatial(6, i)
+                    B[v] = A[v] * 2.0
+            for i in T.serial(6):
+                with T.block("D"):
+                    v = T.axis.spatial(6, i)
+                    D[v] = A[v] * 3.0
+            for i in T.serial(6):
+                with T.block("C"):
+                    v = T.axis.spatial(6, i)
+                    C[v] = B[v] + D[v]
+    """,
     "reshaped": """
         def reshaped(A: T.Buffer((6, 8), "float32"), C: T.Buffer((2, 3, 8), "float32")):
             B = T.alloc_buffer((6, 8), "float32")

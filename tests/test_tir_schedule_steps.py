@@ -138,6 +138,10 @@ REFUSED: dict[str, tuple[str, Callable[[tir.Schedule], object], str]] = {
     "an axis that keeps its order on threads": (
         "in_order", lambda s: s.parallel(s.get_loops("C")[1]), "axis 'w' of block 'C' is T.axis.opaque"
     ),
+    "a place behind the reader": (
+        "pair", lambda s: s.compute_at("B", s.get_loops("C")[0], index=1),
+        "block 'B' cannot be placed at index 1 of the 1 statements in loop 'i'; choose 0 to 0, -1 for the last of"
+    ),
     "a loop twice": (
         "pair", lambda s: s.reorder(*s.get_loops("B"), s.get_loops("B")[0]), "loop 'i' is given twice to reorder"
     ),

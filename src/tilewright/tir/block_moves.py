@@ -27,6 +27,7 @@ from tilewright.tir.legality import (
     fault,
     is_sum,
     makers,
+    place_among,
     reduces_over,
 )
 from tilewright.tir.loop_schedule import Schedule
@@ -40,6 +41,7 @@ from tilewright.tir.stmt import (
     Stmt,
     Store,
     expressions,
+    inserted,
     loaded_buffers,
     seq,
     stored_buffers,
@@ -78,7 +80,9 @@ def whole_domain(func: PrimFunc, block: Block) -> None:
                 "indices; the numbers must be equal", block, func)
 
 
-def reverse_compute_at(func: PrimFunc, block: str, loop: Var, preserve_unit_loops: bool = False) -> PrimFunc:
+def reverse_compute_at(
+    func: PrimFunc, block: str, loop: Var, preserve_unit_loops: bool = False, index: int = -1
+) -> PrimFunc:
     """Compute the reader of a value inside the loop that computes the value, for the part of each trip.
 
     for i: for j: B[i, j] = …;  for i: for j: C[i, j] = B[i, j] + 1
@@ -112,10 +116,11 @@ def reverse_compute_at(func: PrimFunc, block: str, loop: Var, preserve_unit_loop
         _dense(func, target, source, k, size, ranges)
     region = [
         part.get(i.var, (const(0, INT64), constant(i.extent, f"axis '{i.var.name}'", node, func))) for i in node.iters]
+    place = place_among(func, node, target, index, after=True)
     s._remove(node)
     target = s.loop(loop)
     nest, _ = regenerate(node, region, ranges, preserve_unit_loops)
-    s._replace(target, replace(target, body=seq(target.body, nest)))
+    s._replace(target, replace(target, body=inserted(target.body, place, nest)))
     return s.func
 
 

@@ -27,15 +27,17 @@ class BlockSteps(LoopSteps):
 
     # Moves.
     @recorded
-    def reverse_compute_at(self, block: BlockAt | str, loop: LoopRV | int, preserve_unit_loops: bool = False) -> None:
+    def reverse_compute_at(
+        self, block: BlockAt | str, loop: LoopRV | int, preserve_unit_loops: bool = False, index: int = -1
+    ) -> None:
         """Compute a block inside the loop of its producer, for the part computed in each trip; `ROOT` leaves it where
-        it is, `INLINE` inlines it."""
+        it is, `INLINE` inlines it. `index` is its position in the loop: -1 the last, -2 the first one possible."""
         at, e = self._in(block)
         if not isinstance(loop, LoopRV):
             if loop == INLINE:
                 e.func = block_moves.reverse_compute_inline(e.func, at.block)
             return
-        e.func = block_moves.reverse_compute_at(e.func, at.block, loop.var, preserve_unit_loops)
+        e.func = block_moves.reverse_compute_at(e.func, at.block, loop.var, preserve_unit_loops, int(index))
 
     @recorded
     def reverse_compute_inline(self, block: BlockAt | str) -> None:

@@ -22,6 +22,7 @@ from tilewright.tir.stmt import (
     Block,
     For,
     PrimFunc,
+    Seq,
     Stmt,
     Store,
     bodies,
@@ -353,6 +354,25 @@ def _check_not_nested(func: PrimFunc, block: Block, holders: Sequence[Block]) ->
             f"block '{block.name}' is nested in block '{holders[0].name}'; "
             "steps apply only to blocks that are not nested",
             block, func)
+
+
+def place_among(func: PrimFunc, node: Block, target: For, index: int, *, after: bool = False) -> int:
+    """Return the position among the statements of `target` where `node` moves to: before the first that uses its
+    results, or, with `after`, behind the last that changes what it reads. An `index` of -1 is the last such position,
+    -2 the first, and another one the position itself. Raises `ScheduleError` for an index that is none of these."""
+    inside = target.body.stmts if isinstance(target.body, Seq) else (target.body,)
+    made, read = set(stored_buffers(node)), set(loaded_buffers(node))
+    users = [k for k, s in enumerate(inside) if made & {*loaded_buffers(s), *stored_buffers(s)}]
+    sources = [k + 1 for k, s in enumerate(inside) if read & set(stored_buffers(s))]
+    first = max([0, *sources, *(k + 1 for k in users if after)])
+    last = len(inside) if after else min([len(inside), *users])
+    found = last if index == -1 else first if index == -2 else index
+    if not first <= found <= last:
+        raise fault(
+            f"block '{node.name}' cannot be placed at index {index} of the {len(inside)} statements in loop "
+            f"'{target.var.name}'; choose {first} to {last}, -1 for the last of these or -2 for the first",
+            target, func)
+    return found
 
 
 def check_passed(func: PrimFunc, node: Block, target: Stmt, link: Sequence[Buffer]) -> None:

@@ -49,6 +49,7 @@ from tilewright.tir.legality import (
     check_trips,
     fault,
     only_maker,
+    place_among,
 )
 from tilewright.tir.region import regenerate, region_of
 from tilewright.tir.rolling_buffer import rolling_buffer
@@ -66,12 +67,12 @@ from tilewright.tir.stmt import (
     Stmt,
     Store,
     bodies,
+    inserted,
     map_bodies,
     map_expressions,
     path_to,
     redirect,
     replaced,
-    seq,
     stored_buffers,
     substitute_stmt,
     walk_stmt,
@@ -420,9 +421,10 @@ class Schedule(Recorder):
 
     @recorded
     def compute_at(
-        self, block: str, loop: Var, *, preserve_unit_loops: bool = False, across: Sequence[Var] = ()
+        self, block: str, loop: Var, *, preserve_unit_loops: bool = False, across: Sequence[Var] = (), index: int = 0
     ) -> list[Var]:
-        """Compute a value inside a loop of its reader, just before its use, and only the part that each trip needs.
+        """Compute a value inside a loop of its reader, at a position (`place_among`) before its use, and only the part
+        that each trip needs.
 
         for i: B[i] = …; for io: for ii: C[io * 4 + ii] = B[io * 4 + ii]
           ->  for io: { for i in range(4): B[io * 4 + i] = …; for ii: C[…] = B[…] }
@@ -447,10 +449,11 @@ class Schedule(Recorder):
         if self.checked:
             only_maker(self.func, node)
             check_passed(self.func, node, target, stored_buffers(node))
+        place = place_among(self.func, node, target, index) if index else 0
         self._remove(node)
         target = self._loop(loop)
         nest, new = regenerate(node, region, outer, preserve_unit_loops)
-        self._replace(target, replace(target, body=seq(nest, target.body)))
+        self._replace(target, replace(target, body=inserted(target.body, place, nest)))
         return new
 
     @recorded

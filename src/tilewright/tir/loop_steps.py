@@ -198,9 +198,11 @@ class LoopSteps(Recorder):
         self._engine(loop.func).unroll(loop.var)
 
     @recorded
-    def compute_at(self, block: BlockAt | str, loop: LoopRV | int, preserve_unit_loops: bool = False) -> None:
+    def compute_at(
+        self, block: BlockAt | str, loop: LoopRV | int, preserve_unit_loops: bool = False, index: int = -1
+    ) -> None:
         """Compute a value inside a loop of its reader, only the part that each trip needs; `ROOT` leaves it where it
-        is, `INLINE` inlines it."""
+        is, `INLINE` inlines it. `index` is its position in the loop: -1 the last, -2 the first one possible."""
         at = self._block(block)
         if not isinstance(loop, LoopRV):
             if loop == INLINE:
@@ -211,7 +213,8 @@ class LoopSteps(Recorder):
         check_complete(func, node)
         check_all_points(func, node)
         stored_at_its_axes(func, node)
-        self._engine(at.func).compute_at(at.block, loop.var, preserve_unit_loops=preserve_unit_loops)
+        self._engine(at.func).compute_at(
+            at.block, loop.var, preserve_unit_loops=preserve_unit_loops, index=int(index))
 
     @recorded
     def compute_inline(self, block: BlockAt | str) -> None:

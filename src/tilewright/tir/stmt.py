@@ -408,6 +408,12 @@ def seq(*stmts: Stmt | None) -> Stmt:
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
 
 
+def inserted(s: Stmt, place: int, new: Stmt) -> Stmt:
+    """Return `s` with the statement `new` at a position among the statements of its sequence."""
+    stmts = s.stmts if isinstance(s, Seq) else (s,)
+    return seq(*stmts[:place], new, *stmts[place:])
+
+
 def bodies(s: Stmt) -> tuple[Stmt, ...]:
     """Return the statements directly inside `s`."""
     kind = type(s)
