@@ -328,3 +328,8 @@ def test_references_and_matches() -> None:
     assert structural_equal(program(1.0), program(1.0)) and not structural_equal(program(1.0), program(2.0))
     assert not structural_equal(program(1.0), program(1.0, False))
     assert structural_hash(program(1.0)) == structural_hash(program(1.0)) != structural_hash(program(1.0, False))
+
+
+def test_operators_without_attributes_are_compared_by_name() -> None:
+    assert structural_equal(relay.op.get("add"), relay.op.get("add"))
+    assert not structural_equal(relay.op.get("add"), relay.op.get("take"))

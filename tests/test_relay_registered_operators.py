@@ -9,10 +9,12 @@ import pytest
 
 from tilewright import relay, topi
 from tilewright.base.errors import CompileError, ShapeError
+from tilewright.base.global_functions import remove_global_func
 from tilewright.base.types import TensorType, TupleType
 from tilewright.compat.target import Target
 from tilewright.compiler.build import build_module
 from tilewright.ir import IRModule, assert_structural_equal
+from tilewright.ir.env_func import EnvFunc
 from tilewright.ir.op_attributes import reset_op_attr
 from tilewright.relay.expr import Call, Function, var
 from tilewright.relay.interpreter import evaluate
@@ -35,6 +37,7 @@ def registered() -> Iterator[None]:
     OPS.pop(NAME)
     reset_op_attr(NAME, "FTVMCompute")
     reset_op_attr(NAME, "TOpPattern")
+    reset_op_attr(NAME, "TOpIsStateful")
 
 
 @pytest.mark.usefixtures("registered")
@@ -87,11 +90,50 @@ def test_what_is_missing_is_said() -> None:
     x = var("x", shape=(5,))
     with pytest.raises(ShapeError, match="its type relation is missing"):
         Call(made, [x])
-    with pytest.raises(CompileError, match="is only a name; give its function"):
-        made.add_type_rel("Identity")
+    with pytest.raises(CompileError, match=r"the type relation 'Unknown' of .* is only a name; give its function"):
+        made.add_type_rel("Unknown")
     made.add_type_rel("Identity", lambda arg_types, attrs: None)  # type: ignore[arg-type, return-value]
     with pytest.raises(ShapeError, match="its type relation returned None; it must return a type"):
         Call(made, [x])
     made.add_type_rel("Identity", lambda arg_types, attrs: arg_types[0])
     with pytest.raises(CompileError, match=r"tests\.scaled_sum has no tensor expression"):
         evaluate(Function((x,), Call(made, [x])), np.zeros(5, "float32"))
+
+
+@pytest.mark.usefixtures("registered")
+def test_type_relations_by_name() -> None:
+    made = operator()
+    x, y = var("x", shape=(10, 4)), var("y", shape=(5, 10, 1))
+    made.add_type_rel("Identity")
+    assert Call(made, [x]).checked_type == x.checked_type
+    made.add_type_rel("Broadcast")
+    assert Call(made, [x, y]).checked_type == TensorType((5, 10, 4))
+    with pytest.raises(ShapeError, match="broadcast"):
+        Call(made, [x, var("z", shape=(3,))])
+    assert EnvFunc.get("tvm.relay.type_relation.Identity") == EnvFunc("tvm.relay.type_relation.Identity")
+
+
+@pytest.mark.usefixtures("registered")
+def test_type_relations_have_global_names() -> None:
+    name = "tvm.relay.type_relation.FirstOfTwo"
+    operator().add_type_rel("FirstOfTwo", lambda arg_types, attrs: arg_types[0])
+    try:
+        operator().add_type_rel("FirstOfTwo")
+        x = var("x", shape=(5,))
+        assert Call(operator(), [x, x]).checked_type == x.checked_type
+    finally:
+        remove_global_func(name)
+
+
+@pytest.mark.usefixtures("registered")
+def test_calls_of_stateful_operators_are_not_merged() -> None:
+    made = operator()
+    made.add_type_rel("Identity")
+    x = var("x", shape=(5,))
+    mod = IRModule.from_expr(relay.add(Call(made, [x]), Call(made, [x])))
+    merged = relay.transform.EliminateCommonSubexpr()(mod)["main"].body
+    assert merged.args[0] is merged.args[1]
+    relay.op.register_stateful(NAME, True)
+    assert made.get_attr("TOpIsStateful") is True
+    kept = relay.transform.EliminateCommonSubexpr()(mod)["main"].body
+    assert kept.args[0] is not kept.args[1]

@@ -286,3 +286,8 @@ def test_a_global_variable_is_saved_with_the_inferred_type_of_its_function() -> 
     mod = relay.transform.InferType()(IRModule({name: relay.Function([x], relay.nn.relu(x))}))
     again = load_json(save_json(mod))
     assert again.get_global_var("main").known_type() == mod["main"].known_type()
+
+
+def test_operators_without_attributes() -> None:
+    for name in ("add", "nn.conv2d"):
+        assert tvm.ir.load_json(tvm.ir.save_json(relay.op.get(name))) is relay.op.get(name)

@@ -300,7 +300,7 @@ def _same_leaf(a: Any, b: Any, exact: bool) -> bool:
         return a.hex() == b.hex() or (not exact and (a == b or abs(a - b) < CLOSE))
     if a is b:
         return True
-    if isinstance(a, bool) != isinstance(b, bool):
+    if isinstance(a, bool) != isinstance(b, bool) or isinstance(a, type):
         return False
     if isinstance(a, VirtualDevice):
         return bool(a == b)

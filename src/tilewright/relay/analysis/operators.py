@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import CompileError
+from tilewright.base.nd import NDArray, array
 from tilewright.base.types import TensorType, Type, type_children
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
@@ -16,8 +17,6 @@ from tilewright.ir.transform import PassContext, Sequential
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem
 from tilewright.relay.qnn.scaling import Dequantize, Quantize
 from tilewright.relay.visitor import binders, free_vars, operands, post_order
-
-Array = np.ndarray[Any, Any]
 
 
 def list_op_freqs(mod: IRModule) -> dict[str, int]:
@@ -128,7 +127,7 @@ def extract_intermediate_expr(mod: IRModule, expr_id: int) -> IRModule:
     return new
 
 
-def get_calibration_data(mod: IRModule, data: Mapping[str, Any]) -> dict[GlobalVar, dict[str, list[Array]]]:
+def get_calibration_data(mod: IRModule, data: Mapping[str, Any]) -> dict[GlobalVar, dict[str, list[NDArray]]]:
     """Return the inputs and outputs of the functions of other compilers when `main` runs on `data`, its inputs by name.
 
     `{function: {"inputs": [array, …], "outputs": [array, …]}}`. Raises `CompileError` for a missing input.
@@ -145,7 +144,7 @@ def get_calibration_data(mod: IRModule, data: Mapping[str, Any]) -> dict[GlobalV
     seen = mod.copy()
     seen["main"] = Function(main.params, Tuple(tuple(Tuple((Tuple(tuple(c.args)), c)) for c in calls)))
     values = evaluate(seen, *(data[p.name_hint] for p in main.params)) if calls else ()
-    found: dict[GlobalVar, dict[str, list[Array]]] = {}
+    found: dict[GlobalVar, dict[str, list[NDArray]]] = {}
     for call, (inputs, outputs) in zip(calls, values, strict=True):
         assert isinstance(call.op, GlobalVar)
         kept = found.setdefault(call.op, {"inputs": [], "outputs": []})
@@ -154,5 +153,5 @@ def get_calibration_data(mod: IRModule, data: Mapping[str, Any]) -> dict[GlobalV
     return found
 
 
-def _arrays(value: Any) -> list[Array]:
-    return [a for v in value for a in _arrays(v)] if isinstance(value, (tuple, list)) else [np.asarray(value)]
+def _arrays(value: Any) -> list[NDArray]:
+    return [a for v in value for a in _arrays(v)] if isinstance(value, (tuple, list)) else [array(np.asarray(value))]

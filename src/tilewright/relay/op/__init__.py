@@ -65,6 +65,7 @@ from tilewright.relay.op.hooks import (
     register_pattern,
     register_qnn_legalize,
     register_schedule,
+    register_stateful,
     register_strategy,
 )
 from tilewright.relay.op.registered import register
@@ -77,8 +78,8 @@ __all__ = [
     "nn_binary", "nn_deformable", "nn_displacement", "nn_loss", "nn_sparse", "random", "reduction", "register",
     "register_alter_op_layout", "register_compute", "register_convert_op_layout", "register_gradient",
     "register_infer_correct_layout", "register_legalize", "register_mixed_precision_conversion", "register_pattern",
-    "register_qnn_legalize", "register_schedule", "register_strategy", "runtime_checks", "scans", "scattering",
-    "selection", "shaping", "signal", "sorting", "special", "transform", "vision", "vision_maps", "vm",
+    "register_qnn_legalize", "register_schedule", "register_stateful", "register_strategy", "runtime_checks", "scans",
+    "scattering", "selection", "shaping", "signal", "sorting", "special", "transform", "vision", "vision_maps", "vm",
 ]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tilewright.ir.op_attributes import OP_ATTRIBUTES, register_op_attr
-from tilewright.relay.op.registry import Fusion
+from tilewright.relay.op.registry import Fusion, get
 
 LEGALIZE: Final = "FTVMLegalize"
 QNN_LEGALIZE: Final = "FTVMQnnLegalize"
@@ -25,6 +25,7 @@ SCHEDULE: Final = "FTVMSchedule"
 COMPUTE: Final = "FTVMCompute"
 GRADIENT: Final = "FPrimalGradient"
 PATTERN: Final = "TOpPattern"
+STATEFUL: Final = "TOpIsStateful"
 
 
 class OpPattern(enum.IntEnum):
@@ -119,3 +120,9 @@ def register_schedule(op_name: str, schedule: Function | None = None, level: int
 def register_pattern(op_name: str, pattern: int, level: int = 10) -> int:
     """Register the fusion class of an operator, a value of `OpPattern`."""
     return register_op_attr(op_name, PATTERN, pattern, level)
+
+
+def register_stateful(op_name: str, stateful: bool, level: int = 10) -> bool:
+    """Declare whether two calls of an operator with equal arguments may differ, so that none is folded or merged."""
+    get(op_name).pure = not stateful
+    return register_op_attr(op_name, STATEFUL, stateful, level)

@@ -5,6 +5,9 @@
     relay.op.register_compute("my.scale", lambda attrs, inputs, out_type: [topi.multiply(inputs[0], 2.0)])
     relay.Call(relay.op.get("my.scale"), [x])
 
+A relation has a global name, as the built-in ones: `add_type_rel("Identity")` gives the result the type of the first
+argument, and `"Broadcast"` the broadcast shape of two tensors of one dtype.
+
 Such an operator has no attributes. Its calls can be printed, parsed, evaluated (by running the tensor expression) and
 compiled.
 """
@@ -12,21 +15,38 @@ compiled.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from tilewright import te
 from tilewright.base.errors import CompileError, ShapeError
+from tilewright.base.global_functions import get_global_func, register_func
 from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.ir.op_attributes import op_attr
+from tilewright.relay.op.broadcast import Add
 from tilewright.relay.op.hooks import COMPUTE
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.tir import interpreter
 from tilewright.topi.transform import dims
 
+_RELATIONS: Final = "tvm.relay.type_relation."
+"""Prefix of the names of registered type relations."""
 TypeRelation = Callable[[Sequence[Type], Any], Type]
 """Maps the types of the arguments, and the operator with its attributes, to the type of the result."""
+
+
+@register_func(f"{_RELATIONS}Identity")
+def identity(arg_types: Sequence[Type], attrs: Any) -> Type:
+    """Return the type of the first argument."""
+    return arg_types[0]
+
+
+@register_func(f"{_RELATIONS}Broadcast")
+def broadcast(arg_types: Sequence[Type], attrs: Any) -> Type:
+    """Return the type of the elementwise combination of two tensors. Raises `ShapeError` if they do not broadcast."""
+    lhs, rhs = arg_types
+    return Add().infer(lhs, rhs)
 
 
 class Registered(Op):
@@ -41,11 +61,18 @@ class Registered(Op):
 
     @classmethod
     def add_type_rel(cls, rel_name: str, type_rel_func: TypeRelation | None = None) -> None:
-        """Set the function that infers the type of a call. Raises `CompileError` without one."""
-        if type_rel_func is None:
+        """Set the function that infers the type of a call, and register it as `tvm.relay.type_relation.<rel_name>`.
+
+        Without a function, set the registered one. Raises `CompileError` if there is none.
+        """
+        name = f"{_RELATIONS}{rel_name}"
+        found = get_global_func(name, allow_missing=True) if type_rel_func is None else type_rel_func
+        if found is None:
             raise CompileError(f"the type relation '{rel_name}' of {cls.name} is only a name; give its function: "
                                f"add_type_rel({rel_name!r}, lambda arg_types, attrs: …)", code="TW0312")
-        cls.relation = (type_rel_func,)
+        if type_rel_func is not None and get_global_func(name, allow_missing=True) is None:
+            register_func(name, type_rel_func)
+        cls.relation = (found,)
 
     @classmethod
     def set_num_inputs(cls, n: int) -> None:

@@ -221,6 +221,8 @@ class _Reader:
                 return self._known(self.arrays, inner, "array")
             case "ndarray":
                 return array(self._known(self.arrays, inner, "array"))
+            case "op class":
+                return get(_text(inner))
             case "function":
                 return EnvFunc.get(_text(inner))
             case "number":

@@ -127,6 +127,8 @@ class _Writer:
                 return {"map": [[self._encoded(k), self._encoded(v)] for k, v in x.items()]}
             case Op():
                 return {"op": x.name, "attrs": {k: self._encoded(v) for k, v in x.attributes().items()}}
+            case type() if issubclass(x, Op):
+                return {"op class": x.name}
             case Origin():
                 return {"span": [x.name, x.kind, x.file, x.line]}
             case np.ndarray():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.nn_matmul import BatchMatmul, Dense
@@ -24,6 +24,7 @@ class CombineParallelDense(_CombineParallel):
     """
 
     to_batch: bool = True
+    repeats: ClassVar[bool] = True
 
     def key(self, call: Call) -> Any:
         if type(call.op) is not Dense:

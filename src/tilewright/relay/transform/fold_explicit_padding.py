@@ -1,7 +1,13 @@
-"""Fold padding by zero, or by the zero point, into the convolution that reads it.
+"""Fold padding into the convolution or the pool that reads it.
 
     nn.conv2d(nn.pad(%x, 0f, pad_width=((0, 0), (0, 0), (1, 1), (1, 1))), w) -> nn.conv2d(%x, w, padding=(1, 1, 1, 1))
     qnn.conv2d(nn.pad(%x, 7f, …), w, 7, …) -> qnn.conv2d(%x, w, 7, …, padding=(1, 1, 1, 1))
+    nn.max_pool2d(nn.pad(%x, -inff, …), pool_size=[2, 2]) -> nn.max_pool2d(%x, pool_size=[2, 2], padding=(1, 1, 1, 1))
+    nn.avg_pool2d(nn.pad(%x, 0f, …)) -> nn.avg_pool2d(%x, padding=(1, 1, 1, 1), count_include_pad=True)
+
+A convolution pads with zero or with the zero point of its data, a maximum with the least value of the data type. A mean
+counts padding by `nn.pad`, so its own padding must be empty or counted. The maximum of a window without data is then
+that of an empty window.
 """
 
 from __future__ import annotations
@@ -10,19 +16,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ml_dtypes import finfo
+
+from tilewright.base.errors import ShapeError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function
 from tilewright.relay.op.nn_conv import Conv1d, Conv2d, Conv3d
+from tilewright.relay.op.nn_pool import AvgPool, MaxPool
 from tilewright.relay.op.transform import Pad
 from tilewright.relay.qnn.products import QnnConv2d
 from tilewright.relay.visitor import rewrite
+from tilewright.scalar.expr import min_value
 
 
 @dataclass(frozen=True)
 class FoldExplicitPadding(FunctionPass):
-    """Fold constant padding of the spatial axes, by zero or by the zero point of quantized data, into convolutions.
-    Needs known types.
+    """Fold constant padding of the spatial axes into convolutions and pools: by zero, by the zero point of quantized
+    data, or for maxima by the least value. Needs known types.
     """
 
     kind: ClassVar[type] = Function
@@ -34,13 +45,16 @@ class FoldExplicitPadding(FunctionPass):
 
 
 def fold_padding(e: Expr) -> Expr | None:
-    """A convolution of a padded value -> one with more padding."""
-    if not (isinstance(e, Call) and isinstance(e.op, (Conv1d, Conv2d, Conv3d))):
+    """A convolution or a pool of a padded value -> one with more padding."""
+    if not (isinstance(e, Call) and isinstance(e.op, (Conv1d, Conv2d, Conv3d, MaxPool, AvgPool))):
         return None
     pad = e.args[0]
-    if not (isinstance(pad, Call) and isinstance(pad.op, Pad) and _pads_zero(pad, e)):
+    if not (isinstance(pad, Call) and isinstance(pad.op, Pad) and pad.op.pad_mode == "constant"):
         return None
-    layout, width = e.op.data_layout, pad.op.pad_width
+    is_pool = isinstance(e.op, (MaxPool, AvgPool))
+    if not (_pads_like_pool(pad, e.op) if is_pool else _pads_zero(pad, e)):
+        return None
+    layout, width = e.op.layout if is_pool else e.op.data_layout, pad.op.pad_width
     if not layout.isupper() or any(tuple(width[layout.index(c)]) != (0, 0) for c in "NC"):
         return None
     spatial = [width[k] for k, c in enumerate(layout) if c not in "NC"]
@@ -50,12 +64,29 @@ def fold_padding(e: Expr) -> Expr | None:
     total = (*(int(p[0]) + b for p, b in zip(spatial, before, strict=True)),
              *(int(p[1]) + a for p, a in zip(spatial, after, strict=True)))
     attributes = {**e.op.attributes(), "padding": total}
-    return Call(type(e.op)(**attributes), [pad.args[0], *e.args[1:]], span=e.span)
+    if isinstance(e.op, AvgPool):
+        attributes["count_include_pad"] = True
+    try:
+        folded = Call(type(e.op)(**attributes), [pad.args[0], *e.args[1:]], span=e.span)
+    except ShapeError:
+        return None
+    return folded if folded.known_type() == e.known_type() else None  # with ceil_mode, no window starts in padding
+
+
+def _pads_like_pool(pad: Call, pool: MaxPool | AvgPool) -> bool:
+    """Return whether the pool ignores the padding, or counts it as the zeros that its own padding would be."""
+    value = pad.args[1] if len(pad.args) > 1 else None
+    if value is not None and not (isinstance(value, Constant) and value.value.size == 1):
+        return False
+    number = 0 if value is None else value.value.item()
+    if isinstance(pool, AvgPool):
+        return number == 0 and (pool.count_include_pad or not any(pool.padding))
+    dtype = pad.tensor_type.dtype
+    least = finfo(dtype.numpy()).min if dtype.is_float else min_value(dtype).value
+    return bool(number <= least)
 
 
 def _pads_zero(pad: Call, conv: Call) -> bool:
-    if pad.attrs.pad_mode != "constant":
-        return False
     value = pad.args[1] if len(pad.args) > 1 else None
     zero = conv.args[2] if isinstance(conv.op, QnnConv2d) else None
     if zero is None:

@@ -4,7 +4,8 @@
     -> %0 = nn.relu(nn.dense(%x, concatenate((w1, w2)))); strided_slice(%0, …), strided_slice(%0, …)
 
 A branch is a product followed by elementwise calls, each the only user of the previous one. Products with equal `key`
-form a group. Their elementwise calls are combined as long as every branch has the same operator.
+form a group. Their elementwise calls are combined as long as every branch has the same operator. In
+`CombineParallelDense`, an operand that is broadcast along the joined axis is repeated for each column of its branch.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple
 from tilewright.relay.op.nn_matmul import BiasAdd
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.op.shaping import ExpandDims, Squeeze
-from tilewright.relay.op.transform import Concatenate, Split, Stack, StridedSlice
+from tilewright.relay.op.transform import Concatenate, Repeat, Split, Stack, StridedSlice
 from tilewright.relay.transform.permutations import reshaped
 from tilewright.relay.visitor import consumers, operands, post_order, with_operands
 
@@ -56,6 +57,8 @@ class _CombineParallel(FunctionPass):
 
     negative_axes: ClassVar[bool] = False
     """Whether TVM joins the arguments of elementwise calls along axes that count from the end."""
+    repeats: ClassVar[bool] = False
+    """Whether arguments of elementwise calls that are broadcast along the joined axis are repeated and joined."""
 
     def sliced_axes(self, axis: int, ndim: int) -> int:
         """Return the number of axes of a slice of the combined result along `axis`, in TVM's spelling."""
@@ -115,7 +118,7 @@ def _groups(how: _CombineParallel, function: Function) -> list[_Group]:
         kept = [c for c in calls if all(free(a) for a in c.args[1:])]
         if len(kept) >= how.min_num_branches:
             axis = how.axis(kept[0])
-            groups.append(_Group(how, _same_length([_branch(c, users, free) for c in kept], axis), axis))
+            groups.append(_Group(how, _same_length([_branch(c, users, free) for c in kept], axis, how.repeats), axis))
     return groups
 
 
@@ -141,16 +144,16 @@ def _branch(head: Call, users: dict[Expr, list[Expr]], free: Any) -> list[Call]:
     return branch
 
 
-def _same_length(branches: list[list[Call]], axis: int | None) -> list[list[Call]]:
+def _same_length(branches: list[list[Call]], axis: int | None, repeats: bool) -> list[list[Call]]:
     """Truncate the branches at the first call in which they differ."""
     length = 1
     while all(len(b) > length for b in branches) and _alike([b[length] for b in branches],
-            [b[length - 1] for b in branches], axis):
+            [b[length - 1] for b in branches], axis, repeats):
         length += 1
     return [b[:length] for b in branches]
 
 
-def _alike(calls: Sequence[Call], before: Sequence[Call], axis: int | None) -> bool:
+def _alike(calls: Sequence[Call], before: Sequence[Call], axis: int | None, repeats: bool) -> bool:
     first = calls[0]
     if any(c.op != first.op or type(c.op) is not type(first.op) or _positions(c, b) != _positions(first, before[0])
             for c, b in zip(calls, before, strict=True)):
@@ -159,7 +162,7 @@ def _alike(calls: Sequence[Call], before: Sequence[Call], axis: int | None) -> b
         return axis is not None and first.op.axis % first.tensor_type.ndim == axis
     if any(c.tensor_type.dtype is not first.tensor_type.dtype for c in calls):
         return False
-    return all(_joined_kind([c.args[k] for c in calls], calls, axis) for k, a in enumerate(first.args)
+    return all(_joined_kind([c.args[k] for c in calls], calls, axis, repeats) for k, a in enumerate(first.args)
                if a is not before[0])
 
 
@@ -167,8 +170,10 @@ def _positions(call: Call, before: Call) -> list[bool]:
     return [a is before for a in call.args]
 
 
-def _joined_kind(args: Sequence[Expr], calls: Sequence[Call], axis: int | None) -> str:
+def _joined_kind(args: Sequence[Expr], calls: Sequence[Call], axis: int | None, repeats: bool) -> str:
     """Return how these arguments combine: "same" if all are equal, "joined" if concatenated, "" if neither is possible.
+
+    `repeats` also joins arguments of size one along `axis`.
     """
     types = [a.known_type() for a in args]
     if any(not isinstance(t, TensorType) or not t.is_static for t in types):
@@ -178,12 +183,14 @@ def _joined_kind(args: Sequence[Expr], calls: Sequence[Call], axis: int | None) 
         return "same"
     if axis is None:
         return "joined" if all(t == types[0] for t in types) else ""
-    for t, c in zip(types, calls, strict=True):
-        at = axis - (c.tensor_type.ndim - t.ndim)  # type: ignore[union-attr]
-        if at < 0 or t.shape[at] != c.tensor_type.shape[axis] or t.ndim != types[0].ndim:  # type: ignore[union-attr]
+    shapes = [t.shape or (1,) * repeats for t in types]  # type: ignore[union-attr]
+    for shape, c in zip(shapes, calls, strict=True):
+        at = axis - (c.tensor_type.ndim - len(shape))
+        if at < 0 or len(shape) != len(shapes[0]):
             return ""
-        if any(a != b for d, (a, b) in enumerate(zip(t.shape, types[0].shape, strict=True))  # type: ignore[union-attr]
-                if d != at):
+        if shape[at] != c.tensor_type.shape[axis] and not (repeats and shape[at] == 1):
+            return ""
+        if any(a != b for d, (a, b) in enumerate(zip(shape, shapes[0], strict=True)) if d != at):
             return ""
     return "joined"
 
@@ -269,7 +276,7 @@ class _Rebuild:
         now = [self.new[a] for a in args]
         if isinstance(calls[0].op, BiasAdd):
             return joined(now, 0)
-        if _joined_kind(args, calls, axis) == "same":
+        if _joined_kind(args, calls, axis, group.how.repeats) == "same":
             return now[0]
         rank = calls[0].tensor_type.ndim
         if axis is None and not group.how.compact:
@@ -277,8 +284,18 @@ class _Rebuild:
                            for a in now], None)
         if axis is None:
             return joined([reshaped(a, (1,) * (rank - a.tensor_type.ndim) + a.tensor_type.shape) for a in now], None)
+        if group.how.repeats:
+            now = [_repeated(a, axis - rank, c.tensor_type.shape[axis]) for a, c in zip(now, calls, strict=True)]
         at = axis - (rank - now[0].tensor_type.ndim)
         return joined(now, at if group.how.compact or not group.how.negative_axes else axis - rank)
+
+
+def _repeated(a: Expr, axis: int, size: int) -> Expr:
+    """Return a tensor with `size` elements along `axis`, which counts from the end, instead of one."""
+    if not a.tensor_type.ndim:
+        a = Call(ExpandDims(-1), [a])
+    at = a.tensor_type.ndim + axis
+    return a if a.tensor_type.shape[at] == size else Call(Repeat(size, at), [a])
 
 
 def joined(parts: Sequence[Expr], axis: int | None) -> Expr:
