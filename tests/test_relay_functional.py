@@ -70,6 +70,7 @@ PASSES = [
     transform.DeDup(),
     transform.EtaExpand(True, True), transform.RemoveUnusedFunctions(), transform.PartialEvaluate(),
     transform.Defunctionalize(),
+    transform.Sequential([transform.ToANormalForm(), transform.ManifestLifetimes()]),
 ]
 
 

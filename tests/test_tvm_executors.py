@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,8 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.base.errors import ArtifactError, InputError, OptionError
-from tilewright.relay import Function, var
+from tilewright.base.errors import ArtifactError, InputError, NotNativeWarning, OptionError
+from tilewright.relay import Function, transform, var
 from tilewright.runtime.executor import AotModule
 
 KINDS = ("debug", "graph", "vm")
@@ -291,3 +292,17 @@ def test_a_model_has_an_entry_of_its_name_and_runs_on_one_device() -> None:
         np.testing.assert_array_equal(runner.get_output(0).numpy(), [1, 1])
     with pytest.raises(InputError, match="a compiled model runs on one device; 2 were given"):
         lib["default"](tvm.cpu(0), tvm.cpu(0))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_debug_calls_a_function_with_the_value(kind: str) -> None:
+    seen: list[list[float]] = []
+    x = relay.var("x", shape=(2,))
+    twice = relay.op.debug(relay.add(x, x), lambda value: seen.append(value.numpy().tolist()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotNativeWarning)
+        found = run(kind, Function([x], relay.exp(twice)), np.array([0, 1], "float32"))
+    np.testing.assert_allclose(found, np.exp([0, 2]), rtol=1e-6)
+    assert seen == [[0, 2]]
+    mod = transform.InferType()(tvm.IRModule.from_expr(relay.op.debug((x, x), seen.append)))
+    assert repr(mod["main"].ret_type) == "(Tensor[(2), float32], Tensor[(2), float32])"

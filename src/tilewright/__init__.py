@@ -45,6 +45,9 @@ _NAMES: Final = {
     "lower": ("compiler.functions", "lower"),
     "quantize": ("compiler.quantize", "quantize"),
     "register_func": ("compat.registry", "register_func"),
+    **{name: ("ir.memory_pools", name) for name in (
+        "ConstantMemoryPools", "ConstantPoolInfo", "PoolInfo", "PoolInfoProperties", "WorkspaceMemoryPools",
+        "WorkspacePoolInfo")},
 }
 """Public name -> its module, and its name there."""
 
@@ -79,6 +82,14 @@ if TYPE_CHECKING:
     from tilewright.compiler.quantize import quantize
     from tilewright.ir import container
     from tilewright.ir.container import convert
+    from tilewright.ir.memory_pools import (
+        ConstantMemoryPools,
+        ConstantPoolInfo,
+        PoolInfo,
+        PoolInfoProperties,
+        WorkspaceMemoryPools,
+        WorkspacePoolInfo,
+    )
     from tilewright.ir.module import IRModule
     from tilewright.relay import serialization
     from tilewright.runtime import rpc
@@ -88,8 +99,9 @@ if TYPE_CHECKING:
     from tilewright.tir import script
 
 __all__ = [
-    "DataType", "DataTypeCode", "IRModule", "InferenceSession", "Model", "NDArray", "SessionOptions", "TVMError",
-    "Target",
+    "ConstantMemoryPools", "ConstantPoolInfo", "DataType", "DataTypeCode", "IRModule", "InferenceSession", "Model",
+    "NDArray", "PoolInfo", "PoolInfoProperties", "SessionOptions", "TVMError", "Target", "WorkspaceMemoryPools",
+    "WorkspacePoolInfo",
     "__version__", "arith", "auto_scheduler", "autotvm", "build", "check", "cl", "compile", "container",
     "contrib", "convert", "cpu", "cuda", "device",
     "driver", "error", "errors", "ext_dev", "get_global_func", "hexagon", "instrument", "ir", "load", "logs", "lower",

@@ -24,6 +24,7 @@ from tilewright.compiler.stage_growth import grow, point_of, signature_of, typed
 from tilewright.compiler.staged import Edge, Point, Stages
 from tilewright.compiler.staged_session import StagedSession
 from tilewright.compiler.symbolic_stages import symbolic_edge
+from tilewright.ir.memory_pools import ConstantMemoryPools, WorkspaceMemoryPools
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.relay.backend.executors import Executor, Runtime
@@ -49,7 +50,9 @@ def build_module(
 def build(
     mod: IRModule | Expr, target: str | Mapping[str, Any] | Target | Sequence[Any] | None = None,
     target_host: str | Target | None = None, params: Mapping[str, Any] | None = None, mod_name: str = "default", *,
-    executor: Executor | None = None, runtime: Runtime | None = None, report: BuildReport | None = None,
+    executor: Executor | None = None, runtime: Runtime | None = None,
+    workspace_memory_pools: WorkspaceMemoryPools | None = None,
+    constant_memory_pools: ConstantMemoryPools | None = None, report: BuildReport | None = None,
     for_all_sizes: bool = False,
 ) -> FactoryModule:
     """Compile a module or function under the current `PassContext`, with `params` bound to its parameters by name.
@@ -57,8 +60,9 @@ def build(
     `target` may be a list: a processor, and kinds of targets that compute parts, with their options. The default
     target is that of the enclosing `with Target(…):`. The host of a CPU is the CPU: `target_host` may
     repeat the target, and any other value is refused. A program is the same for each `executor` and `runtime`; the
-    module keeps them. `report` receives the texts of the program. With `for_all_sizes`,
-    a module with unknown dimensions is compiled now, as one program, where that is possible. Raises `CompileError`.
+    module keeps them. The workspace and the constants are one block each, for which one of the memory pools must have
+    room. `report` receives the texts of the program. With `for_all_sizes`, a module with unknown dimensions is compiled
+    now, as one program, where that is possible. Raises `CompileError`.
     """
     chosen = _target(target, target_host)
     if not isinstance(mod, (IRModule, Expr)):
@@ -74,6 +78,10 @@ def build(
         built.write_c = partial(_write_c, bound, chosen, mod_name, PassContext.current())
         built.c_source = CSourceModule(partial(_c_texts, bound, chosen, mod_name, PassContext.current()))
     built.executor, built.runtime = executor or Executor("graph"), runtime or Runtime("cpp")
+    if workspace_memory_pools is not None:
+        workspace_memory_pools.check(built.artifact.manifest.workspace_bytes)
+    if constant_memory_pools is not None:
+        constant_memory_pools.check(built.artifact.manifest.constants_bytes)
     return built
 
 

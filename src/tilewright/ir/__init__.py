@@ -26,6 +26,14 @@ from tilewright.base.types import (
 from tilewright.ir import container, diagnostics, instrument, transform
 from tilewright.ir.container import Array, Map
 from tilewright.ir.env_func import EnvFunc
+from tilewright.ir.memory_pools import (
+    ConstantMemoryPools,
+    ConstantPoolInfo,
+    PoolInfo,
+    PoolInfoProperties,
+    WorkspaceMemoryPools,
+    WorkspacePoolInfo,
+)
 from tilewright.ir.module import IRModule
 from tilewright.ir.op_attributes import register_op_attr, reset_op_attr
 from tilewright.ir.source import SequentialSpan, SourceName, Span
@@ -53,13 +61,13 @@ _LATE: Final = {
 RelayRefType = RefType
 
 __all__ = [
-    "Array", "Constructor", "EnvFunc", "FloatImm", "FuncType", "GlobalTypeVar", "GlobalVar", "IRModule",
-    "IncompleteType", "IntImm", "Map", "Op", "PrimExpr", "PrimType", "Range", "RefType", "RelayExpr", "RelayRefType",
-    "SequentialSpan",
-    "SourceName", "Span", "TensorType", "TupleType", "Type", "TypeCall", "TypeData", "TypeKind", "TypeRelation",
-    "TypeVar", "assert_structural_equal", "container", "diagnostics", "get_first_structural_mismatch", "instrument",
-    "load_json", "make_node",
-    "register_op_attr", "reset_op_attr", "save_json", "structural_equal", "structural_hash", "transform",
+    "Array", "ConstantMemoryPools", "ConstantPoolInfo", "Constructor", "EnvFunc", "FloatImm", "FuncType",
+    "GlobalTypeVar", "GlobalVar", "IRModule", "IncompleteType", "IntImm", "Map", "Op", "PoolInfo", "PoolInfoProperties",
+    "PrimExpr", "PrimType", "Range", "RefType", "RelayExpr", "RelayRefType", "SequentialSpan", "SourceName", "Span",
+    "TensorType", "TupleType", "Type", "TypeCall", "TypeData", "TypeKind", "TypeRelation", "TypeVar",
+    "WorkspaceMemoryPools", "WorkspacePoolInfo", "assert_structural_equal", "container", "diagnostics",
+    "get_first_structural_mismatch", "instrument", "load_json", "make_node", "register_op_attr", "reset_op_attr",
+    "save_json", "structural_equal", "structural_hash", "transform",
 ]
 
 

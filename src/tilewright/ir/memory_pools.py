@@ -1,10 +1,18 @@
-"""TVM's `ir.memory_pools`: descriptions of the memories of a board, for `tvmc.compile(workspace_pools=…)`."""
+"""TVM's `ir.memory_pools`: descriptions of the memories of a board, for `relay.build` and `tvmc.compile`.
+
+    sram = WorkspacePoolInfo("sram", [target], PoolInfoProperties(size_hint_bytes=64 * 1024))
+    relay.build(mod, "c", workspace_memory_pools=WorkspaceMemoryPools([sram]))     an error if the workspace is larger
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
+
+from tilewright.base.errors import OptionError
 
 
 @dataclass(frozen=True)
@@ -62,8 +70,58 @@ class WorkspacePoolInfo(PoolInfo):
     """A memory that may be written: for the workspace of a program."""
 
 
+@dataclass(frozen=True, eq=False)
+class ConstantInfo:
+    """A constant in a pool: its name, its offset in bytes, and its values."""
+
+    name_hint: str
+    byte_offset: int
+    data: np.ndarray[Any, Any]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "data", getattr(self.data, "numpy", lambda: self.data)())
+
+
+@dataclass(frozen=True, init=False)
+class ConstantPoolInfo(PoolInfo):
+    """A memory that is read only: for the constants of a program. `constant_info_arr` are those placed in it."""
+
+    constant_info_arr: Sequence[ConstantInfo] = ()
+
+    def __init__(
+        self, pool_name: str, targets: Sequence[Any] = (), constant_info_arr: Sequence[ConstantInfo] | None = None,
+        pool_info_properties: PoolInfoProperties | None = None,
+    ) -> None:
+        super().__init__(pool_name, targets, pool_info_properties or PoolInfoProperties())
+        object.__setattr__(self, "constant_info_arr", tuple(constant_info_arr or ()))
+
+
 @dataclass(frozen=True)
-class WorkspaceMemoryPools:
+class _Pools:
+    pools: Sequence[PoolInfo]
+    content = ""
+
+    def check(self, nbytes: int) -> None:
+        """Raise `OptionError` unless one of the pools has room for `nbytes`, since a program uses one block."""
+        sizes = {p.pool_name: p.size_hint_bytes for p in self.pools}
+        if all(0 <= size < nbytes for size in sizes.values()):
+            shown = ", ".join(f"'{name}' has {size}" for name, size in sizes.items())
+            raise OptionError(
+                f"no memory pool has room for the {self.content} of the program, one block of {nbytes} bytes: "
+                f"{shown or 'there is none'}; enlarge a pool", code="TW0204")
+
+
+@dataclass(frozen=True)
+class WorkspaceMemoryPools(_Pools):
     """The memories for the workspace of a program."""
 
     pools: Sequence[WorkspacePoolInfo]
+    content = "workspace"
+
+
+@dataclass(frozen=True)
+class ConstantMemoryPools(_Pools):
+    """The memories for the constants of a program."""
+
+    pools: Sequence[ConstantPoolInfo]
+    content = "constants"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import count
 from typing import Any, Final
 
 from tilewright.base.errors import CompileError, Origin
+from tilewright.base.global_functions import get_global_func, register_func
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, const
 from tilewright.relay.op.broadcast import Add, Subtract
 from tilewright.relay.op.create import Arange, Ones, ShapeOf, Zeros
@@ -14,6 +17,7 @@ from tilewright.relay.op.indexing import Gather, ScatterNd
 from tilewright.relay.op.lookup import MatrixSetDiag, UnravelIndex
 from tilewright.relay.op.reduction import Max, Mean, Sum, Variance
 from tilewright.relay.op.registry import as_relay, function
+from tilewright.relay.op.runtime_checks import Debug
 from tilewright.relay.op.scattering import SparseToDense
 from tilewright.relay.op.shaping import ExpandDims, Reshape, ReverseReshape, Squeeze
 from tilewright.relay.op.signal import Stft
@@ -186,3 +190,12 @@ def unravel_index(indices: Any, shape: Any) -> Call:
 def reverse_reshape(data: Any, newshape: Any) -> Call:
     """`reshape` whose special numbers are read from the last dimension to the first."""
     return ReverseReshape((newshape,) if isinstance(newshape, int) else tuple(newshape))(data)
+
+
+def debug(expr: Any, debug_func: Callable[..., Any] | None = None) -> Call:
+    """The value of `expr`. The program calls `debug_func` with it, as an `NDArray` or a tuple of them; by default it
+    calls `breakpoint`."""
+    number = next(n for n in count() if get_global_func(f"debugger_func{n}", allow_missing=True) is None)
+    name = f"debugger_func{number}"
+    register_func(name, (lambda value: breakpoint()) if debug_func is None else debug_func)
+    return function(Debug)(expr, debug_func=name)

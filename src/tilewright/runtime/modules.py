@@ -58,6 +58,8 @@ class ModuleNode:
     """
 
     type_key: ClassVar[str] = ""
+    imported_modules: Sequence[Any] = ()
+    """Modules that this one calls."""
 
     def get_function(self, name: str) -> Callable[..., Any] | None:
         """Return the function of that name, or None. It is called with the input arrays (`NDArray`s), then the output

@@ -59,7 +59,7 @@ _JOBS: Final = (
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("aot", "plugin"):
+    if name in ("aot", "plugin", "usmp"):
         return importlib.import_module(f"tilewright.compat.testing.{name}")
     if name == "CompareBeforeAfter":
         return importlib.import_module("tilewright.compat.testing.before_after").CompareBeforeAfter

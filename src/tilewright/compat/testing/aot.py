@@ -23,6 +23,7 @@ from tilewright.backends.accelerators.library_calls import GENERATORS, stand_in
 from tilewright.base.errors import OptionError
 from tilewright.base.global_functions import FUNCTIONS
 from tilewright.compiler.build import build
+from tilewright.ir.memory_pools import ConstantMemoryPools, WorkspaceMemoryPools
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.relay.backend.executors import Executor, Runtime
@@ -105,9 +106,12 @@ def compile_models(
     models: AOTTestModel | Sequence[AOTTestModel], interface_api: str, use_unpacked_api: bool,
     workspace_byte_alignment: int = 8, constant_byte_alignment: int = 8, enable_op_fusion: bool = True,
     pass_config: Mapping[str, Any] | None = None, use_runtime_executor: bool = True, target: str = "c",
-    schedule_name: str | None = None, runtime: Runtime | None = None
+    schedule_name: str | None = None, runtime: Runtime | None = None,
+    workspace_memory_pools: WorkspaceMemoryPools | None = None,
+    constant_memory_pools: ConstantMemoryPools | None = None,
 ) -> list[AOTCompiledTestModel]:
-    """Compile models for `target`. Raises `OptionError` for a `schedule_name`, since schedules are not chosen by name.
+    """Compile models for `target`, with memory pools as for `relay.build`. Raises `OptionError` for a `schedule_name`,
+    since schedules are not chosen by name.
     """
     if schedule_name is not None:
         raise OptionError("schedule_name: schedules are not chosen by name; omit it", code="TW0204")
@@ -120,7 +124,8 @@ def compile_models(
         with PassContext(3, config=config):
             made = build(
                 model.module, target, params=model.params, mod_name=model.name, executor=executor,
-                runtime=runtime or Runtime("crt"))
+                runtime=runtime or Runtime("crt"), workspace_memory_pools=workspace_memory_pools,
+                constant_memory_pools=constant_memory_pools)
         found.append(AOTCompiledTestModel(model, made))
     return found
 

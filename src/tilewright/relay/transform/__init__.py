@@ -60,6 +60,7 @@ from tilewright.relay.transform.infer_type import InferType, InferTypeLocal, inf
 from tilewright.relay.transform.inline import Inline
 from tilewright.relay.transform.lambda_lift import LambdaLift
 from tilewright.relay.transform.legalize import Legalize
+from tilewright.relay.transform.manifest_lifetimes import ManifestLifetimes
 from tilewright.relay.transform.merge_compiler_regions import MergeCompilerRegions
 from tilewright.relay.transform.merge_composite import MergeComposite
 from tilewright.relay.transform.native_texts import NativeTexts
@@ -98,20 +99,20 @@ _ffi_api: Final = sys.modules[__name__]
 
 __all__ = [
     "AlterOpLayout", "AnnotateSpans", "AnnotateTarget", "AnnotateUsedMemory", "BackwardFoldScaleAxis", "BatchingOps",
-    "ByteArithmetic",
-    "CanonicalizeCast", "CanonicalizeOps", "CapturePostDfsIndexInSpans", "ChangeBatch", "CollagePartition",
-    "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense", "Conv2dToSparse", "Conv2dToSparse2",
-    "ConvertLayout", "DeDup", "DeadCodeElimination", "Defunctionalization", "Defunctionalize", "DefuseOps",
-    "DenseToSparse", "DivToMul", "DynamicToStatic", "EliminateCommonSubexpr", "EtaExpand", "FakeQuantizationToInteger",
-    "FastMath", "FirstOrderGradient", "FlattenAtrousConv", "FlexibleShapeDispatch", "FoldConstant",
-    "FoldExplicitPadding", "FoldGate", "FoldInputTranspose", "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseAttention",
-    "FuseOps", "InferCorrectLayoutOutput", "InferType", "InferTypeLocal", "Inline", "InlineCompilerFunctionsBoundTo",
-    "LambdaLift", "LayoutConfig", "LazyGradientInit", "Legalize", "Location", "MarkCompilerFunctionsAsExtern",
-    "MemoryPlan", "MemorySpace", "MergeCompilerRegions", "MergeComposite", "NativeTexts",
-    "OutlineCompilerFunctionsWithExistingGlobalSymbols", "PartialEvaluate", "PartitionGraph", "Pass", "PassContext",
-    "PassInfo", "PlanDevices", "PlanStep", "PrintIR", "RemoveStandaloneReshapes", "RemoveUnusedFunctions", "Sequential",
-    "SimplifyExpr", "SimplifyExprPostAlterOp", "SimplifyFCTranspose", "SimplifyInference", "SinkReshape", "SpanCheck",
-    "SplitArgs", "SplitBatch", "ToANormalForm", "ToBasicBlockNormalForm", "ToCPS", "ToGraphNormalForm",
-    "ToMixedPrecision", "bind_params", "function_pass", "gradient", "graph_passes", "infer_types", "module_pass",
-    "optimize", "plan_memory", "recast", "tag_span_suffixes", "to_cps", "un_cps",
+    "ByteArithmetic", "CanonicalizeCast", "CanonicalizeOps", "CapturePostDfsIndexInSpans", "ChangeBatch",
+    "CollagePartition", "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense", "Conv2dToSparse",
+    "Conv2dToSparse2", "ConvertLayout", "DeDup", "DeadCodeElimination", "Defunctionalization", "Defunctionalize",
+    "DefuseOps", "DenseToSparse", "DivToMul", "DynamicToStatic", "EliminateCommonSubexpr", "EtaExpand",
+    "FakeQuantizationToInteger", "FastMath", "FirstOrderGradient", "FlattenAtrousConv", "FlexibleShapeDispatch",
+    "FoldConstant", "FoldExplicitPadding", "FoldGate", "FoldInputTranspose", "FoldScaleAxis", "ForwardFoldScaleAxis",
+    "FuseAttention", "FuseOps", "InferCorrectLayoutOutput", "InferType", "InferTypeLocal", "Inline",
+    "InlineCompilerFunctionsBoundTo", "LambdaLift", "LayoutConfig", "LazyGradientInit", "Legalize", "Location",
+    "ManifestLifetimes", "MarkCompilerFunctionsAsExtern", "MemoryPlan", "MemorySpace", "MergeCompilerRegions",
+    "MergeComposite", "NativeTexts", "OutlineCompilerFunctionsWithExistingGlobalSymbols", "PartialEvaluate",
+    "PartitionGraph", "Pass", "PassContext", "PassInfo", "PlanDevices", "PlanStep", "PrintIR",
+    "RemoveStandaloneReshapes", "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyExprPostAlterOp",
+    "SimplifyFCTranspose", "SimplifyInference", "SinkReshape", "SpanCheck", "SplitArgs", "SplitBatch", "ToANormalForm",
+    "ToBasicBlockNormalForm", "ToCPS", "ToGraphNormalForm", "ToMixedPrecision", "bind_params", "function_pass",
+    "gradient", "graph_passes", "infer_types", "module_pass", "optimize", "plan_memory", "recast", "tag_span_suffixes",
+    "to_cps", "un_cps",
 ]
