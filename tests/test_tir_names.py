@@ -43,7 +43,9 @@ def test_expressions(made: Any, text: str) -> None:
 def test_products_of_fixed_point_numbers() -> None:
     """They are rounded, and shifts to the left and to the right may vary by element."""
     @T.prim_func
-    def products(A: T.Buffer((4,), "int32"), S: T.Buffer((4,), "int32"), B: T.Buffer((5, 4), "int32")) -> None:
+    def products(  # type: ignore[valid-type]
+        A: T.Buffer((4,), "int32"), S: T.Buffer((4,), "int32"), B: T.Buffer((5, 4), "int32"),
+    ) -> None:
         for i in range(4):
             B[0, i] = T.q_multiply_shift(A[i], 1 << 30, 31, 1, dtype="int32")
             B[1, i] = T.q_multiply_shift(A[i], 1 << 30, 31, -1)

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from tilewright.base.errors import OptionError
+from tilewright.base.nd import as_numpy
 
 
 @dataclass(frozen=True)
@@ -76,10 +75,10 @@ class ConstantInfo:
 
     name_hint: str
     byte_offset: int
-    data: np.ndarray[Any, Any]
+    data: Any
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "data", getattr(self.data, "numpy", lambda: self.data)())
+        object.__setattr__(self, "data", as_numpy(self.data))
 
 
 @dataclass(frozen=True, init=False)

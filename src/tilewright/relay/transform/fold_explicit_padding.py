@@ -12,11 +12,12 @@ that of an empty window.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ml_dtypes import finfo
+import ml_dtypes
 
 from tilewright.base.errors import ShapeError
 from tilewright.ir.module import IRModule
@@ -27,7 +28,7 @@ from tilewright.relay.op.nn_pool import AvgPool, MaxPool
 from tilewright.relay.op.transform import Pad
 from tilewright.relay.qnn.products import QnnConv2d
 from tilewright.relay.visitor import rewrite
-from tilewright.scalar.expr import min_value
+from tilewright.scalar.expr import min_value, number_of
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,13 @@ def fold_padding(e: Expr) -> Expr | None:
     pad = e.args[0]
     if not (isinstance(pad, Call) and isinstance(pad.op, Pad) and pad.op.pad_mode == "constant"):
         return None
-    is_pool = isinstance(e.op, (MaxPool, AvgPool))
-    if not (_pads_like_pool(pad, e.op) if is_pool else _pads_zero(pad, e)):
+    if isinstance(e.op, (MaxPool, AvgPool)):
+        fits, layout = _pads_like_pool(pad, e.op), e.op.layout
+    else:
+        fits, layout = _pads_zero(pad, e), e.op.data_layout
+    width = pad.op.pad_width
+    if not fits:
         return None
-    layout, width = e.op.layout if is_pool else e.op.data_layout, pad.op.pad_width
     if not layout.isupper() or any(tuple(width[layout.index(c)]) != (0, 0) for c in "NC"):
         return None
     spatial = [width[k] for k, c in enumerate(layout) if c not in "NC"]
@@ -63,6 +67,8 @@ def fold_padding(e: Expr) -> Expr | None:
     before, after = both_sides(e.op.padding, len(spatial))
     total = (*(int(p[0]) + b for p, b in zip(spatial, before, strict=True)),
              *(int(p[1]) + a for p, a in zip(spatial, after, strict=True)))
+    if isinstance(e.op, MaxPool) and not (_is_identity(pad) or _sees_data(e.op, total)):
+        return None
     attributes = {**e.op.attributes(), "padding": total}
     if isinstance(e.op, AvgPool):
         attributes["count_include_pad"] = True
@@ -75,15 +81,34 @@ def fold_padding(e: Expr) -> Expr | None:
 
 def _pads_like_pool(pad: Call, pool: MaxPool | AvgPool) -> bool:
     """Return whether the pool ignores the padding, or counts it as the zeros that its own padding would be."""
-    value = pad.args[1] if len(pad.args) > 1 else None
-    if value is not None and not (isinstance(value, Constant) and value.value.size == 1):
+    number = _padding_of(pad)
+    if number is None:
         return False
-    number = 0 if value is None else value.value.item()
     if isinstance(pool, AvgPool):
         return number == 0 and (pool.count_include_pad or not any(pool.padding))
     dtype = pad.tensor_type.dtype
-    least = finfo(dtype.numpy()).min if dtype.is_float else min_value(dtype).value
-    return bool(number <= least)
+    least = float(ml_dtypes.finfo(dtype.numpy()).min) if dtype.is_float else number_of(min_value(dtype))
+    return least is not None and number <= least
+
+
+def _padding_of(pad: Call) -> float | int | None:
+    """Return the value of constant padding; None if it is computed."""
+    value = pad.args[1] if len(pad.args) > 1 else None
+    if value is None:
+        return 0
+    return value.value.item() if isinstance(value, Constant) and value.value.size == 1 else None
+
+
+def _is_identity(pad: Call) -> bool:
+    """Return whether the padding is the maximum of no elements, which the pool has for a window in the padding."""
+    return not pad.tensor_type.dtype.is_float or _padding_of(pad) == -math.inf
+
+
+def _sees_data(pool: MaxPool, total: Sequence[int]) -> bool:
+    """Return whether each window of a pool with this padding contains an element of the data."""
+    sides = [*both_sides(tuple(total), len(pool.pool_size))]
+    return all(d == 1 for d in pool.dilation) and not pool.ceil_mode and all(
+        p < k for side in sides for p, k in zip(side, pool.pool_size, strict=True))
 
 
 def _pads_zero(pad: Call, conv: Call) -> bool:

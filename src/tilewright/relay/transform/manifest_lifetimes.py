@@ -96,7 +96,8 @@ def _with_branches(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
     if all(a is b for a, b in zip(old, new, strict=True)):
         return e
     if isinstance(e, If):
-        return If(e.cond, *new, span=e.span)
+        then, other = new
+        return If(e.cond, then, other, span=e.span)
     assert isinstance(e, Match)
     clauses = [Clause(c.lhs, rhs) for c, rhs in zip(e.clauses, new, strict=True)]
     return Match(e.data, clauses, e.complete, e.span)
