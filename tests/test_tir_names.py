@@ -43,8 +43,8 @@ def test_expressions(made: Any, text: str) -> None:
 def test_products_of_fixed_point_numbers() -> None:
     """They are rounded, and shifts to the left and to the right may vary by element."""
     @T.prim_func
-    def products(  # type: ignore[valid-type]
-        A: T.Buffer((4,), "int32"), S: T.Buffer((4,), "int32"), B: T.Buffer((5, 4), "int32"),
+    def products(
+        A: T.Buffer((4,), "int32"), S: T.Buffer((4,), "int32"), B: T.Buffer((5, 4), "int32"),  # type: ignore[valid-type]
     ) -> None:
         for i in range(4):
             B[0, i] = T.q_multiply_shift(A[i], 1 << 30, 31, 1, dtype="int32")

@@ -87,8 +87,9 @@ def _pads_like_pool(pad: Call, pool: MaxPool | AvgPool) -> bool:
     if isinstance(pool, AvgPool):
         return number == 0 and (pool.count_include_pad or not any(pool.padding))
     dtype = pad.tensor_type.dtype
-    least = float(ml_dtypes.finfo(dtype.numpy()).min) if dtype.is_float else number_of(min_value(dtype))
-    return least is not None and number <= least
+    if dtype.is_float:
+        return bool(number <= float(ml_dtypes.finfo(dtype.numpy()).min))  # type: ignore[no-untyped-call]
+    return number == number_of(min_value(dtype))
 
 
 def _padding_of(pad: Call) -> float | int | None:
