@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from tilewright.base.errors import OptionError
 
 
@@ -72,14 +70,11 @@ class WorkspacePoolInfo(PoolInfo):
 
 @dataclass(frozen=True, eq=False)
 class ConstantInfo:
-    """A constant in a pool: its name, its offset in bytes, and its values."""
+    """A constant in a pool: its name, its offset in bytes, and its values, an array of numpy or an `NDArray`."""
 
     name_hint: str
     byte_offset: int
-    data: np.ndarray[Any, Any]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "data", getattr(self.data, "numpy", lambda: self.data)())
+    data: Any
 
 
 @dataclass(frozen=True, init=False)

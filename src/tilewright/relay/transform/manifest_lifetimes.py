@@ -14,7 +14,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.adt import Clause, Match
 from tilewright.relay.expr import Call, Expr, Function, If, Let, Var
-from tilewright.relay.op.vm import MemoryKill
+from tilewright.relay.op.annotation import MemoryKill
 from tilewright.relay.visitor import free_vars
 
 _KERNEL = ("Primitive", "Compiler")
@@ -96,7 +96,7 @@ def _with_branches(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
     if all(a is b for a, b in zip(old, new, strict=True)):
         return e
     if isinstance(e, If):
-        return If(e.cond, *new, span=e.span)
+        return If(e.cond, new[0], new[1], e.span)
     assert isinstance(e, Match)
     clauses = [Clause(c.lhs, rhs) for c, rhs in zip(e.clauses, new, strict=True)]
     return Match(e.data, clauses, e.complete, e.span)
