@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.base.errors import OptionError
-from tilewright.base.nd import as_numpy
 
 
 @dataclass(frozen=True)
@@ -71,14 +70,11 @@ class WorkspacePoolInfo(PoolInfo):
 
 @dataclass(frozen=True, eq=False)
 class ConstantInfo:
-    """A constant in a pool: its name, its offset in bytes, and its values."""
+    """A constant in a pool: its name, its offset in bytes, and its values, an array of numpy or an `NDArray`."""
 
     name_hint: str
     byte_offset: int
     data: Any
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "data", as_numpy(self.data))
 
 
 @dataclass(frozen=True, init=False)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from tilewright.base.errors import CompileError, Origin
 from tilewright.base.global_functions import get_global_func, register_func
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, const
+from tilewright.relay.op.annotation import Debug
 from tilewright.relay.op.broadcast import Add, Subtract
 from tilewright.relay.op.create import Arange, Ones, ShapeOf, Zeros
 from tilewright.relay.op.dynamic import DynArange, DynSparseToDense, DynZeros
@@ -17,7 +18,6 @@ from tilewright.relay.op.indexing import Gather, ScatterNd
 from tilewright.relay.op.lookup import MatrixSetDiag, UnravelIndex
 from tilewright.relay.op.reduction import Max, Mean, Sum, Variance
 from tilewright.relay.op.registry import as_relay, function
-from tilewright.relay.op.runtime_checks import Debug
 from tilewright.relay.op.scattering import SparseToDense
 from tilewright.relay.op.shaping import ExpandDims, Reshape, ReverseReshape, Squeeze
 from tilewright.relay.op.signal import Stft

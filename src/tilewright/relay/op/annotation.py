@@ -1,4 +1,5 @@
-"""Annotations: borders of the regions that a target computes, and devices of values.
+"""Annotations: borders of the regions that a target computes, devices of values, ends of lifetimes, and functions that
+a program calls with a value.
 
 A region starts at `compiler_begin` and ends at `compiler_end`; it is the nodes between marks of one target.
 `AnnotateTarget` inserts the marks, `PartitionGraph` makes functions of the regions.
@@ -12,9 +13,11 @@ import numpy as np
 
 from tilewright import te
 from tilewright.base.errors import CompileError, ShapeError
-from tilewright.base.types import FLOAT32, TensorType, Type
+from tilewright.base.global_functions import get_global_func
+from tilewright.base.nd import NDArray
+from tilewright.base.types import FLOAT32, TensorType, TupleType, Type
 from tilewright.ir.virtual_device import FREE, VirtualDevice, virtual_device
-from tilewright.relay.expr import Call, Expr
+from tilewright.relay.expr import Call, Expr, Tuple
 from tilewright.relay.op.broadcast import Divide, Maximum, Minimum, Multiply
 from tilewright.relay.op.elementwise import Round
 from tilewright.relay.op.registry import Array, Fusion, Op, attributes, function, op, public_function, tensors
@@ -132,6 +135,47 @@ class DeviceCopy(Passed):
     def simplify(self, call: Call) -> Expr | None:
         """The value, if both devices are the same."""
         return call.args[0] if self.src_virtual_device == self.dst_virtual_device else None
+
+
+@op("memory.kill", kind=Fusion.OPAQUE)
+class MemoryKill(Op):
+    """An empty tuple. It marks the end of the lifetime of `data`; `ManifestLifetimes` inserts it."""
+
+    objects = True
+
+    def infer(self, data: Type) -> TupleType:
+        """The empty tuple, for data of any type."""
+        return TupleType(())
+
+    def reference(self, data: Any) -> tuple[()]:
+        return ()
+
+    def simplify(self, call: Call) -> Expr | None:
+        """The empty tuple, because compiled programs plan the memory themselves."""
+        return Tuple(())
+
+
+@op("debug", kind=Fusion.OPAQUE)
+class Debug(Passed):
+    """The value. The program calls the registered function `debug_func` with it; `relay.op.debug` registers one."""
+
+    telling = True
+    pure = False
+    objects = True
+    debug_func: str
+    """Name of the function (`register_func`): its argument is an `NDArray`, or a tuple of them."""
+
+    def reference(self, data: Any) -> Any:
+        get_global_func(self.debug_func)(_arrays(data))
+        return data
+
+    def simplify(self, call: Call) -> Expr | None:
+        """None: the call of the function stays."""
+        return None
+
+
+def _arrays(value: Any) -> Any:
+    return tuple(map(_arrays, value)) if isinstance(value, tuple) else NDArray(np.asarray(value))
 
 
 @op("relay.op.annotation.simulated_quantize", kind=Fusion.BROADCAST)

@@ -1,16 +1,11 @@
-"""Checks of values at run time: conditions, a violation of which ends the run with a message, and functions that a
-program calls with a value."""
+"""Conditions on values that are checked at run time; a violation ends the run with a message."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from tilewright import te
 from tilewright.base.errors import RunError, ShapeError
-from tilewright.base.global_functions import get_global_func
-from tilewright.base.nd import NDArray
 from tilewright.base.types import INT32, TensorType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi.elementwise import elementwise
@@ -71,27 +66,3 @@ class RequireZero(Op):
     def compute(self, data: te.Tensor, faults: te.Tensor) -> te.Tensor:
         """`data` itself: the program checks `faults` before it calls the kernel that contains this."""
         return elementwise(data, lambda x: x, "require_zero")
-
-
-@op("debug", kind=Fusion.OPAQUE)
-class Debug(Op):
-    """The value. The program calls the registered function `debug_func` with it; `relay.op.debug` registers one."""
-
-    telling = True
-    keeps_type = True
-    pure = False
-    objects = True
-    debug_func: str
-    """Name of the function (`register_func`): its argument is an `NDArray`, or a tuple of them."""
-
-    def infer(self, data: Type) -> Type:
-        """The type of the data."""
-        return data
-
-    def reference(self, data: Any) -> Any:
-        get_global_func(self.debug_func)(_arrays(data))
-        return data
-
-
-def _arrays(value: Any) -> Any:
-    return tuple(map(_arrays, value)) if isinstance(value, tuple) else NDArray(np.asarray(value))

@@ -1,5 +1,5 @@
 """Operators of TVM's virtual machine that programs may contain: forms of `shape_of` and `reshape` whose shapes are on
-the host, as `PlanDevices` places them, and the ends of lifetimes."""
+the host, as `PlanDevices` places them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from tilewright import te
 from tilewright.base.errors import ShapeError
-from tilewright.base.types import TensorType, TupleType, Type
-from tilewright.relay.expr import Call, Expr, Tuple
+from tilewright.base.types import TensorType, Type
+from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.create import ShapeOf
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, public_function, tensors
 from tilewright.relay.op.shaping import sized
@@ -52,24 +52,6 @@ class VmReshapeTensor(Op):
     def simplify(self, call: Call) -> Expr | None:
         """The reshape without the tensor of the shape."""
         return sized(call.tensor_type.shape)(call.args[0], span=call.span)
-
-
-@op("memory.kill", kind=Fusion.OPAQUE)
-class MemoryKill(Op):
-    """An empty tuple. It marks the end of the lifetime of `data`; `ManifestLifetimes` inserts it."""
-
-    objects = True
-
-    def infer(self, data: Type) -> TupleType:
-        """The empty tuple, for data of any type."""
-        return TupleType(())
-
-    def reference(self, data: Any) -> tuple[()]:
-        return ()
-
-    def simplify(self, call: Call) -> Expr | None:
-        """The empty tuple, because compiled programs plan the memory themselves."""
-        return Tuple(())
 
 
 def __getattr__(name: str) -> Any:

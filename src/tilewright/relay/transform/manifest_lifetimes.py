@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -14,8 +15,8 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.adt import Clause, Match
 from tilewright.relay.expr import Call, Expr, Function, If, Let, Var
-from tilewright.relay.op.vm import MemoryKill
-from tilewright.relay.visitor import free_vars
+from tilewright.relay.op.annotation import MemoryKill
+from tilewright.relay.visitor import free_vars, operands, post_order
 
 _KERNEL = ("Primitive", "Compiler")
 """Attributes of functions that run as one kernel, so that their bodies have no lifetimes."""
@@ -34,47 +35,55 @@ class ManifestLifetimes(FunctionPass):
     kind: ClassVar[type] = Function
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
-        return _with_kills(function)
+        uses = Counter(o for e in post_order(function) for o in operands(e))
+        return _Scopes({e for e, n in uses.items() if n > 1}).function(function)
 
 
-def _with_kills(function: Function) -> Function:
-    if any(function.attrs.get(name) for name in _KERNEL):
-        return function
-    body = _ended(function.body, function.params, ())
-    return function if body is function.body else function.with_body(body)
+@dataclass(frozen=True)
+class _Scopes:
+    """Inserts the kills of one function of a module. `shared` are the nodes with several uses: they stay as they are,
+    since each use may end other lifetimes."""
 
+    shared: set[Expr]
 
-def _ended(body: Expr, own: Iterable[Var], later: Container[Var]) -> Expr:
-    """Return a chain of `let` with kills of the variables `own`, and of its own, that `later` does not contain."""
-    chain: list[Let] = []
-    tail = body
-    while isinstance(tail, Let):
-        chain.append(tail)
-        tail = tail.body
-    mortal = {v for v in own if v not in later} | {e.var for e in chain}
-    live = set(free_vars(tail))
-    new = _inside(tail, mortal, ())
-    for e in reversed(chain):
-        if _is_kill(e.value) and e.var not in live:
-            continue
-        for v in reversed(_used(e.value)):
-            if v in mortal and v not in live:
-                new = Let(Var("_"), MemoryKill()(v), new)
-        value = _inside(e.value, mortal, live)
-        new = e if value is e.value and new is e.body else Let(e.var, value, new, e.span)
-        live.update(free_vars(e.value))
-    return new
+    def function(self, function: Function) -> Function:
+        if any(function.attrs.get(name) for name in _KERNEL):
+            return function
+        body = self.ended(function.body, function.params, ())
+        return function if body is function.body else function.with_body(body)
+
+    def ended(self, body: Expr, own: Iterable[Var], later: Container[Var]) -> Expr:
+        """Return a chain of `let` with kills of the variables `own`, and of its own, that `later` does not contain."""
+        chain: list[Let] = []
+        tail = body
+        while isinstance(tail, Let) and tail not in self.shared:
+            chain.append(tail)
+            tail = tail.body
+        mortal = {v for v in own if v not in later} | {e.var for e in chain}
+        live = set(free_vars(tail))
+        new = self.inside(tail, mortal, ())
+        for e in reversed(chain):
+            if _is_kill(e.value) and e.var not in live:
+                continue
+            for v in reversed(_used(e.value)):
+                if v in mortal and v not in live:
+                    new = Let(Var("_"), MemoryKill()(v), new)
+            value = self.inside(e.value, mortal, live)
+            new = e if value is e.value and new is e.body else Let(e.var, value, new, e.span)
+            live.update(free_vars(e.value))
+        return new
+
+    def inside(self, e: Expr, mortal: set[Var], later: Container[Var]) -> Expr:
+        """Return a value with kills inside of its branches, or of its function."""
+        if e in self.shared:
+            return e
+        if isinstance(e, Function):
+            return self.function(e)
+        return _with_branches(e, lambda body: self.ended(body, mortal, later))
 
 
 def _is_kill(value: Expr) -> bool:
     return isinstance(value, Call) and isinstance(value.op, MemoryKill)
-
-
-def _inside(e: Expr, mortal: set[Var], later: Container[Var]) -> Expr:
-    """Return a value with kills inside of its branches, or of its function."""
-    if isinstance(e, Function):
-        return _with_kills(e)
-    return _with_branches(e, lambda body: _ended(body, mortal, later))
 
 
 def _used(value: Expr) -> list[Var]:
@@ -96,8 +105,7 @@ def _with_branches(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
     if all(a is b for a, b in zip(old, new, strict=True)):
         return e
     if isinstance(e, If):
-        then, other = new
-        return If(e.cond, then, other, span=e.span)
+        return If(e.cond, new[0], new[1], e.span)
     assert isinstance(e, Match)
     clauses = [Clause(c.lhs, rhs) for c, rhs in zip(e.clauses, new, strict=True)]
     return Match(e.data, clauses, e.complete, e.span)
