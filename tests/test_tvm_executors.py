@@ -291,3 +291,16 @@ def test_a_model_has_an_entry_of_its_name_and_runs_on_one_device() -> None:
         np.testing.assert_array_equal(runner.get_output(0).numpy(), [1, 1])
     with pytest.raises(InputError, match="a compiled model runs on one device; 2 were given"):
         lib["default"](tvm.cpu(0), tvm.cpu(0))
+
+
+@pytest.mark.parametrize("kind", ["debug", "vm"])
+def test_expressions_that_call_main(kind: str) -> None:
+    x = relay.var("x", shape=(3,))
+    mod = tvm.IRModule({"main": relay.Function([x], relay.exp(x)), "main_1": relay.Function([x], relay.negative(x))})
+    main, other = mod.get_global_var("main"), mod.get_global_var("main_1")
+    a = np.linspace(-1, 1, 3, dtype="float32")
+    found = relay.create_executor(kind, mod).evaluate(main(other(relay.const(a))))
+    np.testing.assert_allclose(found.numpy(), np.exp(-a), rtol=1e-6)
+    y = relay.var("y", shape=(3,))
+    twice = relay.create_executor(kind, mod).evaluate(relay.Function([y], main(main(y))))
+    np.testing.assert_allclose(twice(a).numpy(), np.exp(np.exp(a)), rtol=1e-6)

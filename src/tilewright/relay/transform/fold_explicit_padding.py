@@ -23,11 +23,10 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function
 from tilewright.relay.op.nn_conv import Conv1d, Conv2d, Conv3d
-from tilewright.relay.op.nn_pool import AvgPool, MaxPool
+from tilewright.relay.op.nn_pool import AvgPool, MaxPool, identity_of_max
 from tilewright.relay.op.transform import Pad
 from tilewright.relay.qnn.products import QnnConv2d
 from tilewright.relay.visitor import rewrite
-from tilewright.scalar.expr import min_value
 
 
 @dataclass(frozen=True)
@@ -51,10 +50,10 @@ def fold_padding(e: Expr) -> Expr | None:
     pad = e.args[0]
     if not (isinstance(pad, Call) and isinstance(pad.op, Pad) and pad.op.pad_mode == "constant"):
         return None
-    is_pool = isinstance(e.op, (MaxPool, AvgPool))
-    if not (_pads_like_pool(pad, e.op) if is_pool else _pads_zero(pad, e)):
+    if not (_pads_like_pool(pad, e.op) if isinstance(e.op, (MaxPool, AvgPool)) else _pads_zero(pad, e)):
         return None
-    layout, width = e.op.layout if is_pool else e.op.data_layout, pad.op.pad_width
+    layout = e.op.layout if isinstance(e.op, (MaxPool, AvgPool)) else e.op.data_layout
+    width = pad.op.pad_width
     if not layout.isupper() or any(tuple(width[layout.index(c)]) != (0, 0) for c in "NC"):
         return None
     spatial = [width[k] for k, c in enumerate(layout) if c not in "NC"]
@@ -82,8 +81,9 @@ def _pads_like_pool(pad: Call, pool: MaxPool | AvgPool) -> bool:
     if isinstance(pool, AvgPool):
         return number == 0 and (pool.count_include_pad or not any(pool.padding))
     dtype = pad.tensor_type.dtype
-    least = finfo(dtype.numpy()).min if dtype.is_float else min_value(dtype).value
-    return bool(number <= least)
+    if dtype.is_float:
+        return bool(number <= finfo(dtype.numpy()).min)  # type: ignore[no-untyped-call]
+    return bool(number == identity_of_max(dtype.numpy()))
 
 
 def _pads_zero(pad: Call, conv: Call) -> bool:
