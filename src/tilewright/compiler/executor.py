@@ -144,15 +144,16 @@ def _with_entry(mod: IRModule, function: Function) -> tuple[IRModule, Function]:
     module = mod.copy()
     if ENTRY in mod and mod[ENTRY] is function:
         return module, function
+    entry: Any = function
     if ENTRY in mod and _mains(function):
         name = next(name for k in itertools.count(1) if (name := f"{ENTRY}_{k}") not in mod)
         moved = GlobalVar(name)
         for var, other in mod.items():
             if isinstance(other, Function):
                 module[moved if var == ENTRY else var] = substitute(other, dict.fromkeys(_mains(other), moved))
-        function = substitute(function, dict.fromkeys(_mains(function), moved))
-    module[GlobalVar(ENTRY)] = function  # the variable of the given module keeps its type
-    return module, function
+        entry = substitute(function, dict.fromkeys(_mains(function), moved))
+    module[GlobalVar(ENTRY)] = entry  # the variable of the given module keeps its type
+    return module, entry
 
 
 def _mains(function: Function) -> list[Expr]:
