@@ -306,3 +306,16 @@ def test_debug_calls_a_function_with_the_value(kind: str) -> None:
     assert seen == [[0, 2]]
     mod = transform.InferType()(tvm.IRModule.from_expr(relay.op.debug((x, x), seen.append)))
     assert repr(mod["main"].ret_type) == "(Tensor[(2), float32], Tensor[(2), float32])"
+
+
+@pytest.mark.parametrize("kind", ["debug", "vm"])
+def test_expressions_that_call_main(kind: str) -> None:
+    x = relay.var("x", shape=(3,))
+    mod = tvm.IRModule({"main": relay.Function([x], relay.exp(x)), "main_1": relay.Function([x], relay.negative(x))})
+    main, other = mod.get_global_var("main"), mod.get_global_var("main_1")
+    a = np.linspace(-1, 1, 3, dtype="float32")
+    found = relay.create_executor(kind, mod).evaluate(main(other(relay.const(a))))
+    np.testing.assert_allclose(found.numpy(), np.exp(-a), rtol=1e-6)
+    y = relay.var("y", shape=(3,))
+    twice = relay.create_executor(kind, mod).evaluate(relay.Function([y], main(main(y))))
+    np.testing.assert_allclose(twice(a).numpy(), np.exp(np.exp(a)), rtol=1e-6)

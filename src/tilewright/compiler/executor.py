@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -26,11 +27,14 @@ from tilewright.relay.scope_builder import ScopeBuilder
 from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.stages import needs_stages
+from tilewright.relay.visitor import post_order, substitute
 from tilewright.runtime.container import ADT
 from tilewright.runtime.records import flat_inputs, nested_result
 
 _NOT_NATIVE: Final = "TW0403"
 """Code of the error for values that no native program has."""
+ENTRY: Final = "main"
+"""Name of the function that runs."""
 KINDS: Final = ("debug", "graph", "vm", "aot")
 
 
@@ -85,8 +89,7 @@ class Executor:
         return self._callable(Function([], expr))()
 
     def _callable(self, function: Function) -> Callable[..., Any]:
-        module = self.mod.copy()
-        module["main"] = function
+        module, function = _with_entry(self.mod, function)
         if self.kind != "debug":
             module = with_plain_entry(module)
             entry = layout_of(module["main"])
@@ -133,6 +136,29 @@ class Executor:
     def _arguments(self, function: Function, args: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
         names = {p.name_hint for p in function.params}
         return _arranged(function, args, {n: v for n, v in named.items() if n in names or n not in self._bound})
+
+
+def _with_entry(mod: IRModule, function: Function) -> tuple[IRModule, Function]:
+    """Return a copy of the module with `function` as `main`, and this function. If it calls another `main`, that one
+    gets a new name."""
+    module = mod.copy()
+    if ENTRY in mod and mod[ENTRY] is function:
+        return module, function
+    entry: Any = function
+    if ENTRY in mod and _mains(function):
+        name = next(name for k in itertools.count(1) if (name := f"{ENTRY}_{k}") not in mod)
+        moved = GlobalVar(name)
+        for var, other in mod.items():
+            if isinstance(other, Function):
+                module[moved if var == ENTRY else var] = substitute(other, dict.fromkeys(_mains(other), moved))
+        entry = substitute(function, dict.fromkeys(_mains(function), moved))
+    module[GlobalVar(ENTRY)] = entry  # the variable of the given module keeps its type
+    return module, entry
+
+
+def _mains(function: Function) -> list[Expr]:
+    """Return the references to the function `main`."""
+    return [e for e in post_order(function) if isinstance(e, GlobalVar) and e.name_hint == ENTRY]
 
 
 def _arranged(function: Function, args: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
