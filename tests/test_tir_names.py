@@ -46,7 +46,9 @@ def test_blocks_are_tiled_for_an_instruction() -> None:
     from tilewright.tir.tensor_intrin.x86 import VNNI_DOT_16x4_INTRIN
 
     @T.prim_func
-    def dense(A: T.Buffer((6, 8), "uint8"), W: T.Buffer((32, 8), "int8"), C: T.Buffer((6, 32), "int32")) -> None:
+    def dense(
+        A: T.Buffer((6, 8), "uint8"), W: T.Buffer((32, 8), "int8"), C: T.Buffer((6, 32), "int32")  # type: ignore
+    ) -> None:
         for i, j, k in T.grid(6, 32, 8):
             with T.block("C"):
                 v, w, r = T.axis.remap("SSR", [i, j, k])
@@ -65,7 +67,9 @@ def test_blocks_are_tiled_for_an_instruction() -> None:
 def test_products_of_fixed_point_numbers() -> None:
     """They are rounded, and shifts to the left and to the right may vary by element."""
     @T.prim_func
-    def products(A: T.Buffer((4,), "int32"), S: T.Buffer((4,), "int32"), B: T.Buffer((5, 4), "int32")) -> None:
+    def products(
+        A: T.Buffer((4,), "int32"), S: T.Buffer((4,), "int32"), B: T.Buffer((5, 4), "int32")  # type: ignore[valid-type]
+    ) -> None:
         for i in range(4):
             B[0, i] = T.q_multiply_shift(A[i], 1 << 30, 31, 1, dtype="int32")
             B[1, i] = T.q_multiply_shift(A[i], 1 << 30, 31, -1)

@@ -144,7 +144,7 @@ def decl_tensor_intrin(
     body, *others = (
         p if p is None else with_access(p, ins, outs, updates=k == 2) for k, p in enumerate(statements))
     reset, update = others or (None, None)
-    return CallableIntrin(name, pattern, body, reset, update, op)
+    return CallableIntrin(name, pattern, body, reset, update, op=op)
 
 
 def _statement(name: str, made: Any) -> Stmt | None:
