@@ -40,6 +40,30 @@ def test_expressions(made: Any, text: str) -> None:
     assert str(made) == text
 
 
+def test_blocks_are_tiled_for_an_instruction() -> None:
+    from tilewright.tir.schedule.analysis import has_block, is_output_block
+    from tilewright.tir.schedule.transform import tile_with_tensor_intrin
+    from tilewright.tir.tensor_intrin.x86 import VNNI_DOT_16x4_INTRIN
+
+    @T.prim_func
+    def dense(
+        A: T.Buffer((6, 8), "uint8"), W: T.Buffer((32, 8), "int8"), C: T.Buffer((6, 32), "int32")  # type: ignore
+    ) -> None:
+        for i, j, k in T.grid(6, 32, 8):
+            with T.block("C"):
+                v, w, r = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[v, w] = 0
+                C[v, w] = C[v, w] + T.cast(A[v, r], "int32") * T.cast(W[w, r], "int32")
+
+    sch = schedule.Schedule(dense)
+    assert has_block(sch, "C") and not has_block(sch, "D") and is_output_block(sch, sch.get_block("C"))
+    loop = tile_with_tensor_intrin(sch, "C", VNNI_DOT_16x4_INTRIN)
+    loops = sch.get_loops("C")
+    assert loop == loops[3] and [int(sch.get(x).extent) for x in loops] == [6, 2, 2, 16, 4]
+    assert tile_with_tensor_intrin(sch, "C", VNNI_DOT_16x4_INTRIN) is None, "its axes are no single loops now"
+
+
 def test_products_of_fixed_point_numbers() -> None:
     """They are rounded, and shifts to the left and to the right may vary by element."""
     @T.prim_func

@@ -359,7 +359,7 @@ def _check_not_nested(func: PrimFunc, block: Block, holders: Sequence[Block]) ->
 def place_among(func: PrimFunc, node: Block, target: For, index: int, *, after: bool = False) -> int:
     """Return the position among the statements of `target` where `node` moves to: before the first that uses its
     results, or, with `after`, behind the last that changes what it reads. An `index` of -1 is the last such position,
-    -2 the first, and another one the position itself. Raises `ScheduleError` for an index that is none of these."""
+    -2 the first, and another one the position itself. Raises `ScheduleError` for any other."""
     inside = target.body.stmts if isinstance(target.body, Seq) else (target.body,)
     made, read = set(stored_buffers(node)), set(loaded_buffers(node))
     users = [k for k, s in enumerate(inside) if made & {*loaded_buffers(s), *stored_buffers(s)}]

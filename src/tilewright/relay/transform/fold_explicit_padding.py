@@ -24,7 +24,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function
 from tilewright.relay.op.nn_conv import Conv1d, Conv2d, Conv3d
-from tilewright.relay.op.nn_pool import AvgPool, MaxPool, identity_of_max
+from tilewright.relay.op.nn_pool import AvgPool, MaxPool
 from tilewright.relay.op.transform import Pad
 from tilewright.relay.qnn.products import QnnConv2d
 from tilewright.relay.visitor import rewrite
