@@ -11,6 +11,7 @@ import pytest
 import tilewright as tvm
 from tilewright import te
 from tilewright.base.errors import CompileError, OptionError, ParseError
+from tilewright.scalar.expr import number_of
 from tilewright.tir import schedule
 from tilewright.tir.interpreter import run
 from tilewright.tir.schedule.testing import verify_trace_roundtrip
@@ -54,13 +55,13 @@ def test_blocks_are_tiled_for_an_instruction() -> None:
                 v, w, r = T.axis.remap("SSR", [i, j, k])
                 with T.init():
                     C[v, w] = 0
-                C[v, w] = C[v, w] + T.cast(A[v, r], "int32") * T.cast(W[w, r], "int32")
+                C[v, w] = C[v, w] + T.int32(A[v, r]) * T.int32(W[w, r])
 
     sch = schedule.Schedule(dense)
     assert has_block(sch, "C") and not has_block(sch, "D") and is_output_block(sch, sch.get_block("C"))
     loop = tile_with_tensor_intrin(sch, "C", VNNI_DOT_16x4_INTRIN)
     loops = sch.get_loops("C")
-    assert loop == loops[3] and [int(sch.get(x).extent) for x in loops] == [6, 2, 2, 16, 4]
+    assert loop == loops[3] and [number_of(sch.get(x).extent) for x in loops] == [6, 2, 2, 16, 4]
     assert tile_with_tensor_intrin(sch, "C", VNNI_DOT_16x4_INTRIN) is None, "its axes are no single loops now"
 
 

@@ -231,32 +231,6 @@ class FunctionReader(AttributeReader):
             return None
         return self.new_var(node.arg, self.dtype_named(node, kind))
 
-    def declared(self, node: ast.expr) -> DataType | None:
-        """Return the type of `T.int64()` or `T.var("int64")`, or None."""
-        if not isinstance(node, ast.Call) or node.keywords:
-            return None
-        if ast.unparse(node.func) in ("te.var", "te.size_var", "tvm.te.var", "tvm.te.size_var"):
-            return self.dtype(node.args[1]) if len(node.args) > 1 else DataType("int32")
-        name = module_name(node.func)
-        if is_handle(node):
-            return DataType("handle")
-        if name == "var" and len(node.args) == 1:
-            return self.dtype(node.args[0])
-        return (
-            self.dtype_named(node, name) if name.startswith(("int", "uint", "float", "bool")) and not node.args
-            else None
-        )
-
-    def declared_together(self, node: ast.stmt) -> list[tuple[str, DataType]]:
-        """Return the names and types of `m, n = T.int32(), T.int32()`; empty for other statements."""
-        target = node.targets[0] if isinstance(node, ast.Assign) else None
-        values = node.value.elts if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple) else []
-        if not isinstance(target, ast.Tuple) or len(target.elts) != len(values):
-            return []
-        found = [(t.id, kind) for t, v in zip(target.elts, values, strict=True)
-                 if isinstance(t, ast.Name) and (kind := self.declared(v)) is not None]
-        return found if len(found) == len(values) else []
-
     def parameter(self, node: ast.arg) -> str | Buffer:
         """Read a buffer, or the name of a handle that is matched to a buffer later."""
         kind = node.annotation
