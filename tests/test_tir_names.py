@@ -45,38 +45,34 @@ def test_blocks_are_tiled_for_an_instruction() -> None:
     from tilewright.tir.schedule.transform import tile_with_tensor_intrin
     from tilewright.tir.tensor_intrin.x86 import VNNI_DOT_16x4_INTRIN
 
-    @T.prim_func
-    def dense(
-        A: T.Buffer((6, 8), "uint8"), W: T.Buffer((32, 8), "int8"), C: T.Buffer((6, 32), "int32")  # type: ignore
-    ) -> None:
-        for i, j, k in T.grid(6, 32, 8):
-            with T.block("C"):
-                v, w, r = T.axis.remap("SSR", [i, j, k])
-                with T.init():
-                    C[v, w] = 0
-                C[v, w] = C[v, w] + T.cast(A[v, r], "int32") * T.cast(W[w, r], "int32")
-
+    dense = tir.parse("""
+        def dense(A: T.Buffer((6, 8), "uint8"), W: T.Buffer((32, 8), "int8"), C: T.Buffer((6, 32), "int32")):
+            for i, j, k in T.grid(6, 32, 8):
+                with T.block("C"):
+                    v, w, r = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        C[v, w] = 0
+                    C[v, w] = C[v, w] + T.cast(A[v, r], "int32") * T.cast(W[w, r], "int32")
+    """)
     sch = schedule.Schedule(dense)
     assert has_block(sch, "C") and not has_block(sch, "D") and is_output_block(sch, sch.get_block("C"))
     loop = tile_with_tensor_intrin(sch, "C", VNNI_DOT_16x4_INTRIN)
     loops = sch.get_loops("C")
-    assert loop == loops[3] and [int(sch.get(x).extent) for x in loops] == [6, 2, 2, 16, 4]
+    assert loop == loops[3] and [str(sch.get(x).extent) for x in loops] == ["6", "2", "2", "16", "4"]
     assert tile_with_tensor_intrin(sch, "C", VNNI_DOT_16x4_INTRIN) is None, "its axes are no single loops now"
 
 
 def test_products_of_fixed_point_numbers() -> None:
     """They are rounded, and shifts to the left and to the right may vary by element."""
-    @T.prim_func
-    def products(
-        A: T.Buffer((4,), "int32"), S: T.Buffer((4,), "int32"), B: T.Buffer((5, 4), "int32")  # type: ignore[valid-type]
-    ) -> None:
-        for i in range(4):
-            B[0, i] = T.q_multiply_shift(A[i], 1 << 30, 31, 1, dtype="int32")
-            B[1, i] = T.q_multiply_shift(A[i], 1 << 30, 31, -1)
-            B[2, i] = T.q_multiply_shift(A[i], 1 << 30, 31, S[i])
-            B[3, i] = T.q_multiply_shift_per_axis(A[i], 1 << 30, 1, S[i], 31, True, True)
-            B[4, i] = T.q_multiply_shift_per_axis(A[i], 1 << 30, 1, S[i], 31, False, False)
-
+    products = tir.parse("""
+        def products(A: T.Buffer((4,), "int32"), S: T.Buffer((4,), "int32"), B: T.Buffer((5, 4), "int32")):
+            for i in range(4):
+                B[0, i] = T.q_multiply_shift(A[i], 1073741824, 31, 1, dtype="int32")
+                B[1, i] = T.q_multiply_shift(A[i], 1073741824, 31, -1)
+                B[2, i] = T.q_multiply_shift(A[i], 1073741824, 31, S[i])
+                B[3, i] = T.q_multiply_shift_per_axis(A[i], 1073741824, 1, S[i], 31, True, True)
+                B[4, i] = T.q_multiply_shift_per_axis(A[i], 1073741824, 1, S[i], 31, False, False)
+    """)
     a, s, b = np.array([1000, -7, 6, 5], "int32"), np.array([0, 1, -1, 2], "int32"), np.zeros((5, 4), "int32")
     run(products, [a, s, b])
     exact = [a, a / 4, a / 2.0 * 2.0**s, a / 2.0**s, a / 2]

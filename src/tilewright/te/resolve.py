@@ -310,8 +310,8 @@ class Resolver:
         if loop in around:  # the step loop of a scan, which already contains the stage
             return around[around.index(loop) + 1 :]
         shared = self.sharing(stage, loop)
-        return self.engine.compute_at(
-            self.block(stage), loop, preserve_unit_loops=True, **({"across": shared} if shared else {}))
+        options: dict[str, Any] = {"across": shared} if shared else {}
+        return self.engine.compute_at(self.block(stage), loop, preserve_unit_loops=True, **options)
 
     def sharing(self, stage: Stage, loop: Var) -> tuple[Var, ...]:
         """Return the loops from `loop` outwards whose threads share the memory of a stage, and so need it filled for
