@@ -35,8 +35,16 @@ _CORE_CASES = 2
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The core is every test but the slow ones and those of whole models; of a parametrized test, a few cases drawn
-    each day."""
+    """Of a parametrized test with the mark `sampled`, today's cases are run. The core is every test but the slow ones
+    and those of whole models; of a parametrized test, a few cases drawn each day."""
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for name, several in tests.items():
+        if (mark := several[0].get_closest_marker("sampled")) is not None:
+            tests[name] = daily.sample(several, mark.args[0], name)
+    drawn = {item for several in tests.values() for item in several}
+    items[:] = [item for item in items if item in drawn]
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         if not any(item.get_closest_marker(name) for name in ("slow", "models")):

@@ -90,6 +90,7 @@ def test_the_declaration_as_it_is_has_no_failures() -> None:
     found.check()
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("what", PLANTED)
 def test_a_planted_error_is_found(what: str) -> None:

@@ -62,7 +62,7 @@ def check(examples: Sequence[Example]) -> int:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("part", daily.sample(range(PARTS), max(1, PARTS // 2), "C"))
+@pytest.mark.parametrize("part", daily.sample(range(PARTS), max(1, PARTS // 3), "C"))
 def test_every_operator(part: int) -> None:
     examples = EXAMPLES[part::PARTS]
     assert check(examples) > 0.9 * len(examples)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import conftest
 import daily
 from census import _ABSENT, Census, Run, Skip
 
@@ -72,3 +73,31 @@ def test_a_sample_of_each_kind_has_every_kind_and_keeps_the_order(monkeypatch: p
     assert found == daily.of_each(range(100), lambda n: n % 7, 2, "kinds")
     monkeypatch.setattr(daily, "ALL", True)
     assert sorted(daily.of_each(range(100), lambda n: n % 7, 2, "kinds")) == list(range(100))
+
+
+def test_cases_with_the_mark_are_sampled_and_the_core_is_drawn_from_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Item:
+        def __init__(self, nodeid: str, **marks: Any) -> None:
+            self.nodeid, self.marks = nodeid, {k: SimpleNamespace(args=(v,)) for k, v in marks.items()}
+
+        def get_closest_marker(self, name: str) -> Any:
+            return self.marks.get(name)
+
+        def add_marker(self, name: str) -> None:
+            self.marks[name] = SimpleNamespace(args=())
+
+    def collected() -> list[Any]:
+        return [*(Item(f"a.py::f[{k}]", sampled=3) for k in range(9)), *(Item(f"a.py::g[{k}]") for k in range(4)),
+                Item("a.py::h", slow=True)]
+
+    monkeypatch.setattr(daily, "ALL", False)
+    items = collected()
+    conftest.pytest_collection_modifyitems(items)
+    names = [i.nodeid.partition("[")[0] for i in items]
+    assert names == ["a.py::f"] * 3 + ["a.py::g"] * 4 + ["a.py::h"]
+    assert sum("core" in i.marks for i in items if "::f" in i.nodeid) == 2
+    assert "core" not in items[-1].marks
+    monkeypatch.setattr(daily, "ALL", True)
+    items = collected()
+    conftest.pytest_collection_modifyitems(items)
+    assert len(items) == 14

@@ -97,6 +97,7 @@ def model(name: str, seed: int, width: int = 0) -> tuple[onnx.ModelProto, Array]
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), data
 
 
+@pytest.mark.sampled(24)
 @on_targets
 @pytest.mark.parametrize(
     ("name", "seed", "width"), [*((n, s, 0) for n, s in MODEL_SEEDS), *((n, 0, w) for n in MODELS[:3] for w in WIDTHS)]

@@ -37,7 +37,7 @@ def test_there_are_sixty_planted_faults_and_more() -> None:
     assert len({p.id for p in PLANTED}) == len(PLANTED)
 
 
-@pytest.mark.parametrize("example", daily.sample(EXAMPLES, 300, "memory faults"), ids=lambda e: e.id)
+@pytest.mark.parametrize("example", daily.sample(EXAMPLES, 120, "memory faults"), ids=lambda e: e.id)
 @pytest.mark.filterwarnings("ignore::tilewright.base.errors.NotNativeWarning")
 def test_operators_without_faults_are_silent(example: Example) -> None:
     params, call = example.call()

@@ -58,6 +58,7 @@ FUNCTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("dtype", RANGES)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_byte_of_a_function(name: str, dtype: Any) -> None:

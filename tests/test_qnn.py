@@ -219,6 +219,7 @@ def test_plain_operators_mean_the_same(case: Any) -> None:
     np.testing.assert_array_equal(evaluate(Function(function.params, plain), *data), wanted)
 
 
+@pytest.mark.sampled(80)
 @cases
 @on_every_target
 def test_compiled(case: Any, target: Target) -> None:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 NATIVE, *LOWER = TARGETS
 CASES = [
     *((e, NATIVE) for e in daily.of_each(EXAMPLES, lambda e: e.op.name, 1, "native")),
-    *((e, t) for t in LOWER for e in daily.sample(EXAMPLES, 100, t.mcpu))
+    *((e, t) for t in LOWER for e in daily.sample(EXAMPLES, 50, t.mcpu))
 ]
 
 

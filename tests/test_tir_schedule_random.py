@@ -94,6 +94,7 @@ def test_interpreted_others(first: int) -> None:
     interpreted(range(first, first + BATCH))
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.slow
 @pytest.mark.parametrize("processor", PROCESSORS)
 @pytest.mark.parametrize("first", OTHERS)

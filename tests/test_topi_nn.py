@@ -277,6 +277,7 @@ def deformable() -> list[Case]:
 CASES = [*convolutions(), *depthwise(), *channel_blocks(), *winograd(), *deformable()]
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("case", CASES, ids=[c.name for c in CASES])
 def test_convolutions_equal_numpy(case: Case) -> None:
     check(case)

@@ -189,6 +189,7 @@ def compiled(function: Function, target: Target, tiles: str, level: int = 3) -> 
     return artifact, "\n".join(str(k.func) for k in report.kernels.values())
 
 
+@pytest.mark.sampled(48)
 @on_every_target
 @pytest.mark.parametrize("tiles", ["2x2", "4x4"])
 @pytest.mark.parametrize(

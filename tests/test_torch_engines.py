@@ -90,6 +90,7 @@ def layer(
     return made, scale
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("channels", [True, False], ids=["channels", "tensor"])
 @pytest.mark.parametrize(("kind", "options"), [
     ("conv", {"cin": 16, "cout": 32, "size": 3}), ("conv", {"cin": 64, "cout": 64}),
@@ -109,6 +110,7 @@ def test_layers(engine: str, kind: str, options: dict[str, Any], channels: bool)
         agrees(made, [(rng.integers(max(0, zero - 3), zero + 4, shape).astype(np.uint8), scale, zero)])
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("shape", [(1, 4096), (3, 100), (2, 24, 5, 7), (1, 64, 8, 8)], ids=str)
 @pytest.mark.parametrize("name", ["add", "add_relu", "mul", "mul_relu"])
 @pytest.mark.parametrize("engine", ENGINES)
@@ -168,6 +170,7 @@ POOLS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("channels", [8, 40, 64])
 @pytest.mark.parametrize("name", POOLS)
 @pytest.mark.parametrize("engine", ENGINES)

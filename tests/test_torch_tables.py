@@ -54,6 +54,7 @@ class Applied(torch.nn.Module):
         return self.function(torch.quantize_per_tensor(x, *self.given, torch.quint8), *self.made).dequantize()
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_byte_of_a_function(engine: str, name: str) -> None:
