@@ -110,6 +110,9 @@ def check_sum(remote: rpc.RPCSession, library: Path) -> None:
     tvm.testing.assert_allclose(c.numpy(), a + b)
     found = f.time_evaluator(f.entry_name, remote.cpu(0), number=3, repeat=2)(a, b, c)
     assert len(found.results) == 2 and 0 < found.mean < 1
+    timed = np.zeros(100, "float32")
+    f.time_evaluator("add", remote.cpu(0), number=1)(a, b, timed)
+    np.testing.assert_array_equal(timed, c.numpy())
 
 
 def test_a_session_has_files_modules_and_times(library: Path) -> None:

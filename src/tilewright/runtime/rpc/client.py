@@ -199,9 +199,7 @@ class RemoteModule:
         def call(*args: Any) -> Any:
             message, pieces = self._arguments(name, args)
             answer, written = self._session._do("call", message, pieces)
-            for k, data in zip(answer["written"], written, strict=True):
-                x = as_numpy(args[k])
-                np.copyto(x, np.frombuffer(data, x.dtype).reshape(x.shape))
+            _store(args, answer["written"], written)
             return answer.get("result")
 
         return call
@@ -215,8 +213,9 @@ class RemoteModule:
 
         def evaluate(*args: Any) -> BenchmarkResult:
             message, pieces = self._arguments(name, args)
-            found, _ = self._session._do(
+            found, written = self._session._do(
                 "time", {**message, "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms}, pieces)
+            _store(args, found["written"], written)
             return BenchmarkResult(tuple(found["results"]))
 
         return evaluate
@@ -239,6 +238,13 @@ class RemoteModule:
 
     def __repr__(self) -> str:
         return f"RemoteModule({', '.join(self._functions)} on {self._session.machine})"
+
+
+def _store(args: Sequence[Any], places: Sequence[int], written: Sequence[bytes]) -> None:
+    """Store what a call has written into the arrays at these places of its arguments."""
+    for k, data in zip(places, written, strict=True):
+        x = as_numpy(args[k])
+        np.copyto(x, np.frombuffer(data, x.dtype).reshape(x.shape))
 
 
 class LocalSession(RPCSession):

@@ -76,16 +76,22 @@ def call(message: Message, pieces: Pieces) -> Answer:
     arrays that it writes, and the number that it returns: `{"written": places, "result": number}`."""
     function, args = _call(message, pieces)
     result = function(*args)
-    written = [k for k, p in enumerate(function.params) if isinstance(p, Parameter) and p.written]
+    written = _written(function)
     return {"written": written, "result": result}, [args[k].tobytes() for k in written]
 
 
 def time(message: Message, pieces: Pieces) -> Answer:
-    """Time calls of a function: `{"results": seconds}`."""
+    """Time calls of a function: `{"results": seconds, "written": places}`, and the arrays that it writes."""
     function, args = _call(message, pieces)
     result = function.benchmark(
         *args, number=message["number"], repeat=message["repeat"], min_repeat_ms=message["min_repeat_ms"])
-    return {"results": list(result.results)}, []
+    written = _written(function)
+    return {"results": list(result.results), "written": written}, [args[k].tobytes() for k in written]
+
+
+def _written(function: NativeFunction) -> list[int]:
+    """Return the places of the arguments that a function writes."""
+    return [k for k, p in enumerate(function.params) if isinstance(p, Parameter) and p.written]
 
 
 def _call(message: Message, pieces: Pieces) -> tuple[NativeFunction, list[Any]]:
