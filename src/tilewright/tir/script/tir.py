@@ -61,7 +61,7 @@ def __getattr__(name: str) -> Any:
     try:
         return NumberType("bool" if name == "boolean" else name)
     except CompileError:
-        text = f"T.{name} has no value outside of a function{nearest(name, FUNCTIONS)}"
+        text = f"T.{name} has no value outside of a function{nearest(name, FUNCTIONS)}; it has no attribute of its own"
         raise AttributeError(text, name=name) from None
 
 
