@@ -63,7 +63,7 @@ class Registered(Op):
     def add_type_rel(cls, rel_name: str, type_rel_func: TypeRelation | None = None) -> None:
         """Set the function that infers the type of a call, and register it as `tvm.relay.type_relation.<rel_name>`.
 
-        Without a function, set the registered one. Raises `CompileError` if there is none.
+        Without a function, set the registered one. Raises `CompileError` if no function has the name.
         """
         name = f"{_RELATIONS}{rel_name}"
         found = get_global_func(name, allow_missing=True) if type_rel_func is None else type_rel_func
