@@ -11,6 +11,24 @@ enum { CACHES = DECODER_NUM_INPUTS - 3 };
 
 static float* caches[2][CACHES];
 
+/* Memory that is kept between requests, and grows. */
+struct buffer {
+  void* data;
+  size_t bytes;
+};
+
+static struct buffer kept_caches[2][CACHES], kept_logits;
+
+static void* grown(struct buffer* buffer, size_t bytes) {
+  if (bytes > buffer->bytes) {
+    free(buffer->data);
+    buffer->bytes = (bytes + 127) / 64 * 64;
+    buffer->data = aligned_alloc(64, buffer->bytes);
+    if (!buffer->data) exit(3);
+  }
+  return buffer->data;
+}
+
 static void* reserve(size_t bytes) {
   void* memory = aligned_alloc(64, (bytes + 127) / 64 * 64);
   if (!memory) exit(3);
@@ -60,8 +78,9 @@ int main(void) {
     for (int64_t k = 0; k < count; ++k)
       if (scanf("%ld", &prompt[k]) != 1) return 2;
     for (int k = 0; k < 2 * CACHES; ++k)
-      caches[k / CACHES][k % CACHES] = reserve(4 * KV_HEADS * HEAD_DIM * (count + steps));
-    float* logits = reserve(4 * VOCABULARY * count);
+      caches[k / CACHES][k % CACHES] =
+          grown(&kept_caches[k / CACHES][k % CACHES], 4 * KV_HEADS * HEAD_DIM * (count + steps));
+    float* logits = grown(&kept_logits, 4 * VOCABULARY * count);
     tokens[0] = call(prompt, count, 0, 0, logits, &times[0]);
     for (int64_t k = 0; k < steps; ++k)
       tokens[k + 1] = call(&tokens[k], 1, count + k, (k + 1) % 2, logits, &times[k + 1]);
@@ -69,8 +88,7 @@ int main(void) {
     for (int64_t k = 0; k <= steps; ++k) printf("%ld ", tokens[k]);
     printf("\n");
     fflush(stdout);
-    for (int k = 0; k < 2 * CACHES; ++k) free(caches[k / CACHES][k % CACHES]);
-    free(prompt), free(tokens), free(times), free(logits);
+    free(prompt), free(tokens), free(times);
   }
   decoder_close();
   return 0;

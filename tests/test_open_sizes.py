@@ -332,7 +332,7 @@ def test_computations_that_do_not_depend_on_the_height_of_tiles_are_made_once(mo
 
 
 def test_kernels_of_symbolic_sizes_unroll_only_steps_of_few_products() -> None:
-    program = tilewright.compile(dense_layer(), shapes={"x": ("n", 40)}, target="llvm -mcpu=skylake-avx512", threads=1)
+    program = tilewright.compile(dense_layer(), shapes={"x": ("n", 40)}, target="llvm -mcpu=icelake-server", threads=1)
     (lowered,) = program.report.kernels.values()
     found = []
     for _, version in lowered.versions:
@@ -350,7 +350,7 @@ def wide_layer(columns: int, rows: Any) -> tilewright.IRModule:
 
 
 def test_tiles_of_few_rows_take_neighbouring_panels_together() -> None:
-    target = "llvm -mcpu=skylake-avx512"
+    target = "llvm -mcpu=icelake-server"
     program = tilewright.compile(wide_layer(128, relay.Any()), shapes={"x": ("n", 96)}, target=target)
     sums = [int(n) for n in re.findall(r"dense(?:_\d+)? = T.allocate\(\((\d+),\)", program.dump("tir"))]
     assert sums[:3] == [64, 128, 192]  # one, two and three rows of two panels of 32 columns

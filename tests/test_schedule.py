@@ -309,6 +309,19 @@ def test_the_part_of_the_next_trip_is_asked_for_in_shares() -> None:
     assert asked == ["prefetch(B[(p + 1), 0, (((m * 12) + k_0) * 16)])"]  # 24 lines of 16 elements, 72 trips
 
 
+def test_the_first_of_an_unknown_number_of_trips_ask_for_the_part_of_the_next_trip() -> None:
+    a, b = te.placeholder((te.var("n"), 48), name="A"), te.placeholder((4, 48, 8), name="B")
+    k = te.reduce_axis((0, 48), "k")
+    s = Schedule(create_prim_func([a, b], [te.compute(
+        (4, a.shape[0], 8), lambda p, m, n: te.sum(a[m, k] * b[p, k, n], axis=k), name="C")]))
+    p, m, n, k_loop = s.loops("C")
+    s.reorder(p, m, k_loop, n)
+    s.prefetch_next("B", p, k_loop)
+    (asked,) = [str(x.value) for x in walk_stmt(lower_blocks(s.func).body) if isinstance(x, Evaluate)]
+    # 24 lines of 16 elements in four trips of m, then the first line again, which is in the cache
+    assert asked == "prefetch(B[(p + 1), 0, (if_then_else((m < 4), ((m * 48) + k), 0) * 16)])"
+
+
 def test_what_follows_a_sum_reads_is_asked_for_before_the_sum() -> None:
     a, b, c = te.placeholder((4, 8), name="A"), te.placeholder((8, 32), name="B"), te.placeholder((4, 32), name="C")
     k = te.reduce_axis((0, 8), "k")

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tilewright import relay
-from tilewright.backends.cpu.strategies.tiles import Tile, conv_tile, register_tile
+from tilewright.backends.cpu.machine import machine_of
+from tilewright.backends.cpu.strategies.tiles import OPEN_ROWS, Tile, conv_tile, cycles_in_tiles, register_tile
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.backends.machine import Machine
 from tilewright.backends.targets.target import Target
@@ -44,6 +45,14 @@ def test_a_tile_fits_the_registers(columns: int, machine: Machine) -> None:
 def test_a_tile_has_no_more_accumulators_than_asked_for(rows: int) -> None:
     tile = register_tile(rows, 256, 64, KernelOptions(WIDE), most_sums=16)
     assert tile.rows * tile.vectors <= 16
+
+
+def test_of_tiles_that_take_as_long_a_symbolic_number_of_rows_gets_the_tallest() -> None:
+    machine = machine_of(Target("llvm -mcpu=cascadelake"))
+    cycles = [cycles_in_tiles(Tile(rows, v, 16), OPEN_ROWS, 768, 768, machine) for rows, v in ((7, 2), (8, 3))]
+    assert cycles[0] < cycles[1] < 1.02 * cycles[0]
+    assert register_tile(OPEN_ROWS, 768, 768, KernelOptions(machine), most_rows=8) == Tile(8, 3, 16)
+    assert register_tile(OPEN_ROWS // 2, 768, 768, KernelOptions(machine), most_rows=8) == Tile(7, 2, 16)
 
 
 NARROW = Machine(vector_bits=256, vector_registers=16)

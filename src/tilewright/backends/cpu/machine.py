@@ -58,8 +58,11 @@ TABLE: Final = (
     Microarchitecture(
         "x86", ("skylake-avx512", "skx", "cascadelake", "cooperlake"),
         "Intel 64 and IA-32 Architectures Optimization Reference Manual (248966), Skylake Server: L1 32 KiB, L2 1 MiB; "
-        "two multiply-adds with a "
-        "latency of 4 cycles, two loads and one store a cycle. Other costs are those of the family, not measured."),
+        "two multiply-adds with a latency of 4 cycles, two loads and one store a cycle. On two cores of a Cascade Lake "
+        "server, bert_base took 0.8 of the time with partial sums of 192 steps than of 48, and products of 32 to 128 "
+        "rows in loops of 24 and 48 vector products reached 87 and 93 % of their speed unrolled: a cycle starts four "
+        "instructions, those of the loop included. Other costs are those of the family.",
+        core=replace(GENERIC, product_piece=192, loop_products=48)),
     Microarchitecture(
         "x86", ("znver1", "znver2", "znver3"),
         "AMD, Software Optimization Guide for the Zen 3 Microarchitecture (56665): L1 32 KiB, L2 512 KiB; two "

@@ -25,6 +25,8 @@ OPEN_ROWS: Final = 840
 _OPEN_COLUMNS: Final = 64 * OPEN_ROWS
 
 _MOST_VECTORS_OF_A_ROW = 8
+_AS_CHEAP: Final = 1.02
+"""Cycles of a taller tile by those of the best one, up to which it is chosen for a symbolic number of rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,11 @@ def cycles_in_tiles(tile: Tile, rows: int, columns: int, depth: int, machine: Ma
 def _best(
     rows: int, columns: int, depth: int, machine: Machine, most_rows: int, most_sums: int, stride: int, taps: int
 ) -> tuple[float, Tile]:
-    best: tuple[float, Tile] | None = None
+    """Return the cycles of the cheapest tile, and the tile.
+
+    For a symbolic number of rows, it is the tallest of those that take about as long, since few rows waste less of it.
+    """
+    found = list[tuple[float, Tile]]()
     widest = _widths(columns, machine)[0]
     for tile in _tiles(rows, columns, machine, most_rows, most_sums, stride, taps):
         across, r = -(-columns // tile.columns), tile.rows
@@ -131,10 +137,12 @@ def _best(
             cost = machine.core.uneven_tile * (cost + across * _tile_cycles(rows % r, tile, depth, machine))
         if tile.lanes < widest:
             cost *= machine.core.half_vectors
-        if best is None or cost < best[0] * 0.999:
-            best = (cost, tile)
-    assert best is not None
-    return best
+        if not found or rows == OPEN_ROWS or cost < found[-1][0] * 0.999:
+            found.append((cost, tile))
+    if rows != OPEN_ROWS:
+        return found[-1]
+    limit = _AS_CHEAP * min(cost for cost, _ in found)
+    return max((f for f in found if f[0] <= limit), key=lambda f: (f[1].rows, -f[0]))
 
 
 def _widths(columns: int, machine: Machine) -> list[int]:
