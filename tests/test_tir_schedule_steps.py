@@ -217,7 +217,7 @@ REFUSED: dict[str, tuple[str, Callable[[tir.Schedule], object], str]] = {
         "pair", lambda s: s.transform_block_layout("B", "lambda i, j: (i * 9 + j,)"), "which is not invertible"
     ),
     "a separator": (
-        "pair", lambda s: s.set_axis_separator("B", 0, [1]), "is in one-dimensional memory, which has no axis"
+        "pair", lambda s: s.set_axis_separator("B", 0, [2]), r"the axis separators \[2\] of 'B' must be increasing"
     ),
     "a copy of what is read under a condition": (
         "padded", lambda s: s.reindex("B", ("read", 0)), "reads under a condition"
@@ -333,7 +333,12 @@ def test_what_is_there() -> None:
     assert (sch.get_producers(c), sch.get_consumers(b), sch.get_output_blocks()) == ([b], [c], [c])
     assert sch.get_child_blocks(sch.get_loops(b)[0]) == [b]
     assert sch.get_child_blocks(b) == []
-    assert sch.state["main"] is sch.mod["main"]
+    assert sch.functions["main"] is sch.mod["main"]
+    root = sch.state.mod["main"].body.block
+    assert (root.name, root.body) == ("root", sch.mod["main"].body)
+    assert sch.get_sref("B").parent.parent.parent is sch.get_sref("root") is sch.state.get_sref(root)
+    node = sch.get("C")
+    assert [f"{r.buffer.name}: {r.region[1].min}" for r in (*node.reads, *node.writes)] == ["B: w", "C: w"]
     assert sch.func_working_on is None
     sch.work_on("main")
     assert sch.func_working_on == "main"
@@ -428,10 +433,20 @@ def ragged(A: T.Buffer((14,), "int32"), C: T.Buffer((14,), "int32")):
 def test_a_block_fills_the_padding_of_a_layout() -> None:
     sch = tir.Schedule(tir.parse(RAGGED))
     sch.transform_layout("B", "B", lambda i: (i // 4, i % 4), pad_value=lambda p, q: p + q)
-    assert sch.get("B_pad_B").name == "B_pad_B"
     text = str(sch.mod["main"])
-    assert 'T.where(v0_1 == 3 and v1_1 >= 2)\n                B[v0_1, v1_1] = T.cast(v0_1 + v1_1, "int32")' in text
+    padded = 'T.if_then_else(v0_1 == 3 and v1_1 >= 2, T.cast(v0_1 + v1_1, "int32"), A[v0_1 * 4 + v1_1] * T.int32(2))'
+    assert f"B[v0_1, v1_1] = {padded}" in text
     same(tir.parse(RAGGED), sch.mod["main"])
+    parts = tir.Schedule(tir.parse(RAGGED))
+    parts.split(parts.get_loops("B")[0], [2, 7])
+    parts.transform_layout("B", "B", lambda i: (i // 4, i % 4), pad_value=3)
+    assert "T.where(v0_1 == 3 and v1_1 >= 2)\n    B[v0_1, v1_1] = T.int32(3)" in str(parts.get("B_pad_B"))
+    same(tir.parse(RAGGED), parts.mod["main"])
+    with pytest.raises(ScheduleError, match="has places without an element; give their value as pad_value"):
+        tir.Schedule(tir.parse(RAGGED)).transform_layout("B", "B", lambda i: (i // 4, i % 4))
+    unset = tir.Schedule(tir.parse(RAGGED))
+    unset.transform_layout("B", "B", lambda i: (i // 4, i % 4), assume_injective_transform=True)
+    same(tir.parse(RAGGED), unset.mod["main"])
     plain = tir.Schedule(tir.parse(RAGGED))
     plain.transform_layout("B", "B", lambda i: (i // 7, i % 7), pad_value=0)
     assert "_pad_" not in str(plain.mod["main"])

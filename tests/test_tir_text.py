@@ -20,7 +20,7 @@ from loop_programs import PROGRAMS, S, loops, variables
 from random_kernels import KINDS, Maker
 from small_models import cnn, mlp
 from tilewright import relay, te, tir
-from tilewright.base.errors import CompileError, ParseError, ScheduleError
+from tilewright.base.errors import CompileError, ParseError
 from tilewright.compat.target import Target
 from tilewright.compiler.kernel import lower
 from tilewright.driver.main import main
@@ -438,18 +438,20 @@ NESTED = """
 
 
 def test_blocks_in_blocks() -> None:
-    """They run, and steps are refused; a root block around all is none."""
+    """They run, and steps apply to both; a root block around all is none."""
     a, c = np.random.default_rng(0).integers(-9, 9, (4, 6)).astype("float32"), np.zeros(4, "float32")
     compiled(NESTED, a, c)
     np.testing.assert_array_equal(c, a.sum(axis=1) * 2)
-    with pytest.raises(
-        ScheduleError, match="block 'sum' is nested in block 'rows'; steps apply only to blocks"
-    ):
-        tir.Schedule(tir.parse(NESTED))
+    sch = tir.Schedule(tir.parse(NESTED))
+    assert [v.var.name for v in sch.get_loops("sum")] == ["k"]
+    sch.decompose_reduction("sum", sch.split(sch.get_loops("sum")[0], [2, 3])[0])
+    sch.parallel(sch.get_loops("rows")[0])
+    run(sch.mod["main"], [a, c := np.zeros(4, "float32")])
+    np.testing.assert_array_equal(c, a.sum(axis=1) * 2)
 
 
 def test_steps_around_nested_blocks() -> None:
-    """Steps that keep the order apply around a block in a block without axes; others are refused."""
+    """Steps apply around a block in a block without axes."""
     sch = tir.Schedule(tir.parse("""
         def f(A: T.Buffer((6, 8), "float32"), B: T.Buffer((6, 8), "float32")):
             for i, j in T.grid(6, 8):
@@ -472,11 +474,10 @@ for i_j_0 in T.serial(10):
     b = np.zeros_like(a)
     run(sch.mod["main"], [a, b])
     np.testing.assert_array_equal(b, a * 2)
-    refused = "block 'B' is nested in block 'opaque'; steps apply only to blocks that are not nested"
-    with pytest.raises(ScheduleError, match=refused):
-        sch.reorder(*reversed(sch.get_loops("opaque")))
-    with pytest.raises(ScheduleError, match=refused):
-        sch.cache_write("B", 0, "local")
+    copied = sch.cache_write("B", 0, "local")
+    assert sch.get(copied).name == "B_local"
+    run(sch.mod["main"], [a, b := np.zeros_like(a)])
+    np.testing.assert_array_equal(b, a * 2)
 
 
 @pytest.mark.parametrize(

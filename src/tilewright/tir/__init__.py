@@ -101,6 +101,8 @@ if TYPE_CHECKING:
     from tilewright.scalar.intrinsics import pow as power
     from tilewright.te.tensor import Reduce, max, max_value, min, min_value, sum
     from tilewright.tir import analysis, ir_builder, stmt_functor, transform
+    from tilewright.tir.block_regions import BufferRegion
+    from tilewright.tir.block_scope import BlockDependenceInfo, BlockScope, Dependency, DepKind, StmtSRef
     from tilewright.tir.buffers import decl_buffer
     from tilewright.tir.data_layout import BijectiveLayout, Layout, bijective_layout, layout
     from tilewright.tir.functions import (
@@ -135,6 +137,7 @@ if TYPE_CHECKING:
     from tilewright.tir.module_schedule import Schedule, Trace, replay
     from tilewright.tir.packed_calls import call_packed, trace
     from tilewright.tir.parser import parse, parse_module
+    from tilewright.tir.schedule_state import ScheduleState
     from tilewright.tir.stmt import (
         Allocate,
         AttrStmt,
@@ -172,6 +175,8 @@ _MEMBERS: Final = {
         "call_llvm_pure_intrin", "call_pure_extern", "ceil",
         "cos", "cosh", "erf", "exp", "exp2", "floor", "fma", "fmod", "isinf", "isnan", "log", "log2", "nearbyint",
         "pow", "ret", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
+    "tir.block_regions": ("BufferRegion",),
+    "tir.block_scope": ("BlockDependenceInfo", "BlockScope", "DepKind", "Dependency", "StmtSRef"),
     "tir.buffers": ("decl_buffer",),
     "tir.data_layout": ("BijectiveLayout", "Layout", "bijective_layout", "layout"),
     "tir.functions": (
@@ -183,6 +188,7 @@ _MEMBERS: Final = {
     "tir.module_schedule": ("Schedule", "Trace", "replay"),
     "tir.packed_calls": ("call_packed", "trace"),
     "tir.parser": ("parse", "parse_module"),
+    "tir.schedule_state": ("ScheduleState",),
     "tir.stmt": ("Allocate", "AttrStmt", "Block", "Evaluate", "For", "ForKind", "IfThenElse", "IterVar", "PrimFunc",
         "ProducerRealize", "Stmt"),
     "tir.tensorize": ("TensorIntrin",),
@@ -231,12 +237,17 @@ __all__ = [
     "AttrStmt",
     "BijectiveLayout",
     "Block",
+    "BlockDependenceInfo",
+    "BlockScope",
     "Broadcast",
     "Buffer",
     "BufferLoad",
+    "BufferRegion",
     "BufferStore",
     "Call",
     "Cast",
+    "DepKind",
+    "Dependency",
     "Div",
     "EqualOp",
     "Evaluate",
@@ -266,10 +277,12 @@ __all__ = [
     "Reduce",
     "Schedule",
     "ScheduleError",
+    "ScheduleState",
     "Select",
     "SeqStmt",
     "SizeVar",
     "Stmt",
+    "StmtSRef",
     "StringImm",
     "Sub",
     "TensorIntrin",

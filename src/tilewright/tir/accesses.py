@@ -33,6 +33,7 @@ class Access:
     otherwise it is empty.
 
     `loops` are the enclosing loops in the statement, outermost first; the access is performed where `guards` hold.
+    `block` is the outermost block around it in the statement.
     """
 
     buffer: Buffer
@@ -89,11 +90,11 @@ def _visit(
         case Block():
             bound: dict[PrimExpr, PrimExpr] = {**points}
             bound.update((i.var, value(b)) for i, b in zip(s.iters, s.bindings, strict=True))
-            inside = (*guards, value(rewrite(s.predicate, bound.get)))
+            inside, own = (*guards, value(rewrite(s.predicate, bound.get))), block or s
             if s.init is not None:
                 first = tuple(compare(EQ, bound[i.var], 0) for i in s.iters if i.kind == "reduce")
-                yield from _visit(s.init, loops, (*inside, *first), bound, s, within)
-            yield from _visit(s.body, loops, inside, bound, s, within)
+                yield from _visit(s.init, loops, (*inside, *first), bound, own, within)
+            yield from _visit(s.body, loops, inside, bound, own, within)
         case _:
             for b in bodies(s):
                 yield from _visit(b, loops, guards, points, block, within)

@@ -13,16 +13,32 @@ from tilewright.base.types import INT64
 from tilewright.scalar.arith import Ranges, bounds, linear, simplify
 from tilewright.scalar.arith.iter_map import IterMapLevel, detect_iter_map, inverse_affine_iter_map
 from tilewright.scalar.arith.solve import conjuncts
-from tilewright.scalar.expr import EQ, LT, Buffer, Load, PrimExpr, Var, all_of, compare, const, number_of
+from tilewright.scalar.expr import (
+    EQ,
+    LT,
+    Buffer,
+    IntImm,
+    Load,
+    PrimExpr,
+    Var,
+    all_of,
+    compare,
+    const,
+    number_of,
+)
 from tilewright.scalar.range import Range
 from tilewright.scalar.walk import free_vars, rewrite, substitute, walk
+from tilewright.tir.accesses import accesses
+from tilewright.tir.block_domains import points_using
 from tilewright.tir.block_rewrites import free_name, reads
+from tilewright.tir.coverage import writes_box
 from tilewright.tir.legality import (
     check_all_points,
     check_complete,
     check_not_used_before,
     check_once,
     check_passed,
+    check_written_whole,
     constant,
     fault,
     is_sum,
@@ -31,7 +47,7 @@ from tilewright.tir.legality import (
     reduces_over,
 )
 from tilewright.tir.loop_schedule import Schedule
-from tilewright.tir.region import regenerate, region_of
+from tilewright.tir.region import Box, Region, Size, regenerate, region_of
 from tilewright.tir.stmt import (
     ALIGNED,
     SERIAL,
@@ -91,47 +107,87 @@ def reverse_compute_at(
     s = Schedule(func)
     node, target = s.block(block), s.loop(loop)
     source = _made_inside(s, node, target)
-    at = next(e.indices for e in _loads(node, source))
-    axes = {i.var: i for i in node.iters}
     check_passed(func, node, target, (source,))
     check_all_points(func, node)
     for m in makers(func, source):
         if not is_sum(m):
             check_complete(func, m)
-    if any(e.indices != at for e in _loads(node, source)) or len({i for i in at if i in axes}) != len(at):
-        raise fault(f"block '{block}' reads '{source.name}' at other places than its own axes, each once", node, func)
-    _no_further(func, node, source, at)
+        if source in func.params:
+            check_written_whole(func, m, func.body)
     ranges = Ranges()
     for f in [*s.around(target), target]:
         ranges = ranges.bind_loop(f.var, f.min, f.extent) if isinstance(f, For) else ranges
     box = region_of(target.body, source, ranges, stores=True)
     assert box is not None
-    part = dict(zip(at, box, strict=True))
-    for k, (_, size) in enumerate(box):
+    for _, size in box:
         if not isinstance(size, int):
             raise fault(
                 f"an iteration of loop '{loop.name}' computes {size} elements of '{source.name}', but a "
                 "constant number is needed", target,
                 func)
-        _dense(func, target, source, k, size, ranges)
-    region = [
-        part.get(i.var, (const(0, INT64), constant(i.extent, f"axis '{i.var.name}'", node, func))) for i in node.iters]
+    if not writes_box(target.body, source, box, ranges):
+        raise fault(
+            f"the elements of '{source.name}' that an iteration of loop '{target.var.name}' computes are "
+            "not a contiguous box", target, func)
+    region = _points_of_trip(func, node, source, box, ranges)
     place = place_among(func, node, target, index, after=True)
     s._remove(node)
     target = s.loop(loop)
     nest, _ = regenerate(node, region, ranges, preserve_unit_loops)
     s._replace(target, replace(target, body=inserted(target.body, place, nest)))
+    if any(i.kind == "reduce" for i in node.iters):
+        _check_sums(s, block, target)
     return s.func
 
 
-def _no_further(func: PrimFunc, node: Block, source: Buffer, at: Sequence[PrimExpr]) -> None:
-    """Raise `ScheduleError` if the reader has points without a corresponding element of the value."""
-    extents: dict[PrimExpr, PrimExpr] = {i.var: i.extent for i in node.iters}
-    for v, d in zip(at, source.shape, strict=True):
-        if constant(extents[v], f"axis '{v}'", node, func) > constant(d, f"'{source.name}'", node, func):
+def _points_of_trip(func: PrimFunc, node: Block, source: Buffer, box: Box, ranges: Ranges) -> Region:
+    """Return the points of `node` that read exactly the elements `box` of `source`."""
+    read = [a for a in accesses(node.body, source) if not a.writes]
+    axes = {v for a in read for i in a.indices for v in free_vars(i)}
+    limits = Ranges()
+    for i in node.iters:
+        limits = limits.bind_loop(i.var, const(0, INT64), i.extent)
+    for a in read:
+        _inside(func, node, source, a.indices, limits)
+    found = points_using(node, source, box, ranges)
+    region: list[tuple[PrimExpr, Size] | None] = []
+    for i in node.iters:
+        part = found.get(i.var)
+        if (part is None and i.var in axes) or (part is not None and not part.exact):
             raise fault(
-                f"block '{node.name}' iterates over {extents[v]} points along '{v}', but '{source.name}' has only {d}",
+                f"block '{node.name}' reads '{source.name}' at other places than its own axes, each once", node, func)
+        extent = constant(i.extent, f"axis '{i.var.name}'", node, func)
+        whole = part is None or (
+            isinstance(part.first, IntImm) and part.first.value == 0 and isinstance(part.size, int)
+            and part.size >= extent)
+        region.append((const(0, INT64), extent) if whole or part is None else (part.first, part.size))
+    return region
+
+
+def _inside(func: PrimFunc, node: Block, source: Buffer, at: Sequence[PrimExpr], limits: Ranges) -> None:
+    """Raise `ScheduleError` if a read of `node` is not inside of the value."""
+    for e, size in zip(at, source.shape, strict=True):
+        low, high = bounds(e, limits)
+        if low is None or low < 0 or not _holds(compare(LT, e, size), limits):
+            raise fault(
+                f"block '{node.name}' reads '{source.name}' from {low} to {high} in a dimension of {size} elements",
                 node, func)
+
+
+def _check_sums(s: Schedule, block: str, target: For) -> None:
+    """Raise `ScheduleError` unless each sum of `block` begins with its first point, and adds each point once."""
+    node = s.block(block)
+    loops = [f for f in s.around(node) if isinstance(f, For)]
+    check_once(s.func, node, loops, [])
+    bound = list(zip(node.iters, node.bindings, strict=True))
+    spatial = {v for i, b in bound if i.kind != "reduce" for v in free_vars(b)}
+    for i, b in bound:
+        form = linear(b)
+        mixed = i.kind == "reduce" and any(v in spatial for v in free_vars(b))
+        if mixed or (i.kind == "reduce" and any(c < 0 or not isinstance(a, Var) for a, c in form.coefs.items())):
+            raise fault(
+                f"the iterations of loop '{target.var.name}' would add to the sums of block '{block}' in another order",
+                target, s.func)
 
 
 def _loads(node: Block, source: Buffer) -> list[Load]:
@@ -146,21 +202,19 @@ def _made_inside(s: Schedule, node: Block, target: For) -> Buffer:
     inside = list(walk_stmt(target))
     if node in inside or order.index(node) < order.index(target):
         raise fault(f"block '{node.name}' does not come after loop '{target.var.name}'", target, s.func)
-    if (
-        node.init is not None or any(i.kind != "spatial" for i in node.iters)
-        or set(loaded_buffers(node)) & set(stored_buffers(node))
-    ):
-        raise fault(f"block '{node.name}' is a reduction; only a block without reductions can move to "
-                    "its input", node, s.func)
+    plain = node.init is None and all(i.kind == "spatial" for i in node.iters)
+    if not (plain and not set(loaded_buffers(node)) & set(stored_buffers(node))) and not is_sum(node):
+        raise fault(
+            f"block '{node.name}' reads what it writes, and is not a sum, so it cannot move to its input", node, s.func)
     found = []
-    for buffer in loaded_buffers(node):
+    for buffer in (b for b in loaded_buffers(node) if b not in stored_buffers(node)):
         made = makers(s.func, buffer)
         if made and all(m in inside for m in made):
             found.append(buffer)
         elif any(m in inside or order.index(m) > order.index(target) for m in made):
             raise fault(
-                f"loop '{target.var.name}' must contain all blocks that compute '{buffer.name}', which block "
-                f"'{node.name}' reads",
+                f"the step requires all the producers of '{buffer.name}', which block '{node.name}' reads, in loop "
+                f"'{target.var.name}'",
                 target, s.func)
     if len(found) != 1:
         names = ", ".join(b.name for b in found) or "none"
@@ -174,33 +228,6 @@ def _made_inside(s: Schedule, node: Block, target: For) -> Buffer:
             if reduces_over(m, v):
                 raise fault(f"'{found[0].name}' is complete only after the reduction loop '{v.name}'", target, s.func)
     return found[0]
-
-
-def _dense(func: PrimFunc, target: For, source: Buffer, dim: int, size: int, outer: Ranges) -> None:
-    """Raise `ScheduleError` unless a trip of `target` stores contiguous elements along a dimension. They may cover the
-    whole dimension only if no other trip changes them."""
-    for m in (x for x in walk_stmt(target.body) if isinstance(x, Block) and source in stored_buffers(x)):
-        points: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in m.iters), m.bindings, strict=True))
-        index = next(x for x in walk_stmt(m.body) if isinstance(x, Store) and x.buffer is source).indices[dim]
-        form = linear(simplify(substitute(index, points), outer))
-        extents = {f.var: f.extent for f in walk_stmt(target) if isinstance(f, For)}
-        inner = sorted(
-            (c, constant(extents[a], f"loop '{a}'", target, func)) for a, c in form.coefs.items()
-            if isinstance(a, Var) and a in extents and a not in outer)
-        covered = 1
-        for c, n in inner:
-            if not 0 < c <= covered:
-                covered = 0
-                break
-            covered += c * (n - 1)
-        base = any(v in outer for a in form.coefs for v in free_vars(a))
-        strange = any(not isinstance(a, Var) and any(v not in outer for v in free_vars(a)) for a in form.coefs)
-        whole = size == source.shape[dim] and base
-        if strange or covered == 0 or whole:
-            raise fault(
-                f"the elements of '{source.name}' that an iteration of loop '{target.var.name}' computes are "
-                "not a contiguous box", target,
-                func)
 
 
 def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
@@ -282,12 +309,7 @@ def _axes_of_read(func: PrimFunc, node: Block, source: Buffer, at: Sequence[Prim
     ranges = Ranges()
     for it in node.iters:
         ranges = ranges.bind_loop(it.var, const(0, INT64), it.extent)
-    for e, size in zip(at, source.shape, strict=True):
-        low, high = bounds(e, ranges)
-        if low is None or low < 0 or _holds(compare(LT, e, size), ranges) is False:
-            raise fault(
-                f"block '{node.name}' reads '{source.name}' from {low} to {high} in a dimension of {size} elements",
-                node, func)
+    _inside(func, node, source, at, ranges)
     places = tuple(Var(f"p{k}") for k in range(len(at)))
     found = detect_iter_map(
         at, {i.var: Range(const(0, INT64), i.extent) for i in node.iters}, check_level=IterMapLevel.NoCheck)

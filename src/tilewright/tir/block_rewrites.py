@@ -15,9 +15,11 @@ from tilewright.base.types import BOOL, INT64
 from tilewright.scalar.arith.solve import conjuncts
 from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, Var, all_of, as_expr, const
 from tilewright.scalar.walk import free_vars, substitute, walk
+from tilewright.tir.block_tree import scope_loops, with_scope_body
 from tilewright.tir.stmt import (
     ALIGNED,
     SERIAL,
+    TAKEN,
     Block,
     For,
     IfThenElse,
@@ -117,7 +119,7 @@ def cache_read(func: PrimFunc, buffer: str, scope: str, readers: Sequence[str]) 
 
     after = [visit(s) for s in statements[first:]]
     body = seq(*statements[:first], _copy([source], [copy], copy.name), *after)
-    return _with(func, body, copy), copy.name
+    return with_scope_body(func, body, copy), copy.name
 
 
 def cache_write(func: PrimFunc, block: str, scope: str) -> tuple[PrimFunc, str]:
@@ -139,7 +141,7 @@ def cache_write(func: PrimFunc, block: str, scope: str) -> tuple[PrimFunc, str]:
         computed = redirect(computed, home, copy)
     name = copies[0].name if len(copies) == 1 else free_name(func, f"{node.name}_{scope}")
     body = seq(*statements[:k], computed, _copy(copies, homes, name, names), *statements[k + 1 :])
-    return _with(func, body, *copies), name
+    return with_scope_body(func, body, *copies), name
 
 
 def _copy(sources: Sequence[Buffer], targets: Sequence[Buffer], name: str, axes_named: Sequence[str] = ()) -> Stmt:
@@ -209,7 +211,7 @@ def rfactor(func: PrimFunc, block: str, loop: Var, factor_axis: int = 0) -> tupl
     init = substitute_stmt(node.init, points)
     second = nest_of(replace(node, iters=(*axes, last), bindings=(), predicate=IntImm(BOOL, 1), init=init, body=step))
     body = seq(*statements[:k], statement, second, *statements[k + 1 :])
-    return _with(func, body, *parts), name
+    return with_scope_body(func, body, *parts), name
 
 
 def _two_stages(s: Stmt, name: str, loop: Var) -> _Split:
@@ -272,7 +274,8 @@ def _first_stage(split: _Split, own: IterVar, place: int, name: str) -> Block:
 
 # The tree.
 def _top(func: PrimFunc) -> list[Stmt]:
-    return list(func.body.stmts) if isinstance(func.body, Seq) else [func.body]
+    body = scope_loops(func)[1]
+    return list(body.stmts) if isinstance(body, Seq) else [body]
 
 
 def _find(statements: Sequence[Stmt], name: str) -> tuple[int, Block]:
@@ -293,13 +296,9 @@ def free_name(func: PrimFunc, name: str) -> str:
     """Return `name`, with a number appended if a block or buffer already has this name."""
     taken = (
         {b.name for b in (*func.params, *func.attrs["intermediates"])}
-        | {s.name for s in walk_stmt(func.body) if isinstance(s, Block)}
+        | {s.name for s in walk_stmt(func.body) if isinstance(s, Block)} | func.attrs.get(TAKEN, frozenset())
     )
     found, k = name, 1
     while found in taken:
         found, k = f"{name}_{k}", k + 1
     return found
-
-
-def _with(func: PrimFunc, body: Stmt, *new: Buffer) -> PrimFunc:
-    return replace(func, body=body, attrs={**func.attrs, "intermediates": (*func.attrs["intermediates"], *new)})

@@ -9,13 +9,14 @@ from typing import Any
 from tilewright.base.errors import ScheduleError
 from tilewright.scalar.expr import Buffer, Value
 from tilewright.tir import block_moves, layout_rewrites
+from tilewright.tir import padding as padding_rewrites
 from tilewright.tir.block_rewrites import check_scope
 from tilewright.tir.blockize import blockize
 from tilewright.tir.index_map import IndexMap
 from tilewright.tir.legality import check_any_order, check_complete, check_threads, only_maker
 from tilewright.tir.loop_schedule import Schedule as Engine
 from tilewright.tir.loop_steps import INLINE, LoopRV, LoopSteps
-from tilewright.tir.steps import BlockAt, keeps_order, recorded
+from tilewright.tir.steps import BlockAt, recorded
 from tilewright.tir.stmt import ALIGNED, THREAD, Block, For, loaded_buffers, stored_buffers
 from tilewright.tir.tensorize import TensorIntrin
 
@@ -32,43 +33,54 @@ class BlockSteps(LoopSteps):
     ) -> None:
         """Compute a block inside the loop of its producer, for the part computed in each trip; `ROOT` leaves it where
         it is, `INLINE` inlines it. `index` is its position in the loop: -1 the last, -2 the first one possible."""
-        at, e = self._in(block)
+        at, e = self._inside(block)
         if not isinstance(loop, LoopRV):
             if loop == INLINE:
                 e.func = block_moves.reverse_compute_inline(e.func, at.block)
             return
+        e = self._shared_scope(at, loop)
         e.func = block_moves.reverse_compute_at(e.func, at.block, loop.var, preserve_unit_loops, int(index))
 
     @recorded
     def reverse_compute_inline(self, block: BlockAt | str) -> None:
         """Store the result of the only reader of a value instead of the value."""
-        at, e = self._in(block)
+        at, e = self._inside(block)
         e.func = block_moves.reverse_compute_inline(e.func, at.block)
 
     @recorded
     def decompose_reduction(self, block: BlockAt | str, loop: LoopRV) -> BlockAt:
         """Initialize a reduction in a separate block before `loop`, and return that block."""
-        at, e = self._in(block)
+        at, e = self._inside(block)
         e.func, name = block_moves.decompose_reduction(e.func, at.block, loop.var)
         return replace(at, block=name)
 
     @recorded
     def decompose_padding(self, block: BlockAt | str, loop: LoopRV) -> BlockAt:
         """Split a padded copy into a fill before `loop`, and a copy of the inner part. Return the block that fills."""
-        at, e = self._in(block)
+        at, e = self._inside(block)
         check_complete(e.func, e.block(at.block))
-        e.func, name = layout_rewrites.decompose_padding(e.func, at.block, loop.var)
+        e.func, name = padding_rewrites.decompose_padding(e.func, at.block, loop.var)
         return replace(at, block=name)
+
+    def can_decompose_padding(self, block: BlockAt | str, loop: LoopRV) -> bool:
+        """Return whether `decompose_padding` applies to a block and a loop."""
+        at, e = self._inside(block)
+        before = e.func
+        try:
+            check_complete(e.func, e.block(at.block))
+            padding_rewrites.decompose_padding(before, at.block, loop.var)
+        except ScheduleError:
+            return False
+        return True
 
     @recorded
     def pad_einsum(self, block: BlockAt | str, padding: Sequence[int]) -> None:
         """Round up the axes of a sum of products to multiples of `padding`, one for each axis."""
-        at, e = self._in(block)
-        e.func = layout_rewrites.pad_einsum(e.func, at.block, [int(p) for p in padding])
+        at, e = self._inside(block)
+        e.func = padding_rewrites.pad_einsum(e.func, at.block, [int(p) for p in padding])
 
     # Shapes of nests and blocks.
     @recorded
-    @keeps_order
     def add_unit_loop(self, block_or_loop: BlockAt | LoopRV | str) -> LoopRV:
         """Wrap a block or a loop in a loop of one trip."""
         if isinstance(block_or_loop, LoopRV):
@@ -83,18 +95,19 @@ class BlockSteps(LoopSteps):
         e.func = block_moves.reorder_block_iter_var(e.func, at.block, list(new_order))
 
     @recorded
-    def blockize(self, target: LoopRV) -> BlockAt:
-        """Turn a loop with its body into one block over tiles, and return it."""
-        e = self._engine(target.func)
-        e.func, name = blockize(e.func, target.var)
+    def blockize(self, target: LoopRV, preserve_unit_iters: bool = True) -> BlockAt:
+        """Turn a loop with its body into one block over tiles, with the previous block inside, and return it. Loops of
+        one trip get an axis of the inner block only with `preserve_unit_iters`."""
+        e = self._scope(target)
+        e.func, name = blockize(e.func, target.var, preserve_unit_iters)
         return BlockAt(name, target.func)
 
     @recorded
     def tensorize(self, block_or_loop: BlockAt | LoopRV | str, tensor_intrin: str) -> None:
         """Replace the loops from the given one inwards, or a block made by `blockize`, by the intrinsic of that name.
         """
-        func = block_or_loop.func if isinstance(block_or_loop, LoopRV) else self._named(self._block(block_or_loop).func)
-        e, intrinsic = self._engine(func), TensorIntrin.get(tensor_intrin)
+        at = block_or_loop if isinstance(block_or_loop, LoopRV) else self._block(block_or_loop)
+        e, intrinsic = self._scope(at), TensorIntrin.get(tensor_intrin)
         check_any_order(e.func, self.get(block_or_loop), f"'{tensor_intrin}' cannot be used")
         if isinstance(block_or_loop, LoopRV):
             e.func, name = blockize(e.func, block_or_loop.var)
@@ -106,12 +119,11 @@ class BlockSteps(LoopSteps):
     @recorded
     def bind(self, loop: LoopRV, thread_axis: str) -> None:
         """Annotate a loop with its thread axis; on a CPU the loop stays serial."""
-        e = self._engine(loop.func)
+        e = self._scope(loop)
         check_threads(e.func, e.loop(loop.var))
         e.annotate(loop.var, THREAD, thread_axis)
 
     @recorded
-    @keeps_order
     def unannotate(self, block_or_loop: BlockAt | LoopRV | str, ann_key: str) -> None:
         """Remove an annotation."""
         func = block_or_loop.func if isinstance(block_or_loop, LoopRV) else self._named(self._block(block_or_loop).func)
@@ -146,7 +158,7 @@ class BlockSteps(LoopSteps):
     def rolling_buffer(self, block: BlockAt | str, write_buffer_index: int | str = 0) -> None:
         """Keep the part of a value that the next trip of the reader's loop needs in a ring buffer. Requires
         `compute_at`."""
-        at, e = self._in(block)
+        at, e = self._inside(block)
         self._written(at, e, write_buffer_index)
         only_maker(e.func, e.block(at.block))
         check_complete(e.func, e.block(at.block))
@@ -161,22 +173,27 @@ class BlockSteps(LoopSteps):
         """Change the layout of a value that the block writes (or reads, with `("read", k)`). A parameter gets the new
         shape, so the caller passes its elements in that layout.
 
-        Places of the new layout without an element are not read. A further block stores `pad_value` there after the
-        value is computed: a number, or a function of the new indices. The padding of an input is the caller's.
-        `assume_injective_transform` has no effect: a map that is not injective is refused.
+        Places of the new layout without an element get `pad_value`, a number or a function of the new indices, when
+        the value is computed. The padding of an input is the caller's. With `assume_injective_transform`, such places
+        may stay unset: they are not read. A map that is not injective is refused.
         """
         at, e = self._in(block)
         found = self._buffer(at, e, buffer)
         how = IndexMap.of(index_map, len(found.shape))
-        e.func, new = layout_rewrites.transform_layout(e.func, found, how)
+        shape = layout_rewrites.sizes(found)
+        func, new = layout_rewrites.transform_layout(e.func, found, how)
         if pad_value is not None:
-            pad = layout_rewrites.pad_map(new, pad_value)
-            e.func = layout_rewrites.fill_padding(e.func, new, how, layout_rewrites.sizes(found), pad)
+            func = padding_rewrites.fill_padding(func, new, how, shape, padding_rewrites.pad_map(new, pad_value))
+        elif not assume_injective_transform and padding_rewrites.has_padding(how, shape):
+            raise ScheduleError(
+                f"the layout '{how}' of '{found.name}' has places without an element; give their value as pad_value, "
+                "or pass assume_injective_transform=True to leave them unset")
+        e.func = func
 
     @recorded
     def transform_block_layout(self, block: BlockAt | str, index_map: Layout) -> None:
         """Replace the axes of a block and the loops around it by a map of its axes."""
-        at, e = self._in(block)
+        at, e = self._inside(block)
         e.func = layout_rewrites.transform_block_layout(
             e.func, at.block, IndexMap.of(index_map, len(e.block(at.block).iters)))
 
@@ -184,12 +201,15 @@ class BlockSteps(LoopSteps):
     def set_axis_separator(
         self, block: BlockAt | str, buffer: int | str | tuple[str, int], axis_separators: Sequence[int]
     ) -> None:
-        """Accept only an empty list of separators, since the memory of a CPU has one dimension."""
+        """Give the dimensions of a value at which a further dimension of memory begins. They have no effect on a CPU,
+        whose memory has one."""
         at, e = self._in(block)
         found = self._buffer(at, e, buffer)
-        if list(axis_separators):
+        given = [int(s) for s in axis_separators]
+        if any(not 0 < s < len(found.shape) for s in given) or given != sorted(set(given)):
             raise ScheduleError(
-                f"'{found.name}' is in one-dimensional memory, which has no axis separators; pass []")
+                f"the axis separators {given} of '{found.name}' must be increasing numbers from 1 to "
+                f"{len(found.shape) - 1}")
 
     @recorded
     def reindex(self, block: BlockAt | str, buffer: tuple[str, int] | int | str) -> BlockAt:
@@ -218,7 +238,7 @@ class BlockSteps(LoopSteps):
         self, block: BlockAt | str, buffer: Any, scope: str, index_map: Layout | None, suffix: str
     ) -> BlockAt:
         check_scope(scope)
-        at, e = self._in(block)
+        at, e = self._inside(block)
         found = self._buffer(at, e, buffer)
         node = e.block(at.block)
         writes = found in stored_buffers(node)
@@ -227,8 +247,7 @@ class BlockSteps(LoopSteps):
             check_complete(e.func, node)
         how = None
         if index_map is not None:
-            used = layout_rewrites.access_axes(node, found)
-            how = IndexMap.of(index_map, len(used))
+            how = IndexMap.of(index_map, len(node.iters))
         make = layout_rewrites.reindex_write if writes else layout_rewrites.reindex_read
         e.func, name = make(e.func, at.block, found, scope, how, suffix)
         return replace(at, block=name)
@@ -237,7 +256,7 @@ class BlockSteps(LoopSteps):
     def cache_index(self, block: BlockAt | str, storage_scope: str = "global", cse_thresh: int = 0) -> list[BlockAt]:
         """Store indices that are not plain sums in tables. Return the blocks that compute the tables."""
         check_scope(storage_scope)
-        at, e = self._in(block)
+        at, e = self._inside(block)
         e.func, names = layout_rewrites.cache_index(e.func, at.block, storage_scope)
         return [replace(at, block=n) for n in names]
 
@@ -245,7 +264,7 @@ class BlockSteps(LoopSteps):
     def cache_inplace(self, block: BlockAt | str, read_buffer_index: int | str, storage_scope: str) -> list[BlockAt]:
         """Let a block that updates a value in place work on a copy. Return the blocks that copy it in and back."""
         check_scope(storage_scope)
-        at, e = self._in(block)
+        at, e = self._inside(block)
         found = self._buffer(at, e, ("read", read_buffer_index))
         e.func, names = layout_rewrites.cache_inplace(e.func, at.block, found, storage_scope)
         return [replace(at, block=n) for n in names]
@@ -263,6 +282,11 @@ class BlockSteps(LoopSteps):
     def _in(self, block: BlockAt | str) -> tuple[BlockAt, Engine]:
         at = self._block(block)
         return at, self._engine(at.func)
+
+    def _inside(self, block: BlockAt | str) -> tuple[BlockAt, Engine]:
+        """Return a block with the schedule of the statements in the block or the function around it."""
+        at = self._block(block)
+        return at, self._scope(at)
 
     def _written(self, at: BlockAt, e: Engine, index: int | str) -> Buffer:
         return self._pick(stored_buffers(e.block(at.block)), index, f"block '{at.block}' writes")

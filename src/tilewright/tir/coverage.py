@@ -16,10 +16,11 @@ from tilewright.scalar.arith import Ranges, bounds, linear, prove, simplify
 from tilewright.scalar.arith.bounds import bounds_of_form
 from tilewright.scalar.arith.linear import LinearForm
 from tilewright.scalar.arith.solve import conjuncts
-from tilewright.scalar.expr import GE, LT, Buffer, Comparison, IntImm, PrimExpr, Var
+from tilewright.scalar.expr import GE, LT, Buffer, Comparison, IntImm, PrimExpr, Var, as_expr
 from tilewright.scalar.walk import free_vars, walk
 from tilewright.tir.accesses import Access, Uses, accesses
 from tilewright.tir.dependence import across_trips
+from tilewright.tir.region import Box
 from tilewright.tir.stmt import For, Stmt
 
 
@@ -78,6 +79,49 @@ def writes_whole(w: Access) -> bool:
         if span.base.coefs or span.base.const > 0 or last.coefs or last.const > span.high + 1:
             return False
     return True
+
+
+def reads_written(read: Access, writes: Sequence[Access], outer: Ranges) -> bool:
+    """Return whether `writes` fill everything that `read` reads, for each value of the variables of `outer`: one of
+    them does, or several that follow each other along one dimension."""
+    conditions = [c for g in read.guards for c in conjuncts(g)]
+    within = outer
+    for f in read.loops:
+        within = within if f.var in within else within.bind_loop(f.var, f.min, f.extent)
+    if any(_holds(w, read, outer, {f.var for f in w.loops if f.var not in outer}) for w in writes):
+        return True
+    parts = [_written(w, outer, {f.var for f in w.loops if f.var not in outer}, conditions) for w in writes]
+    known = [p for p in parts if p is not None and all(s is not None and not s.base.coefs for s in p)]
+    needs = [_read(read, k, outer, within) for k in range(len(read.indices))]
+    if any(n is None or n.base.coefs for n in needs):
+        return False
+    for k, need in enumerate(needs):
+        assert need is not None
+        end = need.base.const + need.low
+        for low, high in sorted(_interval(p[k]) for p in known if _others_hold(p, needs, k)):
+            end = max(end, high + 1) if low <= end else end
+        if end > need.base.const + need.high:
+            return True
+    return False
+
+
+def _interval(span: _Span | None) -> tuple[int, int]:
+    assert span is not None
+    return span.base.const + span.low, span.base.const + span.high
+
+
+def _others_hold(part: Sequence[_Span | None], needs: Sequence[_Span | None], but: int) -> bool:
+    """Return whether a box contains what is needed along all dimensions except one."""
+    pairs = [(_interval(p), _interval(n)) for j, (p, n) in enumerate(zip(part, needs, strict=True)) if j != but]
+    return all(p[0] <= n[0] and n[1] <= p[1] for p, n in pairs)
+
+
+def writes_box(s: Stmt, buffer: Buffer, box: Box, outer: Ranges) -> bool:
+    """Return whether a write in `s` stores to every element of a box of `buffer`, for each value of the variables of
+    `outer`."""
+    first, size = tuple(e for e, _ in box), tuple(as_expr(n) for _, n in box)
+    needed = Access(buffer, first, False, (), (), None, s, size)
+    return any(_holds(w, needed, outer, {f.var for f in w.loops}) for w in accesses(s, buffer) if w.writes)
 
 
 @dataclass(slots=True)

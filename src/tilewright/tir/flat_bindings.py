@@ -1,4 +1,5 @@
-"""Bindings of block axes and extents of loops as sums of products, the form in which TVM's schedules have them.
+"""Bindings of block axes and extents of loops as sums of products, and conditions without constants in sums: the form
+in which TVM's schedules have them.
 
     (i_0 * 8 + i_1) * 4 + i_2    ->  i_0 * 32 + i_1 * 4 + i_2
     fused // 128 // 128          ->  fused // 16384
@@ -9,7 +10,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewright.scalar.expr import Add, FloorDiv, FloorMod, IntImm, Mul, PrimExpr, add, const, floordiv, floormod, mul
+from tilewright.scalar.arith.solve import conjuncts
+from tilewright.scalar.expr import (
+    GE,
+    LE,
+    LT,
+    Add,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mul,
+    PrimExpr,
+    add,
+    all_of,
+    compare,
+    const,
+    floordiv,
+    floormod,
+    mul,
+)
 from tilewright.tir.stmt import Block, For, PrimFunc, Stmt, map_bodies
 
 
@@ -23,11 +42,28 @@ def _statement(s: Stmt) -> Stmt:
     made = map_bodies(s, _statement) or s
     if isinstance(made, Block):
         bindings = tuple(flat(b) for b in made.bindings)
-        if any(a is not b for a, b in zip(bindings, made.bindings, strict=True)):
-            return replace(made, bindings=bindings)
+        predicate = all_of(*map(_limit, conjuncts(made.predicate)))
+        if predicate is not made.predicate or any(a is not b for a, b in zip(bindings, made.bindings, strict=True)):
+            return replace(made, bindings=bindings, predicate=predicate)
     elif isinstance(made, For) and (extent := flat(made.extent)) is not made.extent:
         return replace(made, extent=extent)
     return made
+
+
+def _limit(c: PrimExpr) -> PrimExpr:
+    """Return a condition with the constant of a sum on the other side: `i + -16 >= 0  ->  16 <= i`."""
+    if not isinstance(c, (GE, LT)) or not isinstance(c.b, IntImm) or not isinstance(c.a, Add):
+        return c
+    terms = _terms(c.a, 1)
+    offset = sum(t.value * k for t, k in terms if isinstance(t, IntImm))
+    rest = [mul(t, const(k, t.dtype)) if k != 1 else t for t, k in terms if not isinstance(t, IntImm)]
+    if not offset or not rest:
+        return c
+    total = rest[0]
+    for t in rest[1:]:
+        total = add(total, t)
+    limit = const(c.b.value - offset, c.b.dtype)
+    return compare(LT, total, limit) if isinstance(c, LT) else compare(LE, limit, total)
 
 
 def flat(e: PrimExpr) -> PrimExpr:

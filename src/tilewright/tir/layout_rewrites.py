@@ -14,40 +14,34 @@ from tilewright.base.errors import ScheduleError
 from tilewright.base.types import BOOL, INT64
 from tilewright.scalar.arith import Ranges, simplify
 from tilewright.scalar.expr import (
-    LT,
     Buffer,
-    FloatImm,
     IntImm,
     Load,
     PrimExpr,
     Select,
     Var,
-    all_of,
-    as_expr,
-    cast,
-    compare,
     const,
-    literal,
-    number_of,
 )
 from tilewright.scalar.walk import free_vars, rewrite, substitute, walk
+from tilewright.tir.block_copies import copy_nest
 from tilewright.tir.block_rewrites import free_name, nest_of
+from tilewright.tir.block_tree import own_loops
 from tilewright.tir.index_map import IndexMap
 from tilewright.tir.legality import check_all_points, check_any_order, constant, fault
 from tilewright.tir.loop_schedule import Schedule
+from tilewright.tir.region import region_of
 from tilewright.tir.stmt import (
     ALIGNED,
+    SCOPE,
     Block,
     For,
     IterVar,
     PrimFunc,
-    Seq,
     Stmt,
     Store,
     expressions,
     loaded_buffers,
     map_expressions,
-    nest,
     redirect,
     seq,
     stored_buffers,
@@ -78,50 +72,6 @@ def transform_layout(func: PrimFunc, buffer: Buffer, how: IndexMap) -> tuple[Pri
     return s.func, new
 
 
-def pad_map(buffer: Buffer, value: Any) -> IndexMap:
-    """Return the value of padding, a number or a function of the indices of `buffer`, as a map of these indices. Raises
-    `ScheduleError` for a value of another type than the elements, or of elements of another buffer."""
-    if isinstance(value, (str, IndexMap)) or (callable(value) and not isinstance(value, PrimExpr)):
-        found = IndexMap.of(value, len(buffer.shape))
-    else:
-        found = IndexMap(tuple(Var(f"axis{k}") for k in range(len(buffer.shape))), (literal(value),))
-    if len(found.results) != 1:
-        raise ScheduleError(f"the padding of '{buffer.name}' is one value, but '{found}' gives {len(found.results)}")
-    e = found.results[0]
-    other = next((x.buffer for x in walk(e) if isinstance(x, Load)), None)
-    if other is not None:
-        raise ScheduleError(
-            f"the padding of '{buffer.name}' reads '{other.name}'; a padding value depends on the indices alone")
-    given = isinstance(value, PrimExpr)
-    if (given and e.dtype is not buffer.dtype) or e.dtype.is_float != buffer.dtype.is_float:
-        raise ScheduleError(f"the padding of '{buffer.name}' is {e.dtype}, but its elements are {buffer.dtype}")
-    return IndexMap(found.params, (cast(buffer.dtype, e),))
-
-
-def fill_padding(func: PrimFunc, buffer: Buffer, how: IndexMap, shape: Sequence[int], value: IndexMap) -> PrimFunc:
-    """Store a value at the places of `buffer` that have no element by the map `how` of the indices of `shape`, after
-    the last block that stores to it. An input is unchanged.
-
-    for i of 14: B[i // 4, i % 4] = …  ->  for i of 14: …;  for p, q where p == 3 and q >= 2: B[p, q] = 0
-    """
-    back, empty = how.non_surjective_inverse(shape)
-    top = func.body.stmts if isinstance(func.body, Seq) else (func.body,)
-    last = next((
-        k for k in reversed(range(len(top)))
-        if any(isinstance(x, Block) and buffer in stored_buffers(x) for x in walk_stmt(top[k]))), None)
-    if number_of(empty) == 0 or last is None:
-        return func
-    axes = [IterVar(Var(f"v{k}"), as_expr(n)) for k, n in enumerate(buffer.shape)]
-    points: dict[PrimExpr, PrimExpr] = {p: a.var for p, a in zip(back.params, axes, strict=True)}
-    places: dict[PrimExpr, PrimExpr] = {p: a.var for p, a in zip(value.params, axes, strict=True)}
-    made = next(
-        x for x in reversed([*walk_stmt(top[last])]) if isinstance(x, Block) and buffer in stored_buffers(x))
-    fill = nest_of(Block(
-        free_name(func, f"{made.name}_pad_{buffer.name}"), tuple(axes), (), substitute(empty, points), None,
-        Store(buffer, substitute(value.results[0], places), tuple(a.var for a in axes))))
-    return func.with_body(seq(*top[: last + 1], fill, *top[last + 1 :]))
-
-
 def transform_block_layout(func: PrimFunc, block: str, how: IndexMap) -> PrimFunc:
     """Replace the axes of a block, and the loops around it, by the results of a map of its axes, in order.
 
@@ -129,7 +79,7 @@ def transform_block_layout(func: PrimFunc, block: str, how: IndexMap) -> PrimFun
     """
     s = Schedule(func)
     node = s.block(block)
-    top = _own_nest(func, s, node)
+    top = own_nest(func, s, node)
     extents = [constant(i.extent, f"axis '{i.var.name}'", node, func) for i in node.iters]
     made, back = how.shape(extents), how.by_digits(extents)
     if back is None or prod(made) != prod(extents):
@@ -157,14 +107,12 @@ def transform_block_layout(func: PrimFunc, block: str, how: IndexMap) -> PrimFun
     return s.func
 
 
-def _own_nest(func: PrimFunc, s: Schedule, node: Block) -> Stmt:
+def own_nest(func: PrimFunc, s: Schedule, node: Block) -> Stmt:
     """Return the outermost statement that contains only `node` and loops. Raises `ScheduleError` if other statements
     share its loops."""
-    around = s.around(node)
-    top: Stmt = node
-    while around and isinstance(around[-1], For):
-        top = around.pop()
-    if any(isinstance(f, For) for f in around):
+    loops = own_loops(s.around(node))
+    top: Stmt = _outermost(s, node)
+    if top is not (loops[0] if loops else node):
         raise fault(
             f"the loops around block '{node.name}' contain other blocks too; do this before compute_at", node, func)
     check_all_points(func, node)
@@ -191,8 +139,8 @@ def reindex_read(
     """
     s = Schedule(func)
     node = s.block(block)
-    top = _own_nest(func, s, node)
-    at = _one_access(func, node, [e.indices for e in _all_loads(node) if e.buffer is buffer], buffer, "reads")
+    top = own_nest(func, s, node)
+    at = _one_access(func, node, [e.indices for e in all_loads(node) if e.buffer is buffer], buffer, "reads")
     if buffer in stored_buffers(node):
         raise fault(f"block '{block}' reads '{buffer.name}', which it also writes", node, func)
     copy, axes, place = _copy_of(func, node, buffer, at, scope, how, suffix)
@@ -219,10 +167,10 @@ def reindex_write(
     """
     s = Schedule(func)
     node = s.block(block)
-    _own_nest(func, s, node)
+    own_nest(func, s, node)
     _not_aligned(func, node)
     stores = [x.indices for x in walk_stmt(node) if isinstance(x, Store) and x.buffer is buffer]
-    loads = [e.indices for e in _all_loads(node) if e.buffer is buffer]
+    loads = [e.indices for e in all_loads(node) if e.buffer is buffer]
     at = _one_access(func, node, stores + loads, buffer, "writes")
     if (
         any(v in free_vars(i) for i in at for v in (a.var for a in node.iters if a.kind == "reduce"))
@@ -246,12 +194,12 @@ def reindex_write(
 
 def _outermost(s: Schedule, node: Stmt) -> Stmt:
     around = s.around(node)
-    while around and isinstance(around[-1], For):
+    while around and isinstance(around[-1], For) and SCOPE not in around[-1].annotations:
         node = around.pop()
     return node
 
 
-def _all_loads(node: Block) -> list[Load]:
+def all_loads(node: Block) -> list[Load]:
     return [e for s in walk_stmt(node) for top in expressions(s) for e in walk(top) if isinstance(e, Load)]
 
 
@@ -282,10 +230,23 @@ def _copy_of(
     place: tuple[PrimExpr, ...] = tuple(i.var for i in axes)
     shape: tuple[int, ...] = tuple(extents)
     if how is not None:
-        place, shape = how(place), how.shape(extents)
+        place, shape = _mapped(func, node, axes, how)
     elif not axes:
         place, shape = (const(0, INT64),), (1,)
     return Buffer(free_name(func, f"{buffer.name}_{suffix}"), shape, buffer.dtype, scope), axes, place
+
+
+def _mapped(
+    func: PrimFunc, node: Block, axes: list[IterVar], how: IndexMap
+) -> tuple[tuple[PrimExpr, ...], tuple[int, ...]]:
+    """Return the index, and the sizes, of a copy by a map of all axes of a block, of which it may use only `axes`."""
+    other = next((i.var for i in node.iters if i not in axes for r in how([j.var for j in node.iters])
+                  if i.var in free_vars(r)), None)
+    if other is not None:
+        raise fault(f"the index map '{how}' uses axis '{other.name}', but the copy does not depend on it", node, func)
+    own = {p: i for p, i in zip(how.params, node.iters, strict=True) if i in axes}
+    extents = [constant(i.extent, f"axis '{i.var.name}'", node, func) for i in own.values()]
+    return how([i.var for i in node.iters]), IndexMap(tuple(own), how.results).shape(extents)
 
 
 def _guard(node: Block, at: tuple[PrimExpr, ...], axes: list[IterVar], points: Mapping[Any, PrimExpr]) -> PrimExpr:
@@ -306,11 +267,11 @@ def cache_index(func: PrimFunc, block: str, scope: str) -> tuple[PrimFunc, list[
     """
     s = Schedule(func)
     node = s.block(block)
-    _own_nest(func, s, node)
+    own_nest(func, s, node)
     extents = {i.var: i for i in node.iters}
     tables: dict[PrimExpr, Load] = {}
     made: list[Stmt] = []
-    for e in _all_loads(node):
+    for e in all_loads(node):
         for i in e.indices:
             plain = not any(type(x).__name__ in ("FloorDiv", "FloorMod") for x in walk(i))
             inner = any(isinstance(x, Load) for x in walk(i)) or any(v not in extents for v in free_vars(i))
@@ -343,153 +304,22 @@ def cache_index(func: PrimFunc, block: str, scope: str) -> tuple[PrimFunc, list[
 
 
 def cache_inplace(func: PrimFunc, block: str, buffer: Buffer, scope: str) -> tuple[PrimFunc, list[str]]:
-    """Let a block that updates a value in place work on a copy.
+    """Let a block that updates a value in place work on a copy of the part that it uses.
 
     A[i] = A[i] + 1  ->  A_local[i] = A[i];  A_local[i] = A_local[i] + 1;  A[i] = A_local[i]
     """
     s = Schedule(func)
     node = s.block(block)
-    top = _own_nest(func, s, node)
     if buffer not in loaded_buffers(node) or buffer not in stored_buffers(node):
         raise fault(f"block '{block}' does not both read and write '{buffer.name}'", node, func)
     copy = Buffer(free_name(func, f"{buffer.name}_{scope}"), buffer.shape, buffer.dtype, scope)
     s._set(s.func.body, drop=copy, new=copy)
-
-    def move(source: Buffer, target: Buffer, name: str) -> Stmt:
-        axes = tuple(IterVar(Var(f"ax{k}"), as_expr(d)) for k, d in enumerate(source.shape))
-        at = tuple(a.var for a in axes)
-        return nest_of(Block(name, axes, (), IntImm(BOOL, 1), None, Store(target, Load(source, at), at)))
-
-    new = redirect(node, buffer, copy)
-    s._replace(node, new)
-    top = _outermost(s, new)
+    ranges = Ranges()
+    for f in s.around(node):
+        ranges = ranges.bind_loop(f.var, f.min, f.extent) if isinstance(f, For) else ranges
+    box = region_of(node, buffer, ranges, stores=True)
     names = [copy.name, free_name(s.func, f"{buffer.name}_home")]
-    s._replace(top, seq(move(buffer, copy, names[0]), top, move(copy, buffer, names[1])))
+    copies = [copy_nest(a, b, name, box, ranges) for a, b, name in (
+        (buffer, copy, names[0]), (copy, buffer, names[1]))]
+    s._replace(node, seq(copies[0], redirect(node, buffer, copy), copies[1]))
     return s.func, names
-
-
-# Padding.
-def decompose_padding(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc, str]:
-    """Split a padded copy into a fill before `loop`, and a copy of the inner part.
-
-    for i: B[i] = A[i - 1] if 1 <= i < 9 else 0  ->  for i: B[i] = 0;  for i where 1 <= i < 9: B[i] = A[i - 1]
-    """
-    s = Schedule(func)
-    node, target = s.block(block), s.loop(loop)
-    body = node.body
-    if (
-        not (
-            isinstance(body, Store) and isinstance(body.value, Select)
-            and number_of(body.value.false_value) is not None and node.init is None
-        )
-    ):
-        raise fault(f"block '{block}' is not a selection between a value and a number", node, func)
-    around = [f for f in s.around(node) if isinstance(f, For)]
-    if target not in around or any(isinstance(x, Block) and x is not node for x in walk_stmt(target)):
-        raise fault(f"loop '{loop.name}' is not around block '{block}' alone", target, func)
-    name = free_name(func, f"{block}_pad_const")
-    inner = around[around.index(target) :]
-    own = {f.var: Var(f.var.name) for f in inner}
-    axes = {i.var: Var(i.var.name) for i in node.iters}
-    fill: Stmt = replace(
-        node, name=name, iters=tuple(replace(i, var=axes[i.var]) for i in node.iters),
-        bindings=tuple(substitute(b, own) for b in node.bindings),
-        predicate=substitute(substitute(node.predicate, own), axes),
-        body=Store(body.buffer, body.value.false_value, tuple(substitute(i, axes) for i in body.indices)))
-    fill = nest(inner, fill, own)
-    s._replace(
-        node,
-        replace(
-            node, predicate=all_of(node.predicate, body.value.condition),
-            body=Store(body.buffer, body.value.true_value, body.indices)))
-    target = s.loop(loop)
-    s._replace(target, seq(fill, target))
-    return s.func, name
-
-
-def pad_einsum(func: PrimFunc, block: str, padding: Sequence[int]) -> PrimFunc:
-    """Round up the axes of a sum of products to multiples of `padding`; inputs are padded with zeros, and the result is
-    cropped.
-
-    C[i] += A[i, k] * B[k]  (i of 5, padding 4)
-        ->  A_pad[i of 8, k] = A or 0;  C_pad[i of 8] += A_pad * B;  C[i] = C_pad[i]
-    """
-    s = Schedule(func)
-    node = s.block(block)
-    top = _own_nest(func, s, node)
-    if len(padding) != len(node.iters) or any(p < 1 for p in padding):
-        raise fault(f"block '{block}' has {len(node.iters)} axes, but the padding is {list(padding)}; "
-                    "give one number for each axis", node, func)
-    loads = [e for e in _all_loads(node) if e.buffer not in stored_buffers(node)]
-    _check_einsum(func, node, loads)
-    grown = {
-        i.var: -(-constant(i.extent, f"axis '{i.var.name}'", node, func) // p) * p
-        for i, p in zip(node.iters, padding, strict=True)}
-    (home,) = stored_buffers(node)
-    made: list[Stmt] = []
-    new: Stmt = node
-    for source in dict.fromkeys(e.buffer for e in loads):
-        at = next(e.indices for e in loads if e.buffer is source)
-        shape = [grown[v] for v in at]  # type: ignore[index]
-        if tuple(shape) == sizes(source):
-            continue
-        padded = Buffer(free_name(s.func, f"{source.name}_pad"), shape, source.dtype)
-        s._set(s.func.body, drop=padded, new=padded)
-        axes = tuple(
-            IterVar(Var(v.name), const(n, INT64))  # type: ignore[attr-defined]
-            for v, n in zip(at, shape, strict=True))
-        own = tuple(a.var for a in axes)
-        inside = all_of(*(compare(LT, a, d) for a, d in zip(own, sizes(source), strict=True)))
-        value = Select(inside, Load(source, own), const(0, source.dtype))
-        made.append(nest_of(Block(padded.name, axes, (), IntImm(BOOL, 1), None, Store(padded, value, own))))
-        new = redirect(new, source, padded)
-    after: list[Stmt] = []
-    out = [i.var for i in node.iters if i.kind != "reduce"]
-    if any(grown[v] != n for v, n in zip(out, sizes(home), strict=True)):
-        padded = Buffer(free_name(s.func, f"{home.name}_pad"), [grown[v] for v in out], home.dtype)
-        s._set(s.func.body, drop=padded, new=padded)
-        axes = tuple(IterVar(Var(v.name), const(n, INT64)) for v, n in zip(out, sizes(home), strict=True))
-        own = tuple(a.var for a in axes)
-        after.append(nest_of(Block(padded.name, axes, (), IntImm(BOOL, 1), None, Store(home, Load(padded, own), own))))
-        new = redirect(new, home, padded)
-    assert isinstance(new, Block)
-    new = replace(new, iters=tuple(replace(i, extent=const(grown[i.var], INT64)) for i in new.iters))
-    s._replace(top, seq(*made, nest_of(new), *after))
-    return s.func
-
-
-def _check_einsum(func: PrimFunc, node: Block, loads: Sequence[Load]) -> None:
-    combiner = node.annotations.get("combiner")
-    axes = {i.var for i in node.iters}
-    stores = [x for x in walk_stmt(node) if isinstance(x, Store)]
-    spatial = tuple(i.var for i in node.iters if i.kind != "reduce")
-    reduce = {i.var for i in node.iters if i.kind == "reduce"}
-    plain = all(set(e.indices) <= axes and len(set(e.indices)) == len(e.indices) for e in loads)
-    one_place = all(len({e.indices for e in loads if e.buffer is b}) == 1 for b in {e.buffer for e in loads})
-    if (
-        combiner is None or combiner.name != "sum" or node.init is None or any(x.indices != spatial for x in stores)
-        or not plain or not one_place
-    ):
-        raise fault(f"block '{node.name}' is not a sum of products indexed by its own axes", node, func)
-    step = node.body
-    assert isinstance(step, Store)
-    terms = [o for o in step.value.operands() if not (isinstance(o, Load) and o.buffer is step.buffer)]
-    zero: dict[PrimExpr, PrimExpr] = {e: const(0, e.dtype) for e in loads if reduce & set(free_vars(e))}
-    product = [rewrite(t, zero.get) for t in terms]
-    vanish = (
-        any(isinstance(p, (IntImm, FloatImm)) and p.value == 0 for p in product) if type(step.value).__name__ == "Add"
-        else False
-    )
-    covered = all(any(v in free_vars(e) for e in zero) for v in reduce)
-    if not vanish or not covered:
-        raise fault(
-            f"block '{node.name}' adds a nonzero value where its inputs are zero, so it cannot be padded with zeros",
-            node, func)
-
-
-def access_axes(node: Block, buffer: Buffer) -> list[Var]:
-    """Return the axes of a block used in its indices of `buffer`."""
-    found = [e.indices for e in _all_loads(node) if e.buffer is buffer]
-    found += [x.indices for x in walk_stmt(node) if isinstance(x, Store) and x.buffer is buffer]
-    used = {v for at in found for i in at for v in free_vars(i)}
-    return [i.var for i in node.iters if i.var in used]

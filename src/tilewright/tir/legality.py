@@ -11,6 +11,7 @@ from tilewright.scalar.expr import Add, Buffer, IntImm, Load, Max, Min, Mul, Pri
 from tilewright.scalar.range import Range
 from tilewright.scalar.walk import free_vars, substitute, walk
 from tilewright.tir.accesses import Access, accesses
+from tilewright.tir.block_tree import child_blocks
 from tilewright.tir.coverage import fills, lives_in_trips, writes_whole
 from tilewright.tir.dependence import Meeting, across_trips, pairs, turned, written_in
 from tilewright.tir.printer import text_marking
@@ -194,7 +195,7 @@ def _kept_in(func: PrimFunc, loop: For, around: Sequence[Stmt]) -> set[Buffer]:
 def is_sum(block: Block) -> bool:
     """Return whether `block` combines terms in any order: it has a known reducer, or updates an element over reduction
     axes by a commutative operation, and reads only the result element that it stores."""
-    if block.annotations.get("combiner") is None and not _updates(block):
+    if block.annotations.get("combiner") is None and not _updates(block) and not _contains_sums(block):
         return False
     stores = [s for s in walk_stmt(block.body) if isinstance(s, Store)]
     at = stores[0].indices if stores else ()
@@ -202,6 +203,14 @@ def is_sum(block: Block) -> bool:
     if any(s.indices != at for s in stores) or any(v in reduce for i in at for v in free_vars(i)):
         return False
     return all(e.indices == at for e in _own_loads(block))
+
+
+def _contains_sums(block: Block) -> bool:
+    """Return whether all stores of a block are in blocks inside that are sums, as after `blockize`."""
+    inside = child_blocks(block.body)
+    stores = sum(isinstance(s, Store) for s in walk_stmt(block.body))
+    return bool(inside) and all(map(is_sum, inside)) and stores == sum(
+        isinstance(s, Store) for b in inside for s in walk_stmt(b.body))
 
 
 def _updates(block: Block) -> bool:
@@ -289,8 +298,8 @@ def check_any_order(func: PrimFunc, at: Stmt, step: str) -> None:
 
 # Blocks that move.
 def makers(func: PrimFunc, buffer: Buffer) -> list[Block]:
-    """Return the blocks that store to a buffer."""
-    return [s for s in walk_stmt(func.body) if isinstance(s, Block) and buffer in stored_buffers(s)]
+    """Return the blocks that store to a buffer, without blocks inside of others."""
+    return [s for s in child_blocks(func.body) if buffer in stored_buffers(s)]
 
 
 def only_maker(func: PrimFunc, block: Block) -> None:
@@ -299,8 +308,8 @@ def only_maker(func: PrimFunc, block: Block) -> None:
         other = next((m for m in makers(func, buffer) if m is not block), None)
         if other is not None:
             raise fault(
-                f"'{buffer.name}' is also computed by block '{other.name}'; apply this step before the "
-                "computation is split into two blocks", block,
+                f"'{buffer.name}' is also computed by block '{other.name}', so '{block.name}' is not a complete block; "
+                "apply this step before the computation is split into two blocks", block,
                 func)
 
 
@@ -325,13 +334,10 @@ def check_sum(func: PrimFunc, block: Block) -> None:
 
 
 def check_own_axes(func: PrimFunc, block: Block) -> None:
-    """Raise `ScheduleError` if the body of `block` uses a loop variable directly instead of its axes, or the block is
-    nested in another that has axes."""
-    path = path_to(func.body, block)
-    _check_not_nested(func, block, [s for s in path if isinstance(s, Block) and (s.iters or s.init is not None)])
+    """Raise `ScheduleError` if the body of `block` uses a loop variable directly instead of its axes."""
     if not block.iters:  # without axes nothing is known, so steps that need to know reject the block
         return
-    around = {s.var for s in path if isinstance(s, For)}
+    around = {s.var for s in path_to(func.body, block) if isinstance(s, For)}
     for s in (x for part in (block.init, block.body) if part is not None for x in walk_stmt(part)):
         v = next((v for e in expressions(s) for v in free_vars(e) if v in around), None)
         if v is not None:
@@ -339,21 +345,6 @@ def check_own_axes(func: PrimFunc, block: Block) -> None:
                 f"block '{block.name}' uses the loop variable '{v.name}' directly; bind an axis to it: v = "
                 f"T.axis.spatial(extent, {v.name})",
                 block, func)
-
-
-def check_no_nested(func: PrimFunc, names: Iterable[str]) -> None:
-    """Raise `ScheduleError` if one of the named blocks is nested in another block."""
-    for block in walk_stmt(func.body):
-        if isinstance(block, Block) and block.name in names:
-            _check_not_nested(func, block, [s for s in path_to(func.body, block) if isinstance(s, Block)])
-
-
-def _check_not_nested(func: PrimFunc, block: Block, holders: Sequence[Block]) -> None:
-    if holders:
-        raise fault(
-            f"block '{block.name}' is nested in block '{holders[0].name}'; "
-            "steps apply only to blocks that are not nested",
-            block, func)
 
 
 def place_among(func: PrimFunc, node: Block, target: For, index: int, *, after: bool = False) -> int:
@@ -422,8 +413,7 @@ def _passed(func: PrimFunc, node: Block, target: Stmt) -> list[Block]:
         node)
     beside = {id(s) for s in (*walk_stmt(target), *walk_stmt(own))}
     return [
-        s for s in walk_stmt(func.body)
-        if isinstance(s, Block) and s is not node and (first < order[id(s)] < last or id(s) in beside)]
+        s for s in child_blocks(func.body) if s is not node and (first < order[id(s)] < last or id(s) in beside)]
 
 
 def check_inlined(func: PrimFunc, node: Block) -> None:
@@ -436,7 +426,7 @@ def check_inlined(func: PrimFunc, node: Block) -> None:
         raise fault(
             f"block '{node.name}' cannot be inlined: a function takes the address of its result, in\n{passed}", node,
             func)
-    for reader in (s for s in walk_stmt(func.body) if isinstance(s, Block) and set(made) & set(loaded_buffers(s))):
+    for reader in (s for s in child_blocks(func.body) if set(made) & set(loaded_buffers(s))):
         around = _around_both(func, node, reader)
         if around and not all(fills(around[-1].body, b, _ranges(around)) for b in made):
             around = []
@@ -568,6 +558,16 @@ def _check_lanes(func: PrimFunc, loop: For, reductions: list[Block]) -> None:
             f"loop '{name}' of block '{block.name}' fuses a spatial and a reduction axis; vectorize another loop, or "
             "split before fusing",
             loop, func)
+
+
+def is_shared_by(buffer: Buffer, loop: For) -> bool:
+    """Return whether the trips of `loop` are threads that share the memory of `buffer`."""
+    thread = str(loop.annotations.get(THREAD, ""))
+    if buffer.scope.startswith("shared"):
+        return thread.startswith(("threadIdx", "vthread"))
+    if buffer.scope.startswith(("warp", "wmma")):
+        return thread == "threadIdx.x"
+    return buffer.scope == "global" and thread.startswith(("threadIdx", "vthread", "blockIdx"))
 
 
 def refuse_gpu_threads(func: PrimFunc) -> None:

@@ -39,7 +39,9 @@ from tilewright.scalar.expr import (
 )
 from tilewright.scalar.walk import rewrite, substitute, walk
 from tilewright.tir import block_rewrites, loop_rewrites
+from tilewright.tir.block_domains import joined, points_using
 from tilewright.tir.block_rewrites import check_scope, reads
+from tilewright.tir.block_tree import own_loops
 from tilewright.tir.legality import (
     check_bounds,
     check_fuse,
@@ -57,6 +59,7 @@ from tilewright.tir.steps import BlockAt, LoopAt, Recorder, ScheduleStep, record
 from tilewright.tir.stmt import (
     PARALLEL,
     ROLLING,
+    SCOPE,
     SERIAL,
     UNROLLED,
     VECTORIZED,
@@ -112,8 +115,8 @@ class Schedule(Recorder):
         return self._loop(var)
 
     def loops(self, block: str) -> list[Var]:
-        """Return the variables of the loops around a block, outermost first."""
-        return [f.var for f in self._path(self.block(block)) if isinstance(f, For)]
+        """Return the variables of the loops around a block, outermost first, without those around an outer block."""
+        return [f.var for f in own_loops(self._path(self.block(block)))]
 
     def axes(self, block: str) -> tuple[list[Var], list[Var]]:
         """Return the loops around a block, separated into those that bind spatial axes and those that bind reduction
@@ -433,19 +436,19 @@ class Schedule(Recorder):
         """
         node = self.block(block)
         target = self._loop(loop)
-        (buffer,) = stored_buffers(node)[:1]
         if any(s is node for s in walk_stmt(target)):
-            raise self._error(f"block '{block}' is already inside loop '{loop.name}'", target)
+            raise self._error(f"loop '{loop.name}' is an ancestor of block '{block}', which is already inside", target)
+        self._only_needed_in(target, node)
         around = [*self._path(target), target]
         outer = Ranges(facts=self._facts)
         for f in around:
             outer = outer.bind_loop(f.var, f.min, f.extent) if isinstance(f, For) else outer
-        region = region_of(target.body, buffer, outer, across=across)
-        if region is None:
-            raise self._error(
-                f"'{buffer.name}' is not read inside loop '{loop.name}', or the elements read there are not a "
-                "box", target)
-        self._only_needed_in(target, node)
+        needed = {b: region_of(target.body, b, outer, across=across) for b in stored_buffers(node)}
+        parts = [points_using(node, b, box, outer, stores=True) for b, box in needed.items() if box is not None]
+        if not parts:
+            names = ", ".join(f"'{b.name}'" for b in needed)
+            raise self._error(f"{names} is not read inside loop '{loop.name}'", target)
+        region = [None if i.kind == "reduce" else joined([p.get(i.var) for p in parts]) for i in node.iters]
         if self.checked:
             only_maker(self.func, node)
             check_passed(self.func, node, target, stored_buffers(node))
@@ -525,9 +528,12 @@ class Schedule(Recorder):
         for buffer in stored_buffers(node):
             if buffer in self.func.params:
                 raise self._error(
-                    f"block '{node.name}' computes the parameter '{buffer.name}', which must be stored whole", target)
+                    f"block '{node.name}' is an output block: it computes the parameter '{buffer.name}', which must be "
+                    "stored whole", target)
             if reads(self.func.body, buffer, target, node):
-                raise self._error(f"'{buffer.name}' is read outside of loop '{target.var.name}' too", target)
+                raise self._error(
+                    f"the step requires all the consumers of '{buffer.name}' in loop '{target.var.name}', but it is "
+                    "read outside, too", target)
 
     # Steps as data.
     def reference(self, arg: Any) -> Any:
@@ -545,7 +551,8 @@ class Schedule(Recorder):
                     raise self._error(
                         f"loop '{arg.name}' is inside a block; steps apply only to loops around blocks", s)
                 return LoopAt(block.name, depth)
-            stack.extend((b, depth + isinstance(s, For)) for b in reversed(bodies(s)))
+            depth = 0 if isinstance(s, Block) else depth + (isinstance(s, For) and SCOPE not in s.annotations)
+            stack.extend((b, depth) for b in reversed(bodies(s)))
         raise self._gone(arg)
 
     def referred(self, data: Any) -> Any:

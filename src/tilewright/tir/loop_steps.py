@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, overload
 
 from tilewright.base.errors import ScheduleError
 from tilewright.base.types import BOOL
 from tilewright.ir.module import IRModule
-from tilewright.scalar.expr import Buffer, Load, Var, const
-from tilewright.scalar.walk import walk
+from tilewright.scalar.expr import Buffer, Var, const
+from tilewright.tir import block_copies
 from tilewright.tir import loop_schedule as engine
-from tilewright.tir.block_moves import stored_at_its_axes, whole_domain
+from tilewright.tir.block_moves import whole_domain
 from tilewright.tir.flat_bindings import with_flat_bindings
 from tilewright.tir.legality import (
     check_all_points,
     check_complete,
     check_nested,
-    check_no_nested,
     check_own_axes,
     check_sum,
-    check_written_whole,
+    is_shared_by,
     only_maker,
 )
 from tilewright.tir.loop_rewrites import check_plain
-from tilewright.tir.steps import BlockAt, LoopAt, Recorder, keeps_order, recorded
+from tilewright.tir.nested_blocks import holder_of, scope_of
+from tilewright.tir.steps import BlockAt, LoopAt, Recorder, recorded
 from tilewright.tir.stmt import (
     PARALLEL,
     ROOT_ATTRS,
@@ -35,7 +35,7 @@ from tilewright.tir.stmt import (
     For,
     PrimFunc,
     block_names,
-    expressions,
+    loaded_buffers,
     stored_buffers,
     walk_stmt,
 )
@@ -82,14 +82,8 @@ class LoopSteps(Recorder):
             if isinstance(f, PrimFunc)}
         self.steps = []
         self._flat: dict[str, tuple[PrimFunc, PrimFunc]] = {}
-        self._nested = {name: _check_blocks(name, e.func) for name, e in self._engines.items()}
-
-    def admit(self, step: Callable[..., Any]) -> None:
-        """Raise `ScheduleError` for a step that may change the order of blocks, if a block was nested in another from
-        the start."""
-        if not hasattr(step, "keeps_order"):
-            for name, blocks in self._nested.items():
-                check_no_nested(self._engines[name].func, blocks)
+        for name, e in self._engines.items():
+            _check_blocks(name, e.func)
 
     @property
     def mod(self) -> IRModule:
@@ -144,7 +138,6 @@ class LoopSteps(Recorder):
 
     # Steps.
     @recorded
-    @keeps_order
     def split(self, loop: LoopRV, factors: Sequence[int | None]) -> list[LoopRV]:
         """Split a loop without annotations into several, outermost first; one of the factors may be None."""
         self._check_plain(loop, "split")
@@ -152,7 +145,6 @@ class LoopSteps(Recorder):
         return [LoopRV(v, loop.func) for v in self._engine(loop.func).split(loop.var, sizes)]
 
     @recorded
-    @keeps_order
     def fuse(self, *loops: LoopRV) -> LoopRV:
         """Fuse directly nested loops without annotations into one."""
         e = self._together(loops)
@@ -163,12 +155,12 @@ class LoopSteps(Recorder):
     @recorded
     def reorder(self, *loops: LoopRV) -> None:
         """Reorder loops of one nest."""
-        self._together(loops).reorder(*(v.var for v in loops))
+        self._beside(loops).reorder(*(v.var for v in loops))
 
     @recorded
     def merge(self, *loops: LoopRV) -> LoopRV:
         """Merge consecutive nests down to the given loops. Return the inner merged loop."""
-        return LoopRV(self._together(loops).merge(*(v.var for v in loops)), loops[0].func)
+        return LoopRV(self._beside(loops).merge(*(v.var for v in loops)), loops[0].func)
 
     @recorded
     def loop_partition(
@@ -177,22 +169,21 @@ class LoopSteps(Recorder):
         """Split a loop into consecutive loops of `factors` trips; one factor may be None for the rest. Blocks get a
         copy for each."""
         sizes = [None if f is None else int(f) for f in factors]
-        return [LoopRV(v, loop.func) for v in self._engine(loop.func).loop_partition(loop.var, sizes)]
+        return [LoopRV(v, loop.func) for v in self._scope(loop).loop_partition(loop.var, sizes)]
 
     @recorded
     def parallel(self, loop: LoopRV) -> None:
         """Run the trips on several threads; `annotate(loop, "grain", n)` distributes them n at a time."""
         self._may_hold(loop, PARALLEL)
-        self._engine(loop.func).parallel(loop.var)
+        self._scope(loop).parallel(loop.var)
 
     @recorded
     def vectorize(self, loop: LoopRV) -> None:
         """Run all trips at once, as vector lanes."""
         self._may_hold(loop, VECTORIZED)
-        self._engine(loop.func).vectorize(loop.var)
+        self._scope(loop).vectorize(loop.var)
 
     @recorded
-    @keeps_order
     def unroll(self, loop: LoopRV) -> None:
         """Repeat the body for each trip."""
         self._engine(loop.func).unroll(loop.var)
@@ -206,22 +197,25 @@ class LoopSteps(Recorder):
         at = self._block(block)
         if not isinstance(loop, LoopRV):
             if loop == INLINE:
-                self._engine(at.func).compute_inline(at.block)
+                self._scope(at).compute_inline(at.block)
             return
-        node, func = self._engine(at.func).block(at.block), self._engine(at.func).func
-        only_maker(func, node)
-        check_complete(func, node)
-        check_all_points(func, node)
-        stored_at_its_axes(func, node)
-        self._engine(at.func).compute_at(
-            at.block, loop.var, preserve_unit_loops=preserve_unit_loops, index=int(index))
+        e = self._shared_scope(at, loop)
+        node = e.block(at.block)
+        only_maker(e.func, node)
+        check_complete(e.func, node)
+        check_all_points(e.func, node)
+        around = [*e.around(e.loop(loop.var)), e.loop(loop.var)]
+        made = stored_buffers(node)
+        threads = [f.var for f in around if isinstance(f, For) and any(is_shared_by(b, f) for b in made)]
+        e.compute_at(at.block, loop.var, preserve_unit_loops=preserve_unit_loops, across=threads, index=int(index))
 
     @recorded
     def compute_inline(self, block: BlockAt | str) -> None:
         """Compute an elementwise value where it is used, instead of storing it."""
         at = self._block(block)
-        whole_domain(self._engine(at.func).func, self._engine(at.func).block(at.block))
-        self._engine(at.func).compute_inline(at.block)
+        e = self._scope(at)
+        whole_domain(e.func, e.block(at.block))
+        e.compute_inline(at.block)
 
     @recorded
     def set_scope(self, block: BlockAt | str, buffer_index: int | str, storage_scope: str) -> None:
@@ -232,7 +226,6 @@ class LoopSteps(Recorder):
         self._engine(at.func).set_scope(at.block, storage_scope)
 
     @recorded
-    @keeps_order
     def annotate(self, block_or_loop: BlockAt | LoopRV | str, ann_key: str, ann_val: Any) -> None:
         """Attach an annotation to a block or a loop, for later passes."""
         if isinstance(block_or_loop, LoopRV):
@@ -249,41 +242,41 @@ class LoopSteps(Recorder):
         self, block: BlockAt | str, read_buffer_index: int | str, storage_scope: str,
         consumer_blocks: Sequence[BlockAt | str] = ()
     ) -> BlockAt:
-        """Let the block, or `consumer_blocks` instead, read a copy of a value in other memory. Return the copying
-        block."""
+        """Let `consumer_blocks`, or all blocks that read a value which the block reads, read a copy of it in other
+        memory. Return the copying block."""
         at = self._block(block)
-        node = self._engine(at.func).block(at.block)
-        read: dict[Buffer, None] = {}
-        for s in walk_stmt(node.body):
-            for top in expressions(s):
-                read.update(
-                    {e.buffer: None for e in walk(top) if isinstance(e, Load) and e.buffer not in stored_buffers(node)})
-        buffer = self._pick(list(read), read_buffer_index, f"block '{at.block}' reads")
-        readers = [self._block(b).block for b in consumer_blocks] or [at.block]
-        return replace(at, block=self._engine(at.func).cache_read(buffer.name, storage_scope, readers))
+        e = self._scope(at)
+        node = e.block(at.block)
+        read = [b for b in loaded_buffers(node) if b not in stored_buffers(node)]
+        buffer = self._pick(read, read_buffer_index, f"block '{at.block}' reads")
+        readers = [self._block(b).block for b in consumer_blocks]
+        e.func, name = block_copies.cache_read(e.func, buffer, storage_scope, readers)
+        return replace(at, block=name)
 
     @recorded
-    def cache_write(self, block: BlockAt | str, write_buffer_index: int | str, storage_scope: str) -> BlockAt:
-        """Let the block compute into other memory. Return the block that copies the result back."""
+    def cache_write(
+        self, block: BlockAt | str, write_buffer_index: int | str, storage_scope: str,
+        consumer_blocks: Sequence[BlockAt | str] = ()
+    ) -> BlockAt:
+        """Let the block compute a value in other memory, which `consumer_blocks` read, too. Return the block that
+        copies the value back for all others."""
         at = self._block(block)
-        e = self._engine(at.func)
-        node = e.block(at.block)
-        only_maker(e.func, node)
-        check_complete(e.func, node)
-        check_written_whole(e.func, node, e.func.body)
-        self._pick(
-            stored_buffers(self._engine(at.func).block(at.block)), write_buffer_index, f"block '{at.block}' writes")
-        return replace(at, block=self._engine(at.func).cache_write(at.block, storage_scope))
+        e = self._scope(at)
+        home = self._pick(stored_buffers(e.block(at.block)), write_buffer_index, f"block '{at.block}' writes")
+        readers = [self._block(b).block for b in consumer_blocks]
+        e.func, name = block_copies.cache_write(e.func, at.block, home, storage_scope, readers)
+        return replace(at, block=name)
 
     @recorded
     def rfactor(self, loop: LoopRV, factor_axis: int) -> BlockAt:
         """Give the trips of a reduction loop separate results, which are then reduced. Return the block that computes
         these."""
         at = self.reference(loop)
-        func, node = self._engine(loop.func).func, self._engine(loop.func).block(at.block)
-        check_sum(func, node)
-        check_all_points(func, node)
-        return BlockAt(self._engine(loop.func).rfactor(at.block, loop.var, factor_axis), self._named(at.func))
+        e = self._scope(loop)
+        node = e.block(at.block)
+        check_sum(e.func, node)
+        check_all_points(e.func, node)
+        return BlockAt(e.rfactor(at.block, loop.var, factor_axis), self._named(at.func))
 
     def _check_plain(self, loop: LoopRV, step: str) -> None:
         e = self._engine(loop.func)
@@ -327,6 +320,30 @@ class LoopSteps(Recorder):
                 code="TW0613")
         return found
 
+    def _scope(self, at: BlockAt | LoopRV) -> engine.Schedule:
+        """Return the schedule of the statements in the innermost block around a block or a loop, or in the function."""
+        return scope_of(self._engine(at.func), self.get(at))
+
+    def _shared_scope(self, block: BlockAt, loop: LoopRV) -> engine.Schedule:
+        """Return the schedule of the statements around both a block and a loop."""
+        func = self._engine(block.func).func
+        inside, beside = holder_of(func, self.get(block)), holder_of(func, self.get(loop))
+        if inside is not beside:
+            names = [f"block '{b.name}'" if b is not None else "no other block" for b in (inside, beside)]
+            raise ScheduleError(
+                f"block '{block.block}' and loop '{loop.var.name}' must be in the same block scope; the block is in "
+                f"{names[0]}, and the loop in {names[1]}", code="TW0612")
+        return self._scope(block)
+
+    def _beside(self, loops: Sequence[LoopRV]) -> engine.Schedule:
+        """Return the schedule of the statements around loops of one block or function."""
+        e = self._together(loops)
+        holders = [holder_of(e.func, self.get(v)) for v in loops]
+        if any(h is not holders[0] for h in holders):
+            raise ScheduleError(
+                f"the loops {', '.join(v.var.name for v in loops)} must be in the same block scope", code="TW0612")
+        return self._scope(loops[0])
+
     def _together(self, loops: Sequence[LoopRV]) -> engine.Schedule:
         if len({v.func for v in loops}) != 1:  # includes the case without loops
             raise ScheduleError("pass one or more loops, all from the same function")
@@ -342,9 +359,8 @@ class LoopSteps(Recorder):
         return found[0]
 
 
-def _check_blocks(name: str, func: PrimFunc) -> frozenset[str]:
-    """Return the names of the nested blocks. Raise `ScheduleError` unless the function has blocks with distinct names,
-    which identify them."""
+def _check_blocks(name: str, func: PrimFunc) -> None:
+    """Raise `ScheduleError` unless the function has blocks with distinct names, which identify them."""
     names = block_names(func)
     if not names:
         raise ScheduleError(
@@ -355,5 +371,3 @@ def _check_blocks(name: str, func: PrimFunc) -> frozenset[str]:
     doubled = [n for k, n in enumerate(names) if n in names[:k]]
     if doubled:
         raise ScheduleError(f"function '{name}' has two blocks '{doubled[0]}'; give each a unique name")
-    blocks = [s for s in walk_stmt(func.body) if isinstance(s, Block)]
-    return frozenset(b.name for holder in blocks for b in walk_stmt(holder.body) if isinstance(b, Block))

@@ -17,30 +17,33 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
 from tilewright.ir.module import IRModule
 from tilewright.scalar.expr import Buffer
+from tilewright.tir.block_scope import StmtSRef
+from tilewright.tir.block_tree import child_blocks
 from tilewright.tir.call_trace import CallTrace, call, traced
 from tilewright.tir.instructions import InstructionKind
 from tilewright.tir.loop_schedule import Schedule as Engine
 from tilewright.tir.loop_steps import MAIN, LoopRV
+from tilewright.tir.nested_blocks import ScopeSchedule
 from tilewright.tir.sampling import SampleSteps
+from tilewright.tir.schedule_state import ScheduleState
 from tilewright.tir.schedule_trace import Trace
 from tilewright.tir.steps import BlockAt, ScheduleStep
-from tilewright.tir.stmt import ROOT_BLOCK, Block, For, PrimFunc, loaded_buffers, path_to, stored_buffers, walk_stmt
+from tilewright.tir.stmt import (
+    ROOT_BLOCK,
+    Block,
+    PrimFunc,
+    loaded_buffers,
+    stored_buffers,
+    walk_stmt,
+)
 
 __all__ = ["LoopRV", "Schedule", "Trace", "replay"]
-
-
-@dataclass(frozen=True, slots=True)
-class StmtSRef:
-    """A statement, and the block or loop around it; the root block has none."""
-
-    stmt: Block | For
-    parent: StmtSRef | None
 
 
 @traced
@@ -67,6 +70,8 @@ class Schedule(SampleSteps):
         self.random = random.Random(seed)
         self._worked_on = ""
         self._trace = CallTrace()
+        self._state: tuple[dict[str, PrimFunc], ScheduleState] | None = None
+        """The last value of `state`, and its functions."""
 
     # The whole schedule.
     @property
@@ -79,9 +84,17 @@ class Schedule(SampleSteps):
         return call(self, kind, inputs, attrs, decision)
 
     @property
-    def state(self) -> dict[str, PrimFunc]:
+    def functions(self) -> dict[str, PrimFunc]:
         """The current functions by name."""
         return {name: e.func for name, e in self._engines.items()}
+
+    @property
+    def state(self) -> ScheduleState:
+        """The blocks and loops of the current functions, and what is known of them."""
+        now = self.functions
+        if self._state is None or any(self._state[0].get(k) is not f for k, f in now.items()):
+            self._state = now, ScheduleState(IRModule(dict(now)))
+        return self._state[1]
 
     @property
     def func_working_on(self) -> str | None:
@@ -127,51 +140,41 @@ class Schedule(SampleSteps):
     def _linked(
         self, block: BlockAt | str, near: Callable[[Block], list[Buffer]], far: Callable[[Block], list[Buffer]],
     ) -> list[BlockAt]:
-        """The blocks of which `far` has a buffer that `near` has of `block`."""
-        at, e = self._in(block)
+        """The blocks beside `block` of which `far` has a buffer that `near` has of `block`."""
+        at, e = self._inside(block)
         node = e.block(at.block)
         shared = near(node)
-        return [replace(at, block=b.name) for b in _blocks(e) if b is not node and any(x in shared for x in far(b))]
+        beside = child_blocks(e.func.body)
+        return [replace(at, block=b.name) for b in beside if b is not node and any(x in shared for x in far(b))]
 
     def get_child_blocks(self, block_or_loop: BlockAt | LoopRV | str) -> list[BlockAt]:
-        """Return the blocks inside a loop, or inside the root block, in order; another block contains none."""
-        if not isinstance(block_or_loop, LoopRV):
-            self.get(block_or_loop)
-            at = self._block(block_or_loop)
-            return [replace(at, block=b.name) for b in _blocks(self._engine(at.func))] if self._is_root(at) else []
-        inside = walk_stmt(self.get(block_or_loop))
-        return [BlockAt(s.name, block_or_loop.func) for s in inside if isinstance(s, Block)]
+        """Return the blocks inside a loop or a block, in order, without those inside of other blocks."""
+        node = self.get(block_or_loop)
+        func = block_or_loop.func if isinstance(block_or_loop, LoopRV) else self._block(block_or_loop).func
+        return [BlockAt(b.name, func) for b in child_blocks(node.body)]
 
     def get_output_blocks(self, scope_block: BlockAt | str | None = None) -> list[BlockAt]:
-        """Return the blocks that store to parameters, in order, of the function of `scope_block`, or of that name."""
-        if isinstance(scope_block, str) and scope_block != ROOT_BLOCK:
-            func = self._named(scope_block)
-        else:
-            func = self._named(scope_block.func if isinstance(scope_block, BlockAt) else None)
-        e = self._engine(func)
-        return [BlockAt(b.name, func) for b in _blocks(e) if any(x in e.func.params for x in stored_buffers(b))]
+        """Return the blocks in a block that store to buffers from outside, in order; by default those of the function
+        that store to parameters, also for the name of a function."""
+        if isinstance(scope_block, str):
+            scope_block = BlockAt(ROOT_BLOCK, scope_block) if scope_block in self._engines else self._block(scope_block)
+        at = BlockAt(ROOT_BLOCK, self._named(None)) if scope_block is None else scope_block
+        e, node = self._engine(at.func), self.get(at)
+        within = e if self._is_root(at) else ScopeSchedule(e, at.block)
+        inside = (s for s in walk_stmt(node.body) if isinstance(s, Block))
+        return [
+            replace(at, block=b.name) for b in inside if any(x in within.func.params for x in stored_buffers(b))]
 
     def get_sref(self, block_or_loop: BlockAt | LoopRV | str) -> StmtSRef:
         """Return a reference to the statement of a block or a loop, with those around it."""
         node = self.get(block_or_loop)
-        if isinstance(block_or_loop, LoopRV):
-            func = block_or_loop.func
-        else:
-            at = self._block(block_or_loop)
-            func = at.func
-            if self._is_root(at):
-                return StmtSRef(node, None)
-        ref = StmtSRef(self.get(BlockAt(ROOT_BLOCK, self._named(func))), None)
-        for s in [*path_to(self._engine(func).func.body, node), node]:
-            ref = StmtSRef(s, ref) if isinstance(s, (Block, For)) else ref
-        return ref
+        at = block_or_loop if isinstance(block_or_loop, LoopRV) else self._block(block_or_loop)
+        if not isinstance(at, LoopRV) and self._is_root(at):
+            node = self.state.root(self._named(at.func))
+        return self.state.get_sref(node)
 
     def _named(self, func: str | None) -> str:
         return super()._named(func or getattr(self, "_worked_on", "") or None)
-
-
-def _blocks(e: Engine) -> list[Block]:
-    return [s for s in walk_stmt(e.func.body) if isinstance(s, Block)]
 
 
 def replay(program: Any, steps: Trace | Iterable[ScheduleStep]) -> Any:

@@ -36,6 +36,7 @@ from tilewright.tir.stmt import SERIAL, Block, For, Let, Stmt, Store, bodies, ex
 Size: TypeAlias = int | PrimExpr
 Span: TypeAlias = tuple[PrimExpr, int, int]
 Box: TypeAlias = list[tuple[PrimExpr, Size]]
+Region: TypeAlias = Sequence[tuple[PrimExpr, Size] | None]
 
 
 def region_of(
@@ -81,7 +82,8 @@ def _accesses(
     if isinstance(s, For):
         ranges = ranges.bind_loop(s.var, s.min, s.extent)
     elif isinstance(s, Block):
-        points = {**points, **dict(zip((i.var for i in s.iters), s.bindings, strict=True))}
+        bound = (substitute(b, points) for b in s.bindings)
+        points = {**points, **dict(zip((i.var for i in s.iters), bound, strict=True))}
     elif isinstance(s, Let):
         points = dict(points)
     for b in bodies(s):
@@ -124,31 +126,28 @@ def _union(spans: Sequence[Span | None], extent: Size) -> tuple[PrimExpr, Size]:
     return simplify(add(base, low), Ranges()), high - low + 1
 
 
-def regenerate(node: Block, region: Box, outer: Ranges, unit_loops: bool) -> tuple[Stmt, list[Var]]:
-    """Build loops over a part of a block's domain: `region` gives the first point and the size along each spatial axis.
-    """
-    spatial = [i for i in node.iters if i.kind != "reduce"]
+def regenerate(node: Block, region: Region, outer: Ranges, unit_loops: bool) -> tuple[Stmt, list[Var]]:
+    """Build loops over a part of a block's domain: `region` gives the first point and the size along each axis, and
+    None for all points."""
     bindings: list[PrimExpr] = []
     loops: list[tuple[Var, PrimExpr]] = []
     predicate: Value = True
-    parts = iter(region)
     ranges = outer
-    for it in node.iters:
+    for it, part in zip(node.iters, region, strict=True):
         v = Var(it.var.name)
-        if it not in spatial:
+        if part is None:
             bindings.append(v)
             loops.append((v, it.extent))
             continue
-        first, size = next(parts)
+        first, size = part
         single = isinstance(size, int) and size == 1
         if not single or unit_loops:
             loops.append((v, as_expr(size)))
             ranges = ranges.bind(v, 0, size - 1 if isinstance(size, int) else None)
-        point = simplify(first if single else add(first, v), ranges)
-        point = add(point, v) if single and unit_loops else point
+        point = first if single and not unit_loops else add(first, v)
         bindings.append(point)
         whole = size is it.extent and isinstance(first, IntImm) and first.value == 0
-        for inside in () if whole else (compare(LT, point, it.extent), point >= 0):
+        for inside in () if whole else (point >= 0, compare(LT, point, it.extent)):
             if prove(inside, ranges) is not True:
                 predicate = all_of(predicate, inside)
     nest: Stmt = replace(node, bindings=tuple(bindings), predicate=as_expr(predicate))

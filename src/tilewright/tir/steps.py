@@ -109,9 +109,6 @@ class Recorder:
         """Return the argument that `data` refers to in the current program."""
         raise NotImplementedError
 
-    def admit(self, step: Callable[..., Any]) -> None:
-        """Raise `ScheduleError` if the program does not allow this kind of step."""
-
     def apply(self, steps: Iterable[ScheduleStep]) -> None:
         """Apply the steps in order. Raises `ScheduleError` with the step if one does not fit the program."""
         for number, step in enumerate(steps):
@@ -150,7 +147,6 @@ def recorded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, 
 
     @functools.wraps(method)
     def run(self: S, /, *args: P.args, **options: P.kwargs) -> R:
-        self.admit(method)
         if not self.is_recorded:
             return method(self, *args, **options)
         step = ScheduleStep(method.__name__, self.noted(args), {k: self.noted(v) for k, v in options.items()})
@@ -163,13 +159,6 @@ def recorded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, 
 
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def keeps_order(method: F) -> F:
-    """Mark a method as a step that keeps the order in which the blocks run at their points. Such a step also applies to
-    programs with nested blocks."""
-    method.keeps_order = True  # type: ignore[attr-defined]
-    return method
 
 
 def notes_itself(method: F) -> F:

@@ -14,22 +14,25 @@
 A program is *schedulable* while its stores are in blocks, and *lowered* once blocks are gone (`lower_blocks`). It is
 *flat* once every buffer has one dimension and no loop is vectorized or unrolled; code generation takes flat programs. A
 block is one computation. Its `iters` range over the whole domain of the computed value; `bindings` map the loops around
-it to the point that a trip computes. Blocks do not nest.
+it to the point that a trip computes. A block inside another is part of its computation, and uses its axes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, overload
 
 from tilewright.base.errors import CompileError, Origin
 from tilewright.base.node import node
-from tilewright.base.types import DataType
-from tilewright.scalar.expr import Buffer, Call, ExprLike, Load, PrimExpr, Var, as_expr, number_of
+from tilewright.base.types import BOOL, DataType
+from tilewright.scalar.expr import Buffer, Call, ExprLike, Load, PrimExpr, Var, as_expr, const, number_of
 from tilewright.scalar.intrinsics import address_of
 from tilewright.scalar.range import Range
 from tilewright.scalar.walk import rewrite, substitute, walk
+
+if TYPE_CHECKING:
+    from tilewright.tir.block_regions import BufferRegion
 
 SERIAL, PARALLEL, VECTORIZED, UNROLLED = "serial", "parallel", "vectorized", "unrolled"
 
@@ -53,6 +56,11 @@ class Stmt:
     def same_as(self, other: object) -> bool:
         """Return whether both are the same object."""
         return self is other
+
+    @property
+    def block(self) -> Block:
+        """The root block around the body of a function, which has no statement here; a block is its own."""
+        return Block(ROOT_BLOCK, (), (), const(1, BOOL), None, self)
 
 
 def _fill(s: Stmt, **fields: Any) -> None:
@@ -261,6 +269,30 @@ class Block(Stmt):
         """The name of the block."""
         return self.name
 
+    @property
+    def iter_vars(self) -> tuple[IterVar, ...]:
+        """The axes."""
+        return self.iters
+
+    @property
+    def block(self) -> Block:
+        """The block itself, which has its bindings, where TVM has a statement of its own for these."""
+        return self
+
+    @property
+    def reads(self) -> list[BufferRegion]:
+        """The boxes of buffers that the block reads, over its axes."""
+        from tilewright.tir.block_regions import regions_read
+
+        return regions_read(self)
+
+    @property
+    def writes(self) -> list[BufferRegion]:
+        """The boxes of buffers that the block writes, over its axes."""
+        from tilewright.tir.block_regions import regions_written
+
+        return regions_written(self)
+
 
 ROOT_BLOCK = "root"
 """Name of the block around all others, which has no statement: its annotations are an attribute of the function."""
@@ -278,6 +310,11 @@ ROLLING = "rolling"
 """Annotation of a loop: the ring buffers, which keep values of one trip for the next."""
 THREAD = "thread"
 """Annotation of a loop: the kind of thread that its trips are bound to; `vthread` loops are plain loops."""
+SCOPE = "scope"
+"""Annotation of a loop in the function of a block's body: it stands for an axis or a loop outside of the block
+(`nested_blocks.py`)."""
+TAKEN = "taken"
+"""Attribute of the function of a block's body: the names of the blocks outside."""
 NUMBERS = "numbers"
 """Attribute of a function during code generation: the `Var`s that its code takes after the buffers, in order."""
 RESULT = "result"

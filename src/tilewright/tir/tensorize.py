@@ -44,6 +44,7 @@ from tilewright.scalar.expr import (
 )
 from tilewright.scalar.intrinsics import address_of, expect, fma, stride_of
 from tilewright.scalar.walk import free_vars, rewrite, substitute, walk
+from tilewright.tir.block_tree import dissolved
 from tilewright.tir.legality import constant, fault, reduces_over
 from tilewright.tir.stmt import (
     SERIAL,
@@ -179,6 +180,7 @@ class _Match:
     around `target`, it is `target` itself."""
 
     def __init__(self, func: PrimFunc, at: For | Block, outer: Ranges, intrin: TensorIntrin) -> None:
+        at = dissolved(at) if isinstance(at, Block) else at
         self.func, self.at, self.intrin, self.pattern = func, at, intrin, intrin.pattern
         self.ranges = outer
         if isinstance(at, Block):

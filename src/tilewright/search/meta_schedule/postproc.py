@@ -61,7 +61,7 @@ class DisallowDynamicLoop(Postproc):
     def apply(self, sch: Schedule) -> bool:
         return all(
             number_of(s.extent) is not None
-            for func in sch.state.values() for s in walk_stmt(func.body) if isinstance(s, For))
+            for func in sch.functions.values() for s in walk_stmt(func.body) if isinstance(s, For))
 
 
 class RewriteReductionBlock(Postproc):

@@ -134,7 +134,7 @@ class PostOrderApply(SpaceGenerator):
     def _blocks(self, sch: Schedule) -> list[BlockAt]:
         """Return the blocks of all functions in order, each function's root block last."""
         found = []
-        for name in sch.state:
+        for name in sch.functions:
             root = sch.get(BlockAt(ROOT_BLOCK, name))
             inside = [*(s for s in walk_stmt(root.body) if isinstance(s, Block)), root]
             found += [

@@ -9,7 +9,7 @@ from tilewright.tir.stmt import block_names
 
 def has_block(sch: Schedule, block_name: str) -> bool:
     """Return whether a function of the schedule has a block of that name."""
-    return any(block_name in block_names(f) for f in sch.state.values())
+    return any(block_name in block_names(f) for f in sch.functions.values())
 
 
 def is_output_block(sch: Schedule, block: BlockAt) -> bool:

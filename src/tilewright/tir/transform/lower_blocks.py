@@ -98,14 +98,14 @@ def _visit(s: Stmt, partials: list[Buffer]) -> Stmt:
         if block is not None and (mixed_loops(block) or _varying(s, block)):
             block = None
         if block is None:
-            first, s = _first_values(s)
+            first, s = _first_values(s, partials)
             if first:
                 return seq(*first, _visit(s, partials))
         elif _over_reduction(block, s.var):
             return _reduction(s, block, partials)
     if isinstance(s, Block):
         points = _points(s)
-        init = None if s.init is None else _in_place(s, points)
+        init = None if s.init is None else _in_place(s, points, partials)
         return guarded(rewrite(s.predicate, points.get), seq(init, _visit(substitute_stmt(s.body, points), partials)))
     return map_bodies(s, lambda b: _visit(b, partials)) or s
 
@@ -130,11 +130,17 @@ def _varying(s: Stmt, block: Block) -> bool:
     return False
 
 
-def _in_place(block: Block, points: Points) -> Stmt:
+def _in_place(block: Block, points: Points, partials: list[Buffer]) -> Stmt:
     """Return the statement that stores the initial values of a reduction under a condition: its first iteration."""
     assert block.init is not None
     first = all_of(*(compare(EQ, b, 0) for i, b in zip(block.iters, block.bindings, strict=True) if i.kind == "reduce"))
-    return guarded(first, substitute_stmt(block.init, points))
+    return guarded(first, _start(block, points, partials))
+
+
+def _start(block: Block, points: Points, partials: list[Buffer]) -> Stmt:
+    """Return the statement that stores the initial values of a reduction, without blocks inside."""
+    assert block.init is not None
+    return _visit(substitute_stmt(block.init, points), partials)
 
 
 def _points(block: Block) -> Points:
@@ -148,7 +154,7 @@ def _reduction_below(s: Stmt) -> Block | None:
     return s if isinstance(s, Block) and s.init is not None else None
 
 
-def _first_values(outermost: For) -> tuple[list[Stmt], For]:
+def _first_values(outermost: For, partials: list[Buffer]) -> tuple[list[Stmt], For]:
     """Return the initialization of the reductions along a loop that also contains other computations, and the rest of
     the loop."""
     found = list(_reductions_over(outermost, outermost.var, []))
@@ -156,12 +162,11 @@ def _first_values(outermost: For) -> tuple[list[Stmt], For]:
         return [], outermost
     first: list[Stmt] = []
     for block, loops in found:
-        assert block.init is not None
         points = _points(block)
         reducing = [f.var for f in loops if _over_reduction(block, f.var)]
         shared = _without(rewrite(block.predicate, points.get), reducing)
         first.append(
-            nest([f for f in loops if f.var not in reducing], guarded(shared, substitute_stmt(block.init, points))))
+            nest([f for f in loops if f.var not in reducing], guarded(shared, _start(block, points, partials))))
     blocks = [block for block, _ in found]
 
     def steps_only(s: Stmt) -> Stmt:
@@ -203,12 +208,11 @@ def _reduction(outermost: For, block: Block, partials: list[Buffer]) -> Stmt:
     vector = [f for f in reducing if f.kind == VECTORIZED and not runs_once(f)]
     if vector:
         return _in_lanes(block, loops, spatial, vector[0], predicate, shared, partials)
-    assert block.init is not None
-    init = nest(spatial, guarded(shared, substitute_stmt(block.init, points)))
+    init = nest(spatial, guarded(shared, _start(block, points, partials)))
     apart = next((d for d, f in enumerate(loops) if f.annotations.get(APART) and f in reducing), None)
     if apart is not None:
         return seq(init, _apart(block, loops, reducing, apart, predicate, shared, partials))
-    return seq(init, nest(loops, guarded(predicate, substitute_stmt(block.body, points))))
+    return seq(init, nest(loops, guarded(predicate, _visit(substitute_stmt(block.body, points), partials))))
 
 
 def _apart(
