@@ -114,7 +114,7 @@ def fitted(value: PrimExpr, dtype: DataType) -> PrimExpr | None:
     stack = [value]
     while stack:
         e = stack.pop()
-        if isinstance(e, Var):
+        if isinstance(e, (Var, Ramp)):
             return cast(dtype.with_lanes(value.dtype.lanes), value)
         stack += () if isinstance(e, Load) else e.operands()
     return None

@@ -10,7 +10,7 @@ from tilewright.scalar import expr as E
 from tilewright.scalar.expr import Buffer, PrimExpr, Var
 from tilewright.tir.parse_expr import MODULES, ExprReader, module_name
 from tilewright.tir.printer import extent_between
-from tilewright.tir.views import View, dense_strides, part, reshaped, same_size
+from tilewright.tir.views import View, dense_strides, part, reshaped, same_size, source_of
 
 PLACES: Final = ("elem_offset", "align", "offset_factor")
 """Arguments about the address of a buffer. It is determined when the function is called, so they have no effect."""
@@ -60,13 +60,11 @@ class ViewReader(ExprReader):
             made = part(name, target, self.region(where, target), sizes)
         else:
             place = where.value if isinstance(where, ast.Attribute) and where.attr == "data" else where
-            target = self.target(place)
-            offset = self.value(given["elem_offset"]) if "elem_offset" in given else 0
-            found = offset if isinstance(offset, int) else E.number_of(offset)
-            if sizes is None or not isinstance(found, int):
-                raise self.error(node, f"{ast.unparse(node.func)} with data= needs a shape, and an offset that is a "
-                                       "number")
-            made = reshaped(name, target, sizes, found)
+            target, _ = source_of(self.target(place))  # the address of a view is that of its memory
+            offset = self.expr(given["elem_offset"]) if "elem_offset" in given else E.as_expr(0)
+            if sizes is None:
+                raise self.error(node, f"{ast.unparse(node.func)} with data= needs a shape")
+            made = reshaped(name, target, sizes, offset)
         if isinstance(made, str):
             raise self.error(node, made)
         if dtype is not None and self.dtype(dtype) is not made.dtype:

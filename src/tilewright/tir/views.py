@@ -47,18 +47,19 @@ def dense_strides(target: Buffer | View) -> tuple[Any, ...]:
     return tuple(strides)
 
 
-def reshaped(name: str, target: Buffer | View, shape: Sequence[Any], offset: int) -> View | str:
+def reshaped(name: str, target: Buffer | View, shape: Sequence[Any], offset: PrimExpr) -> View | str:
     """Return the memory of `target` from element `offset` on, with another shape, or say why it does not fit."""
     sizes, sources = tuple(shape), target.shape
     buffer, behind = source_of(target)
-    if not offset and _alike(sizes, sources):
+    first = E.number_of(offset)
+    if first == 0 and _alike(sizes, sources):
         return View(name, buffer, sizes, behind)
     if isinstance(target, Buffer) and target.strides:
         return f"'{target.name}' has strides; only dense memory has views of other shapes"
     if not all(isinstance(n, int) for n in (*sizes, *sources)):
         return f"the sizes of '{name}' and '{target.name}' must be numbers, or the same expressions"
-    if offset + prod(sizes) > prod(sources):
-        return (f"'{name}' has {prod(sizes)} elements from element {offset} on, but '{target.name}' has only "
+    if isinstance(first, int) and first + prod(sizes) > prod(sources):
+        return (f"'{name}' has {prod(sizes)} elements from element {first} on, but '{target.name}' has only "
                 f"{prod(sources)}")
 
     def places(i: Sequence[PrimExpr]) -> Indices:
