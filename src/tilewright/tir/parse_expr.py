@@ -237,6 +237,8 @@ class ExprReader:
         """Read `A.data`, or `A.access_ptr("r", offset=8)`, as the address of a buffer; None for other expressions."""
         call = node if isinstance(node, ast.Call) else None
         place = node if call is None else call.func
+        if isinstance(node, ast.Name) and isinstance(self.names.get(node.id), Buffer):  # the result of T.allocate
+            place = ast.copy_location(ast.Attribute(node, "data", ast.Load()), node)
         if not isinstance(place, ast.Attribute) or place.attr != ("data" if call is None else "access_ptr"):
             return None
         target = self.target(place.value)
@@ -529,14 +531,12 @@ class ExprReader:
 
     def let(self, node: ast.Call) -> PrimExpr:
         """Read `T.Let(value, where={x: …})`: the value with the variables replaced."""
-        where = self.keywords(node, "where").get("where")
-        if not isinstance(where, ast.Dict) or None in where.keys:
-            raise self.error(node, "T.Let takes a value and the values of its variables: T.Let(x + 1, where={x: 2})")
-        result = self.expr(self.arguments(node, 1)[0])
-        for name, given in zip(where.keys, where.values, strict=True):
+        result, where = self.expr(self.arguments(node, 1)[0]), self.keywords(node, "where").get("where")
+        pairs = where if isinstance(where, ast.Dict) else ast.Dict([], [])
+        for name, given in zip(pairs.keys, pairs.values, strict=True):
             var = self.value(name) if name is not None else None
             if not isinstance(var, Var):
-                raise self.error(node, "T.Let replaces variables, which are declared before: x = T.int32()")
+                raise self.error(node, "T.Let replaces declared variables: x = T.int32(); T.Let(x + 1, where={x: 2})")
             result = F.Let(var, self.expr(given, var.dtype), result)
         return result
 
