@@ -66,7 +66,8 @@ def test_remove_no_op(before: str, wanted: str) -> None:
 
 
 def test_options_of_remove_no_op() -> None:
-    same("RemoveNoOp", "A[0] = 1\nA[0] = 2", "A[0] = 1\nA[0] = 2", use_dataflow_analysis=True)
+    same("RemoveNoOp", "A[0] = 1\nA[0] = 2", "A[0] = 1\nA[0] = 2")
+    same("RemoveNoOp", "A[0] = 1\nA[0] = 2", "A[0] = 2", use_dataflow_analysis=True)
     with pytest.raises(OptionError, match=r"tir.RemoveNoOp has no field 'steps'"):
         same("RemoveNoOp", "A[0] = 1", "A[0] = 1", steps=1)
 

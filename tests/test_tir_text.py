@@ -323,8 +323,8 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "B[0, 0] = T.int64(5) + T.cast(A[0], \"int64\")",
         "a value of int64 cannot be stored in 'B', which holds int32; write T.cast"
     ),
-    "a loop variable among floats": (
-        "for i in range(8):\n    A[i] = i", "a value of int64 cannot be stored in 'A', which holds float32"
+    "a float among integers": (
+        "B[0, 0] = A[0]", "a value of float32 cannot be stored in 'B', which holds int32"
     ),
     "a number out of range": ("B[0, 0] = T.int8(300)", "300 is not a value of int8, which holds -128 to 127"),
     "a typed fraction": ("B[0, 0] = T.int32(1.5)", "1.5 is not a value of int32"),

@@ -135,6 +135,12 @@ class MissingIntrinsicError(ScheduleError, ValueError):
     """No tensor intrinsic of that name is registered. TVM raises a `ValueError`."""
 
 
+class ThreadError(CompileError, ValueError):
+    """Loops over one kind of thread have different numbers of trips. TVM raises a `ValueError`."""
+
+    code = "TW0611"
+
+
 class TargetError(CompileError, ValueError):
     """The target is unknown, or does not support the requested operation."""
 

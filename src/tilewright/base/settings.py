@@ -121,14 +121,42 @@ SETTINGS: Final = _table(
         "which serial loops tvm.lower and tvm.build unroll: auto_max_step, auto_max_depth, auto_max_extent"),
     Setting(
         "tir.Simplify", dict, {},
-        "fields of the public pass Simplify: transitively_prove_inequalities adds known comparisons, and "
-        "apply_constraints_to_boolean_branches rewrites each operand of a condition under the other one"),
+        "fields of the public pass Simplify: transitively_prove_inequalities adds known comparisons, "
+        "apply_constraints_to_boolean_branches rewrites each operand of a condition under the other one, "
+        "convert_boolean_to_and_of_ors writes conditions as conjunctions, and propagate_knowns_to_prove_conditional "
+        "and propagate_knowns_to_simplify_expressions use known values of memory"),
     Setting(
         "tir.RemoveNoOp", dict, {},
-        "fields of the public pass RemoveNoOp, without effect: stores that later ones overwrite are kept"),
+        "fields of the public pass RemoveNoOp: use_dataflow_analysis also removes stores of known or unused values"),
+    Setting(
+        "tir.ReduceBranchingThroughOvercompute", dict, {},
+        "fields of the public pass of that name: use_dataflow_analysis follows the values of memory"),
+    Setting(
+        "tir.HoistExpression", dict, {},
+        "fields of the public pass HoistExpression: hoisted_conditionals and hoisted_let_bindings, the values of "
+        "tir.transform.HoistedConditionals and HoistedLetBindings"),
+    Setting(
+        "tir.HoistIfThenElse", dict, {},
+        "fields of the public pass HoistIfThenElse: support_block_scope_hosting also moves conditions on threads"),
     Setting(
         "tir.LoopPartition", dict, {},
         "fields of the public pass LoopPartition, without effect: loops of constant extents are always partitioned"),
+    Setting(
+        "tir.instrument_lwp", bool, False,
+        "without effect: the calls of the pass InstrumentProfileIntrinsics have no meaning on a CPU"),
+    Setting(
+        "tir.lwp_disable_func_prof", bool, False, "leave the whole function out of InstrumentProfileIntrinsics"),
+    Setting(
+        "tir.lwp_min_height", int, 1,
+        "smallest number of loops inside a loop that InstrumentProfileIntrinsics measures"),
+    Setting(
+        "tir.lwp_max_depth", int, 0,
+        "number of levels of loops that InstrumentProfileIntrinsics measures without tir.instr_siblings"),
+    Setting(
+        "tir.instr_siblings", bool, True, "InstrumentProfileIntrinsics measures the loops that are beside others"),
+    Setting(
+        "tir.reset_start_id", bool, False,
+        "without effect: the numbers of InstrumentProfileIntrinsics begin with 0 in each function"),
     Setting(
         "tir.noalias", bool, True, "arguments of functions share no memory; arrays that overlap are copied", (True,)),
     Setting(

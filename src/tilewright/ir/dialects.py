@@ -30,3 +30,5 @@ unknown_operator: Final[Hook[[str], str | None]] = Hook(_RELAY)
 """Returns a hint at the nearest operator if neither Relay nor TVM has an operator of that name, else None."""
 pickled: Final[Hook[[Any], tuple[Any, ...]]] = Hook("tilewright.relay.serialization")
 """Returns the value of `__reduce__` of a module or expression, which is pickled as JSON."""
+target: Final[Hook[[Any, Any], Any]] = Hook("tilewright.backends.targets.target")
+"""Returns the target that a text or a dictionary describes, with a host or None: `target(text, host)`."""

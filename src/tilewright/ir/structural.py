@@ -306,6 +306,8 @@ def _same_leaf(a: Any, b: Any, exact: bool) -> bool:
         return bool(a == b)
     if dataclasses.is_dataclass(a):  # an operator without attributes
         return type(a) is type(b)
+    if type(a) is type(b) and type(a).__eq__ is not object.__eq__:  # a value with an equality of its own, as a target
+        return (a == b) is True
     return (
         isinstance(a, (str, int, float, bytes, np.generic)) and isinstance(b, (str, int, float, bytes, np.generic))
         and bool(a == b)

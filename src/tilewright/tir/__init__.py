@@ -161,7 +161,7 @@ if TYPE_CHECKING:
 StringImm = str
 """String attributes are Python strings, where TVM has a node class."""
 
-_MODULES: Final = frozenset({"analysis", "ir_builder", "stmt_functor", "tensor_intrin", "transform"})
+_MODULES: Final = frozenset({"analysis", "ir_builder", "stmt_functor", "tensor_intrin", "transform", "usmp"})
 _MEMBERS: Final = {
     "errors": ("ScheduleError",),
     "expr": (

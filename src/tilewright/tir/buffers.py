@@ -12,7 +12,20 @@ from typing import Any, Final
 
 from tilewright.base.errors import CompileError
 from tilewright.base.types import INT64, DataType
-from tilewright.scalar.expr import Buffer, Call, IntImm, Load, PrimExpr, Ramp, Value, Var, as_expr, cast, const
+from tilewright.scalar.expr import (
+    Broadcast,
+    Buffer,
+    Call,
+    IntImm,
+    Load,
+    PrimExpr,
+    Ramp,
+    Value,
+    Var,
+    as_expr,
+    cast,
+    const,
+)
 from tilewright.scalar.intrinsics import address_of
 from tilewright.tir.stmt import Store
 
@@ -114,7 +127,7 @@ def fitted(value: PrimExpr, dtype: DataType) -> PrimExpr | None:
     stack = [value]
     while stack:
         e = stack.pop()
-        if isinstance(e, Var):
+        if isinstance(e, (Var, Ramp, Broadcast)):
             return cast(dtype.with_lanes(value.dtype.lanes), value)
         stack += () if isinstance(e, Load) else e.operands()
     return None

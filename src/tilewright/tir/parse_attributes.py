@@ -57,6 +57,8 @@ class AttributeReader(ViewReader):
         """Read the node of an attribute: a buffer, an expression, a reduction, a string, or None."""
         if isinstance(node, ast.Call) and module_name(node.func) == "comm_reducer":
             return self.comm_reducer(node)
+        if isinstance(node, ast.Call) and module_name(node.func) == "target":
+            return self.target_description(node)
         if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, str)):
             return node.value
         known = self.names.get(node.id) if isinstance(node, ast.Name) else None

@@ -17,6 +17,7 @@ import numpy as np
 from tilewright.base.errors import CompileError, Origin, ParseError, excerpt
 from tilewright.base.settings import nearest
 from tilewright.base.types import DataType
+from tilewright.ir import dialects
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.arith import Ranges, simplify
@@ -236,6 +237,8 @@ class ExprReader:
         """Read `A.data`, or `A.access_ptr("r", offset=8)`, as the address of a buffer; None for other expressions."""
         call = node if isinstance(node, ast.Call) else None
         place = node if call is None else call.func
+        if isinstance(node, ast.Name) and isinstance(self.names.get(node.id), Buffer):  # the result of T.allocate
+            place = ast.copy_location(ast.Attribute(node, "data", ast.Load()), node)
         if not isinstance(place, ast.Attribute) or place.attr != ("data" if call is None else "access_ptr"):
             return None
         target = self.target(place.value)
@@ -526,6 +529,17 @@ class ExprReader:
         (value,) = self.arguments(node, 1)
         return E.Not(self.expr(value))
 
+    def let(self, node: ast.Call) -> PrimExpr:
+        """Read `T.Let(value, where={x: …})`: the value with the variables replaced."""
+        result, where = self.expr(self.arguments(node, 1)[0]), self.keywords(node, "where").get("where")
+        pairs = where if isinstance(where, ast.Dict) else ast.Dict([], [])
+        for name, given in zip(pairs.keys, pairs.values, strict=True):
+            var = self.value(name) if name is not None else None
+            if not isinstance(var, Var):
+                raise self.error(node, "T.Let replaces declared variables: x = T.int32(); T.Let(x + 1, where={x: 2})")
+            result = F.Let(var, self.expr(given, var.dtype), result)
+        return result
+
     def selected(self, node: ast.Call) -> PrimExpr:
         return self.select(node, *self.arguments(node, 3))
 
@@ -615,11 +629,23 @@ class ExprReader:
             case _:
                 return self.literal(node)
 
+    def target_description(self, node: ast.Call) -> Any:
+        """Read `T.target("cuda", host="llvm")`; both may be names of the Python code around."""
+        (kind,), host = self.arguments(node, 1), self.keywords(node, "host").get("host")
+        found = [None if n is None else self.outer[n.id] if isinstance(n, ast.Name) and n.id in self.outer
+                 else self.literal(n) for n in (kind, host)]
+        try:
+            return dialects.target(*found)
+        except CompileError as error:
+            raise self.error(node, error.message) from None
+
     def literal(self, node: ast.expr) -> Any:
         """Read a plain Python value: a number, a string, None, or a container of these."""
         match node:
             case ast.Constant():
                 return node.value
+            case ast.Call() if module_name(node.func) == "target":
+                return self.target_description(node)
             case ast.Tuple():
                 return tuple(map(self.literal, node.elts))
             case ast.List():
@@ -663,7 +689,7 @@ FUNCTIONS: Final[Mapping[str, Callable[..., PrimExpr]]] = {**INTRINSICS, **_FUNC
 """Functions of expressions, by their names in TVMScript."""
 _CALLS: Final[dict[str, Callable[[ExprReader, ast.Call], Any]]] = {
     "cast": ExprReader.cast, "Cast": ExprReader.cast, "if_then_else": ExprReader.selected,
-    "Select": ExprReader.selected,
+    "Select": ExprReader.selected, "Let": ExprReader.let,
     "ramp": ExprReader.ramp, "Ramp": ExprReader.ramp, "broadcast": ExprReader.spread, "Broadcast": ExprReader.spread,
     "logical_not": ExprReader.negated, "Not": ExprReader.negated, "float": ExprReader.python_float,
     "call_packed": ExprReader.packed, "tvm_call_packed": ExprReader.packed,

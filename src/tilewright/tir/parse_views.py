@@ -10,7 +10,7 @@ from tilewright.scalar import expr as E
 from tilewright.scalar.expr import Buffer, PrimExpr, Var
 from tilewright.tir.parse_expr import MODULES, ExprReader, module_name
 from tilewright.tir.printer import extent_between
-from tilewright.tir.views import View, dense_strides, part, reshaped, same_size
+from tilewright.tir.views import View, dense_strides, part, reshaped, same_size, source_of
 
 PLACES: Final = ("elem_offset", "align", "offset_factor", "axis_separators")
 """Arguments without effect: those about the address of a buffer, which is determined when the function is called, and
@@ -61,30 +61,49 @@ class ViewReader(ExprReader):
             made = part(name, target, self.region(where, target), sizes)
         else:
             place = where.value if isinstance(where, ast.Attribute) and where.attr == "data" else where
-            target = self.target(place)
-            offset = self.value(given["elem_offset"]) if "elem_offset" in given else 0
-            found = offset if isinstance(offset, int) else E.number_of(offset)
-            if sizes is None or not isinstance(found, int):
-                raise self.error(node, f"{ast.unparse(node.func)} with data= needs a shape, and an offset that is a "
-                                       "number")
-            made = reshaped(name, target, sizes, found)
+            target, _ = source_of(self.target(place))  # the address of a view is that of its memory
+            offset = self.expr(given["elem_offset"]) if "elem_offset" in given else E.as_expr(0)
+            if sizes is None:
+                raise self.error(node, f"{ast.unparse(node.func)} with data= needs a shape")
+            made = reshaped(name, target, sizes, offset, self.other_strides(given, sizes))
         if isinstance(made, str):
             raise self.error(node, made)
         if dtype is not None and self.dtype(dtype) is not made.dtype:
             raise self.error(node, f"'{name}' is {self.dtype(dtype)}, but the memory of '{target.name}' holds "
                                    f"{made.dtype}; the types must be equal")
-        self.match_places(node, given, made, target, is_part)
+        if is_part:
+            self.match_places(node, given, made)
         return made
 
-    def match_places(
-        self, node: ast.Call, given: Mapping[str, ast.expr], made: View, target: Buffer | View, is_part: bool
-    ) -> None:
+    def other_strides(self, given: Mapping[str, ast.expr], sizes: Sequence[Any]) -> list[int]:
+        """Return the strides of a view if they are numbers, and not those of dense memory; else bind the variables for
+        them."""
+        apart = given.get("strides")
+        steps = apart.elts if isinstance(apart, (ast.Tuple, ast.List)) else []
+        dense = dense_strides(View("", Buffer("", sizes), tuple(sizes), tuple))
+        if steps and len(steps) == len(sizes):
+            found = [None if self.is_free(s) else E.number_of(self.expr(s)) for s in steps]
+            if None not in found and found != [*dense]:
+                return [int(n) for n in found if n is not None]
+        self.bind_places(steps, dense)
+        return []
+
+    def is_free(self, node: ast.expr) -> bool:
+        """Whether a stride is a variable, or a name without a meaning, that gets the value of the memory."""
+        return isinstance(node, ast.Name) and isinstance(self.names.get(node.id), (Var, type(None)))
+
+    def bind_places(self, steps: Sequence[ast.expr], values: Sequence[Any]) -> None:
+        for word, value in zip(steps, values, strict=False):
+            if isinstance(word, ast.Name) and self.is_free(word):
+                self.names[word.id] = E.as_expr(value)
+
+    def match_places(self, node: ast.Call, given: Mapping[str, ast.expr], made: View) -> None:
         """Bind the variables for the strides and the offset of a view of a part to their values."""
         apart = given.get("strides")
         values = dense_strides(made.buffer)
-        values = values[len(values) - len(made.shape):] if is_part else dense_strides(made)
+        values = values[len(values) - len(made.shape):]
         steps = apart.elts if isinstance(apart, (ast.Tuple, ast.List)) else []
-        offset = given.get("elem_offset") if is_part else None
+        offset = given.get("elem_offset")
         first = made.places([E.const(0, "int64") for _ in made.shape])
         place = E.const(0, "int64") if offset is None else _dot(first, dense_strides(made.buffer))
         for word, value in [*zip(steps, values, strict=False), *([(offset, place)] if offset is not None else [])]:

@@ -465,6 +465,8 @@ class FunctionReader(AttributeReader):
         lanes = max((i.dtype.lanes for i in indices), default=1)
         stored = self.expr(value, buffer.dtype.with_lanes(lanes))
         fitting = fitted(stored, buffer.dtype)
+        if fitting is None and stored.dtype.is_integer and buffer.dtype.is_float:
+            fitting = E.cast(buffer.dtype.with_lanes(stored.dtype.lanes), stored)
         if fitting is None:
             raise self.error(
                 value,

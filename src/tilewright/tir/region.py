@@ -35,6 +35,7 @@ from tilewright.tir.stmt import SERIAL, Block, For, Let, Stmt, Store, bodies, ex
 
 Size: TypeAlias = int | PrimExpr
 Span: TypeAlias = tuple[PrimExpr, int, int]
+"""A base over outer variables, and the least and greatest distance from it."""
 Box: TypeAlias = list[tuple[PrimExpr, Size]]
 Region: TypeAlias = Sequence[tuple[PrimExpr, Size] | None]
 
@@ -52,10 +53,10 @@ def region_of(
     parts: list[list[Span | None]] = []
     fixed = outer.without(across) if across else outer
     for indices, ranges in _accesses(s, buffer, outer, {}, stores, uses):
-        parts.append([_span(i, fixed, ranges) for i in indices])
+        parts.append([span_of(i, fixed, ranges) for i in indices])
     if not parts:
         return None
-    return [_union([p[d] for p in parts], extent) for d, extent in enumerate(buffer.shape)]
+    return [union_of([p[d] for p in parts], extent) for d, extent in enumerate(buffer.shape)]
 
 
 def _accesses(
@@ -90,7 +91,7 @@ def _accesses(
         yield from _accesses(b, buffer, ranges, points, stores, uses)
 
 
-def _span(index: PrimExpr, outer: Ranges, ranges: Ranges) -> Span | None:
+def span_of(index: PrimExpr, outer: Ranges, ranges: Ranges) -> Span | None:
     """Return `index` as `base + [low, high]`: the base over the outer variables, the interval over the inner loops."""
     form = linear(simplify(index, ranges))
     base: PrimExpr = const(0, INT64)
@@ -107,7 +108,7 @@ def _span(index: PrimExpr, outer: Ranges, ranges: Ranges) -> Span | None:
     return base, low + form.const, high + form.const
 
 
-def _union(spans: Sequence[Span | None], extent: Size) -> tuple[PrimExpr, Size]:
+def union_of(spans: Sequence[Span | None], extent: Size) -> tuple[PrimExpr, Size]:
     """Return one span that contains all; the whole dimension if one is unknown, or their bases differ."""
     known = [s for s in spans if s is not None]
     whole = const(0, INT64), extent

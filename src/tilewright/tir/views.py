@@ -47,24 +47,28 @@ def dense_strides(target: Buffer | View) -> tuple[Any, ...]:
     return tuple(strides)
 
 
-def reshaped(name: str, target: Buffer | View, shape: Sequence[Any], offset: int) -> View | str:
-    """Return the memory of `target` from element `offset` on, with another shape, or say why it does not fit."""
+def reshaped(
+    name: str, target: Buffer | View, shape: Sequence[Any], offset: PrimExpr, strides: Sequence[Any] = ()
+) -> View | str:
+    """Return the memory of `target` from element `offset` on, with another shape, dense or with strides, or say why it
+    does not fit."""
     sizes, sources = tuple(shape), target.shape
     buffer, behind = source_of(target)
-    if not offset and _alike(sizes, sources):
+    first = E.number_of(offset)
+    if first == 0 and not strides and _alike(sizes, sources):
         return View(name, buffer, sizes, behind)
     if isinstance(target, Buffer) and target.strides:
         return f"'{target.name}' has strides; only dense memory has views of other shapes"
     if not all(isinstance(n, int) for n in (*sizes, *sources)):
         return f"the sizes of '{name}' and '{target.name}' must be numbers, or the same expressions"
-    if offset + prod(sizes) > prod(sources):
-        return (f"'{name}' has {prod(sizes)} elements from element {offset} on, but '{target.name}' has only "
-                f"{prod(sources)}")
+    used = 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True)) if strides else prod(sizes)
+    if isinstance(first, int) and first + used > prod(sources):
+        return f"'{name}' has {used} elements from element {first} on, but '{target.name}' has only {prod(sources)}"
 
     def places(i: Sequence[PrimExpr]) -> Indices:
         position: PrimExpr = E.const(0, "int64")
-        for v, n in zip(i, sizes, strict=True):
-            position = E.add(E.mul(position, n), v)
+        for v, n in zip(i, strides or sizes, strict=True):
+            position = E.add(position, E.mul(v, n)) if strides else E.add(E.mul(position, n), v)
         return behind(_unravelled(E.add(position, offset), sources))
 
     return View(name, buffer, sizes, places)

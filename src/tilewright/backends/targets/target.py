@@ -39,6 +39,7 @@ from tilewright.base.forks import lazy_attribute
 from tilewright.base.nd import device
 from tilewright.base.plugins import find_accelerator
 from tilewright.base.types import DataType
+from tilewright.ir import dialects
 from tilewright.runtime.host import host_arch, host_features, host_triple
 
 if TYPE_CHECKING:
@@ -98,6 +99,12 @@ class Target:
     def with_host(self, host: str | Mapping[str, Any] | Target) -> Target:
         """Return the same target with another host."""
         return Target(self, host)
+
+    def without_host(self) -> Target:
+        """Return the same target without a host."""
+        found = Target(self, "llvm")
+        found.host = None
+        return found
 
     @property
     def backend(self) -> Backend:
@@ -472,3 +479,6 @@ def _split_accelerators(target: Any) -> tuple[tuple[Accelerator, ...], Any]:
     accelerators, processor = split_accelerators(target)
     check_parts(target, [a.name for a in accelerators], processor.split(" ", maxsplit=1)[0])
     return accelerators, processor
+
+
+dialects.target.provide(Target)

@@ -20,12 +20,13 @@ from tilewright.scalar import expr as E
 from tilewright.scalar.arith import rewrite_rules as R
 from tilewright.scalar.arith.bounds import bounds
 from tilewright.scalar.arith.linear import LinearForm, linear
+from tilewright.scalar.arith.logic_forms import and_of_ors
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.simplify import is_index, prove, simplify
 from tilewright.scalar.arith.solve import assume, conjuncts
 from tilewright.scalar.expr import IntImm, PrimExpr, number_of
 from tilewright.scalar.expr_nodes import BUILDERS
-from tilewright.scalar.walk import walk
+from tilewright.scalar.walk import substitute, walk
 
 Parts = dict[str, PrimExpr]
 Pattern = Callable[[PrimExpr, Parts], bool]
@@ -129,18 +130,24 @@ class Rewriter:
 
     With `branches`, each operand of `and` and `or` is rewritten under the other one; else only its value is decided.
     With `transitive`, comparisons are also decided by sums of known ones: i < k follows from i < j and j < k.
+    With `conjunctive`, conditions become `and`s of `or`s.
     """
 
     ranges: Ranges
     facts: Mapping[PrimExpr, bool] = field(default_factory=dict)
     branches: bool = False
     transitive: bool = False
+    conjunctive: bool = False
     known: dict[PrimExpr, PrimExpr] = field(default_factory=dict)
 
     def of(self, e: PrimExpr) -> PrimExpr:
         """Return an equal expression to which no rule applies."""
         found = self.known.get(e)
         if found is None:
+            if self.conjunctive and isinstance(e, (E.And, E.Or)):
+                plain = Rewriter(self.ranges, self.facts, self.branches, self.transitive)
+                found = self.known[e] = plain.of(and_of_ors(e, plain.of))
+                return found
             stated = self.fact(e)
             found = self.over_operands(e) if stated is None else stated
             for _ in range(_MOST_STEPS):
@@ -157,7 +164,18 @@ class Rewriter:
         known = self.facts.get(e) if self.facts else None
         if known is None and self.transitive and isinstance(e, E.Comparison) and is_index(e.operands()[0].dtype):
             known = decided_by([f for f, value in self.facts.items() if value], e)
+            known = self.by_equality(e) if known is None else known
         return None if known is None else IntImm(BOOL, known)
+
+    def by_equality(self, e: E.Comparison) -> bool | None:
+        """Return the value of a comparison that is known for a value equal to one of its operands."""
+        for f, value in self.facts.items():
+            if value and isinstance(f, E.EQ):
+                for a, b in ((f.a, f.b), (f.b, f.a)):
+                    known = None if isinstance(a, IntImm) else self.facts.get(substitute(e, {a: b}))
+                    if known is not None:
+                        return known
+        return None
 
     def over_operands(self, e: PrimExpr) -> PrimExpr:
         operands = e.operands()
@@ -190,11 +208,11 @@ class Rewriter:
                         facts[(E.LT if isinstance(f, E.GT) else E.LE)(f.b, f.a)] = value
         if ranges is self.ranges and len(facts) == len(self.facts):
             return self
-        return Rewriter(ranges, facts, self.branches, self.transitive)
+        return Rewriter(ranges, facts, self.branches, self.transitive, self.conjunctive)
 
     def over(self, ranges: Ranges) -> Rewriter:
         """Return a rewriter with other ranges."""
-        return Rewriter(ranges, self.facts, self.branches, self.transitive)
+        return Rewriter(ranges, self.facts, self.branches, self.transitive, self.conjunctive)
 
     def choice(self, e: E.Select) -> PrimExpr:
         condition = self.of(e.condition)
@@ -249,12 +267,26 @@ class Rewriter:
         operands = e.operands()
         if not (isinstance(e, (E.And, E.Or, E.Select)) or is_index(operands[0].dtype)) or isinstance(e, E.Call):
             return None
+        if self.facts and isinstance(e, (E.LE, E.NE)) and (found := self.sharpened(e)) is not None:
+            return found
         if isinstance(e, (E.Min, E.Max)) and _in_chain(type(e), e.a, e.b):
             return e.a
         if isinstance(e, E.NE):
             other = self.matched(E.EQ(e.a, e.b))
             return None if other is None else E.logical_not(other)
         return self.matched(e)
+
+    def sharpened(self, e: E.LE | E.NE) -> PrimExpr | None:
+        """Return a stronger comparison that is equal under the known ones: `a <= b` is `a == b` where `b <= a`, and
+        `a < b` where `a != b`."""
+        a, b = e.a, e.b
+        if isinstance(e, E.NE):
+            return E.LT(a, b) if self.facts.get(E.LE(a, b)) else E.LT(b, a) if self.facts.get(E.LE(b, a)) else None
+        if self.facts.get(E.LT(a, b)):
+            return IntImm(BOOL, 1)
+        if self.facts.get(E.LE(b, a)):
+            return E.EQ(b, a) if isinstance(a, IntImm) else E.EQ(a, b)
+        return E.LT(a, b) if self.facts.get(E.NE(a, b)) or self.facts.get(E.NE(b, a)) else None
 
     def matched(self, e: PrimExpr) -> PrimExpr | None:
         for rule in _rules().get(type(e), ()):

@@ -11,6 +11,10 @@ def __getattr__(name: str) -> Any:
 
         if name in PASSES:
             return PASSES[name]
+    if name in ("HoistedConditionals", "HoistedLetBindings"):
+        from tilewright.tir.transform import hoist_conditions
+
+        return getattr(hoist_conditions, name)
     if name in ("Apply", "PrimFuncPass", "prim_func_pass"):
         from tilewright.tir.transform import module_passes
 

@@ -9,22 +9,34 @@ from typing import Any, ClassVar, Final
 
 from tilewright.base.errors import CompileError
 from tilewright.ir.module import IRModule
-from tilewright.ir.transform import FunctionPass, PassContext, function_pass_of
+from tilewright.ir.transform import FunctionPass, ModulePass, Pass, PassContext, function_pass_of
 from tilewright.tir.stmt import PrimFunc
+from tilewright.tir.transform.buffer_homes import place_in_blocks
 from tilewright.tir.transform.common_subexpressions import common_subexpressions
+from tilewright.tir.transform.compact_buffers import compact_buffers
 from tilewright.tir.transform.convert_ssa import convert_ssa
+from tilewright.tir.transform.device_regions import annotate_device_regions, lift_attributes, mark_device_scope
 from tilewright.tir.transform.flatten_buffers import flatten_buffers
-from tilewright.tir.transform.hoist_conditions import hoist_conditions
+from tilewright.tir.transform.function_attributes import annotate_entry, bind_target, filtered
+from tilewright.tir.transform.hoist_conditions import hoist_conditions, hoist_expressions
 from tilewright.tir.transform.inject_double_buffer import inject_double_buffer
+from tilewright.tir.transform.instrument_profile import instrument_profile
 from tilewright.tir.transform.lower_blocks import lower_blocks
+from tilewright.tir.transform.lower_init import lower_init
 from tilewright.tir.transform.lower_math import lower_math
 from tilewright.tir.transform.lowering_options import mark_unrolled
-from tilewright.tir.transform.opaque_blocks import convert_blocks_to_opaque, lower_opaque_blocks
+from tilewright.tir.transform.opaque_blocks import PARTITION_HINT, convert_blocks_to_opaque, lower_opaque_blocks
 from tilewright.tir.transform.partition_loops import partition_loops
+from tilewright.tir.transform.rebase_loops import rebase_loops, without_annotation
+from tilewright.tir.transform.reduce_branching import reduce_branching
+from tilewright.tir.transform.remove_assumptions import remove_assumptions, remove_undefined_stores
+from tilewright.tir.transform.remove_layout_rewrites import remove_layout_rewrites
 from tilewright.tir.transform.remove_no_op import remove_no_op
+from tilewright.tir.transform.serialize_loops import serialize_loops
 from tilewright.tir.transform.share_storage import share_storage
 from tilewright.tir.transform.simplify_statements import simplify_statements
 from tilewright.tir.transform.tighten_loop_bounds import tighten_loop_bounds
+from tilewright.tir.transform.unify_threads import unify_threads
 from tilewright.tir.transform.unroll_loops import unroll_loops
 from tilewright.tir.transform.vectorize_loops import vectorize_loops
 
@@ -55,8 +67,10 @@ def _named(name: str, run: LoopPass) -> type[_LoopPass]:
 
 
 def _partition_loops(func: PrimFunc) -> PrimFunc:
-    """Split loops where the conditions inside change, and end the loops inside where a condition ends."""
-    return tighten_loop_bounds(partition_loops(func))
+    """Split loops where the conditions inside change, and end the loops inside where a condition ends. New loops begin
+    at zero; hints at loops are removed."""
+    found = rebase_loops(tighten_loop_bounds(partition_loops(func, is_open=True)), func)
+    return found.with_body(without_annotation(found.body, PARTITION_HINT))
 
 
 def _unroll_loops(func: PrimFunc) -> PrimFunc:
@@ -85,16 +99,108 @@ class Apply(PrimFuncPass):
         return self.ftransform(function)
 
 
-PASSES: Final[dict[str, type[_LoopPass]]] = {
+@dataclass(frozen=True)
+class CommonSubexprElimTIR(PrimFuncPass):
+    """Names values that are computed more than once; with `identify_equiv_terms`, also if they are written
+    differently."""
+
+    enable_cse_tir: bool = True
+    identify_equiv_terms: bool = False
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return common_subexpressions(function, self.identify_equiv_terms) if self.enable_cse_tir else function
+
+
+@dataclass(frozen=True)
+class CompactBufferAllocation(PrimFuncPass):
+    """Reduces intermediate values to the part that is used where they live. Accesses are always inside their buffers,
+    so `is_strict` has no effect."""
+
+    is_strict: bool = True
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return compact_buffers(function)
+
+
+@dataclass(frozen=True)
+class StorageFlatten(PrimFuncPass):
+    """Removes blocks, allocates intermediate values, and converts every buffer to one dimension. Checks of bounds are
+    added while code is generated, so the fields have no effect."""
+
+    cache_line_size: int
+    create_bound_attributes: bool = False
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return flatten_buffers(lower_blocks(function))
+
+
+@dataclass(frozen=True)
+class HoistIfThenElse(PrimFuncPass):
+    """Moves conditions of statements out of loops. The `variant` "basic" ignores the option `tir.HoistIfThenElse`."""
+
+    variant: str | None = None
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return hoist_conditions(function, basic=self.variant == "basic")
+
+
+@dataclass(frozen=True)
+class LiftAttrScope(PrimFuncPass):
+    """Moves attributes `attr_key` of statements outwards."""
+
+    attr_key: str
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return lift_attributes(function, self.attr_key)
+
+
+@dataclass(frozen=True)
+class BindTarget(PrimFuncPass):
+    """Gives the functions of a module the attribute `target`."""
+
+    target: Any
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return bind_target(function, self.target)
+
+
+@dataclass(frozen=True)
+class Filter(ModulePass):
+    """Removes the loop programs for which `fcond` is false."""
+
+    fcond: Callable[[PrimFunc], bool]
+
+    def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
+        return filtered(mod, self.fcond)
+
+
+@dataclass(frozen=True)
+class AnnotateEntryFunc(ModulePass):
+    """Marks the only function of a module as its entry."""
+
+    def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
+        return annotate_entry(mod)
+
+
+_WITH_OPTIONS: Final[tuple[type[Pass], ...]] = (
+    AnnotateEntryFunc, BindTarget, CommonSubexprElimTIR, CompactBufferAllocation, Filter, HoistIfThenElse,
+    LiftAttrScope, StorageFlatten)
+PASSES: Final[dict[str, type[Pass]]] = {c.__name__: c for c in _WITH_OPTIONS} | {
     name: _named(name, run)
     for name, run in {
-        "CommonSubexprElimTIR": common_subexpressions, "ConvertBlocksToOpaque": convert_blocks_to_opaque,
-        "ConvertSSA": convert_ssa, "FlattenBuffer": flatten_buffers,
-        "HoistIfThenElse": hoist_conditions, "InjectDoubleBuffer": inject_double_buffer,
-        "LoopPartition": _partition_loops, "LowerInitBlock": lower_blocks, "LowerIntrin": lower_math,
-        "LowerOpaqueBlock": lower_opaque_blocks,
-        "RemoveNoOp": remove_no_op, "Simplify": simplify_statements, "StorageRewrite": share_storage,
+        "AnnotateDeviceRegions": annotate_device_regions, "ConvertBlocksToOpaque": convert_blocks_to_opaque,
+        "ConvertForLoopsToSerial": serialize_loops, "ConvertSSA": convert_ssa,
+        "DecorateDeviceScope": mark_device_scope, "FlattenBuffer": flatten_buffers,
+        "HoistExpression": hoist_expressions, "InjectDoubleBuffer": inject_double_buffer,
+        "InstrumentProfileIntrinsics": instrument_profile,
+        "LoopPartition": _partition_loops, "LowerInitBlock": lower_init, "LowerIntrin": lower_math,
+        "LowerOpaqueBlock": lower_opaque_blocks, "PlanAndUpdateBufferAllocationLocation": place_in_blocks,
+        "ReduceBranchingThroughOvercompute": reduce_branching, "RemoveAssume": remove_assumptions,
+        "RemoveNoOp": remove_no_op, "RemoveStoreUndef": remove_undefined_stores,
+        "RemoveWeightLayoutRewriteBlock": remove_layout_rewrites, "Simplify": simplify_statements,
+        "StorageRewrite": share_storage,
         "TightenLoopBounds": tighten_loop_bounds,
-        "UnrollLoop": _unroll_loops, "VectorizeLoop": vectorize_loops, "VerifyMemory": _verify_memory,
+        "UnifyThreadBinding": unify_threads, "UnrollLoop": _unroll_loops,
+        "VectorizeLoop": vectorize_loops, "VerifyMemory": _verify_memory,
     }.items()}
-"""The passes by TVM's names. `LowerInitBlock` also removes blocks and allocates intermediate values."""
+"""The passes by TVM's names."""

@@ -98,10 +98,10 @@ WHOLE: Final = "whole"
 """Annotation of a loop that must not be split."""
 
 
-def partition_loops(func: PrimFunc) -> PrimFunc:
+def partition_loops(func: PrimFunc, *, is_open: bool = False) -> PrimFunc:
     """Split the serial loops of `func` where conditions change, and turn the bodies of its parallel loops into branches
-    there."""
-    return func.with_body(_stmt(func.body, Ranges(), bool(func.attrs.get(NUMBERS))))
+    there. With `is_open`, and in functions that take numbers, loops are also split at symbolic values."""
+    return func.with_body(_stmt(func.body, Ranges(), is_open or bool(func.attrs.get(NUMBERS))))
 
 
 def _stmt(s: Stmt, ranges: Ranges, is_open: bool) -> Stmt:

@@ -37,6 +37,7 @@ from tilewright.tir.stmt import (
     seq,
     substitute_stmt,
 )
+from tilewright.tir.transform.known_values import use_known_values
 from tilewright.tir.transform.loop_facts import inside, lasting
 
 FIELDS: Final = (
@@ -44,7 +45,7 @@ FIELDS: Final = (
     "propagate_knowns_to_simplify_expressions", "convert_boolean_to_and_of_ors",
     "apply_constraints_to_boolean_branches",
 )
-"""The fields of the option `tir.Simplify`; the first and the last one have an effect."""
+"""The fields of the option `tir.Simplify`."""
 NOTHING: Final = Evaluate(as_expr(0))
 
 
@@ -58,7 +59,14 @@ def simplify_statements(func: PrimFunc) -> PrimFunc:
                 code="TW0207")
     branches = bool(given.get("apply_constraints_to_boolean_branches"))
     transitive = bool(given.get("transitively_prove_inequalities"))
-    return func.with_body(_stmt(func.body, Rewriter(Ranges(), branches=branches, transitive=transitive), {}))
+    conditions = bool(given.get("propagate_knowns_to_prove_conditional"))
+    values = bool(given.get("propagate_knowns_to_simplify_expressions"))
+    if conditions or values:
+        func = use_known_values(func, conditions=conditions, expressions=values)
+    known = Rewriter(
+        Ranges(), branches=branches, transitive=transitive,
+        conjunctive=bool(given.get("convert_boolean_to_and_of_ors")))
+    return func.with_body(_stmt(func.body, known, {}))
 
 
 def _stmt(s: Stmt, known: Rewriter, lets: Mapping[Var, PrimExpr]) -> Stmt:
