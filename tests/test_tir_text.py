@@ -506,6 +506,69 @@ def test_functions_of_a_class_that_call_each_other() -> None:
                 T.evaluate(Calls.first(A.data))  # type: ignore[operator]
 
 
+def test_values_of_the_python_code_around_a_function() -> None:
+    sizes, dtype, note = (4, 8), "float16", {"level": [1, "A"]}
+
+    @T.prim_func
+    def taken(A: T.Buffer(sizes, dtype), B: T.Buffer((sizes[0],), dtype=dtype)) -> None:  # type: ignore[valid-type]
+        T.func_attr(note)
+        for i in T.serial(len(sizes) + sizes[0]):
+            B[i] = A[i, 0] + T.cast(max(sizes), dtype)
+
+    text = """
+@T.prim_func
+def taken(A: T.Buffer((4, 8), "float16"), B: T.Buffer((4,), "float16")):
+    T.func_attr({"level": [1, "A"]})
+    for i in T.serial(6):
+        B[i] = A[i, 0] + T.cast(8, "float16")"""
+    assert str(taken) == text.strip()
+
+
+def test_names_only_in_annotations() -> None:
+    def made(size: int) -> PrimFunc:
+        @T.prim_func
+        def filled(A: T.Buffer((size,), "float32")) -> None:  # type: ignore[valid-type]
+            A[0] = 0.0
+
+        return filled
+
+    assert "A: T.Buffer((5,), \"float32\")" in str(made(5))
+
+
+def test_errors_of_the_python_code_around_a_function() -> None:
+    sizes = (4,)
+    with pytest.raises(ParseError, match=r"Python cannot compute 'sizes\[1\]': IndexError: tuple index out of range"):
+
+        @T.prim_func
+        def long(A: T.Buffer((8,), "float32")) -> None:  # type: ignore[valid-type]
+            A[sizes[1]] = 0.0
+
+    with pytest.raises(ParseError, match=r"'sizes.count' is a builtin_function_or_method; in TVMScript it must be"):
+
+        @T.prim_func
+        def other(A: T.Buffer((8,), "float32")) -> None:  # type: ignore[valid-type]
+            A[0] = sizes.count
+
+
+def test_names_of_a_function_hide_those_around_it() -> None:
+    i = (1, 2)
+
+    @T.prim_func
+    def own(A: T.Buffer((8,), "float32")) -> None:  # type: ignore[valid-type]
+        for i in T.serial(8):
+            A[i] = 0.0
+
+    assert "A[i] = 0.0" in str(own)
+    assert i == (1, 2)
+
+
+def test_a_constant_is_stored_if_the_type_has_its_value() -> None:
+    text = 'def f(A: T.Buffer((8,), "float16")):\n    A[0] = T.float32('
+    assert "A[0] = T.float16(0.5)" in str(tir.parse(f"{text}0.5)"))
+    with pytest.raises(ParseError, match="a value of float32 cannot be stored in 'A', which holds float16"):
+        tir.parse(f"{text}0.1)")
+
+
 def test_buffers_in_annotations_are_read_and_written_by_name() -> None:
     text = """
 @T.prim_func

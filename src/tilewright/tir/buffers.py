@@ -16,6 +16,7 @@ from tilewright.scalar.expr import (
     Broadcast,
     Buffer,
     Call,
+    FloatImm,
     IntImm,
     Load,
     PrimExpr,
@@ -25,6 +26,7 @@ from tilewright.scalar.expr import (
     as_expr,
     cast,
     const,
+    number_of,
 )
 from tilewright.scalar.intrinsics import address_of
 from tilewright.tir.stmt import Store
@@ -116,12 +118,15 @@ def decl_buffer(
 def fitted(value: PrimExpr, dtype: DataType) -> PrimExpr | None:
     """Convert `value` to `dtype` for a store; None if it does not fit.
 
-    Loop variables are int64 here and int32 in TVM's scripts. So integers computed from variables are converted to the
-    buffer's integer type, and wrap around.
+    A floating-point constant fits if the type has its value. Loop variables are int64 here and int32 in TVM's scripts.
+    So integers computed from variables are converted to the buffer's integer type, and wrap around.
     """
     have, want = value.dtype.element, dtype.element
     if have is want:
         return value
+    if isinstance(value, FloatImm) and want.is_float:
+        same = const(value.value, want)
+        return same if number_of(same) == value.value else None
     if have is not INT64 or not want.is_integer or want.code == "bool":
         return None
     stack = [value]

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.base.errors import CompileError, Origin, ParseError, excerpt
+from tilewright.base.errors import CompileError
 from tilewright.base.settings import nearest
 from tilewright.base.types import DataType
 from tilewright.ir import dialects
@@ -36,6 +36,7 @@ from tilewright.scalar.expr import (
 from tilewright.tir import functions as F
 from tilewright.tir.buffers import address_for
 from tilewright.tir.packed_calls import packed_call
+from tilewright.tir.parse_python import MODULES, PythonReader
 from tilewright.tir.views import View, dense_strides, source_of
 
 INTRINSICS: Final = {f.spelling: f for f in vars(I).values() if isinstance(f, Intrinsic)}
@@ -57,41 +58,6 @@ _NAMED: Final[dict[str, type[Binary]]] = {
 }
 """Functions of two values by their names; a capital letter begins the name of a node."""
 _LITERAL: Final = (bool, int, float)
-MODULES: Final = ("T", "tir")
-
-
-class Source:
-    """The text of a program, for messages."""
-
-    def __init__(self, text: str, file: str = "", first_line: int = 1) -> None:
-        self.lines, self.file, self.first_line = text.split("\n"), file, first_line
-
-    def line(self, node: ast.AST) -> int:
-        """Return the line of a node in its file."""
-        return getattr(node, "lineno", 1) + self.first_line - 1
-
-    def error(self, node: ast.AST, message: str) -> ParseError:
-        """Return an error with `message`, the line of `node`, and a caret below it."""
-        row = getattr(node, "lineno", 1)
-        text = self.lines[row - 1] if row <= len(self.lines) else ""
-        start = _column(text, getattr(node, "col_offset", 0))
-        end = (
-            _column(text, getattr(node, "end_col_offset", None) or 0) if getattr(node, "end_lineno", row) == row
-            else len(text)
-        )
-        return self.located(row, start, end, message)
-
-    def located(self, row: int, start: int, end: int, message: str) -> ParseError:
-        text = self.lines[row - 1] if 0 < row <= len(self.lines) else ""
-        file, line = self.file or "the text", row + self.first_line - 1
-        error = ParseError(f"{file}:{line}: {message}\n{excerpt(text, start, end)}")
-        error.origin = Origin(file, file=self.file, line=line)
-        return error
-
-
-def _column(text: str, bytes_before: int) -> int:
-    """Return the number of characters before a position that `ast` gives in bytes."""
-    return len(text.encode()[:bytes_before].decode(errors="ignore"))
 
 
 def module_name(node: ast.expr) -> str:
@@ -109,17 +75,8 @@ def is_handle(node: ast.expr) -> bool:
     return module_name(kind) in ("handle", "Ptr")
 
 
-class ExprReader:
+class ExprReader(PythonReader):
     """Reads expressions over the names in scope."""
-
-    def __init__(self, source: Source, outer: Mapping[str, Any]) -> None:
-        self.source = source
-        self.outer = outer
-        """The bindings of the surrounding Python code; only numbers are used."""
-        self.names: dict[str, Any] = {}
-
-    def error(self, node: ast.AST, message: str) -> ParseError:
-        return self.source.error(node, message)
 
     # Values: an expression, or a Python number without a type.
     def expr(self, node: ast.expr, dtype: DataType | None = None) -> PrimExpr:
@@ -160,8 +117,9 @@ class ExprReader:
 
     def named(self, node: ast.Name) -> Any:
         found = self.names.get(node.id)
-        if found is None and (known := self.outer.get(node.id)) is not None:
-            found = known.item() if isinstance(known, np.generic) else known
+        if found is None:
+            found = self.outer.get(node.id)
+            found = found.item() if isinstance(found, np.generic) else found
         if isinstance(found, (Buffer, View)):
             raise self.error(node, f"'{node.id}' is a buffer; an element of it is {node.id}[…]")
         if isinstance(found, (PrimExpr, *_LITERAL)):
@@ -204,8 +162,10 @@ class ExprReader:
         count = -(-distance // step)
         return E.as_expr(low) if count == 1 else E.Ramp(low, step, count)
 
-    def load(self, node: ast.Subscript) -> PrimExpr:
+    def load(self, node: ast.Subscript) -> Any:
         """Read an element, or one of the sizes or strides of a buffer: `A.shape[0]`, `A.strides[1]`."""
+        if self.is_outside(node):
+            return self.scalar_outside(node)
         if isinstance(node.value, ast.Attribute) and node.value.attr in ("shape", "strides"):
             target = self.target(node.value.value)
             sizes = target.shape if node.value.attr == "shape" else dense_strides(target)
@@ -215,8 +175,10 @@ class ExprReader:
             return E.as_expr(sizes[at])
         return Load(*self.access(node))
 
-    def attribute(self, node: ast.Attribute) -> PrimExpr:
+    def attribute(self, node: ast.Attribute) -> Any:
         """Read `A.data`, the address of a buffer, or `A.elem_offset`, its distance in elements from that address."""
+        if self.is_outside(node):
+            return self.scalar_outside(node)
         if node.attr == "elem_offset":
             buffer, places = source_of(target := self.target(node.value))
             offset: PrimExpr = E.const(0, "int64")
@@ -375,6 +337,8 @@ class ExprReader:
 
     # Calls.
     def call(self, node: ast.Call) -> Any:
+        if self.is_outside(node):
+            return self.scalar_outside(node)
         name = module_name(node.func)
         if isinstance(node.func, ast.Name):
             name = node.func.id if node.func.id in ("min", "max", "float") else ""
@@ -399,19 +363,6 @@ class ExprReader:
             return self.opaque(node, name)
         dtype = self.dtype_named(node, name)
         return self.number(node, dtype) if node.args else Var(name, dtype)
-
-    def python_call(self, node: ast.Call) -> Any:
-        """Call a function of the surrounding Python code with expressions; it returns an expression or a number."""
-        called = self.outer.get(node.func.id) if isinstance(node.func, ast.Name) else None
-        if not callable(called) or isinstance(called, type) or node.keywords:
-            raise self.error(
-                node.func, "this cannot be called in TVMScript; only functions T.name(…), and those of the Python code "
-                           "around, can")
-        found = called(*map(self.value, node.args))
-        if not isinstance(found, (PrimExpr, *_LITERAL)):
-            raise self.error(node, f"'{ast.unparse(node.func)}' returned a {type(found).__name__}; in TVMScript it "
-                                   "must return an expression or a number")
-        return found
 
     def operands(self, nodes: Sequence[ast.expr]) -> list[PrimExpr]:
         """Read operands of one function; bare numbers get the type of the first expression."""
@@ -568,9 +519,10 @@ class ExprReader:
         return value
 
     def dtype(self, node: ast.expr) -> DataType:
-        """Read a dtype: a string, or `T.float32`."""
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            return self.dtype_named(node, node.value)
+        """Read a dtype: a string, also of the surrounding Python code, or `T.float32`."""
+        word = self.outside(node) if self.is_outside(node) else getattr(node, "value", None)
+        if isinstance(word, str):
+            return self.dtype_named(node, word)
         name = "handle" if is_handle(node) else module_name(node)
         if not name:
             raise self.error(node, 'a data type is expected here, like "float32"')
@@ -655,7 +607,7 @@ class ExprReader:
                     self.literal(k): self.literal(v) for k, v in zip(node.keys, node.values, strict=True)
                     if k is not None}
             case _:
-                value = self.value(node)
+                value = self.outside(node) if self.is_outside(node) else self.value(node)
                 if isinstance(value, (IntImm, FloatImm)):
                     return bool(value.value) if value.dtype.code == "bool" else value.value
                 if isinstance(value, PrimExpr):

@@ -12,7 +12,6 @@ the line.
 from __future__ import annotations
 
 import ast
-import contextlib
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +26,8 @@ from tilewright.scalar import expr as E
 from tilewright.scalar.expr import Buffer, PrimExpr, Var
 from tilewright.tir.buffers import fitted
 from tilewright.tir.parse_attributes import ENCLOSING, AttributeReader, Wrapper
-from tilewright.tir.parse_expr import Source, is_handle, module_name
+from tilewright.tir.parse_expr import is_handle, module_name
+from tilewright.tir.parse_python import Source, around
 from tilewright.tir.parse_views import PLACES, call_name, is_view
 from tilewright.tir.printer import INNER, extent_between
 from tilewright.tir.stmt import (
@@ -94,18 +94,7 @@ def parse_python(function: Callable[..., Any]) -> PrimFunc:
     source = Source(textwrap.dedent("".join(lines)), inspect.getsourcefile(function) or "", first)
     with diagnostics.reporting():
         (definition,) = _definitions(source)
-        return _read(source, _around(function), definition)
-
-
-def _around(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the current values of the names around a Python function; a class that is still being defined has no
-    value."""
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    bound = {}
-    for name, cell in cells:
-        with contextlib.suppress(ValueError):
-            bound[name] = cell.cell_contents
-    return {**function.__globals__, **bound}
+        return _read(source, around(function), definition)
 
 
 def _functions(text: str, file: str) -> list[PrimFunc]:
@@ -267,13 +256,18 @@ class FunctionReader(AttributeReader):
             raise self.error(
                 node,
                 f'{ast.unparse(node.func)} needs a shape, a data type and a scope: ((8,), "float32", scope="local")')
-        dims = shape.elts if isinstance(shape, (ast.Tuple, ast.List)) else [shape]
-        sizes = [self.value(d) for d in dims]
+        sizes = self.sizes(shape)
         kind = self.dtype(dtype) if dtype is not None else DataType("float32")
-        apart = given.get("strides")
-        strides = [self.value(d) for d in apart.elts] if isinstance(apart, (ast.Tuple, ast.List)) else ()
+        strides = self.sizes(given["strides"]) if "strides" in given else ()
         made = Buffer(name, sizes, kind, str(self.literal(where)) if where is not None else scope, strides)
         return self.bind(name, made, _same_buffer)
+
+    def sizes(self, node: ast.expr) -> list[Any]:
+        """Read a shape: a tuple, or one size."""
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return [self.value(d) for d in node.elts]
+        found = self.outside(node) if self.is_outside(node) else self.value(node)
+        return list(found) if isinstance(found, (tuple, list)) else [found]
 
     def new_var(self, name: str, dtype: DataType) -> Var:
         return self.bind(name, Var(name, dtype), lambda old, new: old.dtype is new.dtype)
