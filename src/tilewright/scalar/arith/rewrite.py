@@ -190,11 +190,11 @@ class Rewriter:
                         facts[(E.LT if isinstance(f, E.GT) else E.LE)(f.b, f.a)] = value
         if ranges is self.ranges and len(facts) == len(self.facts):
             return self
-        return Rewriter(ranges, facts, self.branches, self.transitive)
+        return type(self)(ranges, facts, self.branches, self.transitive)
 
     def over(self, ranges: Ranges) -> Rewriter:
         """Return a rewriter with other ranges."""
-        return Rewriter(ranges, self.facts, self.branches, self.transitive)
+        return type(self)(ranges, self.facts, self.branches, self.transitive)
 
     def choice(self, e: E.Select) -> PrimExpr:
         condition = self.of(e.condition)
