@@ -319,6 +319,61 @@ def test_hybrid_script_that_cannot_be() -> None:
         te.hybrid.script(3)  # type: ignore[arg-type]
 
 
+@te.hybrid.script
+def count_bits(a, table):  # type: ignore[no-untyped-def]
+    b = output_tensor(a.shape, "int32")  # type: ignore[name-defined]  # noqa: F821
+    for i in range(a.shape[0]):
+        for k in const_range(len(table[0])):  # type: ignore[name-defined]  # noqa: F821
+            b[i] = popcount(a[i]) + int32(table[1, k])  # type: ignore[name-defined]  # noqa: F821
+    return b
+
+
+def test_bits_and_tables_in_hybrid_script() -> None:
+    a, table = te.placeholder((4,), "int32", name="A"), [[1, 2], [3, 4]]
+    b = count_bits(a, table)
+    x, got = np.array([0, -1, 5, 114514], np.int32), np.zeros(4, np.int32)
+    call(te.create_schedule(b.op), [a, b], x, got)
+    np.testing.assert_array_equal(got, np.array([0, 32, 2, 11]) + 4)
+    np.testing.assert_array_equal(count_bits(x, np.array(table)), got)
+
+
+def test_a_schedule_as_hybrid_script(tmp_path: Path) -> None:
+    n = te.var("n")
+    a, b = te.placeholder((n, 4), name="A"), te.placeholder((4,), name="B")
+    k = te.reduce_axis((0, 4), "k")
+    t = te.compute((n, 4), lambda i, j: te.exp(a[i, j]) + te.if_then_else(j < 2, b[j], 0.5), name="T")
+    c = te.compute((n,), lambda i: te.sum(t[i, k] * a[i, k], axis=k), name="C")
+    s = te.create_schedule(c.op)
+    outer, _ = s[c].split(c.op.axis[0], 2)
+    s[t].compute_at(s[c], outer)
+    module = te.hybrid.build(s, [n, a, b], [c], name="sums")
+    assert module.name == "sums" and module.get_source().startswith("def sums(n, A, B):\n    C = output_tensor((n,)")
+    module.save(tmp_path / "sums")
+    loaded = te.hybrid.HybridModule()
+    loaded.load(tmp_path / "sums.py")
+    x, y, got = RNG.random((5, 4), np.float32), RNG.random(4, np.float32), np.empty(5, np.float32)
+    wanted = ((np.exp(x) + np.where(np.arange(4) < 2, y, 0.5)) * x).sum(1)
+    np.testing.assert_allclose(loaded(5, x, y), wanted, rtol=1e-5)
+    again = loaded(n, a, b)
+    call(te.create_schedule(again.op), [a, b, again], x, y, got)
+    np.testing.assert_allclose(got, wanted, rtol=1e-5)
+
+
+def test_schedules_and_texts_that_are_no_hybrid_script() -> None:
+    a = te.placeholder((4,), name="A")
+    b = te.compute((4,), lambda i: te.tan(a[i]), name="B")
+    with pytest.raises(CompileError, match="the function 'tan' is not part of hybrid script: 'tan\\(A\\[i\\]\\)'"):
+        te.hybrid.build(te.create_schedule(b.op), [a], [b])
+    with pytest.raises(CompileError, match="this HybridModule has no text; call load first"):
+        te.hybrid.HybridModule()(a)
+    with pytest.raises(ParseError, match="the text has no function; hybrid script is a function of tensors"):
+        te.hybrid.HybridModule("x = 1")
+    with pytest.raises(ParseError, match="the text:1: "):
+        te.hybrid.HybridModule("def (")
+    with pytest.raises(CompileError, match=r"te.hybrid.build: output 'A' is a placeholder"):
+        te.hybrid.build(te.create_schedule(b.op), [a, b], [a])
+
+
 # --- programs from elsewhere
 # ----------------------------------------------------------------------------------------------
 

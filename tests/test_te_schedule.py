@@ -13,6 +13,7 @@ import tilewright as tvm
 from tilewright import te
 from tilewright.base.errors import CompileError, ScheduleError
 from tilewright.scalar.expr import IntImm
+from tilewright.scalar.range import Range
 from tilewright.te.resolve import schedule_func
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import Block, For, PrimFunc
@@ -386,10 +387,6 @@ REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
         in_turn(lambda p: p.s[p.C].unroll(p.k), lambda p: p.s[p.C].parallel(p.k)),
         r"loop 'k' of 'C' is already unrolled; leave that out, or split it first"
     ),
-    "pragma": (
-        lambda p: p.s[p.C].pragma(p.k, "faster"),
-        r"pragma 'faster' is not supported; use unroll, vectorize, parallel, import_llvm, or one of the hints"
-    ),
     "pragma of C": (
         lambda p: p.s[p.C].pragma(p.k, "import_c", "x"),
         r"pragma import_c on 'k': C source is not supported; compile it to LLVM IR"
@@ -401,7 +398,6 @@ REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
     "inline output": (
         lambda p: p.s[p.C].compute_inline(), r"'C' is an output of the schedule; only an intermediate value can be"
     ),
-    "at itself": (lambda p: p.s[p.C].compute_at(p.s[p.C], p.k), r"'C' cannot be computed inside its own loop"),
     "at a foreign loop": (
         lambda p: p.s[p.s.cache_write(p.C, "local")].compute_at(p.s[p.C], p.k),
         r"'k' is not a loop of 'C'; its loops are m, n"
@@ -498,8 +494,8 @@ REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
         lambda p: p.s.rfactor(p.C, p.C.op.axis[0]), r"'m' is not a reduction loop of 'C'; split a reduction axis"
     ),
     "rfactor late": (
-        lambda p: (p.s[p.C].split(p.C.op.axis[0], 2), p.s.rfactor(p.C, p.k)),
-        r"rfactor of 'C' must precede split, fuse and reorder"
+        lambda p: (p.s[p.C].reorder(p.k, p.C.op.axis[0]), p.s.rfactor(p.C, p.k)),
+        r"rfactor of 'C' must precede reorder of its reduction loops, and fuse with other loops"
     ),
     "rfactor axis": (lambda p: p.s.rfactor(p.C, p.k, 3), r"rfactor of 'C': factor_axis=3 is not between -3 and 2"),
 }
@@ -512,9 +508,9 @@ def test_a_step_that_cannot_be_says_why(name: str) -> None:
         step(Product())
 
 
-def attach_to_a_split_loop(s: te.Schedule, c: te.Tensor, d: te.Tensor) -> None:
+def attach_to_a_fused_loop(s: te.Schedule, c: te.Tensor, d: te.Tensor) -> None:
     s[c].compute_at(s[d], d.op.axis[0])
-    s[d].split(d.op.axis[0], 4)
+    s[d].fuse(*d.op.axis)
 
 
 def keep_inside(s: te.Schedule, c: te.Tensor, d: te.Tensor) -> None:
@@ -560,9 +556,10 @@ def test_what_only_lowering_can_see() -> None:
     a, b, c, d = chain()
     late: list[tuple[Callable[[te.Schedule], object], list[Any], str]] = [
         (
-            lambda s: attach_to_a_split_loop(s, c, d), [a, d],
-            r"'C' cannot be computed in loop 'i' of 'D', which was split or fused; its loops are i.outer, i.inner, j"
+            lambda s: attach_to_a_fused_loop(s, c, d), [a, d],
+            r"'C' cannot be computed in loop 'i' of 'D', which was split or fused; its loops are i.j.fused"
         ),
+        (lambda s: s[d].compute_at(s[d], d.op.axis[0]), [a, d], r"'D' cannot be computed inside its own loop"),
         (
             lambda s: attach_to_an_inlined_stage(s, b, c), [a, d],
             r"'B' cannot be computed in 'C', which is inlined and has no loops"
@@ -612,3 +609,51 @@ def test_a_value_with_two_results_is_not_cached() -> None:
         te.create_schedule(b.op).cache_write(b, "local")
     with pytest.raises(ScheduleError, match="'P' is not a reduction, so rfactor does not apply"):
         te.create_schedule(c.op).rfactor(b, b.op.axis[0])
+
+
+def test_relations_and_marks_under_tvm_names() -> None:
+    a = te.placeholder((8, 4), name="A")
+    b = te.compute((8, 4), lambda i, j: a[i, j] + 1.0, name="B")
+    s = te.create_schedule(b.op)
+    outer, inner = s[b].split(b.op.axis[0], 2)
+    once = s[b].fuse()
+    s[b].unroll(inner)
+    s[b].pragma(outer, "my_pass", 3)
+    kinds = tvm.te.schedule
+    assert [type(r) for r in s[b].relations] == [kinds.Split, kinds.Singleton]
+    assert s[b].leaf_iter_vars[0] is once and set(s[b].iter_var_attrs) == {outer, inner}
+    assert s[b].iter_var_attrs[inner].iter_type == te.schedule.IterVar.Unrolled
+    noted = s[b].iter_var_attrs[outer]
+    assert (noted.iter_type, noted.pragma_keys, noted.pragma_values) == (0, ("my_pass",), (3,))
+    assert b.op.axis[1].dom == Range(0, 4)
+    tvm.lower(s, [a, b])
+
+
+@pytest.mark.parametrize("step", ["split", "fuse"])
+def test_a_placement_in_a_loop_that_is_split_or_fused(step: str) -> None:
+    a = te.placeholder((8, 4), name="A")
+    b = te.compute((8, 4), lambda i, j: a[i, j] + 1.0, name="B")
+    c = te.compute((8, 4), lambda i, j: b[i, j] * 2.0, name="C")
+    s = te.create_schedule(c.op)
+    s[b].compute_at(s[c], c.op.axis[1])
+    if step == "split":
+        s[c].split(c.op.axis[1], 2)
+    else:
+        s[c].fuse(*c.op.axis)
+    x, got = np.arange(32, dtype=np.float32).reshape(8, 4), np.empty((8, 4), np.float32)
+    tvm.build(s, [a, c], "llvm")(x, got)
+    np.testing.assert_array_equal(got, (x + 1) * 2)
+
+
+def test_rfactor_after_splits_of_other_loops() -> None:
+    a, k = te.placeholder((8, 12), name="A"), te.reduce_axis((0, 12), "k")
+    b = te.compute((8,), lambda i: te.sum(a[i, k], axis=k), name="B")
+    s = te.create_schedule(b.op)
+    _, inner = s[b].split(k, 4)
+    s[b].split(b.op.axis[0], 2)
+    part = s.rfactor(b, inner)
+    assert [int(n) for n in part.shape] == [4, 8] and len(s[b].leaf_iter_vars) == 2
+    assert part.op.body[0].axis == s[part].op.reduce_axis
+    x, got = np.random.default_rng(0).random((8, 12), np.float32), np.empty(8, np.float32)
+    tvm.build(s, [a, b], "llvm")(x, got)
+    np.testing.assert_allclose(got, x.sum(1), rtol=1e-5)

@@ -23,7 +23,7 @@ from tilewright.scalar.walk import free_vars, substitute, walk
 from tilewright.te.create import create_blocks
 from tilewright.te.scan import ScanOp
 from tilewright.te.schedule import CacheRead, CacheWrite, Rewrite, Rfactor, Schedule
-from tilewright.te.stage import Ahead, Fuse, Mark, Relation, Split, Stage, root_axes
+from tilewright.te.stage import Ahead, Fuse, Mark, Relation, Singleton, Split, Stage, root_axes
 from tilewright.te.tensor import ComputeOp, Instruction, Operation, PlaceholderOp, Tensor
 from tilewright.te.thread import VIRTUAL, ThreadAxis
 from tilewright.te.unroll_by_hint import unroll_by_hint
@@ -299,6 +299,10 @@ class Resolver:
         if parent.inlined:
             raise ScheduleError(
                 f"'{stage.op.name}' cannot be computed in '{parent.op.name}', which is inlined and has no loops")
+        if parent is stage:
+            raise ScheduleError(
+                f"'{stage.op.name}' cannot be computed inside its own loop; choose a stage that reads it")
+        axis = parent.loop_of(axis)
         if axis not in parent.leaf_iter_vars:
             names = ", ".join(a.var.name for a in parent.leaf_iter_vars)
             raise ScheduleError(
@@ -335,9 +339,9 @@ class Resolver:
             size = min(size, extent.value) if isinstance(extent, IntImm) else size
             self.loops[r.outer], self.loops[r.inner] = self.engine.split(
                 loop, [None, size] if r.factor else [size, None])
-        elif isinstance(r, Fuse) and not r.parents:
+        elif isinstance(r, Singleton):
             own = self.engine.loops(block)[self.depths[block] :]
-            self.loops[r.fused] = self.engine.add_unit_loop(own[0] if own else block)
+            self.loops[r.iter] = self.engine.add_unit_loop(own[0] if own else block)
         elif isinstance(r, Fuse):
             self.loops[r.fused] = self.engine.fuse(*(self.loops[a] for a in r.parents))
         else:

@@ -22,7 +22,7 @@ from tilewright.base.errors import ScheduleError
 from tilewright.scalar.expr import Buffer, PrimExpr, Var
 from tilewright.scalar.walk import substitute
 from tilewright.te.scan import ScanOp
-from tilewright.te.stage import Group, Relation, Reorder, Stage, root_axes, values_of
+from tilewright.te.stage import Fuse, Group, Relation, Reorder, Singleton, Split, Stage, root_axes, values_of
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Reduce, Tensor, producers_first
 from tilewright.tir.block_rewrites import check_scope
 from tilewright.tir.stmt import IterVar, PrimFunc
@@ -55,7 +55,7 @@ class Rfactor:
     made: Stage
 
 
-__all__ = ["Buffer", "Schedule", "create_schedule"]
+__all__ = ["Buffer", "Fuse", "IterVar", "Schedule", "Singleton", "Split", "create_schedule"]
 
 Rewrite: TypeAlias = CacheRead | CacheWrite | Rfactor
 Arrange: TypeAlias = Callable[[PrimFunc, Sequence[Tensor], Sequence[Tensor]], PrimFunc]
@@ -172,6 +172,7 @@ class Schedule:
         dimension.
 
         Return the tensor of partial results (a tuple for a reduction of several values), which `tensor` then reduces.
+        As in TVM, marks and the splits, fusions and orders of the other loops are dropped.
         """
         stage, op = self[tensor], self._reducible(tensor, "rfactor")
         if not op.reduce_axis:
@@ -184,10 +185,10 @@ class Schedule:
             raise ScheduleError(
                 f"'{axis.var.name}' is not a reduction loop of '{op.name}'; split a reduction axis and pass one of "
                 "the parts")
-        if any(a not in stage.leaf_iter_vars for a in op.axis) or any(isinstance(r, Reorder) for r in stage.relations):
+        if any(_mixes_reductions(r) for r in stage.relations):
             raise ScheduleError(
-                f"rfactor of '{op.name}' must precede split, fuse and reorder of its other loops; apply those steps "
-                "to the two stages that it creates")
+                f"rfactor of '{op.name}' must precede reorder of its reduction loops, and fuse with other loops; apply "
+                "those steps to the two stages that it creates")
         rank = len(op.axis)
         if not -rank - 1 <= factor_axis <= rank:
             raise ScheduleError(
@@ -201,7 +202,7 @@ class Schedule:
         assert isinstance(first, Reduce)
         sources = tuple(t[(*at[:place], last.var, *at[place:])] for t in parts)
         body = tuple(Reduce(first.combiner, sources, (last,), k) for k in range(len(parts)))
-        roots, relations = root_axes(op), tuple(stage.relations)
+        roots, relations = root_axes(op), tuple(r for r in stage.relations if _is_of_reduction(r))
         stage.restart(_computing(op.name, list(op.axis), body, (last,), op))
         self.stage_map[stage.op] = stage
         self.rewrites.append(Rfactor(stage, roots, relations, axis, place, self._add(made, before=stage)))
@@ -255,6 +256,18 @@ def create_schedule(ops: Any) -> Schedule:
     if not found or not all(isinstance(o, Operation) for o in found):
         raise ScheduleError(f"create_schedule takes one or more operations (C.op), not {ops!r}")
     return Schedule(list(dict.fromkeys(found)))
+
+
+def _is_of_reduction(r: Relation) -> bool:
+    """Return whether a relation splits or fuses loops of a reduction."""
+    return (isinstance(r, Split) and r.parent.kind == "reduce") or (
+        isinstance(r, Fuse) and r.parents[0].kind == "reduce")
+
+
+def _mixes_reductions(r: Relation) -> bool:
+    """Return whether a relation places a loop of a reduction among others, or fuses it with them."""
+    kinds = {a.kind for a in (r.axes if isinstance(r, Reorder) else r.parents if isinstance(r, Fuse) else ())}
+    return "reduce" in kinds and (isinstance(r, Reorder) or len(kinds) > 1)
 
 
 def _computing(

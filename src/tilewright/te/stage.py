@@ -22,11 +22,10 @@ from tilewright.tir.stmt import ALIGNED, IterVar
 from tilewright.tir.tensorize import TensorIntrin
 
 _KINDS: Final = {"unroll": "unrolled", "vectorize": "vectorized", "parallel": "parallel"}
-_HINTS: Final = (
-    "auto_unroll_max_depth", "auto_unroll_max_step", "debug_skip_region", "parallel_barrier_when_finish",
-    "parallel_launch_point",
-    "parallel_stride_pattern", "unroll_explicit",
-)
+_ITER_TYPES: Final = {
+    "unrolled": IterVar.Unrolled, "vectorized": IterVar.Vectorized, "parallel": IterVar.Parallelized,
+    "tensorized": IterVar.Tensorized,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +42,17 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Fuse:
-    """`parents`, directly nested, become the loop `fused`; without parents, it is a loop of one trip around all."""
+    """`parents`, directly nested, become the loop `fused`."""
 
     parents: tuple[IterVar, ...]
     fused: IterVar
+
+
+@dataclass(frozen=True, slots=True)
+class Singleton:
+    """`iter` is a new outermost loop of one trip."""
+
+    iter: IterVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,7 @@ class Reorder:
     axes: tuple[IterVar, ...]
 
 
-Relation: TypeAlias = Split | Fuse | Reorder
+Relation: TypeAlias = Split | Fuse | Singleton | Reorder
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,27 @@ class Mark:
     axis: IterVar
     kind: str
     value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class IterVarAttr:
+    """The marks of one loop under TVM's names; `iter_type` is a constant of `IterVar`, such as `IterVar.Unrolled`."""
+
+    iter_type: int = IterVar.DataPar
+    bind_thread: ThreadAxis | None = None
+    tensor_intrin: TensorIntrin | None = None
+    pragma_keys: tuple[str, ...] = ()
+    pragma_values: tuple[Any, ...] = ()
+
+    @staticmethod
+    def of(marks: Sequence[Mark]) -> IterVarAttr:
+        """Return the attributes for the marks of a loop."""
+        kind = next((_ITER_TYPES[m.kind] for m in marks if m.kind in _ITER_TYPES), IterVar.DataPar)
+        values = {m.kind: m.value for m in marks}
+        notes = [m for m in marks if m.kind.startswith("pragma_")]
+        return IterVarAttr(
+            kind, values.get("thread"), values.get("tensorized"),
+            tuple(m.kind.removeprefix("pragma_") for m in notes), tuple(m.value for m in notes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +152,21 @@ class Stage:
         loop of a scan."""
         return 2 if self.inlined else 4 if self.has_place else 5 if self.is_scan_update else 1
 
+    def loop_of(self, axis: IterVar) -> IterVar:
+        """Return the loop with the trips of an axis that was split, or fused as the innermost of several: the inner
+        part, or the fused loop. Other axes are returned unchanged."""
+        for r in self.relations:
+            if isinstance(r, Split) and r.parent is axis:
+                axis = r.inner
+            elif isinstance(r, Fuse) and r.parents[-1] is axis:
+                axis = r.fused
+        return axis
+
+    @property
+    def iter_var_attrs(self) -> dict[IterVar, IterVarAttr]:
+        """The marks of the loops that have some."""
+        return {a: IterVarAttr.of([m for m in self.marks if m.axis is a]) for a in {m.axis: 0 for m in self.marks}}
+
     # Loops.
     def split(self, parent: IterVar, factor: int | None = None, nparts: int | None = None) -> tuple[IterVar, IterVar]:
         """Split a loop into two: `factor` trips of the inner, or `nparts` of the outer one. Return outer and inner
@@ -147,7 +189,7 @@ class Stage:
         if not axes:
             self._computed("fuse")
             made = IterVar(Var("singleton"), _extent(1))
-            self.relations.append(Fuse((), made))
+            self.relations.append(Singleton(made))
             self.leaf_iter_vars.insert(0, made)
             self.all_iter_vars.append(made)
             return made
@@ -203,7 +245,8 @@ class Stage:
 
         `unroll`, `vectorize` and `parallel` act like the steps. `auto_unroll_max_step` and `unroll_explicit` unroll the
         innermost loops up to this number of steps. `import_llvm` adds LLVM text with functions to call; of functions of
-        the same name, the last one counts. TVM's other pragmas are recorded on the loop without effect.
+        the same name, the last one counts. Other pragmas are notes on the loop, `pragma_` and the name, for passes of
+        the caller.
         """
         value = pragma_value.value if isinstance(pragma_value, IntImm) else pragma_value
         if pragma_type in _KINDS:
@@ -211,24 +254,17 @@ class Stage:
         elif pragma_type == "import_llvm" and isinstance(value, str):
             self._place(var)
             self.imports.append(value)
-        elif pragma_type in _HINTS:
-            self._mark(var, f"pragma_{pragma_type}", 1 if value is None else value)
         elif pragma_type == "import_c":
             raise ScheduleError(
                 f"pragma import_c on '{_name(var)}': C source is not supported; compile it to LLVM IR with `clang -S "
                 "-emit-llvm` and use pragma import_llvm")
         else:
-            raise ScheduleError(
-                f"pragma '{pragma_type}' is not supported; use unroll, vectorize, parallel, import_llvm, or one of "
-                f"the hints {', '.join(_HINTS)}")
+            self._mark(var, f"pragma_{pragma_type}", 1 if value is None else value)
 
     # Placement of the computation, and its memory.
     def compute_at(self, parent: Stage, scope: IterVar) -> None:
         """Compute inside the loop `scope` of `parent`, just before the first use and only the required part."""
         self._computed("compute_at")
-        if parent is self:
-            raise ScheduleError(
-                f"'{self.op.name}' cannot be computed inside its own loop; choose a stage that reads it")
         if scope not in parent.all_iter_vars:
             raise ScheduleError(
                 f"'{_name(scope)}' is not a loop of '{parent.op.name}'; its loops are {parent._order()}")
@@ -445,7 +481,7 @@ def values_of(roots: Sequence[IterVar], relations: Sequence[Relation]) -> dict[I
     for r in reversed(relations):
         if isinstance(r, Split):
             value[r.parent] = add(mul(value.get(r.outer, r.outer.var), r.inner.extent), value.get(r.inner, r.inner.var))
-        elif isinstance(r, Fuse) and r.parents:
+        elif isinstance(r, Fuse):
             rest = value.get(r.fused, r.fused.var)
             for a in reversed(r.parents[1:]):
                 value[a], rest = rest % a.extent, floordiv(rest, a.extent)

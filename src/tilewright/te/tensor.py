@@ -303,6 +303,16 @@ class Reduce(PrimExpr):
         self.dtype, self.combiner, self.sources, self.axes, self.index = dtype, combiner, src, ax, index
         return publish(key, self)
 
+    @property
+    def axis(self) -> tuple[IterVar, ...]:
+        """TVM's name of `axes`."""
+        return self.axes
+
+    @property
+    def source(self) -> tuple[PrimExpr, ...]:
+        """TVM's name of `sources`."""
+        return self.sources
+
     def operands(self) -> tuple[PrimExpr, ...]:
         return self.sources
 

@@ -216,6 +216,21 @@ class IterVar(ExprLike):
     """`spatial`, or `reduce` if trips along it are reduced into one element. The trips along a `scan` or `opaque` axis
     compute separate elements too, but keep their order."""
 
+    DataPar: ClassVar = 0  # the kinds of axes and loops as numbers, which TVM has
+    ThreadIndex: ClassVar = 1
+    CommReduce: ClassVar = 2
+    Ordered: ClassVar = 3
+    Opaque: ClassVar = 4
+    Unrolled: ClassVar = 5
+    Vectorized: ClassVar = 6
+    Parallelized: ClassVar = 7
+    Tensorized: ClassVar = 8
+
+    @property
+    def dom(self) -> Range:
+        """The range of the axis."""
+        return Range.from_min_extent(0, self.extent)
+
     @property
     def expr(self) -> Var:
         return self.var

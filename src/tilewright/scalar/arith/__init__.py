@@ -33,6 +33,7 @@ from tilewright.scalar.arith.linear_equations import (
     IntConstraintsTransform,
     solve_linear_equations,
 )
+from tilewright.scalar.arith.linear_inequalities import solve_linear_inequalities
 from tilewright.scalar.arith.modular import ModularSet
 from tilewright.scalar.arith.ranges import Interval, Ranges
 from tilewright.scalar.arith.region_bounds import (
@@ -51,4 +52,5 @@ __all__ = [
     "detect_linear_equation", "estimate_region_lower_bound", "estimate_region_strict_bound",
     "estimate_region_upper_bound", "evaluate", "expression", "inverse_affine_iter_map", "iter_map_simplify", "linear",
     "normalize_iter_map_to_expr", "normalize_to_iter_sum", "prove", "simplify", "solve", "solve_linear_equations",
+    "solve_linear_inequalities",
 ]

@@ -101,9 +101,10 @@ class Analyzer:
         return simplify(self._resolved(expr), self._ranges)
 
     def canonical_simplify(self, expr: Value) -> PrimExpr:
-        """Return an equal expression: sums in one order, and conditions as by `rewrite_simplify`."""
-        e = as_expr(expr)
-        return self.rewrite_simplify(e) if e.dtype.code == "bool" else self.simplify(e)
+        """Return an equal expression: sums in TVM's order, and conditions as by `rewrite_simplify`."""
+        from tilewright.scalar.arith.canonical import canonical_simplify
+
+        return canonical_simplify(self._resolved(expr), self._ranges)
 
     def rewrite_simplify(self, expr: Value) -> PrimExpr:
         """Return an equal expression to which no rule of rewriting applies; other parts keep their form."""

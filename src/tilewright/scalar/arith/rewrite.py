@@ -208,11 +208,11 @@ class Rewriter:
                         facts[(E.LT if isinstance(f, E.GT) else E.LE)(f.b, f.a)] = value
         if ranges is self.ranges and len(facts) == len(self.facts):
             return self
-        return Rewriter(ranges, facts, self.branches, self.transitive, self.conjunctive)
+        return type(self)(ranges, facts, self.branches, self.transitive, self.conjunctive)
 
     def over(self, ranges: Ranges) -> Rewriter:
         """Return a rewriter with other ranges."""
-        return Rewriter(ranges, self.facts, self.branches, self.transitive, self.conjunctive)
+        return type(self)(ranges, self.facts, self.branches, self.transitive, self.conjunctive)
 
     def choice(self, e: E.Select) -> PrimExpr:
         condition = self.of(e.condition)

@@ -15,6 +15,7 @@ from tilewright.scalar.expr import Buffer, PrimExpr
 from tilewright.te.tensor import Tensor
 from tilewright.tir import ir_builder
 from tilewright.tir.buffers import decl_buffer
+from tilewright.tir.functions import popcount
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.tir.parse_expr import Source
 from tilewright.tir.stmt import Stmt
@@ -40,7 +41,7 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "likely": lambda x: x, "power": _power,
     "ceil_div": lambda a, b: -(-a // b), "len": len,
     "abs": lambda x: E.maximum(x, 0 - x) if isinstance(x, PrimExpr) else abs(x), "fabs": _in_float(I.fabs),
-    "round": _in_float(I.nearbyint),
+    "round": _in_float(I.nearbyint), "popcount": popcount,
     **{
         n: _in_float(getattr(I, n))
         for n in ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "floor", "ceil", "erf", "sin", "cos")},
@@ -283,9 +284,14 @@ class Reader:
         at = self.index(node)
         if isinstance(array, BufferVar):
             return array[at]
-        number = at.value if isinstance(at, E.IntImm) else at
-        if isinstance(array, (tuple, list)) and isinstance(number, int):
-            return array[number]
+        found = array
+        for k in at if isinstance(at, tuple) else (at,):
+            number = k.value if isinstance(k, E.IntImm) else k
+            if not isinstance(found, (tuple, list)) or not isinstance(number, int):
+                break
+            found = found[number]
+        else:
+            return found
         raise self.error(node, f"'{ast.unparse(node.value)}' cannot be indexed by {at}")
 
     def index(self, node: ast.Subscript) -> Any:
