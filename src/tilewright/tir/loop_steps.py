@@ -39,6 +39,7 @@ from tilewright.tir.stmt import (
     stored_buffers,
     walk_stmt,
 )
+from tilewright.tir.threads import threads_that_share
 from tilewright.tir.transform.convert_ssa import convert_ssa
 from tilewright.tir.transform.infer_reducers import infer_reducers
 
@@ -213,8 +214,10 @@ class LoopSteps(Recorder):
         check_complete(func, node)
         check_all_points(func, node)
         stored_at_its_axes(func, node)
-        self._engine(at.func).compute_at(
-            at.block, loop.var, preserve_unit_loops=preserve_unit_loops, index=int(index))
+        e = self._engine(at.func)
+        threads = threads_that_share(stored_buffers(node)[0].scope, [*e.around(e.loop(loop.var)), e.loop(loop.var)])
+        e.compute_at(
+            at.block, loop.var, preserve_unit_loops=preserve_unit_loops, across=threads, index=int(index))
 
     @recorded
     def compute_inline(self, block: BlockAt | str) -> None:

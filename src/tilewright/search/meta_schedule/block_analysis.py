@@ -170,3 +170,24 @@ def selects(node: Block) -> bool:
     """Return whether a block computes one of two values by a condition."""
     return any(
         isinstance(e, Select) for s in walk_stmt(node.body) for top in expressions(s) for e in walk(top))
+
+
+
+def moved_kinds(loop: For) -> set[str]:
+    """Return the kinds of axes that move with a loop, in all blocks inside it."""
+    return {k for b in blocks_inside(loop) for k in axis_kinds(b, loop.var)}
+
+
+def is_long_sum(sch: Schedule, at: BlockAt, most: int, least: int) -> bool:
+    """Return whether the parts of a reduction should be computed in parallel.
+
+    Those that tiling serves are reductions of fewer than `most` results, and longer than that number; others are longer
+    than `least`.
+    """
+    node = sch.get(at)
+    if is_root(sch, at) or not is_reduction(node) or node.init is None or TILED in node.annotations:
+        return False
+    spatial, reduced = lengths(node)
+    if not is_trivially_bound(sch, at) or spatial < 0:
+        return False
+    return spatial < reduced and spatial <= most if has_reuse(node) else reduced > max(1, least)
