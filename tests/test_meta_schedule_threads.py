@@ -112,7 +112,7 @@ def test_a_shared_copy_covers_all_threads_of_a_block() -> None:
     sch = tir.Schedule(elementwise)
     copy = sch.cache_read("B", 0, "shared")
     _, j = sch.get_loops("B")
-    outer, inner = sch.split(j, [None, 8])
+    inner = sch.split(j, [None, 8])[1]
     sch.bind(inner, "threadIdx.x")
     sch.compute_at(copy, inner, preserve_unit_loops=True)
     assert [int(sch.get(v).extent) for v in sch.get_loops(copy)][-1] == 8

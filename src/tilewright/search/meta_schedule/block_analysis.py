@@ -84,7 +84,7 @@ def has_reuse(node: Block) -> bool:
     """Return whether tiling pays: a reduction, whose inputs do not depend on all of its spatial axes."""
     if TILED in node.annotations or len(stored_buffers(node)) != 1 or not is_reduction(node):
         return False
-    spatial = {i.var for i in node.iters if i.kind == "spatial"}
+    spatial = {i.var for i in node.iters if i.kind == "spatial" and number_of(i.extent) != 1}
     unused = 0
     for loads in loads_of(node).values():
         used = {v for e in loads for i in e.indices for v in free_vars(i)}
@@ -181,8 +181,8 @@ def moved_kinds(loop: For) -> set[str]:
 def is_long_sum(sch: Schedule, at: BlockAt, most: int, least: int) -> bool:
     """Return whether the parts of a reduction should be computed in parallel.
 
-    Those that tiling serves are reductions of fewer than `most` results, and longer than that number; others are longer
-    than `least`.
+    Those that tiling serves are reductions of at most `most` results, and longer than that number; others have at least
+    `least` points.
     """
     node = sch.get(at)
     if is_root(sch, at) or not is_reduction(node) or node.init is None or TILED in node.annotations:
@@ -190,4 +190,4 @@ def is_long_sum(sch: Schedule, at: BlockAt, most: int, least: int) -> bool:
     spatial, reduced = lengths(node)
     if not is_trivially_bound(sch, at) or spatial < 0:
         return False
-    return spatial < reduced and spatial <= most if has_reuse(node) else reduced > max(1, least)
+    return spatial < reduced and spatial <= most if has_reuse(node) else reduced >= max(2, least)

@@ -9,7 +9,7 @@ from tilewright.base.errors import OptionError, ScheduleError
 from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var, number_of
 from tilewright.scalar.walk import free_vars, substitute, walk
 from tilewright.search.meta_schedule import block_analysis as analysis
-from tilewright.search.meta_schedule.bases import Postproc
+from tilewright.search.meta_schedule.bases import Postproc, PyPostproc
 from tilewright.search.meta_schedule.schedule_rule import PARALLEL, UNROLL_EXPLICIT, UNROLL_IMPLICIT, VECTORIZE
 from tilewright.search.meta_schedule.thread_postproc import RewriteCooperativeFetch, RewriteUnboundBlock
 from tilewright.tir.index_map import map_by_loops
@@ -29,6 +29,11 @@ from tilewright.tir.stmt import (
     stored_buffers,
     walk_stmt,
 )
+
+__all__ = [
+    "DisallowDynamicLoop", "Postproc", "PyPostproc", "RewriteCooperativeFetch", "RewriteLayout",
+    "RewriteParallelVectorizeUnroll", "RewriteReductionBlock", "RewriteUnboundBlock",
+]
 
 PREPROCESSED: Final = "meta_schedule.layout_rewrite_preproc"
 """Annotation of a block that brings an input into another layout."""
@@ -249,7 +254,7 @@ def _only_reader(func: PrimFunc, buffer: Buffer) -> Block | None:
 
 
 def _fused(sch: Schedule, loops: list[LoopRV]) -> LoopRV:
-    return sch.fuse(*loops) if len(loops) > 1 else loops[0]
+    return sch.fuse(*loops)
 
 
 def _try(sch: Schedule, step: str, *args: Any) -> None:

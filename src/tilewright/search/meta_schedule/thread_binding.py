@@ -84,6 +84,6 @@ def _leading(nodes: Sequence[For]) -> int:
 def _fused(sch: Schedule, block: BlockAt, loops: Sequence[LoopRV]) -> LoopRV:
     """Return one loop for the outer loops around a block; a new one of one iteration if there are none."""
     if loops:
-        return sch.fuse(*loops) if len(loops) > 1 else loops[0]
+        return sch.fuse(*loops)
     around = sch.get_loops(block)
     return sch.add_unit_loop(around[0] if around else block)

@@ -12,7 +12,7 @@ from tilewright.search.meta_schedule.thread_binding import THREADS, bind_block, 
 from tilewright.tir.loop_steps import LoopRV
 from tilewright.tir.module_schedule import Schedule
 from tilewright.tir.steps import BlockAt
-from tilewright.tir.stmt import stored_buffers
+from tilewright.tir.stmt import THREAD, stored_buffers
 
 if TYPE_CHECKING:
     from tilewright.search.meta_schedule.tune_context import TuneContext
@@ -67,9 +67,13 @@ class CrossThreadReduction(ScheduleRule):
         extent = new.sample_categorical(self.thread_extents, [1.0 / count] * count)
         if place is not None:
             at, innermost = place
-            rest, threads = new.split(innermost, [None, extent])
-            new.bind(threads, THREADS)
-            new.compute_at(block, rest if at is innermost else at, preserve_unit_loops=True)
+            bound = _threads_around(new, innermost)
+            if bound is None:
+                rest, threads = new.split(innermost, [None, extent])
+                new.bind(threads, THREADS)
+                at = rest if at is innermost else at
+            extent = bound or extent
+            new.compute_at(block, at, preserve_unit_loops=True)
             new.set_scope(block, 0, "shared")
         new.bind(new.split(_reduction(new, block), [None, extent])[1], THREADS)
         return [new, sch]
@@ -94,6 +98,11 @@ def _shared_loops(sch: Schedule, block: BlockAt) -> tuple[LoopRV, LoopRV] | None
             break
         count += 1
     return (loops[count - 1], loops[-1]) if count else None
+
+
+def _threads_around(sch: Schedule, loop: LoopRV) -> int | None:
+    """Return the threads of a loop, if it is bound to them."""
+    return analysis.extent_of(sch, loop) if THREAD in sch.get(loop).annotations else None
 
 
 def _reduction(sch: Schedule, block: BlockAt) -> LoopRV:

@@ -45,9 +45,9 @@ class ReuseType:
 class MultiLevelTiling(ScheduleRule):
     """Tiles reductions whose inputs are used several times. `structure` is the order of tiles: spatial and reduction.
 
-    `reuse_write` keeps results in a copy that is written back after one of its levels of tiles. The others are for
-    GPUs: `tile_binds` are the threads of the first tiles, `reuse_read` copies inputs inside a level of tiles, and
-    `vector_load_lens` are the possible vectors of these copies.
+    `reuse_write` keeps results in a copy that is written back after one of its levels of tiles. `filter_fn(sch, block)`
+    tells which blocks to tile instead. The others are for GPUs: `tile_binds` are the threads of the first tiles,
+    `reuse_read` copies inputs inside a level of tiles, and `vector_load_lens` are the possible vectors of these copies.
     """
 
     def __init__(
@@ -72,9 +72,10 @@ class MultiLevelTiling(ScheduleRule):
             self.threads = int(attrs["thread_warp_size"]), int(attrs["max_threads_per_block"])
 
     def apply(self, sch: Schedule, block: BlockAt) -> list[Schedule]:
-        if analysis.is_root(sch, block) or not (self.filter_fn or analysis.has_reuse)(sch.get(block)):
+        if analysis.is_root(sch, block) or not analysis.is_trivially_bound(sch, block):
             return [sch]
-        return self._variants(sch, block) if analysis.is_trivially_bound(sch, block) else [sch]
+        fits = analysis.has_reuse(sch.get(block)) if self.filter_fn is None else self.filter_fn(sch, block)
+        return self._variants(sch, block) if fits else [sch]
 
     def _variants(self, sch: Schedule, block: BlockAt) -> list[Schedule]:
         """Return the tilings of a block."""
