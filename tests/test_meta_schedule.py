@@ -287,13 +287,14 @@ MESSAGES: dict[str, tuple[Any, type[Exception], str]] = {
         lambda: ms.space_generator.PySpaceGenerator()._initialize_with_tune_context(ms.TuneContext()), TVMError,
         "InitializeWithTuneContext method not implemented"),
     "strategy": (lambda: ms.SearchStrategy.create("none"), OptionError, "there is no search strategy 'none'"),
-    "rules": (lambda: ms.ScheduleRule.create("cuda"), OptionError, "there are no rules for 'cuda'"),
-    "postprocessors": (lambda: ms.Postproc.create("cuda"), OptionError, "there are no postprocessors for 'cuda'"),
-    "mutators": (lambda: ms.Mutator.create("cuda"), OptionError, "there are no mutators for 'cuda'"),
+    "rules": (lambda: ms.ScheduleRule.create("metal"), OptionError, "there are no rules for 'metal'"),
+    "postprocessors": (lambda: ms.Postproc.create("metal"), OptionError, "there are no postprocessors for 'metal'"),
+    "mutators": (lambda: ms.Mutator.create("metal"), OptionError, "there are no mutators for 'metal'"),
     "reuse": (lambda: ms.schedule_rule.ReuseType("x", [1], "global"), OptionError, "'no', 'may' or 'must', not 'x'"),
     "structure": (lambda: ms.schedule_rule.MultiLevelTiling("SX"), OptionError, "consists of S and R"),
-    "tiles of a GPU": (
-        lambda: ms.schedule_rule.MultiLevelTiling("SR", tile_binds=["blockIdx.x"]), OptionError, "belong to GPUs"),
+    "reuse that may be": (
+        lambda: ms.schedule_rule.MultiLevelTiling("SR", reuse_read=ms.schedule_rule.ReuseType("may", [1], "local")),
+        OptionError, "reuse_read is 'no' or 'must'"),
     "scheduler": (lambda: ms.TaskScheduler.create("none"), OptionError, "there is no task scheduler 'none'"),
     "weights": (
         lambda: ms.task_scheduler.RoundRobin().tune([], [1.0], 1, 1, 1, None, None), OptionError, "0 tasks, but 1"),

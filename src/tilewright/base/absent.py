@@ -65,10 +65,9 @@ FAMILIES: Final = (
         "this accelerator's code generator is not here", "an accelerator declared in one file, docs/accelerators.md"),
     Family(
         "Parts of `meta_schedule` for GPUs and tensor intrinsics",
-        r"meta_schedule\.(?:schedule_rule\.(?:schedule_rule\.)?(?:AutoBind|CrossThreadReduction|MultiLevelTiling(?:TensorCore|"
-        r"WideVector|WithIntrin))|schedule_rule\.(?:auto_bind|cross_thread_reduction)|schedule_rule\.cuda|postproc\.\w*"
-        r"(?:RewriteCooperativeFetch|RewriteTensorize|RewriteUnboundBlock|VerifyGPUCode|VerifyVTCMLimit|"
-        r"DisallowAsyncStridedMemCopy)|mutator\.\w*MutateThreadBinding)",
+        r"meta_schedule\.(?:schedule_rule\.(?:schedule_rule\.)?MultiLevelTiling(?:TensorCore|WideVector)|"
+        r"schedule_rule\.cuda|postproc\.\w*(?:RewriteTensorize|VerifyGPUCode|VerifyVTCMLimit|"
+        r"DisallowAsyncStridedMemCopy))",
         "code for GPUs is not generated", "the targets 'llvm' and 'c'"),
     Family(
         "Passes and hooks of `meta_schedule` inside the compiler",

@@ -71,6 +71,24 @@ FILES: Final[Mapping[str, str]] = {
     "auto_scheduler.cost_model": "cost_model xgb_model",
     "autotvm.measure": "executor measure measure_methods",
     "ir": "adt base expr op tensor_type type type_relation",
+    "meta_schedule": "extracted_task",
+    "meta_schedule.builder": "builder local_builder",
+    "meta_schedule.cost_model": "cost_model random_model xgb_model",
+    "meta_schedule.database":
+        "database json_database memory_database ordered_union_database schedule_fn_database union_database",
+    "meta_schedule.feature_extractor": "feature_extractor per_store_feature random_feature_extractor",
+    "meta_schedule.measure_callback": "add_to_database measure_callback remove_build_artifact update_cost_model",
+    "meta_schedule.mutator":
+        "mutate_compute_location mutate_parallel mutate_thread_binding mutate_tile_size mutate_unroll mutator",
+    "meta_schedule.postproc":
+        "disallow_dynamic_loop postproc rewrite_cooperative_fetch rewrite_layout rewrite_parallel_vectorize_unroll "
+        "rewrite_reduction_block rewrite_unbound_block",
+    "meta_schedule.schedule_rule":
+        "add_rfactor apply_custom_rule auto_bind auto_inline cross_thread_reduction multi_level_tiling "
+        "parallel_vectorize_unroll random_compute_location schedule_rule",
+    "meta_schedule.search_strategy": "evolutionary_search replay_func replay_trace search_strategy",
+    "meta_schedule.space_generator": "post_order_apply schedule_fn space_generator space_generator_union",
+    "meta_schedule.task_scheduler": "gradient_based round_robin task_scheduler",
     "relay.analysis": "analysis count_layers feature",
     "relay.backend": "executor runtime",
     "relay.collage": "collage",

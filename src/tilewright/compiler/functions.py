@@ -71,9 +71,11 @@ def lower(
     """Return the loops of a te schedule over the tensors `args`, or of loop programs: without blocks, with allocations,
     simplified.
 
-    Schedules of `topi` follow the target of the enclosing `with Target(…):`, or this machine. `simple_mode` skips the
-    passes that lengthen the text: narrowing of loop bounds by conditions, and splitting of loops at conditions.
+    A single function gets `name`. Schedules of `topi` follow the target of the enclosing `with Target(…):`, or this
+    machine. `simple_mode` skips the passes that lengthen the text: narrowing of loop bounds by conditions, and
+    splitting of loops at conditions.
     """
+    inputs = replace(inputs, name=name) if isinstance(inputs, PrimFunc) else inputs
     options = KernelOptions((Target.current() or Target("llvm")).machine)
     with room_for(_levels(inputs)), kernel_options.use(options):
         funcs = _lowered(inputs, args, name, binds, options.machine)

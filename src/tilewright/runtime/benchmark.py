@@ -50,12 +50,14 @@ class Pace:
     """The pacing of measurements.
 
     After each `repeats_to_cooldown` measurements follows a pause of `cooldown_interval_ms`. A measurement below the
-    clock's resolution is repeated with more calls, at most `limit_zero_time_iterations` times.
+    clock's resolution is repeated with more calls, at most `limit_zero_time_iterations` times. `before` is called
+    before each measurement.
     """
 
     limit_zero_time_iterations: int = 100
     cooldown_interval_ms: float = 0
     repeats_to_cooldown: int = 1
+    before: Callable[[], object] | None = None
 
     def __post_init__(self) -> None:
         if self.limit_zero_time_iterations < 1 or self.repeats_to_cooldown < 1 or self.cooldown_interval_ms < 0:
@@ -78,6 +80,8 @@ def measure(
     call()
     results = []
     for k in range(repeat):
+        if pace.before is not None:
+            pace.before()
         seconds, zeros = _time(call, number), 0
         while 1e3 * seconds < min_repeat_ms or (seconds <= 0 and zeros < pace.limit_zero_time_iterations):
             zeros += seconds <= 0

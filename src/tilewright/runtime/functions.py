@@ -13,12 +13,14 @@ import ctypes
 import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import numpy as np
 
 from tilewright.base.errors import ArtifactError, InputError, MemoryFault, OptionError
+from tilewright.base.global_functions import get_global_func
 from tilewright.base.nd import Device, NDArray, aligned_empty, as_numpy
 from tilewright.runtime import compiler_hooks
 from tilewright.runtime.artifact import Artifact
@@ -273,14 +275,23 @@ class FunctionModule:
     def time_evaluator(
         self, func_name: str, dev: Device | None = None, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0,
         limit_zero_time_iterations: int = 100,
-        cooldown_interval_ms: float = 0, repeats_to_cooldown: int = 1,
+        cooldown_interval_ms: float = 0, repeats_to_cooldown: int = 1, f_preproc: str = "",
     ) -> Callable[..., BenchmarkResult]:
-        """Return a function that times calls with its arguments: `module.time_evaluator("main", dev)(a, b).mean`. The
-        last three parameters are those of `Pace`."""
+        """Return a function that times calls with its arguments: `module.time_evaluator("main", dev)(a, b).mean`.
+
+        The registered function `f_preproc`, if there is one, gets the arguments before each measurement. The three
+        parameters before are those of `Pace`.
+        """
         function = self.get_function(self.entry_name if func_name == "__tvm_main__" else func_name)
-        pace = Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
-        return lambda *args: function.benchmark(
-            *args, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms, pace=pace)
+        before = get_global_func(f_preproc) if f_preproc else None
+
+        def evaluate(*args: Any) -> BenchmarkResult:
+            pace = Pace(
+                limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown,
+                None if before is None else partial(before, *args))
+            return function.benchmark(*args, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms, pace=pace)
+
+        return evaluate
 
     def export_library(
         self, file_name: str | os.PathLike[str], *, cc: str | None = None, options: Sequence[str] = (),

@@ -49,7 +49,7 @@ SCOPES = (
 
 def check_scope(scope: str) -> None:
     """Raise `ScheduleError` unless code can be generated for memory of that scope."""
-    if scope not in SCOPES:
+    if scope not in SCOPES and not scope.startswith("global"):
         raise ScheduleError(
             f"'{scope}' is not a memory scope; use 'global' (memory) or 'local' (registers, else the stack)")
 

@@ -560,16 +560,6 @@ def _check_lanes(func: PrimFunc, loop: For, reductions: list[Block]) -> None:
             loop, func)
 
 
-def is_shared_by(buffer: Buffer, loop: For) -> bool:
-    """Return whether the trips of `loop` are threads that share the memory of `buffer`."""
-    thread = str(loop.annotations.get(THREAD, ""))
-    if buffer.scope.startswith("shared"):
-        return thread.startswith(("threadIdx", "vthread"))
-    if buffer.scope.startswith(("warp", "wmma")):
-        return thread == "threadIdx.x"
-    return buffer.scope == "global" and thread.startswith(("threadIdx", "vthread", "blockIdx"))
-
-
 def refuse_gpu_threads(func: PrimFunc) -> None:
     """Raise `TargetError` for loops bound to GPU threads, since code is generated only for CPUs."""
     for s in walk_stmt(func.body):

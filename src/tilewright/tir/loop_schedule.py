@@ -35,6 +35,7 @@ from tilewright.scalar.expr import (
     integer,
     minimum,
     mul,
+    number_of,
     sub,
 )
 from tilewright.scalar.walk import rewrite, substitute, walk
@@ -202,8 +203,10 @@ class Schedule(Recorder):
         """Fuse directly nested loops into one.
 
         for i in range(4): for j in range(8): …  ->  for i_j in range(32): … i := i_j // 8, j := i_j % 8
+
+        A single loop stays as it is; in a serial one of a single trip, the variable becomes its value.
         """
-        if len(loops) == 1:
+        if len(loops) == 1 and (self._loop(loops[0]).kind != SERIAL or number_of(self._loop(loops[0]).extent) != 1):
             return loops[0]
         nodes = [self._serial(v, "fuse") for v in loops]
         for outer, inner in itertools.pairwise(nodes):

@@ -12,7 +12,7 @@ from tilewright.ir.module import IRModule
 from tilewright.scalar.expr import Buffer, Var, const
 from tilewright.tir import block_copies
 from tilewright.tir import loop_schedule as engine
-from tilewright.tir.block_moves import whole_domain
+from tilewright.tir.block_moves import stored_at_its_axes, whole_domain
 from tilewright.tir.flat_bindings import with_flat_bindings
 from tilewright.tir.legality import (
     check_all_points,
@@ -20,7 +20,6 @@ from tilewright.tir.legality import (
     check_nested,
     check_own_axes,
     check_sum,
-    is_shared_by,
     only_maker,
 )
 from tilewright.tir.loop_rewrites import check_plain
@@ -39,6 +38,7 @@ from tilewright.tir.stmt import (
     stored_buffers,
     walk_stmt,
 )
+from tilewright.tir.threads import is_shared_by
 from tilewright.tir.transform.convert_ssa import convert_ssa
 from tilewright.tir.transform.infer_reducers import infer_reducers
 
@@ -204,6 +204,7 @@ class LoopSteps(Recorder):
         only_maker(e.func, node)
         check_complete(e.func, node)
         check_all_points(e.func, node)
+        stored_at_its_axes(e.func, node)
         around = [*e.around(e.loop(loop.var)), e.loop(loop.var)]
         made = stored_buffers(node)
         threads = [f.var for f in around if isinstance(f, For) and any(is_shared_by(b, f) for b in made)]

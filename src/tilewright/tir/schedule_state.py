@@ -19,8 +19,8 @@ from tilewright.tir.accesses import Access, accesses
 from tilewright.tir.block_scope import BlockScope, DepKind, SRefTree, StmtSRef
 from tilewright.tir.block_tree import child_blocks, own_loops
 from tilewright.tir.coverage import reads_written
-from tilewright.tir.legality import is_shared_by
 from tilewright.tir.stmt import Block, For, PrimFunc, Stmt, path_to
+from tilewright.tir.threads import is_shared_by
 
 
 class ScheduleDebugMask(enum.IntEnum):

@@ -205,9 +205,16 @@ class RemoteModule:
         return call
 
     def time_evaluator(
-        self, func_name: str, dev: Device | None = None, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0
+        self, func_name: str, dev: Device | None = None, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0,
+        f_preproc: str = ""
     ) -> Callable[..., BenchmarkResult]:
-        """Return a function that takes arguments and times calls with them on the device."""
+        """Return a function that takes arguments and times calls with them on the device.
+
+        Raises `InputError` for `f_preproc`, a function before each measurement, which remote devices do not call.
+        """
+        if f_preproc:
+            raise InputError(
+                f"f_preproc='{f_preproc}': remote devices call no function before measurements; omit it", code="TW0717")
         name = self.entry_name if func_name == "__tvm_main__" else func_name
         self._check(name)
 

@@ -14,9 +14,11 @@ settings to measure (`evolution.py`, `cost_model.py`). See docs/auto_scheduler.m
 """
 
 from tilewright.search.auto_scheduler import (
+    _ffi_api,
     compute_dag,
     cost_model,
     dispatcher,
+    feature,
     loop_state,
     measure,
     measure_record,
@@ -28,6 +30,7 @@ from tilewright.search.auto_scheduler import (
 )
 from tilewright.search.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.search.auto_scheduler.cost_model import RandomModel, XGBModel
+from tilewright.search.auto_scheduler.custom_rules import PreloadCustomSketchRule
 from tilewright.search.auto_scheduler.dispatcher import ApplyHistoryBest, DispatchContext
 from tilewright.search.auto_scheduler.measure import (
     LocalBuilder,
@@ -62,12 +65,12 @@ __all__ = [
     "ApplyHistoryBest", "ComputeDAG", "DispatchContext", "EmptyPolicy", "HardwareParams", "LayoutRewriteOption",
     "LocalBuilder",
     "LocalRPCMeasureContext", "LocalRunner",
-    "MeasureInput", "MeasureResult", "PreloadMeasuredStates", "PythonBasedMeasureCallback",
+    "MeasureInput", "MeasureResult", "PreloadCustomSketchRule", "PreloadMeasuredStates", "PythonBasedMeasureCallback",
     "RPCRunner", "RandomModel", "RecordReader",
     "RecordToFile",
-    "SearchTask", "SketchPolicy", "TaskScheduler", "TuningOptions", "XGBModel", "compute_dag", "cost_model",
+    "SearchTask", "SketchPolicy", "TaskScheduler", "TuningOptions", "XGBModel", "_ffi_api", "compute_dag", "cost_model",
     "create_task",
-    "dispatcher", "extract_tasks", "load_best_record", "load_records", "loop_state", "make_workload_key", "measure",
-    "measure_record", "recover_measure_input", "register_workload", "save_records", "search_policy", "search_task",
-    "task_scheduler", "utils", "workload_registry",
+    "dispatcher", "extract_tasks", "feature", "load_best_record", "load_records", "loop_state", "make_workload_key",
+    "measure", "measure_record", "recover_measure_input", "register_workload", "save_records", "search_policy",
+    "search_task", "task_scheduler", "utils", "workload_registry",
 ]

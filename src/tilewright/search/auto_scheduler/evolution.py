@@ -82,6 +82,8 @@ def grown(task: SearchTask, sketch: Sketch, setting: Mapping[str, Any]) -> Progr
 def mutated(sketch: Sketch, setting: Mapping[str, Any], choose: random.Random) -> dict[str, Any]:
     """Change one knob, or two; a size moves to its neighbours more often than further."""
     changed = dict(setting)
+    if not sketch.knobs:
+        return changed
     for _ in range(1 + (choose.random() < 0.3)):
         knob = choose.choice(sketch.knobs)
         at = knob.choices.index(setting[knob.name])

@@ -10,6 +10,7 @@ from tilewright.base.errors import CompileError, OptionError, ScheduleError
 from tilewright.base.forks import lazy_attribute
 from tilewright.base.settings import nearest
 from tilewright.search.auto_scheduler.cost_model import XGBModel
+from tilewright.search.auto_scheduler.custom_rules import PreloadCustomSketchRule, custom_sketches
 from tilewright.search.auto_scheduler.evolution import Evolution
 from tilewright.search.auto_scheduler.loop_state import State
 from tilewright.search.auto_scheduler.measure import engines, measure_batch
@@ -95,7 +96,8 @@ class SketchPolicy(SearchPolicy):
 
     def __init__(
         self, task: SearchTask, program_cost_model: Any = None, params: dict[str, Any] | None = None,
-        seed: int | None = None, verbose: int = 1, init_search_callbacks: Sequence[PreloadMeasuredStates] | None = None,
+        seed: int | None = None, verbose: int = 1,
+        init_search_callbacks: Sequence[PreloadMeasuredStates | PreloadCustomSketchRule] | None = None,
     ) -> None:
         super().__init__(task, verbose)
         for name in params or {}:
@@ -113,8 +115,12 @@ class SketchPolicy(SearchPolicy):
         self.measured: dict[str, float] = {}
         self._known: dict[str, Program] = {}
         self._programs: list[tuple[float, Program]] = []
+        self.custom_rules: list[PreloadCustomSketchRule] = []
         for callback in init_search_callbacks or ():
-            self.preload(callback.filename)
+            if isinstance(callback, PreloadCustomSketchRule):
+                self.custom_rules.append(callback)
+            else:
+                self.preload(callback.filename)
 
     def generate_sketches(self, print_for_debug: bool = False) -> list[State]:
         """Return one state of each sketch, with its knobs at their first choices."""
@@ -125,8 +131,9 @@ class SketchPolicy(SearchPolicy):
 
     @lazy_attribute
     def sketches(self) -> list[Sketch]:
-        """The sketches of the task."""
-        return sketches(self.task.compute_dag, self.task.machine)
+        """The sketches of the task: those of custom rules, and of its own unless these rules leave them out."""
+        found, is_open = custom_sketches(self, self.task.compute_dag.init_state, self.custom_rules)
+        return [*found, *(sketches(self.task.compute_dag, self.task.machine) if is_open else ())]
 
     def preload(self, filename: str) -> int:
         """Learn from the records of this task in a file. Return their number."""

@@ -84,7 +84,7 @@ def has_reuse(node: Block) -> bool:
     """Return whether tiling pays: a reduction, whose inputs do not depend on all of its spatial axes."""
     if TILED in node.annotations or len(stored_buffers(node)) != 1 or not is_reduction(node):
         return False
-    spatial = {i.var for i in node.iters if i.kind == "spatial"}
+    spatial = {i.var for i in node.iters if i.kind == "spatial" and number_of(i.extent) != 1}
     unused = 0
     for loads in loads_of(node).values():
         used = {v for e in loads for i in e.indices for v in free_vars(i)}
@@ -170,3 +170,24 @@ def selects(node: Block) -> bool:
     """Return whether a block computes one of two values by a condition."""
     return any(
         isinstance(e, Select) for s in walk_stmt(node.body) for top in expressions(s) for e in walk(top))
+
+
+
+def moved_kinds(loop: For) -> set[str]:
+    """Return the kinds of axes that move with a loop, in all blocks inside it."""
+    return {k for b in blocks_inside(loop) for k in axis_kinds(b, loop.var)}
+
+
+def is_long_sum(sch: Schedule, at: BlockAt, most: int, least: int) -> bool:
+    """Return whether the parts of a reduction should be computed in parallel.
+
+    Those that tiling serves are reductions of at most `most` results, and longer than that number; others have at least
+    `least` points.
+    """
+    node = sch.get(at)
+    if is_root(sch, at) or not is_reduction(node) or node.init is None or TILED in node.annotations:
+        return False
+    spatial, reduced = lengths(node)
+    if not is_trivially_bound(sch, at) or spatial < 0:
+        return False
+    return spatial < reduced and spatial <= most if has_reuse(node) else reduced >= max(2, least)

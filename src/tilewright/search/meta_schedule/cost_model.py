@@ -15,12 +15,16 @@ from tilewright.ir.structural import structural_hash
 from tilewright.search import cost_model as trees
 from tilewright.search.meta_schedule.candidates import MeasureCandidate, RunnerResult
 from tilewright.search.meta_schedule.feature_extractor import FeatureExtractor, ProgramFeatures
+from tilewright.search.meta_schedule.pack_sum import PackSum, custom_callback
 from tilewright.search.meta_schedule.utils import Extensible
 
 if TYPE_CHECKING:
     from tilewright.search.meta_schedule.tune_context import TuneContext
 
+__all__ = ["CostModel", "FeatureGroup", "PackSum", "PyCostModel", "RandomModel", "XGBModel", "custom_callback"]
+
 Array = np.ndarray[Any, Any]
+_get_custom_call_back = custom_callback
 
 
 class CostModel(Extensible):

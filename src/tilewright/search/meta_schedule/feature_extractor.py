@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.backends.targets.target import Target
+from tilewright.base.errors import OptionError
 from tilewright.base.nd import NDArray, array
-from tilewright.search import features
+from tilewright.search import features, store_features
 from tilewright.search.cycles import cycles
 from tilewright.search.meta_schedule.candidates import MeasureCandidate
 from tilewright.search.meta_schedule.utils import Extensible, only_function
@@ -39,6 +40,38 @@ class ProgramFeatures(FeatureExtractor):
             parts = features.statements(only_function(candidate.sch.mod))
             found.append(array(features.vector_of(parts, machine, cycles(parts, machine))[None]))
         return found
+
+
+class PerStoreFeature(FeatureExtractor):
+    """TVM's features of each store: 164 numbers for each of its rows (`search/store_features.py`).
+
+    `buffers_per_store` buffers are described; `cache_line_bytes` is the length of a cache line. The others must have
+    their defaults; raises `OptionError` if they do not.
+    """
+
+    def __init__(
+        self, buffers_per_store: int = 5, arith_intensity_curve_num_samples: int = 10, cache_line_bytes: int = 64,
+        extract_workload: bool = False,
+    ) -> None:
+        if arith_intensity_curve_num_samples != 10 or extract_workload:
+            raise OptionError(
+                "PerStoreFeature has 10 samples of the arithmetic intensity, and no features of the workload; omit "
+                "arith_intensity_curve_num_samples and extract_workload", code="TW1103")
+        self.buffers_per_store, self.cache_line_bytes = buffers_per_store, cache_line_bytes
+
+    @property
+    def feature_vector_length(self) -> int:
+        """Number of features of a row."""
+        return len(store_features.names(self.buffers_per_store))
+
+    def extract_from(self, context: TuneContext, candidates: Sequence[MeasureCandidate]) -> list[NDArray]:
+        is_gpu = context.target is not None and "gpu" in context.target.keys
+        return [array(self._rows(candidate, is_gpu)) for candidate in candidates]
+
+    def _rows(self, candidate: MeasureCandidate, is_gpu: bool) -> Any:
+        return store_features.of_stores(
+            only_function(candidate.sch.mod), is_gpu=is_gpu, max_buffers=self.buffers_per_store,
+            cache_line=self.cache_line_bytes)
 
 
 class RandomFeatureExtractor(FeatureExtractor):

@@ -36,8 +36,11 @@ class Mutator(Extensible):
     @staticmethod
     def create(kind: str) -> dict[Mutator, float]:
         """Return the mutators for a kind of target, with their probabilities. Raises `OptionError` for others."""
+        if kind == "cuda":
+            return {MutateTileSize(): 0.9, MutateUnroll(): 0.08, MutateThreadBinding(): 0.02}
         if kind not in ("llvm", "c"):
-            raise OptionError(f"there are no mutators for '{kind}'; the kinds are 'llvm' and 'c'", code="TW1103")
+            raise OptionError(
+                f"there are no mutators for '{kind}'; the kinds are 'llvm', 'c' and 'cuda'", code="TW1103")
         return {
             MutateTileSize(): 0.9, MutateComputeLocation(): 0.05, MutateUnroll(): 0.03,
             MutateParallel(max_jobs_per_core=16): 0.02}
@@ -95,12 +98,20 @@ class MutateUnroll(Mutator):
         used = [
             samples[id(i.inputs[1])] for i in trace.insts if i.kind.name == "Annotate"
             and i.attrs[0] in (UNROLL_EXPLICIT, UNROLL_IMPLICIT) and id(i.inputs[1]) in samples]
-        used = [i for i in used if len(i.attrs[0]) > 1]
-        if not used:
-            return None
-        inst = self.random.choice(used)
-        others = [k for k in range(len(inst.attrs[0])) if k != trace.decisions.get(inst)]
-        return trace.with_decision(inst, self.random.choice(others), remove_postproc=True)
+        return _with_other_candidate(trace, used, self.random)
+
+
+class MutateThreadBinding(Mutator):
+    """Changes the number of threads of a loop."""
+
+    def apply(self, trace: Trace) -> Trace | None:
+        samples = {id(i.outputs[0]): i for i in trace.insts if i.kind.name == "SampleCategorical"}
+        threads = {
+            id(i.inputs[0]) for i in trace.insts if i.kind.name == "Bind" and str(i.attrs[0]) == "threadIdx.x"}
+        splits = [
+            i for i in trace.insts if i.kind.name == "Split" and any(id(o) in threads for o in i.outputs)]
+        used = [samples[id(f)] for i in splits for f in i.inputs[1:] if id(f) in samples]
+        return _with_other_candidate(trace, used, self.random)
 
 
 class MutateComputeLocation(Mutator):
@@ -142,7 +153,7 @@ class MutateParallel(Mutator):
         """Return the iterations of the parallel loops now, and the possible ones up to `limit`."""
         current, possible = set[int](), set[int]()
         for block in sch.get_child_blocks(root):
-            count, sizes = fusible_outer(sch, block, sch.get_loops(block), mark)
+            count, sizes = fusible_outer(sch, sch.get_loops(block), mark)
             current.update(sizes[count - 1 : count])
             possible.update(n for n in sizes if 1 < n <= limit)
         return current, possible
@@ -156,3 +167,13 @@ class MutateParallel(Mutator):
         kept: Sequence[Instruction] = trace.insts[:end]
         insts = [new if i is mark else i for i in kept]
         return Trace(insts, {i: d for i, d in trace.decisions.items() if any(k is i for k in kept)})
+
+
+def _with_other_candidate(trace: Trace, samples: Sequence[Instruction], choose: random.Random) -> Trace | None:
+    """Return the trace with another candidate of one of the samples; None if all of them have one candidate."""
+    open_samples = [i for i in samples if len(i.attrs[0]) > 1]
+    if not open_samples:
+        return None
+    inst = choose.choice(open_samples)
+    others = [k for k in range(len(inst.attrs[0])) if k != trace.decisions.get(inst)]
+    return trace.with_decision(inst, choose.choice(others), remove_postproc=True)

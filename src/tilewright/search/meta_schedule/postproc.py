@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tilewright.base.errors import OptionError, ScheduleError
 from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var, number_of
 from tilewright.scalar.walk import free_vars, substitute, walk
 from tilewright.search.meta_schedule import block_analysis as analysis
+from tilewright.search.meta_schedule.bases import Postproc, PyPostproc
 from tilewright.search.meta_schedule.schedule_rule import PARALLEL, UNROLL_EXPLICIT, UNROLL_IMPLICIT, VECTORIZE
-from tilewright.search.meta_schedule.utils import Extensible
+from tilewright.search.meta_schedule.thread_postproc import RewriteCooperativeFetch, RewriteUnboundBlock
 from tilewright.tir.index_map import map_by_loops
 from tilewright.tir.loop_steps import LoopRV
 from tilewright.tir.module_schedule import Schedule
@@ -18,6 +19,7 @@ from tilewright.tir.steps import BlockAt
 from tilewright.tir.stmt import (
     ROOT_BLOCK,
     SERIAL,
+    THREAD,
     Block,
     For,
     PrimFunc,
@@ -28,29 +30,11 @@ from tilewright.tir.stmt import (
     walk_stmt,
 )
 
-if TYPE_CHECKING:
-    from tilewright.search.meta_schedule.tune_context import TuneContext
+__all__ = [
+    "DisallowDynamicLoop", "Postproc", "PyPostproc", "RewriteCooperativeFetch", "RewriteLayout",
+    "RewriteParallelVectorizeUnroll", "RewriteReductionBlock", "RewriteUnboundBlock",
+]
 
-
-class Postproc(Extensible):
-    """Base of postprocessors."""
-
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        """Take what the postprocessor needs from the task."""
-
-    def apply(self, sch: Schedule) -> bool:
-        """Complete a schedule; return False if it is not valid."""
-        raise NotImplementedError(f"{type(self).__name__} does not define apply")
-
-    @staticmethod
-    def create(kind: str) -> list[Postproc]:
-        """Return the postprocessors for a kind of target, "llvm" or "c". Raises `OptionError` for others."""
-        if kind not in ("llvm", "c"):
-            raise OptionError(f"there are no postprocessors for '{kind}'; the kinds are 'llvm' and 'c'", code="TW1103")
-        return [DisallowDynamicLoop(), RewriteParallelVectorizeUnroll(), RewriteReductionBlock(), RewriteLayout()]
-
-
-PyPostproc = Postproc
 PREPROCESSED: Final = "meta_schedule.layout_rewrite_preproc"
 """Annotation of a block that brings an input into another layout."""
 
@@ -65,7 +49,10 @@ class DisallowDynamicLoop(Postproc):
 
 
 class RewriteReductionBlock(Postproc):
-    """Initializes reductions in blocks of their own, before their outermost reduction loop."""
+    """Initializes reductions in blocks of their own, before their outermost reduction loop.
+
+    Reductions by several threads stay as they are.
+    """
 
     def apply(self, sch: Schedule) -> bool:
         for name, func in list(sch.state.items()):
@@ -78,11 +65,11 @@ class RewriteReductionBlock(Postproc):
     def _decompose(sch: Schedule, func: str, node: Block) -> None:
         trial = sch.copy()
         loops = trial.get_loops(BlockAt(node.name, func))
-        place = next((k for k, v in enumerate(loops) if "reduce" in analysis.axis_kinds(node, v.var)), None)
-        if place is None:
+        reduced = [k for k, v in enumerate(loops) if "reduce" in analysis.axis_kinds(node, v.var)]
+        if not reduced or any(THREAD in trial.get(loops[k]).annotations for k in reduced):
             return
         block = sch.get_block(node.name, func)
-        sch.decompose_reduction(block, sch.get_loops(block)[place])
+        sch.decompose_reduction(block, sch.get_loops(block)[reduced[0]])
 
 
 @dataclass(slots=True)
@@ -121,7 +108,7 @@ class RewriteParallelVectorizeUnroll(Postproc):
 
 def _mark_loops(sch: Schedule, block: BlockAt, loops: list[LoopRV], marks: _Marks) -> None:
     """Apply the marks to the loops around one block."""
-    marks.parallel_loops = fusible_outer(sch, block, loops, marks.parallel)[0] if marks.parallel > 0 else 0
+    marks.parallel_loops = fusible_outer(sch, loops, marks.parallel)[0] if marks.parallel > 0 else 0
     marks.vector_loops = fusible_inner(sch, block, loops, marks.vectorize) if marks.vectorize > 0 else 0
     n = len(loops)
     if marks.parallel > 0 and marks.vectorize > 0 and _is_elementwise(sch, block, loops):
@@ -144,13 +131,13 @@ def _mark_loops(sch: Schedule, block: BlockAt, loops: list[LoopRV], marks: _Mark
         sch.annotate(loops[0], "pragma_unroll_explicit", int(marks.is_explicit))
 
 
-def fusible_outer(sch: Schedule, block: BlockAt, loops: list[LoopRV], limit: int) -> tuple[int, list[int]]:
+def fusible_outer(sch: Schedule, loops: list[LoopRV], limit: int) -> tuple[int, list[int]]:
     """Return how many outer loops to fuse for at most about `limit` parallel iterations, and the iterations after each.
     """
-    node, sizes, count, total = sch.get(block), list[int](), 0, 1
+    sizes, count, total = list[int](), 0, 1
     for loop in loops:
         s, extent = sch.get(loop), analysis.extent_of(sch, loop)
-        if extent is None or s.kind != SERIAL or "reduce" in _kinds_inside(s, loop, node):
+        if extent is None or s.kind != SERIAL or "reduce" in analysis.moved_kinds(s):
             break
         total *= extent
         sizes.append(total)
@@ -171,11 +158,6 @@ def fusible_inner(sch: Schedule, block: BlockAt, loops: list[LoopRV], limit: int
             break
         total, count = total * extent, count + 1
     return count if total > 1 else 0
-
-
-def _kinds_inside(s: For, loop: LoopRV, node: Block) -> set[str]:
-    """Return the kinds of axes that move with a loop, in all blocks inside it."""
-    return {k for b in (node, *analysis.blocks_inside(s)) for k in analysis.axis_kinds(b, loop.var)}
 
 
 def _is_contiguous(node: Block, loop: Var) -> bool:
@@ -245,6 +227,18 @@ class RewriteLayout(Postproc):
             sch.transform_layout(block, ("write", 0), layout)
 
 
+def default_postprocs(kind: str) -> list[Postproc]:
+    """Return the postprocessors for a kind of target: "llvm", "c" or "cuda". Raises `OptionError` for others."""
+    if kind == "cuda":
+        return [
+            DisallowDynamicLoop(), RewriteCooperativeFetch(), RewriteUnboundBlock(), RewriteParallelVectorizeUnroll(),
+            RewriteReductionBlock()]
+    if kind not in ("llvm", "c"):
+        raise OptionError(
+            f"there are no postprocessors for '{kind}'; the kinds are 'llvm', 'c' and 'cuda'", code="TW1103")
+    return [DisallowDynamicLoop(), RewriteParallelVectorizeUnroll(), RewriteReductionBlock(), RewriteLayout()]
+
+
 def _only_reader(func: PrimFunc, buffer: Buffer) -> Block | None:
     """Return the block that reads a buffer; None if several do. Raises `ScheduleError` for reads outside of blocks."""
     readers = [
@@ -260,7 +254,7 @@ def _only_reader(func: PrimFunc, buffer: Buffer) -> Block | None:
 
 
 def _fused(sch: Schedule, loops: list[LoopRV]) -> LoopRV:
-    return sch.fuse(*loops) if len(loops) > 1 else loops[0]
+    return sch.fuse(*loops)
 
 
 def _try(sch: Schedule, step: str, *args: Any) -> None:

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 from tilewright.base.errors import OptionError, ScheduleError
 from tilewright.base.global_functions import get_global_func
 from tilewright.search.meta_schedule import block_analysis as analysis
+from tilewright.search.meta_schedule.bases import PyScheduleRule, ScheduleRule
 from tilewright.search.meta_schedule.block_analysis import TILED
-from tilewright.search.meta_schedule.utils import Extensible
+from tilewright.search.meta_schedule.thread_rules import AutoBind, CrossThreadReduction
+from tilewright.search.meta_schedule.tiling import MultiLevelTiling, MultiLevelTilingWithIntrin, ReuseType
+from tilewright.search.meta_schedule.utils import cores_of
 from tilewright.tir.module_schedule import Schedule
 from tilewright.tir.steps import BlockAt
 from tilewright.tir.stmt import IfThenElse, stored_buffers, walk_stmt
@@ -28,41 +31,11 @@ PRODUCER: Final = "meta_schedule.random_compute_producer"
 """Annotation of a block: its producer gets a random place."""
 INLINE_RULE: Final = "meta_schedule.inline_rule"
 
-
-class ScheduleRule(Extensible):
-    """Base of rules."""
-
-    is_custom = False
-    """Whether the rule applies to blocks that name a rule of their own."""
-
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        """Take what the rule needs from the task."""
-
-    def apply(self, sch: Schedule, block: BlockAt) -> list[Schedule]:
-        """Return the schedules for a block; `[sch]` leaves it as it is."""
-        raise NotImplementedError(f"{type(self).__name__} does not define apply")
-
-    @staticmethod
-    def create(kind: str) -> list[ScheduleRule]:
-        """Return the rules for a kind of target, "llvm" or "c". Raises `OptionError` for others."""
-        if kind not in ("llvm", "c"):
-            raise OptionError(f"there are no rules for '{kind}'; the kinds are 'llvm' and 'c'", code="TW1103")
-        return [
-            ApplyCustomRule(),
-            InlineConstantScalars(),
-            AutoInline(
-                into_producer=False, into_consumer=True, inline_const_tensor=True, disallow_if_then_else=True,
-                require_injective=True, require_ordered=True, disallow_op=["tir.exp"]),
-            AddRFactor(max_jobs_per_core=16, max_innermost_factor=64),
-            MultiLevelTiling(
-                "SSRSRS", max_innermost_factor=64, reuse_write=ReuseType("may", levels=[1, 2], scope="global")),
-            ParallelizeVectorizeUnroll(
-                max_jobs_per_core=16, max_vectorize_extent=64, unroll_max_steps=[0, 16, 64, 512], unroll_explicit=True),
-            RandomComputeLocation(),
-        ]
-
-
-PyScheduleRule = ScheduleRule
+__all__ = [
+    "AddRFactor", "ApplyCustomRule", "AutoBind", "AutoInline", "CrossThreadReduction", "InlineConstantScalars",
+    "MultiLevelTiling", "MultiLevelTilingWithIntrin", "ParallelizeVectorizeUnroll", "PyScheduleRule",
+    "RandomComputeLocation", "ReuseType", "ScheduleRule",
+]
 
 
 class ApplyCustomRule(ScheduleRule):
@@ -151,90 +124,6 @@ class AutoInline(ScheduleRule):
         return exists and (injective or not self.require_injective) and (ordered or not self.require_ordered)
 
 
-class ReuseType:
-    """Whether tiles are computed in, or read through, a copy: "no", "may" or "must"; after which tiles, in which scope.
-    """
-
-    def __init__(self, req: str, levels: Sequence[int], scope: str) -> None:
-        if req not in ("no", "may", "must"):
-            raise OptionError(f"reuse is 'no', 'may' or 'must', not {req!r}", code="TW1103")
-        self.req, self.levels, self.scope = req, [int(n) for n in levels], scope
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the three settings by name."""
-        return {"req": self.req, "levels": self.levels, "scope": self.scope}
-
-
-class MultiLevelTiling(ScheduleRule):
-    """Tiles reductions whose inputs are used several times. `structure` is the order of tiles: spatial and reduction.
-
-    `reuse_write` keeps results in a copy that is written back after one of its levels of tiles.
-    """
-
-    def __init__(
-        self, structure: str, tile_binds: Sequence[str] | None = None, max_innermost_factor: int | None = None,
-        vector_load_lens: Sequence[int] | None = None, reuse_read: ReuseType | None = None,
-        reuse_write: ReuseType | None = None, filter_fn: Any = None,
-    ) -> None:
-        if set(structure) - {"S", "R"} or not structure:
-            raise OptionError(f"a tiling structure consists of S and R, not {structure!r}", code="TW1103")
-        if tile_binds or vector_load_lens or (reuse_read is not None and reuse_read.req != "no"):
-            raise OptionError(
-                "tile_binds, vector_load_lens and reuse_read belong to GPUs, for which no code is generated; omit them",
-                code="TW1103")
-        self.structure, self.max_innermost_factor = structure, max_innermost_factor or 1 << 30
-        self.reuse_write, self.filter_fn = reuse_write or ReuseType("no", (), ""), filter_fn
-
-    def apply(self, sch: Schedule, block: BlockAt) -> list[Schedule]:
-        if analysis.is_root(sch, block) or not (self.filter_fn or analysis.has_reuse)(sch.get(block)):
-            return [sch]
-        if not analysis.is_trivially_bound(sch, block):
-            return [sch]
-        sch.annotate(block, TILED, self.structure)
-        found = []
-        for state, write_back, levels in self._copies(sch, block):
-            tiles = self._tiled(state, block)
-            for level in levels:
-                new = state.copy() if level != levels[-1] else state
-                if write_back is not None and level is not None:
-                    new.reverse_compute_at(write_back, tiles[level - 1][-1], preserve_unit_loops=True)
-                found.append(new)
-        return found
-
-    def _copies(self, sch: Schedule, block: BlockAt) -> list[tuple[Schedule, BlockAt | None, list[int | None]]]:
-        """Return schedules with the block that writes results back, and the levels of tiles after which it does."""
-        reuse = self.reuse_write
-        levels: list[int | None] = [*reuse.levels]
-        if reuse.req == "no":
-            return [(sch, None, [None])]
-        readers = sch.get_consumers(block)
-        if reuse.req == "may" and len(readers) == 1 and analysis.reads_in_order(sch.get(readers[0])):
-            return [(sch, readers[0], [*levels, None])]
-        found: list[tuple[Schedule, BlockAt | None, list[int | None]]] = []
-        if reuse.req == "may":
-            found.append((sch.copy(), None, [None]))
-        found.append((sch, sch.cache_write(block, 0, reuse.scope), levels))
-        return found
-
-    def _tiled(self, sch: Schedule, block: BlockAt) -> list[list[Any]]:
-        """Tile the loops around a block, and return the loops of each tile."""
-        places = {kind: [k for k, c in enumerate(self.structure) if c == c_of] for kind, c_of in _KINDS}
-        tiles: list[list[Any]] = [[] for _ in self.structure]
-        for loop in sch.get_loops(block):
-            kinds = analysis.axis_kinds(sch.get(block), loop.var)
-            at = places["reduce" if "reduce" in kinds else "spatial"]
-            parts = [loop]
-            if len(at) > 1:
-                factors = sch.sample_perfect_tile(loop, len(at), self.max_innermost_factor)
-                parts = sch.split(loop, factors)
-            for k, part in zip(at, parts, strict=True):
-                tiles[k].append(part)
-        sch.reorder(*(part for tile in tiles for part in tile))
-        return [t or tiles[k - 1] for k, t in enumerate(tiles)]
-
-
-_KINDS: Final = (("spatial", "S"), ("reduce", "R"))
-
 
 class AddRFactor(ScheduleRule):
     """Computes long sums with few results in two stages: parts that may run in parallel, and the sum of these."""
@@ -244,10 +133,11 @@ class AddRFactor(ScheduleRule):
         self.cores = 1
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        self.cores = context.target.cores if context.target is not None else 1
+        self.cores = cores_of(context.target)
 
     def apply(self, sch: Schedule, block: BlockAt) -> list[Schedule]:
-        if not self._is_long(sch, block):
+        most = self.cores * self.max_jobs_per_core
+        if not analysis.is_long_sum(sch, block, most, self.cores):
             return [sch]
         before = sch.copy()
         node = sch.get(block)
@@ -270,20 +160,6 @@ class AddRFactor(ScheduleRule):
             found.append(new)
         return [*found, before]
 
-    def _is_long(self, sch: Schedule, block: BlockAt) -> bool:
-        """Return whether a sum is long, and has too few results to occupy the processor."""
-        node = sch.get(block)
-        if analysis.is_root(sch, block) or not analysis.is_reduction(node) or node.init is None or TILED in (
-            node.annotations
-        ) or not analysis.is_trivially_bound(sch, block):
-            return False
-        spatial, reduced = analysis.lengths(node)
-        if spatial < 0 or reduced <= 1:
-            return False
-        if analysis.has_reuse(node):
-            return spatial <= reduced and spatial <= self.cores * self.max_jobs_per_core
-        return spatial <= self.cores
-
 
 class ParallelizeVectorizeUnroll(ScheduleRule):
     """Marks the root block, for the postprocessor `RewriteParallelVectorizeUnroll`. -1 omits a mark."""
@@ -297,7 +173,7 @@ class ParallelizeVectorizeUnroll(ScheduleRule):
         self.cores = 1
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        self.cores = context.target.cores if context.target is not None else 1
+        self.cores = cores_of(context.target)
 
     def apply(self, sch: Schedule, block: BlockAt) -> list[Schedule]:
         if not analysis.is_root(sch, block):
@@ -340,6 +216,40 @@ class RandomComputeLocation(ScheduleRule):
     def _move(sch: Schedule, block: BlockAt) -> None:
         place = sch.sample_compute_location(block)
         sch.compute_at(block, place, preserve_unit_loops=True)
+
+
+def default_rules(kind: str) -> list[ScheduleRule]:
+    """Return the rules for a kind of target: "llvm", "c" or "cuda". Raises `OptionError` for others."""
+    if kind == "cuda":
+        return [
+            ApplyCustomRule(),
+            MultiLevelTiling(
+                "SSSRRSRS", tile_binds=["blockIdx.x", "vthread.x", "threadIdx.x"], max_innermost_factor=64,
+                vector_load_lens=[1, 2, 3, 4, 8, 16], reuse_read=ReuseType("must", levels=[4], scope="shared"),
+                reuse_write=ReuseType("must", levels=[3], scope="local")),
+            InlineConstantScalars(),
+            AutoInline(into_producer=True, into_consumer=True),
+            CrossThreadReduction([4, 8, 16, 32, 64, 128, 256, 512]),
+            ParallelizeVectorizeUnroll(
+                max_jobs_per_core=-1, max_vectorize_extent=-1, unroll_max_steps=[0, 16, 64, 512, 1024],
+                unroll_explicit=True),
+            AutoBind(),
+        ]
+    if kind not in ("llvm", "c"):
+        raise OptionError(f"there are no rules for '{kind}'; the kinds are 'llvm', 'c' and 'cuda'", code="TW1103")
+    return [
+        ApplyCustomRule(),
+        InlineConstantScalars(),
+        AutoInline(
+            into_producer=False, into_consumer=True, inline_const_tensor=True, disallow_if_then_else=True,
+            require_injective=True, require_ordered=True, disallow_op=["tir.exp"]),
+        AddRFactor(max_jobs_per_core=16, max_innermost_factor=64),
+        MultiLevelTiling(
+            "SSRSRS", max_innermost_factor=64, reuse_write=ReuseType("may", levels=[1, 2], scope="global")),
+        ParallelizeVectorizeUnroll(
+            max_jobs_per_core=16, max_vectorize_extent=64, unroll_max_steps=[0, 16, 64, 512], unroll_explicit=True),
+        RandomComputeLocation(),
+    ]
 
 
 def _is_one(size: Any) -> bool:

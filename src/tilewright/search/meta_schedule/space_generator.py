@@ -53,7 +53,8 @@ class SpaceGenerator(Extensible):
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
         """Choose the parts for the target of a task, and initialize them."""
         self.seed = context.random.randrange(1, 1 << 31)
-        kind = "c" if context.target is not None and str(context.target.kind) == "c" else "llvm"
+        found = "llvm" if context.target is None else str(context.target.kind)
+        kind = found if found in ("c", "cuda") else "llvm"
         if self.sch_rules == FROM_TARGET:
             self.sch_rules = ScheduleRule.create(kind)
         if self.postprocs == FROM_TARGET:

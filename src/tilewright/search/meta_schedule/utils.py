@@ -8,6 +8,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from tilewright.backends.targets.described import is_described
+from tilewright.backends.targets.target import Target
 from tilewright.base.errors import OptionError, ScheduleError
 from tilewright.base.global_functions import get_global_func
 from tilewright.ir.module import IRModule
@@ -41,6 +43,11 @@ def derived_object(cls: C) -> C:
     """Return a class that extends a part of the search, such as `PyScheduleRule`, unchanged: these are plain classes.
     """
     return cls
+
+
+def cores_of(target: Target | None) -> int:
+    """Return the cores of a target; 1 without one, and for a target for which no code is generated."""
+    return 1 if target is None or is_described(target.kind) else target.cores
 
 
 def normalized_module(mod: PrimFunc | IRModule) -> IRModule:

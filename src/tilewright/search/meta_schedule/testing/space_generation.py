@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.backends.targets.target import Target
+from tilewright.base.errors import CompileError
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import assert_structural_equal, structural_equal
 from tilewright.search.meta_schedule.schedule_rule import ScheduleRule
@@ -46,7 +47,7 @@ def check_sketches(
         fits = [(s, new) for s, new in made if new is not None and structural_equal(new.mod, expected)]
         if not fits:
             near = [new for _, new in made if new is not None]
-            shown = "\n\n".join(str(new.mod) for new in near[:3])
+            shown = "\n\n".join(f"{new.mod}\n{_difference(new.mod, expected)}" for new in near[:3])
             raise AssertionError(f"no schedule gives the program\n{expected}\nwith the decisions {decisions}:\n{shown}")
         left.remove(fits[0][0])
         assert_structural_equal(fits[0][1].mod, expected)
@@ -61,6 +62,15 @@ def _decided(mod: PrimFunc | IRModule, trace: Trace, decisions: Sequence[tuple[s
     sch = Schedule(normalized_module(mod))
     new.apply_to_schedule(sch)
     return sch
+
+
+def _difference(made: IRModule, expected: IRModule) -> str:
+    """Return where two programs differ."""
+    try:
+        assert_structural_equal(made, expected)
+    except CompileError as error:
+        return str(error)
+    return ""
 
 
 def print_sketches(sketches: Sequence[Schedule]) -> None:
