@@ -450,6 +450,13 @@ class Call(Expr):
         self.span = span
         self._type = self.infer_type()
 
+    @classmethod
+    def untyped(cls, op: Any, args: Sequence[Expr], span: Origin | None = None) -> Call:
+        """Return a call whose type is not inferred, for arguments that the operator may reject; a rule replaces it."""
+        made = cls.__new__(cls)
+        made.op, made.args, made.span, made._type = op, tuple(args), span, None
+        return made
+
     def infer_type(self) -> Type | None:
         types = [a.known_type() for a in self.args]
         if any(t is None for t in types):
