@@ -347,6 +347,7 @@ class _Printer:
             return (f"{self._constructor(e.op)}({', '.join(arguments)})" if e.op.inputs or arguments
                     else self._constructor(e.op))
         if isinstance(e.op, Expr):
+            arguments += [f"{word(k)}={self._attribute(v)}" for k, v in (e.own_attrs or {}).items()]
             return f"{self._argument(e.op)}({', '.join(arguments)})"
         for field in dataclasses.fields(e.op):
             value = getattr(e.op, field.name)
