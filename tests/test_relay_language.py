@@ -508,6 +508,10 @@ def test_expressions_compare_and_are_told_apart() -> None:
     assert array.same_as(array) and not array.same_as(nd.array([1.0]))
 
 
+def test_a_constant_takes_the_dtype_of_a_tensor_type() -> None:
+    assert const(0, relay.scalar_type("int64")).checked_type == relay.TensorType((), "int64")
+
+
 def test_ways_to_write_a_variable() -> None:
     assert var("x", "int8").checked_type == relay.scalar_type("int8")
     assert var("x", relay.TensorType((2,))).checked_type == var("y", shape=(2,)).checked_type

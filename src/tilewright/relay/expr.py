@@ -530,9 +530,10 @@ def applied_type(function: Type, args: Sequence[Type], span: Origin | None = Non
     return substitute_type(function.ret_type, bound)
 
 
-def const(value: Any, dtype: str | DataType | None = None) -> Constant:
-    """Return a constant made from a number, sequence or array. As in TVM, Python floats become float32 and ints int32.
-    """
+def const(value: Any, dtype: str | DataType | TensorType | None = None) -> Constant:
+    """Return a constant made from a number, sequence or array, of a dtype or that of a tensor type. As in TVM, Python
+    floats become float32 and ints int32."""
+    dtype = dtype.dtype if isinstance(dtype, TensorType) else dtype
     if dtype is None and not isinstance(value, (np.ndarray, np.generic)):
         probe = np.asarray(value)
         dtype = {"f": "float32", "i": "int32"}.get(probe.dtype.kind)
