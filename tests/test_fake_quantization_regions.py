@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,9 @@ import pytest
 
 import daily
 from tilewright import IRModule, relay
+from tilewright.base.errors import CompileError
+from tilewright.ir import TensorAffineType, structural_equal
+from tilewright.ir.op_attributes import registrations
 from tilewright.relay import qnn, transform
 from tilewright.relay.expr import Expr, Var, const, var
 from tilewright.relay.visitor import calls
@@ -131,3 +134,58 @@ def test_sums_that_do_not_fit_stay() -> None:
     sums = [qnn.op.dequantize(var(n, shape=(4,), dtype="int32"), const(0.5), const(0)) for n in "ab"]
     mod = IRModule.from_expr(qnn.op.quantize(relay.nn.relu(relay.subtract(*sums)), const(0.5), const(0)))
     assert transform.FakeQuantizationToInteger()(mod) is mod
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    """Forget, after a test, the integer forms that it registers."""
+    with registrations():
+        yield
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_program_registers_the_integer_form_of_an_operator() -> None:
+    """sin(%x) -> %x with twice the scale, and concatenate by the types of a tuple."""
+
+    @relay.op.register_fake_quantization_to_integer("sin")
+    def sin(expr: Any, type_map: Any) -> list[Any]:
+        given = type_map[expr.args[0]]
+        return [expr.args[0], TensorAffineType(given.scale * const(2.0), given.zero_point, given.dtype)]
+
+    @relay.op.register_fake_quantization_to_integer("concatenate")
+    def joined(expr: Any, type_map: Any) -> list[Any]:
+        (whole,) = expr.args
+        first, second = type_map[whole].types
+        assert float(first.scale.value) == 0.5 and float(second.scale.value) == 0.125
+        return [relay.concatenate([*whole.fields], 1), first]
+
+    mod, _ = region(lambda x, y: relay.concatenate((relay.sin(x), y), 1), "int8")
+    new = transform.FakeQuantizationToInteger(hard_fail=True)(mod)["main"]
+    assert [e.op.name for e in calls(new)] == ["concatenate", "qnn.requantize"]
+    assert float(calls(new)[1].args[1].value) == 0.5
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_registered_form_that_refuses_leaves_the_operator_in_floating_point() -> None:
+    @relay.op.register_fake_quantization_to_integer("abs")
+    def refused(expr: Any, type_map: Any) -> list[Any]:
+        raise NotImplementedError("not for these arguments")
+
+    mod, _ = region(EXACT["abs"], "int8")
+    assert structural_equal(transform.FakeQuantizationToInteger()(mod), mod)
+    with pytest.raises(CompileError, match="registered integer form of abs refuses this call: not for these arguments"):
+        transform.FakeQuantizationToInteger(hard_fail=True)(mod)
+
+
+@pytest.mark.usefixtures("registered")
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (lambda e, t: e, "the integer form of abs returned a Call; it must return a list of an expression and its "),
+        (lambda e, t: [e, TensorAffineType(var("s", shape=()), const(0), "int8")], "must be constants; compute them"),
+    ],
+)
+def test_results_of_registered_forms_are_checked(result: Any, message: str) -> None:
+    relay.op.register_fake_quantization_to_integer("abs", result)
+    with pytest.raises(CompileError, match=message):
+        transform.FakeQuantizationToInteger(hard_fail=True)(region(EXACT["abs"], "int8")[0])

@@ -15,7 +15,7 @@ import pytest
 import tilewright as tvm
 from small_models import cnn, mlp
 from tilewright import relay
-from tilewright.base.errors import CompileError, InputError, OptionError
+from tilewright.base.errors import CompileError, InputError, OptionError, UnknownOptionWarning
 from tilewright.driver.main import main
 from tilewright.ir import IRModule
 from tilewright.relay.expr import Call, Constant, Expr
@@ -186,7 +186,7 @@ def test_conversions_are_functions_of_their_own() -> None:
     x = relay.var("x", shape=(1, 4, 12, 12))
     middle = relay.nn.conv2d(relay.sigmoid(relay.nn.conv2d(x, weight(4, 4, 1, 1))), weight(4, 4, 1, 1))
     with all_layers(partition_conversions="fully_integral"), pytest.raises(
-        CompileError, match="is computed in float between quantized values; remove it from the network"
+        CompileError, match="sigmoid computes with floats, which a fully integral network does not; remove it"
     ):
         quantize(IRModule.from_expr(relay.Function([x], middle)))
 
@@ -210,12 +210,16 @@ def test_conversions_are_functions_of_their_own() -> None:
             {"calibrate_chunk_by": 0},
             "calibrate_chunk_by is 0; it must be the number of values to calibrate at a time, or -1 for all"
         ),
-        ({"global_skale": 1}, "qconfig has no option 'global_skale'; did you mean 'global_scale'"),
     ],
 )
 def test_options_that_mean_nothing(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         qconfig(**options)
+
+
+def test_an_unknown_option_is_ignored_with_a_warning() -> None:
+    with pytest.warns(UnknownOptionWarning, match="no option 'global_skale', which is ignored; did you mean 'global_s"):
+        assert qconfig(global_skale=1) == qconfig()
 
 
 def test_a_mode_that_needs_data_says_so() -> None:

@@ -126,3 +126,19 @@ def test_used_memory() -> None:
     unknown = IRModule.from_expr(relay.Function([v := relay.var("v", shape=(relay.Any(),))], relay.exp(v)))
     with pytest.raises(CompileError, match="AnnotateUsedMemory does not support dynamic shapes"):
         relay.transform.AnnotateUsedMemory()(unknown)
+
+
+def test_the_regions_of_a_function() -> None:
+    begin, end = relay.op.get("annotation.compiler_begin"), relay.op.get("annotation.compiler_end")
+    first = relay.annotation.compiler_begin(X, "npu")
+    inside = relay.nn.relu(first)
+    last = relay.annotation.compiler_end(inside, "npu")
+    other = relay.annotation.compiler_begin(last, "dsp")
+    function = relay.Function([X], relay.annotation.compiler_end(relay.exp(other), "dsp"))
+    found = analysis.AnnotatedRegionSet(function, begin, end)
+    assert len(found) == 2 and [r.target for r in found] == ["npu", "dsp"]
+    region = found.get_region(inside)
+    assert region is not None and region.args == [first] and region.rets == [last]
+    assert region.nodes == [first, inside, last] and found.get_region(X) is None
+    with pytest.raises(CompileError, match=r"regions lie between annotation\.compiler_begin and .*, not between exp and"):
+        analysis.AnnotatedRegionSet(function, relay.op.get("exp"), end)

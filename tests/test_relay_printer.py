@@ -201,3 +201,10 @@ def test_deep_graphs_print() -> None:
 
 def test_repr_is_the_text() -> None:
     assert repr(relay.nn.relu(X)) == text_of(relay.nn.relu(X))
+
+
+def test_a_span_that_a_program_gives_is_printed() -> None:
+    x = relay.var("x", shape=(2,))
+    call = relay.Call(relay.op.get("exp"), [x], span=relay.Span(relay.SourceName("Encoder"), 3, 3, 1, 5))
+    assert "exp(%x) /* ty=Tensor[(2), float32] span='3:1' (Encoder:3) */" in relay.nn.relu(call).astext()
+    assert "span" not in relay.exp(x).astext()

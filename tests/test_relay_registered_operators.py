@@ -41,6 +41,17 @@ def registered() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("registered")
+def test_the_attributes_of_an_operator_are_an_empty_dictionary() -> None:
+    made, seen = operator(), []
+    made.set_attrs_type_key("DictAttrs")
+    made.add_type_rel("NotedAttributes", lambda arg_types, attrs: (seen.append(attrs), arg_types[0])[1])
+    assert Call(made, [var("x", shape=(2,))]).checked_type == TensorType((2,), "float32")
+    assert seen == [{}]
+    with pytest.raises(CompileError, match=r"the attributes of .* cannot be 'Conv2DAttrs'.*; give 'DictAttrs'"):
+        made.set_attrs_type_key("Conv2DAttrs")
+
+
+@pytest.mark.usefixtures("registered")
 def test_an_operator_is_registered_and_used() -> None:
     made = operator()
     made.set_num_inputs(2)

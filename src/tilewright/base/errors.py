@@ -106,6 +106,12 @@ class UnequalSizesError(ShapeError):
     sizes: tuple[Any, Any] | None = None
 
 
+class FloatOperatorError(CompileError, AssertionError):
+    """An operator computes with floats where only integers are allowed. TVM raises an `AssertionError`."""
+
+    code = "TW1005"
+
+
 class UnfitSamplesError(CompileError):
     """A `bound`, a sum of sizes and its least value, that the samples of the sizes do not satisfy."""
 
@@ -252,6 +258,12 @@ class UnknownOperatorWarning(UserWarning):
     """An operator name is unknown, which may be a typing error. The message has the nearest name."""
 
     code = "TW1305"
+
+
+class UnknownOptionWarning(UserWarning):
+    """An option has no meaning here, and is ignored as TVM ignores it. The message has the nearest name."""
+
+    code = "TW1001"
 
 
 class RewriteWarning(UserWarning):

@@ -24,6 +24,7 @@ from tilewright.base.types import (
     TypeVar,
 )
 from tilewright.ir import container, diagnostics, instrument, transform
+from tilewright.ir.affine_type import TensorAffineType, TupleAffineType
 from tilewright.ir.container import Array, Map
 from tilewright.ir.env_func import EnvFunc
 from tilewright.ir.memory_pools import (
@@ -64,10 +65,10 @@ __all__ = [
     "Array", "ConstantMemoryPools", "ConstantPoolInfo", "Constructor", "EnvFunc", "FloatImm", "FuncType",
     "GlobalTypeVar", "GlobalVar", "IRModule", "IncompleteType", "IntImm", "Map", "Op", "PoolInfo", "PoolInfoProperties",
     "PrimExpr", "PrimType", "Range", "RefType", "RelayExpr", "RelayRefType", "SequentialSpan", "SourceName", "Span",
-    "TensorType", "TupleType", "Type", "TypeCall", "TypeData", "TypeKind", "TypeRelation", "TypeVar",
-    "WorkspaceMemoryPools", "WorkspacePoolInfo", "assert_structural_equal", "container", "diagnostics",
-    "get_first_structural_mismatch", "instrument", "load_json", "make_node", "register_op_attr", "reset_op_attr",
-    "save_json", "structural_equal", "structural_hash", "transform",
+    "TensorAffineType", "TensorType", "TupleAffineType", "TupleType", "Type", "TypeCall", "TypeData", "TypeKind",
+    "TypeRelation", "TypeVar", "WorkspaceMemoryPools", "WorkspacePoolInfo", "assert_structural_equal", "container",
+    "diagnostics", "get_first_structural_mismatch", "instrument", "load_json", "make_node", "register_op_attr",
+    "reset_op_attr", "save_json", "structural_equal", "structural_hash", "transform",
 ]
 
 

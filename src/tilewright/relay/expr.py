@@ -272,7 +272,8 @@ class TupleGetItem(Expr):
 
 
 class Attrs(dict[str, Any]):
-    """Read-only attributes of a function: `attrs["Compiler"]`, `attrs.Compiler`, `attrs.get("Compiler")`."""
+    """Read-only attributes of a function, or of a call of one: `attrs["Compiler"]`, `attrs.Compiler`,
+    `attrs.get("Compiler")`."""
 
     __slots__ = ()
 
@@ -437,18 +438,31 @@ class Call(Expr):
 
     `op` is an `Op` with its attributes, or an expression of function type. In TVM's form, `Call(op, args, attrs)`, `op`
     may also be the class that `relay.op.get(name)` returns, with the attributes as a mapping or as `attrs` of another
-    call.
+    call. A call of a function may have attributes of its own, a mapping, which have no effect on its value.
     """
 
-    __slots__ = ("__weakref__", "args", "op", "span")
+    __slots__ = ("__weakref__", "args", "op", "own_attrs", "span")
 
     def __init__(self, op: Any, args: Sequence[Expr], attrs: Any = None, type_args: Sequence[Type] | None = None,
                  span: Origin | None = None) -> None:
         """Infer the type. Raises `ShapeError` if the operator rejects the arguments."""
-        self.op = op if attrs is None and not isinstance(op, type) else _applied(op, attrs)
+        self.own_attrs: Attrs | None = None
+        if isinstance(op, Expr):
+            self.op: Any = op
+            if attrs is not None:
+                self.own_attrs = _of_function(attrs)
+        else:
+            self.op = op if attrs is None and not isinstance(op, type) else _applied(op, attrs)
         self.args = tuple(args)
         self.span = span
         self._type = self.infer_type()
+
+    @classmethod
+    def untyped(cls, op: Any, args: Sequence[Expr], span: Origin | None = None) -> Call:
+        """Return a call whose type is not inferred, for arguments that the operator may reject; a rule replaces it."""
+        made = cls.__new__(cls)
+        made.op, made.args, made.own_attrs, made.span, made._type = op, tuple(args), None, span, None
+        return made
 
     def infer_type(self) -> Type | None:
         types = [a.known_type() for a in self.args]
@@ -463,8 +477,8 @@ class Call(Expr):
 
     @property
     def attrs(self) -> Any:
-        """The attributes of the operator, `call.attrs.axis`; None for a call of a function."""
-        return None if isinstance(self.op, Expr) else self.op
+        """The attributes of the operator, `call.attrs.axis`; for a call of a function, its own attributes or None."""
+        return self.own_attrs if isinstance(self.op, Expr) else self.op
 
     @property
     def tuple_value(self) -> Expr:
@@ -477,13 +491,20 @@ class Call(Expr):
         return () if isinstance(self.op, Expr) else tuple(t for a in self.args if (t := a.known_type()) is not None)
 
 
+def _of_function(attrs: Any) -> Attrs:
+    """Return the attributes of a call of a function."""
+    if not isinstance(attrs, Mapping):
+        raise CompileError(f"a call of a function takes a mapping as its attributes, not {attrs!r}", code="TW0307")
+    return attrs if isinstance(attrs, Attrs) else Attrs({k: _plain(v) for k, v in attrs.items()})
+
+
 def _applied(op: Any, attrs: Any) -> Any:
     """The operator `op`, a class or an object, with the attributes of a mapping or of an operator of its class."""
     kind = op if isinstance(op, type) else type(op)
     if isinstance(attrs, kind):
         return attrs
-    if isinstance(op, Expr) or not (attrs is None or isinstance(attrs, Mapping)):
-        raise CompileError(f"{getattr(op, 'name', 'a function')} cannot take the attributes {attrs!r}", code="TW0307")
+    if not (attrs is None or isinstance(attrs, Mapping)):
+        raise CompileError(f"{op.name} cannot take the attributes {attrs!r}", code="TW0307")
     given = dict(attrs or {})
     return kind(**given) if isinstance(op, type) or given else op
 
@@ -509,9 +530,10 @@ def applied_type(function: Type, args: Sequence[Type], span: Origin | None = Non
     return substitute_type(function.ret_type, bound)
 
 
-def const(value: Any, dtype: str | DataType | None = None) -> Constant:
-    """Return a constant made from a number, sequence or array. As in TVM, Python floats become float32 and ints int32.
-    """
+def const(value: Any, dtype: str | DataType | TensorType | None = None) -> Constant:
+    """Return a constant made from a number, sequence or array, of a dtype or that of a tensor type. As in TVM, Python
+    floats become float32 and ints int32."""
+    dtype = dtype.dtype if isinstance(dtype, TensorType) else dtype
     if dtype is None and not isinstance(value, (np.ndarray, np.generic)):
         probe = np.asarray(value)
         dtype = {"f": "float32", "i": "int32"}.get(probe.dtype.kind)

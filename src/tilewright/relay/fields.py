@@ -23,10 +23,13 @@ _MADE: Final = {"DictAttrs": Attrs, "FloatImm": FloatImm, "IntImm": IntImm}
 
 
 def make_node(type_key: str, **kwargs: Any) -> Any:
-    """Create a node by TVM's name of its kind: the attributes of a function (`DictAttrs`), or a number.
+    """Create a node by TVM's name of its kind: attributes of a function or a call (`DictAttrs`), or a number.
 
-    Raises `OptionError` for other names.
+    Attributes of another kind (`attrs.…`) have its name as the last one, `attrs_type_key`. Raises `OptionError` for
+    other names.
     """
+    if type_key.startswith(("attrs.", "relay.attrs.")):
+        return Attrs({**kwargs, "attrs_type_key": type_key})
     kind = _MADE.get(type_key)
     if kind is None:
         raise OptionError(

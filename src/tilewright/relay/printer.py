@@ -26,6 +26,7 @@ from tilewright.base.array_bytes import to_bytes
 from tilewright.base.errors import InternalError
 from tilewright.base.recursion import room_for
 from tilewright.base.types import DataType, Type
+from tilewright.ir.source import Span
 from tilewright.ir.virtual_device import VirtualDevice
 from tilewright.relay.adt import (
     Constructor,
@@ -74,7 +75,8 @@ def astext(what: Any, show_meta_data: bool = False, annotate: Annotate | None = 
     """Return a module, function, expression or data type as text with the version line.
 
     `show_meta_data` appends the values of the constants, which the parser needs otherwise. `annotate(expr)` replaces
-    the type comment of each value; `show_spans` appends the origins of values.
+    the type comment of each value; `show_spans` appends the origins of values. A `relay.Span`, which a program gave, is
+    always shown.
     """
     printer = _Printer(annotate, show_spans)
     if hasattr(what, "type_definitions"):
@@ -284,7 +286,8 @@ class _Printer:
         if self._annotate is not None:
             return text + self._annotate(e)
         known = e.known_type()
-        span = f" span={str(e.span).replace('*/', '* /')}" if self._show_spans and e.span is not None else ""
+        shown = e.span is not None and (self._show_spans or isinstance(e.span, Span))
+        span = f" span={str(e.span).replace('*/', '* /')}" if shown else ""
         typed = "" if known is None else f" ty={self._types.text(known)}"
         return f"{text} /*{typed}{span} */" if typed or span else text
 
@@ -347,6 +350,7 @@ class _Printer:
             return (f"{self._constructor(e.op)}({', '.join(arguments)})" if e.op.inputs or arguments
                     else self._constructor(e.op))
         if isinstance(e.op, Expr):
+            arguments += [f"{word(k)}={self._attribute(v)}" for k, v in (e.own_attrs or {}).items()]
             return f"{self._argument(e.op)}({', '.join(arguments)})"
         for field in dataclasses.fields(e.op):
             value = getattr(e.op, field.name)

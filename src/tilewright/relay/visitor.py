@@ -47,7 +47,8 @@ def with_operands(e: Expr, new: Sequence[Expr]) -> Expr:
     """Return the same kind of node over other operands; the type of a call is inferred again."""
     match e:
         case Call():
-            return Call(new[0], new[1:], span=e.span) if isinstance(e.op, Expr) else Call(e.op, new, span=e.span)
+            return (Call(new[0], new[1:], e.own_attrs, span=e.span) if isinstance(e.op, Expr)
+                    else Call(e.op, new, span=e.span))
         case Tuple():
             return Tuple(tuple(new), e.span)
         case TupleGetItem():

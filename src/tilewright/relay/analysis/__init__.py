@@ -21,6 +21,7 @@ from tilewright.relay.analysis.operators import (
     list_op_freqs,
 )
 from tilewright.relay.analysis.purity import Effect, Effects, is_pure
+from tilewright.relay.analysis.regions import AnnotatedRegionSet
 from tilewright.relay.analysis.unmatched_cases import unmatched_cases
 from tilewright.relay.analysis.variables import (
     all_type_vars,
@@ -45,12 +46,14 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)
 
 
+extract_intermdeiate_expr = extract_intermediate_expr
+"""TVM's spelling."""
+
 __all__ = [
-    "CallGraph", "Effect", "Effects", "Feature", "all_dtypes", "all_type_vars", "all_vars", "bound_type_vars",
-    "bound_vars", "calls",
-    "check_basic_block_normal_form", "check_constant", "check_kind", "check_well_formed", "consumers", "count_layers",
-    "detect_feature", "explain_offload", "extract_fused_functions",
-    "extract_intermediate_expr", "free_type_vars", "free_vars", "get_calibration_data", "get_total_mac_number",
-    "is_pure",
-    "list_fake_quantized_op_freqs", "list_op_freqs", "post_order", "post_order_visit", "unmatched_cases", "well_formed",
+    "AnnotatedRegionSet", "CallGraph", "Effect", "Effects", "Feature", "all_dtypes", "all_type_vars", "all_vars",
+    "bound_type_vars", "bound_vars", "calls", "check_basic_block_normal_form", "check_constant", "check_kind",
+    "check_well_formed", "consumers", "count_layers", "detect_feature", "explain_offload",
+    "extract_fused_functions", "extract_intermdeiate_expr", "extract_intermediate_expr", "free_type_vars",
+    "free_vars", "get_calibration_data", "get_total_mac_number", "is_pure", "list_fake_quantized_op_freqs",
+    "list_op_freqs", "post_order", "post_order_visit", "unmatched_cases", "well_formed",
 ]

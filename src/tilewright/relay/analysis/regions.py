@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeGuard
 
@@ -9,6 +10,7 @@ from tilewright.base.errors import CompileError
 from tilewright.relay.adt import Match
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let
 from tilewright.relay.op.annotation import CompilerBegin, CompilerEnd, Mark
+from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import operands, post_order
 
 DEFAULT: Final = "default"
@@ -33,6 +35,41 @@ class Region:
         self.nodes += other.nodes
         self.ins += other.ins
         self.outs += other.outs
+
+    @property
+    def args(self) -> list[Call]:
+        """The begin marks, under TVM's name."""
+        return self.ins
+
+    @property
+    def rets(self) -> list[Call]:
+        """The end marks, under TVM's name."""
+        return self.outs
+
+
+class AnnotatedRegionSet:
+    """The regions of a function, as a collection: `for region in AnnotatedRegionSet(function, begin, end)`.
+
+    `region_begin_op` and `region_end_op` are the operators of the marks. Raises `CompileError` for other operators, and
+    if the marks do not match.
+    """
+
+    def __init__(self, func: Function, region_begin_op: type[Op], region_end_op: type[Op]) -> None:
+        if region_begin_op is not CompilerBegin or region_end_op is not CompilerEnd:
+            raise CompileError(
+                f"regions lie between annotation.compiler_begin and annotation.compiler_end, not between "
+                f"{region_begin_op.name} and {region_end_op.name}", code="TW0414")
+        self._found = regions_of(open_nodes(func))
+
+    def get_region(self, expr: Expr) -> Region | None:
+        """Return the region that contains a node, or None."""
+        return self._found.get(expr)
+
+    def __iter__(self) -> Iterator[Region]:
+        return iter(dict.fromkeys(self._found.values()))
+
+    def __len__(self) -> int:
+        return len({*self._found.values()})
 
 
 def is_mark(e: Any) -> TypeGuard[Call]:

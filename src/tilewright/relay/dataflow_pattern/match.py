@@ -243,13 +243,14 @@ def _values(e: Expr) -> tuple[Expr, ...]:
 
 
 def attribute(e: Any, name: str) -> Any:
-    """Return an attribute of an operator (`TOpPattern` or a registered one), of a call's operator, or of a function;
-    None if it is absent."""
+    """Return an attribute of an operator (`TOpPattern` or a registered one), of a call, or of a function; None if it
+    is absent."""
     if isinstance(e, Op) or (isinstance(e, type) and issubclass(e, Op)):
         return int(e.kind) if name == "TOpPattern" else op_attr(e.name, name)
     if isinstance(e, Call) and isinstance(e.op, Op):
         return getattr(e.op, name) if name in e.op.attributes() else None
-    return e.attrs.get(name) if isinstance(e, Function) else None
+    attrs = e.own_attrs if isinstance(e, Call) else e.attrs if isinstance(e, Function) else None
+    return None if attrs is None else attrs.get(name)
 
 
 def _same(value: Any, wanted: Any) -> bool:

@@ -58,6 +58,7 @@ from tilewright.relay.op.hooks import (
     register_alter_op_layout,
     register_compute,
     register_convert_op_layout,
+    register_fake_quantization_to_integer,
     register_gradient,
     register_infer_correct_layout,
     register_legalize,
@@ -76,9 +77,10 @@ __all__ = [
     "contrib", "create", "data_dependent", "deferred", "dynamic", "einsum", "elementwise", "external", "fast_math",
     "fixed_point", "get", "image", "image_decoding", "image_sampling", "indexing", "linalg", "lookup", "nn",
     "nn_binary", "nn_deformable", "nn_displacement", "nn_loss", "nn_sparse", "random", "reduction", "register",
-    "register_alter_op_layout", "register_compute", "register_convert_op_layout", "register_gradient",
-    "register_infer_correct_layout", "register_legalize", "register_mixed_precision_conversion", "register_pattern",
-    "register_qnn_legalize", "register_schedule", "register_stateful", "register_strategy", "runtime_checks", "scans",
+    "register_alter_op_layout", "register_compute", "register_convert_op_layout",
+    "register_fake_quantization_to_integer", "register_gradient", "register_infer_correct_layout", "register_legalize",
+    "register_mixed_precision_conversion", "register_pattern", "register_qnn_legalize", "register_schedule",
+    "register_stateful", "register_strategy", "runtime_checks", "scans",
     "scattering", "selection", "shaping", "signal", "sorting", "special", "transform", "vision", "vision_maps", "vm",
 ]
 

@@ -20,6 +20,7 @@ ALTER_OP_LAYOUT: Final = "FTVMAlterOpLayout"
 CONVERT_OP_LAYOUT: Final = "FTVMConvertOpLayout"
 INFER_LAYOUT: Final = "FInferCorrectLayout"
 MIXED_PRECISION: Final = "FTVMMixedPrecisionConversionType"
+FAKE_QUANTIZATION: Final = "FTVMFakeQuantizationToInteger"
 STRATEGY: Final = "FTVMStrategy"
 SCHEDULE: Final = "FTVMSchedule"
 COMPUTE: Final = "FTVMCompute"
@@ -86,6 +87,15 @@ def register_mixed_precision_conversion(op_name: str, func: Function | None = No
     `out_dtype` accumulates in the first, and the result of a call in 16 bits is cast to the second.
     """
     return register_op_attr(op_name, MIXED_PRECISION, func, level)
+
+
+def register_fake_quantization_to_integer(op_name: str, func: Function | None = None, level: int = 10) -> Function:
+    """Register the integer form of an operator for `FakeQuantizationToInteger`, in place of the package's.
+
+    `f(expr, type_map)` takes the call on the integers of its arguments, and the `TensorAffineType` of each. It returns
+    `[new expression, its TensorAffineType]`, or raises `NotImplementedError`: the operator then stays in float.
+    """
+    return register_op_attr(op_name, FAKE_QUANTIZATION, func, level)
 
 
 def register_gradient(op_name: str, fgradient: Function | None = None, level: int = 10) -> Function:

@@ -24,6 +24,7 @@ from tilewright.base.errors import CompileError, ShapeError
 from tilewright.base.global_functions import get_global_func, register_func
 from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.ir.op_attributes import op_attr
+from tilewright.relay.expr import Attrs
 from tilewright.relay.op.broadcast import Add
 from tilewright.relay.op.hooks import COMPUTE
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
@@ -56,6 +57,7 @@ class Registered(Op):
     """The type relation, or empty."""
     num_inputs: ClassVar[int | None] = None
     support_level: ClassVar[int] = 10
+    attrs_type_key: ClassVar[str] = ""
     arguments: ClassVar[tuple[tuple[str, str, str], ...]] = ()
     """Name, type and description of each documented argument."""
 
@@ -90,6 +92,18 @@ class Registered(Op):
         cls.support_level = level
 
     @classmethod
+    def set_attrs_type_key(cls, key: str) -> None:
+        """Set TVM's name of the kind of the attributes: `DictAttrs`, which the type relation then receives, empty.
+
+        Raises `CompileError` for another kind, because such an operator has no attributes.
+        """
+        if key != "DictAttrs":
+            raise CompileError(
+                f"the attributes of {cls.name} cannot be '{key}': an operator that a program registers has none; give "
+                "'DictAttrs'", code="TW0312")
+        cls.attrs_type_key = key
+
+    @classmethod
     def set_attr(cls, attr_name: str, value: Any, plevel: int = 10) -> None:
         """Call `register_op_attr` for this operator; `TOpPattern` also sets its fusion class."""
         super().set_attr(attr_name, value, plevel)
@@ -101,7 +115,7 @@ class Registered(Op):
             raise ShapeError(f"it takes {self.num_inputs} arguments, and is given {len(args)}")
         if not self.relation:
             raise ShapeError(f"its type relation is missing; give one with relay.op.get({self.name!r}).add_type_rel")
-        found = self.relation[-1](list(args), self)
+        found = self.relation[-1](list(args), Attrs() if self.attrs_type_key else self)
         if not isinstance(found, Type):
             raise ShapeError(f"its type relation returned {found!r}; it must return a type")
         return found

@@ -245,9 +245,8 @@ class ExprReader(AttributeReader):
 
     def _call(self, called: Expr, token: Token) -> Expr:
         args, attrs = self._arguments()
-        for _, at in attrs.values():
-            raise self.fail("only operators have attributes; the arguments of a function are positional", at)
-        return self.build(token, lambda: Call(called, args, span=self.span(token, "call")))
+        own = {name: value for name, (value, _) in attrs.items()} or None
+        return self.build(token, lambda: Call(called, args, own, span=self.span(token, "call")))
 
     def _primary(self) -> Expr:
         token = self.take()

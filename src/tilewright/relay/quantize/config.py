@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import enum
+import warnings
 from collections.abc import Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Self
 
-from tilewright.base.errors import OptionError
+from tilewright.base.errors import OptionError, UnknownOptionWarning
 from tilewright.base.settings import nearest
 
 CALIBRATE_MODES: Final = ("global_scale", "kl_divergence", "percentile")
@@ -48,7 +49,7 @@ class QConfig:
     products in float, `debug_enabled_ops` all operators but the named ones. `do_simulation` keeps the simulated
     quantization. `rounding` of requantizations puts ties UPWARD, away from zero (TONEAREST) or to even (TOEVEN).
     `partition_conversions` moves the quantization of inputs and dequantization of outputs into functions;
-    "fully_integral" rejects a network with floats in between.
+    "fully_integral" rejects a network that computes anything else with floats.
     """
 
     nbit_input: int = 8
@@ -121,11 +122,12 @@ def current_qconfig() -> QConfig:
 
 
 def qconfig(**options: Any) -> QConfig:
-    """The options by name, for a `with` statement. Raises `OptionError` for an unknown name."""
+    """The options by name, for a `with` statement. An unknown name is ignored, with an `UnknownOptionWarning`."""
     known = [f.name for f in fields(QConfig) if not f.name.startswith("_")]
     for name in options:
         if name not in known:
-            raise OptionError("qconfig has no option "
-                              f"'{name}'{nearest(name, known) or '; the options are: ' + ', '.join(known)}",
-                              code="TW1001")
-    return QConfig(**options)
+            warnings.warn(
+                f"qconfig has no option '{name}', which is ignored"
+                f"{nearest(name, known) or '; the options are: ' + ', '.join(known)}",
+                UnknownOptionWarning, stacklevel=2)
+    return QConfig(**{name: value for name, value in options.items() if name in known})

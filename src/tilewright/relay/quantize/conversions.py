@@ -10,32 +10,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
-from tilewright.base.errors import CompileError
+from tilewright.base.errors import FloatOperatorError
 from tilewright.base.types import FuncType, TensorType
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
-from tilewright.relay.qnn.scaling import Quantize
+from tilewright.relay.op.broadcast import Add
+from tilewright.relay.op.registry import Op
+from tilewright.relay.qnn.scaling import Dequantize, Quantize
 from tilewright.relay.visitor import consumers, operands, post_order, substitute
 
 NAMES = ("quantize_inputs", "quantized_main", "dequantize_outputs")
+_ALLOWED: Final[tuple[tuple[type[Op], ...], ...]] = ((Quantize,), (), (Dequantize, Add))
+"""Operators on floats in each stage of a fully integral network: conversions, and sums of dequantized results."""
 
 
 def partition_conversions(mod: IRModule, ensure_fully_integral: bool = False) -> IRModule:
     """Split `main` of `mod` into three functions.
 
-    With `ensure_fully_integral`, raises `CompileError` if the middle one computes with floats.
+    With `ensure_fully_integral`, raises `FloatOperatorError` for an operator on floats other than these conversions
+    and sums of dequantized results.
     """
     main = mod["main"]
     order = [e for e in post_order(main.body, inside=False) if not isinstance(e, Constant)]
     users = consumers(order)
     stage = _stages(main, order, users)
     if ensure_fully_integral:
-        for e in order:
-            if stage[e] == 1 and isinstance(e, Call) and _is_float(e):
-                name = getattr(e.op, "name", "a call")
-                raise CompileError(f"{name} is computed in float between quantized values; remove it from the network, "
-                                   "or set partition_conversions='enabled'", e.span, code="TW1005")
+        _refuse_floats(order, stage)
     made = mod.copy()
     known: dict[Expr, Expr] = {p: p for p in main.params}
     for k, name in enumerate(NAMES):
@@ -52,6 +54,17 @@ def partition_conversions(mod: IRModule, ensure_fully_integral: bool = False) ->
         known.update({e: call if len(results) == 1 else TupleGetItem(call, n) for n, e in enumerate(results)})
     made["main"] = main.with_body(known[main.body])
     return made
+
+
+def _refuse_floats(order: Sequence[Expr], stage: Mapping[Expr, int]) -> None:
+    """Raise `FloatOperatorError` for the first operator on floats that its stage does not allow."""
+    floats = [e for e in order if isinstance(e, Call) and not isinstance(e.op, _ALLOWED[stage[e]])
+              and (stage[e] != 1 or _is_float(e))]
+    if floats:
+        e = next((e for e in floats if not isinstance(e.op, Dequantize)), floats[0])
+        raise FloatOperatorError(
+            f"{getattr(e.op, 'name', 'a call')} computes with floats, which a fully integral network does not; remove "
+            "it from the network, or set partition_conversions='enabled'", e.span)
 
 
 def _stages(main: Function, order: Sequence[Expr], users: Mapping[Expr, Sequence[Expr]]) -> dict[Expr, int]:

@@ -104,7 +104,9 @@ _BINARY: Final = (
     scalar.EQ, scalar.NE, scalar.LT, scalar.LE, scalar.GT, scalar.GE, scalar.And, scalar.Or,
 )
 _LISTED: Final[tuple[tuple[str, type, dict[str, Any]], ...]] = (
-    ("relay.Call", graph.Call, {"op": Op | graph.Expr, "args": tuple[graph.Expr, ...], "span": Span}),
+    ("relay.Call", graph.Call, {
+        "op": Op | graph.Expr, "args": tuple[graph.Expr, ...], "attrs": dict[str, Any] | None, "span": Span,
+    }),
     ("relay.Function", graph.Function, {
         "params": tuple[graph.Var, ...], "body": graph.Expr, "ret_type": Type | None,
         "type_params": tuple[TypeVar, ...], "attrs": dict[str, Any], "span": Span,
@@ -140,13 +142,13 @@ _LISTED: Final[tuple[tuple[str, type, dict[str, Any]], ...]] = (
     ("tir.Broadcast", scalar.Broadcast, {"value": scalar.PrimExpr, "lanes": int}),
     ("tir.LetStmt", stmt.Let, {"var": scalar.Var, "value": scalar.PrimExpr, "body": stmt.Stmt}),
 )
-_ATTRIBUTE: Final = {("relay.Function", "ret_type"): "_declared"}
+_ATTRIBUTE: Final = {("relay.Function", "ret_type"): "_declared", ("relay.Call", "attrs"): "own_attrs"}
 _BUILD: Final[dict[str, Callable[..., Any]]] = {
     "relay.Constructor": _constructor, "relay.GlobalTypeVar": _type_name, "relay.TypeVar": _type_variable,
 }
 _DEFAULTS: Final[dict[str, dict[str, Any]]] = {
-    "relay.Var": {"virtual_device": None}, "relay.GlobalTypeVar": {"kind": TypeKind.AdtHandle},
-    "relay.TypeVar": {"kind": TypeKind.Type},
+    "relay.Call": {"attrs": None}, "relay.Var": {"virtual_device": None},
+    "relay.GlobalTypeVar": {"kind": TypeKind.AdtHandle}, "relay.TypeVar": {"kind": TypeKind.Type},
 }
 MAXIMUM_LANES: Final = 1 << 16
 

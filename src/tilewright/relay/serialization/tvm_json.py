@@ -186,7 +186,8 @@ def _call(f: Fields) -> graph.Call:
     op = f["op"]
     if isinstance(op, type) and issubclass(op, Op):
         return graph.Call(op(**operator_attributes(op, f["attrs"] or {})), f["args"], span=f.get("span"))
-    return graph.Call(op, f["args"], span=f.get("span"))
+    own = {k: plain_value(v) for k, v in (f.get("attrs") or {}).items()}
+    return graph.Call(op, f["args"], own or None, span=f.get("span"))
 
 
 def _constant(f: Fields) -> graph.Constant:

@@ -26,10 +26,13 @@ import numpy as np
 
 from tilewright.base.errors import CompileError, OptionError
 from tilewright.ir.module import IRModule
+from tilewright.ir.op_attributes import op_attr
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
+from tilewright.relay.op import hooks
 from tilewright.relay.op.broadcast import Add, Multiply
 from tilewright.relay.op.elementwise import Relu
+from tilewright.relay.op.hooks import register_fake_quantization_to_integer
 from tilewright.relay.op.nn_norm import Softmax
 from tilewright.relay.op.nn_pool import AvgPool2d
 from tilewright.relay.op.registry import Op, get
@@ -38,7 +41,10 @@ from tilewright.relay.qnn.affine import RULES, Argument, Quantized, is_rounded_b
 from tilewright.relay.qnn.affine_regions import CLOSING, REGION_RULES, closed
 from tilewright.relay.qnn.numerics import limits
 from tilewright.relay.qnn.scaling import Dequantize, Quantize, Requantize
+from tilewright.relay.transform.registered_integer_forms import REFUSALS, registered_form
 from tilewright.relay.visitor import operands, post_order, rewrite
+
+__all__ = ["FakeQuantizationToInteger", "register_fake_quantization_to_integer"]
 
 _CONVERTED: Final = frozenset({*RULES, *REGION_RULES, *CLOSING, Add, AvgPool2d, Multiply, Softmax})
 """Operators that have an integer form, for some arguments."""
@@ -69,7 +75,7 @@ class FakeQuantizationToInteger(FunctionPass):
                 raise OptionError(f"{name} has no integer form; remove it from optional_qnn_ops", code="TW1005")
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
-        sweep = _Sweep(self.use_qat, self.keep_real_bias)
+        sweep = _Sweep(self.use_qat, self.keep_real_bias, self.hard_fail)
         new = rewrite(function, sweep.visit)
         if self.hard_fail and isinstance(new, Function):
             _check_regions(new, sweep.quantized)
@@ -110,8 +116,8 @@ def _is(e: Expr, kind: type[Op]) -> bool:
 
 
 class _Sweep:
-    def __init__(self, everywhere: bool, keep_real_bias: bool) -> None:
-        self.everywhere, self.keep_real_bias = everywhere, keep_real_bias
+    def __init__(self, everywhere: bool, keep_real_bias: bool, hard_fail: bool) -> None:
+        self.everywhere, self.keep_real_bias, self.hard_fail = everywhere, keep_real_bias, hard_fail
         self.quantized: dict[Expr, Quantized] = {}
         self.by_region: set[Expr] = set()
         """Values that have an integer form only because a quantization follows."""
@@ -136,15 +142,16 @@ class _Sweep:
         return self._rule(e)
 
     def _rule(self, e: Call) -> Expr | None:
-        kind = type(e.op)
-        if kind not in RULES and not (self.in_regions and kind in REGION_RULES):
+        kind, registered = type(e.op), op_attr(e.op.name, hooks.FAKE_QUANTIZATION)
+        if registered is None and kind not in RULES and not (self.in_regions and kind in REGION_RULES):
             return None
         given: Sequence[Expr] = e.args[0].fields if isinstance(e.args[0], Tuple) and e.op.variadic else e.args
         args: list[Argument] = [self.quantized.get(a, a) for a in given]
         if not any(isinstance(a, Quantized) for a in args) or (self.keep_real_bias and is_rounded_bias(e, args)):
             return None
-        found = RULES[kind](e, args) if kind in RULES else None
-        if found is None and self.in_regions and kind in REGION_RULES:
+        found = (self._registered(registered, e, args) if registered is not None
+                 else RULES[kind](e, args) if kind in RULES else None)
+        if registered is None and found is None and self.in_regions and kind in REGION_RULES:
             found = REGION_RULES[kind](e, args)
             self.by_region.add(e)
         if any(a in self.by_region for a in given):
@@ -154,6 +161,17 @@ class _Sweep:
         real = found.dequantized() if self.everywhere else e
         self.quantized[real] = found
         return real
+
+    def _registered(self, form: Any, e: Call, args: Sequence[Argument]) -> Quantized | None:
+        """Return the integers that a program's function gives; None if it refuses, and `hard_fail` is not set."""
+        try:
+            return registered_form(form, e, args)
+        except REFUSALS as error:
+            if self.hard_fail:
+                raise CompileError(
+                    f"the registered integer form of {e.op.name} refuses this call: {error}", e.span,
+                    code="TW1005") from error
+            return None
 
     def _quantize(self, e: Call) -> Expr | None:
         x, scale, zero_point = e.args
