@@ -181,8 +181,8 @@ def test_the_steps_are_the_schedule() -> None:
          "loop 'j' is already vectorized; leave that out, or split it first"),
         (lambda s: s.compute_inline("C"), "block 'C' is a reduction"),
         (lambda s: s.set_scope("D", "local"), "block 'D' computes the parameter 'D'"),
-        (lambda s: s.compute_at("D", s.loops("C")[0]), "'D' is not read inside loop 'i'"),
-        (lambda s: s.compute_at("C", s.loops("C")[0]), "block 'C' is already inside loop 'i'"),
+        (lambda s: s.compute_at("D", s.loops("C")[0]), "block 'D' is an output block: it computes the parameter"),
+        (lambda s: s.compute_at("C", s.loops("C")[0]), "loop 'i' is an ancestor of block 'C', which is already inside"),
         (
             lambda s: s.set_scope("C", "texture"),
             "'texture' is not a memory scope; use 'global' .memory. or 'local'"
@@ -244,10 +244,10 @@ def test_a_value_read_elsewhere_stays_where_it_is() -> None:
     c = te.compute((4,), lambda i: b[i] + 1.0, name="C")
     d = te.compute((4,), lambda i: b[i] - 1.0, name="D")
     s = Schedule(create_prim_func([a], [c, d]))
-    with pytest.raises(ScheduleError, match="'B' is read outside of loop 'i' too"):
+    with pytest.raises(ScheduleError, match="requires all the consumers of 'B' in loop 'i', but it is read"):
         s.compute_at("B", s.loops("C")[0])
     s = Schedule(create_prim_func([a], [b, c, d]))
-    with pytest.raises(ScheduleError, match="block 'B' computes the parameter 'B', which must be stored whole"):
+    with pytest.raises(ScheduleError, match="block 'B' is an output block: it computes the parameter 'B'"):
         s.compute_at("B", s.loops("C")[0])
 
 

@@ -569,10 +569,10 @@ def test_what_only_lowering_can_see() -> None:
             lambda s: s[b].prefetch(c, b.op.axis[0], 1), [a, d],
             r"'C' is not indexed by loop 'i' of 'B'"
         ),
-        (lambda s: s[b].compute_at(s[d], d.op.axis[0]), [a, d], r"'B' is not read inside loop 'i'"),
+        (lambda s: s[b].compute_at(s[d], d.op.axis[0]), [a, d], r"the consumers of 'B' in loop 'i', but it is read"),
         (
             lambda s: keep_inside(s, c, d), [a, c, d],
-            r"block 'C' computes the parameter 'C', which must be stored whole"
+            r"block 'C' is an output block: it computes the parameter 'C', which must"
         ),
         (
             lambda s: s[c].compute_at(s[b], b.op.axis[0]), [a, d],

@@ -94,7 +94,7 @@ def of_stores(
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """What is around a statement: its loops, the values of variables, where buffers are allocated, steps to unroll."""
+    """Context of a statement: its loops, the values of variables, where buffers are allocated, steps to unroll."""
 
     loops: tuple[For, ...] = ()
     values: Mapping[PrimExpr, PrimExpr] = field(default_factory=dict)

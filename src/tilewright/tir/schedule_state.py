@@ -24,7 +24,7 @@ from tilewright.tir.threads import is_shared_by
 
 
 class ScheduleDebugMask(enum.IntEnum):
-    """What TVM verifies after each step. Here every step is checked."""
+    """Parts of the state that TVM verifies after each step. Here every step is checked."""
 
     VERIFY_SREF_TREE = 1
     VERIFY_CACHED_FLAGS = 2

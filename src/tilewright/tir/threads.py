@@ -15,6 +15,6 @@ _SHARED_BY: Final = {
 
 
 def is_shared_by(buffer: Buffer, loop: For) -> bool:
-    """Return whether the trips of `loop` are threads that share the memory of `buffer`, as of the scope "shared.dyn"."""
+    """Return whether the trips of `loop` are threads that share the memory of `buffer`, e.g. of "shared.dyn"."""
     threads = _SHARED_BY.get(buffer.scope.partition(".")[0], ())
     return str(loop.annotations.get(THREAD, "")).startswith(threads) if threads else False

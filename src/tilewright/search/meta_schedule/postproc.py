@@ -55,7 +55,7 @@ class RewriteReductionBlock(Postproc):
     """
 
     def apply(self, sch: Schedule) -> bool:
-        for name, func in list(sch.state.items()):
+        for name, func in list(sch.functions.items()):
             for s in list(walk_stmt(func.body)):
                 if isinstance(s, Block) and s.init is not None and analysis.is_reduction(s):
                     self._decompose(sch, name, s)
@@ -88,7 +88,7 @@ class RewriteParallelVectorizeUnroll(Postproc):
     """Applies the marks of `ParallelizeVectorizeUnroll`: outer loops run in parallel, inner ones as vectors."""
 
     def apply(self, sch: Schedule) -> bool:
-        for func in list(sch.state):
+        for func in list(sch.functions):
             found = sch.get(BlockAt(ROOT_BLOCK, func)).annotations
             marks = _Marks(
                 int(found.get(PARALLEL, -1)), int(found.get(VECTORIZE, -1)),
@@ -192,7 +192,7 @@ class RewriteLayout(Postproc):
     """
 
     def apply(self, sch: Schedule) -> bool:
-        for name, func in list(sch.state.items()):
+        for name, func in list(sch.functions.items()):
             for k in func.attrs.get("layout_free_buffers", ()):
                 self._rewrite(sch, name, func.params[int(k)])
         return True
@@ -202,7 +202,7 @@ class RewriteLayout(Postproc):
         """Rewrite one input. It keeps its layout if several blocks read it, or its reader does so in no fixed order."""
         copies, buffer = list[Block](), original
         while True:
-            reader = _only_reader(sch.state[func], buffer)
+            reader = _only_reader(sch.functions[func], buffer)
             if reader is None:
                 return
             if not analysis.is_copy(reader):

@@ -29,8 +29,8 @@ class RewriteUnboundBlock(Postproc):
         self.max_threads = threads_of(context, "max_threads_per_block")
 
     def apply(self, sch: Schedule) -> bool:
-        for name in list(sch.state):
-            for node in _leaves(sch.state[name]):
+        for name in list(sch.functions):
+            for node in _leaves(sch.functions[name]):
                 if _is_unbound(sch, name, node):
                     block = sch.get_block(node.name, name)
                     bind_block(sch, block, self.max_threadblocks, self.max_threads, lambda limit: limit)
@@ -51,7 +51,7 @@ class RewriteCooperativeFetch(Postproc):
         self.warp = int((context.target.attrs if context.target is not None else {}).get("thread_warp_size", -1))
 
     def apply(self, sch: Schedule) -> bool:
-        for name, func in list(sch.state.items()):
+        for name, func in list(sch.functions.items()):
             nodes = [s for s in walk_stmt(func.body) if isinstance(s, Block)]
             is_by_warp = any(WARP_EXECUTION in s.annotations for s in nodes)
             for node in nodes:

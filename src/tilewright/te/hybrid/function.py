@@ -16,7 +16,7 @@ from tilewright.te.extern import ExternOp
 from tilewright.te.hybrid.reader import Reader
 from tilewright.te.hybrid.runtime import HYBRID_GLOBALS
 from tilewright.te.tensor import Tensor
-from tilewright.tir.parse_expr import Source
+from tilewright.tir.parse_python import Source
 
 
 class HybridFunction:

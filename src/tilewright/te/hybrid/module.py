@@ -20,7 +20,7 @@ from tilewright.te.hybrid.runtime import HYBRID_GLOBALS
 from tilewright.te.resolve import schedule_func
 from tilewright.te.schedule import Schedule
 from tilewright.te.tensor import PlaceholderOp, Tensor
-from tilewright.tir.parse_expr import Source
+from tilewright.tir.parse_python import Source
 from tilewright.tir.transform.lower_blocks import lower_blocks
 
 

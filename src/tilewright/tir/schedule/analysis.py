@@ -14,7 +14,7 @@ def has_block(sch: Schedule, block_name: str) -> bool:
 
 def is_output_block(sch: Schedule, block: BlockAt) -> bool:
     """Return whether the block stores to a parameter of its function."""
-    return block in sch.get_output_blocks(block)
+    return block in sch.get_output_blocks(block.func)
 
 
 __all__ = ["has_block", "is_output_block"]
