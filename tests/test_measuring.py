@@ -201,15 +201,15 @@ def test_code_uses_as_many_threads_as_are_asked_for(builder: LocalBuilder) -> No
 
 
 def test_cold_caches_can_be_seen() -> None:
-    data = np.zeros(1 << 18, np.float32)
+    data = np.zeros(1 << 16, np.float32)  # fits the second-level cache
 
     def call() -> None:
         data.sum()
 
     call()
-    options = TrialOptions(number=4, repeat=3, noise=1e9)
+    options = TrialOptions(number=1, repeat=5, noise=1e9)
     warm = [min(timed(call, options)[0]) for _ in range(3)]
-    cold = [min(timed(call, TrialOptions(number=4, repeat=3, noise=1e9, flush=True))[0]) for _ in range(2)]
+    cold = [min(timed(call, TrialOptions(number=1, repeat=5, noise=1e9, flush=True))[0]) for _ in range(2)]
     assert min(cold) > min(warm)
     flush_caches()
 
