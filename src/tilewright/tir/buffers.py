@@ -104,12 +104,12 @@ def fitted(value: PrimExpr, dtype: DataType) -> PrimExpr | None:
     """Convert `value` to `dtype` for a store; None if it does not fit.
 
     Loop variables are int64 here and int32 in TVM's scripts. So integers computed from variables are converted to the
-    buffer's integer type, and wrap around.
+    buffer's type; integers wrap around.
     """
     have, want = value.dtype.element, dtype.element
     if have is want:
         return value
-    if have is not INT64 or not want.is_integer or want.code == "bool":
+    if have is not INT64 or not (want.is_integer or want.is_float) or want.code == "bool":
         return None
     stack = [value]
     while stack:
