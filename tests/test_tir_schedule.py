@@ -310,12 +310,6 @@ MESSAGES: dict[str, tuple[Callable[[], object], str]] = {
         ).apply_to_schedule(tir.Schedule(product)),
         "instruction 1, .*, has 3 results here, but 1 in the trace; the trace belongs to another program"
     ),
-    "a step that does not exist here": (
-        lambda: tir.Trace.from_json(
-            [[["GetBlock", [], ["C", "main"], ["b0"]], ["UnsafeSetDType", ["b0"], [0, "float32"], []]], []]
-        ).apply_to_schedule(tir.Schedule(product)),
-        "instruction 'UnsafeSetDType' is not supported: there is no step 'unsafe_set_dtype'"
-    ),
     "no program": (
         lambda: tir.Schedule("f"),  # type: ignore[arg-type]
         "a schedule takes a PrimFunc or an IRModule of them, but was given a str"

@@ -216,6 +216,18 @@ REFUSED: dict[str, tuple[str, Callable[[tir.Schedule], object], str]] = {
     "a map with no way back": (
         "pair", lambda s: s.transform_block_layout("B", "lambda i, j: (i * 9 + j,)"), "which is not invertible"
     ),
+    "the type of a parameter": (
+        "pair", lambda s: s.unsafe_set_dtype("C", 0, "float64"), "'C' is a parameter, whose type is the caller's"
+    ),
+    "a loop in another block": (
+        "pair", lambda s: (s.blockize(s.get_loops("C")[0]), s.compute_at("B", s.get_loops("C")[0])),
+        "block 'B' and loop 'i' must be in the same block scope; the block is in no other block, and the loop in "
+        "block 'C_o'"
+    ),
+    "loops in two blocks": (
+        "pair", lambda s: (s.blockize(s.get_loops("C")[1]), s.reorder(s.get_loops("C")[0], s.get_loops("C_o")[0])),
+        "the loops j, i must be in the same block scope"
+    ),
     "a separator": (
         "pair", lambda s: s.set_axis_separator("B", 0, [2]), r"the axis separators \[2\] of 'B' must be increasing"
     ),
@@ -434,13 +446,13 @@ def test_a_block_fills_the_padding_of_a_layout() -> None:
     sch = tir.Schedule(tir.parse(RAGGED))
     sch.transform_layout("B", "B", lambda i: (i // 4, i % 4), pad_value=lambda p, q: p + q)
     text = str(sch.mod["main"])
-    padded = 'T.if_then_else(v0_1 == 3 and v1_1 >= 2, T.cast(v0_1 + v1_1, "int32"), A[v0_1 * 4 + v1_1] * T.int32(2))'
+    padded = 'T.if_then_else(v0_1 == 3 and 2 <= v1_1, T.cast(v0_1 + v1_1, "int32"), A[v0_1 * 4 + v1_1] * T.int32(2))'
     assert f"B[v0_1, v1_1] = {padded}" in text
     same(tir.parse(RAGGED), sch.mod["main"])
     parts = tir.Schedule(tir.parse(RAGGED))
     parts.split(parts.get_loops("B")[0], [2, 7])
     parts.transform_layout("B", "B", lambda i: (i // 4, i % 4), pad_value=3)
-    assert "T.where(v0_1 == 3 and v1_1 >= 2)\n    B[v0_1, v1_1] = T.int32(3)" in str(parts.get("B_pad_B"))
+    assert "T.where(v0 == 3 and 2 <= v1)\n    B[v0_1, v1_1] = T.int32(3)" in str(parts.get("B_pad_B"))
     same(tir.parse(RAGGED), parts.mod["main"])
     with pytest.raises(ScheduleError, match="has places without an element; give their value as pad_value"):
         tir.Schedule(tir.parse(RAGGED)).transform_layout("B", "B", lambda i: (i // 4, i % 4))

@@ -354,7 +354,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "2 names, 1 letters and 1 loops were given; the numbers must be equal"
     ),
     "an axis of no loop": (BLOCK + 'v = T.axis.remap("S", [3])', "T.axis.remap takes only variables of surrounding"),
-    "an axis from one": (BLOCK + "v = T.axis.spatial((1, 3), 0)", "an axis must start at 0; shift the indices instead"),
+    "an axis from one": (BLOCK + "v = T.axis.spatial((1, 3, 2), 0)", r"an axis is over `extent` or `\(begin, end\)`"),
     "no reducer": (BLOCK + 'T.reducer("sum", 1, 2)', "a reducer has the form T.reducer"),
     "a short reducer": (BLOCK + 'T.reducer("sum", lambda x: (x,), (0.0,))', "a reducer of 1 value takes 2 and gives 1"),
     "an open attribute": ("for i in T.serial(3, annotations={'a': A[0]}):\n    pass", "a plain value is expected here"),
@@ -404,18 +404,34 @@ def compiled(text: str, *arrays: np.ndarray) -> None:
         np.testing.assert_array_equal(a, b)
 
 
-def test_loop_variables_are_stored_in_narrower_integers() -> None:
-    """They are int64 here, and int32 where programs of the field come from; they wrap around."""
-    a, b = np.zeros((300,), "int32"), np.zeros((300,), "uint8")
+def test_axes_from_another_number() -> None:
+    """Axes begin at 0 here: the text is of an axis that does, and its name in the source is this axis plus the begin.
+    """
+    func = tir.parse("""
+        def f(A: T.Buffer((12,), "float32"), B: T.Buffer((12,), "float32")):
+            for i in range(4):
+                with T.block("B"):
+                    v = T.axis.spatial((8, 12), i + 8)
+                    B[v] = A[v - 8]
+    """)
+    assert "v = T.axis.spatial(4, i)\n            B[v + 8] = A[v + 8 - 8]" in str(func)
+
+
+def test_loop_variables_are_stored_as_other_numbers() -> None:
+    """They are int64 here, and int32 where programs of the field come from; integers wrap around."""
+    a, b, c = np.zeros((300,), "int32"), np.zeros((300,), "uint8"), np.zeros((300,), "float32")
     compiled("""
-        def f(A: T.Buffer((300,), "int32"), B: T.Buffer((300,), "uint8")):
+        def f(A: T.Buffer((300,), "int32"), B: T.Buffer((300,), "uint8"), C: T.Buffer((300,), "float32")):
+            for i in range(300):
+                C[i] = i + 1
             for i in range(300):
                 A[i] = i * 2
             for i in range(300):
                 with T.block("B"):
                     v = T.axis.spatial(300, i)
                     B[v] = v
-    """, a, b)
+    """, a, b, c)
+    np.testing.assert_array_equal(c, np.arange(300) + 1)
     np.testing.assert_array_equal(a, np.arange(300) * 2)
     np.testing.assert_array_equal(b, np.arange(300).astype("uint8"))
 

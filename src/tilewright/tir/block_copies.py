@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from tilewright.base.types import BOOL, INT64
 from tilewright.scalar.arith import Ranges
-from tilewright.scalar.expr import Buffer, IntImm, Load, Var, as_expr, const
+from tilewright.scalar.expr import Buffer, IntImm, Load, Var, as_expr, const, number_of
 from tilewright.tir.block_rewrites import check_scope, free_name, reads
 from tilewright.tir.block_tree import child_blocks, scope_loops, with_scope_body
 from tilewright.tir.coverage import fills, writes_box
@@ -132,7 +132,8 @@ def _between(func: PrimFunc, body: Stmt, maker: Block, user: Block, buffer: Buff
 
 def _common_loops(body: Stmt, a: Stmt, b: Stmt) -> bool:
     around = path_to(body, b)
-    return any(isinstance(s, For) and any(s is x for x in around) for s in path_to(body, a))
+    loops = (s for s in path_to(body, a) if isinstance(s, For) and number_of(s.extent) != 1)
+    return any(any(s is x for x in around) for s in loops)
 
 
 def _ranges(loops: Sequence[For]) -> Ranges:

@@ -53,6 +53,7 @@ from tilewright.tir.stmt import (
     SERIAL,
     Block,
     For,
+    IfThenElse,
     PrimFunc,
     Stmt,
     Store,
@@ -282,14 +283,14 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
         node.body.value, lambda e: made.value if isinstance(e, Load) and e.buffer is source else points.get(e))
     guards = [compare(LT, points[i.var], i.extent) for i in node.iters]
     guards += [compare(EQ, substitute(e, points), k) for e, k in zip(loads[0].indices, made.indices, strict=True)]
-    binding: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in maker.iters), maker.bindings, strict=True))
-    needed = [substitute(g, binding) for g in guards if not _holds(g, limits)]
-    store = Store(node.body.buffer, value, tuple(substitute(i, points) for i in node.body.indices))
+    needed = [g for g in guards if not _holds(g, limits)]
+    store: Stmt = Store(node.body.buffer, value, tuple(substitute(i, points) for i in node.body.indices))
+    store = IfThenElse(all_of(*needed), store) if needed else store
     s._remove(node)
     s._replace(
         maker,
         replace(
-            maker, body=store, predicate=all_of(maker.predicate, *needed),
+            maker, body=store,
             annotations=without_note(maker, ALIGNED)))
     s._set(s.func.body, drop=source)
     return s.func
@@ -370,7 +371,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
     first: Stmt = Block(
         name, tuple(new for new, _, _ in axes), tuple(substitute(b, own) for _, _, b in axes),
         substitute(all_of(*kept), own),
-        None, substitute_stmt(node.init, points), origin=node.origin)
+        None, substitute_stmt(node.init, points), without_note(node, "combiner"), node.origin)
     for f in reversed([f for f in inner if f.var not in reducing]):
         v = own[f.var]
         assert isinstance(v, Var)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
-from tilewright.base.types import BOOL, INT64
+from tilewright.base.types import BOOL
 from tilewright.scalar.arith.solve import conjuncts
 from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, Var, all_of, as_expr, const
 from tilewright.scalar.walk import free_vars, substitute, walk
@@ -156,10 +156,11 @@ def _copy(sources: Sequence[Buffer], targets: Sequence[Buffer], name: str, axes_
 
 def nest_of(block: Block) -> Stmt:
     """Wrap a block in one loop for each of its axes."""
-    loops = tuple(Var(i.var.name) for i in block.iters)
-    s: Stmt = replace(block, bindings=loops)
+    loops = tuple(Var(i.var.name, i.extent.dtype) for i in block.iters)
+    where = substitute(block.predicate, dict(zip((i.var for i in block.iters), loops, strict=True)))
+    s: Stmt = replace(block, bindings=loops, predicate=where)
     for v, it in zip(reversed(loops), reversed(block.iters), strict=True):
-        s = For(v, const(0, INT64), it.extent, SERIAL, s, origin=block.origin)
+        s = For(v, const(0, v.dtype), it.extent, SERIAL, s, origin=block.origin)
     return s
 
 
@@ -197,7 +198,7 @@ def rfactor(func: PrimFunc, block: str, loop: Var, factor_axis: int = 0) -> tupl
     name = free_name(func, f"{node.name}_rf")
     parts = [Buffer(free_name(func, f"{b.name}_rf"), inserted(b.shape, extent), b.dtype) for b in totals]
     own = IterVar(Var(loop.name), extent)
-    first: Stmt = _first_stage(split, own, place, name)
+    first: Stmt = _first_stage(split, own, name)
     for total, part in zip(totals, parts, strict=True):
         first = redirect(first, total, part, lambda indices: inserted(indices, own.var))
     statement = swap(statements[k], node, first)
@@ -209,9 +210,17 @@ def rfactor(func: PrimFunc, block: str, loop: Var, factor_axis: int = 0) -> tupl
     step = reduction_step(split.combiner, totals, at, tuple(Load(b, inserted(at, last.var)) for b in parts))
     assert node.init is not None
     init = substitute_stmt(node.init, points)
-    second = nest_of(replace(node, iters=(*axes, last), bindings=(), predicate=IntImm(BOOL, 1), init=init, body=step))
+    total = replace(node, iters=(*axes, last), bindings=(), predicate=IntImm(BOOL, 1), init=init, body=step)
+    second = _first_axis_last(nest_of(total))
     body = seq(*statements[:k], statement, second, *statements[k + 1 :])
     return with_scope_body(func, body, *parts), name
+
+
+def _first_axis_last(s: Stmt) -> Stmt:
+    """Return a nest around a block with the last axis of the block first."""
+    if not isinstance(s, Block):
+        return map_bodies(s, _first_axis_last) or s
+    return replace(s, iters=(s.iters[-1], *s.iters[:-1]), bindings=(s.bindings[-1], *s.bindings[:-1]))
 
 
 def _two_stages(s: Stmt, name: str, loop: Var) -> _Split:
@@ -249,7 +258,7 @@ def _two_stages(s: Stmt, name: str, loop: Var) -> _Split:
     return split
 
 
-def _first_stage(split: _Split, own: IterVar, place: int, name: str) -> Block:
+def _first_stage(split: _Split, own: IterVar, name: str) -> Block:
     """Return the block over the same loops with `own` among its spatial axes. The guard of the reduction applies only
     to its step."""
     node = split.block
@@ -265,7 +274,7 @@ def _first_stage(split: _Split, own: IterVar, place: int, name: str) -> Block:
     if inner:
         body = IfThenElse(all_of(*inner), body)
     axes: list[tuple[IterVar, PrimExpr]] = [(i, b) for i, b in bound if i.kind != "reduce"]
-    axes.insert(place, (own, split.loop.var))
+    axes.insert(0, (own, split.loop.var))
     axes += [(o, f.var) for o, f in zip(others, split.rest, strict=True)]
     return replace(
         node, name=name, iters=tuple(i for i, _ in axes), bindings=tuple(b for _, b in axes),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
+from tilewright.base.types import DataType
 from tilewright.scalar.expr import Buffer, Value
 from tilewright.tir import block_moves, layout_rewrites
 from tilewright.tir import padding as padding_rewrites
@@ -164,7 +165,14 @@ class BlockSteps(LoopSteps):
         check_complete(e.func, e.block(at.block))
         e.rolling_buffer(at.block)
 
-    # Layouts.
+    # Layouts and types.
+    @recorded
+    def unsafe_set_dtype(self, block: BlockAt | str, buffer_index: int | str, dtype: str) -> None:
+        """Store an intermediate value that a block computes as another type. Values are converted when they are stored
+        and when they are read, which may change results."""
+        at, e = self._in(block)
+        e.func = layout_rewrites.set_dtype(e.func, self._written(at, e, buffer_index), DataType(dtype))
+
     @recorded
     def transform_layout(
         self, block: BlockAt | str, buffer: int | str | tuple[str, int], index_map: Layout,
@@ -289,7 +297,8 @@ class BlockSteps(LoopSteps):
         return at, self._scope(at)
 
     def _written(self, at: BlockAt, e: Engine, index: int | str) -> Buffer:
-        return self._pick(stored_buffers(e.block(at.block)), index, f"block '{at.block}' writes")
+        made = self._from_outside(at, stored_buffers(e.block(at.block)))
+        return self._pick(made, index, f"block '{at.block}' writes")
 
     def position_of(self, block: BlockAt | str, which: Any) -> tuple[str, int]:
         """Return a buffer of a block as `("write", index)` or `("read", index)`."""
@@ -309,6 +318,8 @@ class BlockSteps(LoopSteps):
         """Return a buffer of a block: `("read", 0)`, `("write", 0)`, an index among the written ones, or a name among
         all."""
         node: Block = e.block(at.block)
+        if isinstance(which, Buffer):
+            which = which.name
         kind, index = which if isinstance(which, tuple) else ("either" if isinstance(which, str) else "write", which)
         read = self._read(node)
         if kind == "read":

@@ -107,8 +107,9 @@ def _requested(
     for name, value in list(bound.arguments.items())[1:]:
         given.setdefault("" if signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL else name, value)
     if kind.name == "GetOutputBlocks" and not isinstance(given["scope_block"], BlockAt):
-        func = given["scope_block"]
-        given["scope_block"] = sch.get_block(ROOT_BLOCK, None if func == ROOT_BLOCK else func)
+        name = given["scope_block"]
+        of_function = name is None or name in sch.functions
+        given["scope_block"] = sch.get_block(ROOT_BLOCK, name) if of_function else sch.get_block(name)
     if "index_map" in given:
         given["index_map"] = sch.noted(given["index_map"])
     if any(a.form == "buffer" for a in kind.arguments):
@@ -137,9 +138,7 @@ def _outputs(result: Any) -> list[Any]:
 
 def call(sch: Schedule, kind: InstructionKind, inputs: list[Any], attrs: list[Any], decision: Any) -> list[Any]:
     """Perform an instruction on a schedule, and return its results."""
-    method = getattr(sch, kind.method, None)
-    if method is None:
-        raise ScheduleError(f"instruction '{kind.name}' is not supported: there is no step '{kind.method}'")
+    method = getattr(sch, kind.method)
     given = kind.unpacked(inputs, attrs)
     each = given.pop("", ())
     if kind.is_sampled and decision is not None:

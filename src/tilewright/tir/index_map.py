@@ -9,7 +9,7 @@ import ast
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -63,6 +63,7 @@ AXIS_SEPARATOR: Final = "axis_separator"
 class IndexMap:
     """The map from `params` to `results`."""
 
+    AXIS_SEPARATOR: ClassVar = AXIS_SEPARATOR
     params: tuple[Var, ...]
     results: tuple[PrimExpr, ...]
 
@@ -217,11 +218,12 @@ class IndexMap:
         back: dict[Var, PrimExpr] = {v: const(0, INT64) for v in self.params}
         digits: dict[Var, list[tuple[int, int]]] = {v: [] for v in self.params}
         for x, r in zip(own, self.results, strict=True):
-            parts = _digits(simplify(r, ranges), dict(zip(self.params, shape, strict=True)))
+            sizes = dict(zip(self.params, shape, strict=True))
+            parts = [(1, r, 1, sizes[r])] if isinstance(r, Var) else _digits(simplify(r, ranges), sizes)
             if parts is None:
                 return None
             for coefficient, v, low, count in parts:
-                value = floormod(floordiv(x, coefficient), count)
+                value = x if r is v else floormod(floordiv(x, coefficient), count)
                 back[v] = add(back[v], mul(value, low))
                 digits[v].append((low, count))
         for v, n in zip(self.params, shape, strict=True):
@@ -234,7 +236,8 @@ class IndexMap:
                 return None
         limits = Ranges()
         for x, r in zip(own, self.results, strict=True):
-            limits = limits.bind(x, 0, bounds(simplify(r, ranges), ranges)[1])
+            high = bounds(simplify(r, ranges), ranges)[1]
+            limits = limits if high == 0 else limits.bind(x, 0, high)  # an axis of one point stays a variable
         return IndexMap(own, tuple(simplify(back[v], limits) for v in self.params))
 
 
@@ -314,14 +317,15 @@ def _at_all(e: PrimExpr, values: dict[PrimExpr, Any]) -> Any:
 
 
 def _called(what: Callable[..., Any], rank: int) -> IndexMap:
-    kinds = [p.kind for p in inspect.signature(what).parameters.values()]
-    names = list(inspect.signature(what).parameters)
-    if inspect.Parameter.VAR_POSITIONAL in kinds:
-        names = [f"i{k}" for k in range(rank)]
-    if len(names) != rank:
-        raise ScheduleError(f"an index map of {len(names)} indices was given, but {rank} are needed")
-    params = tuple(Var(n) for n in names)
-    made = what(*params)
+    declared = inspect.signature(what).parameters.values()
+    last = [p.name for p in declared if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    names = [p.name for p in declared if p.name not in last]
+    if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in declared):
+        names = [f"i{k}" for k in range(rank - len(last))]
+    if len(names) + len(last) != rank:
+        raise ScheduleError(f"an index map of {len(names) + len(last)} indices was given, but {rank} are needed")
+    params = tuple(Var(n) for n in (*names, *last))
+    made = what(*params[: len(names)], **dict(zip(last, params[len(names) :], strict=True)))
     results = made if isinstance(made, (tuple, list)) else (made,)
     return IndexMap(params, tuple(cast(INT64, as_expr(r)) for r in results if r is not AXIS_SEPARATOR))
 

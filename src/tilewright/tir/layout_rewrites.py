@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
 
 from tilewright.base.errors import ScheduleError
-from tilewright.base.types import BOOL, INT64
+from tilewright.base.types import BOOL, INT64, DataType
 from tilewright.scalar.arith import Ranges, simplify
 from tilewright.scalar.expr import (
     Buffer,
@@ -20,14 +19,16 @@ from tilewright.scalar.expr import (
     PrimExpr,
     Select,
     Var,
+    cast,
     const,
+    number_of,
 )
 from tilewright.scalar.walk import free_vars, rewrite, substitute, walk
 from tilewright.tir.block_copies import copy_nest
 from tilewright.tir.block_rewrites import free_name, nest_of
-from tilewright.tir.block_tree import own_loops
+from tilewright.tir.block_tree import child_blocks, own_loops
 from tilewright.tir.index_map import IndexMap
-from tilewright.tir.legality import check_all_points, check_any_order, constant, fault
+from tilewright.tir.legality import check_all_points, check_any_order, constant, fault, reduces_over
 from tilewright.tir.loop_schedule import Schedule
 from tilewright.tir.region import region_of
 from tilewright.tir.stmt import (
@@ -35,13 +36,17 @@ from tilewright.tir.stmt import (
     SCOPE,
     Block,
     For,
+    IfThenElse,
     IterVar,
     PrimFunc,
     Stmt,
     Store,
     expressions,
+    handed_out,
     loaded_buffers,
+    map_bodies,
     map_expressions,
+    nest,
     redirect,
     seq,
     stored_buffers,
@@ -72,6 +77,35 @@ def transform_layout(func: PrimFunc, buffer: Buffer, how: IndexMap) -> tuple[Pri
     return s.func, new
 
 
+def set_dtype(func: PrimFunc, buffer: Buffer, dtype: DataType) -> PrimFunc:
+    """Store an intermediate value as another type: B[i] = e; C[i] = B[i]  ->  B[i] = cast(e); C[i] = cast(B[i]).
+
+    Raises `ScheduleError` for a parameter, and for a value whose address a function takes.
+    """
+    if buffer in func.params:
+        raise ScheduleError(f"'{buffer.name}' is a parameter, whose type is the caller's; choose an intermediate value")
+    passed = next((s for s in walk_stmt(func.body) for e in expressions(s) if buffer in handed_out(e)), None)
+    if passed is not None:
+        raise fault(f"a function takes the address of '{buffer.name}', so its type cannot change", passed, func)
+    new = Buffer(buffer.name, buffer.shape, dtype, buffer.scope)
+
+    def visit(s: Stmt) -> Stmt:
+        s = map_bodies(s, visit) or s
+        if isinstance(s, Block) and s.init is not None:
+            s = replace(s, init=visit(s.init))
+        if isinstance(s, Store) and s.buffer is buffer:
+            return replace(s, buffer=new, value=cast(dtype.with_lanes(s.value.dtype.lanes), s.value))
+        return s
+
+    def load(e: PrimExpr) -> PrimExpr | None:
+        same = isinstance(e, Load) and e.buffer is buffer
+        return cast(e.dtype, Load(new, e.indices)) if same and isinstance(e, Load) else None
+
+    s = Schedule(func)
+    s._set(map_expressions(visit(func.body), lambda e: rewrite(e, load)), drop=buffer, new=new)
+    return s.func
+
+
 def transform_block_layout(func: PrimFunc, block: str, how: IndexMap) -> PrimFunc:
     """Replace the axes of a block, and the loops around it, by the results of a map of its axes, in order.
 
@@ -92,8 +126,8 @@ def transform_block_layout(func: PrimFunc, block: str, how: IndexMap) -> PrimFun
     kinds = ["reduce" if reduce & set(free_vars(r)) else "spatial" for r in how.results]
     axes = [IterVar(Var(n), const(size, INT64), kind) for n, size, kind in zip(how.names, made, kinds, strict=True)]
     ranges = Ranges()
-    for a in axes:
-        ranges = ranges.bind_loop(a.var, const(0, INT64), a.extent)
+    for a in axes:  # an axis of one point stays a variable
+        ranges = ranges if number_of(a.extent) == 1 else ranges.bind_loop(a.var, const(0, INT64), a.extent)
     points: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in node.iters), back([a.var for a in axes]), strict=True))
 
     def moved(part: Stmt) -> Stmt:
@@ -139,23 +173,57 @@ def reindex_read(
     """
     s = Schedule(func)
     node = s.block(block)
-    top = own_nest(func, s, node)
     at = _one_access(func, node, [e.indices for e in all_loads(node) if e.buffer is buffer], buffer, "reads")
     if buffer in stored_buffers(node):
         raise fault(f"block '{block}' reads '{buffer.name}', which it also writes", node, func)
     copy, axes, place = _copy_of(func, node, buffer, at, scope, how, suffix)
     fresh = {i.var: Var(i.var.name) for i in axes}
-    own = tuple(replace(i, var=fresh[i.var], kind="spatial") for i in axes)
     store = Store(
         copy, Load(buffer, tuple(substitute(i, fresh) for i in at)), tuple(substitute(i, fresh) for i in place))
-    guard = _guard(node, at, axes, fresh)
-    made = nest_of(Block(copy.name, own, (), guard, None, store))
+    _check_unconditional(node)
+    made, top = _copying_nest(func, s, node, axes, fresh, copy.name, store)
     new = replace(node, body=redirect(node.body, buffer, copy, lambda _: place))
     s._replace(node, new)
-    top = new if top is node else _outermost(s, new)
+    top = new if top is node else _same_loop(s, top)
     s._replace(top, seq(made, top))
     s._set(s.func.body, drop=copy, new=copy)
     return s.func, copy.name
+
+
+def _same_loop(s: Schedule, top: Stmt) -> Stmt:
+    """Return the current loop with the variable of `top`."""
+    assert isinstance(top, For)
+    return s.loop(top.var)
+
+
+def _copying_nest(
+    func: PrimFunc, s: Schedule, node: Block, axes: Sequence[IterVar], fresh: Mapping[Var, Var], name: str,
+    store: Store
+) -> tuple[Stmt, Stmt]:
+    """Return a nest that copies at the points of `node`, and the statement beside which it belongs.
+
+    If `node` is alone in its loops, the copy is for all points of the axes. Otherwise it is beside the innermost
+    statement in which `node` is alone and its sums are complete, for the points of one trip of the loops around.
+    """
+    own = tuple(replace(i, var=fresh[i.var], kind="spatial") for i in axes)
+    top = _outermost(s, node)
+    loops = own_loops(s.around(node))
+    if top is (loops[0] if loops else node):
+        own_nest(func, s, node)
+        return nest_of(Block(name, own, (), IntImm(BOOL, 1), None, store)), top
+    summed = next((f for f in loops if reduces_over(node, f.var)), None)
+    if summed is not None and any(x is top for x in walk_stmt(summed)):
+        top = _outermost(s, summed)
+    inner = loops[loops.index(top) :] if isinstance(top, For) and top in loops else []
+    bound = dict(zip((i.var for i in node.iters), node.bindings, strict=True))
+    used = {v for i in axes for v in free_vars(bound[i.var])} | set(free_vars(node.predicate))
+    if any(reduces_over(node, f.var) and f.var in used for f in inner):
+        raise fault(f"a reduction loop of block '{node.name}' is fused with another, or guarded", node, func)
+    needed = [f for f in inner if f.var in used]
+    renamed = {f.var: Var(f.var.name) for f in needed}
+    bindings = tuple(substitute(bound[i.var], renamed) for i in axes)
+    where = substitute(substitute(node.predicate, bound), renamed)
+    return nest(needed, Block(name, own, bindings, where, None, store), renamed), top
 
 
 def reindex_write(
@@ -167,7 +235,6 @@ def reindex_write(
     """
     s = Schedule(func)
     node = s.block(block)
-    own_nest(func, s, node)
     _not_aligned(func, node)
     stores = [x.indices for x in walk_stmt(node) if isinstance(x, Store) and x.buffer is buffer]
     loads = [e.indices for e in all_loads(node) if e.buffer is buffer]
@@ -180,16 +247,24 @@ def reindex_write(
             f"block '{block}' writes '{buffer.name}' along a reduction axis, or has several results", node, func)
     copy, axes, place = _copy_of(func, node, buffer, at, scope, how, suffix)
     fresh = {i.var: Var(i.var.name) for i in axes}
-    own = tuple(replace(i, var=fresh[i.var]) for i in axes)
     store = Store(
         buffer, Load(copy, tuple(substitute(i, fresh) for i in place)), tuple(substitute(i, fresh) for i in at))
-    home = nest_of(Block(copy.name, own, (), IntImm(BOOL, 1), None, store))
+    home, top = _copying_nest(func, s, node, axes, fresh, copy.name, store)
+    _check_not_read_in(func, node, buffer, top)
     new = redirect(node, buffer, copy, lambda _: place)
     s._replace(node, new)
-    top = _outermost(s, new)
+    top = new if top is node else _same_loop(s, top)
     s._replace(top, seq(top, home))
     s._set(s.func.body, drop=copy, new=copy)
     return s.func, copy.name
+
+
+def _check_not_read_in(func: PrimFunc, node: Block, buffer: Buffer, top: Stmt) -> None:
+    """Raise `ScheduleError` if another block reads a value before it is copied back after the statement `top`."""
+    other = next((b for b in child_blocks(top) if b is not node and buffer in loaded_buffers(b)), None)
+    if other is not None:
+        raise fault(f"block '{other.name}' reads '{buffer.name}' before block '{node.name}' has copied it back", other,
+                    func)
 
 
 def _outermost(s: Schedule, node: Stmt) -> Stmt:
@@ -249,15 +324,13 @@ def _mapped(
     return how([i.var for i in node.iters]), IndexMap(tuple(own), how.results).shape(extents)
 
 
-def _guard(node: Block, at: tuple[PrimExpr, ...], axes: list[IterVar], points: Mapping[Any, PrimExpr]) -> PrimExpr:
-    """Return the condition under which the copy may read. Conditions inside the block (a choice or an `if`) are not
-    supported."""
+def _check_unconditional(node: Block) -> None:
+    """Raise `ScheduleError` if a block reads under a condition (a choice or an `if`), since a copy reads always."""
     for s in walk_stmt(node.body):
-        if any(isinstance(e, Select) for top in expressions(s) for e in walk(top)) or type(s).__name__ == "IfThenElse":
+        if any(isinstance(e, Select) for top in expressions(s) for e in walk(top)) or isinstance(s, IfThenElse):
             raise ScheduleError(
                 f"block '{node.name}' reads under a condition, so a full copy could read out of bounds; call "
                 "decompose_padding first")
-    return IntImm(BOOL, 1)
 
 
 def cache_index(func: PrimFunc, block: str, scope: str) -> tuple[PrimFunc, list[str]]:

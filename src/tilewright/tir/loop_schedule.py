@@ -62,6 +62,7 @@ from tilewright.tir.stmt import (
     ROLLING,
     SCOPE,
     SERIAL,
+    THREAD,
     UNROLLED,
     VECTORIZED,
     Block,
@@ -158,9 +159,9 @@ class Schedule(Recorder):
             _complete(loop, extent.value, factors) if isinstance(extent, IntImm)
             else _complete_open(loop, extent, factors)
         )
-        new = [Var(f"{loop.name}_{k}") for k in range(len(sizes))]
-        point: PrimExpr = const(0, INT64)
-        covered: PrimExpr = const(1, INT64)
+        new = [Var(f"{loop.name}_{k}", loop.dtype) for k in range(len(sizes))]
+        point: PrimExpr = const(0, loop.dtype)
+        covered: PrimExpr = const(1, loop.dtype)
         for v, size in zip(new, sizes, strict=True):
             point = add(mul(point, size), v)
             covered = mul(covered, size)
@@ -175,7 +176,7 @@ class Schedule(Recorder):
         if covered is not extent and not repeats:
             body = _guard(body, compare(LESS, point, extent))
         for v, size in zip(reversed(new), reversed(sizes), strict=True):
-            body = For(v, const(0, INT64), as_expr(size), SERIAL, body, origin=node.origin)
+            body = For(v, const(0, loop.dtype), as_expr(size, loop.dtype), SERIAL, body, origin=node.origin)
         self._replace(node, body)
         return new
 
@@ -215,8 +216,9 @@ class Schedule(Recorder):
                     f"loop '{inner.var.name}' is not directly inside '{outer.var.name}', so they cannot be fused", outer
                 )
         check_fuse(self.func, nodes)
-        fused = Var("_".join(v.name for v in loops))
-        total, mapping, rest = const(1, INT64), dict[PrimExpr, PrimExpr](), fused.astype(INT64)
+        kind = max((v.dtype for v in loops), key=lambda d: d.bits)
+        fused = Var("_".join(v.name for v in loops), kind)
+        total, mapping, rest = const(1, kind), dict[PrimExpr, PrimExpr](), fused.astype(kind)
         longer = [n for n in nodes if not isinstance(n.extent, IntImm) or n.extent.value != 1]
         for n in nodes:
             mapping[n.var] = n.min
@@ -224,7 +226,7 @@ class Schedule(Recorder):
             mapping[n.var] = add(rest if n is longer[0] else floormod(rest, n.extent), n.min)
             rest, total = floordiv(rest, n.extent), mul(n.extent, total)
         body = substitute_stmt(nodes[-1].body, mapping)
-        self._replace(nodes[0], For(fused, const(0, INT64), _polynomial(total), SERIAL, body, origin=nodes[0].origin))
+        self._replace(nodes[0], For(fused, const(0, kind), _polynomial(total), SERIAL, body, origin=nodes[0].origin))
         return fused
 
     @recorded
@@ -610,7 +612,8 @@ class Schedule(Recorder):
 
     def _kind(self, loop: Var, kind: str) -> None:
         node = self._serial(loop, "leave that out, or split")
-        self._replace(node, replace(node, kind=kind))
+        notes = {k: v for k, v in node.annotations.items() if k != THREAD}
+        self._replace(node, replace(node, kind=kind, annotations=notes))
 
     def _path(self, target: Stmt) -> list[Stmt]:
         """Return the statements around `target`, outermost first."""

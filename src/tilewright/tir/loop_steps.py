@@ -13,6 +13,7 @@ from tilewright.scalar.expr import Buffer, Var, const
 from tilewright.tir import block_copies
 from tilewright.tir import loop_schedule as engine
 from tilewright.tir.block_moves import stored_at_its_axes, whole_domain
+from tilewright.tir.block_tree import child_blocks
 from tilewright.tir.flat_bindings import with_flat_bindings
 from tilewright.tir.legality import (
     check_all_points,
@@ -23,7 +24,7 @@ from tilewright.tir.legality import (
     only_maker,
 )
 from tilewright.tir.loop_rewrites import check_plain
-from tilewright.tir.nested_blocks import holder_of, scope_of
+from tilewright.tir.nested_blocks import ScopeSchedule, holder_of, scope_of
 from tilewright.tir.steps import BlockAt, LoopAt, Recorder, recorded
 from tilewright.tir.stmt import (
     PARALLEL,
@@ -248,7 +249,7 @@ class LoopSteps(Recorder):
         at = self._block(block)
         e = self._scope(at)
         node = e.block(at.block)
-        read = [b for b in loaded_buffers(node) if b not in stored_buffers(node)]
+        read = self._from_outside(at, [b for b in loaded_buffers(node) if b not in stored_buffers(node)])
         buffer = self._pick(read, read_buffer_index, f"block '{at.block}' reads")
         readers = [self._block(b).block for b in consumer_blocks]
         e.func, name = block_copies.cache_read(e.func, buffer, storage_scope, readers)
@@ -263,7 +264,8 @@ class LoopSteps(Recorder):
         copies the value back for all others."""
         at = self._block(block)
         e = self._scope(at)
-        home = self._pick(stored_buffers(e.block(at.block)), write_buffer_index, f"block '{at.block}' writes")
+        made = self._from_outside(at, stored_buffers(e.block(at.block)))
+        home = self._pick(made, write_buffer_index, f"block '{at.block}' writes")
         readers = [self._block(b).block for b in consumer_blocks]
         e.func, name = block_copies.cache_write(e.func, at.block, home, storage_scope, readers)
         return replace(at, block=name)
@@ -324,6 +326,14 @@ class LoopSteps(Recorder):
     def _scope(self, at: BlockAt | LoopRV) -> engine.Schedule:
         """Return the schedule of the statements in the innermost block around a block or a loop, or in the function."""
         return scope_of(self._engine(at.func), self.get(at))
+
+    def _from_outside(self, block: BlockAt, buffers: Sequence[Buffer]) -> list[Buffer]:
+        """Return the buffers that are used outside of a block, too, if the block contains others."""
+        e = self._engine(block.func)
+        if not child_blocks(e.block(block.block).body):
+            return list(buffers)
+        outer = ScopeSchedule(e, block.block).func.params
+        return [b for b in buffers if b in outer]
 
     def _shared_scope(self, block: BlockAt, loop: LoopRV) -> engine.Schedule:
         """Return the schedule of the statements around both a block and a loop."""

@@ -107,7 +107,7 @@ def fill_padding(func: PrimFunc, buffer: Buffer, how: IndexMap, shape: Sequence[
     axes = [IterVar(Var(f"v{k}"), as_expr(n)) for k, n in enumerate(buffer.shape)]
     points: dict[PrimExpr, PrimExpr] = {p: a.var for p, a in zip(back.params, axes, strict=True)}
     places: dict[PrimExpr, PrimExpr] = {p: a.var for p, a in zip(value.params, axes, strict=True)}
-    padding, condition = substitute(value.results[0], places), substitute(empty, points)
+    padding, condition = substitute(value.results[0], places), _limits_first(substitute(empty, points))
     found = _padded_nest(func, buffer, how, [substitute(e, points) for e in back.results], axes, condition, padding)
     if found is not None:
         return found
@@ -117,6 +117,12 @@ def fill_padding(func: PrimFunc, buffer: Buffer, how: IndexMap, shape: Sequence[
         free_name(func, f"{made.name}_pad_{buffer.name}"), tuple(axes), (), condition, None,
         Store(buffer, padding, tuple(a.var for a in axes))))
     return func.with_body(seq(*top[: last + 1], fill, *top[last + 1 :]))
+
+
+def _limits_first(condition: PrimExpr) -> PrimExpr:
+    """Return a condition with lower limits written first: `v >= 2  ->  2 <= v`."""
+    return rewrite(
+        condition, lambda e: compare(LE, e.b, e.a) if isinstance(e, GE) and number_of(e.b) is not None else None)
 
 
 def _padded_nest(
@@ -131,21 +137,22 @@ def _padded_nest(
     loops = own_loops(s.around(node))
     spatial = [i for i in node.iters if i.kind != "reduce"]
     if (
-        len(made) != 1 or not isinstance(node.body, Store) or not isinstance(node.init, Store | None)
+        len(made) != 1 or not loops or len(loops) != len(node.iters) or len(spatial) != len(how.params)
+        or not isinstance(node.body, Store) or not isinstance(node.init, Store | None)
         or node.bindings != tuple(f.var for f in loops) or any(f.kind != SERIAL for f in loops)
         or any(i.kind not in ("spatial", "reduce") for i in node.iters)
         or list(node.iters[: len(spatial)]) != spatial or node.body.indices != how([i.var for i in spatial])
         or len(child_blocks(loops[0] if loops else node)) != 1
         or any(number_of(f.extent) != number_of(i.extent) for f, i in zip(loops, node.iters, strict=True))
-        or number_of(node.predicate) != 1 or not loops
+        or number_of(node.predicate) != 1
     ):
         return None
     points: dict[PrimExpr, PrimExpr] = {i.var: e for i, e in zip(spatial, back, strict=True)}
     at = tuple(a.var for a in axes)
     check_any_order(func, loops[0], f"'{buffer.name}' cannot be computed in the order of its new layout")
     inside = Ranges()
-    for a in axes:
-        inside = inside.bind_loop(a.var, const(0, INT64), a.extent)
+    for a in axes:  # an axis of one point stays a variable
+        inside = inside if number_of(a.extent) == 1 else inside.bind_loop(a.var, const(0, INT64), a.extent)
 
     def moved(old: Stmt) -> Stmt:
         assert isinstance(old, Store)
@@ -269,7 +276,7 @@ def _inner_copy(
     for p, b in zip(parts, bindings, strict=True):
         whole = number_of(p.axis.extent)
         own = IterVar(Var(p.axis.var.name), const(p.high - p.low, INT64), p.axis.kind)
-        limits = limits.bind_loop(own.var, const(0, INT64), own.extent)
+        limits = limits if number_of(own.extent) == 1 else limits.bind_loop(own.var, const(0, INT64), own.extent)
         moved[p.axis.var] = add(own.var, p.low) if p.low else own.var
         iters.append(own)
         if isinstance(b, Var) and extents.get(b) == whole and sum(b in free_vars(x) for x in bindings) == 1:
@@ -324,7 +331,7 @@ def pad_einsum(func: PrimFunc, block: str, padding: Sequence[int]) -> PrimFunc:
     if not all(_is_size(grown[v], d) for v, d in zip(out, home.shape, strict=True)):
         padded = Buffer(free_name(s.func, f"{home.name}_pad"), [grown[v] for v in out], home.dtype)
         s._set(s.func.body, drop=padded, new=padded)
-        axes = tuple(IterVar(Var(v.name), as_expr(d)) for v, d in zip(out, home.shape, strict=True))
+        axes = tuple(IterVar(Var(v.name, v.dtype), as_expr(d)) for v, d in zip(out, home.shape, strict=True))
         own = tuple(a.var for a in axes)
         after.append(nest_of(Block(padded.name, axes, (), IntImm(BOOL, 1), None, Store(home, Load(padded, own), own))))
         new = redirect(new, home, padded)
@@ -348,7 +355,7 @@ def _is_size(a: PrimExpr, b: int | PrimExpr) -> bool:
 
 def _padded_copy(source: Buffer, padded: Buffer, names: Sequence[str]) -> Stmt:
     """Return a nest that copies a value, with zeros beyond its ends."""
-    axes = tuple(IterVar(Var(n), as_expr(d)) for n, d in zip(names, padded.shape, strict=True))
+    axes = tuple(IterVar(Var(n, as_expr(d).dtype), as_expr(d)) for n, d in zip(names, padded.shape, strict=True))
     own = tuple(a.var for a in axes)
     limits = Ranges()
     for a in axes:

@@ -591,12 +591,12 @@ class FunctionReader(AttributeReader):
                 raise self.error(
                     call, f"{len(names)} names, {len(letters)} letters and {len(bound)} loops were given; the numbers "
                           "must be equal")
-            axes = [(k, self.extent_of(b), b) for k, b in zip(letters, bound, strict=True)]
+            axes = [(k, None, self.extent_of(b), b) for k, b in zip(letters, bound, strict=True)]
         else:
             extent, binding = self.arguments(call, 2)
-            axes = [(word, self.expr(self.from_zero(extent)), binding)]
+            axes = [(word, *self.domain(extent), binding)]
         given = self.keywords(call, "dtype")
-        for name, (kind, extent_expr, binding) in zip(names, axes, strict=True):
+        for name, (kind, low, extent_expr, binding) in zip(names, axes, strict=True):
             if kind not in _AXES or not isinstance(name, ast.Name):
                 raise self.error(
                     call,
@@ -605,17 +605,22 @@ class FunctionReader(AttributeReader):
             self.once(name, name.id, header)
             if not extent_expr.dtype.is_integer:
                 raise self.error(call, f"the extent of an axis is an integer, but this is {extent_expr.dtype}")
-            header.bindings.append(self.expr(binding))
+            value = self.expr(binding)
+            header.bindings.append(value if low is None else E.sub(value, low))
             var = self.new_var(name.id, self.dtype(given["dtype"]) if "dtype" in given else extent_expr.dtype)
             header.iters.append(IterVar(var, extent_expr, _AXES[kind]))
+            if low is not None:
+                self.names[name.id] = E.add(var, low)
 
-    def from_zero(self, node: ast.expr) -> ast.expr:
-        """Return the extent of an axis; `(0, n)` is `n`."""
+    def domain(self, node: ast.expr) -> tuple[PrimExpr | None, PrimExpr]:
+        """Return the first value of an axis, None for 0, and its extent. Axes start at 0 here: for `(8, 128)`, the name
+        stands for the axis of extent 120 plus 8."""
         if not isinstance(node, ast.Tuple):
-            return node
-        if len(node.elts) != 2 or self.value(node.elts[0]) != 0:
-            raise self.error(node, "an axis must start at 0; shift the indices instead")
-        return node.elts[1]
+            return None, self.expr(node)
+        if len(node.elts) != 2:
+            raise self.error(node, "an axis is over `extent` or `(begin, end)`")
+        low, end = (self.expr(e) for e in node.elts)
+        return (None, end) if E.number_of(low) == 0 else (low, E.sub(end, low))
 
     def extent_of(self, node: ast.expr) -> PrimExpr:
         """Return the extent of the loop that an axis is bound to."""

@@ -148,7 +148,8 @@ def regenerate(node: Block, region: Region, outer: Ranges, unit_loops: bool) -> 
         point = first if single and not unit_loops else add(first, v)
         bindings.append(point)
         whole = size is it.extent and isinstance(first, IntImm) and first.value == 0
-        for inside in () if whole else (point >= 0, compare(LT, point, it.extent)):
+        reached = first if single else point
+        for inside in () if whole else (reached >= 0, compare(LT, reached, it.extent)):
             if prove(inside, ranges) is not True:
                 predicate = all_of(predicate, inside)
     nest: Stmt = replace(node, bindings=tuple(bindings), predicate=as_expr(predicate))
