@@ -314,14 +314,15 @@ def _at_all(e: PrimExpr, values: dict[PrimExpr, Any]) -> Any:
 
 
 def _called(what: Callable[..., Any], rank: int) -> IndexMap:
-    kinds = [p.kind for p in inspect.signature(what).parameters.values()]
-    names = list(inspect.signature(what).parameters)
-    if inspect.Parameter.VAR_POSITIONAL in kinds:
-        names = [f"i{k}" for k in range(rank)]
-    if len(names) != rank:
-        raise ScheduleError(f"an index map of {len(names)} indices was given, but {rank} are needed")
-    params = tuple(Var(n) for n in names)
-    made = what(*params)
+    given = inspect.signature(what).parameters
+    last = [n for n, p in given.items() if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    names = [n for n, p in given.items() if n not in last and p.kind is not inspect.Parameter.VAR_POSITIONAL]
+    if len(names) + len(last) < len(given):  # *indices are those between the others
+        names += [f"i{k}" for k in range(len(names), rank - len(last))]
+    if len(names) + len(last) != rank:
+        raise ScheduleError(f"an index map of {len(names) + len(last)} indices was given, but {rank} are needed")
+    params = tuple(Var(n) for n in (*names, *last))
+    made = what(*params[: len(names)], **dict(zip(last, params[len(names) :], strict=True)))
     results = made if isinstance(made, (tuple, list)) else (made,)
     return IndexMap(params, tuple(cast(INT64, as_expr(r)) for r in results if r is not AXIS_SEPARATOR))
 
