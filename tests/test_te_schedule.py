@@ -467,8 +467,8 @@ REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
         r"sizes, and use each part once"
     ),
     "layout of an input": (
-        lambda p: p.s[p.A].transform_layout(lambda i, j: (j, i)),
-        r"transform_layout: 'A' is an input, which has no loops"
+        lambda p: p.s[p.A].transform_layout(lambda i, j: (i, i)),
+        r"'lambda i, j: \(i, i\)' maps several elements of \(18, 22\) to one place"
     ),
     "group of none": (lambda p: p.s.create_group(p.A, p.B), "no stage to group is between B and A"),
     "group in itself": (

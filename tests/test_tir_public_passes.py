@@ -540,3 +540,71 @@ def test_storage_becomes_flat() -> None:
     func = after("StorageFlatten", parsed(
         'for i, j in T.grid(4, 4):\n    with T.block("b"):\n        A[i, j] = 1', params), None, 64)
     assert func.params[0].shape == (16,) and str(func.body.body.body) == "A[i * 4 + j] = T.int32(1)"
+
+
+def test_arguments_in_another_layout() -> None:
+    a = tvm.te.placeholder((2, 6), "int32", name="a")
+    b = tvm.te.compute((2, 6), lambda i, j: a[i, j] + 1, name="b")
+    s = tvm.te.create_schedule(b.op)
+    made = s[a].transform_layout(lambda *outer, j: (j // 3, *outer, j % 3))
+    assert [int(v.extent) for v in made] == [2, 2, 3]
+    s[b].transform_layout(lambda i, j: (j, i))
+    func = tvm.build(s, [a, b])
+    given, found = np.arange(12, dtype="int32").reshape(2, 6), np.zeros((6, 2), "int32")
+    func(given.reshape(2, 2, 3).transpose(1, 0, 2).copy(), found)
+    np.testing.assert_array_equal(found, given.T + 1)
+
+
+def test_values_share_memory_in_place() -> None:
+    becomes("StorageRewrite", """
+C = T.allocate((16,), "int32")
+D = T.allocate((16,), "int32")
+for i in T.serial(16):
+    C[i] = A[i]
+for i in T.serial(16):
+    D[i] = C[i] * 2
+for i in T.serial(16):
+    B[i] = D[15 - i]
+""", """
+C = T.allocate((16,), "int32")
+for i in T.serial(16):
+    C[i] = A[i]
+for i in T.serial(16):
+    C[i] = C[i] * 2
+for i in T.serial(16):
+    B[i] = C[15 - i]
+""")
+    apart = """
+C = T.allocate((16,), "int32")
+D = T.allocate((16,), "int32")
+for i in T.serial(16):
+    C[i] = A[i]
+for i in T.serial(16):
+    D[i] = C[15 - i] * 2
+for i in T.serial(16):
+    B[i] = D[i]
+"""
+    becomes("StorageRewrite", apart, apart)
+
+
+def test_allocations_in_loops_share_memory() -> None:
+    becomes("StorageRewrite", """
+for k in T.serial(4):
+    with T.allocate((16,), "int32") as C:
+        for i in T.serial(16):
+            C[i] = A[i] + k
+        B[k] = C[k]
+    with T.allocate((12,), "int32") as D:
+        for i in T.serial(12):
+            D[i] = A[i] * k
+        B[k + 4] = D[k]
+""", """
+C = T.allocate((16,), "int32")
+for k in T.serial(4):
+    for i in T.serial(16):
+        C[i] = A[i] + k
+    B[k] = C[k]
+    for i in T.serial(12):
+        C[i] = A[i] * k
+    B[k + 4] = C[k]
+""")

@@ -206,9 +206,14 @@ class Resolver:
             assert len(self.engine.loops(name)) == len(root_axes(r.made.op))
 
     def lay_out(self, stage: Stage, layout: IndexMap) -> None:
-        """Change the layout of a stage's value, and compute it in the order of the new layout."""
+        """Change the layout of an argument, or of a stage's value, which is computed in the order of the new layout."""
         from tilewright.tir.layout_rewrites import transform_block_layout, transform_layout
 
+        if isinstance(stage.op, PlaceholderOp):
+            name = self.inputs.get(stage.op.outputs[0])
+            for argument in [b for b in self.engine.func.params if b.name == name]:
+                self.engine.func, _ = transform_layout(self.engine.func, argument, layout)
+            return
         block = self.engine.block(self.block(stage))
         (buffer,) = stored_buffers(block)
         rest = tuple(Var(i.var.name) for i in block.iters if i.kind == "reduce")

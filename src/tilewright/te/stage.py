@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Final, TypeAlias
 
 from tilewright.base.errors import ScheduleError
-from tilewright.scalar.expr import IntImm, PrimExpr, Var, add, floordiv, mul
+from tilewright.scalar.expr import IntImm, PrimExpr, Var, add, as_expr, floordiv, mul
 from tilewright.te.scan import ScanOp
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from tilewright.te.thread import ThreadAxis
@@ -328,19 +329,22 @@ class Stage:
         For an argument, this is the layout of the array that the caller passes. Must precede the other steps of the
         stage.
         """
-        self._computed("transform_layout")
-        if not isinstance(self.op, ComputeOp) or len(self.op.outputs) != 1:
+        is_input = isinstance(self.op, PlaceholderOp)
+        if not is_input and (not isinstance(self.op, ComputeOp) or len(self.op.outputs) != 1):
             raise ScheduleError(f"transform_layout: '{self.op.name}' is not a te.compute with one result")
         if self.relations or self.marks or self.layout is not None:
             raise ScheduleError(f"'{self.op.name}' already has schedule steps; call transform_layout once, before them")
-        self.layout = IndexMap.of(mapping_function, len(self.op.axis))
-        extents = [_known(a) for a in self.op.axis]
+        axes = [IterVar(Var(""), as_expr(n)) for n in self.op.outputs[0].shape] if is_input else self.op.axis
+        self.layout = IndexMap.of(mapping_function, len(axes))
+        extents = [_known(a) for a in axes]
         sizes = self.layout.shape(extents)
-        if self.layout.by_digits(extents) is None:
+        if self.layout.by_digits(extents) is None or prod(map(int, sizes)) != prod(extents):
             raise ScheduleError(
                 f"the layout '{self.layout}' of '{self.op.name}' cannot be inverted: split axes by factors of their "
                 "sizes, and use each part once")
         made = [IterVar(Var(n), _extent(size)) for n, size in zip(self.layout.names, sizes, strict=True)]
+        if is_input:
+            return made
         self.roots = (*made, *self.op.reduce_axis)
         self.leaf_iter_vars = list(self.roots)
         self.all_iter_vars += made

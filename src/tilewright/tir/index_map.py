@@ -317,11 +317,11 @@ def _at_all(e: PrimExpr, values: dict[PrimExpr, Any]) -> Any:
 
 
 def _called(what: Callable[..., Any], rank: int) -> IndexMap:
-    declared = inspect.signature(what).parameters.values()
-    last = [p.name for p in declared if p.kind is inspect.Parameter.KEYWORD_ONLY]
-    names = [p.name for p in declared if p.name not in last]
-    if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in declared):
-        names = [f"i{k}" for k in range(rank - len(last))]
+    given = inspect.signature(what).parameters
+    last = [n for n, p in given.items() if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    names = [n for n, p in given.items() if n not in last and p.kind is not inspect.Parameter.VAR_POSITIONAL]
+    if len(names) + len(last) < len(given):  # *indices are those between the others
+        names += [f"i{k}" for k in range(len(names), rank - len(last))]
     if len(names) + len(last) != rank:
         raise ScheduleError(f"an index map of {len(names) + len(last)} indices was given, but {rank} are needed")
     params = tuple(Var(n) for n in (*names, *last))

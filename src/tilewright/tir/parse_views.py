@@ -31,7 +31,8 @@ def is_view(node: ast.expr) -> bool:
         return False
     if name == "match_buffer":
         return bool(node.args) and isinstance(node.args[0], ast.Subscript)
-    return any(k.arg == "data" for k in node.keywords)
+    third = node.args[2] if len(node.args) > 2 else ast.Constant("")  # the memory, or a scope
+    return any(k.arg == "data" for k in node.keywords) or not isinstance(third, ast.Constant)
 
 
 class ViewReader(ExprReader):
@@ -50,7 +51,7 @@ class ViewReader(ExprReader):
         given = self.keywords(node, "shape", "dtype", "scope", "strides", "data", "type", "buffer_type", *PLACES)
         self.check_kind(given)
         args, is_part = list(node.args), module_name(node.func) == "match_buffer"
-        where = args.pop(0) if is_part else given["data"]
+        where = args.pop(0) if is_part else given["data"] if "data" in given else args.pop(2)
         shape = given.get("shape") or (args.pop(0) if args else None)
         dims = None if shape is None else shape.elts if isinstance(shape, (ast.Tuple, ast.List)) else [shape]
         sizes = None if dims is None else [number if (number := E.number_of(self.expr(d))) is not None

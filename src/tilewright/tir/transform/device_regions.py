@@ -27,7 +27,7 @@ from tilewright.tir.stmt import (
 
 def mark_device_scope(func: PrimFunc) -> PrimFunc:
     """Put the whole body into an attribute `device_scope`."""
-    return func.with_body(AttrStmt(0, "device_scope", as_expr(0, "int32"), func.body))
+    return func.with_body(AttrStmt(0, "device_scope", as_expr(0), func.body))
 
 
 def annotate_device_regions(func: PrimFunc) -> PrimFunc:
@@ -43,7 +43,7 @@ def _annotated(s: Stmt, target: Any) -> Stmt:
     is_region = (isinstance(s, For) and THREAD in s.annotations) or (
         isinstance(s, AttrStmt) and s.attr_key == "device_scope")
     if is_region:
-        return AttrStmt(target, "target", as_expr(0, "int32"), s)
+        return AttrStmt(target, "target", as_expr(0), s)
     if isinstance(s, AttrStmt) and s.attr_key == "target":
         return s
     return map_bodies(s, lambda b: _annotated(b, target)) or s

@@ -3,66 +3,241 @@
     a = T.allocate((8,)); b = T.allocate((8,))          a = T.allocate((8,))
     A -> a;  a -> B;  B -> b;  b -> C             ->    A -> a;  a -> B;  B -> a;  a -> C
 
-Needs flat buffers. Values of one type and scope share memory if the last use of one precedes the first use of the other
-in the same sequence. Registers (`local`) do not, since code generation allocates them.
+Needs flat buffers. Allocations move to the beginning of the function, or of the body of the parallel loop or the loop
+over threads around them. A value is live from its first to its last use; in a loop inside its allocation, during the
+whole loop. It may also take the memory of a value that is read for the last time where it is stored, element by
+element. Registers (`local`) are not shared, since code generation allocates them, and neither are small values.
 """
 
 from __future__ import annotations
 
-from tilewright.scalar.expr import Buffer, Load
-from tilewright.scalar.walk import walk
-from tilewright.tir.stmt import Allocate, PrimFunc, Seq, Stmt, Store, expressions, map_bodies, redirect, walk_stmt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from tilewright.base.types import DataType
+from tilewright.scalar.arith import Ranges, simplify
+from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var, add, as_expr, const, mul, number_of, sub
+from tilewright.scalar.walk import free_vars, has_effect, walk
+from tilewright.tir.stmt import (
+    PARALLEL,
+    THREAD,
+    VECTORIZED,
+    Allocate,
+    For,
+    PrimFunc,
+    Stmt,
+    Store,
+    bodies,
+    expressions,
+    map_bodies,
+    redirect,
+)
+
+SMALL: Final = 4
+"""Bytes of a value that keeps its own memory."""
+FACTOR: Final = 16
+"""Largest ratio of the sizes of two values that share memory."""
 
 
 def share_storage(func: PrimFunc) -> PrimFunc:
     """Merge allocations of `func` with disjoint live ranges."""
-    return func.with_body(_stmt(func.body))
-
-
-def _stmt(s: Stmt) -> Stmt:
-    s = map_bodies(s, _stmt) or s
-    owned: list[Buffer] = []
-    body = s
-    while isinstance(body, Allocate):
-        owned.append(body.buffer)
-        body = body.body
-    if len(owned) < 2 or not isinstance(body, Seq):
-        return s
-    spans = {b: _span(body, b) for b in owned}
-    hosts: list[tuple[Buffer, int]] = []
+    func = func.with_body(_unique(func.body, set()))
+    uses = _Uses()
+    uses.visit(func.body, (), func)
     moved: dict[Buffer, Buffer] = {}
-    for b in sorted(owned, key=lambda b: spans[b][0]):
-        first, last = spans[b]
-        host = next((k for k, (h, end) in enumerate(hosts) if end < first and _alike(h, b)), None)
+    kept: dict[int, list[Buffer]] = {}
+    for place in {id(v.place): None for v in uses.values.values()}:
+        own = [v for v in uses.values.values() if id(v.place) == place]
+        kept[place] = _assign(own, moved, uses.spans)
+    body = _placed(func.body, kept, moved, func)
+    for old, new in moved.items():
+        if old is not new:
+            body = redirect(body, old, new)
+    return func.with_body(body)
+
+
+def _unique(s: Stmt, seen: set[Buffer]) -> Stmt:
+    """Return a statement in which copies of an allocation have buffers of their own."""
+    if isinstance(s, Allocate):
+        old = s.buffer
+        if old in seen:
+            new = Buffer(old.name, old.shape, old.dtype, old.scope)
+            s = replace(s, buffer=new, body=redirect(s.body, old, new))
+        seen.add(s.buffer)
+    return map_bodies(s, lambda b: _unique(b, seen)) or s
+
+
+@dataclass(slots=True)
+class _Use:
+    """One statement that uses a value: its position, and the loops around it inside the allocation."""
+
+    position: int
+    loops: tuple[For, ...]
+    stmt: Stmt
+
+
+@dataclass(slots=True)
+class _Value:
+    """An allocated buffer, the statement at whose beginning it is allocated, and its uses."""
+
+    buffer: Buffer
+    place: PrimFunc | For
+    depth: int
+    movable: bool = True
+    uses: list[_Use] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Uses:
+    """Collects the values of a function. Positions count statements; a loop has those of its statements."""
+
+    values: dict[Buffer, _Value] = field(default_factory=dict)
+    spans: dict[int, tuple[int, int]] = field(default_factory=dict)
+    position: int = 0
+
+    def visit(self, s: Stmt, loops: tuple[For, ...], place: PrimFunc | For) -> None:
+        if isinstance(s, Allocate):
+            inner = _inner_variables(loops, place)
+            free = not any(isinstance(d, PrimExpr) and not inner.isdisjoint(free_vars(d)) for d in s.buffer.shape)
+            self.values[s.buffer] = _Value(s.buffer, place, len(loops), free)
+        if isinstance(s, For):
+            own = s if s.kind in (PARALLEL, VECTORIZED) or THREAD in s.annotations else place
+            begin = self.position
+            self.note(s, loops)
+            self.visit(s.body, (*loops, s), own)
+            self.spans[id(s)] = begin, self.position
+            self.position += 1
+            return
+        self.note(s, loops)
+        for b in bodies(s):
+            self.visit(b, loops, place)
+
+    def note(self, s: Stmt, loops: tuple[For, ...]) -> None:
+        self.position += 1
+        used = {s.buffer} if isinstance(s, Store) else set()
+        used |= {e.buffer for top in expressions(s) for e in walk(top) if isinstance(e, Load)}
+        for b in used & self.values.keys():
+            value = self.values[b]
+            value.uses.append(_Use(self.position, loops[value.depth :], s))
+
+
+def _inner_variables(loops: Sequence[For], place: PrimFunc | For) -> set[Var]:
+    """Return the variables of the loops inside the place of an allocation."""
+    inner: set[Var] = set()
+    for f in reversed(loops):
+        if f is place:
+            break
+        inner.add(f.var)
+    return inner
+
+
+def _assign(
+    values: Sequence[_Value], moved: dict[Buffer, Buffer], loops: Mapping[int, tuple[int, int]]
+) -> list[Buffer]:
+    """Enter the buffer that each value gets in `moved`, and return the buffers to be allocated."""
+    hosts: list[list[_Value]] = []
+    spans = {id(v): _span(v, loops) for v in values}
+    for v in sorted(values, key=lambda v: spans[id(v)][0]):
+        if not v.movable:
+            continue
+        first = spans[id(v)][0]
+        host = next((
+            h for h in hosts if _alike(h[0].buffer, v.buffer)
+            and all(spans[id(o)][1] < first or (o is h[-1] and _in_place(o, v)) for o in h)), None)
         if host is None:
-            hosts.append((b, last))
+            hosts.append([v])
         else:
-            moved[b] = hosts[host][0]
-            hosts[host] = (hosts[host][0], last)
-    size = {
-        h: max([h.shape[0], *(b.shape[0] for b, to in moved.items() if to is h)]) for h, _ in hosts
-        if h in moved.values()}
-    grown = {h: h if n == h.shape[0] else Buffer(h.name, (n,), h.dtype, h.scope) for h, n in size.items()}
-    for old, new in [*((b, grown[h]) for b, h in moved.items()), *((h, g) for h, g in grown.items() if h is not g)]:
-        body = redirect(body, old, new)
-    for b in reversed([b for b in owned if b not in moved]):
-        body = Allocate(grown.get(b, b), body)
-    return body if moved else s
+            host.append(v)
+    kept = []
+    for h in hosts:
+        largest = max(h, key=lambda v: _count(v.buffer) or 0).buffer
+        one = h[0].buffer
+        if largest.shape != one.shape:
+            one = Buffer(one.name, largest.shape, one.dtype, one.scope)
+        moved.update({v.buffer: one for v in h})
+        kept.append(one)
+    return kept
+
+
+def _span(v: _Value, spans: Mapping[int, tuple[int, int]]) -> tuple[int, int]:
+    """Return the first and the last position at which a value is live. Loops inside its allocation count as a whole."""
+    if not v.uses:
+        return 0, -1
+    places = [spans[id(u.loops[0])] if u.loops else (u.position, u.position) for u in v.uses]
+    return min(first for first, _ in places), max(last for _, last in places)
+
+
+def _count(buffer: Buffer) -> int | None:
+    size = number_of(as_expr(buffer.shape[0])) if len(buffer.shape) == 1 else None
+    return size if isinstance(size, int) else None
+
+
+def _bytes(dtype: DataType) -> int:
+    return (dtype.bits * dtype.lanes + 7) // 8
 
 
 def _alike(a: Buffer, b: Buffer) -> bool:
-    sized = all(len(x.shape) == 1 and isinstance(x.shape[0], int) for x in (a, b))
-    return sized and a.dtype is b.dtype and a.scope == b.scope == "global"
+    if a.dtype is not b.dtype or a.scope != b.scope or a.scope == "local" or len(a.shape) != 1 or len(b.shape) != 1:
+        return False
+    m, n = _count(a), _count(b)
+    if m is None or n is None:
+        return m is n and number_of(simplify(sub(as_expr(a.shape[0]), as_expr(b.shape[0])), Ranges())) == 0
+    large = min(m, n) * _bytes(a.dtype) > SMALL or m == n
+    return large and max(m, n) <= FACTOR * min(m, n)
 
 
-def _span(body: Seq, buffer: Buffer) -> tuple[int, int]:
-    """Return the first and the last statement that uses a buffer; the position after the end if there is none."""
-    using = [k for k, s in enumerate(body.stmts) if _uses(s, buffer)]
-    return (using[0], using[-1]) if using else (len(body.stmts), len(body.stmts))
+def _in_place(old: _Value, new: _Value) -> bool:
+    """Return whether the last use of a value, and the first of another, are one statement that replaces each element
+    after its only read."""
+    use, start = old.uses[-1], new.uses[0]
+    store = use.stmt
+    if use.position != start.position or not isinstance(store, Store) or store.buffer is not new.buffer or store.mask:
+        return False
+    loops = use.loops
+    if [*map(id, loops)] != [*map(id, start.loops)]:
+        return False
+    nest = {id(f) for f in loops[:1]}
+    for v, only in ((old, use), (new, start)):
+        if any(u is not only and nest & {id(f) for f in u.loops} for u in v.uses):
+            return False
+    loads = [e for e in walk(store.value) if isinstance(e, Load)]
+    if any(e.buffer is new.buffer for e in loads) or has_effect(store.value):
+        return False
+    return all(e.indices == store.indices for e in loads if e.buffer is old.buffer) and _is_row_major(
+        store.indices, loops)
 
 
-def _uses(s: Stmt, buffer: Buffer) -> bool:
-    return any(
-        (isinstance(x, Store) and x.buffer is buffer)
-        or any(isinstance(e, Load) and e.buffer is buffer for top in expressions(x) for e in walk(top))
-        for x in walk_stmt(s))
+def _is_row_major(indices: Sequence[PrimExpr], loops: Sequence[For]) -> bool:
+    """Return whether an index counts the trips of loops, so that no two trips have the same one."""
+    if len(indices) != 1 or indices[0].dtype.lanes > 1 or any(number_of(f.min) != 0 for f in loops):
+        return False
+    place, stride = const(0, "int64"), const(1, "int64")
+    for f in reversed(loops):
+        place, stride = add(place, mul(f.var, stride)), mul(stride, f.extent)
+    return number_of(simplify(sub(indices[0], place), Ranges())) == 0
+
+
+def _placed(
+    s: Stmt, kept: Mapping[int, Sequence[Buffer]], moved: Mapping[Buffer, Buffer], func: PrimFunc
+) -> Stmt:
+    """Return the body of a function with its allocations at their places."""
+
+    def visit(x: Stmt) -> Stmt:
+        inner = map_bodies(x, visit) or x
+        if isinstance(x, Allocate):
+            return inner.body if x.buffer in moved else inner  # type: ignore[attr-defined]
+        if isinstance(x, For) and id(x) in kept:
+            return replace(inner, body=_around(inner.body, kept[id(x)]))  # type: ignore[type-var,attr-defined]
+        return inner
+
+    return _around(visit(s), kept.get(id(func), []))
+
+
+def _around(s: Stmt, buffers: Sequence[Buffer]) -> Stmt:
+    for b in reversed(buffers):
+        s = Allocate(b, s)
+    return s
+
+
+__all__ = ["share_storage"]
