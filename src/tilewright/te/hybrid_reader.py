@@ -16,7 +16,7 @@ from tilewright.te.tensor import Tensor
 from tilewright.tir import ir_builder
 from tilewright.tir.buffers import decl_buffer
 from tilewright.tir.ir_builder import BufferVar
-from tilewright.tir.parse_expr import Source
+from tilewright.tir.parse_python import Source
 from tilewright.tir.stmt import Stmt
 
 LOOPS: Final = {

@@ -12,8 +12,9 @@ from tilewright.tir.parse_expr import MODULES, ExprReader, module_name
 from tilewright.tir.printer import extent_between
 from tilewright.tir.views import View, dense_strides, part, reshaped, same_size
 
-PLACES: Final = ("elem_offset", "align", "offset_factor")
-"""Arguments about the address of a buffer. It is determined when the function is called, so they have no effect."""
+PLACES: Final = ("elem_offset", "align", "offset_factor", "axis_separators")
+"""Arguments about the address of a buffer, which is determined when the function is called, and about memory with
+several dimensions, which a CPU does not have. They have no effect."""
 
 
 def call_name(node: ast.expr) -> str:
