@@ -34,7 +34,7 @@ from tilewright.scalar.expr import PrimExpr
 from tilewright.te.extern import ExternOp
 from tilewright.te.hybrid_reader import FUNCTIONS, Reader
 from tilewright.te.tensor import Tensor
-from tilewright.tir.parse_expr import Source
+from tilewright.tir.parse_python import Source
 
 
 def _zeros(shape: Any, dtype: str = "float32", scope: str = "global") -> np.ndarray[Any, Any]:
