@@ -323,9 +323,6 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "B[0, 0] = T.int64(5) + T.cast(A[0], \"int64\")",
         "a value of int64 cannot be stored in 'B', which holds int32; write T.cast"
     ),
-    "a float among integers": (
-        "B[0, 0] = A[0]", "a value of float32 cannot be stored in 'B', which holds int32"
-    ),
     "a number out of range": ("B[0, 0] = T.int8(300)", "300 is not a value of int8, which holds -128 to 127"),
     "a typed fraction": ("B[0, 0] = T.int32(1.5)", "1.5 is not a value of int32"),
     "a power": ("A[0] = A[0] ** 2", "Pow is not an operator of TVMScript"),
@@ -354,7 +351,8 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "2 names, 1 letters and 1 loops were given; the numbers must be equal"
     ),
     "an axis of no loop": (BLOCK + 'v = T.axis.remap("S", [3])', "T.axis.remap takes only variables of surrounding"),
-    "an axis from one": (BLOCK + "v = T.axis.spatial((1, 3, 2), 0)", r"an axis is over `extent` or `\(begin, end\)`"),
+    "an axis with three numbers": (
+        BLOCK + "v = T.axis.spatial((1, 3, 5), 0)", r"the domain of an axis is an extent, or \(first, end\)"),
     "no reducer": (BLOCK + 'T.reducer("sum", 1, 2)', "a reducer has the form T.reducer"),
     "a short reducer": (BLOCK + 'T.reducer("sum", lambda x: (x,), (0.0,))', "a reducer of 1 value takes 2 and gives 1"),
     "an open attribute": ("for i in T.serial(3, annotations={'a': A[0]}):\n    pass", "a plain value is expected here"),
@@ -576,6 +574,75 @@ def test_names_of_a_function_hide_those_around_it() -> None:
 
     assert "A[i] = 0.0" in str(own)
     assert i == (1, 2)
+
+
+@pytest.mark.parametrize(("text", "printed"), [
+    ("A[0] = i", 'A[0] = T.cast(i, "float32")'),
+    ("A[0] = T.min(1, 2)", 'A[0] = T.cast(min(1, 2), "float32")'),
+    ("A[0] = T.Let(i + 1, where={i: 3})", "A[0] = 4.0"),
+    ("A[0] = T.call_llvm_pure_intrin(T.llvm_lookup_intrinsic_id('llvm.exp.f32'), T.uint32(1), A[1], dtype='float32')",
+     'A[0] = T.call_llvm_pure_intrin("float32", "llvm.exp.f32", T.uint32(1), A[1])'),
+    ("i = 2", "i_1 = 2"),
+])
+def test_values_in_the_ways_of_tvm(text: str, printed: str) -> None:
+    func = tir.parse(f'def f(A: T.Buffer((8,), "float32")):\n    for i in T.serial(8):\n        {text}')
+    assert f"        {printed}\n" in f"{func}\n".replace("    T.evaluate(0)", "")
+
+
+def test_an_axis_from_another_first_value_begins_at_zero() -> None:
+    printed = str(tir.parse("""
+def f(A: T.Buffer((4,), "float32")):
+    for i in T.serial(2):
+        with T.block("b"):
+            v = T.axis.spatial((1, 3), i + 1)
+            A[v] = 0.0"""))
+    assert "v = T.axis.spatial(2, i)" in printed
+    assert "A[v + 1] = 0.0" in printed
+
+
+def test_sizes_may_be_parameters_behind_the_buffers() -> None:
+    func = tir.parse('def f(A: T.Buffer((n,), "float32"), n: T.int32):\n    A[n - 1] = 0.0')
+    assert func.params[0].shape[0] is func.attrs["scalars"][0][1]
+    assert str(tir.parse(str(func))) == str(func)
+
+
+def pair(x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+    return x // 4, x % 4
+
+
+def test_functions_around_that_return_several_values() -> None:
+    @T.prim_func
+    def both(A: T.Buffer((4, 4), "float32")) -> None:  # type: ignore[valid-type]
+        for k in T.serial(16):
+            i, j = pair(k)
+            A[i, j] = 0.0
+
+    assert "A[k // 4, k % 4] = 0.0" in str(both)
+    with pytest.raises(ParseError, match="'pair' returned 2 values for 3 names"):
+
+        @T.prim_func
+        def three(A: T.Buffer((4, 4), "float32")) -> None:  # type: ignore[valid-type]
+            _i, _j, _k = pair(T.int64(3))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("T.evaluate(T.Let(1, i=2))", "T.Let has no argument 'i'"),
+    ("T.evaluate(T.Let(1))", r"T.Let has the form T.Let\(x \+ 1, where={x: 2}\)"),
+    ("T.evaluate(T.Let(1, where={j: 2}))", r"T.Let needs variables: x = T.int64\(\)"),
+])
+def test_errors_of_let(text: str, message: str) -> None:
+    with pytest.raises(ParseError, match=message):
+        tir.parse(f"def f(i: T.int64):\n    {text}")
+
+
+def test_a_function_of_declarations_does_nothing() -> None:
+    assert str(tir.parse("def f():\n    n = T.int64()")).endswith("\n    T.evaluate(0)")
+
+
+def test_python_integers_are_floats_for_functions_of_floats() -> None:
+    assert str(T.exp(2)) == "exp(2.0)"
+    with pytest.raises(CompileError, match="'exp' takes floating-point numbers, but was given int32; cast it first"):
+        T.exp(const(2, "int32"))
 
 
 def test_a_constant_is_stored_if_the_type_has_its_value() -> None:

@@ -397,11 +397,13 @@ class Intrinsic:
 
 
 class FloatFunction(Intrinsic):
-    """A function of floating-point numbers. Raises `CompileError` for others."""
+    """A function of floating-point numbers, to which integers of Python are converted. Raises `CompileError` for other
+    types."""
 
     __slots__ = ()
 
     def __call__(self, *args: Value, dtype: str | DataType | None = None) -> PrimExpr:
+        args = tuple(float(a) if type(a) is int else a for a in args)
         for a in args:
             kind = as_expr(a).dtype
             if not kind.is_float:

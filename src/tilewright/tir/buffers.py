@@ -118,8 +118,9 @@ def decl_buffer(
 def fitted(value: PrimExpr, dtype: DataType) -> PrimExpr | None:
     """Convert `value` to `dtype` for a store; None if it does not fit.
 
-    A floating-point constant fits if the type has its value. Loop variables are int64 here and int32 in TVM's scripts.
-    So integers computed from variables are converted to the buffer's type; integers wrap around.
+    A floating-point constant fits if the type has its value, and integers are converted to floating-point types. Loop
+    variables are int64 here and int32 in TVM's scripts. So integers computed from variables are converted to the
+    buffer's integer type, and wrap around.
     """
     have, want = value.dtype.element, dtype.element
     if have is want:
@@ -127,7 +128,9 @@ def fitted(value: PrimExpr, dtype: DataType) -> PrimExpr | None:
     if isinstance(value, FloatImm) and want.is_float:
         same = const(value.value, want)
         return same if number_of(same) == value.value else None
-    if have is not INT64 or not (want.is_integer or want.is_float) or want.code == "bool":
+    if have.is_integer and have.code != "bool" and want.is_float:
+        return cast(dtype.with_lanes(value.dtype.lanes), value)
+    if have is not INT64 or not want.is_integer or want.code == "bool":
         return None
     stack = [value]
     while stack:

@@ -184,7 +184,7 @@ nextafter = _of_library("nextafter", "the number next to `x` in the direction of
 
 def exp10(x: Value) -> PrimExpr:
     """Return 10 to the power `x`."""
-    e = as_expr(x)
+    e = as_expr(float(x) if type(x) is int else x)
     return _library("pow", const(10.0, e.dtype), e)
 
 

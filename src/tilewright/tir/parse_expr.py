@@ -476,20 +476,22 @@ class ExprReader(PythonReader):
         value, lanes = self.arguments(node, 2)
         return E.Broadcast(self.expr(value), self.whole(lanes))
 
+    def let(self, node: ast.Call) -> PrimExpr:
+        """Read `T.Let(value, where={x: 1})`, the value with expressions in place of variables."""
+        where = self.keywords(node, "where").get("where")
+        found = self.expr(self.arguments(node, 1)[0])
+        if not isinstance(where, ast.Dict):
+            raise self.error(node, "T.Let has the form T.Let(x + 1, where={x: 2})")
+        for key, value in zip(where.keys, where.values, strict=True):
+            var = self.names.get(key.id) if isinstance(key, ast.Name) else None
+            if not isinstance(var, Var):
+                raise self.error(where, "T.Let needs variables: x = T.int64()")
+            found = F.Let(var, self.expr(value, var.dtype), found)
+        return found
+
     def negated(self, node: ast.Call) -> PrimExpr:
         (value,) = self.arguments(node, 1)
         return E.Not(self.expr(value))
-
-    def let(self, node: ast.Call) -> PrimExpr:
-        """Read `T.Let(value, where={x: …})`: the value with the variables replaced."""
-        result, where = self.expr(self.arguments(node, 1)[0]), self.keywords(node, "where").get("where")
-        pairs = where if isinstance(where, ast.Dict) else ast.Dict([], [])
-        for name, given in zip(pairs.keys, pairs.values, strict=True):
-            var = self.value(name) if name is not None else None
-            if not isinstance(var, Var):
-                raise self.error(node, "T.Let replaces declared variables: x = T.int32(); T.Let(x + 1, where={x: 2})")
-            result = F.Let(var, self.expr(given, var.dtype), result)
-        return result
 
     def selected(self, node: ast.Call) -> PrimExpr:
         return self.select(node, *self.arguments(node, 3))
@@ -547,6 +549,8 @@ class ExprReader(PythonReader):
                 node, f'{ast.unparse(node.func)} takes the type of its result, the name of a C function, and '
                       'arguments: ("int32", "f", argument, …)'
             )
+        if isinstance(words[1], ast.Call) and module_name(words[1].func) == "llvm_lookup_intrinsic_id":
+            words = [words[0], *self.arguments(words[1], 1), *words[2:]]
         dtype, name = (str(self.literal(a)) for a in words[:2])
         called = str(module_name(node.func))
         try:
@@ -641,8 +645,9 @@ FUNCTIONS: Final[Mapping[str, Callable[..., PrimExpr]]] = {**INTRINSICS, **_FUNC
 """Functions of expressions, by their names in TVMScript."""
 _CALLS: Final[dict[str, Callable[[ExprReader, ast.Call], Any]]] = {
     "cast": ExprReader.cast, "Cast": ExprReader.cast, "if_then_else": ExprReader.selected,
-    "Select": ExprReader.selected, "Let": ExprReader.let,
+    "Select": ExprReader.selected,
     "ramp": ExprReader.ramp, "Ramp": ExprReader.ramp, "broadcast": ExprReader.spread, "Broadcast": ExprReader.spread,
+    "Let": ExprReader.let,
     "logical_not": ExprReader.negated, "Not": ExprReader.negated, "float": ExprReader.python_float,
     "call_packed": ExprReader.packed, "tvm_call_packed": ExprReader.packed,
     "call_extern": ExprReader.extern, "call_pure_extern": ExprReader.extern,

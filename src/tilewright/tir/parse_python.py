@@ -116,14 +116,22 @@ class PythonReader:
 
     def python_call(self, node: ast.Call) -> Any:
         """Call a function of the surrounding Python code with expressions; it returns an expression or a number."""
+        return self._scalar(node, self._called(node), f"'{ast.unparse(node.func)}' returned", "return")
+
+    def python_values(self, node: ast.Call) -> list[Any]:
+        """Call a function of the surrounding Python code that returns several expressions or numbers."""
+        found = self._called(node)
+        name = f"'{ast.unparse(node.func)}' returned"
+        return [self._scalar(node, v, name, "return") for v in (found if isinstance(found, (tuple, list)) else [found])]
+
+    def _called(self, node: ast.Call) -> Any:
         called = self.outside(node.func) if self.is_outside(node.func) else None
         if not callable(called) or isinstance(called, type):
             raise self.error(
                 node.func, "this cannot be called in TVMScript; only functions T.name(…), and those of the Python code "
                            "around, can")
         args = [self._given(a) for a in node.args]
-        found = called(*args, **{k.arg: self._given(k.value) for k in node.keywords if k.arg is not None})
-        return self._scalar(node, found, f"'{ast.unparse(node.func)}' returned", "return")
+        return called(*args, **{k.arg: self._given(k.value) for k in node.keywords if k.arg is not None})
 
     def _given(self, node: ast.expr) -> Any:
         """Read an argument of a function of the surrounding code."""

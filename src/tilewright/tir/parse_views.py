@@ -13,8 +13,8 @@ from tilewright.tir.printer import extent_between
 from tilewright.tir.views import View, dense_strides, part, reshaped, same_size, source_of
 
 PLACES: Final = ("elem_offset", "align", "offset_factor", "axis_separators")
-"""Arguments without effect: those about the address of a buffer, which is determined when the function is called, and
-the dimensions of memory, of which a CPU has one."""
+"""Arguments about the address of a buffer, which is determined when the function is called, and about memory with
+several dimensions, which a CPU does not have. They have no effect."""
 
 
 def call_name(node: ast.expr) -> str:

@@ -163,13 +163,10 @@ class FunctionReader(AttributeReader):
     def function(self, node: ast.FunctionDef) -> PrimFunc:
         body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
         self.declare_sizes(body)
-        params: list[str | Buffer] = []
-        for place, a in enumerate(node.args.args):
-            number = self.scalar(a)
-            if number is None:
-                params.append(self.parameter(a))
-            else:
-                self.attrs[SCALARS] = (*self.attrs.get(SCALARS, ()), (place, number))
+        numbers = {place: v for place, a in enumerate(node.args.args) if (v := self.scalar(a)) is not None}
+        if numbers:  # they may be sizes of the buffers before them
+            self.attrs[SCALARS] = tuple(numbers.items())
+        params = [self.parameter(a) for place, a in enumerate(node.args.args) if place not in numbers]
         if node.args.vararg or node.args.kwarg or node.args.kwonlyargs or node.args.posonlyargs or node.args.defaults:
             raise self.error(node, f"the parameters of '{node.name}' must be positional and without defaults")
         read = self.sequence(body)
@@ -286,7 +283,7 @@ class FunctionReader(AttributeReader):
         before = dict(self.names)
         parts = self.parts(nodes)
         self.names = before
-        return parts[0] if len(parts) == 1 else Seq(tuple(parts))
+        return _together(parts)
 
     def parts(self, nodes: Sequence[ast.stmt]) -> list[Stmt]:
         frames: list[tuple[Wrapper | None, list[Stmt]]] = [(None, [])]
@@ -300,7 +297,7 @@ class FunctionReader(AttributeReader):
             wrapper, parts = frames.pop()
             if wrapper is None:
                 return parts
-            frames[-1][1].append(wrapper(parts[0] if len(parts) == 1 else Seq(tuple(parts))))
+            frames[-1][1].append(wrapper(_together(parts)))
 
     def opening(self, node: ast.stmt) -> Wrapper | None:
         """Return the statement that encloses all following ones, for `x = value` and `A = T.allocate(…)`, else None."""
@@ -348,6 +345,8 @@ class FunctionReader(AttributeReader):
         ):
             self.attrs.update(self.literal(self.arguments(node.value, 1)[0]))
             return True
+        if self.bound_together(node):
+            return True
         if several := self.declared_together(node):
             for name, kind in several:
                 if name not in self.names:
@@ -386,6 +385,20 @@ class FunctionReader(AttributeReader):
         if dtype is not None and name not in self.names:
             self.new_var(name, dtype)
         return dtype is not None
+
+    def bound_together(self, node: ast.stmt) -> bool:
+        """Read `i, j = f(k)`, where a function of the surrounding Python code returns several values."""
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Tuple):
+            return False
+        target, call = node.targets[0], node.value
+        if not isinstance(call, ast.Call) or not self.is_outside(call.func):
+            return False
+        values = self.python_values(call)
+        if len(values) != len(target.elts) or not all(isinstance(t, ast.Name) for t in target.elts):
+            raise self.error(node, f"'{ast.unparse(call.func)}' returned {len(values)} values for "
+                                   f"{len(target.elts)} names")
+        self.names.update({t.id: v for t, v in zip(target.elts, values, strict=True) if isinstance(t, ast.Name)})
+        return True
 
     def stmt(self, node: ast.stmt) -> Stmt:
         read = _STATEMENTS.get(type(node))
@@ -606,21 +619,21 @@ class FunctionReader(AttributeReader):
             if not extent_expr.dtype.is_integer:
                 raise self.error(call, f"the extent of an axis is an integer, but this is {extent_expr.dtype}")
             value = self.expr(binding)
-            header.bindings.append(value if low is None else E.sub(value, low))
+            header.bindings.append(value if low is None else E.sub(*E.match(value, low)))
             var = self.new_var(name.id, self.dtype(given["dtype"]) if "dtype" in given else extent_expr.dtype)
             header.iters.append(IterVar(var, extent_expr, _AXES[kind]))
             if low is not None:
-                self.names[name.id] = E.add(var, low)
+                self.names[name.id] = E.add(*E.match(var, low))
 
     def domain(self, node: ast.expr) -> tuple[PrimExpr | None, PrimExpr]:
-        """Return the first value of an axis, None for 0, and its extent. Axes start at 0 here: for `(8, 128)`, the name
-        stands for the axis of extent 120 plus 8."""
+        """Read the first value of an axis, None for 0, and its extent: `n`, or `(first, end)`. The axis of the block
+        begins at 0, so the name of another axis is a sum."""
         if not isinstance(node, ast.Tuple):
             return None, self.expr(node)
         if len(node.elts) != 2:
-            raise self.error(node, "an axis is over `extent` or `(begin, end)`")
-        low, end = (self.expr(e) for e in node.elts)
-        return (None, end) if E.number_of(low) == 0 else (low, E.sub(end, low))
+            raise self.error(node, "the domain of an axis is an extent, or (first, end)")
+        low, end = self.meet(node, *map(self.value, node.elts))
+        return None if E.number_of(low) == 0 else low, extent_between(low, end)
 
     def extent_of(self, node: ast.expr) -> PrimExpr:
         """Return the extent of the loop that an axis is bound to."""
@@ -653,6 +666,11 @@ class FunctionReader(AttributeReader):
         body = tuple(self.expr(e) for e in function.body.elts)
         self.names = before
         return Reducer(str(self.literal(name)), params, body, neutral)
+
+
+def _together(parts: Sequence[Stmt]) -> Stmt:
+    """Return the statements of a scope; one without statements, only declarations, is `T.evaluate(0)` as in TVM."""
+    return parts[0] if len(parts) == 1 else Seq(tuple(parts)) if parts else Evaluate(E.const(0, "int64"))
 
 
 def _same_buffer(a: Buffer, b: Buffer) -> bool:
