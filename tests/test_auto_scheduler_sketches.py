@@ -19,13 +19,15 @@ import pytest
 import tilewright as tvm
 from auto_scheduler_workloads import MACHINE, arrays, random_workload, small_matmul, softmax, total, window_sum
 from tilewright import te
-from tilewright.base.errors import ScheduleError
+from tilewright.base.errors import OptionError, ScheduleError
+from tilewright.compat.testing.auto_scheduler import conv2d_winograd_nhwc_auto_scheduler_test
 from tilewright.search import auto_scheduler, cycles, features
 from tilewright.search.auto_scheduler.evolution import crossed, mutated
 from tilewright.search.auto_scheduler.sketch import sketches
 from tilewright.te.tensor import Tensor
 from tilewright.tir.interpreter import run
 from tilewright.tir.transform.lower_blocks import lower_blocks
+from tilewright.topi.winograd import matrices
 
 FILE = Path(__file__).parent / "text" / "auto_scheduler.md"
 CASE = re.compile(r"^## (?P<name>[^\n]+)\n+```python\n(?P<code>[^`]*)```\n+```text\n(?P<text>[^`]*)```\n", re.M)
@@ -157,3 +159,76 @@ def test_the_first_guess_prefers_registers_lanes_and_cores() -> None:
         first | {"2.0.tile": 4, "2.1.tile": 16}
     ), sketch.state(first | {"2.0.tile": 1, "2.1.tile": 8})
     assert guess(good) < guess(narrow) < guess(dag.init_state) / 4
+
+
+Rule = auto_scheduler.PreloadCustomSketchRule
+
+
+def policy_with(*rules: Rule, size: int = 16) -> auto_scheduler.SketchPolicy:
+    dag = auto_scheduler.ComputeDAG(small_matmul(size, size, size))
+    task = auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
+    return auto_scheduler.SketchPolicy(task, verbose=0, seed=1, init_search_callbacks=list(rules))
+
+
+def test_rules_of_a_program_make_sketches() -> None:
+    def tiled(policy: Any, state: Any, stage: int) -> list[Any]:
+        new = auto_scheduler.loop_state.State(state, policy.search_task.compute_dag)
+        new.split(stage, new.stages[stage].iters[0], [8, 2])
+        return [[state.state_object, -1], [new.state_object, -1]]
+
+    rule = Rule(lambda policy, state, stage: Rule.APPLY_AND_SKIP_REST, tiled)
+    found = policy_with(rule).generate_sketches()
+    assert [[i.extent for i in s.stages[-1].iters] for s in found] == [[16, 16, 16], [1, 8, 2, 16, 16]]
+    own = policy_with().generate_sketches()
+    passed = policy_with(Rule(lambda policy, state, stage: Rule.PASS, tiled))
+    assert passed.generate_sketches() == own
+    both = policy_with(Rule(lambda policy, state, stage: Rule.APPLY * (stage == 2), tiled))
+    assert both.generate_sketches()[:2] == found
+    population = policy_with(rule).sample_initial_population()
+    assert set(population) == set(found)
+    assert policy_with(rule).evolutionary_search(population, 2)
+    with pytest.raises(OptionError, match="the condition of rule 'CustomSketchRule' is 7; it must be PASS"):
+        policy_with(Rule(lambda policy, state, stage: 7, tiled)).generate_sketches()
+
+
+def test_facts_about_stages() -> None:
+    facts = auto_scheduler._ffi_api
+    dag = auto_scheduler.ComputeDAG(small_matmul(16, 16, 16))
+    state = dag.get_init_state()
+    assert not facts.SearchPolicyUtilsIsTiled(state.stages[2]) and not facts.SearchPolicyUtilsIsTiled(state.stages[0])
+    state.cache_write(2, "local")
+    state.cache_read(0, "local", [2])
+    assert [facts.SearchPolicyUtilsHasCacheWriteStage(state, k) for k in range(5)] == [False] * 3 + [True, False]
+    assert [facts.SearchPolicyUtilsHasCacheReadStage(state, k) for k in range(5)] == [True] + [False] * 4
+    state.split(3, state.stages[3].iters[0], [4])
+    assert facts.SearchPolicyUtilsIsTiled(state.stages[3])
+    parts = dag.get_init_state()
+    parts.rfactor(2, parts.split(2, parts.stages[2].iters[2], [4])[0], 2)
+    assert [facts.SearchPolicyUtilsHasRfactorStage(parts, k) for k in range(4)] == [False, False, True, False]
+    threads = dag.get_init_state()
+    threads.bind(2, threads.stages[2].iters[2], "threadIdx.x")
+    assert facts.SearchPolicyUtilsHasCrossThreadReduction(threads, 2)
+    assert not facts.SearchPolicyUtilsHasCrossThreadReduction(parts, 2)
+
+
+def test_hardware_parameters_of_a_target() -> None:
+    of_target = auto_scheduler.HardwareParams(target="llvm -num-cores=3")
+    assert of_target == auto_scheduler.HardwareParams.of(tvm.target.Target("llvm -num-cores=3"))
+    assert auto_scheduler.HardwareParams(num_cores=4, target="llvm -num-cores=3").num_cores == 4
+    assert auto_scheduler.HardwareParams(2).as_json() == [2, 16, 64, 0, 0, 0, 0, 0]
+    with pytest.raises(OptionError, match=r"HardwareParams takes num_cores, .* not .cores.$"):
+        auto_scheduler.HardwareParams(cores=2)
+
+
+def test_winograd_workload_is_a_convolution() -> None:
+    tensors = conv2d_winograd_nhwc_auto_scheduler_test(1, 5, 6, 3, 2, padding=1)
+    data, kernel = arrays(tensors)[0], np.random.default_rng(1).random((3, 3, 3, 2), np.float32)
+    transform = np.asarray(matrices(4).weights, np.float64)
+    weight = np.einsum("ya,xb,abio->yxio", transform, transform, kernel).astype(np.float32)
+    out = np.zeros((1, 5, 6, 2), np.float32)
+    run(lower_blocks(auto_scheduler.ComputeDAG(tensors).func(auto_scheduler.ComputeDAG(tensors).init_state)),
+        [data, weight, out])
+    around = np.pad(data, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    wanted = sum(np.einsum("nhwi,io->nhwo", around[:, y : y + 5, x : x + 6], kernel[y, x])
+                 for y in range(3) for x in range(3))
+    np.testing.assert_allclose(out, wanted, rtol=1e-3, atol=1e-4)

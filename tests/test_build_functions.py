@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -126,6 +127,11 @@ def test_timing() -> None:
         times = module.time_evaluator(name, tvm.cpu(0), number=3, repeat=4)(X, Y, np.zeros(6, np.float32))
         assert len(times.results) == 4
         assert times.mean > 0
+    calls: list[Any] = []
+    tvm.register_func("testing.before_timing", lambda *args: calls.append(args), override=True)
+    timed = module.time_evaluator("add", tvm.cpu(0), number=1, repeat=2, f_preproc="testing.before_timing")
+    assert len(timed(X, Y, np.zeros(6, np.float32)).results) == 2
+    assert [len(args) for args in calls] == [3, 3]
 
 
 @pytest.mark.parametrize("extension", [".so", ".tar"])
@@ -321,3 +327,10 @@ def test_sums_keep_their_order_when_llvm_vectorizes() -> None:
     for v in x:
         expected += v
     assert y[0] == expected
+
+
+def test_a_single_lowered_function_gets_the_given_name() -> None:
+    func = tvm.lower(*addition(), name="add")["add"]
+    assert [f.name for _, f in tvm.lower(func).items()] == ["main"]
+    assert [f.name for _, f in tvm.lower(func, name="other").items()] == ["other"]
+    assert [f.name for _, f in tvm.lower(tvm.IRModule({"add": func})).items()] == ["add"]

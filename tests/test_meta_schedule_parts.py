@@ -231,6 +231,35 @@ class OwnCallback(ms.measure_callback.PyMeasureCallback):
         raise ValueError("test")
 
 
+def test_packed_rows_of_training_data() -> None:
+    rows = [np.ones((2, 3), np.float32), 2 * np.ones((1, 3), np.float32)]
+    data = ms.cost_model.PackSum(rows, np.array([1.0, 0.5]))
+    each = np.array([0.25, 0.25, 1.0])
+    assert data.predict_with_score(each).tolist() == [0.5, 1.0]
+    assert data.rmse(each) == ("p-rmse", 0.5)
+    assert [x.tolist() for x in data.obj_square_error(each)] == [[-0.5, -0.5, 0.5], [1, 1, 1]]
+    assert data.average_peak_score(each, 2) == ("a-peak@2", 0.75)
+    with pytest.raises(OptionError, match="a PackSum without scores"):
+        ms.cost_model.PackSum(rows).rmse(each)
+    with pytest.raises(OptionError, match="there are 2 candidates, but 1 scores"):
+        ms.cost_model.PackSum(rows, np.ones(1))
+
+
+def test_packed_rows_are_learnt_by_xgboost(capsys: pytest.CaptureFixture[str]) -> None:
+    xgboost = pytest.importorskip("xgboost")
+    rng = np.random.default_rng(0)
+    rows = [rng.random((n, 4)).astype(np.float32) for n in (1, 2, 3, 2, 1, 3)]
+    data = ms.cost_model.PackSum(rows, np.array([r.sum() for r in rows]))
+    matrix = data.dmatrix
+    stop = ms.cost_model.custom_callback(3, 5, [lambda pred, _: data.rmse(pred)], [(matrix, "tr")])
+    booster = xgboost.train(
+        {"max_depth": 3}, matrix, 40, obj=lambda pred, _: data.obj_square_error(pred), callbacks=[stop])
+    assert data.rmse(booster.predict(matrix))[1] < 0.5 * data.rmse(np.zeros(len(data.ids)))[1]
+    assert "tr-p-rmse: " in capsys.readouterr().out
+    with pytest.raises(OptionError, match="not for the folds of xgboost"):
+        ms.cost_model.custom_callback(3, 5, [], [], cvfolds=[1])
+
+
 def test_parts_have_names_and_defaults() -> None:
     callback = OwnCallback()
     assert re.fullmatch(r"meta_schedule.OwnCallback\(0x[a-f0-9]*\)", str(callback)) and callback._outer() is callback

@@ -110,6 +110,8 @@ def check_sum(remote: rpc.RPCSession, library: Path) -> None:
     tvm.testing.assert_allclose(c.numpy(), a + b)
     found = f.time_evaluator(f.entry_name, remote.cpu(0), number=3, repeat=2)(a, b, c)
     assert len(found.results) == 2 and 0 < found.mean < 1
+    with pytest.raises(InputError, match="remote devices call no function"):
+        f.time_evaluator(f.entry_name, remote.cpu(0), f_preproc="l2")
     timed = np.zeros(100, "float32")
     f.time_evaluator("add", remote.cpu(0), number=1)(a, b, timed)
     np.testing.assert_array_equal(timed, c.numpy())

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from tilewright import te, topi
 from tilewright.search import auto_scheduler
 from tilewright.te import Tensor
+from tilewright.topi.utils import const_matrix
+from tilewright.topi.winograd import matrices
+
+_TILE: Final = 4
+"""Results along each side of a tile of Winograd's algorithm."""
 
 __all__ = [
-    "conv2d_nchw_bn_relu_auto_scheduler_test", "double_matmul_auto_scheduler_test", "get_tiled_matmul",
+    "conv2d_nchw_bn_relu_auto_scheduler_test", "conv2d_winograd_nhwc_auto_scheduler_test",
+    "double_matmul_auto_scheduler_test", "get_tiled_matmul",
     "invalid_compute_definition", "matmul_auto_scheduler_test", "matmul_auto_scheduler_test_rename_0",
     "max_pool2d_auto_scheduler_test", "min_nm_auto_scheduler_test", "parallel_matmul_auto_scheduler_test",
     "softmax_abcd_auto_scheduler_test", "softmax_nm_auto_scheduler_test", "zero_rank_compute_auto_scheduler_test",
@@ -67,6 +75,47 @@ def conv2d_nchw_bn_relu_auto_scheduler_test(
     found = topi.nn.conv2d(data, kernel, strides, padding, dilation, data_layout="NCHW", out_dtype="float32")
     normal = topi.add(topi.multiply(topi.add(found, bias), scale), offset)
     return [data, kernel, bias, offset, scale, topi.nn.relu(normal)]
+
+
+@auto_scheduler.register_workload
+def conv2d_winograd_nhwc_auto_scheduler_test(
+    N: int, H: int, W: int, CI: int, CO: int, kernel_size: int = 3, stride: int = 1, padding: int = 0, dilation: int = 1
+) -> list[Tensor]:
+    """A convolution 3x3 by Winograd's algorithm with a transformed kernel: [data, kernel, result]."""
+    taps, size = kernel_size, _TILE + kernel_size - 1
+    rows, columns = ((n + 2 * padding - taps) // stride + 1 for n in (H, W))
+    tall, wide = -(-rows // _TILE), -(-columns // _TILE)
+    found = matrices(_TILE)
+    to_data, to_results = (const_matrix(np.asarray(m, np.float32)) for m in (found.inputs, found.outputs))
+    data = te.placeholder((N, H, W, CI), name="inputs")
+    kernel = te.placeholder((size, size, CI, CO), name="weight")
+    after = [0, tall * _TILE + taps - 1 - H - padding, wide * _TILE + taps - 1 - W - padding, 0]
+    padded = topi.nn.pad(data, (0, padding, padding, 0), after, name="data_pad")
+    a, b = (te.reduce_axis((0, size), name) for name in "ab")
+    c, d = (te.reduce_axis((0, size), name) for name in "cd")
+    k = te.reduce_axis((0, CI), name="ci")
+
+    def element(y: Any, x: Any, p: Any, i: Any) -> Any:
+        top, left = te.indexmod(te.indexdiv(p, wide), tall) * _TILE, te.indexmod(p, wide) * _TILE
+        return padded[te.indexdiv(p, tall * wide), top + y, left + x, i]
+
+    tiles = te.compute((size, size, N * tall * wide, CI), element, name="input_tile")
+    packed = te.compute(
+        tiles.shape, lambda y, x, p, i: te.sum(tiles[a, b, p, i] * to_data[y, a] * to_data[x, b], axis=[a, b]),
+        name="data_pack")
+    products = te.compute(
+        (size, size, N * tall * wide, CO), lambda y, x, p, o: te.sum(packed[y, x, p, k] * kernel[y, x, k, o], axis=[k]),
+        name="bgemm")
+    results = te.compute(
+        (_TILE, _TILE, N * tall * wide, CO),
+        lambda y, x, p, o: te.sum(products[c, d, p, o] * to_results[y, c] * to_results[x, d], axis=[c, d]),
+        name="inverse")
+
+    def result(n: Any, y: Any, x: Any, o: Any) -> Any:
+        place = n * tall * wide + te.indexdiv(y, _TILE) * wide + te.indexdiv(x, _TILE)
+        return results[te.indexmod(y, _TILE), te.indexmod(x, _TILE), place, o]
+
+    return [data, kernel, te.compute((N, rows, columns, CO), result, name="conv2d_winograd")]
 
 
 @auto_scheduler.register_workload

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.backends.machine import Machine
@@ -27,9 +27,12 @@ if TYPE_CHECKING:
     from tilewright.search.auto_scheduler.search_policy import SketchPolicy
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class HardwareParams:
-    """The processor as records describe it; parameters of GPUs are 0."""
+    """The processor as records describe it; parameters of GPUs are 0.
+
+    With `target`, parameters that are not given are those of the target.
+    """
 
     num_cores: int = 1
     vector_unit_bytes: int = 16
@@ -39,6 +42,20 @@ class HardwareParams:
     max_threads_per_block: int = 0
     max_vthread_extent: int = 0
     warp_size: int = 0
+
+    def __init__(self, *values: int | None, target: Target | str | None = None, **named: int | None) -> None:
+        names = [f.name for f in fields(self)]
+        unknown = next((n for n in named if n not in names), None)
+        if unknown is not None or len(values) > len(names):
+            raise OptionError(
+                f"HardwareParams takes {', '.join(names)} and target, not {unknown or values!r}", code="TW1103")
+        given = {**dict(zip(names, values, strict=False)), **named}
+        known = dict.fromkeys(names, 0) | {"num_cores": 1, "vector_unit_bytes": 16, "cache_line_bytes": 64}
+        if target is not None:
+            known = dict(zip(names, astuple(HardwareParams.of(Target(target))), strict=True))
+        for name in names:
+            value = given.get(name)
+            object.__setattr__(self, name, known[name] if value is None else value)
 
     @staticmethod
     def of(target: Target) -> HardwareParams:
