@@ -140,5 +140,5 @@ def test_the_regions_of_a_function() -> None:
     region = found.get_region(inside)
     assert region is not None and region.args == [first] and region.rets == [last]
     assert region.nodes == [first, inside, last] and found.get_region(X) is None
-    with pytest.raises(CompileError, match=r"regions lie between annotation\.compiler_begin and .*, not between exp and"):
+    with pytest.raises(CompileError, match=r"between annotation\.compiler_begin and .*, not between exp and"):
         analysis.AnnotatedRegionSet(function, relay.op.get("exp"), end)
