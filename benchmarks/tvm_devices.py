@@ -119,9 +119,9 @@ def _register_example() -> None:
 
     TVM has it in C++ as an example. Its hook `TIRToRuntime` is missing.
     """
-    import tvm
-
     from tilewright.backends.offload_kinds import register_offload_kind
+
+    tvm = importlib.import_module("tvm")
 
     def differences(mod: Any) -> Any:
         made = {}
