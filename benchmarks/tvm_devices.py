@@ -3,6 +3,8 @@ them.
 
     from tvm.topi.cuda.conv3d_winograd import _infer_tile_size     a file of tests for all devices can start
     _infer_tile_size(data, kernel)                                 the test is skipped
+
+It also registers the target `example_target_hook`, which TVM's tests of hooks use.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ DEVICES: Final = (
     "tvm.relay.op.contrib.cudnn", "tvm.relay.op.contrib.cutlass", "tvm.relay.op.contrib.tensorrt",
     "tvm.relay.op.contrib.torchop", "tvm.relay.op.contrib.vitis_ai", "tvm.tir.tensor_intrin.hexagon",
 )
+EXAMPLE: Final = "example_target_hook"
+"""Target of TVM's tests of hooks."""
 
 
 class DeviceName:
@@ -109,6 +113,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [i for i in items if f"{i.path.relative_to(config.rootpath)}::{i.name}" in wanted]
 
 
+def _register_example() -> None:
+    """Register the target of TVM's tests of hooks, which replaces a sum by the difference minus its option
+    `example_attribute`.
+
+    TVM has it in C++ as an example. Its hook `TIRToRuntime` is missing.
+    """
+    from tilewright.backends.offload_kinds import register_offload_kind
+
+    tvm = importlib.import_module("tvm")
+
+    def differences(mod: Any) -> Any:
+        made = {}
+        for name, function in mod.items():
+            less = float(function.attrs.get(f"{EXAMPLE}.example_attribute", 0))
+            x, y = (tvm.te.placeholder(p.checked_type.shape, p.checked_type.dtype, p.name_hint)
+                    for p in function.params)
+            result = tvm.te.compute(x.shape, lambda *i, x=x, y=y, less=less: x(*i) - y(*i) - less)
+            made[name] = tvm.te.create_prim_func([x, y, result])
+        return tvm.IRModule(made)
+
+    register_offload_kind(EXAMPLE, {"example_attribute": 0})
+    tvm.target.register_target_kind(EXAMPLE, {"RelayToTIR": differences})
+
+
 importlib.import_module("tilewright.as_tvm")  # its finders come after this one
 sys.meta_path.insert(0, DeviceFinder())
 _offer_lazy_fixtures()
+_register_example()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 from pathlib import Path
@@ -14,6 +15,7 @@ import tilewright as tvm
 from auto_scheduler_workloads import Pretended, arrays, small_matmul, softmax
 from tilewright import relay
 from tilewright.base.errors import ModelError, OptionError
+from tilewright.base.global_functions import register_func, remove_global_func
 from tilewright.search import auto_scheduler
 from tilewright.search.auto_scheduler.evolution import Evolution
 from tilewright.search.auto_scheduler.measure import MeasureInput, MeasureResult, candidate
@@ -288,6 +290,18 @@ def test_a_network_is_built_with_what_was_found(tmp_path: Path, caplog: pytest.L
     with auto_scheduler.ApplyHistoryBest(None):
         np.testing.assert_array_equal(built(), plain)
     assert "no record, its own schedule" in caplog.text
+
+
+def test_tasks_are_named_by_a_digest_of_the_program_and_written_to_a_file(tmp_path: Path) -> None:
+    seen: list[str] = []
+    register_func("auto_scheduler.compute_dag.hash_func", lambda text: seen.append(text) or len(seen) - 1)
+    try:
+        file = tmp_path / "computations.json"
+        tasks, _ = auto_scheduler.extract_tasks(network(), None, "llvm", dump_workload_to_dag_log=file)
+    finally:
+        remove_global_func("auto_scheduler.compute_dag.hash_func")
+    assert [t.workload_key.partition(",")[0] for t in tasks] == ["[0", "[1"]
+    assert json.loads(file.read_text()) == {t.workload_key: str(t.compute_dag) for t in tasks}
 
 
 def test_the_own_schedule_of_a_kernel_is_the_first_candidate() -> None:

@@ -254,6 +254,7 @@ def test_values_are_converted_to_containers() -> None:
 def test_places_in_texts() -> None:
     span = tvm.ir.Span(tvm.ir.SourceName("net.relay"), 3, 3, 5, 9)
     assert (span.source_name.name, span.line, span.end_line, span.column, span.end_column) == ("net.relay", 3, 3, 5, 9)
+    assert tvm.ir.Span(None, 1, 2, 3, 4).source_name is None and span.same_as(span)
     both = tvm.ir.SequentialSpan([span, tvm.ir.SequentialSpan([span])])
     assert both.spans == (span, span) and both.line == 3
     with pytest.raises(CompileError, match=r"'3:5' \(net\.relay:3\): add"):
@@ -324,6 +325,10 @@ def test_every_name_leads_to_its_definition() -> None:
         where("nn.conv2dd")
     for name in relay.op.OPS:
         assert where(name).startswith(str(SOURCE)), name
+
+
+def test_operators_tell_their_number_of_arguments() -> None:
+    assert [relay.op.get(n).num_inputs for n in ("log", "add", "nn.batch_norm", "concatenate")] == [1, 2, 5, 1]
 
 
 def test_attributes_of_operators() -> None:

@@ -26,14 +26,19 @@ class Span(Origin):
     end_column: int
     end_line: int
 
-    def __init__(self, source_name: str, line: int, end_line: int, column: int, end_column: int) -> None:
-        super().__init__(f"{line}:{column}", "", str(source_name), line)
+    def __init__(self, source_name: str | None, line: int, end_line: int, column: int, end_column: int) -> None:
+        super().__init__(f"{line}:{column}", "", str(source_name or ""), line)
         for name, value in (("column", column), ("end_column", end_column), ("end_line", end_line)):
             object.__setattr__(self, name, value)
 
     @property
-    def source_name(self) -> SourceName:
-        return SourceName(self.file)
+    def source_name(self) -> SourceName | None:
+        """The name of the text, or None."""
+        return SourceName(self.file) if self.file else None
+
+    def same_as(self, other: object) -> bool:
+        """Return whether this is the same object."""
+        return self is other
 
 
 class SequentialSpan(Origin):

@@ -53,6 +53,14 @@ class Precision(enum.Enum):
     NEVER = "never"  # too imprecise in 16 bits: exponentials, long sums
 
 
+class _NumberOfInputs:
+    """The number of arguments of an operator's calls, from the signature of `infer`; None if it varies."""
+
+    def __get__(self, instance: Op | None, owner: type[Op]) -> int | None:
+        given = [*inspect.signature(owner.infer).parameters.values()][1:]
+        return None if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in given) else len(given)
+
+
 class Op:
     """Base of all operators. A subclass is a frozen dataclass of its attributes, created by `@op`.
 
@@ -133,6 +141,8 @@ class Op:
     """Arguments that stay in float32 when the others have 16 bits."""
     written: ClassVar[tuple[str, ...]] = ()
     """Attributes that texts contain even where they have their defaults."""
+    num_inputs: ClassVar[Any] = _NumberOfInputs()
+    """Number of arguments of a call; None if it varies."""
     keeps_type: ClassVar[bool] = False
     """Whether the result has the type of the only argument, for any type."""
     on_host: ClassVar[tuple[int, ...]] = ()

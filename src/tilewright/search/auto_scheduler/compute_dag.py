@@ -11,10 +11,11 @@ import heapq
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from tilewright.base.errors import CompileError
 from tilewright.base.forks import lazy_attribute
+from tilewright.base.global_functions import get_global_func
 from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var, number_of
 from tilewright.scalar.walk import rewrite, text_of
 from tilewright.search.auto_scheduler import access
@@ -24,6 +25,9 @@ from tilewright.te.resolve import schedule_func
 from tilewright.te.schedule import Schedule
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Reduce, Tensor, TensorElem
 from tilewright.tir.stmt import PrimFunc
+
+_HASH: Final = "auto_scheduler.compute_dag.hash_func"
+"""Name under which a program registers its own digest of computations."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,8 +144,17 @@ class ComputeDAG:
         return "\n".join([*lines, "of " + ", ".join(names[t] for t in self.tensors)])
 
     def hash_key(self) -> str:
-        """Return `["<digest>", [shape], …]`: the key, as JSON, of workloads without a name."""
-        digest = hashlib.md5(self.text.encode(), usedforsecurity=False).hexdigest()
+        """Return `["<digest>", [shape], …]`: the key, as JSON, of workloads without a name.
+
+        A registered function `auto_scheduler.compute_dag.hash_func` computes the digest, a text or an integer, from the
+        text of the computations.
+        """
+        return self._key
+
+    @lazy_attribute
+    def _key(self) -> str:
+        own = get_global_func(_HASH, allow_missing=True)
+        digest = hashlib.md5(self.text.encode(), usedforsecurity=False).hexdigest() if own is None else own(self.text)
         return json.dumps([digest, *(list(t.extents) for t in self.tensors)])
 
     workload_key = hash_key

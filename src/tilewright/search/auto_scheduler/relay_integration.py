@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from tilewright import te
@@ -25,12 +28,14 @@ from tilewright.te.tensor import ComputeOp, Tensor, TensorElem
 
 def extract_tasks(
     mod: IRModule | Function, params: Mapping[str, Any] | None, target: str | Target, target_host: Any = None,
-    hardware_params: HardwareParams | None = None, include_simple_tasks: bool = False, opt_level: int = 3,
+    hardware_params: HardwareParams | None = None, include_simple_tasks: bool = False,
+    dump_workload_to_dag_log: str | os.PathLike[str] | None = None, opt_level: int = 3,
 ) -> tuple[list[SearchTask], list[int]]:
     """Return the tasks of a network, and how often it runs each, in the order of the program.
 
     Kernels without a sum are left out, unless `include_simple_tasks` is set. The compiler packs constants before a
-    kernel, so a task has them as inputs in the packed layout. Raises `CompileError` if sizes are not known.
+    kernel, so a task has them as inputs in the packed layout. `dump_workload_to_dag_log` is a file to which the text of
+    each task's computations is written, as JSON by workload key. Raises `CompileError` if sizes are not known.
     """
     chosen = Target(target)
     check_host(chosen, target_host)
@@ -53,6 +58,9 @@ def extract_tasks(
                     workload_key=key, compute_dag=dag, target=chosen, hardware_params=hardware_params,
                     desc="_".join(("fused", *operator_names(f.function))), own=own)
             weights[key] = weights.get(key, 0) + f.calls
+    if dump_workload_to_dag_log is not None:
+        texts = {key: str(task.compute_dag) for key, task in tasks.items()}
+        Path(dump_workload_to_dag_log).write_text(json.dumps(texts), encoding="utf-8")
     return list(tasks.values()), list(weights.values())
 
 
