@@ -203,7 +203,17 @@ class Resolver:
             rest = [v for v in self.engine.axes(block)[1] if v is not own]
             name = self.blocks[r.made] = self.engine.rfactor(block, own, r.factor_axis)
             self.engine.reorder(*spatial[: r.factor_axis], own, *spatial[r.factor_axis :], *rest)
+            self.first_axis_to(block, len(spatial))
+            self.first_axis_to(name, r.factor_axis)
             assert len(self.engine.loops(name)) == len(root_axes(r.made.op))
+
+    def first_axis_to(self, block: str, place: int) -> None:
+        """Move the first axis of a block, that of the factor, to the place that it has in te."""
+        from tilewright.tir.block_moves import reorder_block_iter_var
+
+        _, *others = range(len(self.engine.block(block).iters))
+        self.engine.func = reorder_block_iter_var(
+            self.engine.func, block, [*others[:place], 0, *others[place:]])
 
     def lay_out(self, stage: Stage, layout: IndexMap) -> None:
         """Change the layout of an argument, or of a stage's value, which is computed in the order of the new layout."""

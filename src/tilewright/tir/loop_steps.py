@@ -12,7 +12,7 @@ from tilewright.ir.module import IRModule
 from tilewright.scalar.expr import Buffer, Var, const
 from tilewright.tir import block_copies
 from tilewright.tir import loop_schedule as engine
-from tilewright.tir.block_moves import stored_at_its_axes, whole_domain
+from tilewright.tir.block_moves import whole_domain
 from tilewright.tir.block_tree import child_blocks
 from tilewright.tir.flat_bindings import with_flat_bindings
 from tilewright.tir.legality import (
@@ -205,7 +205,6 @@ class LoopSteps(Recorder):
         only_maker(e.func, node)
         check_complete(e.func, node)
         check_all_points(e.func, node)
-        stored_at_its_axes(e.func, node)
         around = [*e.around(e.loop(loop.var)), e.loop(loop.var)]
         made = stored_buffers(node)
         threads = [f.var for f in around if isinstance(f, For) and any(is_shared_by(b, f) for b in made)]
