@@ -135,6 +135,10 @@ class MissingIntrinsicError(ScheduleError, ValueError):
     """No tensor intrinsic of that name is registered. TVM raises a `ValueError`."""
 
 
+class MissingLoopError(ScheduleError, IndexError):
+    """A schedule has no loop of that variable. TVM raises an `IndexError`."""
+
+
 class TargetError(CompileError, ValueError):
     """The target is unknown, or does not support the requested operation."""
 

@@ -457,14 +457,14 @@ def check_all_points(func: PrimFunc, block: Block) -> None:
     domain, guard = Buffer(block.name, [i.extent for i in block.iters]), substitute(block.predicate, points)
     if not (
         writes_whole(Access(domain, block.bindings, True, tuple(loops), (guard,), block, block))
-        or _visits_all(block, loops, guard)
+        or visits_all(block, loops, guard)
     ):
         raise fault(
             f"the loops around block '{block.name}' may cover only a part of its axes, but this step would cover all",
             block, func)
 
 
-def _visits_all(block: Block, loops: Sequence[For], guard: PrimExpr) -> bool:
+def visits_all(block: Block, loops: Sequence[For], guard: PrimExpr) -> bool:
     """Return whether the bindings are independent iterators of the loops, each over all points of its axis, such as
     `i_j // 8` and `i_j % 8`."""
     over = {f.var: Range(f.min, f.extent) for f in loops}
