@@ -223,8 +223,8 @@ def rfactor(func: PrimFunc, block: str, loop: Var, factor_axis: int = 0) -> tupl
     step = reduction_step(split.combiner, totals, at, tuple(Load(b, inserted(at, last.var)) for b in parts))
     assert node.init is not None
     init = substitute_stmt(node.init, points)
-    total = replace(node, iters=(*axes, last), bindings=(), predicate=IntImm(BOOL, 1), init=init, body=step)
-    second = _first_axis_last(nest_of(total))
+    summing = replace(node, iters=(*axes, last), bindings=(), predicate=IntImm(BOOL, 1), init=init, body=step)
+    second = _first_axis_last(nest_of(summing))
     body = seq(*statements[:k], statement, second, *statements[k + 1 :])
     return with_scope_body(func, body, *parts), name
 

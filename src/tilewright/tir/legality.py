@@ -316,12 +316,15 @@ def only_maker(func: PrimFunc, block: Block) -> None:
 def check_complete(func: PrimFunc, block: Block) -> None:
     """Raise `ScheduleError` unless the value that `block` stores depends only on its point, and not on results of other
     points."""
-    at = {s.indices for s in walk_stmt(block.body) if isinstance(s, Store)}
+    stores = [s for s in walk_stmt(block.body) if isinstance(s, Store)]
+    at = {s.indices for s in stores}
     axes = Ranges()
     for i in block.iters:
         axes = axes.bind_loop(i.var, as_expr(0), i.extent)
     for e in _own_loads(block):
-        if (block.init is None or at != {e.indices}) and not fills(block.body, e.buffer, axes):
+        places = {s.indices for s in stores if s.buffer is e.buffer}
+        filled = len(places) == 1 and fills(block.body, e.buffer, axes)
+        if (block.init is None or at != {e.indices}) and not filled:
             raise fault(
                 f"block '{block.name}' reads {e}, which it also writes, so the order of its iterations cannot change",
                 block, func)

@@ -33,7 +33,7 @@ def is_root(sch: Schedule, at: BlockAt) -> bool:
 
 def function_of(sch: Schedule, at: BlockAt) -> PrimFunc:
     """Return the current function of a block."""
-    return sch.state[at.func or next(iter(sch.state))]
+    return sch.functions[at.func or next(iter(sch.functions))]
 
 
 def loads_of(node: Block) -> dict[Buffer, list[Load]]:

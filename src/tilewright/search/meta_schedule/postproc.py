@@ -68,7 +68,7 @@ class RewriteReductionBlock(Postproc):
     """Initializes reductions in blocks of their own, before their outermost reduction loop."""
 
     def apply(self, sch: Schedule) -> bool:
-        for name, func in list(sch.state.items()):
+        for name, func in list(sch.functions.items()):
             for s in list(walk_stmt(func.body)):
                 if isinstance(s, Block) and s.init is not None and analysis.is_reduction(s):
                     self._decompose(sch, name, s)
@@ -101,7 +101,7 @@ class RewriteParallelVectorizeUnroll(Postproc):
     """Applies the marks of `ParallelizeVectorizeUnroll`: outer loops run in parallel, inner ones as vectors."""
 
     def apply(self, sch: Schedule) -> bool:
-        for func in list(sch.state):
+        for func in list(sch.functions):
             found = sch.get(BlockAt(ROOT_BLOCK, func)).annotations
             marks = _Marks(
                 int(found.get(PARALLEL, -1)), int(found.get(VECTORIZE, -1)),
@@ -210,7 +210,7 @@ class RewriteLayout(Postproc):
     """
 
     def apply(self, sch: Schedule) -> bool:
-        for name, func in list(sch.state.items()):
+        for name, func in list(sch.functions.items()):
             for k in func.attrs.get("layout_free_buffers", ()):
                 self._rewrite(sch, name, func.params[int(k)])
         return True
@@ -220,7 +220,7 @@ class RewriteLayout(Postproc):
         """Rewrite one input. It keeps its layout if several blocks read it, or its reader does so in no fixed order."""
         copies, buffer = list[Block](), original
         while True:
-            reader = _only_reader(sch.state[func], buffer)
+            reader = _only_reader(sch.functions[func], buffer)
             if reader is None:
                 return
             if not analysis.is_copy(reader):
