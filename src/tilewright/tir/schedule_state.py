@@ -1,4 +1,4 @@
-"""The state of a schedule, and what is known of each block: TVM's `tvm.tir.schedule.state`.
+"""The state of a schedule, and facts about its blocks: TVM's `tvm.tir.schedule.state`.
 
 Three facts say how freely a block can move: whether its axes are independent iterators of the loops, whether other
 blocks have computed all that it reads, and whether the blocks inside of it can run one after the other.
@@ -24,7 +24,7 @@ from tilewright.tir.stmt import Block, For, PrimFunc, Stmt, Store, path_to
 
 
 class ScheduleDebugMask(enum.IntEnum):
-    """What TVM verifies after each step. Here every step is checked."""
+    """The checks of TVM after each step. Here every step is checked."""
 
     VERIFY_SREF_TREE = 1
     VERIFY_CACHED_FLAGS = 2
