@@ -348,7 +348,8 @@ def test_what_is_there() -> None:
     assert sch.functions["main"] is sch.mod["main"]
     root = sch.state.mod["main"].body.block
     assert (root.name, root.body) == ("root", sch.mod["main"].body)
-    assert sch.get_sref("B").parent.parent.parent is sch.get_sref("root") is sch.state.get_sref(root)
+    outer = sch.get_sref(sch.get_loops("B")[0])
+    assert outer.parent is sch.get_sref("root") is sch.state.get_sref(root)
     node = sch.get("C")
     assert [f"{r.buffer.name}: {r.region[1].min}" for r in (*node.reads, *node.writes)] == ["B: w", "C: w"]
     assert sch.func_working_on is None

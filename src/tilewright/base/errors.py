@@ -147,6 +147,10 @@ class ThreadError(CompileError, ValueError):
     code = "TW0611"
 
 
+class MissingLoopError(ScheduleError, IndexError):
+    """A schedule has no loop of that variable. TVM raises an `IndexError`."""
+
+
 class TargetError(CompileError, ValueError):
     """The target is unknown, or does not support the requested operation."""
 

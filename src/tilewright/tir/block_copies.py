@@ -155,7 +155,7 @@ def _changed(body: Stmt, own: dict[Block, Stmt], before: Stmt | None, copy: Stmt
 
 def copy_nest(source: Buffer, target: Buffer, name: str, box: Box | None, ranges: Ranges) -> Stmt:
     """Return a nest that copies a box of `source`, or all of it, to `target`."""
-    axes = tuple(IterVar(Var(f"v{k}"), as_expr(d)) for k, d in enumerate(source.shape))
+    axes = tuple(IterVar(Var(f"ax{k}"), as_expr(d)) for k, d in enumerate(source.shape))
     at = tuple(a.var for a in axes)
     block = Block(name, axes, (), IntImm(BOOL, 1), None, Store(target, Load(source, at), at))
     whole: Box = [(const(0, INT64), d) for d in source.shape]

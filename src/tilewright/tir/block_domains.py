@@ -64,15 +64,17 @@ def points_using(
     for v, n in axes.items():  # an axis of one point stays a variable
         ranges = ranges if number_of(n) == 1 else ranges.bind_loop(v, const(0, INT64), n)
     used = region_of(node.body, buffer, ranges, stores=stores)
+    if used is None:
+        return dict.fromkeys(axes)
     found: dict[Var, Points | None] = {}
     digits: dict[Var, list[_Digit]] = {}
-    for (base, length), (first, size) in zip(used or (), box, strict=True):
+    for (base, length), (first, size) in zip(used, box, strict=True):
         form = linear(simplify(base, ranges))
-        inside = {v for v in free_vars(base) if v in axes}
-        v = next(iter(inside)) if len(inside) == 1 else None
-        if v is None or len(form.coefs) != 1:
+        inside = [v for v in axes if v in free_vars(base)]
+        if len(inside) != 1 or len(form.coefs) != 1:
             found.update(dict.fromkeys(inside))
             continue
+        (v,) = inside
         (atom, scale), = form.coefs.items()
         digit = None if atom is v else _digit(atom, v, axes[v])
         if digit is not None and scale == 1 and form.const == 0 and length == 1:

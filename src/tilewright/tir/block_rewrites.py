@@ -13,7 +13,20 @@ from typing import Any
 from tilewright.base.errors import ScheduleError
 from tilewright.base.types import BOOL
 from tilewright.scalar.arith.solve import conjuncts
-from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, Var, all_of, as_expr, const
+from tilewright.scalar.expr import (
+    Add,
+    Buffer,
+    IntImm,
+    Load,
+    Max,
+    Min,
+    Mul,
+    PrimExpr,
+    Var,
+    all_of,
+    as_expr,
+    const,
+)
 from tilewright.scalar.walk import free_vars, substitute, walk
 from tilewright.tir.block_tree import scope_loops, with_scope_body
 from tilewright.tir.stmt import (
@@ -210,8 +223,8 @@ def rfactor(func: PrimFunc, block: str, loop: Var, factor_axis: int = 0) -> tupl
     step = reduction_step(split.combiner, totals, at, tuple(Load(b, inserted(at, last.var)) for b in parts))
     assert node.init is not None
     init = substitute_stmt(node.init, points)
-    total = replace(node, iters=(*axes, last), bindings=(), predicate=IntImm(BOOL, 1), init=init, body=step)
-    second = _first_axis_last(nest_of(total))
+    summing = replace(node, iters=(*axes, last), bindings=(), predicate=IntImm(BOOL, 1), init=init, body=step)
+    second = _first_axis_last(nest_of(summing))
     body = seq(*statements[:k], statement, second, *statements[k + 1 :])
     return with_scope_body(func, body, *parts), name
 
@@ -276,9 +289,22 @@ def _first_stage(split: _Split, own: IterVar, name: str) -> Block:
     axes: list[tuple[IterVar, PrimExpr]] = [(i, b) for i, b in bound if i.kind != "reduce"]
     axes.insert(0, (own, split.loop.var))
     axes += [(o, f.var) for o, f in zip(others, split.rest, strict=True)]
+    alone = None if others else _first_term(body)
+    if alone is not None:
+        node, body = replace(node, init=None, annotations=without_note(node, "combiner")), alone
     return replace(
         node, name=name, iters=tuple(i for i, _ in axes), bindings=tuple(b for _, b in axes),
         predicate=all_of(*(g for g in guards if g not in inner)), body=body, annotations=without_note(node, ALIGNED))
+
+
+def _first_term(step: Stmt) -> Store | None:
+    """Return the store of the only term of a sum instead of the sum, `C[i] = C[i] + x  ->  C[i] = x`; None for other
+    reductions."""
+    if not isinstance(step, Store) or not isinstance(step.value, (Add, Mul, Max, Min)):
+        return None
+    old = Load(step.buffer, step.indices)
+    new = [e for e in (step.value.a, step.value.b) if e is not old]
+    return replace(step, value=new[0]) if len(new) == 1 else None
 
 
 # The tree.

@@ -16,7 +16,7 @@ from tilewright.scalar.arith import Ranges, bounds, linear, prove, simplify
 from tilewright.scalar.arith.bounds import bounds_of_form
 from tilewright.scalar.arith.linear import LinearForm
 from tilewright.scalar.arith.solve import conjuncts
-from tilewright.scalar.expr import GE, LT, Buffer, Comparison, IntImm, PrimExpr, Var, as_expr
+from tilewright.scalar.expr import GE, GT, LE, LT, Buffer, Comparison, IntImm, PrimExpr, Var, as_expr, compare
 from tilewright.scalar.walk import free_vars, walk
 from tilewright.tir.accesses import Access, Uses, accesses
 from tilewright.tir.dependence import across_trips
@@ -272,6 +272,8 @@ def _dense(index: PrimExpr, moving: set[Var], ranges: Ranges) -> _Span | None:
 def _cut(c: PrimExpr, w: Access, spans: list[_Span | None], inner: set[Var], ranges: Ranges) -> bool:
     """Return whether a condition excludes only the upper or lower end of some dimension, and shrink the span of that
     dimension."""
+    if isinstance(c, (LE, GT)):
+        c = compare(GE if isinstance(c, LE) else LT, c.b, c.a)
     if not isinstance(c, Comparison) or not isinstance(c, (LT, GE)):
         return False
     condition = linear(simplify(c.a - c.b, ranges))

@@ -292,7 +292,16 @@ def _one_access(
     ):
         raise fault(
             f"block '{node.name}' {does} '{buffer.name}' at a place that is not a function of its axes", node, func)
-    return found[0]
+    return tuple(_with_fewer_axes(i, node) for i in found[0])
+
+
+def _with_fewer_axes(index: PrimExpr, node: Block) -> PrimExpr:
+    """Return an index without the axes of a block that do not change it, such as `v // 64` for an axis of 64 points."""
+    limits = Ranges()
+    for i in node.iters:
+        limits = limits if number_of(i.extent) == 1 else limits.bind_loop(i.var, const(0, INT64), i.extent)
+    simpler = simplify(index, limits)
+    return simpler if set(free_vars(simpler)) < set(free_vars(index)) else index
 
 
 def _copy_of(

@@ -316,12 +316,15 @@ def only_maker(func: PrimFunc, block: Block) -> None:
 def check_complete(func: PrimFunc, block: Block) -> None:
     """Raise `ScheduleError` unless the value that `block` stores depends only on its point, and not on results of other
     points."""
-    at = {s.indices for s in walk_stmt(block.body) if isinstance(s, Store)}
+    stores = [s for s in walk_stmt(block.body) if isinstance(s, Store)]
+    at = {s.indices for s in stores}
     axes = Ranges()
     for i in block.iters:
         axes = axes.bind_loop(i.var, as_expr(0), i.extent)
     for e in _own_loads(block):
-        if (block.init is None or at != {e.indices}) and not fills(block.body, e.buffer, axes):
+        places = {s.indices for s in stores if s.buffer is e.buffer}
+        filled = len(places) == 1 and fills(block.body, e.buffer, axes)
+        if (block.init is None or at != {e.indices}) and not filled:
             raise fault(
                 f"block '{block.name}' reads {e}, which it also writes, so the order of its iterations cannot change",
                 block, func)
@@ -457,14 +460,14 @@ def check_all_points(func: PrimFunc, block: Block) -> None:
     domain, guard = Buffer(block.name, [i.extent for i in block.iters]), substitute(block.predicate, points)
     if not (
         writes_whole(Access(domain, block.bindings, True, tuple(loops), (guard,), block, block))
-        or _visits_all(block, loops, guard)
+        or visits_all(block, loops, guard)
     ):
         raise fault(
             f"the loops around block '{block.name}' may cover only a part of its axes, but this step would cover all",
             block, func)
 
 
-def _visits_all(block: Block, loops: Sequence[For], guard: PrimExpr) -> bool:
+def visits_all(block: Block, loops: Sequence[For], guard: PrimExpr) -> bool:
     """Return whether the bindings are independent iterators of the loops, each over all points of its axis, such as
     `i_j // 8` and `i_j % 8`."""
     over = {f.var: Range(f.min, f.extent) for f in loops}

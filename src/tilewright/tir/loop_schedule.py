@@ -14,7 +14,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from tilewright.base.errors import ScheduleError
+from tilewright.base.errors import MissingLoopError, ScheduleError
 from tilewright.base.types import INT64, OpenSize
 from tilewright.scalar.arith import Interval, Ranges, simplify
 from tilewright.scalar.arith.open_sizes import limit, open_size, sampled
@@ -581,7 +581,7 @@ class Schedule(Recorder):
         raise self._gone(loop)
 
     def _gone(self, loop: Var) -> ScheduleError:
-        return ScheduleError(f"there is no loop '{loop.name}' in the program anymore:\n{self.func}", code="TW0613")
+        return MissingLoopError(f"there is no loop '{loop.name}' in the program anymore:\n{self.func}", code="TW0613")
 
     def around(self, s: Stmt) -> list[Stmt]:
         """Return the statements around `s`, outermost first."""

@@ -51,7 +51,7 @@ class ScopeSchedule(Schedule):
         super().__init__(self.func, checked=whole.checked, recorded=False)
         self._facts = whole._facts
 
-    @property  # type: ignore[override]
+    @property
     def func(self) -> PrimFunc:
         """The body as a function."""
         whole = self._whole.func

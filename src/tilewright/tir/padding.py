@@ -271,7 +271,8 @@ def _inner_copy(
     assert isinstance(body.value, Select)
     extents = {f.var: number_of(f.extent) for f in inner}
     shorter: dict[Var, int] = {}
-    iters, bound, guards, moved = [], [], [], dict[PrimExpr, PrimExpr]()
+    iters, bound = list[IterVar](), list[PrimExpr]()
+    guards, moved = list[PrimExpr](), dict[PrimExpr, PrimExpr]()
     limits = Ranges()
     for p, b in zip(parts, bindings, strict=True):
         whole = number_of(p.axis.extent)

@@ -1,4 +1,4 @@
-"""The state of a schedule, and what is known of each block: TVM's `tvm.tir.schedule.state`.
+"""The state of a schedule, and facts about its blocks: TVM's `tvm.tir.schedule.state`.
 
 Three facts say how freely a block can move: whether its axes are independent iterators of the loops, whether other
 blocks have computed all that it reads, and whether the blocks inside of it can run one after the other.
@@ -13,18 +13,19 @@ from dataclasses import dataclass
 from tilewright.ir.module import IRModule
 from tilewright.scalar.arith import Ranges
 from tilewright.scalar.arith.iter_map import IterMapLevel, detect_iter_map
-from tilewright.scalar.expr import Buffer, IntImm
+from tilewright.scalar.expr import Buffer, IntImm, as_expr, number_of
 from tilewright.scalar.range import Range
 from tilewright.tir.accesses import Access, accesses
 from tilewright.tir.block_scope import BlockScope, DepKind, SRefTree, StmtSRef
 from tilewright.tir.block_tree import child_blocks, own_loops
 from tilewright.tir.coverage import reads_written
-from tilewright.tir.stmt import Block, For, PrimFunc, Stmt, path_to
+from tilewright.tir.legality import visits_all
+from tilewright.tir.stmt import Block, For, PrimFunc, Stmt, Store, path_to
 from tilewright.tir.threads import is_shared_by
 
 
 class ScheduleDebugMask(enum.IntEnum):
-    """Parts of the state that TVM verifies after each step. Here every step is checked."""
+    """The checks of TVM after each step. Here every step is checked."""
 
     VERIFY_SREF_TREE = 1
     VERIFY_CACHED_FLAGS = 2
@@ -120,7 +121,18 @@ def _covers(body: Stmt, makers: Sequence[Block], user: Block, buffer: Buffer, fo
         outer = outer.bind_loop(f.var, f.min, f.extent)
     writes = [a for a in found if a.writes and a.buffer is buffer and a.block in makers]
     reads = [a for a in found if not a.writes and a.buffer is buffer and a.block is user]
+    if any(_writes_all(m, own_loops(p[len(common) :]), buffer) for m, p in zip(makers, paths, strict=False)):
+        return True
     return all(reads_written(r, writes, outer) for r in reads)
+
+
+def _writes_all(block: Block, loops: Sequence[For], buffer: Buffer) -> bool:
+    """Return whether a block writes all of `buffer` at its own axes in the trips of `loops`."""
+    axes = [i for i in block.iters if i.kind != "reduce"]
+    if not isinstance(block.body, Store) or block.body.indices != tuple(i.var for i in axes):
+        return False
+    same = all(number_of(i.extent) == number_of(as_expr(d)) for i, d in zip(axes, buffer.shape, strict=True))
+    return same and visits_all(block, loops, block.predicate)
 
 
 __all__ = ["CachedFlags", "ScheduleDebugMask", "ScheduleState"]
