@@ -13,6 +13,7 @@ from tilewright.base.types import (
     FuncType,
     GlobalTypeVar,
     IncompleteType,
+    PointerType,
     PrimType,
     RefType,
     TensorType,
@@ -63,7 +64,7 @@ RelayRefType = RefType
 __all__ = [
     "Array", "ConstantMemoryPools", "ConstantPoolInfo", "Constructor", "EnvFunc", "FloatImm", "FuncType",
     "GlobalTypeVar", "GlobalVar", "IRModule", "IncompleteType", "IntImm", "Map", "Op", "PoolInfo", "PoolInfoProperties",
-    "PrimExpr", "PrimType", "Range", "RefType", "RelayExpr", "RelayRefType", "SequentialSpan", "SourceName", "Span",
+    "PointerType", "PrimExpr", "PrimType", "Range", "RefType", "RelayExpr", "RelayRefType", "SequentialSpan", "SourceName", "Span",
     "TensorType", "TupleType", "Type", "TypeCall", "TypeData", "TypeKind", "TypeRelation", "TypeVar",
     "WorkspaceMemoryPools", "WorkspacePoolInfo", "assert_structural_equal", "container", "diagnostics",
     "get_first_structural_mismatch", "instrument", "load_json", "make_node", "register_op_attr", "reset_op_attr",
