@@ -1,5 +1,7 @@
-"""Parts of programs that read Python sources: `diagnostics.Source` and `evaluator.ExprEvaluator`. Syntax trees are those
-of Python's `ast`, under TVM's name `doc_core`."""
+"""Parts of programs that read Python sources: `diagnostics.Source` and `evaluator.ExprEvaluator`.
+
+Syntax trees are those of Python's `ast`, under TVM's name `doc_core`.
+"""
 
 from __future__ import annotations
 

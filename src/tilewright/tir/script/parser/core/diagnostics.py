@@ -12,8 +12,8 @@ from typing import Any
 class Source:
     """The source of a program: `source_name` is its file, `start_line` and `start_column` its place there.
 
-    `source` is the text of the program and `full_source` that of its file. For a text, both are the text itself, and the
-    file is "<str>". Raises `OSError` for a function without a file.
+    `source` is the text of the program and `full_source` that of its file. For a text, both are the text itself, and
+    the file is "<str>". Raises `OSError` for a function without a file.
     """
 
     def __init__(self, program: str | Callable[..., Any] | type) -> None:
