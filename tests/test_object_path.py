@@ -53,7 +53,7 @@ def test_the_type_of_a_scalar() -> None:
 
 def test_a_difference_of_sequences_has_the_path_of_tvm() -> None:
     x = tir.Var("x")
-    a, b = (tir.SeqStmt([tir.Evaluate(x), tir.Evaluate(x + k)]) for k in (1, 2))
+    a, b = (tir.SeqStmt((tir.Evaluate(x), tir.Evaluate(x + k))) for k in (1, 2))
     found = get_first_structural_mismatch(a, b)
     assert found is not None
     assert str(found[0]) == "<root>.seq[1].value.b.value"

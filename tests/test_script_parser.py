@@ -67,4 +67,6 @@ def test_types_outside_of_functions() -> None:
 
 def test_names_of_the_parser() -> None:
     assert parser.tir is T
-    assert parser.parse("def f():\n    pass").__name__ == "f"
+    func = parser.parse("def f():\n    pass")
+    assert isinstance(func, tir.PrimFunc)
+    assert func.__name__ == "f"

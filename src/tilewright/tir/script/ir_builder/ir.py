@@ -7,13 +7,15 @@ from contextlib import contextmanager
 
 from tilewright.ir.module import IRModule
 from tilewright.tir.script.ir_builder.base import IRBuilder
+from tilewright.tir.stmt import PrimFunc
 
 
 @contextmanager
 def ir_module() -> Iterator[None]:
     """Begin a module; the functions built inside are its functions."""
     builder = IRBuilder.current()
-    builder.module = found = {}
+    found: dict[str, PrimFunc] = {}
+    builder.module = found
     yield
     builder.module = None
     builder.add(IRModule(dict(found)))
