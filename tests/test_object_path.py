@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 import tilewright
+from tilewright import tir
 from tilewright.base.object_path import MissingMapEntryPath, ObjectPath, RootPath, UnknownAttributeAccessPath
-from tilewright.ir import get_first_structural_mismatch
+from tilewright.ir import assert_structural_equal, get_first_structural_mismatch
 from tilewright.ir.container import convert
 
 ROOT = ObjectPath.root()
@@ -48,3 +49,13 @@ def test_the_type_of_a_scalar() -> None:
     prim = tilewright.ir.PrimType("int32")
     assert prim.dtype == "int32" and prim == tilewright.ir.PrimType("int32") and str(prim) == "int32"
     assert prim.span is None and len({prim, tilewright.ir.PrimType("int32")}) == 1
+
+
+def test_a_difference_of_sequences_has_the_path_of_tvm() -> None:
+    x = tir.Var("x")
+    a, b = (tir.SeqStmt((tir.Evaluate(x), tir.Evaluate(x + k))) for k in (1, 2))
+    found = get_first_structural_mismatch(a, b)
+    assert found is not None
+    assert str(found[0]) == "<root>.seq[1].value.b.value"
+    with pytest.raises(ValueError, match="the programs differ at stmts"):
+        assert_structural_equal(a, b)

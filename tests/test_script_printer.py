@@ -119,8 +119,12 @@ def test_statements() -> None:
         ''')
 
 
+def get_root() -> ObjectPath:
+    return ObjectPath.root()
+
+
 def named(name: str, *steps: str) -> D.IdDoc:
-    found, path = D.IdDoc(name), ObjectPath.root()
+    found, path = D.IdDoc(name), get_root()
     for s in steps:
         path = path.attr(s)
     found.source_paths = [path]
@@ -172,4 +176,4 @@ def test_invalid_trees() -> None:
     with pytest.raises(CompileError, match="the operator Add has 2 operands, but was given 1"):
         to_python_script(D.OperationDoc(K.Add, [x]))
     with pytest.raises(TypeError, match=r"a IdDoc has no elements; doc\[index\] is an expression"):
-        list(x)  # type: ignore[call-overload]
+        list(x)

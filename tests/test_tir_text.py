@@ -524,10 +524,10 @@ def test_values_of_the_python_code_around_a_function() -> None:
     sizes, dtype, note = (4, 8), "float16", {"level": [1, "A"]}
 
     @T.prim_func
-    def taken(A: T.Buffer(sizes, dtype), B: T.Buffer((sizes[0],), dtype=dtype)) -> None:  # type: ignore[valid-type]
+    def taken(A: T.Buffer(sizes, dtype), B: T.Buffer((sizes[0],), dtype=dtype)) -> None:
         T.func_attr(note)
         for i in T.serial(len(sizes) + sizes[0]):
-            B[i] = A[i, 0] + T.cast(max(sizes), dtype)
+            B[i] = A[i, 0] + T.cast(max(sizes), dtype)  # type: ignore[attr-defined, arg-type]
 
     text = """
 @T.prim_func
@@ -541,7 +541,7 @@ def taken(A: T.Buffer((4, 8), "float16"), B: T.Buffer((4,), "float16")):
 def test_names_only_in_annotations() -> None:
     def made(size: int) -> PrimFunc:
         @T.prim_func
-        def filled(A: T.Buffer((size,), "float32")) -> None:  # type: ignore[valid-type]
+        def filled(A: T.Buffer((size,), "float32")) -> None:
             A[0] = 0.0
 
         return filled
@@ -554,13 +554,13 @@ def test_errors_of_the_python_code_around_a_function() -> None:
     with pytest.raises(ParseError, match=r"Python cannot compute 'sizes\[1\]': IndexError: tuple index out of range"):
 
         @T.prim_func
-        def long(A: T.Buffer((8,), "float32")) -> None:  # type: ignore[valid-type]
-            A[sizes[1]] = 0.0
+        def long(A: T.Buffer((8,), "float32")) -> None:
+            A[sizes[1]] = 0.0  # type: ignore[misc]
 
     with pytest.raises(ParseError, match=r"'sizes.count' is a builtin_function_or_method; in TVMScript it must be"):
 
         @T.prim_func
-        def other(A: T.Buffer((8,), "float32")) -> None:  # type: ignore[valid-type]
+        def other(A: T.Buffer((8,), "float32")) -> None:
             A[0] = sizes.count
 
 
@@ -568,7 +568,7 @@ def test_names_of_a_function_hide_those_around_it() -> None:
     i = (1, 2)
 
     @T.prim_func
-    def own(A: T.Buffer((8,), "float32")) -> None:  # type: ignore[valid-type]
+    def own(A: T.Buffer((8,), "float32")) -> None:
         for i in T.serial(8):
             A[i] = 0.0
 
@@ -612,7 +612,7 @@ def pair(x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
 
 def test_functions_around_that_return_several_values() -> None:
     @T.prim_func
-    def both(A: T.Buffer((4, 4), "float32")) -> None:  # type: ignore[valid-type]
+    def both(A: T.Buffer((4, 4), "float32")) -> None:
         for k in T.serial(16):
             i, j = pair(k)
             A[i, j] = 0.0
@@ -621,7 +621,7 @@ def test_functions_around_that_return_several_values() -> None:
     with pytest.raises(ParseError, match="'pair' returned 2 values for 3 names"):
 
         @T.prim_func
-        def three(A: T.Buffer((4, 4), "float32")) -> None:  # type: ignore[valid-type]
+        def three(A: T.Buffer((4, 4), "float32")) -> None:
             _i, _j, _k = pair(T.int64(3))  # type: ignore[misc]
 
 

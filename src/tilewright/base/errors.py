@@ -131,6 +131,12 @@ class UndecidedError(CompileError, ValueError):
     code = "TW0602"
 
 
+class DifferenceError(CompileError, ValueError):
+    """Two programs that must be equal differ. TVM raises a `ValueError`."""
+
+    code = "TW0411"
+
+
 class ScheduleError(CompileError):
     """A schedule step cannot be applied to the loops it names."""
 

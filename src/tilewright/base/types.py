@@ -285,6 +285,27 @@ class PrimType(Type):
         return str(self.dtype)
 
 
+class PointerType(Type):
+    """The type of the address of memory with elements of a scalar type, in a memory scope such as `global`."""
+
+    __slots__ = ("element_type", "storage_scope")
+    element_type: PrimType
+    storage_scope: str
+
+    def __init__(self, element_type: PrimType, storage_scope: str = "") -> None:
+        self.element_type, self.storage_scope = element_type, storage_scope
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PointerType) and (self.element_type, self.storage_scope) == (
+            other.element_type, other.storage_scope)
+
+    def __hash__(self) -> int:
+        return hash((PointerType, self.element_type, self.storage_scope))
+
+    def __repr__(self) -> str:
+        return f'T.handle("{self.element_type}"' + (f', "{self.storage_scope}")' if self.storage_scope else ")")
+
+
 class TensorType(Type):
     """A dense tensor: `shape` is a tuple of ints (`Size`) or integer `PrimExpr`s, `dtype` a `DataType`. A shape of
     None is that of a number."""

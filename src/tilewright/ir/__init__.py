@@ -13,6 +13,7 @@ from tilewright.base.types import (
     FuncType,
     GlobalTypeVar,
     IncompleteType,
+    PointerType,
     PrimType,
     RefType,
     TensorType,
@@ -63,7 +64,8 @@ RelayRefType = RefType
 
 __all__ = [
     "Array", "ConstantMemoryPools", "ConstantPoolInfo", "Constructor", "EnvFunc", "FloatImm", "FuncType",
-    "GlobalTypeVar", "GlobalVar", "IRModule", "IncompleteType", "IntImm", "Map", "Op", "PoolInfo", "PoolInfoProperties",
+    "GlobalTypeVar", "GlobalVar", "IRModule", "IncompleteType", "IntImm", "Map", "Op", "PointerType", "PoolInfo",
+    "PoolInfoProperties",
     "PrimExpr", "PrimType", "Range", "RefType", "RelayExpr", "RelayRefType", "SequentialSpan", "SourceName", "Span",
     "TensorAffineType", "TensorType", "TupleAffineType", "TupleType", "Type", "TypeCall", "TypeData", "TypeKind",
     "TypeRelation", "TypeVar", "WorkspaceMemoryPools", "WorkspacePoolInfo", "assert_structural_equal", "container",

@@ -23,7 +23,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.base.array_bytes import to_bytes
-from tilewright.base.errors import CompileError
+from tilewright.base.errors import CompileError, DifferenceError
 from tilewright.base.types import DataType, FuncType, TensorType, Type, TypeVar, type_children
 from tilewright.ir import dialects
 from tilewright.ir.virtual_device import VirtualDevice
@@ -373,8 +373,8 @@ def _program(x: Any) -> Any:
 
 
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
-    """Raise `CompileError` with the first difference and the lines that contain it, unless both are structurally equal.
-    """
+    """Raise `DifferenceError` with the first difference and the lines that contain it, unless both are equal in
+    structure."""
     found = Comparison(map_free_vars).difference(*_pair(lhs, rhs))
     if found is None:
         return
@@ -383,7 +383,7 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
     for side, whole, at in (("left", lhs, a), ("right", rhs, b)):
         line = _line_around(whole, at, path, side)
         lines += [f"  in the {side} program: {line}"] if line else []
-    raise CompileError("\n".join(lines), code="TW0411")
+    raise DifferenceError("\n".join(lines))
 
 
 def _line_around(whole: Any, at: Any, path: Step | None, side: str) -> str | None:

@@ -20,6 +20,10 @@ class _Absent:
 _ABSENT: Final = _Absent()
 
 
+_TVM_NAMES: Final = {"stmts": "seq"}
+"""Fields of nodes that TVM calls otherwise."""
+
+
 class _PathComparison(Comparison):
     """A comparison that also goes into containers of different lengths."""
 
@@ -65,5 +69,6 @@ def _path(step: Step | None, side: str, is_absent: bool) -> ObjectPath:
             place = int(s.label[1:-1])
             path = path.missing_array_element(place) if is_last and is_absent else path.array_index(place)
         else:
-            path = path.attr(s.label.rpartition(".")[2])
+            label = s.label.rpartition(".")[2]
+            path = path.attr(_TVM_NAMES.get(label, label))
     return path

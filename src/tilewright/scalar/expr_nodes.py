@@ -21,7 +21,7 @@ import numpy as np
 
 from tilewright.base.errors import CompileError, UndecidedError
 from tilewright.base.interning import interned, publish
-from tilewright.base.types import BOOL, FLOAT32, INT64, DataType, OpenSize
+from tilewright.base.types import BOOL, FLOAT32, INT64, DataType, OpenSize, PointerType, PrimType
 
 BUILDERS: Final[dict[type[PrimExpr] | Intrinsic, Callable[..., PrimExpr]]] = {}
 """The folding builder of `expr.py` for each node class and bit operation: `add` for `Add`, `cast` for `Cast`."""
@@ -115,13 +115,20 @@ Value: TypeAlias = "ExprLike | int | float | bool | np.generic"
 
 
 class Var(PrimExpr):
-    """A named scalar: a loop variable, a symbolic dimension, a scalar parameter. Compared by identity."""
+    """A named scalar: a loop variable, a symbolic dimension, a scalar parameter, an address. Compared by identity."""
 
-    __slots__ = ("name",)
+    __slots__ = ("_pointer", "name")
 
-    def __init__(self, name: str, dtype: str | DataType = INT64) -> None:
+    def __init__(self, name: str, dtype: str | DataType | PrimType | PointerType = INT64) -> None:
         self.name = name
-        self.dtype = DataType(dtype)
+        self._pointer = dtype if isinstance(dtype, PointerType) else None
+        self.dtype = DataType(
+            "handle" if isinstance(dtype, PointerType) else dtype.dtype if isinstance(dtype, PrimType) else dtype)
+
+    @property
+    def type_annotation(self) -> PrimType | PointerType:
+        """The type; that of an address with a known type of elements is a `PointerType`."""
+        return PrimType(self.dtype) if self._pointer is None else self._pointer
 
 
 class UnknownDim(Var):

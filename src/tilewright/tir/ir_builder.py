@@ -165,6 +165,14 @@ class IRBuilder:
         yield
         self.emit(IfThenElse(last.condition, last.then_case, self._close()))
 
+    @contextmanager
+    def scope(self) -> Iterator[Callable[[], Stmt]]:
+        """Begin statements that are not added to the program: its value is a function that returns them at the end."""
+        found: list[Stmt] = []
+        self._open.append([])
+        yield lambda: found[0]
+        found.append(self._close())
+
     def let(self, var_name: str, value: Value) -> Var:
         """Bind a value to a name for the rest of this block."""
         given = as_expr(value)

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import Buffer, PrimExpr, Var
-from tilewright.tir.parse_expr import MODULES, ExprReader, module_name
+from tilewright.tir.parse_expr import ExprReader, module_name
+from tilewright.tir.parse_python import MODULES
 from tilewright.tir.printer import extent_between
 from tilewright.tir.views import View, dense_strides, part, reshaped, same_size, source_of
 

@@ -596,6 +596,7 @@ class FunctionReader(AttributeReader):
         """Read `v = T.axis.spatial(extent, binding)` or `v, r = T.axis.remap("SR", [i, k])`."""
         word = module_name(call.func).removeprefix("axis.")
         names = target.elts if isinstance(target, ast.Tuple) else [target]
+        axes: list[tuple[str, PrimExpr | None, PrimExpr, ast.expr]]
         if word == "remap":
             kinds, loops = self.arguments(call, 2)
             bound = loops.elts if isinstance(loops, (ast.List, ast.Tuple)) else []

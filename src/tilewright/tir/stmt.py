@@ -413,6 +413,11 @@ class PrimFunc:
         return self if body is self.body else replace(self, body=body)
 
     @property
+    def __name__(self) -> str:
+        """The name, as that of a Python function."""
+        return self.name
+
+    @property
     def buffer_map(self) -> dict[Buffer, Buffer]:
         """The buffers of the parameters. Parameters are buffers themselves, so each is mapped to itself."""
         return {b: b for b in self.params}

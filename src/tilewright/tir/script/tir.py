@@ -19,18 +19,16 @@ from typing import Any, Final, overload
 
 from tilewright.base.errors import CompileError
 from tilewright.base.settings import nearest
-from tilewright.base.types import DataType
+from tilewright.base.types import DataType, PointerType, PrimType
 from tilewright.scalar.expr import Var, cast
+from tilewright.tir.buffers import decl_buffer
 from tilewright.tir.parse_expr import FUNCTIONS
 from tilewright.tir.parser import parse_python
 from tilewright.tir.stmt import PrimFunc
 
 
 class Annotation:
-    """The annotation of a parameter. Python may call or index it; the parser reads its meaning from the source."""
-
-    def __call__(self, *args: object, **options: object) -> Annotation:
-        return self
+    """The annotation of a parameter. Python may index it; the parser reads its meaning from the source."""
 
     def __getitem__(self, items: object) -> Annotation:
         return self
@@ -46,8 +44,23 @@ class NumberType(Annotation):
         return cast(self.dtype, args[0]) if args else Var(str(self.dtype), self.dtype)
 
 
-Buffer: Final = Annotation()
-handle: Final = Annotation()
+class BufferType(Annotation):
+    """The type of a buffer. `T.Buffer((16,), "float32")` is also a buffer."""
+
+    def __call__(self, shape: Any = (), dtype: Any = "float32", **options: Any) -> Any:
+        return decl_buffer(shape, getattr(dtype, "dtype", dtype), **options)
+
+
+class HandleType(Annotation):
+    """The type of an address. `T.handle("float32", "global")` is also a variable that is one."""
+
+    def __call__(self, dtype: Any = None, storage_scope: str = "global") -> Any:
+        kind = None if dtype is None else PrimType(getattr(dtype, "dtype", dtype))
+        return Var("handle", "handle" if kind is None else PointerType(kind, storage_scope))
+
+
+Buffer: Final = BufferType()
+handle: Final = HandleType()
 int8, int16, int32, int64 = map(NumberType, ("int8", "int16", "int32", "int64"))
 uint8, uint16, uint32, uint64 = map(NumberType, ("uint8", "uint16", "uint32", "uint64"))
 float32, float64 = NumberType("float32"), NumberType("float64")

@@ -244,7 +244,7 @@ class _Writer:
 
     def scope(self, s: D.ScopeDoc) -> None:
         self.remark(s)
-        self.line("with ", s.rhs, *([] if s.lhs is None else [" as ", s.lhs]))
+        self.line("with ", s.rhs, *(() if s.lhs is None else (" as ", s.lhs)))
         self.body(s.body)
 
     def expression(self, s: D.ExprStmtDoc) -> None:
@@ -252,7 +252,7 @@ class _Writer:
         self.end(s)
 
     def assertion(self, s: D.AssertDoc) -> None:
-        self.line("assert ", s.test, *([] if s.msg is None else [", ", s.msg]))
+        self.line("assert ", s.test, *(() if s.msg is None else (", ", s.msg)))
         self.end(s)
 
     def returned(self, s: D.ReturnDoc) -> None:

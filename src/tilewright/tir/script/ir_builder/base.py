@@ -1,0 +1,68 @@
+"""The builder that the functions of `ir` and `tir` add to."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Any, Final, Self
+
+from tilewright.base.errors import OptionError
+from tilewright.ir.module import IRModule
+from tilewright.scalar.expr import Buffer, PrimExpr, Var
+from tilewright.tir.ir_builder import IRBuilder as Statements
+from tilewright.tir.stmt import PrimFunc
+
+_CURRENT: Final[ContextVar[IRBuilder | None]] = ContextVar("builder", default=None)
+
+
+class FunctionFrame:
+    """A function under construction: its name, its parameters in order, the buffers of its handles, and attributes."""
+
+    def __init__(self) -> None:
+        self.name = "main"
+        self.params: list[Var | Buffer] = []
+        self.buffers: dict[Var, Buffer] = {}
+        self.attrs: dict[str, Any] = {}
+
+
+class IRBuilder:
+    """A program under construction, the current one inside its `with`."""
+
+    def __init__(self) -> None:
+        self.statements = Statements()
+        self.function: FunctionFrame | None = None
+        self.condition: PrimExpr | None = None
+        """The condition of the innermost `T.If`."""
+        self.module: dict[str, PrimFunc] | None = None
+        self._made: PrimFunc | IRModule | None = None
+
+    def __enter__(self) -> Self:
+        self._outer = _CURRENT.get()
+        _CURRENT.set(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _CURRENT.set(self._outer)
+
+    @staticmethod
+    def current() -> IRBuilder:
+        """Return the innermost builder. Raises `OptionError`, a `ValueError`, outside of any."""
+        found = _CURRENT.get()
+        if found is None:
+            raise OptionError("there is no current builder; write `with IRBuilder() as ib:` around it", code="TW0608")
+        return found
+
+    @staticmethod
+    def is_in_scope() -> bool:
+        """Return whether there is a current builder."""
+        return _CURRENT.get() is not None
+
+    def add(self, made: PrimFunc | IRModule) -> None:
+        """Add a function, to the module if one is open, or a module."""
+        if isinstance(made, PrimFunc) and self.module is not None:
+            self.module[made.name] = made
+        else:
+            self._made = made
+
+    def get(self) -> Any:
+        """Return the module, the function or the statement."""
+        return self.statements.get() if self._made is None else self._made
