@@ -100,7 +100,7 @@ def _maker(node: ast.expr) -> Maker:
         found = build(*values)
         if kind in (E.Add, E.Sub, E.Mul) and isinstance(found, IntImm):
             numbers = [v.value if isinstance(v, IntImm) else v for v in values]
-            if all(isinstance(n, int) for n in numbers) and kind.fold(*numbers) != found.value:  # type: ignore[attr-defined]
+            if all(isinstance(n, int) for n in numbers) and kind.fold(*numbers) != found.value:
                 raise OverflowError
         return found
 
