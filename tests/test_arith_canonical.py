@@ -46,7 +46,7 @@ def test_a_conversion_to_a_narrower_type_stays_where_a_value_may_not_fit() -> No
     assert canonical_simplify(narrow, Ranges().bind(i, 0, 9).bind(j, 0, 10)) is not narrow
 
 
-def _drawn(draw: random.Random, depth: int) -> PrimExpr:
+def _drawn(draw: random.Random, depth: int) -> Any:
     if not depth or draw.random() < 0.15:
         return draw.choice([x, y, z, tir.const(draw.randint(-9, 9), "int32")])
     a = _drawn(draw, depth - 1)

@@ -61,6 +61,7 @@ def test_each_rule_on_numbers(table: str) -> None:
 
 
 x, y, z = (Var(n, "int32") for n in "xyz")
+w = Var("w")
 
 
 @pytest.mark.parametrize(("before", "after"), [
@@ -107,3 +108,27 @@ def test_comparisons_follow_from_sums_of_known_ones() -> None:
     assert decided_by([x <= y, y <= z], x < z) is None
     assert decided_by([x <= y + 5, y <= z + 7], x <= z + 12) is True
     assert decided_by([x < y, y < z], tir.LE(z, x)) is False
+
+
+@pytest.mark.parametrize(("before", "after"), [
+    (x % 2 + (x + 1) % 2, 1), ((x + 1) // 2 - x // 2, x % 2), (x // 2 - (x - 1) // 2, x % 2 * -1 + 1),
+    ((x + 5) // 2 - (x - 2) // 2, x % 2 + 3), ((x + 1) // 2 - x % 2, x // 2), (x // 2 + x % 2, (x + 1) // 2),
+    (tir.Ramp(w * 8 + 1, 15, 4) % 8, tir.Ramp(1, 15, 4) % 8), (tir.Ramp(w * 4, 1, 4) % 64, tir.Ramp(w * 4 % 64, 1, 4)),
+    (tir.truncmod(tir.Ramp(w * 8 + 1, 15, 4), 8), tir.truncmod(tir.Ramp(w * 8 + 1, 15, 4), 8)),
+])
+def test_halves_and_lanes(before: PrimExpr, after: PrimExpr | int) -> None:
+    assert tvm.ir.structural_equal(rewrite_simplify(before, Ranges()), after)
+
+
+def test_constants_beyond_the_type() -> None:
+    least = te.min_value("int32")
+    assert rewrite_simplify((least - x).equal(0), Ranges()) is x.equal(least)
+    assert tvm.ir.structural_equal(rewrite_simplify((x + least).equal(0), Ranges()), False)
+    assert tvm.ir.structural_equal(rewrite_simplify(tir.NE(x + least, 0), Ranges()), True)
+
+
+def test_remainders_of_natural_lanes() -> None:
+    lanes, natural = tir.truncmod(tir.Ramp(w * 8 + 1, 15, 4), 8), Ranges().bind(w, 0, 99)
+    assert tvm.ir.structural_equal(rewrite_simplify(lanes, natural), tir.truncmod(tir.Ramp(1, 15, 4), 8))
+    lanes = tir.truncmod(tir.Ramp(w * 8 + 1, 1, 4), 8)
+    assert tvm.ir.structural_equal(rewrite_simplify(lanes, natural), tir.Ramp(1, 1, 4))

@@ -175,13 +175,23 @@ def test_several_functions() -> None:
     assert module.entry_name == "first"
 
 
+def test_a_list_of_programs_and_the_order_of_their_functions() -> None:
+    programs = [tvm.lower(*addition(), name=name) for name in ("zebra", "ant")]
+    module = tvm.build(programs, "llvm")
+    text = module.get_source("ll")
+    assert module.entry_name == "zebra" and text.index("@ant(") < text.index("@zebra(")
+    out = np.zeros(6, np.float32)
+    module["ant"](X, Y, out)
+    np.testing.assert_array_equal(out, X + Y)
+    with pytest.raises(CompileError, match=r"two of the programs have a function 'ant'; name them by tvm.lower"):
+        tvm.build([programs[1], programs[1]])
+
+
 def test_builds_that_cannot_be() -> None:
     s, args = addition()
     with pytest.raises(CompileError, match=r"a te schedule needs args=: its tensors, in the order of the call"):
         tvm.build(s)
-    with pytest.raises(CompileError, match=r"args= belongs to a te schedule; a IRModule has its parameters already"):
-        tvm.build(tvm.lower(s, args), args)
-    tvm.build(tvm.lower(s, args), [])
+    tvm.build(tvm.lower(s, args), args)
     with pytest.raises(
         CompileError, match=r"a te schedule, a PrimFunc or an IRModule of them can be built, not a str"
     ):

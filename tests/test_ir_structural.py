@@ -333,3 +333,9 @@ def test_references_and_matches() -> None:
 def test_operators_without_attributes_are_compared_by_name() -> None:
     assert structural_equal(relay.op.get("add"), relay.op.get("add"))
     assert not structural_equal(relay.op.get("add"), relay.op.get("take"))
+
+
+def test_an_index_of_either_width_is_one_number() -> None:
+    wide, narrow = tir.const(3, "int64"), tir.const(3, "int32")
+    assert structural_equal(wide, narrow) and not structural_equal(wide, narrow, exact=True)
+    assert not structural_equal(wide, tir.const(3, "int8")) and not structural_equal([wide], [narrow])

@@ -183,9 +183,9 @@ def test_stages_with_steps_and_reductions_are_not_inlined() -> None:
 
 
 def test_refusals() -> None:
-    _, _, c, s = chain()
+    _, b, c, s = chain()
     bounds = schedule.InferBound(s)
-    s[c].split(c.op.axis[0], factor=8)
+    outer, inner = s[c].split(c.op.axis[0], factor=8)
     with pytest.raises(ScheduleError, match=r"axis 'i.outer' of 'C' has no bounds; call InferBound after"):
         schedule.ScheduleOps(s, bounds)
     stmt = schedule.ScheduleOps(s, schedule.InferBound(s))
@@ -193,3 +193,7 @@ def test_refusals() -> None:
         schedule.SchedulePostProcToPrimFunc([3], stmt, None)
     with pytest.raises(AttributeError, match="has no attribute 'InferBounds'"):
         schedule.InferBounds  # noqa: B018
+    s[b].compute_at(s[c], outer)
+    s[c].fuse(outer, inner)
+    with pytest.raises(ScheduleError, match="which was split or fused"):
+        schedule.InferBound(s)

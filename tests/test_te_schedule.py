@@ -494,7 +494,7 @@ REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
         lambda p: p.s.rfactor(p.C, p.C.op.axis[0]), r"'m' is not a reduction loop of 'C'; split a reduction axis"
     ),
     "rfactor late": (
-        lambda p: (p.s[p.C].reorder(p.k, p.C.op.axis[0]), p.s.rfactor(p.C, p.k)),
+        in_turn(lambda p: p.s[p.C].reorder(p.k, p.C.op.axis[0]), lambda p: p.s.rfactor(p.C, p.k)),
         r"rfactor of 'C' must precede reorder of its reduction loops, and fuse with other loops"
     ),
     "rfactor axis": (lambda p: p.s.rfactor(p.C, p.k, 3), r"rfactor of 'C': factor_axis=3 is not between -3 and 2"),

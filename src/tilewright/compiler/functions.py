@@ -86,13 +86,18 @@ def lower(
 
 
 def build(
-    inputs: Schedule | PrimFunc | IRModule, args: Sequence[Any] | None = None, target: str | Target | None = None,
+    inputs: Schedule | PrimFunc | IRModule | Sequence[PrimFunc | IRModule],
+    args: Sequence[Any] | str | Target | None = None, target: str | Target | None = None,
     target_host: str | Target | None = None, name: str = "default_function", binds: Any = None,
 ) -> FunctionModule:
-    """Compile a te schedule over the tensors `args`, or the loop programs of a module, to native functions.
+    """Compile a te schedule over the tensors `args`, or the loop programs of a module or of several, to native
+    functions.
 
-    The default target is that of the enclosing `with Target(…):`, or this machine. Raises `CompileError`.
+    Programs have their parameters already, so `args` is not used for them; a target there is the target. The default
+    target is that of the enclosing `with Target(…):`, or this machine. Raises `CompileError`.
     """
+    if isinstance(args, (str, Target)):
+        args, target = None, args if target is None else target
     chosen = (Target(target) if target is not None else Target.current() or Target("llvm")).compilable()
     if target_host is not None and Target(target_host) != chosen:
         raise TargetError(
@@ -106,13 +111,16 @@ def _levels(inputs: Any) -> int:
     """Return a bound on the nesting depth of a program's statements."""
     if isinstance(inputs, Schedule):
         return len(inputs.stages)
+    if isinstance(inputs, (list, tuple)):
+        return max(map(_levels, inputs), default=0)
     funcs = [f for _, f in inputs.items()] if isinstance(inputs, IRModule) else [inputs]
     return max(
         (sum(1 for s in walk_stmt(f.body) if len(bodies(s)) == 1) for f in funcs if isinstance(f, PrimFunc)), default=0)
 
 
 def _built(
-    inputs: Schedule | PrimFunc | IRModule, args: Sequence[Any] | None, chosen: Target, name: str, binds: Any
+    inputs: Schedule | PrimFunc | IRModule | Sequence[PrimFunc | IRModule], args: Sequence[Any] | None, chosen: Target,
+    name: str, binds: Any
 ) -> FunctionModule:
     with kernel_options.use(KernelOptions(chosen.machine)) as options:
         funcs = with_passes(_lowered(inputs, args, name, binds, options.machine), (2, 3))
@@ -121,14 +129,15 @@ def _built(
         refuse_gpu_threads(f)
     lowered, functions = [f for f, _ in signed], {f.name: params for f, params in signed}
     backend, checks, sites = chosen.backend, Checks.current(), list[Site]()
-    flat = []
-    for f in lowered:
+    flat, in_order = [], sorted(lowered, key=lambda f: f.name)
+    for f in in_order:
         func, found = lower_checked(f, checks, len(sites), backend.loop_passes)
         flat.append(replace(func, attrs={**func.attrs, SCALAR_LOOPS: True}) if _has_scalar_loops(func) else func)
         sites += found
     kind = debug_texts.asked_for(chosen)
     texts = [] if kind == debug_texts.OFF else [
-        debug_texts.loops_source(f, g, written=bool(kind)) for f, g in zip(flat, lowered, strict=True)]
+        debug_texts.loops_source(f, g, written=bool(kind))
+        for f, g in zip(flat, in_order, strict=True)]
     text, scratch = backend.emit(flat, chosen, texts)
     manifest = Manifest(
         name=lowered[0].name, inputs=(), outputs=(), steps=(), target=str(chosen), triple=chosen.mtriple,
@@ -247,9 +256,13 @@ def _functions(inputs: Any, args: Sequence[Any] | None, name: str, binds: Any) -
         raise CompileError(
             f"binds= belongs to a te schedule; the buffers of a {type(inputs).__name__} are its parameters",
             code="TW0610")
-    if args:
-        raise CompileError(
-            f"args= belongs to a te schedule; a {type(inputs).__name__} has its parameters already", code="TW0610")
+    if isinstance(inputs, (list, tuple)):
+        found = [f for part in inputs for f in _functions(part, args, name, binds)]
+        twice = next((f.name for k, f in enumerate(found) if f.name in {g.name for g in found[:k]}), None)
+        if twice is not None:
+            raise CompileError(
+                f"two of the programs have a function '{twice}'; name them by tvm.lower(…, name=)", code="TW0610")
+        return found
     if isinstance(inputs, PrimFunc):
         return [inputs]
     if not isinstance(inputs, IRModule):

@@ -347,8 +347,15 @@ def first_difference(
     lhs: Any, rhs: Any, map_free_vars: bool = False, *, exact: bool = False
 ) -> tuple[str, Any, Any] | None:
     """Return the first difference of two programs as `(path, left, right)`, or None."""
-    found = Comparison(map_free_vars, exact).difference(*_pair(lhs, rhs))
+    sides = (rhs, rhs) if not exact and _are_same_index(lhs, rhs) else _pair(lhs, rhs)
+    found = Comparison(map_free_vars, exact).difference(*sides)
     return None if found is None else (_text(found[0]), found[1], found[2])
+
+
+def _are_same_index(lhs: Any, rhs: Any) -> bool:
+    """Return whether both are one number as int32 and int64: indices have 64 bits here, and 32 in TVM."""
+    return isinstance(lhs, scalar.IntImm) and isinstance(rhs, scalar.IntImm) and lhs.value == rhs.value and (
+        {str(lhs.dtype), str(rhs.dtype)} == {"int32", "int64"})
 
 
 def _pair(lhs: Any, rhs: Any) -> tuple[Any, Any]:

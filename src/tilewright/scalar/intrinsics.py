@@ -251,7 +251,7 @@ OPAQUE: Final[Mapping[str, str]] = {
         "tvm_storage_sync", "tvm_struct_set", "TVMBackendFreeWorkspace", "tvm_warp_activemask", "undef", "call_cpacked",
         "tvm_call_cpacked", "tvm_call_packed_lowered", "tvm_call_cpacked_lowered"), "int32"),
     **dict.fromkeys(("ptx_commit_group", "ptx_wait_group"), "void"),
-    **dict.fromkeys(("assume", "isnullptr"), "bool"),
+    **dict.fromkeys(("assume", "isnullptr"), "bool"), "atomic_add": "",
     **dict.fromkeys((
         "ptx_mma", "ptx_mma_sp", "ptx_ldmatrix", "ptx_cp_async", "mma_store", "mma_fill", "type_annotation",
         "tvm_access_ptr", "tvm_struct_get", "tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down",
@@ -347,6 +347,8 @@ def call_named(dtype: str | DataType, name: str, args: Sequence[Any]) -> PrimExp
         return _CALLS[plain](dtype, *args)
     if plain in ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right"):
         return cast(dtype, bitwise(globals()[plain], *args))
+    if plain in OPAQUE:
+        return call_opaque(plain, *args, dtype=dtype)
     found = globals().get(plain)
     if not isinstance(found, Intrinsic) or plain.isupper():
         known = sorted(n for n, f in globals().items() if isinstance(f, Intrinsic) and not n.isupper())

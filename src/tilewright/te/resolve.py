@@ -24,7 +24,7 @@ from tilewright.te.create import create_blocks
 from tilewright.te.scan import ScanOp
 from tilewright.te.schedule import CacheRead, CacheWrite, Rewrite, Rfactor, Schedule
 from tilewright.te.stage import Ahead, Fuse, Mark, Relation, Singleton, Split, Stage, root_axes
-from tilewright.te.tensor import ComputeOp, Instruction, Operation, PlaceholderOp, Tensor
+from tilewright.te.tensor import ComputeOp, Instruction, Operation, PlaceholderOp, Tensor, producers_first
 from tilewright.te.thread import VIRTUAL, ThreadAxis
 from tilewright.te.unroll_by_hint import unroll_by_hint
 from tilewright.tir.index_map import IndexMap
@@ -124,7 +124,8 @@ def _check_args(s: Schedule, args: Sequence[Any]) -> None:
     doubled = [t.name for k, t in enumerate(args) if t in args[:k]]
     if doubled:
         raise ScheduleError(f"'{doubled[0]}' occurs twice among the arguments")
-    missing = [t.name for op in s.outputs for t in op.outputs if t not in args]
+    inner = set(producers_first([t.op for t in args]))  # an output that an argument is computed from needs no memory
+    missing = [t.name for op in s.outputs if op not in inner for t in op.outputs if t not in args]
     if missing:
         raise ScheduleError(
             f"'{missing[0]}' is an output of the schedule, but is missing from the arguments "
@@ -200,7 +201,7 @@ class Resolver:
                 self.relate(relation, block)
             own = self.loops[r.axis]
             spatial = [v for v in self.engine.axes(block)[0] if v is not own]
-            rest = [v for v in self.engine.axes(block)[1] if v is not own]
+            rest = [self.loops[a] for a in r.rest]
             name = self.blocks[r.made] = self.engine.rfactor(block, own, r.factor_axis)
             self.engine.reorder(*spatial[: r.factor_axis], own, *spatial[r.factor_axis :], *rest)
             self.first_axis_to(block, len(spatial))

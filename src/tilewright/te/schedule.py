@@ -45,12 +45,14 @@ class CacheWrite:
 
 @dataclass(frozen=True, slots=True)
 class Rfactor:
-    """An rfactor step. `roots` and `relations` are those of `stage` before the step."""
+    """An rfactor step. `roots` and `relations` are those of `stage` before the step; `rest` are the other reduction
+    loops."""
 
     stage: Stage
     roots: tuple[IterVar, ...]
     relations: tuple[Relation, ...]
     axis: IterVar
+    rest: tuple[IterVar, ...]
     factor_axis: int
     made: Stage
 
@@ -205,7 +207,8 @@ class Schedule:
         roots, relations = root_axes(op), tuple(r for r in stage.relations if _is_of_reduction(r))
         stage.restart(_computing(op.name, list(op.axis), body, (last,), op))
         self.stage_map[stage.op] = stage
-        self.rewrites.append(Rfactor(stage, roots, relations, axis, place, self._add(made, before=stage)))
+        stage_of_parts = self._add(made, before=stage)
+        self.rewrites.append(Rfactor(stage, roots, relations, axis, made.reduce_axis, place, stage_of_parts))
         return parts[0] if len(parts) == 1 else parts
 
     def _reducible(self, tensor: Tensor, step: str) -> ComputeOp:
@@ -288,7 +291,8 @@ def _copied(tensors: Sequence[Tensor], name: str, axis: list[IterVar]) -> Comput
 def _factored(stage: Stage, op: ComputeOp, axis: IterVar, place: int) -> ComputeOp:
     """Return the first stage of an rfactor: `axis` is a dimension of its result, and the other reduction loops remain.
     """
-    rest = [a for a in stage.leaf_iter_vars if a.kind == "reduce" and a is not axis]
+    left = [a for a in stage.leaf_iter_vars if a.kind == "reduce" and a is not axis]
+    rest = [a for a in op.reduce_axis if a in left] + [a for a in left if a not in op.reduce_axis]
     own = IterVar(Var(axis.var.name), axis.extent)
     axes = [IterVar(Var(a.var.name), a.extent) for a in op.axis]
     points: dict[PrimExpr, PrimExpr] = {old.var: new.var for old, new in zip(op.axis, axes, strict=True)}

@@ -62,6 +62,10 @@ class BufferVar:
     def dtype(self) -> DataType:
         return self.buffer.dtype
 
+    def asobject(self) -> Buffer:
+        """Return the buffer."""
+        return self.buffer
+
     def __getitem__(self, index: Any) -> PrimExpr:
         return Load(self.buffer, self._place(index))
 

@@ -110,20 +110,24 @@ def _insert(parts: list[Part], new: Part) -> None:
 def _merged(parts: Sequence[Part]) -> list[Part]:
     """(x // 6) * 6 + (x // 3 % 2) * 3 -> (x // 3) * 3, and so on; the parts in the order of a text."""
     found = list(parts)
-    for k, a in enumerate(found):
-        for j in range(k + 1, len(found)):
-            b = found[j]
-            if b.index is not a.index:
-                break
+    while (pair := _mergeable(found)) is not None:
+        a, b = pair
+        left = [p for p in found if p is not a and p is not b]
+        _insert(left, replace(b, upper=a.upper))
+        found = [p for p in left if p.scale]
+    return sorted(found, key=lambda p: (-p.scale, -p.lower, -inf if p.upper is None else -p.upper))
+
+
+def _mergeable(parts: Sequence[Part]) -> tuple[Part, Part] | None:
+    """Return a part, and one of the same index and division with which it makes a single part."""
+    for a in parts:
+        for b in parts:
             if (
-                b.upper == a.lower and a.scale % b.scale == 0 and a.lower == a.scale // b.scale * b.lower
-                and a.rounds_as(b.truncated)
+                b is not a and b.index is a.index and b.upper == a.lower and a.scale % b.scale == 0
+                and b.upper is not None and a.lower == a.scale // b.scale * b.lower and a.rounds_as(b.truncated)
             ):
-                found[j] = replace(b, upper=a.upper)
-                found[k] = replace(a, scale=0)
-                break
-    left = [p for p in found if p.scale]
-    return sorted(left, key=lambda p: (-p.scale, -p.lower, -inf if p.upper is None else -p.upper))
+                return a, b
+    return None
 
 
 @dataclass(slots=True)
@@ -247,10 +251,6 @@ class Canonicalizer(Rewriter):
         low, high = bounds(self.text(s, dtype), self.ranges)
         return low is not None and low >= 0 and high is not None and high < c
 
-    def is_natural(self, s: Sum, dtype: DataType) -> bool:
-        low, _ = bounds(self.text(s, dtype), self.ranges)
-        return low is not None and low >= 0
-
     def as_part(self, s: Sum, dtype: DataType) -> Part:
         return s.parts[0] if len(s.parts) == 1 and not s.const else Part(self.text(s, dtype))
 
@@ -260,7 +260,7 @@ class Canonicalizer(Rewriter):
         exact, rest = s.separated(c)
         if not rest.parts and not rest.const:
             return exact.over(c)
-        if truncated and not (self.is_natural(exact, dtype) and self.is_natural(rest, dtype)):
+        if truncated and not (all(self.is_natural(self.text(x, dtype)) for x in (exact, rest))):
             return _truncated(s.const, c) if not s.parts else _divided(self.as_part(s, dtype), c, truncated)
         if not rest.parts:
             return exact.over(c).plus(Sum((), rest.const // c))
@@ -271,11 +271,14 @@ class Canonicalizer(Rewriter):
     def remainder(self, s: Sum, c: int, dtype: DataType, truncated: bool) -> Sum:
         if s.is_part:
             return s if self.lies_below(s, c, dtype) else self.modulo(s.parts[0], c, dtype, truncated)
+        if truncated:
+            s = self.with_smaller_constant(s, c, dtype)
         exact, rest = s.separated(c)
         if not rest.parts and not rest.const:
             return Sum()
-        if truncated and not (self.is_natural(exact, dtype) and self.is_natural(rest, dtype)):
-            return self.truncated_remainder(s, c, dtype)
+        if truncated and not (all(self.is_natural(self.text(x, dtype)) for x in (exact, rest))):
+            return self.modulo(self.as_part(s, dtype), c, dtype, truncated) if s.parts else Sum(
+                (), s.const - c * _truncated(s.const, c).const)
         if not truncated:
             rest = Sum(rest.parts, rest.const % c)
         if not rest.parts:
@@ -285,15 +288,11 @@ class Canonicalizer(Rewriter):
                 (Part(self.text(rest, dtype)),), 0, is_part=True)
         return self.modulo(self.as_part(rest, dtype), c, dtype, truncated)
 
-    def truncated_remainder(self, s: Sum, c: int, dtype: DataType) -> Sum:
-        """Return the remainder of a sum whose parts may be negative; a constant is reduced if the sum is not."""
-        if not s.parts:
-            return Sum((), s.const - c * _truncated(s.const, c).const)
+    def with_smaller_constant(self, s: Sum, c: int, dtype: DataType) -> Sum:
+        """Return a sum with the same remainder towards zero, whose constant is reduced if neither sum is negative."""
         low, _ = bounds(self.text(s, dtype), self.ranges)
         const = s.const - c * _truncated(s.const, c).const
-        if low is not None and low >= 0 and low - s.const + const >= 0:
-            s = Sum(s.parts, const)
-        return self.modulo(self.as_part(s, dtype), c, dtype, truncated=True)
+        return Sum(s.parts, const) if low is not None and low >= 0 and low - s.const + const >= 0 else s
 
     def modulo(self, p: Part, c: int, dtype: DataType, truncated: bool) -> Sum:
         """Return the remainder of a part."""

@@ -254,7 +254,7 @@ def _deskewed(src: IntConstraints, solved: Sequence[_Bounds], rest: Sequence[Pri
             known = known.bind_loop(new, ranges[new].min, found.extent)
     inverse = {new: old for new, old in back.items() if new is not old}
     for new, old in inverse.items():
-        start = substitute(sub(values[old], new), {n: back[n] for n in back if n is not new})  # type: ignore[index]
+        start = substitute(sub(values[old], new), {n: back[n] for n in back if n is not new})
         back[new] = simplify(sub(old, start), Ranges())
     order = [n for v in src.variables for n in back if n is v or inverse.get(n) is v]
     left = list[PrimExpr]()

@@ -19,7 +19,7 @@ from tilewright.base.types import BOOL
 from tilewright.scalar import expr as E
 from tilewright.scalar.arith import rewrite_rules as R
 from tilewright.scalar.arith.bounds import bounds
-from tilewright.scalar.arith.linear import LinearForm, linear
+from tilewright.scalar.arith.linear import LinearForm, expression, linear
 from tilewright.scalar.arith.logic_forms import and_of_ors
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.simplify import is_index, prove, simplify
@@ -93,9 +93,19 @@ def _maker(node: ast.expr) -> Maker:
         if name in ("true", "false"):
             return lambda parts: IntImm(BOOL, name == "true")
         return lambda parts: parts[name]
-    _, build, operands = _parts_of(node)
+    kind, build, operands = _parts_of(node)
     makers = [_maker(o) for o in operands]
-    return lambda parts: build(*(m(parts) for m in makers))
+
+    def made(parts: Parts) -> Any:
+        values = [m(parts) for m in makers]
+        found = build(*values)
+        if kind in (E.Add, E.Sub, E.Mul) and isinstance(found, IntImm):
+            numbers = [v.value if isinstance(v, IntImm) else v for v in values]
+            if all(isinstance(n, int) for n in numbers) and kind.fold(*numbers) != found.value:
+                raise OverflowError
+        return found
+
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,13 +252,48 @@ class Rewriter:
         return decided if decided is not None else self.by_rules(e)
 
     def vector(self, e: PrimExpr) -> PrimExpr | None:
+        if isinstance(e, (E.Ramp, E.Broadcast)):
+            return None
         if isinstance(e, (E.Min, E.Max)) and type(e.a) is type(e) and isinstance(e.b, E.Broadcast):
             inner: Any = e.a
             if isinstance(inner.b, E.Broadcast):
                 return type(e)(inner.a, type(e)(inner.b, e.b))
         if isinstance(e, E.Binary) and not isinstance(e.a, E.Ramp) and not isinstance(e.b, E.Ramp):
             return None
-        return simplify(e, self.ranges)
+        found = simplify(e, self.ranges)
+        if (
+            isinstance(e, (E.FloorDiv, E.FloorMod, E.TruncMod)) and isinstance(e.a, E.Ramp)
+            and isinstance(e.b, E.Broadcast) and isinstance(e.b.value, IntImm) and e.b.value.value > 0
+        ):
+            return self.lanes(e, e.a, e.b.value, found)
+        return found
+
+    def is_natural(self, e: PrimExpr) -> bool:
+        """Return whether a value is proved to be at least 0."""
+        low, _ = bounds(e, self.ranges)
+        return low is not None and low >= 0
+
+    def lanes(
+        self, e: E.FloorDiv | E.FloorMod | E.TruncMod, ramp: E.Ramp, by: IntImm, found: PrimExpr
+    ) -> PrimExpr:
+        """Return divided lanes: `found`, with its first lane in the form of the scalar division, or the remainder of a
+        smaller ramp."""
+        is_natural = self.is_natural(ramp)
+        if isinstance(e, E.TruncMod) and is_natural:
+            rounded = simplify(E.FloorMod(e.a, e.b), self.ranges)
+            found = rounded if isinstance(rounded, (E.Ramp, E.Broadcast)) else found
+        if isinstance(found, (E.Ramp, E.Broadcast)):
+            own, first = (found.base if isinstance(found, E.Ramp) else found.value), type(e)(ramp.base, by)
+            if isinstance(e, E.TruncMod) or simplify(first, self.ranges) is not own:
+                return found
+            return found.with_operands([self.of(first), *found.operands()[1:]])
+        form = linear(ramp.base)
+        rest = LinearForm({a: k for a, k in form.coefs.items() if k % by.value}, form.const % by.value)
+        smaller = E.Ramp(expression(rest, ramp.base.dtype), ramp.stride, e.dtype.lanes)
+        if isinstance(e, E.FloorDiv) or (isinstance(e, E.TruncMod) and not (
+                is_natural and self.is_natural(smaller))) or smaller is ramp:
+            return found
+        return type(e)(smaller, e.b)
 
     def constant(self, e: PrimExpr) -> PrimExpr | None:
         """Return the only value of an expression, if there is one."""
@@ -256,6 +301,7 @@ class Rewriter:
             return None
         if isinstance(e, E.Comparison) and not isinstance(e, (E.And, E.Or)) and is_index(e.a.dtype):
             decided = prove(e, self.ranges)
+            decided = _unequal(e) if decided is None else decided
             return None if decided is None else IntImm(BOOL, decided)
         if is_index(e.dtype):
             low, high = bounds(e, self.ranges)
@@ -291,8 +337,11 @@ class Rewriter:
     def matched(self, e: PrimExpr) -> PrimExpr | None:
         for rule in _rules().get(type(e), ()):
             parts: Parts = {}
-            if rule.pattern(e, parts) and all(self.holds(c(parts)) for c in rule.conditions):
-                made = rule.make(parts)
+            if rule.pattern(e, parts):
+                try:
+                    made = rule.make(parts) if all(self.holds(c(parts)) for c in rule.conditions) else e
+                except OverflowError:  # a constant does not fit its type
+                    continue
                 found = made if isinstance(made, PrimExpr) else E.const(made, e.dtype)
                 if found is not e:
                     return found
@@ -300,6 +349,17 @@ class Rewriter:
 
     def holds(self, condition: Any) -> bool:
         return condition is True or (isinstance(condition, PrimExpr) and prove(condition, self.ranges) is True)
+
+
+def _unequal(e: E.Comparison) -> bool | None:
+    """Return whether a comparison with a number that no value of the variable equals holds; None for other ones."""
+    if not isinstance(e, (E.EQ, E.NE)):
+        return None
+    form = linear(e.a).plus(linear(e.b), -1)
+    if len(form.coefs) != 1 or abs(k := next(iter(form.coefs.values()))) != 1:
+        return None
+    low, high = E.integer_range(e.a.dtype)
+    return None if low <= -form.const * k <= high else isinstance(e, E.NE)
 
 
 _MOST_FACTS: Final = 3

@@ -20,6 +20,10 @@ max(x, y) + min(x, y) -> x + y
 max(x, y) + min(y, x) -> x + y
 min(x, y) + max(x, y) -> x + y
 min(x, y) + max(y, x) -> x + y
+fmod(x, 2) + fmod(x + c1, 2) -> 1 if fmod(c1, 2) == 1
+fmod(x + c1, 2) + fmod(x, 2) -> 1 if fmod(c1, 2) == 1
+fdiv(x, 2) + fmod(x, 2) -> fdiv(x + 1, 2)
+fmod(x, 2) + fdiv(x, 2) -> fdiv(x + 1, 2)
 min(c1 - z, c2) + z -> min(z + c2, c1)
 max(c1 - z, c2) + z -> max(z + c2, c1)
 min(x, y - z) + z -> min(x + z, y)
@@ -94,6 +98,10 @@ x - max(x + y, z) -> min(0 - y, x - z)
 x - max(y + x, z) -> min(0 - y, x - z)
 x - max(z, x + y) -> min(x - z, 0 - y)
 x - max(z, y + x) -> min(x - z, 0 - y)
+fdiv(x + 1, 2) - fmod(x, 2) -> fdiv(x, 2)
+fdiv(x, 2) - fdiv(x + c1, 2) -> fmod(x, 2) * -1 - fdiv(c1, 2) if fmod(c1, 2) == 1
+fdiv(x + c1, 2) - fdiv(x, 2) -> fmod(x, 2) + fdiv(c1, 2) if fmod(c1, 2) == 1
+fdiv(x + c1, 2) - fdiv(x + c2, 2) -> fmod(x + c2, 2) + fdiv(c1 - c2, 2) if fmod(c1 - c2, 2) == 1
 tdiv(x + c1, c3) - tdiv(x + c2, c3) -> tdiv(tmod(x + c2, c3) + (c1 - c2), c3) if x + c2 >= 0, c1 >= c2, c3 > 0
 tdiv(x + c1, c2) - tdiv(x, c2) -> tdiv(tmod(x, c2) + c1, c2) if x >= 0, c1 >= 0, c2 > 0
 fdiv(x + c1, c3) - fdiv(x + c2, c3) -> fdiv(fmod(x + c2, c3) + (c1 - c2), c3) if c3 > 0
@@ -180,6 +188,7 @@ fdiv(x, x) -> 1
 fdiv(fdiv(x, c1), c2) -> fdiv(x, c1 * c2) if c1 > 0, c2 > 0
 fdiv(fdiv(x, c1) + c2, c3) -> fdiv(x + c1 * c2, c1 * c3) if c1 > 0, c3 > 0
 fdiv(x - fmod(x, c1), c1) -> fdiv(x, c1)
+fdiv(fmod(x, 2) + 1, 2) -> fmod(x, 2)
 fdiv(x * c1, c2) -> x * fdiv(c1, c2) if c1 % c2 == 0
 fdiv(x * c1, c2) -> fdiv(x, fdiv(c2, c1)) if c1 > 0, c2 > 0, c2 % c1 == 0
 fdiv(x * c1 + c2, c3) -> fdiv(x + fdiv(c2, c1), fdiv(c3, c1))
@@ -286,6 +295,7 @@ min(select(x, a, b), select(x, c, d)) -> select(x, min(a, c), min(b, d))
 """Rules that hold with `min` and `max` exchanged, too."""
 
 COMPARISONS: Final = """
+c1 == x -> x == c1
 x + c1 == c2 -> x == c2 - c1
 c1 - x == c2 -> x == c1 - c2
 x * y == 0 -> x == 0 or y == 0
@@ -297,6 +307,7 @@ x + c1 < y + c2 -> x + (c1 - c2) < y if c1 > c2
 x + c1 < c2 -> x < c2 - c1
 c1 < x + c2 -> c1 - c2 < x
 c1 - x < c2 -> c1 - c2 < x
+c1 - x < y -> c1 < y + x
 c1 < c2 - x -> x < c2 - c1
 x < y + c1 -> x <= y if c1 == 1
 x + c1 < y -> x <= y if c1 == -1
@@ -349,6 +360,7 @@ x + c1 <= y + c2 -> x + (c1 - c2) <= y if c1 > c2
 x + c1 <= c2 -> x <= c2 - c1
 c1 <= x + c2 -> c1 - c2 <= x
 c1 - x <= c2 -> c1 - c2 <= x
+c1 - x <= y -> c1 <= y + x
 c1 <= c2 - x -> x <= c2 - c1
 x + c1 <= y -> x < y if c1 == 1
 x <= y + c1 -> x < y if c1 == -1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -39,7 +40,7 @@ def _power(x: Any, y: Any) -> Any:
 FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "min": lambda *xs: _folded(E.minimum, min, xs), "max": lambda *xs: _folded(E.maximum, max, xs),
     "likely": lambda x: x, "power": _power,
-    "ceil_div": lambda a, b: -(-a // b), "len": len,
+    "ceil_div": lambda a, b: -(-a // b), "len": lambda x: x.buffer.shape[0] if isinstance(x, BufferVar) else len(x),
     "abs": lambda x: E.maximum(x, 0 - x) if isinstance(x, PrimExpr) else abs(x), "fabs": _in_float(I.fabs),
     "round": _in_float(I.nearbyint), "popcount": popcount,
     **{
@@ -81,6 +82,9 @@ class Reader:
         self.names: dict[str, Any] = {name: self.argument(name, value) for name, value in args.items()}
         self.results: dict[str, Buffer] = {}
         self.returned: list[Buffer] | None = None
+        stored = Counter(n.id for n in ast.walk(definition) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        self.once = frozenset(name for name, count in stored.items() if count == 1)
+        """Names that a single statement assigns: a number stays a constant."""
 
     def error(self, node: ast.AST, message: str) -> ParseError:
         return self.source.error(node, message)
@@ -202,6 +206,9 @@ class Reader:
         if not isinstance(target, ast.Name):
             raise self.error(target, "the target of an assignment must be a name or an element")
         known = self.names.get(target.id)
+        if known is None and target.id in self.once and isinstance(value, (int, float, E.IntImm, E.FloatImm)):
+            self.names[target.id] = value
+            return
         if isinstance(known, _Scalar):
             known.memory[0] = E.cast(known.memory.dtype, E.as_expr(value))
         elif known is not None or not isinstance(value, (PrimExpr, int, float, bool)):
