@@ -3,7 +3,7 @@
     python benchmarks/tuned_models.py resnet50 mobilenet_v2 --minutes 10 --threads 2 [--json tuned.json]
     python benchmarks/tuned_models.py --model det.onnx --input-shapes "x:[1,3,640,640]"
     python benchmarks/tuned_models.py --model some.onnx --records records.json        # no tuning, only the comparison
-    python benchmarks/tuned_models.py mobilenet_v2 --trials 1 2 4 20                   # AutoTVM's API, that many a task
+    python benchmarks/tuned_models.py mobilenet_v2 --trials 1 2 4 20        # AutoTVM's API, that many a task, anew
 
 Each model is tuned by `tilewright tune` for the minutes given (trials of an earlier run are known), in a process of its
 own. Then both programs run in turn in this one, on the same inputs; outputs are compared first. The ratio is the median
@@ -104,6 +104,7 @@ def main() -> None:
         label = path.stem + (f" {trials} trials" if trials else "")
         records = given.records or given.folder / f"{label.replace(' ', '_')}.json"
         if trials:
+            records.unlink(missing_ok=True)  # trials of an earlier run would count as well
             tune_briefly(path, given.input_shapes, records, trials, given.threads)
         elif given.records is None:
             tune(path, given.input_shapes, records, given.minutes, given.threads)

@@ -94,7 +94,7 @@ def of_stores(
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """Context of a statement: its loops, the values of variables, where buffers are allocated, steps to unroll."""
+    """The surroundings of a statement: loops, values of variables, places of allocations, and steps to unroll."""
 
     loops: tuple[For, ...] = ()
     values: Mapping[PrimExpr, PrimExpr] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class _Around:
     unroll_steps: int = 0
 
     def inside(self, s: Stmt) -> _Around:
-        """Return what is around the statements inside `s`."""
+        """Return the surroundings of the statements inside `s`."""
         if isinstance(s, Allocate):
             return _Around(self.loops, self.values, {**self.allocated, s.buffer: len(self.loops)}, self.unroll_steps)
         if isinstance(s, Let):
