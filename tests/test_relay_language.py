@@ -228,7 +228,7 @@ def test_values_are_converted_to_containers() -> None:
 
 def test_places_in_texts() -> None:
     span = tvm.ir.Span(tvm.ir.SourceName("net.relay"), 3, 3, 5, 9)
-    assert (span.source_name.name, span.line, span.end_line, span.column, span.end_column) == ("net.relay", 3, 3, 5, 9)
+    assert (span.source_name, span.line, span.end_line, span.column, span.end_column) == ("net.relay", 3, 3, 5, 9)
     both = tvm.ir.SequentialSpan([span, tvm.ir.SequentialSpan([span])])
     assert both.spans == (span, span) and both.line == 3
     with pytest.raises(CompileError, match=r"'3:5' \(net\.relay:3\): add"):
