@@ -294,7 +294,12 @@ def test_a_network_is_built_with_what_was_found(tmp_path: Path, caplog: pytest.L
 
 def test_tasks_are_named_by_a_digest_of_the_program_and_written_to_a_file(tmp_path: Path) -> None:
     seen: list[str] = []
-    register_func("auto_scheduler.compute_dag.hash_func", lambda text: seen.append(text) or len(seen) - 1)
+
+    def number(text: str) -> int:
+        seen.append(text)
+        return len(seen) - 1
+
+    register_func("auto_scheduler.compute_dag.hash_func", number)
     try:
         file = tmp_path / "computations.json"
         tasks, _ = auto_scheduler.extract_tasks(network(), None, "llvm", dump_workload_to_dag_log=file)

@@ -162,7 +162,8 @@ def test_a_program_registers_the_integer_form_of_an_operator() -> None:
     mod, _ = region(lambda x, y: relay.concatenate((relay.sin(x), y), 1), "int8")
     new = transform.FakeQuantizationToInteger(hard_fail=True)(mod)["main"]
     assert [e.op.name for e in calls(new)] == ["concatenate", "qnn.requantize"]
-    assert float(calls(new)[1].args[1].value) == 0.5
+    scale: Any = calls(new)[1].args[1]
+    assert float(scale.value) == 0.5
 
 
 @pytest.mark.usefixtures("registered")

@@ -12,8 +12,9 @@ from random_programs import random_module
 from tilewright import relay
 from tilewright.base.errors import CompileError, InputError, OptionError
 from tilewright.base.types import FuncType, TensorType, TupleType, Type
-from tilewright.ir import IRModule, assert_structural_equal
+from tilewright.ir import IRModule, assert_structural_equal, load_json, make_node, save_json, structural_equal
 from tilewright.relay import analysis, transform
+from tilewright.relay.dataflow_pattern import wildcard
 from tilewright.relay.expr import GlobalVar
 from tilewright.relay.interpreter import ConstructorValue, RefValue, evaluate
 
@@ -537,3 +538,40 @@ def test_scope_builder_and_bind() -> None:
         pass
     with pytest.raises(CompileError, match="has no value; call ret"):
         relay.ScopeBuilder().get()
+
+
+def test_a_call_of_a_function_has_attributes_of_its_own() -> None:
+    """They are printed, parsed, stored, compared, kept by rewriting, and matched by patterns."""
+    x = relay.var("x", shape=(2,))
+    function = relay.Function([x], relay.nn.relu(x))
+
+    def called(**attrs: Any) -> IRModule:
+        y = relay.var("y", shape=(2,))
+        call = relay.Call(function, [y], make_node("attrs.Own", **attrs))
+        return IRModule.from_expr(relay.Function([y], call))
+
+    mod = called(note="first", padding=(3, 4))
+    call = mod["main"].body
+    assert call.attrs.note == "first" and call.attrs.padding == (3, 4) and call.attrs.attrs_type_key == "attrs.Own"
+    assert '%0(%y, note="first", padding=[3, 4], attrs_type_key="attrs.Own")' in mod.astext()
+    for same in (relay.parse(mod.astext()), load_json(save_json(mod)), relay.transform.InferType()(mod)):
+        assert structural_equal(same, mod)
+    assert not structural_equal(called(note="other", padding=(3, 4)), mod)
+    pattern = wildcard()(wildcard())
+    assert pattern.has_attr({"note": "first"}).match(call) and not pattern.has_attr({"note": "other"}).match(call)
+    assert relay.Call(function, [x]).attrs is None
+    with pytest.raises(CompileError, match="a call of a function takes a mapping as its attributes, not 3"):
+        relay.Call(function, [x], 3)
+
+
+def test_operators_tell_their_number_of_arguments() -> None:
+    assert [relay.op.get(n).num_inputs for n in ("log", "add", "nn.batch_norm", "concatenate")] == [1, 2, 5, 1]
+
+
+def test_a_constant_takes_the_dtype_of_a_tensor_type() -> None:
+    assert relay.const(0, relay.scalar_type("int64")).checked_type == relay.TensorType((), "int64")
+
+
+def test_a_span_may_have_no_source() -> None:
+    span = relay.Span(None, 1, 2, 3, 4)
+    assert span.source_name is None and span.same_as(span)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from tilewright import relay, topi
 from tilewright.base.errors import CompileError, ShapeError
 from tilewright.base.global_functions import remove_global_func
-from tilewright.base.types import TensorType, TupleType
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.compat.target import Target
 from tilewright.compiler.build import build_module
 from tilewright.ir import IRModule, assert_structural_equal
@@ -43,8 +43,13 @@ def registered() -> Iterator[None]:
 @pytest.mark.usefixtures("registered")
 def test_the_attributes_of_an_operator_are_an_empty_dictionary() -> None:
     made, seen = operator(), []
+
+    def noted(arg_types: Sequence[Type], attrs: object) -> Type:
+        seen.append(attrs)
+        return arg_types[0]
+
     made.set_attrs_type_key("DictAttrs")
-    made.add_type_rel("NotedAttributes", lambda arg_types, attrs: (seen.append(attrs), arg_types[0])[1])
+    made.add_type_rel("NotedAttributes", noted)
     assert Call(made, [var("x", shape=(2,))]).checked_type == TensorType((2,), "float32")
     assert seen == [{}]
     with pytest.raises(CompileError, match=r"the attributes of .* cannot be 'Conv2DAttrs'.*; give 'DictAttrs'"):
