@@ -34,6 +34,7 @@ from tilewright.scalar.expr import (
     as_expr,
     bitwise,
     cast,
+    if_then_else,
 )
 
 
@@ -347,6 +348,8 @@ def call_named(dtype: str | DataType, name: str, args: Sequence[Any]) -> PrimExp
         return _CALLS[plain](dtype, *args)
     if plain in ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right"):
         return cast(dtype, bitwise(globals()[plain], *args))
+    if plain == "if_then_else" and len(args) == 3:
+        return if_then_else(args[0], cast(dtype, args[1]), cast(dtype, args[2]))
     found = globals().get(plain)
     if not isinstance(found, Intrinsic) or plain.isupper():
         known = sorted(n for n, f in globals().items() if isinstance(f, Intrinsic) and not n.isupper())
