@@ -10,6 +10,7 @@ import pytest
 import tilewright as tvm
 from tilewright.base.errors import CompileError, OptionError, ThreadError
 from tilewright.tir.interpreter import run
+from tilewright.tir.stmt import For, walk_stmt
 from tilewright.tir.transform import HoistedConditionals, HoistedLetBindings
 
 tir: Any = tvm.tir
@@ -547,7 +548,7 @@ def test_arguments_in_another_layout() -> None:
     b = tvm.te.compute((2, 6), lambda i, j: a[i, j] + 1, name="b")
     s = tvm.te.create_schedule(b.op)
     made = s[a].transform_layout(lambda *outer, j: (j // 3, *outer, j % 3))
-    assert [int(v.extent) for v in made] == [2, 2, 3]
+    assert [str(v.extent) for v in made] == ["2", "2", "3"]
     s[b].transform_layout(lambda i, j: (j, i))
     func = tvm.build(s, [a, b])
     given, found = np.arange(12, dtype="int32").reshape(2, 6), np.zeros((6, 2), "int32")
@@ -608,3 +609,28 @@ for k in T.serial(4):
         C[i] = A[i] * k
     B[k + 4] = C[k]
 """)
+
+
+STEPS = "for i in T.serial(n, n + 2):\n    for j in T.unroll(8):\n        A[j + 1] = A[i] + 1"
+
+
+@pytest.mark.parametrize(("options", "kinds"), [
+    ({"auto_max_step": 16}, []), ({"auto_max_step": 15}, ["serial"]),
+    ({"auto_max_step": 16, "explicit_unroll": False}, ["unrolled", "unrolled"]),
+])
+def test_loops_are_unrolled_or_marked(options: Config, kinds: list[str]) -> None:
+    func = after("UnrollLoop", parsed(STEPS), {"tir.UnrollLoop": options})
+    assert [s.kind for s in walk_stmt(func.body) if isinstance(s, For)] == kinds
+
+
+def test_hints_and_registers_unroll_loops() -> None:
+    hinted = parsed('T.attr(0, "pragma_auto_unroll_max_step", T.int32(4))\nfor i in T.serial(4):\n    A[i] = 1')
+    assert len(after("UnrollLoop", hinted).body) == 4
+    local = parsed('C = T.allocate((4,), "int32", "local")\nfor i in T.serial(4):\n    C[i] = 1\n'
+                   "for i in T.serial(4):\n    A[i] = 1")
+    found = after("UnrollLoop", local, {"tir.UnrollLoop": {"unroll_local_access": True}})
+    assert [type(s).__name__ for s in found.body.body] == ["Store"] * 4 + ["For"]
+    plain = parsed("for i in T.serial(4):\n    A[i] = 1")
+    assert after("UnrollLoop", plain) is plain
+    choice = tir.call_intrin("int32", "tir.if_then_else", tir.Var("c", "bool"), 1, 2)
+    assert isinstance(choice, tir.Select) and choice.dtype == "int32"

@@ -28,7 +28,7 @@ def check(places: Any) -> int:
     for b, (start, end) in spans.items():
         for c in b.conflicts:
             assert places[b].pool_info != places[c].pool_info or end <= spans[c][0] or spans[c][1] <= start
-    return max(end for _, end in spans.values())
+    return max(int(end) for _, end in spans.values())
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

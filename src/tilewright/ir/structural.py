@@ -306,12 +306,17 @@ def _same_leaf(a: Any, b: Any, exact: bool) -> bool:
         return bool(a == b)
     if dataclasses.is_dataclass(a):  # an operator without attributes
         return type(a) is type(b)
-    if type(a) is type(b) and type(a).__eq__ is not object.__eq__:  # a value with an equality of its own, as a target
+    if type(a) is type(b) and _has_equality(type(a)):  # a value with an equality of its own, as a target
         return (a == b) is True
     return (
         isinstance(a, (str, int, float, bytes, np.generic)) and isinstance(b, (str, int, float, bytes, np.generic))
         and bool(a == b)
     )
+
+
+def _has_equality(kind: type) -> bool:
+    """Return whether a class, or one that it is derived from, says itself which of its values are equal."""
+    return any("__eq__" in vars(c) for c in kind.__mro__ if c is not object)
 
 
 def _same_array(a: np.ndarray[Any, Any], b: Any) -> bool:

@@ -34,6 +34,7 @@ from tilewright.scalar.expr import (
     as_expr,
     bitwise,
     cast,
+    if_then_else,
 )
 
 
@@ -349,6 +350,8 @@ def call_named(dtype: str | DataType, name: str, args: Sequence[Any]) -> PrimExp
         return cast(dtype, bitwise(globals()[plain], *args))
     if plain in OPAQUE:
         return call_opaque(plain, *args, dtype=dtype)
+    if plain == "if_then_else" and len(args) == 3:
+        return if_then_else(args[0], cast(dtype, args[1]), cast(dtype, args[2]))
     found = globals().get(plain)
     if not isinstance(found, Intrinsic) or plain.isupper():
         known = sorted(n for n, f in globals().items() if isinstance(f, Intrinsic) and not n.isupper())

@@ -213,7 +213,8 @@ class Flow:
     def equality(self, c: PrimExpr) -> Touch | None:
         if not isinstance(c, EQ):
             return None
-        for place, value in ((c.a, c.b), (c.b, c.a)):
+        sides: tuple[tuple[PrimExpr, PrimExpr], ...] = ((c.a, c.b), (c.b, c.a))
+        for place, value in sides:
             if isinstance(place, Cast) and isinstance(place.value, Load) and _widens(place):
                 place, value = place.value, cast(place.value.dtype, value)
             if isinstance(place, Load) and not reads(value) and not any(map(reads, place.indices)):

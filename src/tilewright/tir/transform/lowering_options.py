@@ -15,8 +15,24 @@ from tilewright.base.errors import OptionError
 from tilewright.base.settings import nearest
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
-from tilewright.scalar.expr import IntImm
-from tilewright.tir.stmt import PARALLEL, SERIAL, UNROLLED, VECTORIZED, For, PrimFunc, Stmt, Store, bodies, map_bodies
+from tilewright.scalar.arith import Ranges, simplify
+from tilewright.scalar.expr import IntImm, const, number_of
+from tilewright.scalar.walk import free_vars
+from tilewright.tir.stmt import (
+    PARALLEL,
+    SERIAL,
+    THREAD,
+    UNROLLED,
+    VECTORIZED,
+    AttrStmt,
+    For,
+    PrimFunc,
+    Stmt,
+    Store,
+    bodies,
+    map_bodies,
+    walk_stmt,
+)
 
 UNROLL: Final[Mapping[str, int]] = {
     "auto_max_step": 0, "auto_max_depth": 8, "auto_max_extent": 0, "explicit_unroll": 1, "unroll_local_access": 0}
@@ -34,10 +50,16 @@ def with_options(func: PrimFunc) -> PrimFunc:
 
 def mark_unrolled(func: PrimFunc) -> PrimFunc:
     """Apply `tir.UnrollLoop` to the loops of a function."""
-    unroll = {**UNROLL, **_checked(PassContext.current().get("tir.UnrollLoop"))}
-    if unroll["auto_max_step"] or unroll["auto_max_extent"]:
+    unroll = unroll_options()
+    hinted = any(isinstance(s, AttrStmt) and s.attr_key in _HINTS for s in walk_stmt(func.body))
+    if hinted or any(unroll[k] for k in ("auto_max_step", "auto_max_extent", "unroll_local_access")):
         func = func.with_body(_Unroller(**{k: int(unroll[k]) for k in _LIMITS}).stmt(func.body)[0])
     return func
+
+
+def unroll_options() -> dict[str, int]:
+    """Return the fields of `tir.UnrollLoop`."""
+    return {**UNROLL, **_checked(PassContext.current().get("tir.UnrollLoop"))}
 
 
 def _checked(given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -54,7 +76,9 @@ def _serial(s: Stmt) -> Stmt:
     return replace(new, kind=SERIAL) if isinstance(new, For) and new.kind == VECTORIZED else new
 
 
-_LIMITS: Final = ("auto_max_step", "auto_max_depth", "auto_max_extent")
+_LIMITS: Final = ("auto_max_step", "auto_max_depth", "auto_max_extent", "unroll_local_access")
+_HINTS: Final = {"pragma_auto_unroll_max_step": "auto_max_step", "pragma_auto_unroll_max_depth": "auto_max_depth"}
+"""Attributes of statements that change the limits inside."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +88,13 @@ class _Unroller:
     auto_max_step: int
     auto_max_depth: int
     auto_max_extent: int
+    unroll_local_access: int = 0
 
     def stmt(self, s: Stmt) -> tuple[Stmt, int, int]:
         """Return a statement with its number of steps and its depth of unrolled loops; -1 steps if a loop in it
         stays."""
+        if isinstance(s, AttrStmt) and s.attr_key in _HINTS and isinstance(s.value, IntImm):
+            return replace(self, **{_HINTS[s.attr_key]: s.value.value}).stmt(s.body)
         steps, depth, found = 0, 0, dict[int, Stmt]()
         for b in bodies(s):
             found[id(b)], inner, levels = self.stmt(b)
@@ -75,14 +102,24 @@ class _Unroller:
         new = map_bodies(s, lambda b: found.get(id(b), b)) or s
         if not isinstance(new, For):
             return new, steps + 1 if isinstance(new, Store) and steps >= 0 else steps, depth
-        extent = new.extent.value if isinstance(new.extent, IntImm) else -1
-        if steps < 0 or extent < 0 or new.kind == PARALLEL:
+        size = number_of(simplify(new.extent, Ranges()))
+        extent = size if isinstance(size, int) else -1
+        is_thread = not str(new.annotations.get(THREAD, "vthread")).startswith("vthread")
+        if steps < 0 or extent < 0 or new.kind == PARALLEL or is_thread:
             return new, -1, 0
         if new.kind in (VECTORIZED, UNROLLED):
             return new, extent * steps, depth + (new.kind == UNROLLED)
-        if depth < self.auto_max_depth and (extent * steps <= self.auto_max_step or extent <= self.auto_max_extent):
-            return replace(new, kind=UNROLLED), extent * steps, depth + 1
+        fits = extent * steps <= self.auto_max_step or extent <= self.auto_max_extent
+        if (depth < self.auto_max_depth and fits) or (self.unroll_local_access and _indexes_registers(new)):
+            return replace(new, extent=const(extent, new.var.dtype), kind=UNROLLED), extent * steps, depth + 1
         return new, -1, 0
+
+
+def _indexes_registers(loop: For) -> bool:
+    """Return whether the variable of a loop is in an index of `local` memory."""
+    return any(
+        isinstance(s, Store) and s.buffer.scope == "local" and any(loop.var in free_vars(i) for i in s.indices)
+        for s in walk_stmt(loop.body))
 
 
 def passes_of(phases: Sequence[int]) -> list[Pass]:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 from tilewright.base.errors import CompileError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, ModulePass, Pass, PassContext, function_pass_of
-from tilewright.tir.stmt import PrimFunc
+from tilewright.tir.stmt import UNROLLED, For, PrimFunc, walk_stmt
 from tilewright.tir.transform.buffer_homes import place_in_blocks
 from tilewright.tir.transform.common_subexpressions import common_subexpressions
 from tilewright.tir.transform.compact_buffers import compact_buffers
@@ -21,10 +21,11 @@ from tilewright.tir.transform.function_attributes import annotate_entry, bind_ta
 from tilewright.tir.transform.hoist_conditions import hoist_conditions, hoist_expressions
 from tilewright.tir.transform.inject_double_buffer import inject_double_buffer
 from tilewright.tir.transform.instrument_profile import instrument_profile
+from tilewright.tir.transform.loop_facts import runs_once
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.lower_init import lower_init
 from tilewright.tir.transform.lower_math import lower_math
-from tilewright.tir.transform.lowering_options import mark_unrolled
+from tilewright.tir.transform.lowering_options import mark_unrolled, unroll_options
 from tilewright.tir.transform.opaque_blocks import PARTITION_HINT, convert_blocks_to_opaque, lower_opaque_blocks
 from tilewright.tir.transform.partition_loops import partition_loops
 from tilewright.tir.transform.rebase_loops import rebase_loops, without_annotation
@@ -74,8 +75,12 @@ def _partition_loops(func: PrimFunc) -> PrimFunc:
 
 
 def _unroll_loops(func: PrimFunc) -> PrimFunc:
-    """Unroll the marked loops, and those within the limits of the option `tir.UnrollLoop`."""
-    return unroll_loops(mark_unrolled(func))
+    """Unroll the marked loops, and those within the limits of the option `tir.UnrollLoop`; without its field
+    `explicit_unroll`, these are only marked, unless they run once."""
+    marked = mark_unrolled(func)
+    loops = [s for s in walk_stmt(marked.body) if isinstance(s, For) and s.kind == UNROLLED]
+    explicit = unroll_options()["explicit_unroll"] or any(map(runs_once, loops))
+    return unroll_loops(marked) if loops and explicit else marked
 
 
 def _verify_memory(func: PrimFunc) -> PrimFunc:

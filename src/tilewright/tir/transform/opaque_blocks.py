@@ -103,7 +103,7 @@ def _without_pragmas(s: For) -> Stmt:
 
 def _attributed(node: PrimExpr, annotations: Mapping[str, Any], body: Stmt) -> Stmt:
     """Return `body` in attributes of a node for the annotations that are pragmas."""
-    for key, value in reversed(annotations.items()):
+    for key, value in reversed([*annotations.items()]):
         if _is_pragma(key):
             body = AttrStmt(node, key, value if isinstance(value, str) else as_expr(value, _type_of(value)), body)
     return body

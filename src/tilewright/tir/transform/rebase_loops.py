@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewright.scalar.expr import Add, IntImm
+from tilewright.scalar.expr import Add, IntImm, PrimExpr, Var
 from tilewright.tir.stmt import For, PrimFunc, Stmt, map_bodies, substitute_stmt, walk_stmt
 
 
@@ -17,7 +17,7 @@ def rebase_loops(func: PrimFunc, before: PrimFunc) -> PrimFunc:
     return func.with_body(_stmt(func.body, kept))
 
 
-def _stmt(s: Stmt, kept: set[tuple[object, object]]) -> Stmt:
+def _stmt(s: Stmt, kept: set[tuple[Var, PrimExpr]]) -> Stmt:
     if isinstance(s, For) and isinstance(s.min, IntImm) and s.min.value and (s.var, s.min) not in kept:
         body = substitute_stmt(s.body, {s.var: Add(s.var, s.min)})
         s = replace(s, min=IntImm(s.var.dtype, 0), body=body)

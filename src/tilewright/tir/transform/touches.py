@@ -174,9 +174,9 @@ class _Solution:
         if extent is None:
             return done
         within = (compare(GE, self.value, low), compare(LT, self.value, add(low, extent)))
-        within = tuple(c for c in within if number_of(c) != 1)
+        kept = tuple(c for c in within if number_of(c) != 1)
         return replace(
-            done, must=None if done.must is None else (*done.must, *within), may=(*done.may, *within))
+            done, must=None if done.must is None else (*done.must, *kept), may=(*done.may, *kept))
 
 
 def _solution(t: Touch, var: Var, low: PrimExpr, extent: PrimExpr | None) -> _Solution | None:
