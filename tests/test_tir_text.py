@@ -309,8 +309,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "no Python": ("A[0] = = 1", "this is not valid Python"),
     "an unknown name": ("A[0] = A[j] + 1.0", r"'j' is not defined here"),
     "a name like another": (
-        "for row in T.serial(8):\n    A[rwo] = 0.0", "'rwo' is not defined here; did you mean 'row'"
-    ),
+        "for row in T.serial(8):\n    A[rwo] = 0.0", "'rwo' is not defined here; did you mean 'row'"),
     "an unknown call": ("A[0] = T.sqroot(A[0])", r"there is no T.sqroot; did you mean 'sqrt'"),
     "another call": ("A[0] = print(3)", r"this cannot be called in TVMScript; only functions T.name"),
     "a buffer as a value": ("A[0] = A + 1.0", r"'A' is a buffer; an element of it is A\[…\]"),
@@ -321,8 +320,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "a fraction in integers": ("B[0, 0] = 1.5", "1.5 is not a value of int32; write an integer, or T.cast"),
     "a value of another type": (
         "B[0, 0] = T.int64(5) + T.cast(A[0], \"int64\")",
-        "a value of int64 cannot be stored in 'B', which holds int32; write T.cast"
-    ),
+        "a value of int64 cannot be stored in 'B', which holds int32; write T.cast"),
     "a number out of range": ("B[0, 0] = T.int8(300)", "300 is not a value of int8, which holds -128 to 127"),
     "a typed fraction": ("B[0, 0] = T.int32(1.5)", "1.5 is not a value of int32"),
     "a power": ("A[0] = A[0] ** 2", "Pow is not an operator of TVMScript"),
@@ -348,8 +346,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "an axis of no kind": (BLOCK + "v = T.axis.ordered(3, 0)", "an axis of a block must be T.axis.spatial"),
     "axes that do not fit": (
         "for i in T.serial(3):\n    " + BLOCK.replace("    ", "        ") + 'v, w = T.axis.remap("S", [i])',
-        "2 names, 1 letters and 1 loops were given; the numbers must be equal"
-    ),
+        "2 names, 1 letters and 1 loops were given; the numbers must be equal"),
     "an axis of no loop": (BLOCK + 'v = T.axis.remap("S", [3])', "T.axis.remap takes only variables of surrounding"),
     "an axis with three numbers": (
         BLOCK + "v = T.axis.spatial((1, 3, 5), 0)", r"the domain of an axis is an extent, or \(first, end\)"),

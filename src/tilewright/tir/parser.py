@@ -5,8 +5,7 @@
 
 The grammar is in `docs/tir.md`: the output of `tir/printer.py`, and TVMScript (v0.13) for the same constructs. A name
 denotes one variable in the whole text, even if several consecutive loops bind it: copies of a body have such loops.
-`tir/transform/convert_ssa.py` gives each loop its own variable. Parsing stops at the first error, a `ParseError` with
-the line.
+`tir/transform/convert_ssa.py` gives each loop its own variable. Parsing stops at the first `ParseError`.
 """
 
 from __future__ import annotations
@@ -56,8 +55,7 @@ from tilewright.tir.stmt import (
 
 _LOOPS: Final = {
     "serial": SERIAL, "parallel": PARALLEL, "vectorized": VECTORIZED, "unrolled": UNROLLED, "unroll": UNROLLED,
-    "thread_binding": SERIAL,
-}
+    "thread_binding": SERIAL}
 _AXES: Final = {"S": "spatial", "R": "reduce", **{k: k for k in ("spatial", "reduce", "scan", "opaque")}}
 _IGNORED: Final = ("reads", "writes")
 N = TypeVar("N", Var, Buffer)
