@@ -11,6 +11,7 @@ import pytest
 import tilewright as tvm
 from tilewright import te
 from tilewright.base.errors import CompileError, OptionError, ParseError
+from tilewright.ir.structural import assert_structural_equal
 from tilewright.scalar.expr import number_of
 from tilewright.tir import schedule
 from tilewright.tir.interpreter import run
@@ -453,3 +454,21 @@ def test_annotations_are_lists_and_dictionaries() -> None:
     assert {k: list(v) if isinstance(v, (tuple, list)) else v for k, v in notes.items()} == {"sizes": [2, 3], "key": 3}
     assert again.get(schedule.sample_categorical([2, 4], [0.5, 0.5])) in (2, 4)
     assert again.get(block).name_hint == "b" and again.get(block).same_as(again.get(block))
+
+
+@pytest.mark.parametrize(("named", "plain"), [
+    ("T.Add(i, 2)", "i + 2"), ("T.Mul(i, 2)", "i * 2"), ("T.FloorDiv(i, 2)", "i // 2"), ("T.FloorMod(i, 2)", "i % 2"),
+    ("T.Mod(i, 2)", "T.truncmod(i, 2)"), ("T.Div(i, 2)", "T.truncdiv(i, 2)"), ("T.Min(i, 2)", "T.min(i, 2)"),
+    ("T.Max(i, 2)", "T.max(i, 2)"), *((f"T.Select({x}, i, 3)", f"T.Select({y}, i, 3)") for x, y in (
+        ("T.LT(i, 2)", "i < 2"), ("T.LE(i, 2)", "i <= 2"), ("T.GT(i, 2)", "i > 2"), ("T.GE(i, 2)", "i >= 2"),
+        ("T.EQ(i, 2)", "i == 2"), ("T.NE(i, 2)", "i != 2"), ("T.And(i < 2, i > 0)", "i < 2 and i > 0"),
+        ("T.Or(i < 2, i > 5)", "i < 2 or i > 5"))),
+])
+def test_nodes_by_their_names(named: str, plain: str) -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((8,), "int64")):
+    for i in range(8):
+        A[i] = {}
+"""
+    assert_structural_equal(tir.parse(text.format(named)), tir.parse(text.format(plain)))

@@ -685,21 +685,3 @@ def test_types_of_indices_and_of_ignored_results() -> None:
     with pytest.raises(CompileError, match="index_dtype_override='int32': indices and loop variables are int64; leave"):
         te.create_prim_func([a, b], "int32")
     assert tir.call_extern("", "f", 1).dtype == "int32"
-
-
-@pytest.mark.parametrize(("named", "plain"), [
-    ("T.Add(i, 2)", "i + 2"), ("T.Mul(i, 2)", "i * 2"), ("T.FloorDiv(i, 2)", "i // 2"), ("T.FloorMod(i, 2)", "i % 2"),
-    ("T.Mod(i, 2)", "T.truncmod(i, 2)"), ("T.Div(i, 2)", "T.truncdiv(i, 2)"), ("T.Min(i, 2)", "T.min(i, 2)"),
-    ("T.Max(i, 2)", "T.max(i, 2)"), *((f"T.Select({x}, i, 3)", f"T.Select({y}, i, 3)") for x, y in (
-        ("T.LT(i, 2)", "i < 2"), ("T.LE(i, 2)", "i <= 2"), ("T.GT(i, 2)", "i > 2"), ("T.GE(i, 2)", "i >= 2"),
-        ("T.EQ(i, 2)", "i == 2"), ("T.NE(i, 2)", "i != 2"), ("T.And(i < 2, i > 0)", "i < 2 and i > 0"),
-        ("T.Or(i < 2, i > 5)", "i < 2 or i > 5"))),
-])
-def test_nodes_by_their_names(named: str, plain: str) -> None:
-    text = """
-@T.prim_func
-def main(A: T.Buffer((8,), "int64")):
-    for i in range(8):
-        A[i] = {}
-"""
-    assert_structural_equal(tir.parse(text.format(named)), tir.parse(text.format(plain)))
