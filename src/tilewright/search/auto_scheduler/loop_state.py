@@ -343,7 +343,8 @@ class State:
         if old.kind != "reduce":
             raise ScheduleError(f"'{old.name}' is not a reduction loop of '{s.name}'", code="TW1113")
         names = [i.name for i in s.iters if i.kind == "spatial"]
-        rest = [i.name for i in s.iters if i.kind == "reduce" and i is not old]
+        left = [i for i in s.iters if i.kind == "reduce" and i is not old]
+        rest = [i.name for i in sorted(left, key=lambda i: i.axis not in s.op.reduce_axis)]  # split axes come last
         found = self.schedule.rfactor(s.stage.op.outputs[0], old.axis, factor_iter_id)
         call = f"s.rfactor({s.variable}, {self._names([old])}, {factor_iter_id})"
         place = factor_iter_id % (len(names) + 1)

@@ -315,6 +315,10 @@ class _Maker:
         first = next(i for i in s[op].iters if i.kind == "reduce")
         outer, _ = s.split(op, first, [-(-first.extent // parts)])
         k = s.rfactor(op, outer, 0)
+        *others, split = s[k].iters
+        reduce = [it for it in others if it.kind == "reduce"]
+        if reduce:  # in the order of the sum
+            s.reorder(k, [*(it for it in others if it.kind != "reduce"), split, *reduce])
         last = s[k].iters[-1]
         if rules.along_lanes(op) and last.kind == "reduce" and last.extent % lanes == 0:
             self._vectorize(k, last, lanes)
