@@ -132,8 +132,8 @@ WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "else": (no_else, CompileError, "else_scope must directly follow an if_scope"),
     "get": (inside_a_loop, CompileError, "get.. is called inside a for_range, if_scope or else_scope"),
     "dtype": (
-        lambda: one().__setitem__((0, 0, 0), tvm.expr.const(1, "int32")), CompileError,
-        r"a value of int32 cannot be stored in 'b', which holds float32; use .astype"
+        lambda: one().__setitem__((0, 0, 0), tvm.expr.const(0.1, "float64")), CompileError,
+        r"a value of float64 cannot be stored in 'b', which holds float32; use .astype"
     ),
     "indices": (lambda: one()[0, 0], CompileError, "'b' has 3 dimensions and was given 2 indices"),
     "pointer": (
