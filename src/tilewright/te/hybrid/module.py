@@ -12,14 +12,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tilewright.base.errors import CompileError, ParseError
+from tilewright.base.nd import NDArray
 from tilewright.scalar.expr import Var
+from tilewright.te.create import create_prim_func
 from tilewright.te.hybrid.function import are_symbolic, read_function
 from tilewright.te.hybrid.printer import function_text
-from tilewright.te.hybrid.runtime import HYBRID_GLOBALS
 from tilewright.te.resolve import schedule_func
 from tilewright.te.schedule import Schedule
-from tilewright.te.tensor import PlaceholderOp, Tensor
+from tilewright.te.tensor import PlaceholderOp, Tensor, placeholder
+from tilewright.tir.interpreter import run
 from tilewright.tir.parse_python import Source
 from tilewright.tir.transform.lower_blocks import lower_blocks
 
@@ -42,7 +46,6 @@ class HybridModule:
         if found is None:
             raise ParseError(f"{file or 'the text'} has no function; hybrid script is a function of tensors")
         self.src_, self._file, self.name = text, file, self.name or found.name
-        self._function = found.name
 
     def get_source(self) -> str:
         """Return the text."""
@@ -58,15 +61,21 @@ class HybridModule:
         self._take(Path(path).read_text(encoding="utf-8"), str(path))
 
     def __call__(self, *args: Any) -> Any:
-        """Call with tensors, numbers and `te.var`, or with arrays. Raises `ParseError` with the line, and
-        `CompileError`."""
+        """Call with tensors, numbers and `te.var`, or with arrays, which the loops of the function are interpreted for.
+        The text is never run as Python. Raises `ParseError` with the line, and `CompileError`."""
         if not self.src_:
             raise CompileError("this HybridModule has no text; call load first", code="TW0606")
         if are_symbolic(args):
             return read_function(Source(self.src_, self._file), {}, args)
-        scope = dict(HYBRID_GLOBALS)
-        exec(compile(self.src_, self._file or "<hybrid script>", "exec"), scope)
-        return scope[self._function](*args)
+        given = [a.numpy() if isinstance(a, NDArray) else a for a in args]
+        tensors = [placeholder(a.shape, str(a.dtype)) if isinstance(a, np.ndarray) else a for a in given]
+        found = read_function(Source(self.src_, self._file), {}, tensors)
+        outputs: list[Tensor] = found if isinstance(found, list) else [found]
+        inputs = [t for t in tensors if isinstance(t, Tensor)]
+        results = [np.zeros(t.extents, str(t.dtype)) for t in outputs]
+        func = create_prim_func(inputs, outputs)
+        run(lower_blocks(func), [*(np.ascontiguousarray(a) for a in given if isinstance(a, np.ndarray)), *results])
+        return results if isinstance(found, list) else results[0]
 
 
 def build(sch: Schedule, inputs: Sequence[Any], outputs: Sequence[Tensor], name: str = "hybrid_func") -> HybridModule:
