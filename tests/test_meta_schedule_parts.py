@@ -371,7 +371,7 @@ def test_inputs_of_free_layout_are_stored_as_they_are_read() -> None:
     assert ms.postproc.RewriteLayout().apply(sch)
     text = str(sch.mod["main"])
     assert "B_global = T.alloc_buffer((4, 2, 4), \"float32\")" in text
-    assert "B_global[v1_1, v0_1 // 4, v0_1 % 4] = B[v0_1, v1_1]" in text
+    assert "B_global[ax1_1, ax0_1 // 4, ax0_1 % 4] = B[ax0_1, ax1_1]" in text
     assert "A[vi, vk] * B_global[vj, vk // 4, vk % 4]" in text
     inputs = [np.random.default_rng(1).standard_normal(s).astype(np.float32) for s in ((8, 8), (8, 4))]
     results = [np.zeros((8, 4), np.float32) for _ in range(2)]
