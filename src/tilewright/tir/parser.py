@@ -603,7 +603,6 @@ class FunctionReader(AttributeReader):
                 raise self.error(
                     call, f"{len(names)} names, {len(letters)} letters and {len(bound)} loops were given; the numbers "
                           "must be equal")
-            axes: list[tuple[str, PrimExpr | None, PrimExpr, ast.expr]]
             axes = [(k, None, self.extent_of(b), b) for k, b in zip(letters, bound, strict=True)]
         else:
             extent, binding = self.arguments(call, 2)

@@ -215,8 +215,8 @@ class Flow:
             return None
         sides: tuple[tuple[PrimExpr, PrimExpr], ...] = ((c.a, c.b), (c.b, c.a))
         for place, value in sides:
-            if isinstance(place, Cast) and isinstance(place.value, Load) and _widens(place):
-                place, value = place.value, cast(place.value.dtype, value)
+            if isinstance(place, Cast) and isinstance(inner := place.value, Load) and _widens(place):
+                place, value = inner, cast(inner.dtype, value)
             if isinstance(place, Load) and not reads(value) and not any(map(reads, place.indices)):
                 equations = tuple(zip(self.axes_of(place.buffer), place.indices, strict=True))
                 return Touch(place.buffer, equations, (), (), value, False)
