@@ -271,6 +271,14 @@ def test_what_is_refused(name: str) -> None:
         what(sch)
 
 
+def test_padding_that_can_be_decomposed() -> None:
+    for program, wanted in (("padded", True), ("pair", False)):
+        sch = tir.Schedule(PROGRAMS[program])
+        before = sch.mod["main"]
+        assert sch.can_decompose_padding("B", sch.get_loops("B")[0]) is wanted
+        assert sch.mod["main"] is before
+
+
 def test_an_error_marks_the_loop_at_fault() -> None:
     sch = tir.Schedule(PROGRAMS["rows"])
     with pytest.raises(ScheduleError) as caught:

@@ -35,7 +35,7 @@ from tilewright.tir.stmt import (
 
 
 def cache_read(func: PrimFunc, source: Buffer, scope: str, readers: Sequence[str]) -> tuple[PrimFunc, str]:
-    """Let the blocks `readers` (all, if there are none) read a copy of `source`. Return the name of the copying block.
+    """Let the blocks `readers` (by default all readers) read a copy of `source`. Return the name of the copying block.
     """
     check_scope(scope)
     body = scope_loops(func)[1]

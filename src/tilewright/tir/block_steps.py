@@ -66,10 +66,9 @@ class BlockSteps(LoopSteps):
     def can_decompose_padding(self, block: BlockAt | str, loop: LoopRV) -> bool:
         """Return whether `decompose_padding` applies to a block and a loop."""
         at, e = self._inside(block)
-        before = e.func
         try:
             check_complete(e.func, e.block(at.block))
-            padding_rewrites.decompose_padding(before, at.block, loop.var)
+            padding_rewrites.decompose_padding(e.func, at.block, loop.var)
         except ScheduleError:
             return False
         return True

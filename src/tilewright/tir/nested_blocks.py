@@ -68,7 +68,7 @@ class ScopeSchedule(Schedule):
 
 
 def scope_of(e: Schedule, at: Stmt) -> Schedule:
-    """Return the schedule of the innermost block around a statement; `e` itself if there is none."""
+    """Return the schedule of the innermost block around a statement, or `e` if no block is around it."""
     holders = [s for s in path_to(e.func.body, at) if isinstance(s, Block)]
     return ScopeSchedule(e, holders[-1].name) if holders else e
 

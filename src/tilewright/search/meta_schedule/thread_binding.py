@@ -82,7 +82,7 @@ def _leading(nodes: Sequence[For]) -> int:
 
 
 def _fused(sch: Schedule, block: BlockAt, loops: Sequence[LoopRV]) -> LoopRV:
-    """Return one loop for the outer loops around a block; a new one of one iteration if there are none."""
+    """Fuse the outer loops around a block, and return the fused loop, or a new loop of one iteration without any."""
     if loops:
         return sch.fuse(*loops)
     around = sch.get_loops(block)

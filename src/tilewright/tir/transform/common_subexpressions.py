@@ -92,7 +92,7 @@ class _Namer:
         return s
 
     def repeated(self, s: Stmt, lets: list[Let], known: frozenset[Var]) -> PrimExpr | None:
-        """Return the largest value that `s` and the bindings around it compute at least twice; None if there is none.
+        """Return the largest value that `s` and the bindings around it compute at least twice, or None.
         """
         counts = self.computed(s)
         for let in lets:

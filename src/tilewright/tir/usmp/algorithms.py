@@ -23,7 +23,7 @@ def _no_pool(buffer: BufferInfo) -> OptionError:
     return OptionError(
         "TVM USMP Error: the space available in the provided pools exceeded when trying to allocate the buffer "
         f"'{buffer.name_hint}' of {buffer.size_bytes} bytes; enlarge size_hint_bytes of one of the pools "
-        f"{', '.join(p.pool_name for p in buffer.pool_candidates) or '(there is none)'}", code="TW0204")
+        f"{', '.join(p.pool_name for p in buffer.pool_candidates) or '(no pool)'}", code="TW0204")
 
 
 def _end(buffer: BufferInfo, place: PoolAllocation) -> int:
@@ -38,7 +38,7 @@ def _place(
     buffer: BufferInfo, placed: Places, offset_in: Callable[[BufferInfo, list[tuple[int, int]]], int]
 ) -> PoolAllocation:
     """Return the place in the first pool with enough room; `offset_in` gives it among the places of conflicting
-    buffers. Raises `OptionError` if there is none."""
+    buffers. Raises `OptionError` if no pool has room."""
     for pool in buffer.pool_candidates:
         taken = sorted(
             (placed[c].byte_offset.value, _end(c, placed[c])) for c in buffer.conflicts
