@@ -32,6 +32,7 @@ from tilewright.runtime import compiler_hooks, host, webassembly
 from tilewright.runtime.callbacks import CALLBACK
 from tilewright.runtime.elf_sections import manifests
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.huge_pages import in_huge_pages
 from tilewright.runtime.kept_values import USERS
 from tilewright.runtime.library import SharedLibrary
 from tilewright.runtime.manifest import Manifest
@@ -151,7 +152,7 @@ def load(path: str | os.PathLike[str]) -> Artifact:
     if manifest.functions and not manifest.constants_bytes:
         return Artifact(manifest, (), np.empty(0, np.uint8), library, file)
     try:
-        constants = library.bytes_at("tw_constants", manifest.constants_bytes)
+        constants = in_huge_pages(library.bytes_at("tw_constants", manifest.constants_bytes))
         blobs = (
             bytes(library.bytes_at("tw_modules", sum(size for _, size in manifest.modules))) if manifest.modules
             else b""
@@ -328,12 +329,12 @@ def _modules(manifest: Manifest, blobs: bytes, file: Path) -> tuple[ModuleNode, 
 
 
 def map_constants(file: Path, offset: int, count: int) -> np.ndarray[Any, Any]:
-    """Return `count` bytes of a file as a read-only array that maps its pages."""
+    """Return `count` bytes of a file as a read-only array: many in huge pages, few by mapping the pages of the file."""
     if offset + count > file.stat().st_size:
         raise _damaged(file)
     if not count:
         return np.empty(0, np.uint8)
-    return np.memmap(file, np.uint8, "r", offset, (count,))
+    return in_huge_pages(np.memmap(file, np.uint8, "r", offset, (count,)))
 
 
 def _member(archive: tarfile.TarFile, members: dict[str, list[tarfile.TarInfo]], name: str, file: Path) -> bytes:

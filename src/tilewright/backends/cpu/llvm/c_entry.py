@@ -11,6 +11,7 @@ from typing import Final
 
 from tilewright.backends.cpu import processors
 from tilewright.backends.cpu.llvm.allocation import allocator
+from tilewright.backends.cpu.llvm.huge_pages import constants_text
 from tilewright.runtime.manifest import Manifest
 
 
@@ -23,9 +24,9 @@ def emit_c_entry(manifest: Manifest) -> str:
     input_bytes, output_bytes = pointer * len(manifest.inputs), pointer * len(manifest.outputs)
     allocate, free = allocator(manifest.triple)
     threaded = not manifest.triple or processors.has_threads(manifest.triple)
-    drop = "  call void @tw_kept_users(i32 0)\n" if manifest.kept else ""
+    drop = "  call void @drop_constants()\n" + ("  call void @tw_kept_users(i32 0)\n" if manifest.kept else "")
     declared = "declare void @tw_kept_users(i32)\n" if manifest.kept else ""
-    context = declared + (_THREADED if threaded else _SERIAL).format(
+    context = declared + constants_text(manifest) + (_THREADED if threaded else _SERIAL).format(
         drop=drop, name=manifest.c_name, threads=manifest.threads, pointer=pointer, allocate=allocate, free=free)
     if manifest.symbols:
         from tilewright.backends.cpu.llvm.open_entry import emit_open_functions
@@ -165,7 +166,6 @@ define void @{name}_close() nounwind {{
 
 """
 DECLARATIONS: Final = """\
-@tw_constants = external constant i8
 @spare = internal global ptr null
 
 declare i32 @tw_run(ptr, ptr)
@@ -179,7 +179,8 @@ ARGUMENTS: Final = """\
   %args.outputs = getelementptr inbounds i8, ptr %args, i64 {input_bytes}
   call void @llvm.memcpy.p0.p0.i64(ptr %args.outputs, ptr %outputs, i64 {output_bytes}, i1 false)
   %args.constants = getelementptr inbounds i8, ptr %args, i64 {constants_slot}
-  store ptr @tw_constants, ptr %args.constants, align {pointer}
+  %constants = call ptr @get_constants()
+  store ptr %constants, ptr %args.constants, align {pointer}
   %context = call ptr @get_context()
   %no_context = icmp eq ptr %context, null
   br i1 %no_context, label %no_memory, label %find

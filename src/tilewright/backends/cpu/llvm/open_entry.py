@@ -20,6 +20,7 @@ from typing import Final
 from tilewright.backends.cpu import processors
 from tilewright.backends.cpu.llvm.allocation import allocator
 from tilewright.backends.cpu.llvm.c_entry import ARGUMENTS, DECLARATIONS
+from tilewright.backends.cpu.llvm.text import c_string
 from tilewright.base.memory_placement import ALIGNMENT
 from tilewright.runtime.manifest import FIRST_MESSAGE, MEMORY_FAULT, NO_MEMORY, NO_SCRATCH, Manifest
 from tilewright.runtime.size_rules import SizeRule, size_rules
@@ -224,9 +225,7 @@ def _message(manifest: Manifest, name: str) -> str:
     known |= dict(enumerate(manifest.messages, FIRST_MESSAGE))
     texts, cases, blocks = [], [], []
     for k, text in enumerate([*known.values(), "an unknown status"]):
-        data = text.encode() + b"\0"
-        letters = "".join(chr(c) if 32 <= c < 127 and c not in b'"\\' else f"\\{c:02X}" for c in data)
-        texts.append(f"@message{k} = private constant [{len(data)} x i8] c\"{letters}\"")
+        texts.append(f"@message{k} = private constant {c_string(text)}")
         blocks += [f"message{k}:", f"  ret ptr @message{k}"]
     cases = [f"    i32 {status}, label %message{k}" for k, status in enumerate(known)]
     return "\n".join([

@@ -126,6 +126,13 @@ def symbol(name: str) -> str:
     ) + '"'
 
 
+def c_string(value: str) -> str:
+    """Return the type and the bytes of a string that ends with a null character."""
+    data = value.encode() + b"\0"
+    letters = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data)
+    return f'[{len(data)} x i8] c"{letters}"'
+
+
 def comment(said: object) -> str:
     """Return a comment line, such as the name of a node; line breaks and null characters are replaced."""
     return "; " + "".join(c if c.isprintable() else " " for c in str(said))
