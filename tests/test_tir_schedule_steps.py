@@ -307,39 +307,6 @@ def test_axes_that_keep_their_order() -> None:
     same(before, sch.mod["main"])
 
 
-def test_dot_products_of_processors() -> None:
-    """An intrinsic of `tir.tensor_intrin` replaces its loops, and the result is the same."""
-    from tilewright.tir.tensor_intrin import arm_cpu, x86
-
-    text = """
-        def f(A: T.Buffer((6, 8), "{left}"), W: T.Buffer(({n}, 8), "{right}"), C: T.Buffer((6, {n}), "int32")):
-            for i, j, k in T.grid(6, {n}, 8):
-                with T.block("C"):
-                    v, w, r = T.axis.remap("SSR", [i, j, k])
-                    with T.init():
-                        C[v, w] = 0
-                    C[v, w] = C[v, w] + T.cast(A[v, r], "int32") * T.cast(W[w, r], "int32")
-    """
-    for name, lanes, depth, left, right in (
-        (x86.VNNI_DOT_16x4_INTRIN, 16, 4, "uint8", "int8"), (x86.AVX512_DOT_16x4_INTRIN, 16, 4, "uint8", "int8"),
-        (arm_cpu.ARM_DOT_4x4_i8_NEON_INTRIN, 4, 4, "int8", "int8"),
-    ):
-        before = tir.parse(text.format(left=left, right=right, n=2 * lanes))
-        sch = tir.Schedule(before)
-        _, j, k = sch.get_loops("C")
-        _, ji = sch.split(j, [None, lanes])
-        ko, ki = sch.split(k, [None, depth])
-        sch.reorder(ko, ji, ki)
-        sch.decompose_reduction("C", ko)
-        sch.tensorize(ji, name)
-        same(before, sch.mod["main"])
-        found = tir.TensorIntrin.get(name)
-        assert found.desc is not None and found.impl is not None
-    with pytest.raises(ValueError, match="there is no intrinsic 'dot_16x4_vni'; did you mean 'dot_16x4_vnni'"):
-        tir.TensorIntrin.get("dot_16x4_vni")
-    assert tir.TensorIntrin.get("dot_16x4_vni", allow_missing=True) is None
-
-
 def test_intrinsics_are_registered_once() -> None:
     with pytest.raises(ScheduleError, match=r"an intrinsic 'test\.add_one_4' already exists"):
         tir.TensorIntrin.register("test.add_one_4", add_one, add_one_at_once)
