@@ -171,7 +171,7 @@ def test_definitions_import_nothing_of_back_ends() -> None:
 def test_hooks_are_provided_by_later_layers() -> None:
     hooks = {
         (module, name, hook)
-        for module in ("ir.dialects", "te.tensor", "topi.algorithms", "runtime.compiler_hooks")
+        for module in ("base.scriptable", "ir.dialects", "te.tensor", "topi.algorithms", "runtime.compiler_hooks")
         for name, hook in vars(importlib.import_module(f"tilewright.{module}")).items()
         if isinstance(hook, Hook)
     }

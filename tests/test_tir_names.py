@@ -472,3 +472,10 @@ def main(A: T.Buffer((8,), "int64")):
         A[i] = {}
 """
     assert_structural_equal(tir.parse(text.format(named)), tir.parse(text.format(plain)))
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int64, np.float16, np.bool_])
+def test_numbers_of_numpy_keep_their_types(kind: type[np.generic]) -> None:
+    found = tvm.runtime.convert(kind(1))  # type: ignore[call-arg]
+    assert found.dtype == np.dtype(kind).name
+    assert found.value == 1

@@ -607,6 +607,10 @@ def pair(x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
     return x // 4, x % 4
 
 
+def meta_pair(x: PrimExpr) -> T.meta_var:
+    return T.meta_var(pair(x))
+
+
 def test_functions_around_that_return_several_values() -> None:
     @T.prim_func
     def both(A: T.Buffer((4, 4), "float32")) -> None:
@@ -615,6 +619,14 @@ def test_functions_around_that_return_several_values() -> None:
             A[i, j] = 0.0
 
     assert "A[k // 4, k % 4] = 0.0" in str(both)
+
+    @T.prim_func
+    def meta(A: T.Buffer((4, 4), "float32")) -> None:
+        for k in T.serial(16):
+            i, j = meta_pair(k)
+            A[i, j] = 0.0
+
+    assert str(meta).split("(", 1)[1] == str(both).split("(", 1)[1]
     with pytest.raises(ParseError, match="'pair' returned 2 values for 3 names"):
 
         @T.prim_func

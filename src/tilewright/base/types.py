@@ -22,6 +22,7 @@ import numpy as np
 
 from tilewright.base.errors import CompileError
 from tilewright.base.node import node
+from tilewright.base.scriptable import Scriptable
 
 MINIFLOATS: Final = {
     "float8_e4m3fn": 8, "float8_e4m3fnuz": 8, "float8_e5m2": 8, "float8_e5m2fnuz": 8, "float8_e8m0fnu": 8,
@@ -266,7 +267,7 @@ class Type:
         return None
 
 
-class PrimType(Type):
+class PrimType(Type, Scriptable):
     """The type of a scalar of a loop program."""
 
     __slots__ = ("dtype",)
@@ -285,7 +286,7 @@ class PrimType(Type):
         return str(self.dtype)
 
 
-class PointerType(Type):
+class PointerType(Type, Scriptable):
     """The type of the address of memory with elements of a scalar type, in a memory scope such as `global`."""
 
     __slots__ = ("element_type", "storage_scope")
@@ -365,7 +366,7 @@ class TensorType(Type):
         return f"Tensor[({inner}), {self.dtype}]"
 
 
-class TupleType(Type):
+class TupleType(Type, Scriptable):
     """A fixed tuple of types."""
 
     __slots__ = ("fields",)

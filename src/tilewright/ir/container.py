@@ -17,13 +17,18 @@ __all__ = ["Array", "Map", "convert"]
 
 
 def convert(value: Any) -> Any:
-    """Convert a sequence to an `Array`, a mapping to a `Map` and a number to a constant; other values are unchanged."""
-    if isinstance(value, (bool, np.bool_)):
+    """Convert a sequence to an `Array`, a mapping to a `Map` and a number to a constant; other values are unchanged.
+
+    A number of numpy keeps its type; one of Python is int32, int64 if it needs 64 bits, float32 or bool.
+    """
+    if isinstance(value, (np.bool_, np.integer, np.floating)):
+        return scalar.as_expr(value)
+    if isinstance(value, bool):
         return scalar.IntImm("bool", int(value))
-    if isinstance(value, (int, np.integer)):
-        return scalar.IntImm("int32" if abs(int(value)) < 1 << 31 else "int64", int(value))
-    if isinstance(value, (float, np.floating)):
-        return scalar.FloatImm("float32", float(value))
+    if isinstance(value, int):
+        return scalar.IntImm("int32" if abs(value) < 1 << 31 else "int64", value)
+    if isinstance(value, float):
+        return scalar.FloatImm("float32", value)
     if isinstance(value, (list, tuple)):
         return Array(convert(v) for v in value)
     return Map({k: convert(v) for k, v in value.items()}) if isinstance(value, Mapping) else value

@@ -21,13 +21,14 @@ import numpy as np
 
 from tilewright.base.errors import CompileError, UndecidedError
 from tilewright.base.interning import interned, publish
+from tilewright.base.scriptable import Scriptable
 from tilewright.base.types import BOOL, FLOAT32, INT64, DataType, OpenSize, PointerType, PrimType
 
 BUILDERS: Final[dict[type[PrimExpr] | Intrinsic, Callable[..., PrimExpr]]] = {}
 """The folding builder of `expr.py` for each node class and bit operation: `add` for `Add`, `cast` for `Cast`."""
 
 
-class ExprLike:
+class ExprLike(Scriptable):
     """Base of objects with Python's arithmetic operators: expressions, and objects with an expression `expr`, such as
     an axis."""
 
@@ -484,7 +485,7 @@ class Call(PrimExpr):
         return Call(self.dtype.with_lanes(lanes), self.op, [broadcast(v, lanes) for v in operands])
 
 
-class Buffer:
+class Buffer(Scriptable):
     """A named piece of memory with a shape. `scope` is `global` (memory) or `local` (registers, else the stack).
 
     `shape` is a tuple of ints or integer expressions. Storage is dense, row-major and aligned to 64 bytes, unless

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from tilewright.base.scriptable import Scriptable
 from tilewright.scalar.expr import PrimExpr, Value, as_expr, sub
 
 
-class Range:
+class Range(Scriptable):
     """The integers from `min` on, `extent` of them: `Range(end)` or `Range(begin, end)`."""
 
     __slots__ = ("extent", "min")

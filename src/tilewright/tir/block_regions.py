@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.base.scriptable import Scriptable
 from tilewright.base.types import INT64
 from tilewright.scalar.arith import Ranges
 from tilewright.scalar.expr import Buffer, as_expr, const, number_of
@@ -13,7 +14,7 @@ from tilewright.tir.stmt import Block, loaded_buffers, stored_buffers
 
 
 @dataclass(frozen=True, slots=True)
-class BufferRegion:
+class BufferRegion(Scriptable):
     """A box of a buffer: a range along each dimension."""
 
     buffer: Buffer

@@ -16,7 +16,7 @@ import ast
 import builtins
 import contextlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +26,16 @@ from tilewright.scalar.expr import PrimExpr
 
 MODULES: Final = ("T", "tir")
 """Names of the module of TVMScript in functions."""
+
+
+class meta_var:
+    """A value of Python, `value`, that is not a variable of the program; a sequence gives one for each element."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __iter__(self) -> Iterator[meta_var]:
+        return map(meta_var, self.value)
 
 
 class Source:
@@ -131,7 +141,8 @@ class PythonReader:
                 node.func, "this cannot be called in TVMScript; only functions T.name(…), and those of the Python code "
                            "around, can")
         args = [self._given(a) for a in node.args]
-        return called(*args, **{k.arg: self._given(k.value) for k in node.keywords if k.arg is not None})
+        found = called(*args, **{k.arg: self._given(k.value) for k in node.keywords if k.arg is not None})
+        return found.value if isinstance(found, meta_var) else found
 
     def _given(self, node: ast.expr) -> Any:
         """Read an argument of a function of the surrounding code."""

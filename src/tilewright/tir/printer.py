@@ -91,7 +91,7 @@ def text_of_func(func: PrimFunc) -> str:
 def _print_func(printer: _Printer, func: PrimFunc) -> None:
     for b in func.params:
         printer.name(b)
-    name, note = (func.name, "") if _is_name(func.name) else (_as_name(func.name), f"(name={value_text(func.name)})")
+    name, note = (func.name, "") if _is_name(func.name) else (as_name(func.name), f"(name={value_text(func.name)})")
     params = [f"{printer.name(b)}: {printer.buffer('Buffer', b)}" for b in func.params]
     for place, v in func.attrs.get(SCALARS, ()):
         params.insert(place, f"{printer.name(v)}: T.{v.dtype}")
@@ -164,7 +164,7 @@ def _is_name(text: str) -> bool:
     return text.isidentifier() and not keyword.iskeyword(text) and text not in _RESERVED
 
 
-def _as_name(text: str) -> str:
+def as_name(text: str) -> str:
     """Return an identifier similar to `text`."""
     name = re.sub(r"\W", "_", text) or "v"
     return name if _is_name(name) else f"v{name}" if name[0].isdigit() else f"{name}_"
@@ -187,7 +187,7 @@ class _Printer:
     def name(self, thing: Var | Buffer) -> str:
         known = self.names.get(thing)
         if known is None:
-            wanted, number = _as_name(thing.name), 0
+            wanted, number = as_name(thing.name), 0
             known = wanted
             while known in self.taken:
                 number += 1

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, overload
 
 from tilewright.base.errors import CompileError, Origin
 from tilewright.base.node import node
+from tilewright.base.scriptable import Scriptable
 from tilewright.base.types import BOOL, DataType
 from tilewright.scalar.expr import Buffer, Call, ExprLike, Load, PrimExpr, Var, as_expr, const, number_of
 from tilewright.scalar.intrinsics import address_of
@@ -43,7 +44,7 @@ class ForKind:
     SERIAL, PARALLEL, VECTORIZED, UNROLLED = SERIAL, PARALLEL, VECTORIZED, UNROLLED
 
 
-class Stmt:
+class Stmt(Scriptable):
     """Base of statements. Their constructors take numbers where expressions are expected."""
 
     __slots__ = ()
@@ -240,7 +241,7 @@ class IterVar(ExprLike):
 
 
 @node
-class Reducer:
+class Reducer(Scriptable):
     """The combiner of a block's reduction: `params` are the old values, then the new ones; `body` are the combined
     values.
 

@@ -23,6 +23,7 @@ from tilewright.base.types import DataType, PointerType, PrimType
 from tilewright.scalar.expr import Var, cast
 from tilewright.tir.buffers import decl_buffer
 from tilewright.tir.parse_expr import FUNCTIONS
+from tilewright.tir.parse_python import meta_var
 from tilewright.tir.parser import parse_python
 from tilewright.tir.stmt import PrimFunc
 
@@ -41,7 +42,7 @@ class NumberType(Annotation):
         self.dtype = DataType(name)
 
     def __call__(self, *args: Any, **options: object) -> Any:
-        return cast(self.dtype, args[0]) if args else Var(str(self.dtype), self.dtype)
+        return cast(self.dtype, args[0]) if args else Var("v", self.dtype)
 
 
 class BufferType(Annotation):
@@ -56,7 +57,7 @@ class HandleType(Annotation):
 
     def __call__(self, dtype: Any = None, storage_scope: str = "global") -> Any:
         kind = None if dtype is None else PrimType(getattr(dtype, "dtype", dtype))
-        return Var("handle", "handle" if kind is None else PointerType(kind, storage_scope))
+        return Var("v", "handle" if kind is None else PointerType(kind, storage_scope))
 
 
 Buffer: Final = BufferType()
@@ -92,4 +93,4 @@ def prim_func(function: Callable[..., Any] | None = None, *, name: str = "", pri
     return parse_python if function is None else parse_python(function)
 
 
-__all__ = ["Buffer", "handle", "prim_func"]
+__all__ = ["Buffer", "handle", "meta_var", "prim_func"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextvars import ContextVar
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from tilewright.base.errors import OptionError
 from tilewright.ir.module import IRModule
@@ -12,6 +13,7 @@ from tilewright.tir.ir_builder import IRBuilder as Statements
 from tilewright.tir.stmt import PrimFunc
 
 _CURRENT: Final[ContextVar[IRBuilder | None]] = ContextVar("builder", default=None)
+P = TypeVar("P", Var, Buffer)
 
 
 class FunctionFrame:
@@ -55,6 +57,18 @@ class IRBuilder:
     def is_in_scope() -> bool:
         """Return whether there is a current builder."""
         return _CURRENT.get() is not None
+
+    @staticmethod
+    def name(s: str, v: P) -> P:
+        """Give a variable or buffer the name `s`, and return it."""
+        v.name = s
+        return v
+
+    @staticmethod
+    def name_many(s: Sequence[str], vs: Sequence[P]) -> list[P]:
+        """Give variables or buffers their names in order, and return them. Raises `ValueError` for lists of different
+        lengths."""
+        return [IRBuilder.name(name, v) for name, v in zip(s, vs, strict=True)]
 
     def add(self, made: PrimFunc | IRModule) -> None:
         """Add a function, to the module if one is open, or a module."""

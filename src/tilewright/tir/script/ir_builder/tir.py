@@ -8,19 +8,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from tilewright.base.errors import CompileError
 from tilewright.scalar import expr as E
 from tilewright.tir import stmt as S
 from tilewright.tir.buffers import decl_buffer, fitted
 from tilewright.tir.script import tir as types
-from tilewright.tir.script.ir_builder.base import FunctionFrame, IRBuilder
+from tilewright.tir.script.ir_builder.base import FunctionFrame, IRBuilder, P
 
 _OPEN_IF: Final = "T.Then and T.Else belong inside T.If(condition)"
-P = TypeVar("P", E.Var, E.Buffer)
 
 
 def __getattr__(name: str) -> Any:
@@ -100,6 +99,32 @@ def _loop(kind: str, start: E.Value, stop: E.Value | None = None, *, annotations
 serial, parallel, vectorized, unroll = (partial(_loop, k) for k in ("serial", "parallel", "vectorized", "unroll"))
 
 
+def thread_binding(
+    start: E.Value, stop: E.Value | None = None, thread: str = "", *, annotations: Mapping[str, Any] | None = None
+) -> AbstractContextManager[E.PrimExpr]:
+    """Begin a loop over `[0, start)`, or `[start, stop)`, whose trips are bound to threads, such as `threadIdx.x`."""
+    if not thread:
+        raise CompileError(
+            'T.thread_binding needs the kind of its threads, such as thread="threadIdx.x"', code="TW0608")
+    return _loop("serial", start, stop, annotations={**(annotations or {}), S.THREAD: thread})
+
+
+@contextmanager
+def grid(*extents: E.Value) -> Iterator[list[E.PrimExpr]]:
+    """Begin a loop over each extent, outermost first; the value is the list of variables."""
+    with ExitStack() as loops:
+        yield [loops.enter_context(_loop("serial", n)) for n in extents]
+
+
+@contextmanager
+def attr(node: Any, attr_key: str, value: Any) -> Iterator[None]:
+    """Begin statements in which the attribute `attr_key` of `node` is `value`."""
+    builder = IRBuilder.current()
+    with builder.statements.scope() as body:
+        yield
+    builder.statements.emit(S.AttrStmt(node, attr_key, value, body()))
+
+
 @contextmanager
 def If(condition: E.Value) -> Iterator[None]:
     """Begin a choice; its statements are inside `Then` and `Else`."""
@@ -133,13 +158,3 @@ def LetStmt(value: E.Value, var: E.Var | None = None) -> Iterator[E.Var]:
     with builder.statements.scope() as body:
         yield bound
     builder.statements.emit(S.Let(bound, given, body()))
-
-
-class meta_var:
-    """A value of Python, `value`, that is no variable of the program; a sequence gives one for each element."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __iter__(self) -> Iterator[meta_var]:
-        return map(meta_var, self.value)
