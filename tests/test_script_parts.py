@@ -104,12 +104,12 @@ a = T.Buffer((16, 8))
 s = T.Buffer((16,))
 for r, k in T.grid(16, 8):
     with T.block("s"):
-        v_r, v_k = T.axis.remap("SR", [r, k])
-        T.reads(a[v_r, v_k])
-        T.writes(s[v_r])
+        r_1, k_1 = T.axis.remap("SR", [r, k])
+        T.reads(a[r_1, k_1])
+        T.writes(s[r_1])
         with T.init():
-            s[v_r] = T.float32(0)
-        s[v_r] = s[v_r] + a[v_r, v_k]""".strip()
+            s[r_1] = T.float32(0)
+        s[r_1] = s[r_1] + a[r_1, k_1]""".strip()
 
 
 def test_values_without_a_text() -> None:
