@@ -69,12 +69,11 @@ for a, b in T.grid(16, 8):
 
 
 def test_bodies() -> None:
-    with IRBuilder() as ib:
-        with T.LetStmt(T.float32(10)) as v, T.attr("pragma", "unroll", 1), T.If(v < 2.0):
-            with T.Then():
-                T.evaluate(0)
-            with T.Else():
-                T.evaluate(tir.exp(v))
+    with IRBuilder() as ib, T.LetStmt(T.float32(10)) as v, T.attr("pragma", "unroll", 1), T.If(v < 2.0):
+        with T.Then():
+            T.evaluate(0)
+        with T.Else():
+            T.evaluate(tir.exp(v))
     assert ib.get().script() == """
 with T.LetStmt(T.float32(10)) as v:
     T.attr("pragma", "unroll", 1)
@@ -115,5 +114,5 @@ for r, k in T.grid(16, 8):
 def test_values_without_a_text() -> None:
     with pytest.raises(CompileError, match="ndarray has no text in TVMScript"):
         script_text(np.zeros(3), False)
-    with pytest.raises(CompileError, match='T.thread_binding needs the kind of its threads, such as thread="threadIdx'):
+    with pytest.raises(CompileError, match=r"T\.thread_binding needs the kind of its threads, such as"):
         T.thread_binding(8)
