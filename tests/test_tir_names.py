@@ -476,6 +476,6 @@ def main(A: T.Buffer((8,), "int64")):
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int64, np.float16, np.bool_])
 def test_numbers_of_numpy_keep_their_types(kind: type[np.generic]) -> None:
-    found = tvm.runtime.convert(kind(1))  # type: ignore[call-arg]
+    found = tvm.runtime.convert(kind(1))
     assert found.dtype == np.dtype(kind).name
     assert found.value == 1

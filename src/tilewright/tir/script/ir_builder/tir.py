@@ -110,7 +110,7 @@ def thread_binding(
 
 
 @contextmanager
-def grid(*extents: E.Value) -> Iterator[list[E.PrimExpr]]:
+def grid(*extents: E.Value) -> Iterator[list[Any]]:
     """Begin a loop over each extent, outermost first; the value is the list of variables."""
     with ExitStack() as loops:
         yield [loops.enter_context(_loop("serial", n)) for n in extents]
