@@ -18,7 +18,8 @@ import numpy as np
 from tilewright.base.nd import aligned_empty
 
 SETTING: Final = "TILEWRIGHT_HUGE_PAGES"
-"""The environment variable that keeps constants in the pages of their file if it is 0."""
+"""The environment variable that keeps constants in the pages of their file if it is `SHARED`."""
+SHARED: Final = "0"
 SYSTEM: Final = "/sys/kernel/mm/transparent_hugepage/enabled"
 """The file in which Linux tells whether programs can have huge pages."""
 NEVER: Final = "[never]"
@@ -35,7 +36,7 @@ _PAGE: Final = 4096
 def has_huge_pages(nbytes: int) -> bool:
     """Return whether constants of `nbytes` bytes belong into huge pages: at least `LEAST` bytes, where the system and
     the environment allow it."""
-    if nbytes < LEAST or os.environ.get(SETTING, "").strip() == "0":
+    if nbytes < LEAST or os.environ.get(SETTING) == SHARED:
         return False
     try:
         return NEVER not in Path(SYSTEM).read_text()

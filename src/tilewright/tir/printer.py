@@ -91,7 +91,7 @@ def text_of_func(func: PrimFunc) -> str:
 def _print_func(printer: _Printer, func: PrimFunc) -> None:
     for b in func.params:
         printer.name(b)
-    name, note = (func.name, "") if _is_name(func.name) else (as_name(func.name), f"(name={value_text(func.name)})")
+    name, note = (func.name, "") if _is_name(func.name) else (_as_name(func.name), f"(name={value_text(func.name)})")
     params = [f"{printer.name(b)}: {printer.buffer('Buffer', b)}" for b in func.params]
     for place, v in func.attrs.get(SCALARS, ()):
         params.insert(place, f"{printer.name(v)}: T.{v.dtype}")
@@ -164,10 +164,21 @@ def _is_name(text: str) -> bool:
     return text.isidentifier() and not keyword.iskeyword(text) and text not in _RESERVED
 
 
-def as_name(text: str) -> str:
+def _as_name(text: str) -> str:
     """Return an identifier similar to `text`."""
     name = re.sub(r"\W", "_", text) or "v"
     return name if _is_name(name) else f"v{name}" if name[0].isdigit() else f"{name}_"
+
+
+def new_name(text: str, taken: set[str]) -> str:
+    """Return an identifier similar to `text` that is not taken yet, and add it to those."""
+    wanted, number = _as_name(text), 0
+    name = wanted
+    while name in taken:
+        number += 1
+        name = f"{wanted}_{number}"
+    taken.add(name)
+    return name
 
 
 def _is_number(e: PrimExpr) -> bool:
@@ -187,13 +198,7 @@ class _Printer:
     def name(self, thing: Var | Buffer) -> str:
         known = self.names.get(thing)
         if known is None:
-            wanted, number = as_name(thing.name), 0
-            known = wanted
-            while known in self.taken:
-                number += 1
-                known = f"{wanted}_{number}"
-            self.taken.add(known)
-            self.names[thing] = known
+            known = self.names[thing] = new_name(thing.name, self.taken)
         return known
 
     def shape(self, buffer: Buffer) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 
 from tilewright.backends.cpu import processors
 from tilewright.backends.cpu.llvm.text import c_string
-from tilewright.runtime.huge_pages import LEAST, NEVER, SETTING, SYSTEM
+from tilewright.runtime.huge_pages import LEAST, NEVER, SETTING, SHARED, SYSTEM
 from tilewright.runtime.manifest import Manifest
 
 
@@ -24,7 +24,7 @@ def constants_text(manifest: Manifest) -> str:
         not triple or (processors.has_threads(triple) and processors.pointer_bytes(triple) == 8))
     if not copies:
         return _DECLARED + _DIRECT
-    names = {"setting": SETTING, "system": SYSTEM, "never": NEVER}
+    names = {"setting": SETTING, "system": SYSTEM, "never": NEVER, "shared_pages": SHARED}
     return _DECLARED + "".join(f"@{n} = private constant {c_string(v)}\n" for n, v in names.items()) + _COPIED.format(
         nbytes=nbytes)
 
@@ -48,6 +48,7 @@ declare i32 @madvise(ptr, i64, i32)
 declare i32 @open(ptr, i32, ...)
 declare i64 @read(i32, ptr, i64)
 declare i32 @close(i32)
+declare i32 @strcmp(ptr, ptr)
 declare ptr @strstr(ptr, ptr)
 
 ; Whether the environment and the system allow huge pages.
@@ -57,8 +58,8 @@ define internal i1 @has_huge_pages() nounwind {{
   %unset = icmp eq ptr %given, null
   br i1 %unset, label %ask, label %parse
 parse:
-  %first = load i8, ptr %given
-  %is_zero = icmp eq i8 %first, 48
+  %order = call i32 @strcmp(ptr %given, ptr @shared_pages)
+  %is_zero = icmp eq i32 %order, 0
   br i1 %is_zero, label %no, label %ask
 ask:
   %file = call i32 (ptr, i32, ...) @open(ptr @system, i32 524288)  ; O_CLOEXEC

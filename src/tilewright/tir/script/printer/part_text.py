@@ -24,7 +24,7 @@ from tilewright.scalar.range import Range
 from tilewright.scalar.walk import walk
 from tilewright.tir import stmt as S
 from tilewright.tir.block_regions import BufferRegion
-from tilewright.tir.printer import as_name
+from tilewright.tir.printer import new_name
 from tilewright.tir.script.printer import doc as D
 from tilewright.tir.script.printer.doc import ExprDoc, OperationKind, StmtDoc
 from tilewright.tir.script.printer.doc_printer import to_python_script
@@ -106,13 +106,7 @@ class _Docs:
     # Names.
     def bind(self, thing: E.Var | E.Buffer) -> D.IdDoc:
         """Return a new name of a variable or buffer."""
-        wanted, number = as_name(thing.name), 0
-        name = wanted
-        while name in self._taken:
-            number += 1
-            name = f"{wanted}_{number}"
-        self._taken.add(name)
-        self._names[thing] = made = D.IdDoc(name)
+        self._names[thing] = made = D.IdDoc(new_name(thing.name, self._taken))
         return made
 
     def name(self, thing: E.Var | E.Buffer) -> D.IdDoc:
