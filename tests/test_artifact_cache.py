@@ -20,6 +20,7 @@ from tilewright.compiler import cache as cache_module
 from tilewright.compiler.cache import VARIABLE, Cache, page_sums
 from tilewright.compiler.debug_texts import write_source
 from tilewright.driver.main import main
+from tilewright.runtime import huge_pages
 from tilewright.runtime.artifact import Artifact
 
 X = np.arange(8, dtype="float32").reshape(2, 4) - 3
@@ -63,11 +64,16 @@ def test_artifacts(cache: Cache) -> None:
     assert len(list((folder_of(cache) / "artifacts").iterdir())) == 1
 
 
-def test_constants_are_mapped_and_aligned(cache: Cache) -> None:
+@pytest.mark.parametrize(("setting", "alignment"), [("0", 4096), ("1", 64)])
+def test_constants_are_mapped_or_in_huge_pages_and_aligned(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch, setting: str, alignment: int
+) -> None:
+    monkeypatch.setenv(huge_pages.SETTING, setting)
     cache.put_artifact(KEY, _with_constants(32 << 20))
     found = stored(cache)
+    assert isinstance(found.constants, np.memmap) == (not huge_pages.has_huge_pages(32 << 20))
     executable = found.executable()
-    assert executable._constants is found.constants and found.constants.ctypes.data % 4096 == 0
+    assert executable._constants is found.constants and found.constants.ctypes.data % alignment == 0
     np.testing.assert_array_equal(executable(X), programs.affine_value(X))
 
 
