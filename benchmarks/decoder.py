@@ -7,7 +7,8 @@
 The model is made by `decoder_model.py`. Each runtime generates the same number of tokens after the same prompt, always
 the most likely one; its caches are the outputs of the previous call. The runtimes take turns, `--rounds` times. The
 table shows the median time of a step, the slowest step by this median, the median time of each prompt, and whether all
-tokens are those of ONNX Runtime. `memory` is the resident memory that loading and generating add to a fresh process
+tokens are those of ONNX Runtime, and how many object files LLVM has made in this process after all programs were
+loaded. `memory` is the resident memory that loading and generating add to a fresh process
 that has only imported its libraries, by the bytes of the weights plus the last cache.
 
 Tilewright runs in three ways: `tilewright.compile`, `InferenceSession`, and a C program (`decoder_main.c`, which needs
@@ -28,7 +29,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,6 +59,7 @@ class Row:
     steps: list[list[float]] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     compiling: float = 0.0
+    compiled: int = 0
     memory: float = float("nan")
 
     @property
@@ -239,18 +242,21 @@ def measure(path: Path, sizes: Decoder, options: argparse.Namespace, threads: in
         start = time.perf_counter()
         runs.append(load(row.runtime, path, sizes, threads, folder))
         row.compiling = time.perf_counter() - start
-    for _ in range(options.rounds):
-        for row, run in zip(rows, runs, strict=True):
-            time.sleep(options.pause)
-            _, steps, row.tokens = run(prompt_of(sizes, options.prompt), options.steps)
-            row.steps.append(steps)
-    for length in options.prompts:
+    with compilations() as made:
         for _ in range(options.rounds):
             for row, run in zip(rows, runs, strict=True):
                 time.sleep(options.pause)
-                run(prompt_of(sizes, length), 0)
-                taken = min(run(prompt_of(sizes, length), 0)[0] for _ in range(2))
-                row.prompts.setdefault(length, []).append(taken)
+                _, steps, row.tokens = run(prompt_of(sizes, options.prompt), options.steps)
+                row.steps.append(steps)
+        for length in options.prompts:
+            for _ in range(options.rounds):
+                for row, run in zip(rows, runs, strict=True):
+                    time.sleep(options.pause)
+                    run(prompt_of(sizes, length), 0)
+                    taken = min(run(prompt_of(sizes, length), 0)[0] for _ in range(2))
+                    row.prompts.setdefault(length, []).append(taken)
+    for row in rows:
+        row.compiled = len(made)
     for run in runs:
         if isinstance(run, CProgram):
             run.close()
@@ -273,6 +279,25 @@ def shown(rows: Sequence[Row], lengths: Sequence[int]) -> str:
     return "\n".join(lines)
 
 
+@contextmanager
+def compilations() -> Iterator[list[int]]:
+    """Yield a list that gets the size of each object file that LLVM makes in this process."""
+    from llvmlite.binding import TargetMachine
+
+    made, emit = list[int](), TargetMachine.emit_object
+
+    def counted(machine: TargetMachine, module: Any) -> bytes:
+        code: bytes = emit(machine, module)
+        made.append(len(code))
+        return code
+
+    TargetMachine.emit_object = counted
+    try:
+        yield made
+    finally:
+        TargetMachine.emit_object = emit
+
+
 def limits(rows: Sequence[Row], lengths: Sequence[int]) -> list[str]:
     """Return a line for each way of Tilewright: its figures, their limits, and the figures beyond them."""
     ours_ = [row for row in rows if row.runtime in WAYS.values()]
@@ -288,7 +313,7 @@ def limits(rows: Sequence[Row], lengths: Sequence[int]) -> list[str]:
         said = ", ".join(
             f"{name} {value:.2f}{' OVER' if value > limit else ''} of {limit}" for name, (value, limit)
             in figures.items() if not math.isnan(value))
-        lines.append(f"{row.runtime}: {said}, tokens {tokens}")
+        lines.append(f"{row.runtime}: {said}, tokens {tokens}, {row.compiled} compiled after loading")
     return lines
 
 

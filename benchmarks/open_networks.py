@@ -104,7 +104,7 @@ class Row:
 
     @property
     def larger(self) -> float:
-        """The size of the artifact over that of the program for one combination of sizes."""
+        """The size of the artifact over the median of those of the programs for the raced sizes."""
         return self.bytes[0] / max(self.bytes[1], 1)
 
     def __str__(self) -> str:
@@ -339,7 +339,7 @@ def measure(network: Network, options: argparse.Namespace) -> Row:
 def _measure(row: Row, network: Network, options: argparse.Namespace) -> None:
     model, program, seconds = opened(network, options.threads)
     row.compiling = seconds, 0.0
-    reference, compiling, stored = _reference(model, options.threads), list[float](), 0
+    reference, compiling, stored = _reference(model, options.threads), list[float](), list[int]()
     raced = 0 if options.no_race else options.sizes if options.race is None else options.race
     draws = _drawn(network, options.sizes, options.seed)
     for number, drawn in enumerate(draws):
@@ -354,14 +354,14 @@ def _measure(row: Row, network: Network, options: argparse.Namespace) -> None:
         _compare(row, network, text, program(**feed), alone(**feed), "the program for these sizes", unstable)
         compiling.append(taken)
         if number < raced:
-            stored = stored or _stored_bytes(alone)
+            stored.append(_stored_bytes(alone))
             row.ratios[text] = _ratio(partial(program, **feed), partial(alone, **feed), options.seconds)
             if options.each:
                 print(f"  {network.name} {text}: {row.ratios[text]:.3f}", flush=True)
     row.agreed = len(draws) - len(row.unstable) if not row.wrong else 0
     if row.ratios:
         row.compiling = seconds, float(np.median(compiling))
-        row.bytes = _stored_bytes(program), stored
+        row.bytes = _stored_bytes(program), int(np.median(stored))
 
 
 def _compare(

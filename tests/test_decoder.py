@@ -139,7 +139,7 @@ def test_the_benchmark_compares_each_way_with_its_limits() -> None:
         assert row.startswith(name) and row.endswith("equal")
     for line, name in zip(rows[1 + len(names) :], names, strict=True):
         figures = line.removeprefix(f"{name}: ").split(", ")
-        assert figures[-1] == "tokens equal"
+        assert figures[-2:] == ["tokens equal", "0 compiled after loading"]
         for figure, start in zip(figures, ("step", "prompt 1", "prompt 4", "slowest"), strict=False):
             assert re.fullmatch(rf"{start} \d+\.\d\d( OVER)? of \d\.\d", figure)
 
@@ -149,4 +149,4 @@ def test_figures_beyond_their_limits_are_marked() -> None:
     mine = decoder.Row("tilewright", 1, {7: [0.95]}, [[0.5, 0.5, 1.2]], [4], memory=1.2)
     assert decoder.limits([theirs, mine], [7]) == [
         "tilewright: step 0.50 of 0.9, prompt 7 0.95 OVER of 0.9, slowest 2.40 OVER of 2.0, memory 1.20 of 1.3, "
-        "tokens equal"]
+        "tokens equal, 0 compiled after loading"]

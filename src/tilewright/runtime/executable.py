@@ -11,7 +11,7 @@ import ctypes
 import math
 import struct
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -20,6 +20,7 @@ import numpy as np
 from tilewright.base.errors import InputError, InternalError, RunError
 from tilewright.base.forks import lazy_attribute
 from tilewright.base.limits import machine_bytes, shown_bytes
+from tilewright.base.mapped_memory import workspace_memory
 from tilewright.base.nd import ALIGNMENT, NDArray, aligned_copy, aligned_empty, as_numpy
 from tilewright.base.string_tensors import pack_texts
 from tilewright.runtime.benchmark import BenchmarkResult, measure
@@ -29,6 +30,7 @@ from tilewright.runtime.fault_reports import last_reported
 from tilewright.runtime.interrupts import PENDING_BYTES, Entry, entry_of, set_pending
 from tilewright.runtime.manifest import FIRST_MESSAGE, MEMORY_FAULT, NO_MEMORY, NO_SCRATCH, NO_STACK, Manifest
 from tilewright.runtime.modules import ModuleNode, function_of
+from tilewright.runtime.output_memory import OutputMemory
 from tilewright.runtime.program import (
     CONSTANT,
     INPUT,
@@ -58,7 +60,6 @@ SURELY_THERE: Final = 1 << 28
 """Number of bytes up to which the memory of the machine is not checked."""
 _MISALIGNED: Final = _KERNEL_ALIGNMENT - 1
 _ARRAY: Final = np.ndarray
-_new: Final = np.empty
 _bytes: Final = np.frombuffer
 _BYTE: Final = np.dtype(np.uint8)
 _STRING: Final = {str}
@@ -80,7 +81,7 @@ class Frame:
         set_pending(self.block, 8 * (size + 3))
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.block))
         struct.pack_into("Q", self.block, 8 * size, constants)
-        self.use(aligned_empty((workspace_bytes,)), table)
+        self.use(workspace_memory(workspace_bytes), table)
 
     def use(self, workspace: Array, table: Array | None) -> None:
         """Let the next run use this workspace and table of sizes."""
@@ -148,9 +149,10 @@ class Executable:
         self._takes_stack = manifest.scratch.stack > ALWAYS_THERE
         self._calls_modules = bool(manifest.calls)
         self._plan: list[Entry | _Outside] = self._bind()
-        made = {p.makes for p in self._plan if isinstance(p, _Outside)}
-        self._new = tuple((None if k in made else dtype, shape) for k, (dtype, shape) in enumerate(self._gives))
-        """Allocate the results of a call, except for results that a step in Python creates."""
+        self._made = {p.makes for p in self._plan if isinstance(p, _Outside)}
+        """The results that a step in Python creates."""
+        self._output_memory = OutputMemory()
+        self._new = self._makers()
         self._native = self._plan[0] if len(self._plan) == 1 and not isinstance(self._plan[0], _Outside) else None
 
     @lazy_attribute
@@ -198,6 +200,11 @@ class Executable:
             places = places_of(given, self._takes)
         return self._answer(given, places, out)
 
+    def _makers(self) -> tuple[tuple[np.dtype[Any], tuple[int, ...], Callable[..., Array] | None], ...]:
+        """Return dtype, shape and maker of each result of a call, without maker if a step in Python creates it."""
+        maker = self._output_memory.maker
+        return tuple((d, s, None if k in self._made else maker(s, d)) for k, (d, s) in enumerate(self._gives))
+
     def _answer(self, given: Sequence[Any], places: list[int] | None, out: Any) -> Any:
         """Run on inputs in order; `places` are their addresses if the kernels can read them as they are."""
         if places is None:
@@ -209,17 +216,19 @@ class Executable:
         else:
             results = []
             try:
-                for dtype, shape in self._new:
-                    if dtype is None:
+                for dtype, shape, make in self._new:
+                    if make is None:
                         results.append(None)
                         places.append(0)
                         continue
-                    new = _new(shape, dtype)
+                    new = make(shape, dtype)
                     results.append(new)
                     places.append(_slow_address(new) if _MEMORY is None else _MEMORY[(id(new) >> 3) + _FIELD])
             except MemoryError:
                 raise self._no_memory() from None
             self._run(given, results, places, fresh=True)
+            if self._output_memory.free:
+                self._output_memory.end_call()
         del blocks  # the kernels have read them until here
         return results[0] if len(results) == 1 else tuple(results)
 
@@ -468,7 +477,7 @@ class Executable:
         """Write into the caller's arrays, through new arrays if a kernel cannot write into them directly."""
         given = [out] if len(self._gives) == 1 and not isinstance(out, (tuple, list)) else list(out)
         if len(given) == len(self._gives):
-            given = [_new(shape, d) if o is None else o for o, (d, shape) in zip(given, self._gives, strict=True)]
+            given = [np.empty(shape, d) if o is None else o for o, (d, shape) in zip(given, self._gives, strict=True)]
         direct = places_of(given, self._gives, written=True)
         if direct is not None and _apart(places, direct, self._sizes):
             self._run(inputs, given, [*places, *direct])

@@ -255,7 +255,7 @@ class SizedExecutable(Executable):
         self._known, self._head = known, (*known.values(), *derived)
         self._takes = tuple((dtype, shape) for (dtype, _), shape in zip(template._takes, inputs, strict=True))
         self._gives = tuple((dtype, shape) for (dtype, _), shape in zip(template._gives, outputs, strict=True))
-        self._new = tuple((dtype, shape) for (dtype, _), shape in zip(template._new, outputs, strict=True))
+        self._new = self._makers()
         self._frames = workspaces.free
         self._layout: Layout | None = None
         """A layout of the pieces; `_table` is for it."""

@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.base.forks import lazy_attribute, new_lock
+from tilewright.base.mapped_memory import workspace_memory
 from tilewright.base.memory_placement import find_clashes, place_sizes, ranges_below, stack_sizes
 from tilewright.base.nd import ALIGNMENT, aligned_empty
 from tilewright.runtime.executable import Frame
@@ -88,7 +89,7 @@ class Workspaces:
             return Frame(self._arguments, self._constants, nbytes, table)
         if not self._fits(frame, nbytes):
             frame.use(aligned_empty((0,)), table)  # frees the old workspace first
-            frame.use(aligned_empty((nbytes,)), table)
+            frame.use(workspace_memory(nbytes), table)
         elif frame.table is not table:
             frame.use(frame.workspace, table)
         return frame
