@@ -333,7 +333,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "no float": ('A[0] = float("1")', r"float\(…\) takes only 'inf', '-inf' or 'nan'"),
     "no type": ('A[0] = T.cast(1, "float33")', "'float33' is not a data type"),
     "a number as a type": ("A[0] = T.cast(1, 32)", 'a data type is expected here, like "float32"'),
-    "a while": ("while True:\n    pass", "Python's While is not a statement of TVMScript"),
+    "a deletion": ("del A", "Python's Delete is not a statement of TVMScript"),
     "a loop over something": ("for i in A:\n    pass", "a loop must iterate over one of T.serial, T.parallel"),
     "too many variables": ("for i, j in T.grid(3):\n    pass", "1 loop variables are needed, but 2 were given"),
     "a loop into an element": ("for A[0] in T.serial(3):\n    pass", "the variable of a loop must be a name"),

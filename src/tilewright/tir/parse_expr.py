@@ -81,7 +81,10 @@ class ExprReader(PythonReader):
     # Values: an expression, or a Python number without a type.
     def expr(self, node: ast.expr, dtype: DataType | None = None) -> PrimExpr:
         """Return the expression at `node`; a bare number gets the type `dtype`."""
-        value = self.value(node)
+        return self.typed_number(node, self.value(node), dtype)
+
+    def typed_number(self, node: ast.expr, value: Any, dtype: DataType | None) -> PrimExpr:
+        """Return an expression, or a bare number as a constant."""
         return value if isinstance(value, PrimExpr) else self.typed(node, value, dtype)
 
     def typed(self, node: ast.expr, value: Any, dtype: DataType | None) -> PrimExpr:

@@ -50,6 +50,8 @@ from tilewright.tir.stmt import (
     RESULT,
     SCALARS,
     Allocate,
+    AllocateConst,
+    AssertStmt,
     AttrStmt,
     Block,
     Evaluate,
@@ -61,6 +63,7 @@ from tilewright.tir.stmt import (
     Seq,
     Stmt,
     Store,
+    While,
     expressions,
     walk_stmt,
 )
@@ -246,10 +249,10 @@ class _Printer:
                 if isinstance(s, Seq):
                     self.inner(s, depth)
                     return
-            if not isinstance(s, (Let, Allocate, AttrStmt)):
+            if not isinstance(s, (Let, Allocate, AllocateConst, AttrStmt, AssertStmt)):
                 break
             self.at.setdefault(s, len(self.lines))
-            self.put(depth, self.attribute(s) if isinstance(s, AttrStmt) else "{1} = {0}".format(*self.opening(s)))
+            self.put(depth, self.first_line(s))
             s = s.body
         if isinstance(s, Seq):
             self.inner(s, depth)
@@ -263,11 +266,11 @@ class _Printer:
         elif isinstance(s, Seq):
             self.put(depth, "with T.seq():")
             self.body(s, depth + 1) if len(s.stmts) > 1 else self.inner(s.stmts[0], depth + 1)
-        elif isinstance(s, AttrStmt):
+        elif isinstance(s, (AttrStmt, AssertStmt)):
             self.at.setdefault(s, len(self.lines))
-            self.put(depth, f"with {self.attribute(s)}:")
+            self.put(depth, f"with {self.attribute(s) if isinstance(s, AttrStmt) else self.assertion(s)}:")
             self.body(s.body, depth + 1)
-        elif isinstance(s, (Let, Allocate)):
+        elif isinstance(s, (Let, Allocate, AllocateConst)):
             self.at.setdefault(s, len(self.lines))
             value, name = self.opening(s, "T.let({})")
             self.put(depth, f"with {value} as {name}:")
@@ -275,11 +278,24 @@ class _Printer:
         else:
             self.stmt(s, depth)
 
-    def opening(self, s: Let | Allocate, form: str = "{}") -> tuple[str, str]:
+    def first_line(self, s: Let | Allocate | AllocateConst | AttrStmt | AssertStmt) -> str:
+        """Return the line of a statement that holds for the statements after it."""
+        if isinstance(s, AssertStmt):
+            return f"assert {self.expr(s.condition)}, {value_text(s.message)}"
+        return self.attribute(s) if isinstance(s, AttrStmt) else "{1} = {0}".format(*self.opening(s))
+
+    def assertion(self, s: AssertStmt) -> str:
+        return f"T.Assert({self.expr(s.condition)}, {value_text(s.message)})"
+
+    def opening(self, s: Let | Allocate | AllocateConst, form: str = "{}") -> tuple[str, str]:
         """Return the name that a statement binds for the statements after it, and its value."""
         if isinstance(s, Let):
             return form.format(self.expr(s.value)), self.name(s.var)
-        return f'T.allocate({self.shape(s.buffer)}, "{s.buffer.dtype}", "{s.buffer.scope}")', self.name(s.buffer)
+        if isinstance(s, AllocateConst):
+            elements = f'{value_text(s.data.reshape(-1).tolist())}, "{s.buffer.dtype}", {self.shape(s.buffer)}'
+            return f"T.allocate_const({elements})", self.name(s.buffer)
+        notes = f", annotations={value_text(s.annotations)}" if s.annotations else ""
+        return f'T.allocate({self.shape(s.buffer)}, "{s.buffer.dtype}", "{s.buffer.scope}"{notes})', self.name(s.buffer)
 
     def attribute(self, s: AttrStmt) -> str:
         """Return the text of an attribute without the statement that has it."""
@@ -313,6 +329,9 @@ class _Printer:
                 if s.else_case is not None:
                     self.put(depth, "else:")
                     self.body(s.else_case, depth + 1)
+            case While():
+                self.put(depth, f"while {self.expr(s.condition)}:")
+                self.body(s.body, depth + 1)
             case Evaluate():
                 self.put(
                     depth, self.expr(s.value) if isinstance(s.value, Call) else f"T.evaluate({self.expr(s.value)})")
@@ -491,7 +510,7 @@ def _free(func: PrimFunc) -> tuple[list[Var], list[Buffer]]:
     for s in walk_stmt(func.body):
         if isinstance(s, (For, Let)):
             bound.add(s.var)
-        elif isinstance(s, Allocate):
+        elif isinstance(s, (Allocate, AllocateConst)):
             declare(s.buffer)
             bound.add(s.buffer)
         elif isinstance(s, Store):
