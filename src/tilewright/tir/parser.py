@@ -444,7 +444,7 @@ class FunctionReader(MemoryReader):
         lanes = max((i.dtype.lanes for i in indices), default=1)
         stored = self.expr(value, buffer.dtype.with_lanes(lanes))
         fitting = fitted(stored, buffer.dtype)
-        if fitting is None and stored.dtype.is_integer and buffer.dtype.is_float:
+        if fitting is None and "handle" not in (stored.dtype, buffer.dtype):  # numbers are converted, as in TVM
             fitting = E.cast(buffer.dtype.with_lanes(stored.dtype.lanes), stored)
         if fitting is None:
             raise self.error(
