@@ -137,3 +137,22 @@ def test_a_view_has_the_type_of_its_memory() -> None:
         T.Buffer((4,), "int8", data=tir.decl_buffer((4,), name="A"))
     with pytest.raises(CompileError, match="has 8 elements from element 0 on, but 'A' has only 4"):
         T.decl_buffer((8,), data=tir.decl_buffer((4,), name="A"))
+
+
+def test_copies_are_inside_constants() -> None:
+    text = """
+@T.prim_func
+def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    K = T.allocate_const([1.0, 2.0, 3.0, 4.0], "float32", (4,))
+    for i in T.serial(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi] + K[vi]
+"""
+    s = tir.Schedule(tir.parse(text))
+    s.cache_read(s.get_block("B"), 0, "local")
+    s.cache_write(s.get_block("B"), 0, "local")
+    assert str(s.mod["main"]).splitlines()[4].startswith("    K = T.allocate_const")
+    found = np.zeros(4, "float32")
+    interpret(s.mod["main"], [np.ones(4, "float32"), found])
+    np.testing.assert_array_equal(found, [2, 3, 4, 5])
