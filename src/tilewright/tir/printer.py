@@ -359,11 +359,11 @@ class _Printer:
             depth, f"{target} = {value}" if s.mask is None else f"{target} = T.masked({self.expr(s.mask)}, {value})")
 
     def block(self, s: Block, depth: int) -> None:
-        bindings = [self.expr(b) for b in s.bindings]
+        bindings = [f", {self.expr(b)}" for b in s.bindings] or [""] * len(s.iters)
         self.put(depth, f"with T.block({value_text(s.name)}):")
         for axis, bound in zip(s.iters, bindings, strict=True):
             kind = "" if axis.var.dtype is axis.extent.dtype else f', dtype="{axis.var.dtype}"'
-            self.put(depth + 1, f"{self.name(axis.var)} = T.axis.{axis.kind}({self.expr(axis.extent)}, {bound}{kind})")
+            self.put(depth + 1, f"{self.name(axis.var)} = T.axis.{axis.kind}({self.expr(axis.extent)}{bound}{kind})")
         if not (isinstance(s.predicate, IntImm) and s.predicate.value):
             self.put(depth + 1, f"T.where({self.expr(s.predicate)})")
         notes = dict(s.annotations)

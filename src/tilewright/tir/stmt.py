@@ -14,6 +14,7 @@ from tilewright.base.errors import CompileError
 from tilewright.scalar.expr import Buffer, Call, Load, PrimExpr, Var, number_of
 from tilewright.scalar.intrinsics import address_of
 from tilewright.scalar.walk import rewrite, walk
+from tilewright.tir.constructors import SCALARS
 from tilewright.tir.stmt_nodes import (
     ALIGNED,
     CALLBACKS,
@@ -25,7 +26,6 @@ from tilewright.tir.stmt_nodes import (
     ROOT_ATTRS,
     ROOT_BLOCK,
     SCALAR_LOOPS,
-    SCALARS,
     SCOPE,
     SERIAL,
     TAKEN,
@@ -38,6 +38,7 @@ from tilewright.tir.stmt_nodes import (
     AssertStmt,
     AttrStmt,
     Block,
+    BlockRealize,
     CallbackType,
     Evaluate,
     For,
@@ -78,6 +79,8 @@ __all__ = [
     "AssertStmt",
     "AttrStmt",
     "Block",
+    "BlockRealize",
+    "BufferStore",
     "CallbackType",
     "Evaluate",
     "For",
@@ -85,10 +88,12 @@ __all__ = [
     "IfThenElse",
     "IterVar",
     "Let",
+    "LetStmt",
     "PrimFunc",
     "ProducerRealize",
     "Reducer",
     "Seq",
+    "SeqStmt",
     "Stmt",
     "Store",
     "While",
@@ -111,6 +116,10 @@ __all__ = [
     "without_code",
     "without_note",
 ]
+
+
+BufferStore, LetStmt, SeqStmt = Store, Let, Seq
+"""TVM's names."""
 
 
 def seq(*stmts: Stmt | None) -> Stmt:

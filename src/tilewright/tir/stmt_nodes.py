@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from tilewright.base.types import BOOL, DataType
 from tilewright.scalar.expr import Buffer, ExprLike, PrimExpr, Var, as_expr, const, number_of
 from tilewright.scalar.range import Range
 from tilewright.scalar.walk import substitute
+from tilewright.tir.constructors import axis_fields, block_fields, function_fields
 
 if TYPE_CHECKING:
     from tilewright.tir.block_regions import BufferRegion
@@ -58,6 +59,10 @@ class Stmt(Scriptable):
 
         return text_of_stmt(self)
 
+    def __setstate__(self, state: tuple[None, Mapping[str, Any]]) -> None:
+        """Set the fields that `__getstate__` returned."""
+        _fill(self, **state[1])
+
     def same_as(self, other: object) -> bool:
         """Return whether both are the same object."""
         return self is other
@@ -68,10 +73,20 @@ class Stmt(Scriptable):
         return Block(ROOT_BLOCK, (), (), const(1, BOOL), None, self)
 
 
-def _fill(s: Stmt, **fields: Any) -> None:
-    """Set fields of a new statement, whose class may be frozen."""
+def _fill(s: object, **fields: Any) -> None:
+    """Set fields of a new node, whose class may be frozen."""
     for name, value in fields.items():
         object.__setattr__(s, name, value)
+
+
+def _init(s: Any, given: dict[str, Any], args: tuple[Any, ...], fields: Mapping[str, Any]) -> None:
+    """Set the fields of a new node to its arguments, or else to the values `given`."""
+    names = type(s).__match_args__
+    wanted = {**given, **dict(zip(names, args, strict=False)), **fields}
+    if len(args) > len(names) or wanted.keys() != set(names):
+        wrong = sorted(wanted.keys() ^ set(names))
+        raise TypeError(f"{type(s).__name__} takes the arguments {', '.join(names)}; wrong are {', '.join(wrong)}")
+    _fill(s, **wanted)
 
 
 @node
@@ -274,6 +289,16 @@ class IterVar(ExprLike):
     Parallelized: ClassVar = 7
     Tensorized: ClassVar = 8
 
+    @overload
+    def __init__(self, var: Var, extent: PrimExpr, kind: str = "spatial") -> None: ...
+    @overload
+    def __init__(self, dom: Any, var: Var | str, iter_type: int, thread_tag: str = "", span: Any = None) -> None: ...
+    def __init__(self, *args: Any, **fields: Any) -> None:
+        """Make an axis, or, from TVM's arguments, one over a range from 0 on."""
+        if (args and not isinstance(args[0], Var)) or "iter_type" in fields:
+            args, fields = axis_fields(*args, **fields), {}
+        _init(self, {"kind": "spatial"}, args, fields)
+
     @property
     def dom(self) -> Range:
         """The range of the axis."""
@@ -327,6 +352,27 @@ class Block(Stmt):
     uncompared_keys: ClassVar = frozenset({"combiner"})
     """The annotation with the reducer follows from the two statements."""
 
+    @overload
+    def __init__(
+        self, name: str, iters: tuple[IterVar, ...], bindings: tuple[PrimExpr, ...], predicate: PrimExpr,
+        init: Stmt | None, body: Stmt, annotations: dict[str, Any] | None = None, origin: Origin | None = None
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, iter_vars: Sequence[IterVar], reads: Any, writes: Any, name_hint: str, body: Stmt,
+        init: Stmt | None = None, alloc_buffers: Sequence[Buffer] | None = None, match_buffers: Any = None,
+        annotations: Mapping[str, Any] | None = None, span: Any = None
+    ) -> None: ...
+    @overload
+    def __init__(self, iter_values: Sequence[Any], predicate: Any, block: Block, span: Any = None) -> None: ...
+    def __init__(self, *args: Any, **fields: Any) -> None:
+        """Make a block. From the arguments of TVM's `Block`, it has no bindings; those of `BlockRealize` give them."""
+        if (args and not isinstance(args[0], str)) or not (args or "name" in fields):
+            args, fields = block_fields(*args, **fields), {}
+        _init(self, {"annotations": None, "origin": None}, args, fields)
+        if self.annotations is None:
+            _fill(self, annotations={})
+
     @property
     def name_hint(self) -> str:
         """The name of the block."""
@@ -361,9 +407,6 @@ ROOT_BLOCK = "root"
 """Name of the block around all others, which has no statement: its annotations are an attribute of the function."""
 ROOT_ATTRS = "root_block"
 """Attribute of a function: the annotations of its root block."""
-SCALARS = "scalars"
-"""Attribute of a function: `((position, Var), …)`, its scalar arguments. Symbolic dimensions of its buffers are no
-arguments."""
 ALIGNED = "buffer_dim_align"
 """Annotation of a block: `((result, dimension, factor, offset), …)`, the required strides of dimensions of its results.
 """
@@ -432,13 +475,12 @@ class PrimFunc:
         """Make a function of buffers, or, without a name, one of TVM's arguments: variables, and buffers for handles.
         """
         if args and not isinstance(args[0], str):
-            args, fields = _signed(*args, **fields), {}
+            args, fields = function_fields(*args, **fields), {}
         elif not args and "name" not in fields:
-            args, fields = _signed(**fields), {}
-        given = {"attrs": None, "origin": None, **dict(zip(_FIELDS, args, strict=False)), **fields}
-        given["attrs"] = {} if given["attrs"] is None else given["attrs"]
-        for name in _FIELDS:
-            object.__setattr__(self, name, given[name])
+            args, fields = function_fields(**fields), {}
+        _init(self, {"attrs": None, "origin": None}, args, fields)
+        if self.attrs is None:
+            _fill(self, attrs={})
 
     def __repr__(self) -> str:
         from tilewright.tir.printer import text_of_func
@@ -481,23 +523,5 @@ class PrimFunc:
         return replace(self, attrs={k: v for k, v in self.attrs.items() if k != key})
 
 
-_FIELDS: Final = ("name", "params", "body", "attrs", "origin")
-
-
-def _signed(
-    params: Sequence[Any], body: Stmt, ret_type: None = None, buffer_map: Mapping[Var, Buffer] | None = None,
-    attrs: Mapping[str, Any] | None = None
-) -> tuple[Any, ...]:
-    """Return the fields of a function for TVM's arguments; scalars become an attribute."""
-    bound = buffer_map or {}
-    found = [bound.get(p, p) if isinstance(p, Var) else getattr(p, "buffer", p) for p in params]
-    wrong = next((p for p in found if not isinstance(p, (Var, Buffer))), ret_type)
-    if wrong is not None:
-        raise CompileError(
-            f"a function takes variables and buffers, and returns nothing; {wrong!r} ({type(wrong).__name__}) is "
-            "neither", code="TW0611")
-    given = dict(attrs or {})
-    name = str(given.pop("global_symbol", "main"))
-    scalars = tuple((place, p) for place, p in enumerate(found) if isinstance(p, Var))
-    buffers = tuple(p for p in found if isinstance(p, Buffer))
-    return name, buffers, body, {**given, **({SCALARS: scalars} if scalars else {})}
+BlockRealize = Block
+"""A block has its bindings, so the node that TVM has for them is the block itself."""

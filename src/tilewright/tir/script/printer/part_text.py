@@ -60,6 +60,10 @@ def _call(word: str, *args: ExprDoc, **options: ExprDoc) -> ExprDoc:
     return _T.attr(word).call(*args, **options)
 
 
+def _axis(kind: str, *args: ExprDoc) -> ExprDoc:
+    return _T.attr("axis").attr(kind).call(*args)
+
+
 def _text(text: str) -> ExprDoc:
     return D.LiteralDoc(text)
 
@@ -242,10 +246,14 @@ class _Docs:
             lines.append(D.ExprStmtDoc(_call("block_attr", self.value(notes))))
         if s.init is not None:
             lines.append(D.ScopeDoc(None, _call("init"), self.body(s.init)))
-        return D.ScopeDoc(None, _call("block", _text(s.name)), lines + self.body(s.body))
+        free = {"no_realize": D.LiteralDoc(True)} if s.iters and not s.bindings else {}
+        return D.ScopeDoc(None, _call("block", _text(s.name), **free), lines + self.body(s.body))
 
     def axes(self, s: S.Block) -> Iterator[StmtDoc]:
         """Yield the axes of a block; axes in a row that are loops around the block share one line."""
+        if not s.bindings:
+            yield from (D.AssignDoc(self.bind(a.var), _axis(a.kind, self.value(a.extent))) for a in s.iters)
+            return
         waiting: list[tuple[S.IterVar, E.PrimExpr]] = []
         for axis, bound in zip(s.iters, s.bindings, strict=True):
             if self.is_loop(axis, bound):
@@ -275,7 +283,7 @@ class _Docs:
 
     def axis(self, axis: S.IterVar, bound: E.PrimExpr) -> StmtDoc:
         extent, value = self.value(axis.extent), self.value(bound)
-        return D.AssignDoc(self.bind(axis.var), _T.attr("axis").attr(axis.kind).call(extent, value))
+        return D.AssignDoc(self.bind(axis.var), _axis(axis.kind, extent, value))
 
     # Values.
     def value(self, x: Any) -> ExprDoc:
