@@ -156,3 +156,17 @@ def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
     found = np.zeros(4, "float32")
     interpret(s.mod["main"], [np.ones(4, "float32"), found])
     np.testing.assert_array_equal(found, [2, 3, 4, 5])
+
+
+def test_targets_are_read_back() -> None:
+    text = """
+def f():
+    T.func_attr({"a": T.target("nvidia/nvidia-a100", host="llvm"), "b": T.target({"kind": "llvm", "tag": ""})})
+    T.evaluate(0)
+"""
+    func = tir.parse(text)
+    assert func.attrs["a"].host.kind == "llvm"
+    assert func.attrs["b"] == tilewright.target.Target("llvm")
+    again = tir.parse(str(func))
+    assert again.attrs == func.attrs
+    assert again.attrs["a"].host == func.attrs["a"].host

@@ -159,6 +159,8 @@ def value_text(value: Any) -> str:
             return f"[{', '.join(map(value_text, value))}]"
         case dict():
             return "{" + ", ".join(f"{value_text(k)}: {value_text(v)}" for k, v in value.items()) + "}"
+        case _ if hasattr(value, "export"):  # a target
+            return f"T.target({value_text(value.export())})"
         case _:
             return repr(value)
 
