@@ -318,9 +318,9 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "a slice": ("A[:2] = 1.0", "a slice of indices needs both ends: A\\[0:4\\]"),
     "a text as a value": ('A[0] = "x"', "a scalar expression is expected here, not 'x'"),
     "a fraction in integers": ("B[0, 0] = 1.5", "1.5 is not a value of int32; write an integer, or T.cast"),
-    "a value of another type": (
-        "B[0, 0] = T.int64(5) + T.cast(A[0], \"int64\")",
-        "a value of int64 cannot be stored in 'B', which holds int32; write T.cast"),
+    "an address as a value": (
+        "B[0, 0] = A.data",
+        "a value of handle cannot be stored in 'B', which holds int32; write T.cast"),
     "a number out of range": ("B[0, 0] = T.int8(300)", "300 is not a value of int8, which holds -128 to 127"),
     "a typed fraction": ("B[0, 0] = T.int32(1.5)", "1.5 is not a value of int32"),
     "a power": ("A[0] = A[0] ** 2", "Pow is not an operator of TVMScript"),
@@ -333,7 +333,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "no float": ('A[0] = float("1")', r"float\(…\) takes only 'inf', '-inf' or 'nan'"),
     "no type": ('A[0] = T.cast(1, "float33")', "'float33' is not a data type"),
     "a number as a type": ("A[0] = T.cast(1, 32)", 'a data type is expected here, like "float32"'),
-    "a while": ("while True:\n    pass", "Python's While is not a statement of TVMScript"),
+    "a deletion": ("del A", "Python's Delete is not a statement of TVMScript"),
     "a loop over something": ("for i in A:\n    pass", "a loop must iterate over one of T.serial, T.parallel"),
     "too many variables": ("for i, j in T.grid(3):\n    pass", "1 loop variables are needed, but 2 were given"),
     "a loop into an element": ("for A[0] in T.serial(3):\n    pass", "the variable of a loop must be a name"),
@@ -654,11 +654,16 @@ def test_python_integers_are_floats_for_functions_of_floats() -> None:
         T.exp(const(2, "int32"))
 
 
-def test_a_constant_is_stored_if_the_type_has_its_value() -> None:
-    text = 'def f(A: T.Buffer((8,), "float16")):\n    A[0] = T.float32('
-    assert "A[0] = T.float16(0.5)" in str(tir.parse(f"{text}0.5)"))
-    with pytest.raises(ParseError, match="a value of float32 cannot be stored in 'A', which holds float16"):
-        tir.parse(f"{text}0.1)")
+@pytest.mark.parametrize(("dtype", "value", "stored"), [
+    ("float16", "T.float32(0.5)", "T.float16(0.5)"),
+    ("float16", "T.float32(0.1)", 'T.float16(0.0999755859375)'),
+    ("float16", "B[0]", 'T.cast(B[0], "float16")'),
+    ("int8", "B[0]", 'T.cast(B[0], "int8")'),
+    ("int32", "T.int64(5) + T.cast(B[0], \"int64\")", 'T.cast(5 + T.cast(B[0], "int64"), "int32")'),
+])  # fmt: skip
+def test_a_stored_number_is_converted(dtype: str, value: str, stored: str) -> None:
+    text = f'def f(A: T.Buffer((8,), "{dtype}"), B: T.Buffer((8,), "float32")):\n    A[0] = {value}'
+    assert str(tir.parse(text)).endswith(f"A[0] = {stored}")
 
 
 def test_buffers_in_annotations_are_read_and_written_by_name() -> None:

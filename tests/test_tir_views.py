@@ -98,3 +98,16 @@ def test_views_that_do_not_fit(line: str, message: str) -> None:
     with pytest.raises(ParseError) as error:
         tir.parse(text)
     assert message in str(error.value)
+
+
+def test_data_of_a_part_is_the_address_of_its_memory() -> None:
+    """A function that adds `elem_offset` to `data` finds the part; `access_ptr` is the sum."""
+    function = tir.parse("""
+@T.prim_func
+def f(A: T.Buffer((8, 6), "float32")):
+    with T.block("x"):
+        S = T.match_buffer(A[2:4, 3:6], (2, 3), offset_factor=1)
+        T.evaluate(T.call_extern("int32", "g", S.data, S.elem_offset, S.access_ptr("r")))
+""")
+    text = "T.address_of(A[0, 0], 3, 8, 6, dtype=\"handle\"), 15, T.address_of(A[2, 3], 1, 2, 3, dtype=\"handle\")"
+    assert text in str(function)

@@ -46,6 +46,8 @@ MOST_STEPS: Final = 32
 
 _PLAIN: Final = frozenset({type(None), bool, int, str, DataType, scalar.IntImm})
 """Classes of values without parts, and of constants: the same one is equal on both sides."""
+_ALIKE: Final = ((tuple, list), scalar.Buffer)
+"""Classes of values that are compared, whichever class derived from them they have."""
 _ATTRIBUTE: Final = "\0"
 """Prefix of the label of an operator's attribute; its path is the path of the call, followed by `attrs`."""
 
@@ -250,7 +252,7 @@ class Comparison:
 
     def _enter(self, a: Any, b: Any) -> bool:
         """Pair two nodes; return False if they cannot be equal."""
-        if (type(a) is not type(b)) and not (isinstance(a, (tuple, list)) and isinstance(b, (tuple, list))):
+        if type(a) is not type(b) and not any(isinstance(a, k) and isinstance(b, k) for k in _ALIKE):
             return False
         if isinstance(a, scalar.UnknownDim):
             return True
@@ -465,8 +467,8 @@ class _Digest:
         if (var := _let_variable(x)) is not None:
             self.derived.add(id(var))
         kind = (
-            "tuple" if isinstance(x, (tuple, list)) else getattr(x, "name", type(x).__name__) if _is_op(x)
-            else type(x).__name__
+            "tuple" if isinstance(x, (tuple, list)) else "Buffer" if isinstance(x, scalar.Buffer)
+            else getattr(x, "name", type(x).__name__) if _is_op(x) else type(x).__name__
         )
         self._write(f"{kind}({','.join(n for n, _ in parts)}")
         if is_name(x):

@@ -140,20 +140,24 @@ if TYPE_CHECKING:
     from tilewright.tir.schedule_state import ScheduleState
     from tilewright.tir.stmt import (
         Allocate,
+        AllocateConst,
+        AssertStmt,
         AttrStmt,
         Block,
+        BlockRealize,
+        BufferStore,
         Evaluate,
         For,
         ForKind,
         IfThenElse,
         IterVar,
+        LetStmt,
         PrimFunc,
         ProducerRealize,
+        SeqStmt,
         Stmt,
+        While,
     )
-    from tilewright.tir.stmt import Let as LetStmt
-    from tilewright.tir.stmt import Seq as SeqStmt
-    from tilewright.tir.stmt import Store as BufferStore
     from tilewright.tir.tensorize import TensorIntrin
     from tilewright.tir.transform.lower_blocks import lower_blocks
     from tilewright.tir.transform.pipeline import lower_loops
@@ -189,17 +193,19 @@ _MEMBERS: Final = {
     "tir.packed_calls": ("call_packed", "trace"),
     "tir.parser": ("parse", "parse_module"),
     "tir.schedule_state": ("ScheduleState",),
-    "tir.stmt": ("Allocate", "AttrStmt", "Block", "Evaluate", "For", "ForKind", "IfThenElse", "IterVar", "PrimFunc",
-        "ProducerRealize", "Stmt"),
+    "tir.stmt": (
+        "Allocate", "AllocateConst", "AssertStmt", "AttrStmt", "Block", "BlockRealize", "BufferStore", "Evaluate",
+        "For", "ForKind", "IfThenElse", "IterVar", "LetStmt", "PrimFunc",
+        "ProducerRealize", "SeqStmt", "Stmt", "While"),
     "tir.tensorize": ("TensorIntrin",),
     "tir.transform.lower_blocks": ("lower_blocks",),
     "tir.transform.pipeline": ("lower_loops",),
 }
 """Module -> its members that have the same name here."""
 _RENAMED: Final = {
-    "BufferLoad": ("expr", "Load"), "BufferStore": ("tir.stmt", "Store"), "EqualOp": ("expr", "EQ"),
-    "LetStmt": ("tir.stmt", "Let"), "NotEqualOp": ("expr", "NE"),
-    "Mod": ("expr", "TruncMod"), "SeqStmt": ("tir.stmt", "Seq"), "SizeVar": ("expr", "Var"),
+    "BufferLoad": ("expr", "Load"), "EqualOp": ("expr", "EQ"),
+    "NotEqualOp": ("expr", "NE"),
+    "Mod": ("expr", "TruncMod"), "SizeVar": ("expr", "Var"),
     "indexdiv": ("expr", "floordiv"), "indexmod": ("expr", "floormod"), "multiply": ("expr", "mul"),
     "subtract": ("expr", "sub"),
 }
@@ -232,12 +238,15 @@ __all__ = [
     "NE",
     "Add",
     "Allocate",
+    "AllocateConst",
     "And",
     "Any",
+    "AssertStmt",
     "AttrStmt",
     "BijectiveLayout",
     "Block",
     "BlockDependenceInfo",
+    "BlockRealize",
     "BlockScope",
     "Broadcast",
     "Buffer",
@@ -288,6 +297,7 @@ __all__ = [
     "TensorIntrin",
     "Trace",
     "Var",
+    "While",
     "abs",
     "acos",
     "acosh",

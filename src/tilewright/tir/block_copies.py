@@ -11,6 +11,7 @@ each use of the copy, both have the same elements.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tilewright.base.types import BOOL, INT64
 from tilewright.scalar.arith import Ranges
@@ -21,6 +22,7 @@ from tilewright.tir.coverage import fills, writes_box
 from tilewright.tir.legality import check_complete, check_written_whole, fault, makers, only_maker
 from tilewright.tir.region import Box, regenerate, region_of
 from tilewright.tir.stmt import (
+    AllocateConst,
     Block,
     For,
     IterVar,
@@ -144,7 +146,11 @@ def _ranges(loops: Sequence[For]) -> Ranges:
 
 
 def _changed(body: Stmt, own: dict[Block, Stmt], before: Stmt | None, copy: Stmt) -> Stmt:
-    """Return the body with other blocks, and with `copy` before a statement, or at the end."""
+    """Return the body with other blocks, and with `copy` before a statement, or at the end. Constants stay around it.
+    """
+    if isinstance(body, AllocateConst):
+        inner = body.body
+        return replace(body, body=_changed(inner, own, inner if before is body else before, copy))
 
     def visit(s: Stmt) -> Stmt:
         made = own[s] if isinstance(s, Block) and s in own else s if isinstance(s, Block) else map_bodies(s, visit) or s

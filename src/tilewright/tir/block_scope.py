@@ -26,7 +26,10 @@ from tilewright.tir.stmt import (
     Stmt,
     bodies,
     loaded_buffers,
+    path_to,
+    replaced,
     stored_buffers,
+    walk_stmt,
 )
 
 
@@ -39,11 +42,12 @@ class DepKind(enum.IntEnum):
     OPAQUE = 3
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class StmtSRef:
     """A block or loop, and the block or loop around it; the root block has none."""
 
-    stmt: Block | For
+    stmt: Any
+    """A `Block` or a `For`; None once a statement without it replaced it."""
     parent: StmtSRef | None
 
     def same_as(self, other: object) -> bool:
@@ -87,8 +91,41 @@ class SRefTree:
         """Return the tree of functions by name."""
         tree = SRefTree({name: with_root(f) for name, f in functions.items()})
         for f in tree.functions.values():
-            tree.known.update(_references(f.body, None))
+            tree._refer(f.body, None, {})
         return tree
+
+    def _refer(self, s: Stmt, parent: StmtSRef | None, former: Mapping[Stmt, StmtSRef]) -> None:
+        """Give the blocks and loops in `s` references: their former ones, or new ones."""
+        if isinstance(s, (Block, For)):
+            at = self.known[s] = former.get(s) or StmtSRef(s, parent)
+            at.stmt, at.parent = s, parent
+            parent = at
+        for b in bodies(s):
+            self._refer(b, parent, former)
+
+    def replace(self, at: StmtSRef, new: Stmt, blocks: Mapping[Block, Block]) -> None:
+        """Replace a block or a loop. References to what is in both programs stay, and so do those to the blocks of
+        `blocks`, which others replace, and those to loops over the same variable. All others lose their statements.
+
+        Raises `ScheduleError` for a statement of another program.
+        """
+        old = at.stmt
+        self.get_sref(old)
+        name, func = next((n, f) for n, f in self.functions.items() if old is f.body or path_to(f.body, old))
+        made = replaced(func, old, new)
+        former = {s: self.known.pop(s) for s in walk_stmt(func.body) if s in self.known}
+        kept = {s: ref for s, ref in former.items() if not any(s is x for x in walk_stmt(old))}
+        around = zip(path_to(func.body, old), path_to(made.body, new), strict=True)
+        kept.update((b, former[a]) for a, b in around if a in former)
+        loops = {s.var: s for s in walk_stmt(old) if isinstance(s, For)}
+        for s in walk_stmt(new):
+            same = next((a for a, b in blocks.items() if b is s), loops.get(s.var) if isinstance(s, For) else None)
+            if s in former or same in former:
+                kept[s] = former[s if s in former else same]
+        for ref in former.values():
+            ref.stmt = None
+        self.functions[name] = made
+        self._refer(made.body, None, kept)
 
     def get_sref(self, stmt: Block | For) -> StmtSRef:
         """Return the reference of a block or a loop. Raises `ScheduleError` for a statement of another program."""
@@ -128,14 +165,6 @@ def dependencies(first: Block, second: Block) -> Iterator[DepKind]:
         yield DepKind.WAW
     if read & writes:
         yield DepKind.WAR
-
-
-def _references(s: Stmt, parent: StmtSRef | None) -> Iterator[tuple[Stmt, StmtSRef]]:
-    if isinstance(s, (Block, For)):
-        parent = StmtSRef(s, parent)
-        yield s, parent
-    for b in bodies(s):
-        yield from _references(b, parent)
 
 
 class BlockDependenceInfo:

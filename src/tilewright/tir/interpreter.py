@@ -11,11 +11,25 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.base.errors import InternalError
+from tilewright.base.errors import CompileError, InternalError
 from tilewright.scalar.arith.evaluate import Evaluator, typed
 from tilewright.scalar.expr import Buffer, Call, Load, Var
 from tilewright.scalar.intrinsics import prefetch
-from tilewright.tir.stmt import Allocate, Block, Evaluate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store
+from tilewright.tir.stmt import (
+    Allocate,
+    AllocateConst,
+    AssertStmt,
+    Block,
+    Evaluate,
+    For,
+    IfThenElse,
+    Let,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Store,
+    While,
+)
 
 
 def run(func: PrimFunc, arrays: Sequence[np.ndarray[Any, Any]], numbers: Mapping[Var, Any] | None = None) -> None:
@@ -109,6 +123,17 @@ class _Machine:
                 self.allocate(s.buffer)
                 self.run(s.body)
                 del self.memory[s.buffer]
+            case AllocateConst():
+                self.memory[s.buffer] = s.data.copy()
+                self.run(s.body)
+                del self.memory[s.buffer]
+            case While():
+                while self.evaluator.value(s.condition):
+                    self.run(s.body)
+            case AssertStmt():
+                if not self.evaluator.value(s.condition):
+                    raise CompileError(f"an assertion of the program fails: {s.message}", code="TW0611")
+                self.run(s.body)
             case Let():
                 self.env[s.var] = self.evaluator.value(s.value)
                 self.run(s.body)

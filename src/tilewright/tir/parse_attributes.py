@@ -1,6 +1,7 @@
-"""Reads attributes and threads of TVMScript.
+"""Reads attributes, assertions and threads of TVMScript.
 
     T.attr(A, "storage_scope", "global")                 an attribute of the statements after it
+    assert n > 0, "n is positive"                        a condition of the statements after it
     with T.launch_thread("threadIdx.x", 8) as tx: …      a loop whose trips are threads
     tx = T.env_thread("threadIdx.x")                     the variable of such loops: T.launch_thread(tx, 8)
 """
@@ -16,15 +17,15 @@ from tilewright.scalar import expr as E
 from tilewright.scalar.expr import Buffer, PrimExpr, Var
 from tilewright.tir.parse_expr import module_name
 from tilewright.tir.parse_views import ViewReader
-from tilewright.tir.stmt import SERIAL, THREAD, AttrStmt, For, Reducer, Stmt
+from tilewright.tir.stmt import SERIAL, THREAD, AssertStmt, AttrStmt, For, Reducer, Stmt
 
 Wrapper = Callable[[Stmt], Stmt]
-ENCLOSING: Final = ("attr", "launch_thread")
+ENCLOSING: Final = ("Assert", "attr", "launch_thread")
 """Functions whose statement contains the statements after it, or those of a `with`."""
 
 
 class AttributeReader(ViewReader):
-    """Reads attributes and threads."""
+    """Reads attributes, assertions and threads."""
 
     threads: dict[Var, str]
     """The kinds of threads of the variables from `T.env_thread`."""
@@ -37,6 +38,8 @@ class AttributeReader(ViewReader):
             given: Any = value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else (
                 self.expr(value))
             return lambda body: AttrStmt(of, text, given, body)
+        if module_name(node.func) == "Assert":
+            return self.asserted(node, *self.arguments(node, 2))
         thread, size = self.arguments(node, 2)
         extent = self.expr(size)
         if isinstance(thread, ast.Constant) and isinstance(thread.value, str):
@@ -52,6 +55,18 @@ class AttributeReader(ViewReader):
                 self.names[name] = var
         trips = E.cast(var.dtype, extent)
         return lambda body: For(var, E.const(0, var.dtype), trips, SERIAL, body, {THREAD: kind})
+
+    def asserted(self, node: ast.AST, test: ast.expr, message: ast.expr | None) -> Wrapper:
+        """Read `assert condition, "message"`, or `T.Assert(condition, "message")`."""
+        condition, text = self.condition(test), "" if message is None else str(self.literal(message))
+        return lambda body: AssertStmt(condition, text, body)
+
+    def condition(self, node: ast.expr) -> PrimExpr:
+        """Read the condition of a branch, a loop or an assertion."""
+        found = self.expr(node)
+        if found.dtype.element != "bool":
+            raise self.error(node, f"a condition must be bool, but this is {found.dtype}; write a comparison")
+        return found
 
     def attributed(self, node: ast.expr) -> Any:
         """Read the node of an attribute: a buffer, an expression, a reduction, a string, or None."""

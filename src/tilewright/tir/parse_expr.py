@@ -81,7 +81,10 @@ class ExprReader(PythonReader):
     # Values: an expression, or a Python number without a type.
     def expr(self, node: ast.expr, dtype: DataType | None = None) -> PrimExpr:
         """Return the expression at `node`; a bare number gets the type `dtype`."""
-        value = self.value(node)
+        return self.typed_number(node, self.value(node), dtype)
+
+    def typed_number(self, node: ast.expr, value: Any, dtype: DataType | None) -> PrimExpr:
+        """Return an expression, or a bare number as a constant."""
         return value if isinstance(value, PrimExpr) else self.typed(node, value, dtype)
 
     def typed(self, node: ast.expr, value: Any, dtype: DataType | None) -> PrimExpr:
@@ -196,14 +199,17 @@ class ExprReader(PythonReader):
         return self.expr(node) if address is None else address
 
     def pointer(self, node: ast.expr) -> PrimExpr | None:
-        """Read `A.data`, or `A.access_ptr("r", offset=8)`, as the address of a buffer; None for other expressions."""
+        """Read `A.data`, or `A.access_ptr("r", offset=8)`, as the address of a buffer; None for other expressions.
+
+        `A.data` of a view is the address of its memory, from which `A.elem_offset` counts.
+        """
         call = node if isinstance(node, ast.Call) else None
         place = node if call is None else call.func
         if isinstance(node, ast.Name) and isinstance(self.names.get(node.id), Buffer):  # the result of T.allocate
             place = ast.copy_location(ast.Attribute(node, "data", ast.Load()), node)
         if not isinstance(place, ast.Attribute) or place.attr != ("data" if call is None else "access_ptr"):
             return None
-        target = self.target(place.value)
+        target = self.target(place.value) if call is not None else source_of(self.target(place.value))[0]
         mask, offset = "rw", 0
         if call is not None:
             given = self.keywords(call, "access_mask", "offset", "ptr_type", "content_lanes", "extent")

@@ -125,16 +125,21 @@ class PythonReader:
         return self._scalar(node, self.outside(node), f"'{ast.unparse(node)}' is", "be")
 
     def python_call(self, node: ast.Call) -> Any:
-        """Call a function of the surrounding Python code with expressions; it returns an expression or a number."""
-        return self._scalar(node, self._called(node), f"'{ast.unparse(node.func)}' returned", "return")
+        """Call a function of the surrounding Python code; it returns an expression or a number."""
+        return self.number_returned(node, self.called(node))
+
+    def number_returned(self, node: ast.Call, found: Any) -> Any:
+        """Return what a function of the surrounding Python code returned, which must be an expression or a number."""
+        return self._scalar(node, found, f"'{ast.unparse(node.func)}' returned", "return")
 
     def python_values(self, node: ast.Call) -> list[Any]:
         """Call a function of the surrounding Python code that returns several expressions or numbers."""
-        found = self._called(node)
+        found = self.called(node)
         name = f"'{ast.unparse(node.func)}' returned"
         return [self._scalar(node, v, name, "return") for v in (found if isinstance(found, (tuple, list)) else [found])]
 
-    def _called(self, node: ast.Call) -> Any:
+    def called(self, node: ast.Call) -> Any:
+        """Call a function of the surrounding Python code, which may also take and return buffers."""
         called = self.outside(node.func) if self.is_outside(node.func) else None
         if not callable(called) or isinstance(called, type):
             raise self.error(
@@ -145,8 +150,16 @@ class PythonReader:
         return found.value if isinstance(found, meta_var) else found
 
     def _given(self, node: ast.expr) -> Any:
-        """Read an argument of a function of the surrounding code."""
-        return self.outside(node) if self.is_outside(node) else self.value(node)
+        """Read an argument of a function of the surrounding code: a value of it, an expression, a buffer, a text, or
+        a list of them."""
+        if self.is_outside(node):
+            return self.outside(node)
+        if isinstance(node, (ast.List, ast.Tuple)):
+            return [self._given(x) for x in node.elts]
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return node.value
+        known = self.names.get(node.id) if isinstance(node, ast.Name) else None
+        return self.value(node) if known is None else known
 
     def _scalar(self, node: ast.expr, found: Any, what: str, verb: str) -> Any:
         found = found.item() if isinstance(found, np.generic) else found

@@ -15,7 +15,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from tilewright.base.errors import Origin, ParseError
 from tilewright.base.types import BOOL, DataType
@@ -24,10 +24,11 @@ from tilewright.ir.module import IRModule
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import Buffer, PrimExpr, Var
 from tilewright.tir.buffers import fitted
-from tilewright.tir.parse_attributes import ENCLOSING, AttributeReader, Wrapper
+from tilewright.tir.parse_attributes import ENCLOSING, Wrapper
 from tilewright.tir.parse_expr import is_handle, module_name
+from tilewright.tir.parse_memory import ALLOCATIONS, MemoryReader
 from tilewright.tir.parse_python import Source, around
-from tilewright.tir.parse_views import PLACES, call_name, is_view
+from tilewright.tir.parse_views import call_name, is_view
 from tilewright.tir.printer import INNER, extent_between
 from tilewright.tir.stmt import (
     PARALLEL,
@@ -38,7 +39,6 @@ from tilewright.tir.stmt import (
     THREAD,
     UNROLLED,
     VECTORIZED,
-    Allocate,
     Block,
     Evaluate,
     For,
@@ -50,15 +50,16 @@ from tilewright.tir.stmt import (
     Seq,
     Stmt,
     Store,
+    While,
     walk_stmt,
 )
+from tilewright.tir.views import View
 
 _LOOPS: Final = {
     "serial": SERIAL, "parallel": PARALLEL, "vectorized": VECTORIZED, "unrolled": UNROLLED, "unroll": UNROLLED,
     "thread_binding": SERIAL}
 _AXES: Final = {"S": "spatial", "R": "reduce", **{k: k for k in ("spatial", "reduce", "scan", "opaque")}}
 _IGNORED: Final = ("reads", "writes")
-N = TypeVar("N", Var, Buffer)
 
 
 def parse(text: str, file: str = "") -> PrimFunc:
@@ -143,13 +144,12 @@ class _Header:
     annotations: dict[str, Any] = field(default_factory=dict)
 
 
-class FunctionReader(AttributeReader):
+class FunctionReader(MemoryReader):
     """Reads one function."""
 
     def __init__(self, source: Source, outer: Mapping[str, Any]) -> None:
         super().__init__(source, outer)
-        self.known: dict[str, Var | Buffer] = {}
-        """The last variable or buffer of each name, in scope or not."""
+        self.known = {}
         self.threads = {}
         self.attrs: dict[str, Any] = {}
         self.inner: list[Buffer] = []
@@ -239,42 +239,6 @@ class FunctionReader(AttributeReader):
         self.attrs.update({SCALARS: tuple(sorted(scalars, key=lambda s: s[0]))} if free else {})
         return [b for b in found if b is not None]
 
-    def new_buffer(self, name: str, node: ast.Call, args: Sequence[ast.expr], scope: str) -> Buffer:
-        """Read a buffer from `args`: shape, dtype and, optionally, scope."""
-        given = self.keywords(node, "shape", "dtype", "scope", "strides", "buffer_type", *PLACES)
-        self.check_kind(given)
-        rest = list(args)
-        shape = given.get("shape") or (rest.pop(0) if rest else None)
-        dtype = given.get("dtype") or (rest.pop(0) if rest else None)
-        where = given.get("scope") or (rest.pop(0) if rest else None)
-        if shape is None or rest:
-            raise self.error(
-                node,
-                f'{ast.unparse(node.func)} needs a shape, a data type and a scope: ((8,), "float32", scope="local")')
-        sizes = self.sizes(shape)
-        kind = self.dtype(dtype) if dtype is not None else DataType("float32")
-        strides = self.sizes(given["strides"]) if "strides" in given else ()
-        made = Buffer(name, sizes, kind, str(self.literal(where)) if where is not None else scope, strides)
-        return self.bind(name, made, _same_buffer)
-
-    def sizes(self, node: ast.expr) -> list[Any]:
-        """Read a shape: a tuple, or one size."""
-        if isinstance(node, (ast.Tuple, ast.List)):
-            return [self.value(d) for d in node.elts]
-        found = self.outside(node) if self.is_outside(node) else self.value(node)
-        return list(found) if isinstance(found, (tuple, list)) else [found]
-
-    def new_var(self, name: str, dtype: DataType) -> Var:
-        return self.bind(name, Var(name, dtype), lambda old, new: old.dtype is new.dtype)
-
-    def bind(self, name: str, made: N, same: Callable[[N, N], bool]) -> N:
-        """Bring a name into scope: reuse its previous object if that is out of scope and equal, else use `made`."""
-        old = self.known.get(name)
-        if isinstance(old, type(made)) and name not in self.names and same(old, made):
-            made = old
-        self.names[name] = self.known[name] = made
-        return made
-
     # Statements.
     def sequence(self, nodes: Sequence[ast.stmt]) -> Stmt:
         """Read the statements of a scope; the scope of a `Let` or an allocation extends to its end."""
@@ -308,6 +272,8 @@ class FunctionReader(AttributeReader):
             return self.opened(node.target.id, node.value, self.dtype(node.annotation))
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and call_name(node.value) in ENCLOSING:
             return self.enclosing(node.value)
+        if isinstance(node, ast.Assert):
+            return self.asserted(node, node.test, node.msg)
         if isinstance(node, ast.Expr) and call_name(node.value) == "LetStmt" and isinstance(node.value, ast.Call):
             return self.bound(node.value)
         return None
@@ -324,14 +290,20 @@ class FunctionReader(AttributeReader):
         return lambda body: Let(var, value, body)
 
     def opened(self, name: str, node: ast.expr, dtype: DataType | None = None) -> Wrapper:
-        if isinstance(node, ast.Call) and module_name(node.func) in ("allocate", "decl_buffer"):
-            buffer = self.new_buffer(name, node, node.args, "global")
-            return lambda body: Allocate(buffer, body)
+        if isinstance(node, ast.Call) and module_name(node.func) in ALLOCATIONS:
+            return self.memory(name, node)
         if isinstance(node, ast.Call) and module_name(node.func) == "launch_thread":
             return self.enclosing(node, name)
         if isinstance(node, ast.Call) and module_name(node.func) in ("let", "LetStmt"):
             (node,) = self.arguments(node, 1)
-        value = self.expr(node, dtype)
+        if isinstance(node, ast.Call) and self.is_outside(node.func) and not self.is_outside(node):
+            found = self.called(node)
+            if isinstance(found, (Buffer, View)):
+                self.names[name] = found
+                return lambda body: body
+            value = self.typed_number(node, self.number_returned(node, found), dtype)
+        else:
+            value = self.expr(node, dtype)
         var = self.new_var(name, value.dtype)
         return lambda body: Let(var, value, body)
 
@@ -450,11 +422,13 @@ class FunctionReader(AttributeReader):
         return low, extent_between(low, end)
 
     def branch(self, node: ast.If) -> Stmt:
-        condition = self.expr(node.test)
-        if condition.dtype.element != "bool":
-            raise self.error(
-                node.test, f"a condition must be bool, but this is {condition.dtype}; write a comparison")
-        return IfThenElse(condition, self.sequence(node.body), self.sequence(node.orelse) if node.orelse else None)
+        condition, then = self.condition(node.test), self.sequence(node.body)
+        return IfThenElse(condition, then, self.sequence(node.orelse) if node.orelse else None)
+
+    def repetition(self, node: ast.While) -> Stmt:
+        if node.orelse:
+            raise self.error(node.orelse[0], "a while loop has no else")
+        return While(self.condition(node.test), self.sequence(node.body))
 
     def assign(self, node: ast.Assign) -> Stmt:
         (target,) = node.targets if len(node.targets) == 1 else (None,)
@@ -470,7 +444,7 @@ class FunctionReader(AttributeReader):
         lanes = max((i.dtype.lanes for i in indices), default=1)
         stored = self.expr(value, buffer.dtype.with_lanes(lanes))
         fitting = fitted(stored, buffer.dtype)
-        if fitting is None and stored.dtype.is_integer and buffer.dtype.is_float:
+        if fitting is None and "handle" not in (stored.dtype, buffer.dtype):  # numbers are converted, as in TVM
             fitting = E.cast(buffer.dtype.with_lanes(stored.dtype.lanes), stored)
         if fitting is None:
             raise self.error(
@@ -672,14 +646,6 @@ def _together(parts: Sequence[Stmt]) -> Stmt:
     return parts[0] if len(parts) == 1 else Seq(tuple(parts)) if parts else Evaluate(E.const(0, "int64"))
 
 
-def _same_buffer(a: Buffer, b: Buffer) -> bool:
-    same_shape = (
-        len(a.shape) == len(b.shape)
-        and all(x is y or (isinstance(x, int) and x == y) for x, y in zip(a.shape, b.shape, strict=True))
-    )
-    return same_shape and a.strides == b.strides and a.dtype is b.dtype and a.scope == b.scope
-
-
 def _with_thread(call: ast.Call) -> ast.Call:
     """Return `T.thread_binding(0, 128, thread="threadIdx.x")` for a call with the thread as last argument."""
     last = call.args[-1] if call.args else None
@@ -690,10 +656,11 @@ def _with_thread(call: ast.Call) -> ast.Call:
 
 
 _DECLARATIONS: Final = ("alloc_buffer", "env_thread", "match_buffer", "meta_var", "Buffer", "buffer_decl")
-_BINDING: Final = ("allocate", "decl_buffer", "launch_thread", "let", "LetStmt")
+_BINDING: Final = (*ALLOCATIONS, "launch_thread", "let", "LetStmt")
 _HEADERS: Final = ("where", "block_attr", "reducer", *_IGNORED)
 _STATEMENTS: Final[dict[type[ast.stmt], Callable[[FunctionReader, Any], Stmt]]] = {
     ast.For: FunctionReader.loop, ast.If: FunctionReader.branch, ast.Assign: FunctionReader.assign,
     ast.AugAssign: FunctionReader.update,
-    ast.Expr: FunctionReader.evaluate, ast.Pass: FunctionReader.nothing, ast.With: FunctionReader.scope,
+    ast.Expr: FunctionReader.evaluate, ast.Pass: FunctionReader.nothing,
+    ast.With: FunctionReader.scope, ast.While: FunctionReader.repetition,
 }

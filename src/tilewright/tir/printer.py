@@ -50,6 +50,8 @@ from tilewright.tir.stmt import (
     RESULT,
     SCALARS,
     Allocate,
+    AllocateConst,
+    AssertStmt,
     AttrStmt,
     Block,
     Evaluate,
@@ -61,6 +63,7 @@ from tilewright.tir.stmt import (
     Seq,
     Stmt,
     Store,
+    While,
     expressions,
     walk_stmt,
 )
@@ -156,6 +159,8 @@ def value_text(value: Any) -> str:
             return f"[{', '.join(map(value_text, value))}]"
         case dict():
             return "{" + ", ".join(f"{value_text(k)}: {value_text(v)}" for k, v in value.items()) + "}"
+        case _ if hasattr(value, "export"):  # a target
+            return f"T.target({value_text(value.export())})"
         case _:
             return repr(value)
 
@@ -246,10 +251,10 @@ class _Printer:
                 if isinstance(s, Seq):
                     self.inner(s, depth)
                     return
-            if not isinstance(s, (Let, Allocate, AttrStmt)):
+            if not isinstance(s, (Let, Allocate, AllocateConst, AttrStmt, AssertStmt)):
                 break
             self.at.setdefault(s, len(self.lines))
-            self.put(depth, self.attribute(s) if isinstance(s, AttrStmt) else "{1} = {0}".format(*self.opening(s)))
+            self.put(depth, self.first_line(s))
             s = s.body
         if isinstance(s, Seq):
             self.inner(s, depth)
@@ -263,11 +268,11 @@ class _Printer:
         elif isinstance(s, Seq):
             self.put(depth, "with T.seq():")
             self.body(s, depth + 1) if len(s.stmts) > 1 else self.inner(s.stmts[0], depth + 1)
-        elif isinstance(s, AttrStmt):
+        elif isinstance(s, (AttrStmt, AssertStmt)):
             self.at.setdefault(s, len(self.lines))
-            self.put(depth, f"with {self.attribute(s)}:")
+            self.put(depth, f"with {self.attribute(s) if isinstance(s, AttrStmt) else self.assertion(s)}:")
             self.body(s.body, depth + 1)
-        elif isinstance(s, (Let, Allocate)):
+        elif isinstance(s, (Let, Allocate, AllocateConst)):
             self.at.setdefault(s, len(self.lines))
             value, name = self.opening(s, "T.let({})")
             self.put(depth, f"with {value} as {name}:")
@@ -275,11 +280,24 @@ class _Printer:
         else:
             self.stmt(s, depth)
 
-    def opening(self, s: Let | Allocate, form: str = "{}") -> tuple[str, str]:
+    def first_line(self, s: Let | Allocate | AllocateConst | AttrStmt | AssertStmt) -> str:
+        """Return the line of a statement that holds for the statements after it."""
+        if isinstance(s, AssertStmt):
+            return f"assert {self.expr(s.condition)}, {value_text(s.message)}"
+        return self.attribute(s) if isinstance(s, AttrStmt) else "{1} = {0}".format(*self.opening(s))
+
+    def assertion(self, s: AssertStmt) -> str:
+        return f"T.Assert({self.expr(s.condition)}, {value_text(s.message)})"
+
+    def opening(self, s: Let | Allocate | AllocateConst, form: str = "{}") -> tuple[str, str]:
         """Return the name that a statement binds for the statements after it, and its value."""
         if isinstance(s, Let):
             return form.format(self.expr(s.value)), self.name(s.var)
-        return f'T.allocate({self.shape(s.buffer)}, "{s.buffer.dtype}", "{s.buffer.scope}")', self.name(s.buffer)
+        if isinstance(s, AllocateConst):
+            elements = f'{value_text(s.data.reshape(-1).tolist())}, "{s.buffer.dtype}", {self.shape(s.buffer)}'
+            return f"T.allocate_const({elements})", self.name(s.buffer)
+        notes = f", annotations={value_text(s.annotations)}" if s.annotations else ""
+        return f'T.allocate({self.shape(s.buffer)}, "{s.buffer.dtype}", "{s.buffer.scope}"{notes})', self.name(s.buffer)
 
     def attribute(self, s: AttrStmt) -> str:
         """Return the text of an attribute without the statement that has it."""
@@ -313,6 +331,9 @@ class _Printer:
                 if s.else_case is not None:
                     self.put(depth, "else:")
                     self.body(s.else_case, depth + 1)
+            case While():
+                self.put(depth, f"while {self.expr(s.condition)}:")
+                self.body(s.body, depth + 1)
             case Evaluate():
                 self.put(
                     depth, self.expr(s.value) if isinstance(s.value, Call) else f"T.evaluate({self.expr(s.value)})")
@@ -340,11 +361,11 @@ class _Printer:
             depth, f"{target} = {value}" if s.mask is None else f"{target} = T.masked({self.expr(s.mask)}, {value})")
 
     def block(self, s: Block, depth: int) -> None:
-        bindings = [self.expr(b) for b in s.bindings]
+        bindings = [f", {self.expr(b)}" for b in s.bindings] or [""] * len(s.iters)
         self.put(depth, f"with T.block({value_text(s.name)}):")
         for axis, bound in zip(s.iters, bindings, strict=True):
             kind = "" if axis.var.dtype is axis.extent.dtype else f', dtype="{axis.var.dtype}"'
-            self.put(depth + 1, f"{self.name(axis.var)} = T.axis.{axis.kind}({self.expr(axis.extent)}, {bound}{kind})")
+            self.put(depth + 1, f"{self.name(axis.var)} = T.axis.{axis.kind}({self.expr(axis.extent)}{bound}{kind})")
         if not (isinstance(s.predicate, IntImm) and s.predicate.value):
             self.put(depth + 1, f"T.where({self.expr(s.predicate)})")
         notes = dict(s.annotations)
@@ -491,7 +512,7 @@ def _free(func: PrimFunc) -> tuple[list[Var], list[Buffer]]:
     for s in walk_stmt(func.body):
         if isinstance(s, (For, Let)):
             bound.add(s.var)
-        elif isinstance(s, Allocate):
+        elif isinstance(s, (Allocate, AllocateConst)):
             declare(s.buffer)
             bound.add(s.buffer)
         elif isinstance(s, Store):

@@ -66,6 +66,13 @@ class ScheduleState:
         """Return the reference of a block or a loop."""
         return self._tree.get_sref(stmt)
 
+    def replace(
+        self, src_sref: StmtSRef, tgt_stmt: Stmt, block_sref_reuse: Mapping[Block, Block] | None = None
+    ) -> None:
+        """Replace a block or a loop by a statement. `block_sref_reuse` gives old blocks, and new ones that get their
+        references. Raises `ScheduleError` for a reference without a statement, or of another program."""
+        self._tree.replace(src_sref, tgt_stmt, block_sref_reuse or {})
+
     def get_block_scope(self, block_sref: StmtSRef) -> BlockScope:
         """Return the dependencies among the blocks directly inside a block."""
         return self._tree.get_block_scope(block_sref)

@@ -20,12 +20,14 @@ from typing import Any, Final, overload
 from tilewright.base.errors import CompileError
 from tilewright.base.settings import nearest
 from tilewright.base.types import DataType, PointerType, PrimType
+from tilewright.scalar import expr as E
 from tilewright.scalar.expr import Var, cast
-from tilewright.tir.buffers import decl_buffer
+from tilewright.tir import buffers
 from tilewright.tir.parse_expr import FUNCTIONS
 from tilewright.tir.parse_python import meta_var
 from tilewright.tir.parser import parse_python
 from tilewright.tir.stmt import PrimFunc
+from tilewright.tir.views import View, reshaped
 
 
 class Annotation:
@@ -46,10 +48,20 @@ class NumberType(Annotation):
 
 
 class BufferType(Annotation):
-    """The type of a buffer. `T.Buffer((16,), "float32")` is also a buffer."""
+    """The type of a buffer. `T.Buffer((16,), "float32")` is also a buffer, and with `data=` the memory of another one.
+    """
 
-    def __call__(self, shape: Any = (), dtype: Any = "float32", **options: Any) -> Any:
-        return decl_buffer(shape, getattr(dtype, "dtype", dtype), **options)
+    def __call__(self, shape: Any = (), dtype: Any = "float32", data: Any = None, **options: Any) -> Any:
+        kind = DataType(getattr(dtype, "dtype", dtype))
+        if not isinstance(data, (E.Buffer, View)):
+            return buffers.decl_buffer(shape, kind, data=data, **options)
+        sizes = tuple(shape) if isinstance(shape, (list, tuple)) else (shape,)
+        made = reshaped(options.get("name", "buffer"), data, sizes, E.as_expr(0))
+        if isinstance(made, str) or kind is not made.dtype:
+            raise CompileError(
+                made if isinstance(made, str) else f"the memory of '{data.name}' holds {made.dtype}, not {kind}",
+                code="TW0609")
+        return made
 
 
 class HandleType(Annotation):
@@ -61,6 +73,7 @@ class HandleType(Annotation):
 
 
 Buffer: Final = BufferType()
+decl_buffer: Final = Buffer
 handle: Final = HandleType()
 int8, int16, int32, int64 = map(NumberType, ("int8", "int16", "int32", "int64"))
 uint8, uint16, uint32, uint64 = map(NumberType, ("uint8", "uint16", "uint32", "uint64"))
@@ -93,4 +106,4 @@ def prim_func(function: Callable[..., Any] | None = None, *, name: str = "", pri
     return parse_python if function is None else parse_python(function)
 
 
-__all__ = ["Buffer", "handle", "meta_var", "prim_func"]
+__all__ = ["Buffer", "decl_buffer", "handle", "meta_var", "prim_func"]

@@ -7,6 +7,7 @@ from typing import Final
 
 from tilewright.base.memory_faults import Site
 from tilewright.tir.stmt import PrimFunc
+from tilewright.tir.transform.fill_constants import fill_constants
 from tilewright.tir.transform.flatten_buffers import flatten_buffers
 from tilewright.tir.transform.instrument_memory import Checks, instrument_memory
 from tilewright.tir.transform.lower_math import lower_math
@@ -24,6 +25,7 @@ LoopPass = Callable[[PrimFunc], PrimFunc]
 """A pass over the loops of one function."""
 
 LOOP_PASSES: Final[tuple[LoopPass, ...]] = (
+    fill_constants,
     split_vector_elements,
     widen_halves,
     simplify,
@@ -66,7 +68,7 @@ def lower_checked(
     """
     if checks is None:
         return lower_loops(func, passes), ()
-    checked, sites = instrument_memory(simplify(split_vector_elements(func)), checks, first)
+    checked, sites = instrument_memory(simplify(split_vector_elements(fill_constants(func))), checks, first)
     if not sites:  # all accesses are proved correct
         return lower_loops(func, passes), ()
     return lower_loops(checked, [p for p in passes if p is not partition_loops]), sites

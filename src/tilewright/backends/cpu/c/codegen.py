@@ -33,6 +33,7 @@ from tilewright.tir.stmt import (
     PARALLEL,
     SERIAL,
     Allocate,
+    AssertStmt,
     Evaluate,
     For,
     IfThenElse,
@@ -41,9 +42,11 @@ from tilewright.tir.stmt import (
     Seq,
     Stmt,
     Store,
+    While,
     expressions,
     stored_buffers,
     walk_stmt,
+    without_code,
 )
 from tilewright.tir.transform.loop_facts import inside
 from tilewright.tir.transform.verify import verify_flat
@@ -195,6 +198,10 @@ class _Function:
                 self.allocate(s)
             case Evaluate():
                 self.evaluate(s.value)
+            case While():
+                self.repeat(s)
+            case AssertStmt():
+                raise without_code(s)
             case _:
                 raise InternalError(
                     f"{type(s).__name__} reached code generation in '{self.func.name}'; lower the function first")
@@ -245,6 +252,15 @@ class _Function:
         if s.else_case is not None:
             self.line("} else {")
             self.stmt(s.else_case)
+        self.line("}")
+
+    def repeat(self, s: While) -> None:
+        self.line("for (;;) {")
+        self.values.prepare([s.condition])
+        condition = self.writer.text(s.condition)
+        self.values.done()
+        self.line(f"if (!({condition})) break;")
+        self.stmt(s.body)
         self.line("}")
 
     def loop(self, s: For) -> None:

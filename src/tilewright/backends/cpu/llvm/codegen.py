@@ -36,6 +36,7 @@ from tilewright.tir.stmt import (
     SERIAL,
     VERSIONED,
     Allocate,
+    AssertStmt,
     Evaluate,
     For,
     IfThenElse,
@@ -44,8 +45,10 @@ from tilewright.tir.stmt import (
     Seq,
     Stmt,
     Store,
+    While,
     bodies,
     handed_out,
+    without_code,
 )
 from tilewright.tir.transform.verify import verify_flat
 
@@ -173,6 +176,10 @@ class _Codegen:
                 self._allocate(s)
             case Evaluate():
                 self._evaluate(s.value)
+            case While():
+                self._while(s)
+            case AssertStmt():
+                raise without_code(s)
             case _:
                 raise InternalError(
                     f"{type(s).__name__} reached code generation in '{self.func.name}'; lower the function first")
@@ -329,6 +336,32 @@ class _Codegen:
         f.fresh_chunk()
         for key, _ in carried:
             f.set_slot(key, (f.slots[key][0], f.here))
+
+    def _while(self, s: While) -> None:
+        f, effects, before = self.f, self.facts.effects(s), self.f.block
+        for key in effects:
+            f.forget(key)
+        label, inside, end = f.name("while"), f.name("do"), f.name("end")
+        head = f.start_block(label, f"br label %{label}")
+        f.enter(is_loop=True, stores=effects)
+        carried = [(key, f"%{f.name(local_name(key[0].name))}") for key in f.slots if key in effects]
+        entering = {key: f.slots[key][0] for key, _ in carried}
+        for key, name in carried:
+            f.set_slot(key, (name, f.here))
+        again, _ = f.value(s.condition)
+        f.start_block(inside, f"br i1 {again}, label %{inside}, label %{end}")
+        f.enter(is_loop=False, stores=effects)
+        self._stmt(s.body)
+        latch = f.block
+        for key, name in carried:
+            slot = self._slot_type(key)
+            head.append(f"  {name} = phi {slot} [ {entering[key]}, %{before} ], [ {f.slots[key][0]}, %{latch} ]")
+        f.leave()
+        f.leave()
+        f.start_block(end, f"br label %{label}")
+        f.fresh_chunk()
+        for key, name in carried:
+            f.set_slot(key, (name, f.here))
 
     def _slot_type(self, key: tuple[Buffer, int]) -> str:
         buffer, offset = key

@@ -22,6 +22,7 @@ from tilewright.tir.stmt import (
     PrimFunc,
     Stmt,
     Store,
+    While,
     bodies,
     expressions,
     handed_out,
@@ -146,7 +147,7 @@ class Facts:
         for inner in bodies(s):
             found |= self._find_effects(inner)
         result = frozenset(found) if found else _NOTHING
-        if isinstance(s, (For, IfThenElse)):
+        if isinstance(s, (For, IfThenElse, While)):
             self._effects[id(s)] = result
         return result
 

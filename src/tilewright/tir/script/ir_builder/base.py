@@ -7,10 +7,11 @@ from contextvars import ContextVar
 from typing import Any, Final, Self, TypeVar
 
 from tilewright.base.errors import OptionError
+from tilewright.base.types import BOOL
 from tilewright.ir.module import IRModule
-from tilewright.scalar.expr import Buffer, PrimExpr, Var
+from tilewright.scalar.expr import Buffer, PrimExpr, Var, const
 from tilewright.tir.ir_builder import IRBuilder as Statements
-from tilewright.tir.stmt import PrimFunc
+from tilewright.tir.stmt import IterVar, PrimFunc, Stmt
 
 _CURRENT: Final[ContextVar[IRBuilder | None]] = ContextVar("builder", default=None)
 P = TypeVar("P", Var, Buffer)
@@ -24,6 +25,19 @@ class FunctionFrame:
         self.params: list[Var | Buffer] = []
         self.buffers: dict[Var, Buffer] = {}
         self.attrs: dict[str, Any] = {}
+        self.inner: list[Buffer] = []
+        """Intermediate buffers."""
+
+
+class BlockFrame:
+    """A block under construction: its axes with their bindings, predicate, initialization and annotations."""
+
+    def __init__(self) -> None:
+        self.iters: list[IterVar] = []
+        self.bindings: list[PrimExpr] = []
+        self.predicate: PrimExpr = const(1, BOOL)
+        self.init: Stmt | None = None
+        self.annotations: dict[str, Any] = {}
 
 
 class IRBuilder:
@@ -32,6 +46,12 @@ class IRBuilder:
     def __init__(self) -> None:
         self.statements = Statements()
         self.function: FunctionFrame | None = None
+        self.block: BlockFrame | None = None
+        """The innermost open block."""
+        self.extents: dict[Any, PrimExpr] = {}
+        """Extents of the loops by their variables."""
+        self.threads: dict[Var, str] = {}
+        """Kinds of threads by the variables of `T.env_thread`."""
         self.condition: PrimExpr | None = None
         """The condition of the innermost `T.If`."""
         self.module: dict[str, PrimFunc] | None = None

@@ -7,23 +7,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
+
 from tilewright.base.errors import CompileError
+from tilewright.base.types import BOOL
 from tilewright.scalar import expr as E
+from tilewright.tir import buffers
 from tilewright.tir import stmt as S
-from tilewright.tir.buffers import decl_buffer, fitted
+from tilewright.tir.buffers import fitted
+from tilewright.tir.printer import INNER
 from tilewright.tir.script import tir as types
+from tilewright.tir.script.ir_builder import blocks
 from tilewright.tir.script.ir_builder.base import FunctionFrame, IRBuilder, P
 
 _OPEN_IF: Final = "T.Then and T.Else belong inside T.If(condition)"
 
 
 def __getattr__(name: str) -> Any:
-    return getattr(types, name)
+    return getattr(blocks if name in blocks.__all__ else types, name)
 
 
 @contextmanager
@@ -34,8 +41,10 @@ def prim_func(is_private: bool = False) -> Iterator[None]:
     with builder.statements.scope() as body:
         yield
     builder.function = None
-    attrs = {"global_symbol": frame.name, **frame.attrs}
-    builder.add(S.PrimFunc(frame.params, body(), None, frame.buffers, attrs))
+    made, attrs = body(), {"global_symbol": frame.name, **frame.attrs}
+    if frame.inner or any(isinstance(s, S.Block) for s in S.walk_stmt(made)):
+        attrs[INNER] = tuple(frame.inner)
+    builder.add(S.PrimFunc(frame.params, made, None, frame.buffers, attrs))
 
 
 def _function(what: str) -> FunctionFrame:
@@ -67,7 +76,7 @@ def match_buffer(param: E.Var, shape: Any, dtype: Any = "float32", **options: An
     frame = _function("match_buffer")
     if param not in frame.params:
         raise CompileError(f"'{param}' is not a parameter of the function; add it with T.arg", code="TW0608")
-    frame.buffers[param] = made = decl_buffer(shape, dtype, param.name, **options)
+    frame.buffers[param] = made = buffers.decl_buffer(shape, dtype, param.name, **options)
     return made
 
 
@@ -88,12 +97,107 @@ def buffer_store(buffer: E.Buffer, value: E.Value, indices: Sequence[E.Value] | 
     IRBuilder.current().statements.emit(S.Store(buffer, fitting, at))
 
 
+def alloc_buffer(shape: Any, dtype: Any = "float32", **options: Any) -> E.Buffer:
+    """Return a new intermediate buffer of the function."""
+    made: E.Buffer = buffers.decl_buffer(shape, dtype, **options)
+    _function("alloc_buffer").inner.append(made)
+    return made
+
+
+@contextmanager
+def allocate(
+    extents: Sequence[E.Value], dtype: str = "float32", scope: str = "global", condition: Any = None,
+    annotations: Mapping[str, Any] | None = None,
+) -> Iterator[E.Buffer]:
+    """Begin statements with memory, whose value is the buffer; `condition` has no effect."""
+    made, builder = buffers.decl_buffer(extents, dtype, "v", scope=scope), IRBuilder.current()
+    with builder.statements.scope() as body:
+        yield made
+    builder.statements.emit(S.Allocate(made, body(), dict(annotations or {})))
+
+
+@contextmanager
+def decl_buffer(shape: Any, dtype: str = "float32", **options: Any) -> Iterator[E.Buffer]:
+    """Begin statements with memory, whose value is the buffer."""
+    made, builder = buffers.decl_buffer(shape, dtype, **options), IRBuilder.current()
+    with builder.statements.scope() as body:
+        yield made
+    builder.statements.emit(S.Allocate(made, body()))
+
+
+@contextmanager
+def allocate_const(data: Any, dtype: str, extents: Sequence[int], annotations: Any = None) -> Iterator[E.Buffer]:
+    """Begin statements with constant memory, whose value is the buffer."""
+    made, builder = buffers.decl_buffer(extents, dtype, "v"), IRBuilder.current()
+    with builder.statements.scope() as body:
+        yield made
+    elements = np.asarray(data, made.dtype.numpy()).reshape(tuple(extents))
+    builder.statements.emit(S.AllocateConst(made, elements, body()))
+
+
+@contextmanager
+def While(condition: E.Value) -> Iterator[None]:
+    """Begin statements that run as long as the condition holds before them."""
+    builder = IRBuilder.current()
+    with builder.statements.scope() as body:
+        yield
+    builder.statements.emit(S.While(E.cast(BOOL, E.as_expr(condition)), body()))
+
+
+@contextmanager
+def Assert(condition: E.Value, message: str) -> Iterator[None]:
+    """Begin statements that need the condition."""
+    builder = IRBuilder.current()
+    with builder.statements.scope() as body:
+        yield
+    builder.statements.emit(S.AssertStmt(E.cast(BOOL, E.as_expr(condition)), message, body()))
+
+
+def env_thread(thread_tag: str) -> E.Var:
+    """Return the variable of a kind of threads, for `launch_thread`."""
+    made = E.Var("v", "int32")
+    IRBuilder.current().threads[made] = thread_tag
+    return made
+
+
+@contextmanager
+def launch_thread(thread: E.Var | str, extent: E.Value) -> Iterator[E.Var]:
+    """Begin a loop whose trips are threads. Raises `CompileError` for a variable that `env_thread` did not return."""
+    builder = IRBuilder.current()
+    var = env_thread(thread) if isinstance(thread, str) else thread
+    kind = builder.threads.get(var)
+    if kind is None:
+        raise CompileError(f"'{var.name}' is no thread; T.env_thread returns variables of threads", code="TW0608")
+    with builder.statements.scope() as body:
+        yield var
+    trips = E.cast(var.dtype, E.as_expr(extent))
+    builder.statements.emit(S.For(var, E.const(0, var.dtype), trips, S.SERIAL, body(), {S.THREAD: kind}))
+
+
+def comm_reducer(combiner: Callable[..., Any], identity: Sequence[E.Value]) -> S.Reducer:
+    """Return a reduction: `combiner` takes the old values, then the new ones; `identity` are the neutral values."""
+    neutral = tuple(map(E.as_expr, identity))
+    names = tuple(inspect.signature(combiner).parameters)
+    if len(names) != 2 * len(neutral):
+        raise CompileError(
+            f"a reduction of {len(neutral)} takes {2 * len(neutral)} values, but the function takes {len(names)}",
+            code="TW0608")
+    params = tuple(E.Var(n, e.dtype) for n, e in zip(names, (*neutral, *neutral), strict=True))
+    made = combiner(*params)
+    body = tuple(map(E.as_expr, made if isinstance(made, tuple) else (made,)))
+    return S.Reducer("comm_reducer", params, body, neutral)
+
+
+@contextmanager
 def _loop(kind: str, start: E.Value, stop: E.Value | None = None, *, annotations: Mapping[str, Any] | None = None) -> (
-    AbstractContextManager[E.PrimExpr]
+    Iterator[E.PrimExpr]
 ):
     """Begin a loop over `[0, start)`, or `[start, stop)`; its value is the variable."""
     low, high = (0, start) if stop is None else (start, stop)
-    return IRBuilder.current().statements.for_range(low, high, kind=kind, annotations=annotations)
+    builder = IRBuilder.current()
+    with builder.statements.for_range(low, high, kind=kind, annotations=annotations) as var:
+        builder.extents[var] = E.sub(E.cast(var.dtype, E.as_expr(high)), E.cast(var.dtype, E.as_expr(low)))
+        yield var
 
 
 serial, parallel, vectorized, unroll = (partial(_loop, k) for k in ("serial", "parallel", "vectorized", "unroll"))

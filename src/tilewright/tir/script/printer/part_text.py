@@ -60,6 +60,10 @@ def _call(word: str, *args: ExprDoc, **options: ExprDoc) -> ExprDoc:
     return _T.attr(word).call(*args, **options)
 
 
+def _axis(kind: str, *args: ExprDoc) -> ExprDoc:
+    return _T.attr("axis").attr(kind).call(*args)
+
+
 def _text(text: str) -> ExprDoc:
     return D.LiteralDoc(text)
 
@@ -144,7 +148,7 @@ class _Docs:
                 for x in s.stmts[:-1]:
                     found += self.inner(x)
                 s = s.stmts[-1]
-            elif isinstance(s, (S.Let, S.Allocate, S.AttrStmt)):
+            elif isinstance(s, (S.Let, S.Allocate, S.AllocateConst, S.AttrStmt, S.AssertStmt)):
                 found.append(self.opened(s))
                 s = s.body
             else:
@@ -161,13 +165,24 @@ class _Docs:
             case S.Allocate():
                 value = self.memory("decl_buffer", s.buffer)
                 return [D.ScopeDoc(self.bind(s.buffer), value, self.body(s.body))]
+            case S.AllocateConst():
+                value = self.constant(s)
+                return [D.ScopeDoc(self.bind(s.buffer), value, self.body(s.body))]
+            case S.AssertStmt():
+                value = _call("Assert", self.value(s.condition), _text(s.message))
+                return [D.ScopeDoc(None, value, self.body(s.body))]
             case S.AttrStmt():
                 return [D.ScopeDoc(None, self.attribute(s), self.body(s.body))]
             case _:
                 return [_STATEMENTS[type(s)](self, s)]
 
-    def opened(self, s: S.Let | S.Allocate | S.AttrStmt) -> StmtDoc:
+    def opened(self, s: S.Let | S.Allocate | S.AllocateConst | S.AttrStmt | S.AssertStmt) -> StmtDoc:
         """Return the first line of a statement that holds to the end of its body."""
+        if isinstance(s, S.AssertStmt):
+            return D.AssertDoc(self.value(s.condition), _text(s.message))
+        if isinstance(s, S.AllocateConst):
+            value = self.constant(s)
+            return D.AssignDoc(self.bind(s.buffer), value)
         if isinstance(s, S.AttrStmt):
             return D.ExprStmtDoc(self.attribute(s))
         if isinstance(s, S.Allocate):
@@ -175,6 +190,13 @@ class _Docs:
             return D.AssignDoc(self.bind(s.buffer), memory)
         value = self.value(s.value)
         return D.AssignDoc(self.bind(s.var), value, _type(s.var.dtype))
+
+    def constant(self, s: S.AllocateConst) -> ExprDoc:
+        elements = D.ListDoc([D.LiteralDoc(x) for x in s.data.reshape(-1).tolist()])
+        return _call("allocate_const", elements, _text(str(s.buffer.dtype)), D.ListDoc(self.several(s.buffer.shape)))
+
+    def repetition(self, s: S.While) -> StmtDoc:
+        return D.WhileDoc(self.value(s.condition), self.body(s.body))
 
     def attribute(self, s: S.AttrStmt) -> ExprDoc:
         return _call("attr", self.value(s.node), _text(s.attr_key), self.value(s.value))
@@ -224,10 +246,14 @@ class _Docs:
             lines.append(D.ExprStmtDoc(_call("block_attr", self.value(notes))))
         if s.init is not None:
             lines.append(D.ScopeDoc(None, _call("init"), self.body(s.init)))
-        return D.ScopeDoc(None, _call("block", _text(s.name)), lines + self.body(s.body))
+        free = {"no_realize": D.LiteralDoc(True)} if s.iters and not s.bindings else {}
+        return D.ScopeDoc(None, _call("block", _text(s.name), **free), lines + self.body(s.body))
 
     def axes(self, s: S.Block) -> Iterator[StmtDoc]:
         """Yield the axes of a block; axes in a row that are loops around the block share one line."""
+        if not s.bindings:
+            yield from (D.AssignDoc(self.bind(a.var), _axis(a.kind, self.value(a.extent))) for a in s.iters)
+            return
         waiting: list[tuple[S.IterVar, E.PrimExpr]] = []
         for axis, bound in zip(s.iters, s.bindings, strict=True):
             if self.is_loop(axis, bound):
@@ -257,7 +283,7 @@ class _Docs:
 
     def axis(self, axis: S.IterVar, bound: E.PrimExpr) -> StmtDoc:
         extent, value = self.value(axis.extent), self.value(bound)
-        return D.AssignDoc(self.bind(axis.var), _T.attr("axis").attr(axis.kind).call(extent, value))
+        return D.AssignDoc(self.bind(axis.var), _axis(axis.kind, extent, value))
 
     # Values.
     def value(self, x: Any) -> ExprDoc:
@@ -369,7 +395,7 @@ class _Docs:
 
 _STATEMENTS: Final[dict[type[S.Stmt], Callable[[_Docs, Any], StmtDoc]]] = {
     S.For: _Docs.loop, S.Store: _Docs.store, S.IfThenElse: _Docs.choice, S.Evaluate: _Docs.evaluate,
-    S.Block: _Docs.block,
+    S.Block: _Docs.block, S.While: _Docs.repetition,
 }
 _VALUES: Final[dict[type, Callable[[_Docs, Any], ExprDoc]]] = {
     E.UnknownDim: _Docs.unknown, E.Var: _Docs.name, E.IntImm: _Docs.integer, E.FloatImm: _Docs.floating,
