@@ -78,6 +78,9 @@ def is_handle(node: ast.expr) -> bool:
 class ExprReader(PythonReader):
     """Reads expressions over the names in scope."""
 
+    of_views: set[PrimExpr]
+    """The quotients and remainders that views gave as indices."""
+
     # Values: an expression, or a Python number without a type.
     def expr(self, node: ast.expr, dtype: DataType | None = None) -> PrimExpr:
         """Return the expression at `node`; a bare number gets the type `dtype`."""
@@ -148,7 +151,10 @@ class ExprReader(PythonReader):
             raise self.error(
                 node, f"buffer '{target.name}' has {len(target.shape)} dimensions, but was given {len(items)} indices")
         buffer, places = source_of(target)
-        return buffer, places([self.lanes(i) if isinstance(i, ast.Slice) else self.expr(i) for i in items])
+        indices = places([self.lanes(i) if isinstance(i, ast.Slice) else self.expr(i) for i in items])
+        if isinstance(target, View):
+            self.of_views.update(i for i in indices if isinstance(i, (E.FloorDiv, E.FloorMod)))
+        return buffer, indices
 
     def lanes(self, node: ast.Slice) -> PrimExpr:
         """Read `low:high` or `low:high:step` as the vector of these indices."""

@@ -52,6 +52,7 @@ from tilewright.tir.stmt import (
     Store,
     walk_stmt,
 )
+from tilewright.tir.view_indices import in_loops
 
 _LOOPS: Final = {
     "serial": SERIAL, "parallel": PARALLEL, "vectorized": VECTORIZED, "unrolled": UNROLLED, "unroll": UNROLLED,
@@ -157,6 +158,7 @@ class FunctionReader(AttributeReader):
         self.addresses: dict[str, Var] = {}
         self.extents: dict[Any, PrimExpr] = {}
         """Extents of the loops by their variables, for `T.axis.remap`."""
+        self.of_views = set()
 
     def function(self, node: ast.FunctionDef) -> PrimFunc:
         body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
@@ -167,7 +169,7 @@ class FunctionReader(AttributeReader):
         params = [self.parameter(a) for place, a in enumerate(node.args.args) if place not in numbers]
         if node.args.vararg or node.args.kwarg or node.args.kwonlyargs or node.args.posonlyargs or node.args.defaults:
             raise self.error(node, f"the parameters of '{node.name}' must be positional and without defaults")
-        read = self.sequence(body)
+        read = in_loops(self.sequence(body), self.of_views)
         buffers = self.matched(node, params)
         return PrimFunc(
             self.symbol(node), tuple(buffers), read, self.attributes(read), self.origin(node, node.name, "function"))
