@@ -36,7 +36,7 @@ from tilewright.scalar.expr import (
 from tilewright.tir import functions as F
 from tilewright.tir.buffers import address_for
 from tilewright.tir.packed_calls import packed_call
-from tilewright.tir.parse_python import MODULES, PythonReader
+from tilewright.tir.parse_python import MODULES, PythonReader, Source
 from tilewright.tir.views import View, dense_strides, source_of
 
 INTRINSICS: Final = {f.spelling: f for f in vars(I).values() if isinstance(f, Intrinsic)}
@@ -78,8 +78,10 @@ def is_handle(node: ast.expr) -> bool:
 class ExprReader(PythonReader):
     """Reads expressions over the names in scope."""
 
-    of_views: set[PrimExpr]
-    """The quotients and remainders that views gave as indices."""
+    def __init__(self, source: Source, outer: Mapping[str, Any]) -> None:
+        super().__init__(source, outer)
+        self.of_views: set[PrimExpr] = set()
+        """The quotients and remainders that views gave as indices."""
 
     # Values: an expression, or a Python number without a type.
     def expr(self, node: ast.expr, dtype: DataType | None = None) -> PrimExpr:

@@ -158,7 +158,6 @@ class FunctionReader(AttributeReader):
         self.addresses: dict[str, Var] = {}
         self.extents: dict[Any, PrimExpr] = {}
         """Extents of the loops by their variables, for `T.axis.remap`."""
-        self.of_views = set()
 
     def function(self, node: ast.FunctionDef) -> PrimFunc:
         body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
