@@ -161,7 +161,8 @@ if TYPE_CHECKING:
 StringImm = str
 """String attributes are Python strings, where TVM has a node class."""
 
-_MODULES: Final = frozenset({"analysis", "ir_builder", "stmt_functor", "tensor_intrin", "transform", "usmp"})
+_MODULES: Final = frozenset({
+    "analysis", "ir_builder", "schedule", "stmt_functor", "tensor_intrin", "transform", "usmp"})
 _MEMBERS: Final = {
     "errors": ("ScheduleError",),
     "expr": (
@@ -199,7 +200,8 @@ _MEMBERS: Final = {
 _RENAMED: Final = {
     "BufferLoad": ("expr", "Load"), "BufferStore": ("tir.stmt", "Store"), "EqualOp": ("expr", "EQ"),
     "LetStmt": ("tir.stmt", "Let"), "NotEqualOp": ("expr", "NE"),
-    "Mod": ("expr", "TruncMod"), "SeqStmt": ("tir.stmt", "Seq"), "SizeVar": ("expr", "Var"),
+    "Mod": ("expr", "TruncMod"), "ProducerLoad": ("te.tensor", "TensorElem"), "SeqStmt": ("tir.stmt", "Seq"),
+    "SizeVar": ("expr", "Var"),
     "indexdiv": ("expr", "floordiv"), "indexmod": ("expr", "floormod"), "multiply": ("expr", "mul"),
     "subtract": ("expr", "sub"),
 }
@@ -272,6 +274,7 @@ __all__ = [
     "Or",
     "PrimExpr",
     "PrimFunc",
+    "ProducerLoad",
     "ProducerRealize",
     "Ramp",
     "Reduce",
@@ -366,6 +369,7 @@ __all__ = [
     "ret",
     "round",
     "rsqrt",
+    "schedule",
     "shift_left",
     "shift_right",
     "sigmoid",
