@@ -502,3 +502,43 @@ def test_reductions_of_chosen_elements() -> None:
     assert (t0.value_index, t1.value_index) == (0, 1) and total.op.input_tensors == (a,)
     n = te.var("n")
     assert te.compute(n + 1, lambda i: i, name="C").ndim == te.placeholder(n + 1).ndim == 1
+
+
+# --- functions of computations
+# -----------------------------------------------------------------------------------------------------------
+
+
+FREE = """
+@T.prim_func
+def main(A: T.Buffer((4, 4), "float32"), B: T.Buffer((4, 4), "float32"), D: T.Buffer((4, 4), "float32")):
+    T.func_attr({"layout_free_buffers": [1]})
+    C = T.alloc_buffer((4, 4))
+    for i, j in T.grid(4, 4):
+        with T.block("C"):
+            x, y = T.axis.remap("SS", [i, j])
+            C[x, y] = A[x, y] * B[x, y]
+    for i, j in T.grid(4, 4):
+        with T.block("D"):
+            x, y = T.axis.remap("SS", [i, j])
+            T.block_attr({"layout_free_placeholders": [C]})
+            D[x, y] = C[x, y]
+"""
+
+
+def test_tensors_in_any_layout() -> None:
+    a, b = te.placeholder((4, 4), name="A"), te.placeholder((4, 4), name="B")
+    c = te.compute((4, 4), lambda x, y: a[x, y] * b[x, y], name="C", attrs={"layout_free_placeholders": [b]})
+    d = te.compute((4, 4), lambda x, y: c[x, y], name="D", attrs={"layout_free_placeholders": [c]})
+    tvm.ir.assert_structural_equal(te.create_prim_func([a, b, d]), tvm.tir.parse(FREE))
+
+
+def test_an_element_of_a_tensor_without_dimensions() -> None:
+    a, two = te.placeholder((4,), name="A"), te.compute((), lambda: te.const(2.0), name="two")
+    c = te.compute((4,), lambda x: a[x] + tvm.tir.ProducerLoad(two, []), name="C")
+    given, found = np.arange(4, dtype="float32"), np.empty(4, "float32")
+    tvm.build(te.create_prim_func([c, a]), target="llvm")(found, given)
+    np.testing.assert_array_equal(found, given + 2)
+
+
+def test_the_module_of_schedules() -> None:
+    assert tvm.tir.schedule.StmtSRef is tvm.tir.StmtSRef

@@ -170,3 +170,15 @@ def f():
     again = tir.parse(str(func))
     assert again.attrs == func.attrs
     assert again.attrs["a"].host == func.attrs["a"].host
+
+
+@pytest.mark.parametrize(("dtype", "value", "stored"), [
+    ("float16", "T.float32(0.5)", "T.float16(0.5)"),
+    ("float16", "T.float32(0.1)", 'T.float16(0.0999755859375)'),
+    ("float16", "B[0]", 'T.cast(B[0], "float16")'),
+    ("int8", "B[0]", 'T.cast(B[0], "int8")'),
+    ("int32", "T.int64(5) + T.cast(B[0], \"int64\")", 'T.cast(5 + T.cast(B[0], "int64"), "int32")'),
+])  # fmt: skip
+def test_a_stored_number_is_converted(dtype: str, value: str, stored: str) -> None:
+    text = f'def f(A: T.Buffer((8,), "{dtype}"), B: T.Buffer((8,), "float32")):\n    A[0] = {value}'
+    assert str(tir.parse(text)).endswith(f"A[0] = {stored}")

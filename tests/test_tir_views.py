@@ -111,3 +111,32 @@ def f(A: T.Buffer((8, 6), "float32")):
 """)
     text = "T.address_of(A[0, 0], 3, 8, 6, dtype=\"handle\"), 15, T.address_of(A[2, 3], 1, 2, 3, dtype=\"handle\")"
     assert text in str(function)
+
+
+FLAT = """
+@T.prim_func
+def flat(A: T.Buffer((4, 6), "float32"), B: T.Buffer((8,), "float32"), n: T.int64):
+    a = T.Buffer((24,), data=A.data)
+    b = T.Buffer((2, 4), data=B.data)
+    for i, j in T.grid(4, 6):
+        with T.block("x"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            with T.init():
+                a[vi * 6 + vj] = 0.0
+            a[vi * 6 + vj] = b[T.floordiv(vj, 4), vj % 4] + B[vj // 1 % 8]
+    a[n] = b[0, T.cast(a[n], "int64") % 4]
+"""
+
+
+def test_indices_of_views() -> None:
+    """The loops around an access simplify the indices of its view, and not those that the text itself has."""
+    text = tir.parse(FLAT).script()
+    assert "A[vi, vj] = 0.0" in text
+    assert "A[vi, vj] = B[vj // 4 * 4 + vj % 4] + B[vj // 1 % 8]" in text
+    assert "A[n // 6, n % 6] = B[T.cast(A[n // 6, n % 6], \"int64\") % 4]" in text
+
+
+def test_origin_of_functions() -> None:
+    """A function of TVM's te schedules differs from an equal one by an attribute that has no meaning here."""
+    plain = tir.parse(WHOLE)
+    tvm.ir.assert_structural_equal(plain, plain.with_attr("from_legacy_te_schedule", True))

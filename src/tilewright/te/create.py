@@ -22,6 +22,7 @@ from tilewright.scalar.expr import Buffer, Call, IntImm, Load, Mul, PrimExpr, Se
 from tilewright.scalar.intrinsics import ACCUMULATING, fma
 from tilewright.scalar.walk import rewrite, substitute
 from tilewright.te.extern import ExternOp
+from tilewright.te.free_layouts import with_free_layouts
 from tilewright.te.scan import ScanOp
 from tilewright.te.scan_loops import compute_in_steps, join_steps
 from tilewright.te.tensor import SUM, Combiner, ComputeOp, Operation, PlaceholderOp, Reduce, Tensor, TensorElem
@@ -103,10 +104,11 @@ def tensors_as_prim_func(
         )
     inputs = [t for t in tensors if isinstance(t.op, PlaceholderOp)]
     outputs = [t for t in tensors if not isinstance(t.op, PlaceholderOp)]
-    func = create_prim_func(inputs, outputs, name)
+    func, blocks = create_blocks(inputs, outputs, name)
     buffers = dict(zip([*inputs, *outputs], func.params, strict=True))
-    return replace(
+    func = replace(
         func, params=tuple(buffers[t] for t in tensors), attrs=func.attrs | ({SCALARS: scalars} if scalars else {}))
+    return with_free_layouts(func, blocks, buffers)
 
 
 def _share_memory(scans: Sequence[ScanOp], buffers: dict[Tensor, Buffer], names: set[str]) -> list[Buffer]:

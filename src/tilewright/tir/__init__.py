@@ -165,7 +165,8 @@ if TYPE_CHECKING:
 StringImm = str
 """String attributes are Python strings, where TVM has a node class."""
 
-_MODULES: Final = frozenset({"analysis", "ir_builder", "stmt_functor", "tensor_intrin", "transform", "usmp"})
+_MODULES: Final = frozenset({
+    "analysis", "ir_builder", "schedule", "stmt_functor", "tensor_intrin", "transform", "usmp"})
 _MEMBERS: Final = {
     "errors": ("ScheduleError",),
     "expr": (
@@ -205,7 +206,7 @@ _MEMBERS: Final = {
 _RENAMED: Final = {
     "BufferLoad": ("expr", "Load"), "EqualOp": ("expr", "EQ"),
     "NotEqualOp": ("expr", "NE"),
-    "Mod": ("expr", "TruncMod"), "SizeVar": ("expr", "Var"),
+    "Mod": ("expr", "TruncMod"), "ProducerLoad": ("te.tensor", "TensorElem"), "SizeVar": ("expr", "Var"),
     "indexdiv": ("expr", "floordiv"), "indexmod": ("expr", "floormod"), "multiply": ("expr", "mul"),
     "subtract": ("expr", "sub"),
 }
@@ -281,6 +282,7 @@ __all__ = [
     "Or",
     "PrimExpr",
     "PrimFunc",
+    "ProducerLoad",
     "ProducerRealize",
     "Ramp",
     "Reduce",
@@ -376,6 +378,7 @@ __all__ = [
     "ret",
     "round",
     "rsqrt",
+    "schedule",
     "shift_left",
     "shift_right",
     "sigmoid",

@@ -36,7 +36,7 @@ from tilewright.scalar.expr import (
 from tilewright.tir import functions as F
 from tilewright.tir.buffers import address_for
 from tilewright.tir.packed_calls import packed_call
-from tilewright.tir.parse_python import MODULES, PythonReader
+from tilewright.tir.parse_python import MODULES, PythonReader, Source
 from tilewright.tir.views import View, dense_strides, source_of
 
 INTRINSICS: Final = {f.spelling: f for f in vars(I).values() if isinstance(f, Intrinsic)}
@@ -77,6 +77,11 @@ def is_handle(node: ast.expr) -> bool:
 
 class ExprReader(PythonReader):
     """Reads expressions over the names in scope."""
+
+    def __init__(self, source: Source, outer: Mapping[str, Any]) -> None:
+        super().__init__(source, outer)
+        self.of_views: set[PrimExpr] = set()
+        """The quotients and remainders that views gave as indices."""
 
     # Values: an expression, or a Python number without a type.
     def expr(self, node: ast.expr, dtype: DataType | None = None) -> PrimExpr:
@@ -151,7 +156,10 @@ class ExprReader(PythonReader):
             raise self.error(
                 node, f"buffer '{target.name}' has {len(target.shape)} dimensions, but was given {len(items)} indices")
         buffer, places = source_of(target)
-        return buffer, places([self.lanes(i) if isinstance(i, ast.Slice) else self.expr(i) for i in items])
+        indices = places([self.lanes(i) if isinstance(i, ast.Slice) else self.expr(i) for i in items])
+        if isinstance(target, View):
+            self.of_views.update(i for i in indices if isinstance(i, (E.FloorDiv, E.FloorMod)))
+        return buffer, indices
 
     def lanes(self, node: ast.Slice) -> PrimExpr:
         """Read `low:high` or `low:high:step` as the vector of these indices."""

@@ -53,6 +53,7 @@ from tilewright.tir.stmt import (
     While,
     walk_stmt,
 )
+from tilewright.tir.view_indices import in_loops
 from tilewright.tir.views import View
 
 _LOOPS: Final = {
@@ -167,7 +168,7 @@ class FunctionReader(MemoryReader):
         params = [self.parameter(a) for place, a in enumerate(node.args.args) if place not in numbers]
         if node.args.vararg or node.args.kwarg or node.args.kwonlyargs or node.args.posonlyargs or node.args.defaults:
             raise self.error(node, f"the parameters of '{node.name}' must be positional and without defaults")
-        read = self.sequence(body)
+        read = in_loops(self.sequence(body), self.of_views)
         buffers = self.matched(node, params)
         return PrimFunc(
             self.symbol(node), tuple(buffers), read, self.attributes(read), self.origin(node, node.name, "function"))

@@ -457,9 +457,9 @@ class PrimFunc:
     origin: Origin | None = None
 
     uncompared_fields: ClassVar = frozenset({"name"})
-    uncompared_keys: ClassVar = frozenset({"global_symbol", "tir.noalias", "intermediates"})
-    """Attributes that are the name, or hold for all functions: memory of parameters never overlaps. Intermediate
-    buffers are compared where they are used, since their order has no meaning."""
+    uncompared_keys: ClassVar = frozenset({"global_symbol", "tir.noalias", "intermediates", "from_legacy_te_schedule"})
+    """Attributes that are the name, tell where the function comes from, or hold for all functions: memory of parameters
+    never overlaps. Intermediate buffers are compared where they are used, since their order has no meaning."""
 
     @overload
     def __init__(
