@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -702,3 +702,20 @@ def test_types_of_indices_and_of_ignored_results() -> None:
     with pytest.raises(CompileError, match="index_dtype_override='int32': indices and loop variables are int64; leave"):
         te.create_prim_func([a, b], "int32")
     assert tir.call_extern("", "f", 1).dtype == "int32"
+
+
+def own(shape: list[int], data: Any) -> Any:
+    return T.Buffer(shape, data=data)
+
+
+def test_functions_of_python_take_and_return_buffers() -> None:
+    @T.prim_func
+    def doubled(A: T.Buffer((4,), "float32")) -> None:
+        K = T.allocate_const([1, 2, 3, 4], "float32", [4])
+        B = own([2, 2], data=K)
+        for i in T.serial(4):
+            A[i] = B[i // 2, i % 2] * 2.0
+
+    found = np.zeros(4, "float32")
+    run(doubled, [found])
+    np.testing.assert_array_equal(found, [2, 4, 6, 8])
