@@ -50,7 +50,7 @@ def test_a_block_and_its_bindings() -> None:
 
 
 @pytest.mark.parametrize(("make", "message"), [
-    (lambda: IterVar((0, 8), "t", IterVar.ThreadIndex, "threadIdx.x"), "an axis of kind 1 of threadIdx.x is none of a"),
+    (lambda: IterVar((0, 8), "t", IterVar.ThreadIndex, "threadIdx.x"), "an axis of kind 1 of threadIdx.x cannot be an"),
     (lambda: IterVar((1, 8), "i", IterVar.DataPar), "the axis of a block begins at 0, but this one begins at 1"),
     (lambda: BlockRealize([1], True, Block([], [], [], "b", ZERO)), "block 'b' has 0 axes, but was given 1"),
     (lambda: Block([], [], [], "b", ZERO, alloc_buffers=[tir.decl_buffer((4,))]), "block 'b' has buffers of its"),

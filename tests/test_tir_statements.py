@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -155,3 +157,32 @@ def f():
     again = tir.parse(str(func))
     assert again.attrs == func.attrs
     assert again.attrs["a"].host == func.attrs["a"].host
+
+
+@pytest.mark.parametrize(("dtype", "value", "stored"), [
+    ("float16", "T.float32(0.5)", "T.float16(0.5)"),
+    ("float16", "T.float32(0.1)", 'T.float16(0.0999755859375)'),
+    ("float16", "B[0]", 'T.cast(B[0], "float16")'),
+    ("int8", "B[0]", 'T.cast(B[0], "int8")'),
+    ("int32", "T.int64(5) + T.cast(B[0], \"int64\")", 'T.cast(5 + T.cast(B[0], "int64"), "int32")'),
+])  # fmt: skip
+def test_a_stored_number_is_converted(dtype: str, value: str, stored: str) -> None:
+    text = f'def f(A: T.Buffer((8,), "{dtype}"), B: T.Buffer((8,), "float32")):\n    A[0] = {value}'
+    assert str(tir.parse(text)).endswith(f"A[0] = {stored}")
+
+
+def own(shape: list[int], data: Any) -> Any:
+    return T.Buffer(shape, data=data)
+
+
+def test_functions_of_python_take_and_return_buffers() -> None:
+    @T.prim_func
+    def doubled(A: T.Buffer((4,), "float32")) -> None:
+        K = T.allocate_const([1, 2, 3, 4], "float32", [4])
+        B = own([2, 2], data=K)
+        for i in T.serial(4):
+            A[i] = B[i // 2, i % 2] * 2.0
+
+    found = np.zeros(4, "float32")
+    interpret(doubled, [found])
+    np.testing.assert_array_equal(found, [2, 4, 6, 8])
