@@ -6,7 +6,7 @@ import pytest
 
 import tilewright as tvm
 from tilewright import tir
-from tilewright.scalar.expr import floordiv, floormod
+from tilewright.scalar.expr import as_expr, floordiv, floormod
 from tilewright.tir.schedule import analysis
 from tilewright.tir.tensor_intrin import cuda
 
@@ -34,7 +34,8 @@ def test_loops_of_an_instruction() -> None:
     info = analysis.get_tensorize_loop_mapping(s, block, MMA)
     assert info is not None
     assert info.block_iter_paddings is None
-    names = {s.get(ours).var.name: theirs.var.name for ours, theirs in info.loop_map.items()}
+    names = {ours.stmt.var.name: theirs.var.name for ours, theirs in info.loop_map.items()}
+    assert all(s.get(ours) is ours.stmt for ours in info.loop_map)
     assert names == {"i": "i", "j": "j", "k": "k"}
     assert sorted(info.desc_loop_indexer.values()) == [0, 1, 2]
 
@@ -86,7 +87,7 @@ def test_blocks_without_the_operands_of_an_instruction() -> None:
 
 def test_layouts_in_the_order_of_loops() -> None:
     i, j = tir.Var("i", "int32"), tir.Var("j", "int32")
-    loops = [tir.For(v, 0, n, "serial", tir.Evaluate(i)) for v, n in ((i, 32), (j, 64))]
+    loops = [tir.For(v, as_expr(0), as_expr(n), "serial", tir.Evaluate(i)) for v, n in ((i, 32), (j, 64))]
     tiles = [floordiv(i, 16) * 4 + floordiv(j, 16), floormod(i, 16) * 16 + floormod(j, 16)]
     found = analysis.suggest_index_map(tir.decl_buffer((8, 256)), tiles, loops)
     assert found is not None
@@ -96,7 +97,7 @@ def test_layouts_in_the_order_of_loops() -> None:
 @pytest.mark.parametrize("case", ["a part is missing", "a constant", "a product", "a symbolic size"])
 def test_no_layout(case: str) -> None:
     i, j = tir.Var("i", "int32"), tir.Var("j", "int32")
-    loops = [tir.For(v, 0, 8, "serial", tir.Evaluate(i)) for v in (i, j)]
+    loops = [tir.For(v, as_expr(0), as_expr(8), "serial", tir.Evaluate(i)) for v in (i, j)]
     index = {"a part is missing": i, "a constant": i * 8 + j + 1, "a product": i * j}.get(case, i)
     size = tvm.te.var("n") if case == "a symbolic size" else 64
     assert analysis.suggest_index_map(tir.decl_buffer((size,)), [index], loops) is None

@@ -74,7 +74,7 @@ def test_a_loop_is_replaced() -> None:
     new = BlockRealize([], True, Block([], [], [], "new", body=second))
     s.replace(at, new)
     assert s.root("main").body.stmts[0] is new  # type: ignore[attr-defined]
-    assert before.body.body.stmts[0] is first  # type: ignore[attr-defined]
+    assert before.body.body.stmts[0] is first
     assert (at.stmt, inner.stmt, other.stmt) == (None, None, second)
     assert root.stmt is s.root("main")
     assert s.get_sref(new).parent is root

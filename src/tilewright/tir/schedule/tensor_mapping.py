@@ -51,9 +51,11 @@ def get_tensorize_loop_mapping(
     The axes of the description take, from the last one on, the last axes of the same kind of the block, each of which
     must be one loop, of a multiple of the instruction's extent unless `allow_padding` is set.
     """
-    node, loops = sch.get(block), {f.var: f for f in map(sch.get, sch.get_loops(block))}
+    node = sch.get(block)
+    loops: dict[PrimExpr, For] = {f.var: f for f in map(sch.get, sch.get_loops(block))}
     inner, own = _described(desc_func)
-    outer, left = {f.var: f for f in own}, len(node.iters)
+    outer: dict[PrimExpr, For] = {f.var: f for f in own}
+    left = len(node.iters)
     found: dict[StmtSRef, For] = {}
     padding = [1] * left
     for axis, bound in zip(reversed(inner.iters), reversed(inner.bindings), strict=True):
@@ -84,9 +86,9 @@ def get_auto_tensorize_mapping_info(
     if not all(groups):
         return None
     alone = [a for a, use in zip(node.iters, theirs, strict=True) if use not in mine]
-    results = [a.var for a in alone] + [_joined(g) for g in groups]
+    results = (*(a.var for a in alone), *map(_joined, groups))
     return AutoTensorizeMappingInfo(
-        [IndexMap([a.var for a in node.iters], results)], list(node.iters), list(inner.iters))
+        [IndexMap(tuple(a.var for a in node.iters), results)], list(node.iters), list(inner.iters))
 
 
 def _described(desc: PrimFunc) -> tuple[Block, list[For]]:
