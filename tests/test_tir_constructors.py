@@ -10,6 +10,7 @@ import pytest
 from tilewright import tir
 from tilewright.base.errors import CompileError, ScheduleError
 from tilewright.ir import structural_equal
+from tilewright.scalar.expr import as_expr
 from tilewright.scalar.range import Range
 from tilewright.tir.stmt import Block, BlockRealize, IterVar
 
@@ -26,7 +27,7 @@ def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
             B[vj] = B[vj] * 2.0
 """
 
-ZERO = tir.Evaluate(0)
+ZERO = tir.Evaluate(as_expr(0))
 
 
 def test_a_block_and_its_bindings() -> None:
@@ -49,9 +50,9 @@ def test_a_block_and_its_bindings() -> None:
 
 
 @pytest.mark.parametrize(("make", "message"), [
-    (lambda: IterVar((0, 8), "t", IterVar.ThreadIndex, "threadIdx.x"), "an axis of kind 1 of threadIdx.x is none of a"),
+    (lambda: IterVar((0, 8), "t", IterVar.ThreadIndex, "threadIdx.x"), "an axis of kind 1 of threadIdx.x cannot be an"),
     (lambda: IterVar((1, 8), "i", IterVar.DataPar), "the axis of a block begins at 0, but this one begins at 1"),
-    (lambda: BlockRealize([1], True, Block([], [], [], "b", tir.Evaluate(0))), "block 'b' has 0 axes, but was given 1"),
+    (lambda: BlockRealize([1], True, Block([], [], [], "b", ZERO)), "block 'b' has 0 axes, but was given 1"),
     (lambda: Block([], [], [], "b", ZERO, alloc_buffers=[tir.decl_buffer((4,))]), "block 'b' has buffers of its"),
 ])  # fmt: skip
 def test_refused_arguments(make: Any, message: str) -> None:
@@ -63,7 +64,7 @@ def test_arguments_are_checked() -> None:
     with pytest.raises(TypeError, match="IterVar takes the arguments var, extent, kind; wrong are extent"):
         IterVar(tir.Var("i", "int32"))  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="wrong are color"):
-        Block("b", (), (), True, None, tir.Evaluate(0), color=1)  # type: ignore[call-overload]
+        Block("b", (), (), True, None, ZERO, color=1)  # type: ignore[call-overload]
 
 
 def test_a_loop_is_replaced() -> None:
@@ -73,7 +74,7 @@ def test_a_loop_is_replaced() -> None:
     new = BlockRealize([], True, Block([], [], [], "new", body=second))
     s.replace(at, new)
     assert s.root("main").body.stmts[0] is new  # type: ignore[attr-defined]
-    assert before.body.body.stmts[0] is first  # type: ignore[attr-defined]
+    assert before.body.body.stmts[0] is first
     assert (at.stmt, inner.stmt, other.stmt) == (None, None, second)
     assert root.stmt is s.root("main")
     assert s.get_sref(new).parent is root

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-from tilewright.script import tir as T
 
 import tilewright
 from tilewright import tir
 from tilewright.base.errors import CompileError, ParseError
 from tilewright.ir import structural_equal
+from tilewright.scalar.expr import as_expr
 from tilewright.tir.interpreter import run as interpret
+from tilewright.tir.script import tir as T
 from tilewright.tir.stmt import AllocateConst, AssertStmt, Evaluate, While
 from tilewright.tir.transform.fill_constants import MOST
 
+NOTHING = Evaluate(as_expr(0))
 # A[i] := the sum of (k % 4 + 1) for k < N[i], by steps of one
 SUMS = """
 @T.prim_func
@@ -109,27 +113,10 @@ def test_while_has_no_else() -> None:
 
 def test_nodes() -> None:
     i = tir.Var("i", "int32")
-    assert structural_equal(While(i < 3, Evaluate(0)), While(i < 3, Evaluate(0)))
-    assert not structural_equal(AssertStmt(i < 3, "a", Evaluate(0)), AssertStmt(i < 3, "b", Evaluate(0)))
+    assert structural_equal(While(i < 3, NOTHING), While(i < 3, NOTHING))
+    assert not structural_equal(AssertStmt(i < 3, "a", NOTHING), AssertStmt(i < 3, "b", NOTHING))
     with pytest.raises(CompileError, match=r"the constant 'K' has the shape \(4,\) and the type int32, but its"):
-        AllocateConst(tir.decl_buffer((4,), "int32", name="K"), np.zeros(3, "int32"), Evaluate(0))
-
-
-def own(shape, data):  # type: ignore[no-untyped-def]
-    return T.Buffer(shape, data=data)
-
-
-def test_functions_of_python_take_and_return_buffers() -> None:
-    @T.prim_func
-    def doubled(A: T.Buffer((4,), "float32")):  # type: ignore[no-untyped-def]
-        K = T.allocate_const([1, 2, 3, 4], "float32", [4])
-        B = own([2, 2], data=K)
-        for i in T.serial(4):
-            A[i] = B[i // 2, i % 2] * 2.0
-
-    found = np.zeros(4, "float32")
-    interpret(doubled, [found])
-    np.testing.assert_array_equal(found, [2, 4, 6, 8])
+        AllocateConst(tir.decl_buffer((4,), "int32", name="K"), np.zeros(3, "int32"), NOTHING)
 
 
 def test_a_view_has_the_type_of_its_memory() -> None:
@@ -182,3 +169,20 @@ def f():
 def test_a_stored_number_is_converted(dtype: str, value: str, stored: str) -> None:
     text = f'def f(A: T.Buffer((8,), "{dtype}"), B: T.Buffer((8,), "float32")):\n    A[0] = {value}'
     assert str(tir.parse(text)).endswith(f"A[0] = {stored}")
+
+
+def own(shape: list[int], data: Any) -> Any:
+    return T.Buffer(shape, data=data)
+
+
+def test_functions_of_python_take_and_return_buffers() -> None:
+    @T.prim_func
+    def doubled(A: T.Buffer((4,), "float32")) -> None:
+        K = T.allocate_const([1, 2, 3, 4], "float32", [4])
+        B = own([2, 2], data=K)
+        for i in T.serial(4):
+            A[i] = B[i // 2, i % 2] * 2.0
+
+    found = np.zeros(4, "float32")
+    interpret(doubled, [found])
+    np.testing.assert_array_equal(found, [2, 4, 6, 8])

@@ -119,7 +119,7 @@ class SRefTree:
         kept.update((b, former[a]) for a, b in around if a in former)
         loops = {s.var: s for s in walk_stmt(old) if isinstance(s, For)}
         for s in walk_stmt(new):
-            same = next((a for a, b in blocks.items() if b is s), loops.get(s.var) if isinstance(s, For) else None)
+            same = next((a for a, b in blocks.items() if b is s), loops.get(s.var, s) if isinstance(s, For) else s)
             if s in former or same in former:
                 kept[s] = former[s if s in former else same]
         for ref in former.values():

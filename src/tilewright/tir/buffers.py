@@ -98,10 +98,11 @@ def decl_buffer(
     shape: Any, dtype: str | DataType = "float32", name: str = "buffer", data: Any = None,
     strides: Sequence[Any] | None = None,
     elem_offset: Any = None, scope: str = "", data_alignment: int = -1, offset_factor: int = 0, buffer_type: str = "",
+    axis_separators: Sequence[int] | None = None,
 ) -> DeclaredBuffer:
     """Declare a buffer of `shape`, dense or with `strides`. Its address is determined when it is bound, so
-    `elem_offset` and `offset_factor` have no effect. `data` and `buffer_type` are rejected, since dimensions of a
-    buffer cannot share memory."""
+    `elem_offset` and `offset_factor` have no effect, nor do `axis_separators`, since memory has one dimension. `data`
+    and `buffer_type` are rejected, since dimensions of a buffer cannot share memory."""
     if data is not None or buffer_type:
         raise CompileError(
             f"decl_buffer '{name}': the caller provides the memory, and each element is stored once; omit data= and "

@@ -44,7 +44,7 @@ def axis_fields(
     kind = None if thread_tag else _KINDS.get(iter_type)
     if kind is None or dom is None:
         raise CompileError(
-            f"an axis of kind {iter_type}{' of ' + thread_tag if thread_tag else ''} is none of a block; use "
+            f"an axis of kind {iter_type}{' of ' + thread_tag if thread_tag else ''} cannot be an axis of a block; use "
             "te.thread_axis for threads", code="TW0611")
     low, extent = (dom.min, dom.extent) if isinstance(dom, Range) else (as_expr(dom[0]), as_expr(dom[1]) - dom[0])
     if number_of(low) != 0:

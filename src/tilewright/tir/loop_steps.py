@@ -13,6 +13,7 @@ from tilewright.scalar.expr import Buffer, Var, const
 from tilewright.tir import block_copies
 from tilewright.tir import loop_schedule as engine
 from tilewright.tir.block_moves import whole_domain
+from tilewright.tir.block_scope import StmtSRef
 from tilewright.tir.block_tree import child_blocks
 from tilewright.tir.flat_bindings import with_flat_bindings
 from tilewright.tir.legality import (
@@ -116,10 +117,16 @@ class LoopSteps(Recorder):
     def get(self, what: LoopRV) -> For: ...
     @overload
     def get(self, what: int) -> int: ...
-    def get(self, what: BlockAt | LoopRV | str | int) -> Block | For | int:
-        """Return the current statement of a block or a loop; a sampled number is its own value."""
+    @overload
+    def get(self, what: StmtSRef) -> Block | For: ...
+    def get(self, what: BlockAt | LoopRV | StmtSRef | str | int) -> Block | For | int:
+        """Return the current statement of a block or a loop, or that of a reference; a sampled number is its own value.
+        """
         if isinstance(what, int):
             return what
+        if isinstance(what, StmtSRef):
+            statement: Block | For = what.stmt
+            return statement
         if isinstance(what, LoopRV):
             return self._engine(what.func).loop(what.var)
         at = self._block(what)

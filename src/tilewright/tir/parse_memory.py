@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -49,10 +50,10 @@ class MemoryReader(AttributeReader):
         words = dict(zip(("data", "dtype", "extents"), node.args, strict=False)) | given
         if len(node.args) > 3 or not {"data", "dtype", "extents"} <= words.keys():
             raise self.error(node, 'T.allocate_const needs elements, a data type and extents: ([1, 2], "int32", [2])')
-        kind, sizes = self.dtype(words["dtype"]), [E.number_of(E.as_expr(n)) for n in self.sizes(words["extents"])]
+        kind, sizes = self.dtype(words["dtype"]), [E.number_of(E.as_expr(n)) or 0 for n in self.sizes(words["extents"])]
         elements = self.outside(words["data"]) if self.is_outside(words["data"]) else self.literal(words["data"])
         data = np.asarray(elements, kind.numpy())
-        if None in sizes or data.size != np.prod(sizes, dtype=np.int64):
+        if data.size != prod(sizes):
             raise self.error(
                 node, f"'{name}' has {data.size} elements, which do not fill {ast.unparse(words['extents'])}")
         buffer = self.bind(name, Buffer(name, sizes, kind), _same_buffer)

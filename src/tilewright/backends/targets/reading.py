@@ -77,7 +77,7 @@ def untagged(text: str) -> str | Mapping[str, Any]:
 
 
 def _with_tag(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a dictionary with the options of its tag, which its own options replace; an empty tag names no target."""
+    """Return a dictionary with the options of its tag, which its own options replace. An empty tag has no effect."""
     if given.get("tag") == "":
         return {k: v for k, v in given.items() if k != "tag"}
     if "kind" in given or "tag" not in given:

@@ -25,6 +25,7 @@ from tilewright.scalar.expr import Var, cast
 from tilewright.tir import buffers
 from tilewright.tir.parse_expr import FUNCTIONS
 from tilewright.tir.parse_python import meta_var
+from tilewright.tir.parse_views import PLACES
 from tilewright.tir.parser import parse_python
 from tilewright.tir.stmt import PrimFunc
 from tilewright.tir.views import View, reshaped
@@ -53,6 +54,7 @@ class BufferType(Annotation):
 
     def __call__(self, shape: Any = (), dtype: Any = "float32", data: Any = None, **options: Any) -> Any:
         kind = DataType(getattr(dtype, "dtype", dtype))
+        options = {k: v for k, v in options.items() if k not in PLACES}
         if not isinstance(data, (E.Buffer, View)):
             return buffers.decl_buffer(shape, kind, data=data, **options)
         sizes = tuple(shape) if isinstance(shape, (list, tuple)) else (shape,)
