@@ -12,6 +12,7 @@ from tilewright.base.errors import CompileError, OptionError, ThreadError
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import For, walk_stmt
 from tilewright.tir.transform import HoistedConditionals, HoistedLetBindings
+from tilewright.tir.transform.tagged_memory import is_tagged
 
 tir: Any = tvm.tir
 PARAMS = 'A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32"), n: T.int32'
@@ -586,6 +587,50 @@ for i in T.serial(16):
     B[i] = D[i]
 """
     becomes("StorageRewrite", apart, apart)
+
+
+def test_values_in_special_memory_share_an_allocation() -> None:
+    """Each value begins at 32 bits; another type, and plain memory, are apart. Single elements share in place."""
+    becomes("StorageRewrite", """
+C = T.allocate((5,), "int16", "local.L0A")
+D = T.allocate((3,), "int16", "local.L0A")
+E = T.allocate((8,), "int32", "local.L0A")
+F = T.allocate((8,), "int32", "global")
+for i in T.serial(3):
+    C[i] = T.cast(A[i], "int16")
+    D[i] = C[2 - i]
+    E[i] = A[i]
+    F[i] = E[i + 1]
+    B[i] = T.cast(D[i], "int32") + F[i]
+for j in T.serial(4):
+    with T.allocate((8,), "int32", "local.L0A") as G:
+        with T.allocate((8,), "int32", "local.L0A") as H:
+            G[j] = A[j]
+            H[j] = G[j] + 1
+            B[j + 4] = H[j]
+""", """
+C = T.allocate((9,), "int16", "local.L0A")
+E = T.allocate((8,), "int32", "local.L0A")
+F = T.allocate((8,), "int32", "global")
+for i in T.serial(3):
+    C[i] = T.cast(A[i], "int16")
+    C[i + 6] = C[2 - i]
+    E[i] = A[i]
+    F[i] = E[i + 1]
+    B[i] = T.cast(C[i + 6], "int32") + F[i]
+for j in T.serial(4):
+    E[j] = A[j]
+    E[j] = E[j] + 1
+    B[j + 4] = E[j]
+""")
+
+
+@pytest.mark.parametrize("scope, special", [
+    ("global", False), ("local", False), ("shared.dyn", False), ("global.vtcm", False),
+    ("global.texture-weight", False), ("wmma.matrix_a", False), ("global:tag", True), ("local_TB2", True),
+    ("warp.x", True)])
+def test_scopes_of_special_memory(scope: str, special: bool) -> None:
+    assert is_tagged(scope) is special
 
 
 def test_allocations_in_loops_share_memory() -> None:

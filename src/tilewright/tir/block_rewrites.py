@@ -58,11 +58,13 @@ SCOPES = (
     "m16n8k8.matrixA", "m16n8k8.matrixB", "m16n8k8.matrixC", "global.vtcm", "global.texture",
 )
 """Memory scopes of schedules. Those of other devices, after the first two, are plain memory on a CPU."""
+_TAGGED = ("global", "local", "shared", "warp")
+"""Beginnings of scopes with a tag, such as `local.L0A`."""
 
 
 def check_scope(scope: str) -> None:
     """Raise `ScheduleError` unless code can be generated for memory of that scope."""
-    if scope not in SCOPES and not scope.startswith("global"):
+    if scope not in SCOPES and not scope.startswith(_TAGGED):
         raise ScheduleError(
             f"'{scope}' is not a memory scope; use 'global' (memory) or 'local' (registers, else the stack)")
 

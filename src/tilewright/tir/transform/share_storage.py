@@ -6,7 +6,8 @@
 Needs flat buffers. Allocations move to the beginning of the function, or of the body of the parallel loop or the loop
 over threads around them. A value is live from its first to its last use; in a loop inside its allocation, during the
 whole loop. It may also take the memory of a value that is read for the last time where it is stored, element by
-element. Registers (`local`) are not shared, since code generation allocates them, and neither are small values.
+element. Registers (`local`) are not shared, since code generation allocates them, and neither are small values. The
+values in one special memory then share one allocation (`tagged_memory.py`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from tilewright.tir.stmt import (
     map_bodies,
     redirect,
 )
+from tilewright.tir.transform.tagged_memory import at_offset, merged
 
 SMALL: Final = 4
 """Bytes of a value that keeps its own memory."""
@@ -47,13 +49,17 @@ def share_storage(func: PrimFunc) -> PrimFunc:
     uses.visit(func.body, (), func)
     moved: dict[Buffer, Buffer] = {}
     kept: dict[int, list[Buffer]] = {}
+    parts: dict[Buffer, tuple[Buffer, int]] = {}
     for place in {id(v.place): None for v in uses.values.values()}:
         own = [v for v in uses.values.values() if id(v.place) == place]
-        kept[place] = _assign(own, moved, uses.spans)
+        kept[place], inside = merged(_assign(own, moved, uses.spans))
+        parts |= inside
     body = _placed(func.body, kept, moved, func)
     for old, new in moved.items():
         if old is not new:
             body = redirect(body, old, new)
+    for old, (new, offset) in parts.items():
+        body = at_offset(body, old, new, offset)
     return func.with_body(body)
 
 
@@ -209,7 +215,10 @@ def _in_place(old: _Value, new: _Value) -> bool:
 
 
 def _is_row_major(indices: Sequence[PrimExpr], loops: Sequence[For]) -> bool:
-    """Return whether an index counts the trips of loops, so that no two trips have the same one."""
+    """Return whether an index counts the trips of loops, so that no two trips have the same one. Without loops, there
+    is one trip."""
+    if not loops:
+        return True
     if len(indices) != 1 or indices[0].dtype.lanes > 1 or any(number_of(f.min) != 0 for f in loops):
         return False
     place, stride = const(0, "int64"), const(1, "int64")
