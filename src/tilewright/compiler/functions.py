@@ -35,6 +35,8 @@ from tilewright.scalar.walk import free_vars, substitute, text_of
 from tilewright.te.resolve import schedule_func
 from tilewright.te.schedule import Schedule
 from tilewright.tir.legality import refuse_gpu_threads
+from tilewright.tir.memory import lower_memory
+from tilewright.tir.packed_calls import CallbackType
 from tilewright.tir.stmt import (
     CALLBACKS,
     IMPORTS,
@@ -44,7 +46,6 @@ from tilewright.tir.stmt import (
     SCALARS,
     SERIAL,
     Block,
-    CallbackType,
     For,
     PrimFunc,
     Store,
@@ -124,7 +125,7 @@ def _built(
 ) -> FunctionModule:
     with kernel_options.use(KernelOptions(chosen.machine)) as options:
         funcs = with_passes(_lowered(inputs, args, name, binds, options.machine), (2, 3))
-    signed = [with_numbers(lower_packed_calls(lower_returns(remove_attributes(f)))) for f in funcs]
+    signed = [with_numbers(lower_packed_calls(lower_returns(remove_attributes(lower_memory(f))))) for f in funcs]
     for f, _ in signed:
         refuse_gpu_threads(f)
     lowered, functions = [f for f, _ in signed], {f.name: params for f, params in signed}

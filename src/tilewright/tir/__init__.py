@@ -134,6 +134,7 @@ if TYPE_CHECKING:
         stmt_seq,
     )
     from tilewright.tir.index_map import IndexMap
+    from tilewright.tir.memory import AllocateConst
     from tilewright.tir.module_schedule import Schedule, Trace, replay
     from tilewright.tir.packed_calls import call_packed, trace
     from tilewright.tir.parser import parse, parse_module
@@ -186,6 +187,7 @@ _MEMBERS: Final = {
         "stmt_list", "stmt_seq"),
     "tir.index_map": ("IndexMap",),
     "tir.module_schedule": ("Schedule", "Trace", "replay"),
+    "tir.memory": ("AllocateConst",),
     "tir.packed_calls": ("call_packed", "trace"),
     "tir.parser": ("parse", "parse_module"),
     "tir.schedule_state": ("ScheduleState",),
@@ -232,6 +234,7 @@ __all__ = [
     "NE",
     "Add",
     "Allocate",
+    "AllocateConst",
     "And",
     "Any",
     "AttrStmt",

@@ -15,6 +15,7 @@ from tilewright.base.errors import InternalError
 from tilewright.scalar.arith.evaluate import Evaluator, typed
 from tilewright.scalar.expr import Buffer, Call, Load, Var
 from tilewright.scalar.intrinsics import prefetch
+from tilewright.tir.memory import AllocateConst
 from tilewright.tir.stmt import Allocate, Block, Evaluate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store
 
 
@@ -107,6 +108,9 @@ class _Machine:
         match s:
             case Allocate():
                 self.allocate(s.buffer)
+                if isinstance(s, AllocateConst):
+                    self.memory[s.buffer].reshape(-1)[:] = np.append(
+                        s.data, np.zeros(self.memory[s.buffer].size - s.data.size, s.data.dtype))
                 self.run(s.body)
                 del self.memory[s.buffer]
             case Let():

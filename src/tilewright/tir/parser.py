@@ -24,10 +24,11 @@ from tilewright.ir.module import IRModule
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import Buffer, PrimExpr, Var
 from tilewright.tir.buffers import fitted
-from tilewright.tir.parse_attributes import ENCLOSING, AttributeReader, Wrapper
+from tilewright.tir.parse_attributes import ENCLOSING, Wrapper
 from tilewright.tir.parse_expr import is_handle, module_name
+from tilewright.tir.parse_memory import ALLOCATIONS, MemoryReader
 from tilewright.tir.parse_python import Source, around
-from tilewright.tir.parse_views import PLACES, call_name, is_view
+from tilewright.tir.parse_views import call_name, is_view
 from tilewright.tir.printer import INNER, extent_between
 from tilewright.tir.stmt import (
     PARALLEL,
@@ -38,7 +39,6 @@ from tilewright.tir.stmt import (
     THREAD,
     UNROLLED,
     VECTORIZED,
-    Allocate,
     Block,
     Evaluate,
     For,
@@ -143,13 +143,12 @@ class _Header:
     annotations: dict[str, Any] = field(default_factory=dict)
 
 
-class FunctionReader(AttributeReader):
+class FunctionReader(MemoryReader):
     """Reads one function."""
 
     def __init__(self, source: Source, outer: Mapping[str, Any]) -> None:
         super().__init__(source, outer)
-        self.known: dict[str, Var | Buffer] = {}
-        """The last variable or buffer of each name, in scope or not."""
+        self.known = {}
         self.threads = {}
         self.attrs: dict[str, Any] = {}
         self.inner: list[Buffer] = []
@@ -169,6 +168,8 @@ class FunctionReader(AttributeReader):
             raise self.error(node, f"the parameters of '{node.name}' must be positional and without defaults")
         read = self.sequence(body)
         buffers = self.matched(node, params)
+        if self.attrs.get("runner_function"):
+            self.attrs["argument_names"] = tuple(a.arg for a in node.args.args)
         return PrimFunc(
             self.symbol(node), tuple(buffers), read, self.attributes(read), self.origin(node, node.name, "function"))
 
@@ -239,42 +240,6 @@ class FunctionReader(AttributeReader):
         self.attrs.update({SCALARS: tuple(sorted(scalars, key=lambda s: s[0]))} if free else {})
         return [b for b in found if b is not None]
 
-    def new_buffer(self, name: str, node: ast.Call, args: Sequence[ast.expr], scope: str) -> Buffer:
-        """Read a buffer from `args`: shape, dtype and, optionally, scope."""
-        given = self.keywords(node, "shape", "dtype", "scope", "strides", "buffer_type", *PLACES)
-        self.check_kind(given)
-        rest = list(args)
-        shape = given.get("shape") or (rest.pop(0) if rest else None)
-        dtype = given.get("dtype") or (rest.pop(0) if rest else None)
-        where = given.get("scope") or (rest.pop(0) if rest else None)
-        if shape is None or rest:
-            raise self.error(
-                node,
-                f'{ast.unparse(node.func)} needs a shape, a data type and a scope: ((8,), "float32", scope="local")')
-        sizes = self.sizes(shape)
-        kind = self.dtype(dtype) if dtype is not None else DataType("float32")
-        strides = self.sizes(given["strides"]) if "strides" in given else ()
-        made = Buffer(name, sizes, kind, str(self.literal(where)) if where is not None else scope, strides)
-        return self.bind(name, made, _same_buffer)
-
-    def sizes(self, node: ast.expr) -> list[Any]:
-        """Read a shape: a tuple, or one size."""
-        if isinstance(node, (ast.Tuple, ast.List)):
-            return [self.value(d) for d in node.elts]
-        found = self.outside(node) if self.is_outside(node) else self.value(node)
-        return list(found) if isinstance(found, (tuple, list)) else [found]
-
-    def new_var(self, name: str, dtype: DataType) -> Var:
-        return self.bind(name, Var(name, dtype), lambda old, new: old.dtype is new.dtype)
-
-    def bind(self, name: str, made: N, same: Callable[[N, N], bool]) -> N:
-        """Bring a name into scope: reuse its previous object if that is out of scope and equal, else use `made`."""
-        old = self.known.get(name)
-        if isinstance(old, type(made)) and name not in self.names and same(old, made):
-            made = old
-        self.names[name] = self.known[name] = made
-        return made
-
     # Statements.
     def sequence(self, nodes: Sequence[ast.stmt]) -> Stmt:
         """Read the statements of a scope; the scope of a `Let` or an allocation extends to its end."""
@@ -312,21 +277,9 @@ class FunctionReader(AttributeReader):
             return self.bound(node.value)
         return None
 
-    def bound(self, node: ast.Call) -> Wrapper:
-        """Read `T.LetStmt(value, var=x)` of a variable that is declared."""
-        word = self.keywords(node, "var").get("var")
-        var = self.names.get(word.id) if isinstance(word, ast.Name) else None
-        if not isinstance(var, Var):
-            raise self.error(node, "T.LetStmt(value, var=x) needs a variable: x = T.int64()")
-        value = self.expr(self.arguments(node, 1)[0], var.dtype)
-        if value.dtype is not var.dtype:
-            raise self.error(node, f"'{var.name}' is {var.dtype}, but its value is {value.dtype}; cast the value")
-        return lambda body: Let(var, value, body)
-
     def opened(self, name: str, node: ast.expr, dtype: DataType | None = None) -> Wrapper:
-        if isinstance(node, ast.Call) and module_name(node.func) in ("allocate", "decl_buffer"):
-            buffer = self.new_buffer(name, node, node.args, "global")
-            return lambda body: Allocate(buffer, body)
+        if isinstance(node, ast.Call) and module_name(node.func) in ALLOCATIONS:
+            return self.allocation(name, node)
         if isinstance(node, ast.Call) and module_name(node.func) == "launch_thread":
             return self.enclosing(node, name)
         if isinstance(node, ast.Call) and module_name(node.func) in ("let", "LetStmt"):
@@ -524,7 +477,11 @@ class FunctionReader(AttributeReader):
         if isinstance(item.context_expr, ast.Call) and call in ENCLOSING:
             return self.enclosing(item.context_expr)(self.sequence(node.body))
         if call == "LetStmt" and isinstance(item.context_expr, ast.Call):
-            return self.bound(item.context_expr)(Seq(self.scoped(node.body)))
+            before = dict(self.names)
+            wrapper = self.bound(item.context_expr)
+            body = self.sequence(node.body)
+            self.names = before
+            return wrapper(body)
         raise self.error(
             item.context_expr, "`with` supports only T.block(\"name\"), T.allocate(…) as A, T.let(value) as x, and "
                                "T.seq()")
@@ -672,14 +629,6 @@ def _together(parts: Sequence[Stmt]) -> Stmt:
     return parts[0] if len(parts) == 1 else Seq(tuple(parts)) if parts else Evaluate(E.const(0, "int64"))
 
 
-def _same_buffer(a: Buffer, b: Buffer) -> bool:
-    same_shape = (
-        len(a.shape) == len(b.shape)
-        and all(x is y or (isinstance(x, int) and x == y) for x, y in zip(a.shape, b.shape, strict=True))
-    )
-    return same_shape and a.strides == b.strides and a.dtype is b.dtype and a.scope == b.scope
-
-
 def _with_thread(call: ast.Call) -> ast.Call:
     """Return `T.thread_binding(0, 128, thread="threadIdx.x")` for a call with the thread as last argument."""
     last = call.args[-1] if call.args else None
@@ -690,7 +639,7 @@ def _with_thread(call: ast.Call) -> ast.Call:
 
 
 _DECLARATIONS: Final = ("alloc_buffer", "env_thread", "match_buffer", "meta_var", "Buffer", "buffer_decl")
-_BINDING: Final = ("allocate", "decl_buffer", "launch_thread", "let", "LetStmt")
+_BINDING: Final = (*ALLOCATIONS, "launch_thread", "let", "LetStmt")
 _HEADERS: Final = ("where", "block_attr", "reducer", *_IGNORED)
 _STATEMENTS: Final[dict[type[ast.stmt], Callable[[FunctionReader, Any], Stmt]]] = {
     ast.For: FunctionReader.loop, ast.If: FunctionReader.branch, ast.Assign: FunctionReader.assign,

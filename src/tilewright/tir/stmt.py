@@ -20,7 +20,7 @@ it to the point that a trip computes. A block inside another is part of its comp
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, overload
 
 from tilewright.base.errors import CompileError, Origin
@@ -138,10 +138,20 @@ class Seq(Stmt):
 
 @node
 class Allocate(Stmt):
-    """`buffer` is allocated for the duration of `body`; it is uninitialized."""
+    """`buffer` is allocated for the duration of `body`; it is uninitialized. `annotations` are notes for passes."""
 
     buffer: Buffer
     body: Stmt
+    annotations: dict[str, Any] = field(default_factory=dict)
+
+    def __init__(self, *args: Any, **fields: Any) -> None:
+        """Allocate a buffer, or, with TVM's arguments, the buffer `buffer_var`, which has `dtype` and `extents`."""
+        if len(args) > 3 or "buffer_var" in fields:
+            from tilewright.tir.memory import described
+
+            args, fields = described(*args, **fields), {}
+        given = {"annotations": None, **dict(zip(("buffer", "body", "annotations"), args, strict=False)), **fields}
+        _fill(self, **{**given, "annotations": dict(given["annotations"] or {})})
 
     @property
     def extents(self) -> list[PrimExpr]:
@@ -151,6 +161,16 @@ class Allocate(Stmt):
     @property
     def dtype(self) -> DataType:
         return self.buffer.dtype
+
+    @property
+    def buffer_var(self) -> Buffer:
+        """The buffer, which is the variable of its memory, too."""
+        return self.buffer
+
+    @property
+    def condition(self) -> PrimExpr:
+        """Whether the memory is allocated: always."""
+        return const(1, BOOL)
 
 
 @node
@@ -344,18 +364,6 @@ VERSIONED = "versioned"
 costs several times as much."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallbackType:
-    """A registered function that a program calls: its name, the kinds of its arguments, and the type of its result.
-
-    A kind is `("text", value)`, `("number", dtype)`, `("bool",)`, `("address",)` or `("array", dtype, dimensions)`.
-    """
-
-    name: str
-    arguments: tuple[tuple[str, ...], ...]
-    dtype: DataType
-
-
 @node
 class PrimFunc:
     """A function over memory: `params` are buffers in the order of the call; `attrs` are for passes and printing."""
@@ -467,12 +475,6 @@ def seq(*stmts: Stmt | None) -> Stmt:
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
 
 
-def inserted(s: Stmt, place: int, new: Stmt) -> Stmt:
-    """Return `s` with the statement `new` at a position among the statements of its sequence."""
-    stmts = s.stmts if isinstance(s, Seq) else (s,)
-    return seq(*stmts[:place], new, *stmts[place:])
-
-
 def bodies(s: Stmt) -> tuple[Stmt, ...]:
     """Return the statements directly inside `s`."""
     kind = type(s)
@@ -571,7 +573,7 @@ def _around(s: For | Allocate | Let | AttrStmt, body: Stmt) -> Stmt:
     if type(s) is For:
         return For(s.var, s.min, s.extent, s.kind, body, s.annotations, s.origin)
     if type(s) is Allocate:
-        return Allocate(s.buffer, body)
+        return Allocate(s.buffer, body, s.annotations)
     return replace(s, body=body)
 
 
@@ -654,11 +656,6 @@ def nest(loops: Sequence[For], body: Stmt, fresh: Mapping[Var, Var] | None = Non
     for f in reversed(loops):
         body = replace(f, var=(fresh or {}).get(f.var, f.var), body=body)
     return body
-
-
-def without_note(block: Block, key: str) -> dict[str, Any]:
-    """Return the annotations of a block except `key`."""
-    return {k: v for k, v in block.annotations.items() if k != key}
 
 
 def block_names(func: PrimFunc) -> list[str]:

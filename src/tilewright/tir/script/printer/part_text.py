@@ -24,6 +24,7 @@ from tilewright.scalar.range import Range
 from tilewright.scalar.walk import walk
 from tilewright.tir import stmt as S
 from tilewright.tir.block_regions import BufferRegion
+from tilewright.tir.block_tree import without_note
 from tilewright.tir.printer import new_name
 from tilewright.tir.script.printer import doc as D
 from tilewright.tir.script.printer.doc import ExprDoc, OperationKind, StmtDoc
@@ -219,7 +220,7 @@ class _Docs:
             lines.append(D.ExprStmtDoc(_call("where", self.value(s.predicate))))
         lines.append(D.ExprStmtDoc(_call("reads", *map(self.value, s.reads))))
         lines.append(D.ExprStmtDoc(_call("writes", *map(self.value, s.writes))))
-        notes = S.without_note(s, "combiner")
+        notes = without_note(s, "combiner")
         if notes:
             lines.append(D.ExprStmtDoc(_call("block_attr", self.value(notes))))
         if s.init is not None:
