@@ -170,6 +170,7 @@ class FunctionReader(MemoryReader):
         buffers = self.matched(node, params)
         if self.attrs.get("runner_function"):
             self.attrs["argument_names"] = tuple(a.arg for a in node.args.args)
+        self.attrs = {k: self.with_buffers(v) for k, v in self.attrs.items()}
         return PrimFunc(
             self.symbol(node), tuple(buffers), read, self.attributes(read), self.origin(node, node.name, "function"))
 
@@ -239,6 +240,18 @@ class FunctionReader(MemoryReader):
         scalars = [*self.attrs.get(SCALARS, ()), *((places[str(p)], self.addresses[str(p)]) for p in free)]
         self.attrs.update({SCALARS: tuple(sorted(scalars, key=lambda s: s[0]))} if free else {})
         return [b for b in found if b is not None]
+
+    def literal(self, node: ast.expr) -> Any:
+        """Read a plain Python value, or a parameter that is a handle."""
+        found = self.addresses.get(node.id) if isinstance(node, ast.Name) else None
+        return super().literal(node) if found is None else found
+
+    def with_buffers(self, value: Any) -> Any:
+        """Return an attribute with the buffers that handles are matched to."""
+        if isinstance(value, list):
+            return [self.with_buffers(v) for v in value]
+        name = next((n for n, v in self.addresses.items() if v is value), "")
+        return self.handles.get(name) or value
 
     # Statements.
     def sequence(self, nodes: Sequence[ast.stmt]) -> Stmt:

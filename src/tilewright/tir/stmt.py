@@ -375,7 +375,7 @@ class PrimFunc:
     origin: Origin | None = None
 
     uncompared_fields: ClassVar = frozenset({"name"})
-    uncompared_keys: ClassVar = frozenset({"global_symbol", "tir.noalias", "intermediates"})
+    uncompared_keys: ClassVar = frozenset({"argument_names", "global_symbol", "tir.noalias", "intermediates"})
     """Attributes that are the name, or hold for all functions: memory of parameters never overlaps. Intermediate
     buffers are compared where they are used, since their order has no meaning."""
 
