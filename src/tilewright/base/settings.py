@@ -177,7 +177,7 @@ SETTINGS: Final = _table(
         "registered function 'tir.usmp.algo.NAME' that UnifiedStaticMemoryPlanner calls in place of its algorithm"),
     Setting(
         "tir.usmp.use_workspace_io", bool, False,
-        "UnifiedStaticMemoryPlanner places inputs and outputs in pools, too"),
+        "UnifiedStaticMemoryPlanner places inputs and outputs in pools, too; without effect on compiled programs"),
     Setting(
         "relay.ext.cmsisnn.options", dict, {},
         "processor of CMSIS-NN (mcpu, mattr, debug_last_error); the calls are the same for each"),
