@@ -38,7 +38,8 @@ __all__ = ["get_global_func", "list_global_func_names", "register_func", "remove
 
 
 _REGISTERING: Final = {
-    "relay.transform.": "tilewright.relay.transform", "tir.usmp.": "tilewright.tir.usmp",
+    "relay.collage.": "tilewright.relay.collage.sub_graph", "relay.transform.": "tilewright.relay.transform",
+    "tir.usmp.": "tilewright.tir.usmp",
     "tir.transform.UnifiedStaticMemoryPlanner": "tilewright.tir.usmp",
 }
 """First part of a name -> the module that registers functions with such names."""

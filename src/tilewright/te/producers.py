@@ -71,7 +71,7 @@ def ScheduleOps(s: Schedule, bounds: Mapping[IterVar, Any], debug_keep_trivial_l
     lowered = simplify(lower_blocks(unroll_by_hint(resolver.engine.func)))
     body = _realized(lowered.body, made, {loop: axis.var for axis, loop in resolver.loops.items()})
     for t in reversed(outputs):
-        body = ProducerRealize(buffers[t], body, t)
+        body = ProducerRealize(buffers[t], body, producer=t)
     return body
 
 
@@ -150,7 +150,7 @@ def _realized(s: Stmt, made: Mapping[str, Tensor], names: Mapping[Var, Var]) -> 
         if isinstance(x, For) and x.var in names:
             return replace(x, var=names[x.var])
         if isinstance(x, Allocate) and x.buffer.name in made:
-            return ProducerRealize(x.buffer, x.body, made[x.buffer.name])
+            return ProducerRealize(x.buffer, x.body, producer=made[x.buffer.name])
         return x
 
     new: dict[PrimExpr, PrimExpr] = dict(names.items())

@@ -298,8 +298,8 @@ class _Printer:
 
     def declare_placed(self, s: Stmt, depth: int) -> None:
         """Print the declarations of the memory at an address after the statement that binds the address."""
-        for b in self.placed if isinstance(s, Let) else ():
-            if b.pointer is s.var:
+        for b in self.placed:
+            if isinstance(s, Let) and b.pointer is s.var:
                 self.put(depth, f"{self.name(b)} = {self.buffer('Buffer', b)}")
 
     def attribute(self, s: AttrStmt) -> str:
