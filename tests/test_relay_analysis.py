@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.base.errors import CompileError
+from tilewright.base.errors import CompileError, OptionError
 from tilewright.ir import IRModule, assert_structural_equal, structural_hash
 from tilewright.relay import analysis
 from tilewright.relay.dataflow_pattern import is_op, wildcard
@@ -142,3 +144,54 @@ def test_the_regions_of_a_function() -> None:
     assert region.nodes == [first, inside, last] and found.get_region(X) is None
     with pytest.raises(CompileError, match=r"between annotation\.compiler_begin and .*, not between exp and"):
         analysis.AnnotatedRegionSet(function, relay.op.get("exp"), end)
+
+
+# --- the solver of types
+
+
+def solver() -> Any:
+    return relay.analysis._ffi_api._test_type_solver()
+
+
+def test_types_with_holes_are_made_equal() -> None:
+    hole, other, tensor = relay.IncompleteType(), relay.IncompleteType(), relay.TensorType((10, 20), "float32")
+    unify = solver()("Unify")
+    found = unify(relay.TupleType([hole, other]), relay.TupleType([tensor, relay.TupleType([hole])]))
+    assert found == relay.TupleType([tensor, relay.TupleType([tensor])])
+    assert solver()("Unify")(hole, other) in (hole, other)
+    with pytest.raises(CompileError, match=r"the types \? and \(\?,\) cannot be made equal"):
+        solver()("Unify")(hole, relay.TupleType([hole]))
+    with pytest.raises(OptionError, match="a type solver has no method 'Guess'; it has AddConstraint, Resolve, Solve"):
+        solver()("Guess")
+
+
+def test_different_names_of_data_types_are_not_equal() -> None:
+    nat, tree = relay.GlobalTypeVar("nat"), relay.GlobalTypeVar("tree")
+    assert solver()("Unify")(nat, nat) is nat
+    with pytest.raises(CompileError, match="cannot be made equal"):
+        solver()("Unify")(nat, tree)
+
+
+def test_generic_function_types_get_parameters_for_what_is_free() -> None:
+    a, b, c = (relay.TypeVar(n) for n in "abc")
+    found = solver()("Unify")(relay.FuncType([a, b], c, [a, b, c]), relay.FuncType([a, a], a, [a]))
+    assert found == relay.FuncType([c, c], c, [c])
+    found = solver()("Unify")(relay.FuncType([a], b, [a, b]), relay.FuncType([b], relay.TupleType([]), [b]))
+    assert found == relay.FuncType([b], relay.TupleType([]), [b])
+
+
+def test_relations_are_applied_when_their_types_are_known() -> None:
+    def relation(name: str, *types: Any) -> Any:
+        return relay.TypeRelation(tvm.ir.EnvFunc.get(f"tvm.relay.type_relation.{name}"), types, len(types) - 1, None)
+
+    one, hole, out = solver(), relay.IncompleteType(), relay.IncompleteType()
+    tensor, column = relay.TensorType((10, 20), "float32"), relay.TensorType((10, 1, 1), "float32")
+    one("AddConstraint")(relation("Broadcast", tensor, hole, out))
+    assert not one("Solve")()
+    assert one("Resolve")(out) is out
+    one("AddConstraint")(relation("Identity", hole, column))
+    assert one("Solve")()
+    assert one("Resolve")(relay.TupleType([out])) == relay.TupleType([relay.TensorType((10, 10, 20), "float32")])
+    one("AddConstraint")(relation("Identity", out, column))
+    with pytest.raises(CompileError, match="which cannot be made equal to"):
+        one("Solve")()

@@ -344,3 +344,47 @@ def test_deep_and_wide_graphs() -> None:
     plan = cheapest_plan(function := typed(e), candidates_of(function, ["one"], host_depth=2), estimator)
     assert len(plan.parts) >= 300
     assert tvm.ir.structural_equal(function, typed(e))
+
+
+# Parts given by their nodes.
+def by_index(function: relay.Function, indexes: dict[str, list[int]], exits: int = 1, taps: bool = False) -> Any:
+    pairs = [(k, label) for label, own in indexes.items() for k in own]
+    outline = tvm.get_global_func("relay.collage.PartitionForTesting")(
+        exits, taps, "foo", [k for k, _ in pairs], [label for _, label in pairs])
+    return InferType()(outline(IRModule({"main": function})))["main"]
+
+
+def same_values(function: relay.Function, found: relay.Function) -> None:
+    data = [np.random.default_rng(k).normal(size=(4, 4)).astype("float32") for k in range(len(function.params))]
+    np.testing.assert_allclose(
+        np.asarray(evaluate(found, *data)), np.asarray(evaluate(function, *data)), rtol=1e-6)
+
+
+def test_a_part_with_several_results_returns_a_tuple() -> None:
+    """add(relu(x + y), x + y) -> %0 = fn (p, q) { (p + q, relu(p + q)) }(x, y); add(%0.1, %0.0)"""
+    total = x + y
+    function = typed(relay.add(relay.nn.relu(total), total))
+    indexes = {"": [4, 5]}  # x, y and the operators have 0 to 3
+    found = by_index(function, indexes, exits=2, taps=True)
+    outer = [e for e in calls(found) if isinstance(e.op, relay.Function)]
+    assert len(outer) == 1
+    assert outer[0].op.attrs["Compiler"] == "foo"
+    assert isinstance(outer[0].op.body, relay.Tuple)
+    same_values(function, found)
+    for kept in (by_index(function, indexes, exits=2), by_index(function, indexes, exits=1, taps=True)):
+        assert not any(isinstance(e.op, relay.Function) for e in calls(kept)), "a tap, and too many results"
+    with pytest.raises(OptionError, match="no value of the function has the index 99; the values have 0, 1, "):
+        by_index(function, {"": [99]})
+
+
+def test_labels_are_composite_functions_inside_and_parts_make_no_cycles() -> None:
+    first = relay.nn.relu(x)
+    second = relay.nn.relu(first)
+    function = typed(relay.nn.relu(second + first))
+    found = by_index(function, {"": [3, 6], "inner": [4, 5]})  # x and the operators have 0 to 2
+    (outer,) = [e for e in calls(found) if isinstance(e.op, relay.Function) and "Compiler" in e.op.attrs]
+    (inner,) = [e for e in calls(outer.op) if isinstance(e.op, relay.Function)]
+    assert inner.op.attrs["Composite"] == "inner"
+    same_values(function, found)
+    cycle = by_index(function, {"": [3, 5]}, exits=2, taps=True)
+    assert not any(isinstance(e.op, relay.Function) for e in calls(cycle))

@@ -97,8 +97,8 @@ def test_constants_are_limited() -> None:
 
 
 @pytest.mark.parametrize(("old", "new", "message"), [
-    ("[1, 2, 3, 4]", "[1, 2, 3]", r"'K' has 3 elements, which do not fill \(4,\)"),
-    ('[1, 2, 3, 4], "int32", (4,)', '[1, 2, 3, 4], "int32"', "T.allocate_const needs elements, a data type and"),
+    ("[1, 2, 3, 4]", "[1, 2, 3, 4, 5]", r"'K' of shape \[4\] cannot hold 5 constants; give it a larger shape"),
+    ('[1, 2, 3, 4], "int32", (4,)', '[1, 2, 3, 4], "int32"', "T.allocate_const needs values, a data type and a shape"),
     ("while k[0] < N[i]", "while N[i]", "a condition must be bool, but this is int32"),
 ])  # fmt: skip
 def test_refused_texts(old: str, new: str, message: str) -> None:
@@ -115,8 +115,10 @@ def test_nodes() -> None:
     i = tir.Var("i", "int32")
     assert structural_equal(While(i < 3, NOTHING), While(i < 3, NOTHING))
     assert not structural_equal(AssertStmt(i < 3, "a", NOTHING), AssertStmt(i < 3, "b", NOTHING))
-    with pytest.raises(CompileError, match=r"the constant 'K' has the shape \(4,\) and the type int32, but its"):
-        AllocateConst(tir.decl_buffer((4,), "int32", name="K"), np.zeros(3, "int32"), NOTHING)
+    with pytest.raises(CompileError, match=r"'K' of shape \[4\] cannot hold 5 constants; give it a larger shape"):
+        AllocateConst(tir.decl_buffer((4,), "int32", name="K"), NOTHING, None, np.zeros(5, "int32"))
+    with pytest.raises(CompileError, match=r"'K' of shape \[n\] cannot be constant; give its sizes as numbers"):
+        AllocateConst(tir.decl_buffer((tir.Var("n", "int64"),), "int32", name="K"), NOTHING, None, [1])
 
 
 def test_a_view_has_the_type_of_its_memory() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -68,6 +69,24 @@ def test_options_of_executors_and_runtimes() -> None:
     for wrong, said in wrongs:
         with pytest.raises(OptionError, match=said):
             wrong()
+
+
+def test_a_runtime_without_the_conventions_of_an_executor_is_refused() -> None:
+    packed, c = Executor("aot"), Executor("aot", {"interface-api": "c"})
+    unpacked = Executor("aot", {"interface-api": "c", "unpacked-api": True})
+    for executor, runtime, said in (
+        (c, Runtime("crt"), 'Either need interface_api == "packed" (got: c) or unpacked-api == true (got: 0) when'),
+        (c, Runtime(), 'Need unpacked-api == false (got: 0) and interface-api == "packed" (got: c) when targeting'),
+        (unpacked, Runtime(), 'Need unpacked-api == false (got: 1) and interface-api == "packed" (got: c) when'),
+    ):
+        with pytest.raises(OptionError, match=re.escape(said)):
+            relay.build(module(), "llvm", executor=executor, runtime=runtime)
+    for executor, runtime in ((packed, Runtime()), (packed, Runtime("crt")), (unpacked, Runtime("crt"))):
+        assert relay.build(module(), "llvm", executor=executor, runtime=runtime).runtime is runtime
+    with tvm.transform.PassContext(config={"tir.usmp.use_workspace_io": True}):
+        with pytest.raises(OptionError, match=r"use_workspace_io option is only compatible with interface_api c\.\n"):
+            relay.build(module(), "llvm", executor=packed)
+        _ = relay.build(module(), "llvm", executor=unpacked, runtime=Runtime("crt"))
 
 
 # --- names

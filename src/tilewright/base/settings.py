@@ -170,7 +170,14 @@ SETTINGS: Final = _table(
         "without effect: the memory of a program is always planned as one workspace"),
     Setting(
         "tir.usmp.algorithm", str, "",
-        "without effect: the workspace is planned by one algorithm, which tries several orders"),
+        "algorithm of tir.transform.UnifiedStaticMemoryPlanner (greedy_by_size, greedy_by_conflicts, hill_climb); "
+        "without effect on compiled programs, whose workspace is planned by one algorithm"),
+    Setting(
+        "tir.usmp.custom_algorithm", str, "",
+        "registered function 'tir.usmp.algo.NAME' that UnifiedStaticMemoryPlanner calls in place of its algorithm"),
+    Setting(
+        "tir.usmp.use_workspace_io", bool, False,
+        "UnifiedStaticMemoryPlanner places inputs and outputs in pools, too; without effect on compiled programs"),
     Setting(
         "relay.ext.cmsisnn.options", dict, {},
         "processor of CMSIS-NN (mcpu, mattr, debug_last_error); the calls are the same for each"),

@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from pathlib import Path
-from typing import Literal, overload
+from typing import Final, Literal, overload
 
 from tilewright.base import settings
 from tilewright.base.errors import OptionError
@@ -37,6 +37,14 @@ from tilewright.relay.op.registry import OPS
 __all__ = ["get_global_func", "list_global_func_names", "register_func", "remove_global_func", "where"]
 
 
+_REGISTERING: Final = {
+    "relay.collage.": "tilewright.relay.collage.sub_graph", "relay.transform.": "tilewright.relay.transform",
+    "tir.usmp.": "tilewright.tir.usmp",
+    "tir.transform.UnifiedStaticMemoryPlanner": "tilewright.tir.usmp",
+}
+"""First part of a name -> the module that registers functions with such names."""
+
+
 @overload
 def get_global_func(name: str, allow_missing: Literal[False] = ...) -> GlobalFunction: ...
 @overload
@@ -44,8 +52,9 @@ def get_global_func(name: str, allow_missing: bool) -> GlobalFunction | None: ..
 def get_global_func(name: str, allow_missing: bool = False) -> GlobalFunction | None:
     """Return the function of that name. If it is unknown, return None with `allow_missing`, else raise `OptionError`
     with the nearest name or another kind of thing of that name."""
-    if name.startswith("relay.transform.") and name not in FUNCTIONS:
-        importlib.import_module("tilewright.relay.transform")  # registers its functions
+    for prefix, module in _REGISTERING.items():
+        if name.startswith(prefix) and name not in FUNCTIONS:
+            importlib.import_module(module)
     try:
         return _registered(name, allow_missing)
     except OptionError as error:

@@ -27,7 +27,7 @@ from tilewright.compiler.symbolic_stages import symbolic_edge
 from tilewright.ir.memory_pools import ConstantMemoryPools, WorkspaceMemoryPools
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
-from tilewright.relay.backend.executors import Executor, Runtime
+from tilewright.relay.backend.executors import Executor, Runtime, check_conventions
 from tilewright.relay.expr import Expr, Function, Tuple
 from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.pipeline import optimize
@@ -65,6 +65,8 @@ def build(
     now, as one program, where that is possible. Raises `CompileError`.
     """
     chosen = _target(target, target_host)
+    executor, runtime = executor or Executor("graph"), runtime or Runtime("cpp")
+    check_conventions(executor, runtime, PassContext.current().config)
     if not isinstance(mod, (IRModule, Expr)):
         raise CompileError(
             f"relay.build takes an IRModule or a Relay function, but was given a {type(mod).__name__}", code="TW0215")
@@ -77,7 +79,7 @@ def build(
     if "c" in chosen.processor.backend.stages:
         built.write_c = partial(_write_c, bound, chosen, mod_name, PassContext.current())
         built.c_source = CSourceModule(partial(_c_texts, bound, chosen, mod_name, PassContext.current()))
-    built.executor, built.runtime = executor or Executor("graph"), runtime or Runtime("cpp")
+    built.executor, built.runtime = executor, runtime
     if workspace_memory_pools is not None:
         workspace_memory_pools.check(built.artifact.manifest.workspace_bytes)
     if constant_memory_pools is not None:

@@ -34,7 +34,8 @@ from tilewright.scalar.expr import Buffer, IntImm, PrimExpr, Var
 from tilewright.scalar.walk import free_vars, substitute, text_of
 from tilewright.te.resolve import schedule_func
 from tilewright.te.schedule import Schedule
-from tilewright.tir.legality import refuse_gpu_threads
+from tilewright.tir.legality import refuse_addresses, refuse_gpu_threads
+from tilewright.tir.packed_calls import CallbackType
 from tilewright.tir.stmt import (
     CALLBACKS,
     IMPORTS,
@@ -44,7 +45,6 @@ from tilewright.tir.stmt import (
     SCALARS,
     SERIAL,
     Block,
-    CallbackType,
     For,
     PrimFunc,
     Store,
@@ -127,6 +127,7 @@ def _built(
     signed = [with_numbers(lower_packed_calls(lower_returns(remove_attributes(f)))) for f in funcs]
     for f, _ in signed:
         refuse_gpu_threads(f)
+        refuse_addresses(f)
     lowered, functions = [f for f, _ in signed], {f.name: params for f, params in signed}
     backend, checks, sites = chosen.backend, Checks.current(), list[Site]()
     flat, in_order = [], sorted(lowered, key=lambda f: f.name)

@@ -91,6 +91,16 @@ class ConstantPoolInfo(PoolInfo):
         object.__setattr__(self, "constant_info_arr", tuple(constant_info_arr or ()))
 
 
+@dataclass(frozen=True, eq=False)
+class AllocatedPoolInfo:
+    """A pool with the bytes that a plan uses of it, and the position of its address among the parameters of the main
+    function, if that is known."""
+
+    pool_info: PoolInfo
+    allocated_size: int
+    pool_var_idx: int | None = None
+
+
 @dataclass(frozen=True)
 class _Pools:
     pools: Sequence[PoolInfo]

@@ -101,7 +101,8 @@ def _described(x: Any) -> tuple[tuple[str, Any], ...]:
     if isinstance(x, scalar.Var):
         return (("dtype", x.dtype),)
     if isinstance(x, scalar.Buffer):
-        return (("shape", x.shape), ("dtype", x.dtype), ("scope", x.scope))
+        place = (("pointer", x.pointer),) if isinstance(x, scalar.PlacedBuffer) else ()
+        return (("shape", x.shape), ("dtype", x.dtype), ("scope", x.scope), *place)
     if isinstance(x, TypeVar):
         return ()
     return (("type_annotation", x.known_type() if x.type_annotation is None else x.type_annotation),)
@@ -259,7 +260,8 @@ class Comparison:
         self.done.add((id(a), id(b)))
         self.alive += (a, b)
         if is_name(a):
-            if a is not b and not self.map_free_vars and id(a) not in self.bound:
+            placed = isinstance(a, scalar.PlacedBuffer)  # it is bound if its address is
+            if a is not b and not self.map_free_vars and id(a) not in self.bound and not placed:
                 return False
             return self._pair(a, b)
         mine = list(_bound_names(a))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -77,12 +77,24 @@ __all__ = [
     "BITWISE_AND", "BITWISE_NOT", "BITWISE_OR", "BITWISE_XOR", "EQ", "FLOOR", "FMOD", "GE", "GT", "LE", "LT", "NE",
     "SHIFT_LEFT", "SHIFT_RIGHT", "Add", "And", "Binary", "Broadcast", "Buffer", "Call", "Cast", "Comparison", "Div",
     "ExprLike", "FloatFunction", "FloatImm", "FloorDiv", "FloorMod", "IntImm", "Intrinsic", "Load", "Max", "Min",
-    "Mul", "Not", "Number", "Or", "PairFunction", "PrimExpr", "Ramp", "Select", "Sub", "TruncDiv", "TruncMod",
-    "UnknownDim", "Value", "Var", "add", "all_of", "any_of", "as_expr", "bitwise", "broadcast", "cast", "compare",
+    "Mul", "Not", "Number", "Or", "PairFunction", "PlacedBuffer", "PrimExpr", "Ramp", "Select", "Sub", "TruncDiv",
+    "TruncMod", "UnknownDim", "Value", "Var", "add", "all_of", "any_of", "as_expr", "bitwise", "broadcast", "cast",
+    "compare",
     "const", "div", "floordiv", "floormod", "if_then_else", "integer", "integer_range", "is_value", "literal",
     "logical_and", "logical_not", "logical_or", "match", "max_value", "maximum", "min_value", "minimum", "mul",
     "number_of", "sub", "truncdiv", "truncmod",
 ]
+
+
+class PlacedBuffer(Buffer):
+    """The memory from the address `pointer` on, a variable of type `handle`. Programs with it are read, printed and
+    planned, but not compiled."""
+
+    __slots__ = ("pointer",)
+
+    def __init__(self, name: str, shape: Sequence[Any], dtype: str | DataType, pointer: Var) -> None:
+        super().__init__(name, shape, dtype)
+        self.pointer = pointer
 
 
 def literal(value: Any, dtype: str | DataType | None = None) -> PrimExpr:

@@ -31,6 +31,7 @@ from tilewright.scalar.walk import free_vars, rewrite, substitute, walk
 from tilewright.tir.accesses import accesses
 from tilewright.tir.block_domains import points_using
 from tilewright.tir.block_rewrites import free_name, reads
+from tilewright.tir.block_tree import inserted, without_note
 from tilewright.tir.coverage import writes_box
 from tilewright.tir.legality import (
     check_all_points,
@@ -58,13 +59,11 @@ from tilewright.tir.stmt import (
     Stmt,
     Store,
     expressions,
-    inserted,
     loaded_buffers,
     seq,
     stored_buffers,
     substitute_stmt,
     walk_stmt,
-    without_note,
 )
 from tilewright.tir.transform.lower_blocks import mixed_loops
 

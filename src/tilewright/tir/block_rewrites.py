@@ -28,7 +28,7 @@ from tilewright.scalar.expr import (
     const,
 )
 from tilewright.scalar.walk import free_vars, substitute, walk
-from tilewright.tir.block_tree import scope_loops, with_scope_body
+from tilewright.tir.block_tree import scope_loops, with_scope_body, without_note
 from tilewright.tir.stmt import (
     ALIGNED,
     SERIAL,
@@ -50,7 +50,6 @@ from tilewright.tir.stmt import (
     stored_buffers,
     substitute_stmt,
     walk_stmt,
-    without_note,
 )
 
 SCOPES = (

@@ -9,9 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from tilewright.scalar.expr import Buffer, IntImm
-from tilewright.tir.stmt import SCOPE, Block, For, PrimFunc, Stmt, bodies, map_bodies, nest, substitute_stmt, walk_stmt
+from tilewright.tir.stmt import (
+    SCOPE,
+    Block,
+    For,
+    PrimFunc,
+    Seq,
+    Stmt,
+    bodies,
+    map_bodies,
+    nest,
+    seq,
+    substitute_stmt,
+    walk_stmt,
+)
 
 
 def child_blocks(s: Stmt) -> list[Block]:
@@ -71,3 +85,14 @@ def dissolved(block: Block) -> Block:
     if not any(isinstance(s, Block) for s in walk_stmt(block.body)):
         return block
     return replace(block, init=None if block.init is None else visit(block.init), body=visit(block.body))
+
+
+def inserted(s: Stmt, place: int, new: Stmt) -> Stmt:
+    """Return `s` with the statement `new` at a position among the statements of its sequence."""
+    stmts = s.stmts if isinstance(s, Seq) else (s,)
+    return seq(*stmts[:place], new, *stmts[place:])
+
+
+def without_note(block: Block, key: str) -> dict[str, Any]:
+    """Return the annotations of a block except `key`."""
+    return {k: v for k, v in block.annotations.items() if k != key}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any, Final
 
+import numpy as np
+
 from tilewright.base.errors import CompileError
-from tilewright.base.types import BOOL
+from tilewright.base.types import BOOL, DataType
 from tilewright.scalar.expr import Buffer, PrimExpr, Var, as_expr, const, number_of
 from tilewright.scalar.range import Range
 
@@ -83,3 +86,53 @@ def _block(
             f"block '{name_hint}' has buffers of its own: intermediate buffers belong to the function, as its "
             "attribute 'intermediates'", code="TW0611")
     return name_hint, tuple(iter_vars), (), const(1, BOOL), init, body, dict(annotations or {})
+
+
+def allocation_fields(
+    buffer_var: Buffer, dtype: str | DataType, extents: Sequence[Any], condition: Any, body: Any,
+    annotations: Mapping[str, Any] | None = None, span: Any = None
+) -> tuple[Any, ...]:
+    """Return the fields of an allocation for the arguments of `Allocate`. Raises `CompileError` if they do not fit the
+    buffer."""
+    fits = isinstance(buffer_var, Buffer) and buffer_var.dtype is DataType(dtype) and number_of(as_expr(condition)) == 1
+    if not fits or _numbers(extents) != _numbers(buffer_var.shape):
+        raise CompileError(
+            f"an allocation takes a buffer with its own type and sizes, and a true condition; '{buffer_var}' does not "
+            f"fit {dtype}, {list(extents)} and the condition {condition}", code="TW0609")
+    return buffer_var, body, annotations
+
+
+def constant_fields(
+    buffer_var: Buffer, dtype: str | DataType, extents: Sequence[Any], data_or_idx: Any, body: Any,
+    annotations: Mapping[str, Any] | None = None, span: Any = None
+) -> tuple[Any, ...]:
+    """Return the fields of constant memory for the arguments of `AllocateConst`. Raises `CompileError` if they do not
+    fit the buffer."""
+    return (*allocation_fields(buffer_var, dtype, extents, True, body, annotations), data_or_idx)
+
+
+def constant_shape(buffer: Buffer) -> list[int]:
+    """Return the sizes of constant memory. Raises `CompileError` if one is not a number."""
+    sizes = [number_of(as_expr(d)) for d in buffer.shape]
+    if None in sizes:
+        raise CompileError(
+            f"'{buffer.name}' of shape {list(buffer.shape)} cannot be constant; give its sizes as numbers",
+            code="TW0609")
+    return [int(n) for n in sizes if n is not None]
+
+
+def constant_elements(data: Any, buffer: Buffer) -> np.ndarray[Any, Any]:
+    """Return the elements that constant memory begins with, as an array of one dimension. Raises `CompileError` if the
+    buffer has fewer."""
+    array = np.asarray(getattr(data, "numpy", lambda: data)(), dtype=buffer.dtype.numpy()).reshape(-1)
+    if array.size > prod(constant_shape(buffer)):
+        raise CompileError(
+            f"'{buffer.name}' of shape {list(buffer.shape)} cannot hold {array.size} constants; give it a larger shape",
+            code="TW0609")
+    return array
+
+
+def _numbers(sizes: Sequence[Any]) -> list[Any]:
+    """Return sizes with constants as numbers."""
+    found = map(as_expr, sizes)
+    return [e if (n := number_of(e)) is None else n for e in found]

@@ -121,10 +121,8 @@ class _Machine:
         match s:
             case Allocate():
                 self.allocate(s.buffer)
-                self.run(s.body)
-                del self.memory[s.buffer]
-            case AllocateConst():
-                self.memory[s.buffer] = s.data.copy()
+                if isinstance(s, AllocateConst):
+                    self.memory[s.buffer][:] = s.elements()
                 self.run(s.body)
                 del self.memory[s.buffer]
             case While():

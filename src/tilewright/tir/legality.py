@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tilewright.base.errors import ScheduleError, TargetError
+from tilewright.base.errors import CompileError, ScheduleError, TargetError
 from tilewright.scalar.arith import Ranges
 from tilewright.scalar.arith.iter_map import detect_iter_map
-from tilewright.scalar.expr import Add, Buffer, IntImm, Load, Max, Min, Mul, PrimExpr, Var, as_expr, number_of
+from tilewright.scalar.expr import (
+    Add,
+    Buffer,
+    IntImm,
+    Load,
+    Max,
+    Min,
+    Mul,
+    PlacedBuffer,
+    PrimExpr,
+    Var,
+    as_expr,
+    number_of,
+)
 from tilewright.scalar.range import Range
 from tilewright.scalar.walk import free_vars, substitute, walk
 from tilewright.tir.accesses import Access, accesses
@@ -575,3 +588,15 @@ def refuse_gpu_threads(func: PrimFunc) -> None:
                 f"loop '{s.var.name}' of '{func.name}' is bound to '{tag}', GPU threads, but the target is a CPU; use "
                 "parallel for cores and vectorize for vector lanes, or bind to te.thread_axis(n, 'vthread')",
                 code="TW0512")
+
+
+def refuse_addresses(func: PrimFunc) -> None:
+    """Raise `CompileError` for memory at an address (`PlacedBuffer`), which code generation does not know."""
+    for s in walk_stmt(func.body):
+        used = [s.buffer] if isinstance(s, Store) else []
+        used += [e.buffer for top in expressions(s) for e in walk(top) if isinstance(e, Load)]
+        placed = next((b for b in used if isinstance(b, PlacedBuffer)), None)
+        if placed is not None:
+            raise CompileError(
+                f"'{placed.name}' in '{func.name}' is memory at an address; such a program can be read and planned, "
+                "but not compiled", code="TW0602")

@@ -42,7 +42,7 @@ from tilewright.scalar.walk import rewrite, substitute, walk
 from tilewright.tir import block_rewrites, loop_rewrites
 from tilewright.tir.block_domains import joined, points_using
 from tilewright.tir.block_rewrites import check_scope, reads
-from tilewright.tir.block_tree import own_loops
+from tilewright.tir.block_tree import inserted, own_loops
 from tilewright.tir.legality import (
     check_bounds,
     check_fuse,
@@ -72,7 +72,6 @@ from tilewright.tir.stmt import (
     Stmt,
     Store,
     bodies,
-    inserted,
     map_bodies,
     map_expressions,
     path_to,

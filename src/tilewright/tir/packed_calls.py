@@ -12,6 +12,7 @@ The compiled program calls back into Python. Numbers arrive as Python numbers, a
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.errors import CompileError
@@ -22,6 +23,18 @@ from tilewright.scalar.intrinsics import Packed, address_of, packed
 from tilewright.scalar.walk import rewrite
 from tilewright.tir.buffers import address
 from tilewright.tir.stmt import Stmt, map_expressions
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackType:
+    """A registered function that a program calls: its name, the kinds of its arguments, and the type of its result.
+
+    A kind is `("text", value)`, `("number", dtype)`, `("bool",)`, `("address",)` or `("array", dtype, dimensions)`.
+    """
+
+    name: str
+    arguments: tuple[tuple[str, ...], ...]
+    dtype: DataType
 
 
 def call_packed(*args: Any, span: Any = None) -> PrimExpr:

@@ -28,6 +28,7 @@ from tilewright.scalar.expr import (
     IntImm,
     Intrinsic,
     Load,
+    PlacedBuffer,
     PrimExpr,
     Var,
     max_value,
@@ -217,7 +218,11 @@ class ExprReader(PythonReader):
             place = ast.copy_location(ast.Attribute(node, "data", ast.Load()), node)
         if not isinstance(place, ast.Attribute) or place.attr != ("data" if call is None else "access_ptr"):
             return None
-        target = self.target(place.value) if call is not None else source_of(self.target(place.value))[0]
+        target = self.target(place.value)
+        if call is None:
+            if isinstance(target, PlacedBuffer):
+                return target.pointer
+            target = source_of(target)[0]
         mask, offset = "rw", 0
         if call is not None:
             given = self.keywords(call, "access_mask", "offset", "ptr_type", "content_lanes", "extent")
@@ -410,6 +415,8 @@ class ExprReader(PythonReader):
         if op is I.reinterpret and len(node.args) == 2:
             given, node = {"dtype": node.args[0]}, ast.copy_location(ast.Call(node.func, node.args[1:], []), node)
         args = [self.expr(a) for a in node.args]
+        if op is I.address_of and "dtype" not in given:
+            return E.Call("handle", op, args)
         if "dtype" not in given and not args:
             raise self.error(node, f"T.{op.spelling}() has no argument that determines its type; give dtype=")
         return E.Call(self.dtype(given["dtype"]) if "dtype" in given else args[0].dtype, op, args)

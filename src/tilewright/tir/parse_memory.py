@@ -1,67 +1,41 @@
-"""Reads declarations of memory in TVMScript: buffers, allocations and constants.
+"""Reads declarations of variables and memory in TVMScript.
 
-    A = T.alloc_buffer((16,), "float32")
-    K = T.allocate_const([1, 2, 3], "int32", [3])
+    A = T.allocate((8,), "float32", "local", annotations={…})      memory
+    B = T.allocate_const([1, 2, 3], "int8", [3])                    constants
+    with T.LetStmt(T.address_of(pool[64]), var=C.data): …           memory at an address, for a declared buffer C
+    C = T.Buffer((16,), "uint8", data=p)                            memory at the address in a variable
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any, Final, TypeVar
 
-import numpy as np
-
+from tilewright.base.errors import CompileError
 from tilewright.base.types import DataType
-from tilewright.scalar import expr as E
-from tilewright.scalar.expr import Buffer, Var
+from tilewright.scalar.expr import Buffer, PlacedBuffer, Var
+from tilewright.tir.constructors import constant_elements
 from tilewright.tir.parse_attributes import AttributeReader, Wrapper
 from tilewright.tir.parse_expr import module_name
 from tilewright.tir.parse_views import PLACES
-from tilewright.tir.stmt import Allocate, AllocateConst
+from tilewright.tir.stmt import Allocate, AllocateConst, Let
 
-ALLOCATIONS: Final = ("allocate", "allocate_const", "decl_buffer")
-"""Functions whose memory lasts to the end of the scope."""
 N = TypeVar("N", Var, Buffer)
+ALLOCATIONS: Final = ("allocate", "allocate_const", "decl_buffer")
+"""Functions whose result is memory for the statements after them, or those of a `with`."""
 
 
 class MemoryReader(AttributeReader):
-    """Reads declarations of memory."""
+    """Reads declarations of variables and memory."""
 
     known: dict[str, Var | Buffer]
     """The last variable or buffer of each name, in scope or not."""
 
-    def memory(self, name: str, node: ast.Call) -> Wrapper:
-        """Read an allocation."""
-        if module_name(node.func) == "allocate_const":
-            return self.constant_memory(name, node)
-        notes = next((k for k in node.keywords if k.arg == "annotations"), None)
-        if notes is None or module_name(node.func) != "allocate":
-            buffer = self.new_buffer(name, node, node.args, "global")
-            return lambda body: Allocate(buffer, body)
-        plain = ast.copy_location(ast.Call(node.func, node.args, [k for k in node.keywords if k is not notes]), node)
-        buffer, found = self.new_buffer(name, plain, node.args, "global"), self.annotation(notes.value)
-        return lambda body: Allocate(buffer, body, found)
-
-    def constant_memory(self, name: str, node: ast.Call) -> Wrapper:
-        """Read `T.allocate_const(elements, dtype, extents)`."""
-        given = self.keywords(node, "data", "dtype", "extents", "annotations")
-        words = dict(zip(("data", "dtype", "extents"), node.args, strict=False)) | given
-        if len(node.args) > 3 or not {"data", "dtype", "extents"} <= words.keys():
-            raise self.error(node, 'T.allocate_const needs elements, a data type and extents: ([1, 2], "int32", [2])')
-        kind, sizes = self.dtype(words["dtype"]), [E.number_of(E.as_expr(n)) or 0 for n in self.sizes(words["extents"])]
-        elements = self.outside(words["data"]) if self.is_outside(words["data"]) else self.literal(words["data"])
-        data = np.asarray(elements, kind.numpy())
-        if data.size != prod(sizes):
-            raise self.error(
-                node, f"'{name}' has {data.size} elements, which do not fill {ast.unparse(words['extents'])}")
-        buffer = self.bind(name, Buffer(name, sizes, kind), _same_buffer)
-        return lambda body: AllocateConst(buffer, data.reshape(buffer.shape), body)
-
     def new_buffer(self, name: str, node: ast.Call, args: Sequence[ast.expr], scope: str) -> Buffer:
         """Read a buffer from `args`: shape, dtype and, optionally, scope."""
-        given = self.keywords(node, "shape", "dtype", "scope", "strides", "buffer_type", *PLACES)
+        notes = ("annotations",) if module_name(node.func) in ALLOCATIONS else ()
+        given = self.keywords(node, "shape", "dtype", "scope", "strides", "buffer_type", *notes, *PLACES)
         self.check_kind(given)
         rest = list(args)
         shape = given.get("shape") or (rest.pop(0) if rest else None)
@@ -94,6 +68,51 @@ class MemoryReader(AttributeReader):
             made = old
         self.names[name] = self.known[name] = made
         return made
+
+    def allocation(self, name: str, node: ast.Call) -> Wrapper:
+        """Read `T.allocate(shape, dtype, scope)`, `T.decl_buffer` without data, or `T.allocate_const(data, dtype,
+        shape)`."""
+        note = next((k.value for k in node.keywords if k.arg == "annotations"), None)
+        notes = {} if note is None else self.annotation(note)
+        if module_name(node.func) != "allocate_const":
+            buffer = self.new_buffer(name, node, node.args, "global")
+            return lambda body: Allocate(buffer, body, notes)
+        given = self.keywords(node, "data", "dtype", "extents", "annotations")
+        words = dict(zip(("data", "dtype", "extents"), node.args, strict=False)) | given
+        if not {"data", "dtype", "extents"} <= words.keys():
+            raise self.error(node, 'T.allocate_const needs values, a data type and a shape: ([1, 2], "int8", [2])')
+        made = self.bind(name, Buffer(name, self.sizes(words["extents"]), self.dtype(words["dtype"])), _same_buffer)
+        try:
+            given_data = self.outside(words["data"]) if self.is_outside(words["data"]) else self.literal(words["data"])
+            values = constant_elements(given_data, made)
+        except CompileError as error:
+            raise self.error(node, error.message) from None
+        return lambda body: AllocateConst(made, body, notes, values)
+
+    def bound(self, node: ast.Call) -> Wrapper:
+        """Read `T.LetStmt(value, var=x)` of a variable that is declared."""
+        word = self.keywords(node, "var").get("var")
+        if isinstance(word, ast.Attribute) and word.attr == "data":
+            return self.placed(word, node)
+        var = self.names.get(word.id) if isinstance(word, ast.Name) else None
+        if not isinstance(var, Var):
+            raise self.error(node, "T.LetStmt(value, var=x) needs a variable: x = T.int64()")
+        value = self.expr(self.arguments(node, 1)[0], var.dtype)
+        if value.dtype is not var.dtype:
+            raise self.error(node, f"'{var.name}' is {var.dtype}, but its value is {value.dtype}; cast the value")
+        return lambda body: Let(var, value, body)
+
+    def placed(self, word: ast.Attribute, node: ast.Call) -> Wrapper:
+        """Read `T.LetStmt(address, var=B.data)`; afterwards `B` is the memory at that address."""
+        buffer = self.target(word.value)
+        if not isinstance(word.value, ast.Name) or not isinstance(buffer, Buffer):
+            raise self.error(word, "T.LetStmt(address, var=B.data) needs a buffer: B = T.Buffer((8,), \"float32\")")
+        value = self.expr(self.arguments(node, 1)[0])
+        var = Var(buffer.name, DataType("handle"))
+        if value.dtype is not var.dtype:
+            raise self.error(node, f"the address of '{buffer.name}' is a handle, but this value is {value.dtype}")
+        self.names[word.value.id] = PlacedBuffer(buffer.name, buffer.shape, buffer.dtype, var)
+        return lambda body: Let(var, value, body)
 
 
 def _same_buffer(a: Buffer, b: Buffer) -> bool:

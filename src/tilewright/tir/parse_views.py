@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tilewright.scalar import expr as E
-from tilewright.scalar.expr import Buffer, PrimExpr, Var
+from tilewright.scalar.expr import Buffer, PlacedBuffer, PrimExpr, Var
 from tilewright.tir.parse_expr import ExprReader, module_name
 from tilewright.tir.parse_python import MODULES
 from tilewright.tir.printer import extent_between
@@ -46,7 +46,7 @@ class ViewReader(ExprReader):
             raise self.error(
                 kind, 'dimensions of size 1 are not broadcast; the buffer type is "default" or "auto"')
 
-    def view(self, name: str, node: ast.Call) -> View:
+    def view(self, name: str, node: ast.Call) -> Buffer | View:
         """Read `T.Buffer(shape, dtype, data=A.data)`, `T.decl_buffer` with data, or `T.match_buffer(A[i:i + 4], (4,))`.
         """
         given = self.keywords(node, "shape", "dtype", "scope", "strides", "data", "type", "buffer_type", *PLACES)
@@ -58,6 +58,9 @@ class ViewReader(ExprReader):
         sizes = None if dims is None else [number if (number := E.number_of(self.expr(d))) is not None
                                            else self.expr(d) for d in dims]
         dtype = given.get("dtype") or (args.pop(0) if args else None)
+        pointer = self.names.get(where.id) if isinstance(where, ast.Name) else None
+        if isinstance(pointer, Var) and pointer.dtype == "handle":
+            return PlacedBuffer(name, sizes or (), "float32" if dtype is None else self.dtype(dtype), pointer)
         if is_part and isinstance(where, ast.Subscript):
             target = self.target(where.value)
             made = part(name, target, self.region(where, target), sizes)

@@ -170,6 +170,9 @@ class FunctionReader(MemoryReader):
             raise self.error(node, f"the parameters of '{node.name}' must be positional and without defaults")
         read = in_loops(self.sequence(body), self.of_views)
         buffers = self.matched(node, params)
+        if self.attrs.get("runner_function"):
+            self.attrs["argument_names"] = tuple(a.arg for a in node.args.args)
+        self.attrs = {k: self.with_buffers(v) for k, v in self.attrs.items()}
         return PrimFunc(
             self.symbol(node), tuple(buffers), read, self.attributes(read), self.origin(node, node.name, "function"))
 
@@ -240,6 +243,18 @@ class FunctionReader(MemoryReader):
         self.attrs.update({SCALARS: tuple(sorted(scalars, key=lambda s: s[0]))} if free else {})
         return [b for b in found if b is not None]
 
+    def literal(self, node: ast.expr) -> Any:
+        """Read a plain Python value, or a parameter that is a handle."""
+        found = self.addresses.get(node.id) if isinstance(node, ast.Name) else None
+        return super().literal(node) if found is None else found
+
+    def with_buffers(self, value: Any) -> Any:
+        """Return an attribute with the buffers that handles are matched to."""
+        if isinstance(value, list):
+            return [self.with_buffers(v) for v in value]
+        name = next((n for n, v in self.addresses.items() if v is value), "")
+        return self.handles.get(name) or value
+
     # Statements.
     def sequence(self, nodes: Sequence[ast.stmt]) -> Stmt:
         """Read the statements of a scope; the scope of a `Let` or an allocation extends to its end."""
@@ -279,20 +294,9 @@ class FunctionReader(MemoryReader):
             return self.bound(node.value)
         return None
 
-    def bound(self, node: ast.Call) -> Wrapper:
-        """Read `T.LetStmt(value, var=x)` of a variable that is declared."""
-        word = self.keywords(node, "var").get("var")
-        var = self.names.get(word.id) if isinstance(word, ast.Name) else None
-        if not isinstance(var, Var):
-            raise self.error(node, "T.LetStmt(value, var=x) needs a variable: x = T.int64()")
-        value = self.expr(self.arguments(node, 1)[0], var.dtype)
-        if value.dtype is not var.dtype:
-            raise self.error(node, f"'{var.name}' is {var.dtype}, but its value is {value.dtype}; cast the value")
-        return lambda body: Let(var, value, body)
-
     def opened(self, name: str, node: ast.expr, dtype: DataType | None = None) -> Wrapper:
         if isinstance(node, ast.Call) and module_name(node.func) in ALLOCATIONS:
-            return self.memory(name, node)
+            return self.allocation(name, node)
         if isinstance(node, ast.Call) and module_name(node.func) == "launch_thread":
             return self.enclosing(node, name)
         if isinstance(node, ast.Call) and module_name(node.func) in ("let", "LetStmt"):
@@ -499,7 +503,11 @@ class FunctionReader(MemoryReader):
         if isinstance(item.context_expr, ast.Call) and call in ENCLOSING:
             return self.enclosing(item.context_expr)(self.sequence(node.body))
         if call == "LetStmt" and isinstance(item.context_expr, ast.Call):
-            return self.bound(item.context_expr)(Seq(self.scoped(node.body)))
+            before = dict(self.names)
+            wrapper = self.bound(item.context_expr)
+            body = self.sequence(node.body)
+            self.names = before
+            return wrapper(body)
         raise self.error(
             item.context_expr, "`with` supports only T.block(\"name\"), T.allocate(…) as A, T.let(value) as x, and "
                                "T.seq()")

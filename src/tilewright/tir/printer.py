@@ -33,6 +33,7 @@ from tilewright.scalar.expr import (
     Max,
     Min,
     Not,
+    PlacedBuffer,
     PrimExpr,
     Ramp,
     Select,
@@ -199,6 +200,7 @@ class _Printer:
         self.names: dict[Any, str] = {}
         self.taken: set[str] = set()
         self.texts: dict[PrimExpr, tuple[str, int]] = {}
+        self.placed: list[PlacedBuffer] = []
 
     def name(self, thing: Var | Buffer) -> str:
         known = self.names.get(thing)
@@ -217,6 +219,7 @@ class _Printer:
         """Return the declaration of a buffer."""
         scope = "" if b.scope == "global" else f", scope={value_text(b.scope)}"
         strides = f", strides={self.sizes(b.strides)}" if b.strides else ""
+        strides += f", data={self.name(b.pointer)}" if isinstance(b, PlacedBuffer) else ""
         return f'T.{word}({self.shape(b)}, "{b.dtype}"{strides}{scope})'
 
     def put(self, depth: int, text: str) -> None:
@@ -228,8 +231,11 @@ class _Printer:
         variables, buffers = _free(func)
         for v in variables:
             self.put(1, f"{self.name(v)} = T.{v.dtype}()")
+        self.placed = [b for b in buffers if isinstance(b, PlacedBuffer)]
+        inside = {s.var for s in walk_stmt(func.body) if isinstance(s, Let)}
         for b in buffers:
-            self.put(1, f"{self.name(b)} = {self.buffer('Buffer', b)}")
+            if not isinstance(b, PlacedBuffer) or b.pointer not in inside:
+                self.put(1, f"{self.name(b)} = {self.buffer('Buffer', b)}")
         named = {k: v for k, v in func.attrs.items() if k not in (CALLBACKS, NUMBERS, RESULT, SCALARS)}
         inner = named.pop(INNER, None)  # its absence is printed if a function has blocks
         blocks = any(isinstance(s, Block) for s in walk_stmt(func.body))
@@ -251,10 +257,11 @@ class _Printer:
                 if isinstance(s, Seq):
                     self.inner(s, depth)
                     return
-            if not isinstance(s, (Let, Allocate, AllocateConst, AttrStmt, AssertStmt)):
+            if not isinstance(s, (Let, Allocate, AttrStmt, AssertStmt)):
                 break
             self.at.setdefault(s, len(self.lines))
             self.put(depth, self.first_line(s))
+            self.declare_placed(s, depth)
             s = s.body
         if isinstance(s, Seq):
             self.inner(s, depth)
@@ -272,15 +279,16 @@ class _Printer:
             self.at.setdefault(s, len(self.lines))
             self.put(depth, f"with {self.attribute(s) if isinstance(s, AttrStmt) else self.assertion(s)}:")
             self.body(s.body, depth + 1)
-        elif isinstance(s, (Let, Allocate, AllocateConst)):
+        elif isinstance(s, (Let, Allocate)):
             self.at.setdefault(s, len(self.lines))
             value, name = self.opening(s, "T.let({})")
             self.put(depth, f"with {value} as {name}:")
+            self.declare_placed(s, depth + 1)
             self.body(s.body, depth + 1)
         else:
             self.stmt(s, depth)
 
-    def first_line(self, s: Let | Allocate | AllocateConst | AttrStmt | AssertStmt) -> str:
+    def first_line(self, s: Let | Allocate | AttrStmt | AssertStmt) -> str:
         """Return the line of a statement that holds for the statements after it."""
         if isinstance(s, AssertStmt):
             return f"assert {self.expr(s.condition)}, {value_text(s.message)}"
@@ -289,15 +297,23 @@ class _Printer:
     def assertion(self, s: AssertStmt) -> str:
         return f"T.Assert({self.expr(s.condition)}, {value_text(s.message)})"
 
-    def opening(self, s: Let | Allocate | AllocateConst, form: str = "{}") -> tuple[str, str]:
+    def opening(self, s: Let | Allocate, form: str = "{}") -> tuple[str, str]:
         """Return the name that a statement binds for the statements after it, and its value."""
         if isinstance(s, Let):
             return form.format(self.expr(s.value)), self.name(s.var)
-        if isinstance(s, AllocateConst):
-            elements = f'{value_text(s.data.reshape(-1).tolist())}, "{s.buffer.dtype}", {self.shape(s.buffer)}'
-            return f"T.allocate_const({elements})", self.name(s.buffer)
         notes = f", annotations={value_text(s.annotations)}" if s.annotations else ""
-        return f'T.allocate({self.shape(s.buffer)}, "{s.buffer.dtype}", "{s.buffer.scope}"{notes})', self.name(s.buffer)
+        if isinstance(s, AllocateConst):
+            values = value_text(s.data.tolist())
+            text = f'T.allocate_const({values}, "{s.buffer.dtype}", {self.shape(s.buffer)}{notes})'
+        else:
+            text = f'T.allocate({self.shape(s.buffer)}, "{s.buffer.dtype}", "{s.buffer.scope}"{notes})'
+        return text, self.name(s.buffer)
+
+    def declare_placed(self, s: Stmt, depth: int) -> None:
+        """Print the declarations of the memory at an address after the statement that binds the address."""
+        for b in self.placed:
+            if isinstance(s, Let) and b.pointer is s.var:
+                self.put(depth, f"{self.name(b)} = {self.buffer('Buffer', b)}")
 
     def attribute(self, s: AttrStmt) -> str:
         """Return the text of an attribute without the statement that has it."""
@@ -503,6 +519,8 @@ def _free(func: PrimFunc) -> tuple[list[Var], list[Buffer]]:
 
     def declare(b: Buffer) -> None:
         if b not in used:
+            if isinstance(b, PlacedBuffer):
+                use(b.pointer)
             for d in (*b.shape, *b.strides):
                 use(d)
             used.setdefault(b)
@@ -512,7 +530,7 @@ def _free(func: PrimFunc) -> tuple[list[Var], list[Buffer]]:
     for s in walk_stmt(func.body):
         if isinstance(s, (For, Let)):
             bound.add(s.var)
-        elif isinstance(s, (Allocate, AllocateConst)):
+        elif isinstance(s, Allocate):
             declare(s.buffer)
             bound.add(s.buffer)
         elif isinstance(s, Store):

@@ -39,7 +39,6 @@ from tilewright.tir.stmt_nodes import (
     AttrStmt,
     Block,
     BlockRealize,
-    CallbackType,
     Evaluate,
     For,
     ForKind,
@@ -81,7 +80,6 @@ __all__ = [
     "Block",
     "BlockRealize",
     "BufferStore",
-    "CallbackType",
     "Evaluate",
     "For",
     "ForKind",
@@ -101,7 +99,6 @@ __all__ = [
     "bodies",
     "expressions",
     "handed_out",
-    "inserted",
     "loaded_buffers",
     "map_bodies",
     "map_expressions",
@@ -114,7 +111,6 @@ __all__ = [
     "substitute_stmt",
     "walk_stmt",
     "without_code",
-    "without_note",
 ]
 
 
@@ -133,19 +129,13 @@ def seq(*stmts: Stmt | None) -> Stmt:
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
 
 
-def inserted(s: Stmt, place: int, new: Stmt) -> Stmt:
-    """Return `s` with the statement `new` at a position among the statements of its sequence."""
-    stmts = s.stmts if isinstance(s, Seq) else (s,)
-    return seq(*stmts[:place], new, *stmts[place:])
-
-
 def bodies(s: Stmt) -> tuple[Stmt, ...]:
     """Return the statements directly inside `s`."""
     kind = type(s)
     if kind is Store or kind is Evaluate:
         return ()
     match s:
-        case For() | Allocate() | AllocateConst() | Let() | AttrStmt() | While() | AssertStmt():
+        case For() | Allocate() | Let() | AttrStmt() | While() | AssertStmt():
             return (s.body,)
         case Seq():
             return s.stmts
@@ -209,7 +199,7 @@ def expressions(s: Stmt) -> tuple[PrimExpr, ...]:
 def map_bodies(s: Stmt, f: Callable[[Stmt], Stmt | None]) -> Stmt | None:
     """Apply `f` to the statements directly inside `s`; return None if nothing is left."""
     match s:
-        case For() | Allocate() | AllocateConst() | Let() | AttrStmt() | While() | AssertStmt():
+        case For() | Allocate() | Let() | AttrStmt() | While() | AssertStmt():
             body = f(s.body)
             return None if body is None else s if body is s.body else _around(s, body)
         case Seq():
@@ -322,11 +312,6 @@ def nest(loops: Sequence[For], body: Stmt, fresh: Mapping[Var, Var] | None = Non
     for f in reversed(loops):
         body = replace(f, var=(fresh or {}).get(f.var, f.var), body=body)
     return body
-
-
-def without_note(block: Block, key: str) -> dict[str, Any]:
-    """Return the annotations of a block except `key`."""
-    return {k: v for k, v in block.annotations.items() if k != key}
 
 
 def without_code(s: AssertStmt) -> CompileError:

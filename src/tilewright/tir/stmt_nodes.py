@@ -4,8 +4,8 @@
            | IfThenElse(condition, then_case, else_case?)
            | Store(buffer, value, indices, mask?)
            | Seq(stmts)
-           | Allocate(buffer, body)
-           | AllocateConst(buffer, data, body)
+           | Allocate(buffer, body, annotations)
+           | AllocateConst(buffer, body, annotations, data)
            | While(condition, body)
            | AssertStmt(condition, message, body)
            | Let(var, value, body)
@@ -23,19 +23,28 @@ it to the point that a trip computes. A block inside another is part of its comp
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from dataclasses import field, replace
+from math import prod
+from typing import TYPE_CHECKING, Any, ClassVar, Final, overload
 
 import numpy as np
 
-from tilewright.base.errors import CompileError, Origin
+from tilewright.base.errors import Origin
 from tilewright.base.node import node
 from tilewright.base.scriptable import Scriptable
 from tilewright.base.types import BOOL, DataType
-from tilewright.scalar.expr import Buffer, ExprLike, PrimExpr, Var, as_expr, const, number_of
+from tilewright.scalar.expr import Buffer, ExprLike, PrimExpr, Var, as_expr, const
 from tilewright.scalar.range import Range
 from tilewright.scalar.walk import substitute
-from tilewright.tir.constructors import axis_fields, block_fields, function_fields
+from tilewright.tir.constructors import (
+    allocation_fields,
+    axis_fields,
+    block_fields,
+    constant_elements,
+    constant_fields,
+    constant_shape,
+    function_fields,
+)
 
 if TYPE_CHECKING:
     from tilewright.tir.block_regions import BufferRegion
@@ -182,11 +191,18 @@ class Seq(Stmt):
 
 @node
 class Allocate(Stmt):
-    """`buffer` is allocated for the duration of `body`; it is uninitialized."""
+    """`buffer` is allocated for the duration of `body`; it is uninitialized. `annotations` are notes for passes."""
 
     buffer: Buffer
     body: Stmt
     annotations: dict[str, Any] = field(default_factory=dict)
+
+    def __init__(self, *args: Any, **fields: Any) -> None:
+        """Allocate a buffer, or, with TVM's arguments, the buffer `buffer_var`, which has `dtype` and `extents`."""
+        if len(args) > 3 or "buffer_var" in fields:
+            args, fields = allocation_fields(*args, **fields), {}
+        given = {"annotations": None, **dict(zip(("buffer", "body", "annotations"), args, strict=False)), **fields}
+        _fill(self, **{**given, "annotations": dict(given["annotations"] or {})})
 
     @property
     def extents(self) -> list[PrimExpr]:
@@ -197,22 +213,42 @@ class Allocate(Stmt):
     def dtype(self) -> DataType:
         return self.buffer.dtype
 
+    @property
+    def buffer_var(self) -> Buffer:
+        """The buffer, which is the variable of its memory, too."""
+        return self.buffer
+
+    @property
+    def condition(self) -> PrimExpr:
+        """Whether the memory is allocated: always."""
+        return const(1, BOOL)
+
 
 @node
-class AllocateConst(Stmt):
-    """Constant memory: `buffer` has the elements of `data` for the duration of `body`, which does not store to it."""
+class AllocateConst(Allocate):
+    """Constant memory: `buffer` has the elements of `data`, an array of one dimension in row-major order, and then
+    zeros, for the duration of `body`, which does not store to it."""
 
-    buffer: Buffer
-    data: np.ndarray[Any, Any]
-    """The elements, in the shape and type of the buffer."""
-    body: Stmt
+    data: Any = None
 
-    def __post_init__(self) -> None:
-        wanted, shape = self.buffer.dtype.numpy(), tuple(number_of(as_expr(d)) for d in self.buffer.shape)
-        if self.data.dtype != wanted or self.data.shape != shape:
-            raise CompileError(
-                f"the constant '{self.buffer.name}' has the shape {shape} and the type {wanted}, but its elements "
-                f"have {self.data.shape} and {self.data.dtype}", code="TW0611")
+    def __init__(self, *args: Any, **fields: Any) -> None:
+        """Make a constant of `buffer`, `body`, `annotations` and `data`, or of TVM's arguments: `buffer_var`, `dtype`,
+        `extents`, `data_or_idx`, `body` and `annotations`. Raises `CompileError` for more data than elements."""
+        if "buffer_var" in fields or len(args) > 4:
+            args, fields = constant_fields(*args, **fields), {}
+        given = {"annotations": None, **dict(zip(_CONSTANT, args, strict=False)), **fields}
+        given["data"] = constant_elements(given["data"], given["buffer"])
+        _fill(self, **{**given, "annotations": dict(given["annotations"] or {})})
+
+    def elements(self) -> np.ndarray[Any, Any]:
+        """Return all elements in the shape of the buffer. Raises `CompileError` unless its sizes are known."""
+        shape = constant_shape(self.buffer)
+        found = np.zeros(prod(shape), self.data.dtype)
+        found[: self.data.size] = self.data
+        return found.reshape(shape)
+
+
+_CONSTANT: Final = ("buffer", "body", "annotations", "data")
 
 
 @node
@@ -434,18 +470,6 @@ VERSIONED = "versioned"
 costs several times as much."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallbackType:
-    """A registered function that a program calls: its name, the kinds of its arguments, and the type of its result.
-
-    A kind is `("text", value)`, `("number", dtype)`, `("bool",)`, `("address",)` or `("array", dtype, dimensions)`.
-    """
-
-    name: str
-    arguments: tuple[tuple[str, ...], ...]
-    dtype: DataType
-
-
 @node
 class PrimFunc:
     """A function over memory: `params` are buffers in the order of the call; `attrs` are for passes and printing."""
@@ -457,7 +481,8 @@ class PrimFunc:
     origin: Origin | None = None
 
     uncompared_fields: ClassVar = frozenset({"name"})
-    uncompared_keys: ClassVar = frozenset({"global_symbol", "tir.noalias", "intermediates", "from_legacy_te_schedule"})
+    uncompared_keys: ClassVar = frozenset({
+        "argument_names", "global_symbol", "tir.noalias", "intermediates", "from_legacy_te_schedule"})
     """Attributes that are the name, tell where the function comes from, or hold for all functions: memory of parameters
     never overlaps. Intermediate buffers are compared where they are used, since their order has no meaning."""
 

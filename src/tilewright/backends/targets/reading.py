@@ -41,7 +41,7 @@ def read_target(given: Any) -> Read:
     if isinstance(given, str):
         kind, options = split(given)
     elif isinstance(given, Mapping):
-        options = {str(k): v for k, v in _with_tag(given).items()}
+        options = {str(k): v for k, v in _with_tag(given).items() if (k, v) != ("tag", "")}
         kind = str(options.pop("kind", ""))
     else:
         raise TargetError(f"a target is text, a dictionary or a Target, not {type(given).__name__}", code="TW0501")

@@ -314,11 +314,16 @@ class Target:
         return f"Target({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Target) and (self.kind, self.attrs, self.keys, self.accelerators) == (
-            other.kind, other.attrs, other.keys, other.accelerators)
+        return isinstance(other, Target) and (self.kind, self._others, self.keys, self.accelerators) == (
+            other.kind, other._others, other.keys, other.accelerators)
 
     def __hash__(self) -> int:
-        return hash(str(self.kind)) ^ hash(frozenset(self.attrs.items()))
+        return hash(str(self.kind)) ^ hash(frozenset(self._others.items()))
+
+    @property
+    def _others(self) -> dict[str, Any]:
+        """The options except `keys`, which may be given or implied."""
+        return {k: v for k, v in self.attrs.items() if k != "keys"}
 
     @property
     def machine(self) -> Machine:

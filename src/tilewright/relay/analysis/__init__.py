@@ -1,5 +1,6 @@
 """Analyses of Relay programs."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from tilewright.relay.analysis.call_graph import CallGraph
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "_ffi_api":  # it imports the passes, too
+        return importlib.import_module("tilewright.relay.analysis._ffi_api")
     if name == "explain_offload":  # offloading imports the passes, which import this package
         from tilewright.relay.offload import explain_offload
 

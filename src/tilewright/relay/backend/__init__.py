@@ -10,7 +10,7 @@ from tilewright.relay.backend.executors import Executor, Runtime
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("executor_factory", "name_transforms", "te_compiler", "utils", "vm"):
+    if name in ("aot", "executor_factory", "name_transforms", "te_compiler", "utils", "vm"):
         return importlib.import_module(f"tilewright.relay.backend.{name}")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)
 

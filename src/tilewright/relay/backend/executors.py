@@ -102,4 +102,26 @@ class Runtime(_Kind):
     __str__ = _Kind.__str__
 
 
-__all__ = ["Executor", "Runtime"]
+def check_conventions(executor: Executor, runtime: Runtime, config: Mapping[str, Any]) -> None:
+    """Raise `OptionError` for conventions of calls that a runtime does not have, as TVM does: C++ calls functions by
+    their packed interface, and C needs one of the two forms that have no wrapper. `config` are options of the pass
+    context.
+    """
+    if executor.name != "aot":
+        return
+    api, unpacked = executor["interface-api"] or "packed", int(executor["unpacked-api"])
+    if config.get("tir.usmp.use_workspace_io") and api != "c":
+        raise OptionError(
+            "tir.usmp.use_workspace_io option is only compatible with interface_api c.\nPlease use interface_api c to "
+            "be able to enable tir.usmp.use_workspace_io", code="TW0202")
+    if runtime.name == "cpp" and (unpacked or api != "packed"):
+        raise OptionError(
+            f'Need unpacked-api == false (got: {unpacked}) and interface-api == "packed" (got: {api}) when targeting '
+            'c++ runtime; or give runtime=Runtime("crt")', code="TW0202")
+    if runtime.name == "crt" and api != "packed" and not unpacked:
+        raise OptionError(
+            f'Either need interface_api == "packed" (got: {api}) or unpacked-api == true (got: {unpacked}) when '
+            "targeting c runtime", code="TW0202")
+
+
+__all__ = ["Executor", "Runtime", "check_conventions"]

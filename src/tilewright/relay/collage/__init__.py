@@ -3,6 +3,7 @@
     candidates.py   the parts that each target supports: rows of its table, single operators, kernels of the host
     cost.py         the cost of a part on a target and of transfers: measured, or computed by a function
     search.py       the cheapest choice of parts that computes every call once
+    sub_graph.py    a part given by its nodes, as a function (not used by the search)
 
 After Jeon et al., "Collage: Seamless Integration of Deep Learning Backends with Automatic Placement" (PACT 2022). The
 search here is exact: dynamic programming over the computed calls and the locations of live values.

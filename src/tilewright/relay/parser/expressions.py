@@ -342,6 +342,15 @@ class ExprReader(AttributeReader):
                 _ = self.expect(",", "',' or ')'")
         return args, attrs
 
+    def _lowered_call(self, token: Token) -> Expr:
+        """Read TVM's `call_lowered(@f, (%a, %b))`, which is `@f(%a, %b)`."""
+        args, attrs = self._arguments()
+        if len(args) != 2 or not isinstance(args[1], Tuple):
+            raise self.fail("call_lowered takes a function and a tuple of arguments: call_lowered(@f, (%x,))", token)
+        called, given = args[0], args[1].fields
+        own = {name: value for name, (value, _) in attrs.items()} or None
+        return self.build(token, lambda: Call(called, given, own, span=self.span(token, "call")))
+
     # Keywords with their own syntax.
     def _if(self, token: Token) -> Expr:
         """Read `if (…) {…} else if (…) {…} else {…}` of any length iteratively."""
@@ -521,6 +530,7 @@ _FORMS: Final[dict[str, Callable[[ExprReader, Token], Expr]]] = {
     "False": ExprReader._truth, "constructor": ExprReader._bare_constructor, "ref": ExprReader._reference_form,
     "ref_read": ExprReader._reference_form,
     "ref_write": ExprReader._reference_form, "let": ExprReader._nested_lines,
+    "call_lowered": ExprReader._lowered_call,
 }
 
 

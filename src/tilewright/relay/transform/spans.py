@@ -53,7 +53,7 @@ class CapturePostDfsIndexInSpans(FunctionPass):
     kind: ClassVar[type] = Function
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
-        spans = {e: Origin(f"index:{k}", line=k) for e, k in _indices(function).items()}
+        spans = {e: Origin(f"index:{k}", line=k) for e, k in indices(function).items()}
         params = [replace(p, span=spans[p]) for p in function.params]
         for old, new in zip(function.params, params, strict=True):
             new.set_type(old.known_type())
@@ -62,7 +62,7 @@ class CapturePostDfsIndexInSpans(FunctionPass):
             params, found.body, found.declared_ret_type, found.type_params, found.attrs, found.span)
 
 
-def _indices(function: Function) -> dict[Expr, int]:
+def indices(function: Function) -> dict[Expr, int]:
     """Return the post-order index of every node; operators have indices, too."""
     index: dict[Any, int] = {p: k for k, p in enumerate(function.params)}
     opened: set[Expr] = set(function.params)

@@ -14,7 +14,6 @@ from tilewright.base.types import (
     TensorType,
     Type,
     TypeCall,
-    TypeVar,
     sizes_fit,
     type_children,
     with_type_children,
@@ -88,7 +87,8 @@ class Solver:
             return self._unify_functions(a, b)
         if isinstance(a, TypeCall) and isinstance(b, TypeCall) and a.func != b.func:
             return False
-        return not isinstance(a, TypeVar) and self._unify_all(type_children(a), type_children(b))
+        mine, others = type_children(a), type_children(b)
+        return self._unify_all(mine, others) if mine or others else a == b
 
     def _unify_functions(self, a: FuncType, b: FuncType) -> bool:
         if len(a.type_params) == len(b.type_params):

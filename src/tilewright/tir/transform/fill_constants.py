@@ -31,13 +31,13 @@ def _filled(s: Stmt) -> Stmt:
     inner = map_bodies(s, _filled) or s
     if not isinstance(inner, AllocateConst):
         return inner
-    b, data = inner.buffer, inner.data
+    b, data = inner.buffer, inner.elements()
     if data.size > MOST:
         raise CompileError(
             f"the constant '{b.name}' has {data.size} elements, and constants in a function have at most {MOST}; give "
             "it as a parameter", code="TW0611")
     stores = [Store(b, const(data[at].item(), b.dtype), tuple(map(as_expr, at))) for at in np.ndindex(data.shape)]
-    return Allocate(b, seq(*stores, inner.body))
+    return Allocate(b, seq(*stores, inner.body), inner.annotations)
 
 
 __all__ = ["MOST", "fill_constants"]

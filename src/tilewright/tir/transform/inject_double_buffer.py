@@ -19,6 +19,7 @@ from tilewright.scalar.arith import Ranges
 from tilewright.scalar.expr import LT, Buffer, Load, PrimExpr, add, all_of, compare, floormod, sub
 from tilewright.scalar.walk import walk
 from tilewright.tir.block_rewrites import free_name, reads, swap
+from tilewright.tir.block_tree import without_note
 from tilewright.tir.region import region_of
 from tilewright.tir.stmt import (
     ALIGNED,
@@ -37,7 +38,6 @@ from tilewright.tir.stmt import (
     stored_buffers,
     substitute_stmt,
     walk_stmt,
-    without_note,
 )
 from tilewright.tir.transform.convert_ssa import convert_ssa
 

@@ -17,7 +17,8 @@ from tilewright.scalar import expr as E
 from tilewright.scalar.expr import Call, Load, PrimExpr, Var, cast, const, number_of
 from tilewright.scalar.intrinsics import Opaque, Packed, address_of, call_address, stride_of, without_meaning
 from tilewright.scalar.walk import rewrite
-from tilewright.tir.stmt import CALLBACKS, CallbackType, PrimFunc, map_expressions
+from tilewright.tir.packed_calls import CallbackType
+from tilewright.tir.stmt import CALLBACKS, PrimFunc, map_expressions
 
 
 def lower_packed_calls(func: PrimFunc) -> PrimFunc:

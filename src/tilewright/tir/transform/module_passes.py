@@ -21,6 +21,7 @@ from tilewright.tir.transform.function_attributes import annotate_entry, bind_ta
 from tilewright.tir.transform.hoist_conditions import hoist_conditions, hoist_expressions
 from tilewright.tir.transform.inject_double_buffer import inject_double_buffer
 from tilewright.tir.transform.instrument_profile import instrument_profile
+from tilewright.tir.transform.legalize_packed_calls import legalize_packed_calls
 from tilewright.tir.transform.loop_facts import runs_once
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.lower_init import lower_init
@@ -187,9 +188,17 @@ class AnnotateEntryFunc(ModulePass):
         return annotate_entry(mod)
 
 
+@dataclass(frozen=True)
+class LegalizePackedCalls(ModulePass):
+    """Passes arrays to functions that take arrays, where a program passes addresses."""
+
+    def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
+        return legalize_packed_calls(mod)
+
+
 _WITH_OPTIONS: Final[tuple[type[Pass], ...]] = (
     AnnotateEntryFunc, BindTarget, CommonSubexprElimTIR, CompactBufferAllocation, Filter, HoistIfThenElse,
-    LiftAttrScope, StorageFlatten)
+    LegalizePackedCalls, LiftAttrScope, StorageFlatten)
 PASSES: Final[dict[str, type[Pass]]] = {c.__name__: c for c in _WITH_OPTIONS} | {
     name: _named(name, run)
     for name, run in {

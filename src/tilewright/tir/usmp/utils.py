@@ -10,6 +10,10 @@ from tilewright.scalar.expr import IntImm, Value, as_expr
 
 CANDIDATE_MEMORY_POOL_ATTR: Final = "candidate_memory_pools"
 """Key of the annotation of an allocation with the pools that it may be placed in."""
+INPUT: Final = "input_tensor"
+"""Key of the annotation of an allocation with the name of the input of a program that it holds."""
+OUTPUT: Final = "output_tensor"
+"""Key of the annotation with the name of an output."""
 
 
 def _size(value: Value) -> IntImm:
@@ -53,4 +57,4 @@ class PoolAllocation:
         return f"PoolAllocation({self.pool_info.pool_name}, {self.byte_offset})"
 
 
-__all__ = ["CANDIDATE_MEMORY_POOL_ATTR", "BufferInfo", "PoolAllocation"]
+__all__ = ["CANDIDATE_MEMORY_POOL_ATTR", "INPUT", "OUTPUT", "BufferInfo", "PoolAllocation"]

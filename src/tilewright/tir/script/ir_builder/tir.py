@@ -13,8 +13,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any, Final
 
-import numpy as np
-
 from tilewright.base.errors import CompileError
 from tilewright.base.types import BOOL
 from tilewright.scalar import expr as E
@@ -131,8 +129,7 @@ def allocate_const(data: Any, dtype: str, extents: Sequence[int], annotations: A
     made, builder = buffers.decl_buffer(extents, dtype, "v"), IRBuilder.current()
     with builder.statements.scope() as body:
         yield made
-    elements = np.asarray(data, made.dtype.numpy()).reshape(tuple(extents))
-    builder.statements.emit(S.AllocateConst(made, elements, body()))
+    builder.statements.emit(S.AllocateConst(made, body(), annotations, data))
 
 
 @contextmanager

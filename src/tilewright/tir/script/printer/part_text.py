@@ -24,6 +24,7 @@ from tilewright.scalar.range import Range
 from tilewright.scalar.walk import walk
 from tilewright.tir import stmt as S
 from tilewright.tir.block_regions import BufferRegion
+from tilewright.tir.block_tree import without_note
 from tilewright.tir.printer import new_name
 from tilewright.tir.script.printer import doc as D
 from tilewright.tir.script.printer.doc import ExprDoc, OperationKind, StmtDoc
@@ -148,7 +149,7 @@ class _Docs:
                 for x in s.stmts[:-1]:
                     found += self.inner(x)
                 s = s.stmts[-1]
-            elif isinstance(s, (S.Let, S.Allocate, S.AllocateConst, S.AttrStmt, S.AssertStmt)):
+            elif isinstance(s, (S.Let, S.Allocate, S.AttrStmt, S.AssertStmt)):
                 found.append(self.opened(s))
                 s = s.body
             else:
@@ -163,10 +164,7 @@ class _Docs:
                 value = _call("LetStmt", self.value(s.value))
                 return [D.ScopeDoc(self.bind(s.var), value, self.body(s.body))]
             case S.Allocate():
-                value = self.memory("decl_buffer", s.buffer)
-                return [D.ScopeDoc(self.bind(s.buffer), value, self.body(s.body))]
-            case S.AllocateConst():
-                value = self.constant(s)
+                value = self.constant(s) if isinstance(s, S.AllocateConst) else self.memory("decl_buffer", s.buffer)
                 return [D.ScopeDoc(self.bind(s.buffer), value, self.body(s.body))]
             case S.AssertStmt():
                 value = _call("Assert", self.value(s.condition), _text(s.message))
@@ -176,7 +174,7 @@ class _Docs:
             case _:
                 return [_STATEMENTS[type(s)](self, s)]
 
-    def opened(self, s: S.Let | S.Allocate | S.AllocateConst | S.AttrStmt | S.AssertStmt) -> StmtDoc:
+    def opened(self, s: S.Let | S.Allocate | S.AttrStmt | S.AssertStmt) -> StmtDoc:
         """Return the first line of a statement that holds to the end of its body."""
         if isinstance(s, S.AssertStmt):
             return D.AssertDoc(self.value(s.condition), _text(s.message))
@@ -192,7 +190,7 @@ class _Docs:
         return D.AssignDoc(self.bind(s.var), value, _type(s.var.dtype))
 
     def constant(self, s: S.AllocateConst) -> ExprDoc:
-        elements = D.ListDoc([D.LiteralDoc(x) for x in s.data.reshape(-1).tolist()])
+        elements = D.ListDoc([D.LiteralDoc(x) for x in s.data.tolist()])
         return _call("allocate_const", elements, _text(str(s.buffer.dtype)), D.ListDoc(self.several(s.buffer.shape)))
 
     def repetition(self, s: S.While) -> StmtDoc:
@@ -241,7 +239,7 @@ class _Docs:
             lines.append(D.ExprStmtDoc(_call("where", self.value(s.predicate))))
         lines.append(D.ExprStmtDoc(_call("reads", *map(self.value, s.reads))))
         lines.append(D.ExprStmtDoc(_call("writes", *map(self.value, s.writes))))
-        notes = S.without_note(s, "combiner")
+        notes = without_note(s, "combiner")
         if notes:
             lines.append(D.ExprStmtDoc(_call("block_attr", self.value(notes))))
         if s.init is not None:

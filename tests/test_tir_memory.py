@@ -1,0 +1,108 @@
+"""Constants in loop programs, and memory at an address."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilewright as tvm
+from tilewright import tir
+from tilewright.base.errors import CompileError, ParseError
+from tilewright.ir.structural import structural_equal
+from tilewright.tir.interpreter import run
+from tilewright.tir.transform.fill_constants import fill_constants
+
+CONSTANT = '''
+@T.prim_func
+def f(A: T.Buffer((2, 2), "int8")):
+    C = T.allocate_const([1, 2, 3], "int8", (2, 2), annotations={"near": 1})
+    for i in T.serial(2):
+        for j in T.serial(2):
+            A[i, j] = C[i, j] * T.int8(2)'''
+
+PLACED = '''
+@T.prim_func
+def f(pool: T.Buffer((64,), "uint8")):
+    with T.let(T.address_of(pool[8], dtype="handle")) as B:
+        B_1 = T.Buffer((4,), "int32", data=B)
+        B_1[0] = T.int32(1)
+        T.call_extern("int32", "g", B)
+    pool[0] = T.uint8(1)'''
+
+
+@pytest.mark.parametrize("text", [CONSTANT, PLACED])
+def test_the_text_of_memory_parses_back(text: str) -> None:
+    func = tir.parse(text)
+    assert str(func).strip() == text.strip()
+    assert structural_equal(tir.parse(str(func)), func)
+
+
+def test_a_declared_buffer_is_bound_to_an_address() -> None:
+    func = tir.parse('''
+@T.prim_func
+def f(pool: T.Buffer((64,), "uint8")):
+    X = T.Buffer((4,), "int32")
+    with T.LetStmt(T.address_of(pool[8]), var=X.data):
+        X[0] = 1
+        T.call_extern("int32", "g", X.data)
+    pool[0] = T.uint8(1)
+''')
+    assert structural_equal(func, tir.parse(PLACED))
+    other = tir.parse(PLACED.replace("(4,)", "(5,)"))
+    assert not structural_equal(func, other)
+
+
+def test_constants_are_stored_and_then_zeros() -> None:
+    func = tir.parse(CONSTANT)
+    found = np.zeros((2, 2), "int8")
+    run(func, [found])
+    assert found.tolist() == [[2, 4], [6, 0]]
+    lowered = fill_constants(func)
+    assert not any(isinstance(s, tir.AllocateConst) for s in tir.stmt.walk_stmt(lowered.body))
+    assert str(lowered).count("C[") == 5
+    again = np.zeros((2, 2), "int8")
+    run(lowered, [again])
+    assert (again == found).all()
+
+
+def test_a_function_with_constants_is_compiled() -> None:
+    built = tvm.build(tir.parse(CONSTANT), target="llvm")
+    result = tvm.nd.array(np.zeros((2, 2), "int8"))
+    built["f"](result)
+    assert result.numpy().tolist() == [[2, 4], [6, 0]]
+
+
+def test_memory_at_an_address_is_not_compiled() -> None:
+    text = PLACED.replace("B_1", "B").replace("as B:", "as p:").replace("data=B", "data=p").replace('"g", B', '"g", p')
+    with pytest.raises(CompileError, match="'B' in 'f' is memory at an address; such a program can be read"):
+        tvm.build(tir.parse(text), target="llvm")
+
+
+def test_allocations_from_the_arguments_of_tvm() -> None:
+    constant = tir.parse(CONSTANT).body
+    assert isinstance(constant, tir.AllocateConst)
+    made = tir.stmt_functor.ir_transform(constant, None, lambda s: tir.AllocateConst(
+        buffer_var=s.buffer_var, dtype=s.dtype, extents=s.extents, data_or_idx=s.data, body=s.body,
+        annotations={"far": 2}), ["tir.AllocateConst"])
+    assert made.annotations == {"far": 2}
+    assert made.data.tolist() == [1, 2, 3]
+    memory = tir.Allocate(constant.buffer_var, "int8", [2, 2], True, constant.body)
+    assert memory.annotations == {}
+    assert str(memory.condition) == "True"
+    with pytest.raises(CompileError, match=r"an allocation takes a buffer with its own type and sizes, and a"):
+        tir.Allocate(constant.buffer_var, "int8", [4], True, constant.body)
+
+
+def test_faults_of_constants() -> None:
+    with pytest.raises(ParseError, match=r"'C' of shape \[2, 2\] cannot hold 5 constants; give it a larger shape"):
+        tir.parse(CONSTANT.replace("[1, 2, 3]", "[1, 2, 3, 4, 5]"))
+    with pytest.raises(ParseError, match=r"T.allocate_const needs values, a data type and a shape"):
+        tir.parse(CONSTANT.replace(', "int8", (2, 2), annotations={"near": 1}', ""))
+    with pytest.raises(ParseError, match=r"the address of 'X' is a handle, but this value is int64"):
+        tir.parse('''
+@T.prim_func
+def f(A: T.Buffer((4,), "int8")):
+    X = T.Buffer((4,), "int8")
+    with T.LetStmt(T.int64(3), var=X.data):
+        X[0] = T.int8(1)
+''')
