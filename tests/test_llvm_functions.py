@@ -59,6 +59,7 @@ def test_text() -> None:
 def test_names_and_numbers() -> None:
     number = llvm_lookup_intrinsic_id("llvm.x86.sse2.pmadd.wd")
     assert number and llvm_get_intrinsic_name(number) == "llvm.x86.sse2.pmadd.wd"
+    assert llvm_lookup_intrinsic_id("llvm.x86.avx512.vpdpbusd.512")  # LLVM itself ends the process for no arguments
     assert llvm_lookup_intrinsic_id("llvm.nothing") == llvm_lookup_intrinsic_id("x) {") == 0
     with pytest.raises(OptionError, match="7 is not the number of a function of LLVM; llvm_lookup_intrinsic_id gives"):
         llvm_get_intrinsic_name(7)
@@ -69,6 +70,8 @@ def test_calls_that_cannot_be() -> None:
         tir.call_llvm_intrin("int32", "ctlz", TWO, 1)
     with pytest.raises(CompileError, match=r"LLVM has no function 'llvm\.nothing'"):
         build("int32", "llvm.nothing", "llvm")
+    with pytest.raises(CompileError, match=r"'llvm\.x86\S+\.512' does not take \(i32, i1\) and return i32"):
+        build("int32", "llvm.x86.avx512.vpdpbusd.512", "llvm")
     with pytest.raises(CompileError, match=r"'llvm\.ctlz' is a function of LLVM, which C does not have; build for"):
         build("int32", "llvm.ctlz", "c")
     a, b = te.placeholder((8,), "int32", name="a"), te.placeholder((8,), "int64", name="b")

@@ -23,7 +23,7 @@ ORDER = (
     "Simplify", "ConvertSSA", "HoistIfThenElse", "HoistExpression", "RemoveNoOp", "ReduceBranchingThroughOvercompute",
     "RemoveAssume", "RemoveStoreUndef", "TightenLoopBounds", "LoopPartition", "FlattenBuffer", "StorageRewrite",
     "VectorizeLoop", "LowerIntrin", "UnrollLoop", "ConvertSSA", "CommonSubexprElimTIR", "ConvertForLoopsToSerial",
-    "RemoveNoOp")
+    "RemoveNoOp", "LegalizePackedCalls")
 NOT_RUN = {
     "AnnotateDeviceRegions", "AnnotateEntryFunc", "BindTarget", "DecorateDeviceScope", "Filter",
     "InstrumentProfileIntrinsics", "LiftAttrScope", "StorageFlatten"}
