@@ -132,7 +132,11 @@ def pool_grad(
     _, _, *spatial = data_axes(layout, 2)
     sizes, counts = [data.extents[d] for d in spatial], [grads.extents[d] for d in spatial]
     wanted = [pooled_size(n, window[k], every[k], 1, sides[k], sides[2 + k], ceil_mode, k) for k, n in enumerate(sizes)]
-    if counts != wanted:
+    spread = every if ceil_mode else (1, 1)
+    beyond = [
+        window_count(n, sides[k], sides[2 + k] + spread[k] - 1, window[k], every[k], 1, k) for k, n in enumerate(sizes)
+    ]
+    if counts not in (wanted, beyond):  # those of Relay's operators, and those of `pool2d`
         raise ShapeError(f"gradients at {counts} positions do not fit windows at {wanted} positions")
     taps = [te.reduce_axis((0, w), f"k{d}") for d, w in enumerate(window)]
     found = None if _is_mean(pool_type) else _places_of_maxima(data, spatial, counts, window, every, sides)
