@@ -164,7 +164,8 @@ def roi_align_nhwc(
 
 def roi_mode(mode: Mode) -> str:
     """Return the mode's name for any of TVM's forms: the name, its bytes, or the numbers 0 ("avg") and 1 ("max")."""
-    name = mode.decode() if isinstance(mode, bytes) else {0: "avg", 1: "max"}.get(mode, mode)
+    name = mode.decode() if isinstance(mode, bytes) else mode
+    name = {0: "avg", 1: "max"}.get(name, "") if isinstance(name, int) else name
     if name not in ("avg", "max"):
         raise ShapeError(f"mode {mode!r} is not supported; it must be 'avg' or 0, or 'max' or 1")
     return name
