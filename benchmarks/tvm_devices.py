@@ -4,11 +4,13 @@ them.
     from tvm.topi.cuda.conv3d_winograd import _infer_tile_size     a file of tests for all devices can start
     _infer_tile_size(data, kernel)                                 the test is skipped
 
-It also registers the target `example_target_hook`, which TVM's tests of hooks use.
+It also registers the target `example_target_hook`, which TVM's tests of hooks use, and offers names of older versions
+of NumPy that the tests use.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import re
@@ -21,6 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+import numpy as np
 import pytest
 
 DEVICES: Final = (
@@ -86,6 +89,20 @@ def _offer_lazy_fixtures() -> None:
     sys.modules[module.__name__] = module
 
 
+def _offer_older_numpy() -> None:
+    """Offer `numpy.infty`, and the argument `newshape` of `numpy.reshape`, which newer versions of NumPy refuse."""
+    newer = np.reshape
+
+    @functools.wraps(newer)
+    def reshape(*args: Any, **options: Any) -> Any:
+        if "newshape" in options:
+            options["shape"] = options.pop("newshape")
+        return newer(*args, **options)
+
+    np.__dict__.setdefault("infty", np.inf)
+    np.reshape = reshape
+
+
 class DeviceFinder(MetaPathFinder, Loader):
     """Finds the modules of `DEVICES` and those inside them."""
 
@@ -140,4 +157,5 @@ def _register_example() -> None:
 importlib.import_module("tilewright.as_tvm")  # its finders come after this one
 sys.meta_path.insert(0, DeviceFinder())
 _offer_lazy_fixtures()
+_offer_older_numpy()
 _register_example()

@@ -375,3 +375,23 @@ def test_sparse_tensors_without_a_default() -> None:
         tvm.build(te.create_schedule(y.op), [where, values, y], "llvm")(
             np.asarray([[0, 1], [1, 2]], "int32"), np.asarray([5, 6], "float32"), got)
         np.testing.assert_array_equal(got, [[rest, 5, rest], [rest, rest, 6]])
+
+
+def test_both_results_of_topk_are_a_list() -> None:
+    x = te.placeholder((3, 5), name="x")
+    assert isinstance(topi.topk(x, 2), list)
+    assert isinstance(topi.topk(x, 2, ret_type="values"), te.Tensor)
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_simulated_quantization_with_a_symbolic_number_of_scales(count: int) -> None:
+    size = te.var("size")
+    x, scale = te.placeholder((2, 4), name="x"), te.placeholder((size,), name="scale")
+    y = topi.nn.simulated_quantize(x, "int8", scale, None)
+    z = topi.nn.simulated_dequantize(y, "int8", scale, None)
+    function = tvm.build(te.create_schedule(z.op), [x, scale, z], "llvm")
+    values = np.linspace(-3, 3, 8, dtype="float32").reshape(2, 4)
+    scales = np.array([0.5, 0.25, 1, 2], "float32")[:count]
+    found = np.zeros_like(values)
+    function(values, scales, found)
+    np.testing.assert_allclose(found, np.rint(values / scales) * scales, atol=1e-6)

@@ -71,6 +71,15 @@ def pools() -> list[Case]:
             N.AvgPool2d((2, 2), (2, 2), (1, 1), (0, 0), "NHWC", ceil_mode=True).reference, last
         ),
         case(
+            "pool_grad-past-the-data", lambda g, x: nn.pool_grad(g, x, 2, 3, (0, 0, 2, 2), "max", True),
+            lambda g, x: np.where(x == x.max((2, 3), keepdims=True), g[:, :, :1, :1], np.float32(0)),
+            real(1, 2, 2, 2), real(1, 2, 2, 2)
+        ),
+        case(
+            "pool1d-ceil-past-the-data", lambda x: nn.pool1d(x, 2, 3, 1, (0, 2), "max", True),
+            lambda x: np.stack([x[..., :2].max(-1), np.full(x.shape[:-1], -np.inf, "float32")], -1), real(1, 2, 2)
+        ),
+        case(
             "pool3d", lambda x: nn.pool3d(x, 2, 2, 1, 0, "avg"), N.AvgPool3d((2, 2, 2), (2, 2, 2)).reference,
             real(1, 2, 4, 5, 6)
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from collections.abc import Callable
 from typing import Any
@@ -110,6 +111,14 @@ def test_schedules_for_gpus_are_refused() -> None:
             r"topi.x86.schedule_conv2d_nchw"
         ):
             getattr(topi, family).schedule_conv2d_nchw([y])
+
+
+def test_no_module_has_the_name_of_a_family() -> None:
+    """A module that is imported becomes an attribute of its package, in place of the family."""
+    from tilewright.topi.other_families import FAMILIES
+
+    assert FAMILIES.isdisjoint(module.name for module in pkgutil.iter_modules(topi.__path__))
+    assert callable(topi.gpu.conv2d_nhwc)
 
 
 def test_computations_for_gpus_are_refused() -> None:
@@ -337,6 +346,8 @@ REFUSALS: dict[str, tuple[Callable[[], Any], str]] = {
     "weight_layout": (
         lambda: topi.nn.lstm(X, Y, Y, weight_layout="IFOO"), "must contain each of the letters I, F, G and O once"
     ),
+    "roi_align": (
+        lambda: topi.vision.roi_align_nchw(IMAGE, te.placeholder((2, 5)), 3, 1.0, 2), "mode 2 is not supported"),
     "quantized": (lambda: topi.nn.simulated_quantize(Y, "int4"), "'int4' is not a quantized type"),
     "correlation": (lambda: topi.nn.correlation_nchw(IMAGE, IMAGE, 2, 1, 1, 1, 0, True), "patch size 2 must be odd"),
     "far": (lambda: topi.nn.correlation_nchw(IMAGE, IMAGE, 3, 4, 1, 1, 0, True), "do not fit into images .*; pad them"),

@@ -82,10 +82,15 @@ def test_transposed_and_dilated() -> None:
 
 def test_pools_and_resizes() -> None:
     x = random(1, 3, 9, 7)
-    same(ref.poolnd_python(x, (3, 2), (2, 1), (1, 1), (1, 1), (1, 1), "max"), F.max_pool2d(
+    same(ref.poolnd_python(x, (3, 2), (2, 1), (1, 1), (1, 1), (1, 1), "max", False), F.max_pool2d(
         F.pad(t(x), (0, 0, 0, 0)), (3, 2), (2, 1), (1, 1)))
     same(ref.poolnd_python(x, (3, 3), (2, 2), (1, 1), (1, 1), (1, 1), "avg", count_include_pad=False),
          F.avg_pool2d(t(x), 3, 2, 1, count_include_pad=False))
+    row = np.array([[[-2, -1, -3, -4]]], "float32")
+    same(ref.poolnd_python(row, (2,), (2,), (1,), (3,), (1,), "max"), np.array([[[0, 0, -1, 0]]], "float32"))
+    same(ref.poolnd_python(row, (2,), (2,), (1,), (1,), (1,), "max", False), np.array([[[-2, -1, -4]]], "float32"))
+    same(ref.poolnd_python(row.transpose(0, 2, 1), (2,), (2,), (1,), (2,), (0,), "max", layout="NWC"),
+         np.array([[[0], [-1], [-3]]], "float32"))
     same(ref.adaptive_pool(x, (4, 3), "avg", "NCHW"), F.adaptive_avg_pool2d(t(x), (4, 3)))
     same(ref.adaptive_pool(x.transpose(0, 2, 3, 1), 2, "max", "NHWC"),
          F.adaptive_max_pool2d(t(x), 2).permute(0, 2, 3, 1))
@@ -111,6 +116,10 @@ def test_samples_and_regions() -> None:
     ones = np.ones((1, 2, 8, 8), "float32")
     rois = np.array([[0, 1, 1, 6, 6]], "float32")
     same(ref.roi_align_nchw_python(ones, rois, 3, 1.0, 2), np.ones((1, 2, 3, 3), "float32"))
+    varied = random(1, 2, 8, 8)
+    for number, name in enumerate(("avg", "max")):
+        same(ref.roi_align_nchw_python(varied, rois, 3, 1.0, 2, number),
+             ref.roi_align_nchw_python(varied, rois, 3, 1.0, 2, name))
     same(ref.roi_align_nhwc_python(ones.transpose(0, 2, 3, 1), rois, 3, 1.0, 2, b"max"),
          np.ones((1, 3, 3, 2), "float32"))
     same(ref.roi_pool_nchw_python(ones, rois, (2, 3), 1.0), np.ones((1, 2, 2, 3), "float32"))

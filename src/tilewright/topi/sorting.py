@@ -207,16 +207,16 @@ def _valid(data: te.Tensor, count: te.Tensor, axis: int, last: PrimExpr) -> te.T
 
 def topk(
     data: te.Tensor, k: int = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int64"
-) -> Any:
-    """Return the `k` greatest elements along `axis` (the least with `is_ascend`) in order, and their positions;
-    `ret_type` selects "both", "values" or "indices"."""
+) -> te.Tensor | list[te.Tensor]:
+    """Return the `k` greatest elements along `axis` (the least with `is_ascend`) in order, and their positions, as a
+    list; `ret_type` selects "both", "values" or "indices". All elements are returned where `k` is 0 or less."""
     where = axis % data.ndim
     count = k if isinstance(k, OpenSize) or k > 0 else data.extents[where]
     results: dict[str, list[tuple[int, Any]]] = {
         "both": [(0, data.dtype), (1, dtype)], "values": [(0, data.dtype)], "indices": [(1, dtype)]
     }
     made = _sorted(data, where, count, bool(is_ascend), results[ret_type], "topk")
-    return made if ret_type == "both" else made[0]
+    return [*made] if ret_type == "both" else made[0]
 
 
 def searchsorted(sorted_sequence: te.Tensor, values: te.Tensor, right: bool = False, dtype: str = "int64") -> te.Tensor:

@@ -1,6 +1,8 @@
 """Pooling over windows, over whole images, and to a given size; and the gradient of pooling.
 
-Padding is `(*before, *after)` over the spatial dimensions. `pool_type` is "max" or "avg".
+Padding is `(*before, *after)` over the spatial dimensions. `pool_type` is "max" or "avg". With `ceil_mode`, the last
+window of a pool can begin in the padding after the data, as in TVM's functions: its maximum is the least value of the
+type, and its mean is 0. Relay's operators leave such windows out.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from tilewright.topi.kinds import Reduction
 from tilewright.topi.layouts import axes_of_layout, data_axes
 from tilewright.topi.reduction import arg_reduce
 from tilewright.topi.tag import tagged
-from tilewright.topi.windows import Ints, padding_of, per_dimension, pooled_size, reaching
+from tilewright.topi.windows import Ints, padding_of, per_dimension, pooled_size, reaching, window_count
 
 
 def _is_mean(pool_type: str) -> bool:
@@ -49,8 +51,9 @@ def _pool(
     sides = padding_of(padding, window)
     sizes = [data.extents[d] for d in axes_of_layout(layout)[1:-1]]
     counts = [
-        pooled_size(n, window[k], every[k], apart[k], sides[k], sides[rank + k], ceil_mode, k) for k,
-        n in enumerate(sizes)
+        window_count(
+            n, sides[k], sides[rank + k] + (every[k] - 1 if ceil_mode else 0), window[k], every[k], apart[k], k
+        ) for k, n in enumerate(sizes)
     ]
     whole = reaching(tuple(sizes), counts, window, every, apart, sides, ceil_mode)
     if _is_mean(pool_type):
@@ -129,7 +132,11 @@ def pool_grad(
     _, _, *spatial = data_axes(layout, 2)
     sizes, counts = [data.extents[d] for d in spatial], [grads.extents[d] for d in spatial]
     wanted = [pooled_size(n, window[k], every[k], 1, sides[k], sides[2 + k], ceil_mode, k) for k, n in enumerate(sizes)]
-    if counts != wanted:
+    spread = every if ceil_mode else (1, 1)
+    beyond = [
+        window_count(n, sides[k], sides[2 + k] + spread[k] - 1, window[k], every[k], 1, k) for k, n in enumerate(sizes)
+    ]
+    if counts not in (wanted, beyond):  # those of Relay's operators, and those of `pool2d`
         raise ShapeError(f"gradients at {counts} positions do not fit windows at {wanted} positions")
     taps = [te.reduce_axis((0, w), f"k{d}") for d, w in enumerate(window)]
     found = None if _is_mean(pool_type) else _places_of_maxima(data, spatial, counts, window, every, sides)

@@ -7,6 +7,7 @@ from typing import Any
 from tilewright import te
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType
+from tilewright.scalar.arith.open_sizes import open_size
 from tilewright.scalar.expr import (
     EQ,
     PrimExpr,
@@ -17,10 +18,12 @@ from tilewright.scalar.expr import (
     compare,
     const,
     div,
+    floormod,
     if_then_else,
     maximum,
     minimum,
     mul,
+    number_of,
     sub,
 )
 from tilewright.scalar.intrinsics import nearbyint
@@ -34,11 +37,16 @@ SQNN_CODE_TO_DTYPE = {code: name for name, code in SQNN_DTYPE_TO_CODE.items()}
 
 
 def _per_channel(value: Any, i: tuple[Var, ...], axis: int, dtype: DataType, default: float) -> PrimExpr:
-    """Return the scale or zero point at an index, from a common value or one per channel."""
+    """Return the scale or zero point at an index, from a common value or one per channel. The channel is taken modulo a
+    symbolic number of values, so that one value serves all channels."""
     if value is None:
         return const(default, dtype)
     if isinstance(value, te.Tensor):
-        return cast(dtype, value(*(() if value.ndim == 0 else (i[axis],) if value.extents[0] > 1 else (0,))))
+        if value.ndim == 0:
+            return cast(dtype, value())
+        count = value.shape[0]
+        at = floormod(i[axis], count) if open_size(count) is None and number_of(count) is None else i[axis]
+        return cast(dtype, value(0 if number_of(count) == 1 else at))
     return cast(dtype, value) if isinstance(value, PrimExpr) else const(value, dtype)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from tilewright import te
+from tilewright.base.errors import ShapeError
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import PrimExpr, Value
@@ -19,6 +20,9 @@ from tilewright.topi.shapes import at_most
 from tilewright.topi.sorting import sorted_places
 from tilewright.topi.vision.suppression import Kept
 from tilewright.topi.work import Step
+
+Mode = str | bytes | int
+"""Name or number of a mode of `roi_align_nchw`."""
 
 _LANES: Final = 16
 """Number of channels that are computed together."""
@@ -141,23 +145,30 @@ def _pair(size: int | Sequence[int]) -> tuple[int, int]:
 
 
 def roi_align_nchw(
-    data: te.Tensor, rois: te.Tensor, pooled_size: int | Sequence[int], spatial_scale: float, mode: str | bytes,
+    data: te.Tensor, rois: te.Tensor, pooled_size: int | Sequence[int], spatial_scale: float, mode: Mode,
     sample_ratio: int = -1,
 ) -> te.Tensor:
-    """Return `roi_align` of data (batch, channels, height, width), with TVM's order of arguments."""
-    return roi_align(data, rois, _pair(pooled_size), spatial_scale, sample_ratio, _text(mode))
+    """Return `roi_align` of data (batch, channels, height, width), with TVM's order of arguments. Raises `ShapeError`
+    for an unknown mode."""
+    return roi_align(data, rois, _pair(pooled_size), spatial_scale, sample_ratio, roi_mode(mode))
 
 
 def roi_align_nhwc(
-    data: te.Tensor, rois: te.Tensor, pooled_size: int | Sequence[int], spatial_scale: float, mode: str | bytes,
+    data: te.Tensor, rois: te.Tensor, pooled_size: int | Sequence[int], spatial_scale: float, mode: Mode,
     sample_ratio: int = -1,
 ) -> te.Tensor:
-    """Return `roi_align` of data (batch, height, width, channels), with TVM's order of arguments."""
-    return roi_align(data, rois, _pair(pooled_size), spatial_scale, sample_ratio, _text(mode), "NHWC")
+    """Return `roi_align` of data (batch, height, width, channels), with TVM's order of arguments. Raises `ShapeError`
+    for an unknown mode."""
+    return roi_align(data, rois, _pair(pooled_size), spatial_scale, sample_ratio, roi_mode(mode), "NHWC")
 
 
-def _text(mode: str | bytes) -> str:
-    return mode.decode() if isinstance(mode, bytes) else mode
+def roi_mode(mode: Mode) -> str:
+    """Return the mode's name for any of TVM's forms: the name, its bytes, or the numbers 0 ("avg") and 1 ("max")."""
+    name = mode.decode() if isinstance(mode, bytes) else mode
+    name = {0: "avg", 1: "max"}.get(name, "") if isinstance(name, int) else name
+    if name not in ("avg", "max"):
+        raise ShapeError(f"mode {mode!r} is not supported; it must be 'avg' or 0, or 'max' or 1")
+    return name
 
 
 def roi_pool_nchw(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from tilewright.base.array_bytes import Array
 from tilewright.compat.testing.topi.reference import pair, reference
 from tilewright.relay.op import image, nn, vision
+from tilewright.topi.vision.rois import Mode, roi_mode
 
 Sizes = int | tuple[int, ...]
 _LAYOUTS = {3: "NCW", 4: "NCHW", 5: "NCDHW"}
@@ -21,8 +21,13 @@ def poolnd_python(
     padding_after: Sequence[int], pool_type: str, count_include_pad: bool = True, ceil_mode: bool = False,
     dtype: str = "float32", layout: str | None = None,
 ) -> Array:
-    """Return the "max" or "avg" of windows of 1 to 3 spatial axes."""
+    """Return the "max" or "avg" of windows of 1 to 3 spatial axes. With `count_include_pad`, padding counts as zeros
+    in a maximum, too."""
     layout = layout or _LAYOUTS[np_data.ndim]
+    if pool_type == "max" and count_include_pad:
+        spatial = iter(zip(padding_before, padding_after, strict=True))
+        np_data = np.pad(np_data, [(0, 0) if axis in "NC" else next(spatial) for axis in layout])
+        padding_before = padding_after = (0,) * len(padding_before)
     count = np_data.ndim - 2
     function = getattr(nn, f"{pool_type}_pool{count}d")
     more = {"count_include_pad": count_include_pad} if pool_type == "avg" else {}
@@ -145,24 +150,23 @@ def reorg_python(a_np: Array, stride: int) -> Array:
     return found
 
 
-def _roi_align(layout: str, data: Array, rois: Array, size: Sizes, scale: float, ratio: int, mode: Any) -> Array:
-    mode = mode.decode() if isinstance(mode, bytes) else mode
+def _roi_align(layout: str, data: Array, rois: Array, size: Sizes, scale: float, ratio: int, mode: Mode) -> Array:
     found: Array = reference(
         lambda x, r: vision.roi_align(
-            x, r, pooled_size=pair(size), spatial_scale=scale, sample_ratio=ratio, layout=layout, mode=mode),
+            x, r, pooled_size=pair(size), spatial_scale=scale, sample_ratio=ratio, layout=layout, mode=roi_mode(mode)),
         data, rois)
     return found
 
 
 def roi_align_nchw_python(
-    a_np: Array, rois_np: Array, pooled_size: Sizes, spatial_scale: float, sample_ratio: int, mode: Any = b"avg"
+    a_np: Array, rois_np: Array, pooled_size: Sizes, spatial_scale: float, sample_ratio: int, mode: Mode = b"avg"
 ) -> Array:
     """Return regions of NCHW images, sampled at interpolated points."""
     return _roi_align("NCHW", a_np, rois_np, pooled_size, spatial_scale, sample_ratio, mode)
 
 
 def roi_align_nhwc_python(
-    a_np: Array, rois_np: Array, pooled_size: Sizes, spatial_scale: float, sample_ratio: int, mode: Any = b"avg"
+    a_np: Array, rois_np: Array, pooled_size: Sizes, spatial_scale: float, sample_ratio: int, mode: Mode = b"avg"
 ) -> Array:
     """Return regions of NHWC images, sampled at interpolated points."""
     return _roi_align("NHWC", a_np, rois_np, pooled_size, spatial_scale, sample_ratio, mode)
