@@ -147,6 +147,36 @@ def test_allocated_memory_is_counted() -> None:
     assert analysis.calculate_allocated_bytes(mod["main"]) == {"main": {"local": 12, "global": 20}}
 
 
+def test_memory_that_is_allocated_at_one_time() -> None:
+    func = parsed("""
+K = T.allocate_const([1, 2, 3], "int8", [3])
+L = T.allocate_const([1, 2], "int8", [2])
+U = T.allocate((5,), "float32", "global")
+V = T.allocate((50,), "float32", "local")
+with T.allocate((9,), "int8") as W:
+    W[0] = K[0]
+with T.allocate((4,), "int8") as X:
+    X[0] = L[0]
+B[0, 0] = U[0]
+""")["main"]
+    assert [analysis.calculate_constant_bytes(func, n) for n in (1, 4)] == [5, 8]
+    assert [analysis.calculate_workspace_bytes(func, n) for n in (1, 4, 16)] == [29, 32, 48]
+
+
+def test_the_block_with_the_most_operations_of_a_sum() -> None:
+    def product(name: str, extent: int) -> str:
+        return (f"for i, k in T.grid(2, {extent}):\n    with T.block(\"{name}\"):\n"
+                f"        v, r = T.axis.remap(\"SR\", [i, k])\n        with T.init():\n            B[v, 0] = 0.0\n"
+                "        B[v, 0] = B[v, 0] + A[v, r]\n")
+
+    for first, second, chosen in ((2, 3, "y"), (3, 2, "x")):
+        found = analysis.find_anchor_block(parsed(product("x", first) + product("y", second)))
+        assert found is not None and found.name == chosen
+    single = analysis.find_anchor_block(parsed(product("x", 2) + "B[0, 1] = A[0, 0]"))
+    assert single is not None and single.name == "x"
+    assert analysis.find_anchor_block(parsed("B[0, 0] = A[0, 0] * 2.0")) is None
+
+
 def test_where_buffers_are_used() -> None:
     func = parsed("for i in range(2):\n    for j in range(3):\n        B[j, i] = A[i, j]\n    B[0, i] = 1.0\n")["main"]
     a, b = func.params

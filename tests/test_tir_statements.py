@@ -99,11 +99,16 @@ def test_constants_are_limited() -> None:
 @pytest.mark.parametrize(("old", "new", "message"), [
     ("[1, 2, 3, 4]", "[1, 2, 3, 4, 5]", r"'K' of shape \[4\] cannot hold 5 constants; give it a larger shape"),
     ('[1, 2, 3, 4], "int32", (4,)', '[1, 2, 3, 4], "int32"', "T.allocate_const needs values, a data type and a shape"),
-    ("while k[0] < N[i]", "while N[i]", "a condition must be bool, but this is int32"),
+    ("while k[0] < N[i]", "while T.float32(1)", "a condition must be bool or an integer, but this is float32"),
 ])  # fmt: skip
 def test_refused_texts(old: str, new: str, message: str) -> None:
     with pytest.raises(ParseError, match=message):
         tir.parse(SUMS.replace(old, new))
+
+
+def test_integers_as_conditions() -> None:
+    text = SUMS.replace("while k[0] < N[i]", "while N[i] - k[0]")
+    assert "while N[i] - k[0] != T.int32(0):" in tir.parse(text).script()
 
 
 def test_while_has_no_else() -> None:

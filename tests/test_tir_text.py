@@ -338,7 +338,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "too many variables": ("for i, j in T.grid(3):\n    pass", "1 loop variables are needed, but 2 were given"),
     "a loop into an element": ("for A[0] in T.serial(3):\n    pass", "the variable of a loop must be a name"),
     "a loop without an end": ("for i in T.serial():\n    pass", "T.serial takes one argument"),
-    "a number as a condition": ("if B[0, 0]:\n    pass", "a condition must be bool, but this is int32; write a"),
+    "a fraction as a condition": ("if A[0]:\n    pass", "a condition must be bool or an integer, but this is float32"),
     "two targets": ("A[0] = A[1] = 1.0", r"an assignment must be A\[i\] = value, x = value"),
     "a name that changes": ("x = 1\nx += 1", "only elements of buffers can be updated; a name keeps its value"),
     "another with": ("with A:\n    pass", r"`with` supports only T.block\(\"name\"\), T.allocate"),

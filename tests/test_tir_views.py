@@ -45,6 +45,25 @@ def vectors(A: T.Buffer((10,), "int32"), B: T.Buffer((10,), "int32")):
     B[n:10] = C[5:10]
 """
 
+BYTES = """
+@T.prim_func
+def composed(R: T.Buffer((10,), "float16"), S: T.Buffer((40,), "int8")):
+    data = T.allocate([40], "int8")
+    A = T.decl_buffer([40], "int8", data)
+    B = T.decl_buffer([2, 5], "float16", data)
+    C = T.decl_buffer([5], "int32", data, elem_offset=5)
+    for i in range(40):
+        A[i] = T.cast(i * 3, "int8")
+    for i, j in T.grid(2, 5):
+        B[i, j] = B[i, j] + T.float16(1)
+    for i in range(5):
+        C[i] = C[i] * 3 - 7
+    for i, j in T.grid(2, 5):
+        R[i * 5 + j] = B[i, j]
+    for i in range(40):
+        S[i] = A[i]
+"""
+
 
 def matrix(*shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     return np.random.default_rng(0).uniform(-9, 9, shape).astype("float32")
@@ -65,10 +84,68 @@ def test_parts() -> None:
     np.testing.assert_allclose(b, a + 6 + first, rtol=1e-6)
 
 
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_elements_of_another_type(target: str) -> None:
+    halves, after = np.zeros(10, "float16"), np.zeros(40, "int8")
+    function = tir.parse(BYTES)
+    assert tir.parse(function.script()).script() == function.script()
+    tvm.build(function, target=target)(halves, after)
+    memory = (np.arange(40) * 3).astype("int8")
+    memory[:20].view("float16")[:] += np.float16(1)
+    memory[20:].view("int32")[:] = memory[20:].view("int32") * 3 - 7
+    np.testing.assert_array_equal(after, memory)
+    np.testing.assert_array_equal(halves.view("int16"), memory[:20].view("int16"))
+
+
+def test_stored_parts_of_elements() -> None:
+    function = tir.parse("""
+@T.prim_func
+def stores(A: T.Buffer((4,), "uint8")):
+    B = T.Buffer((2,), "uint16", data=A.data)
+    B[1] = 515
+""")
+    assert function.script().splitlines()[2:] == [
+        "    B_bits = T.uint16(515)",
+        "    A[2] = T.cast(B_bits, \"uint8\")",
+        "    A[3] = T.cast(T.shift_right(B_bits, T.uint16(8)), \"uint8\")",
+    ]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), [
+    ("[2, 5], \"float16\"", "[2, 11], \"float16\"", "'B' has 44 elements from element 0 on, but 'data' has only 40"),
+    ("[2, 5], \"float16\"", "[2, 5], \"bool\"", "'B' is bool, but the memory of 'data' holds int8; the types must be"),
+    ("data = T.allocate([40], \"int8\")", "data = T.allocate([10], \"int32\")",
+     "'A' is int8, but the memory of 'data' holds int32, which is wider; declare the memory with the narrower type"),
+    ("S[i] = A[i]", "S[i] = B[i]", "buffer 'B' has 2 dimensions, but was given 1 indices"),
+    ("S[i] = A[i]", "S[0:4] = T.cast(B[0, 0:4], \"int8x4\")",
+     "'B' is float16, but its memory holds int8; only single elements of it can be read and written"),
+])  # fmt: skip
+def test_refused_views_of_another_type(old: str, new: str, message: str) -> None:
+    with pytest.raises(ParseError, match=message):
+        tir.parse(BYTES.replace(old, new))
+
+
 def test_slices_and_numbers() -> None:
     a, b = np.arange(-5, 5, dtype="int32"), np.zeros(10, "int32")
     tvm.build(tir.parse(VECTORS), target="llvm")(a, b)
     np.testing.assert_array_equal(b, -(-a // 4) + np.where(np.arange(10) < 5, a, 0))
+
+
+def test_part_of_memory_allocated_in_the_same_block() -> None:
+    function = tir.parse("""
+@T.prim_func
+def inside(A: T.Buffer((8, 4), "int32")):
+    for i in range(8):
+        with T.block("x"):
+            v = T.axis.S(8, i)
+            M = T.alloc_buffer((8, 4), "int32")
+            part = T.match_buffer(M[v, 0:4], (4,))
+            part[0] = v
+            A[v, 0] = part[0]
+""")
+    rows = np.zeros((8, 4), "int32")
+    tvm.build(function, target="llvm")(rows)
+    np.testing.assert_array_equal(rows[:, 0], np.arange(8))
 
 
 def test_addresses() -> None:
@@ -85,7 +162,7 @@ def addresses(A: T.Buffer((4, 6), "float32")):
 @pytest.mark.parametrize(("line", "message"), [
     ('X = T.Buffer((25,), "float32", data=A.data)', "'X' has 25 elements from element 0 on, but 'A' has only 24"),
     ('X = T.Buffer((24,), "float32", data=A.data, elem_offset=1)', "'X' has 24 elements from element 1 on"),
-    ('X = T.Buffer((24,), "int32", data=A.data)', "'X' is int32, but the memory of 'A' holds float32"),
+    ('X = T.Buffer((24,), "bool", data=A.data)', "'X' is bool, but the memory of 'A' holds float32"),
     ("X = T.match_buffer(A[0:2, 1], (3, 1))", "'X' has the size 3 where the region of 'A' has 2"),
     ("X = T.match_buffer(A[0:2, 1], (2, 1, 1))", "'X' has 3 dimensions, but the region of 'A' has 2"),
     ("X = T.match_buffer(A[0:2], (2,))", "buffer 'A' has 2 dimensions, but was given 1 indices"),

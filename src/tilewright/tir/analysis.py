@@ -3,6 +3,7 @@ about them: operations, memory, and where buffers are used."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from tilewright.base.errors import CompileError
@@ -16,6 +17,7 @@ from tilewright.tir.stmt import (
     SCALARS,
     THREAD,
     Allocate,
+    AllocateConst,
     Block,
     For,
     Let,
@@ -29,8 +31,8 @@ from tilewright.tir.stmt import (
 from tilewright.tir.transform.check_accesses import OOBChecker
 
 __all__ = [
-    "OOBChecker", "calculate_allocated_bytes", "detect_buffer_access_lca", "estimate_tir_flops", "expr_deep_equal",
-    "verify_memory", "verify_ssa", "verify_well_formed",
+    "OOBChecker", "calculate_allocated_bytes", "calculate_constant_bytes", "calculate_workspace_bytes",
+    "detect_buffer_access_lca", "estimate_tir_flops", "expr_deep_equal", "find_anchor_block", "verify_memory", "verify_ssa", "verify_well_formed",
 ]
 
 
@@ -81,10 +83,73 @@ def calculate_allocated_bytes(func_or_mod: PrimFunc | IRModule) -> dict[str, dic
     for name, f in functions.items():
         sizes = found.setdefault(name, {})
         for s in walk_stmt(f.body):
-            if isinstance(s, Allocate) and None not in (shape := [number_of(as_expr(d)) for d in s.buffer.shape]):
-                nbytes = (int(prod(n or 0 for n in shape)) * s.buffer.dtype.bits * s.buffer.dtype.lanes + 7) // 8
+            nbytes = _bytes_of(s.buffer) if isinstance(s, Allocate) else None
+            if isinstance(s, Allocate) and nbytes is not None:
                 sizes[s.buffer.scope] = sizes.get(s.buffer.scope, 0) + nbytes
     return found
+
+
+def _bytes_of(buffer: Buffer) -> int | None:
+    """Return the bytes of a buffer, or None if its size is known only at run time."""
+    shape = [number_of(as_expr(d)) for d in buffer.shape]
+    if None in shape:
+        return None
+    return (int(prod(n or 0 for n in shape)) * buffer.dtype.bits * buffer.dtype.lanes + 7) // 8
+
+
+def _aligned(nbytes: int, alignment: int) -> int:
+    return -(-nbytes // alignment) * alignment
+
+
+def calculate_constant_bytes(func: PrimFunc, constant_byte_alignment: int) -> int:
+    """Return the bytes of the constants (`AllocateConst`) of a function, each rounded up to a multiple of the
+    alignment."""
+    sizes = [s.data.nbytes for s in walk_stmt(func.body) if isinstance(s, AllocateConst)]
+    return sum(_aligned(n, constant_byte_alignment) for n in sizes)
+
+
+def calculate_workspace_bytes(func: PrimFunc, workspace_byte_alignment: int) -> int:
+    """Return the most bytes of global memory that a function has allocated at one time, each allocation rounded up to a
+    multiple of the alignment.
+
+    Memory lasts to the end of its `Allocate` statement. An allocation whose size is known only at run time counts
+    nothing.
+    """
+    most, stack = 0, [(func.body, 0)]
+    while stack:
+        s, held = stack.pop()
+        if isinstance(s, Allocate) and s.buffer.scope == "global":
+            held += _aligned(_bytes_of(s.buffer) or 0, workspace_byte_alignment)
+        most = max(most, held)
+        stack.extend((b, held) for b in bodies(s))
+    return most
+
+
+def find_anchor_block(mod: IRModule) -> Block | None:
+    """Return the block with the most arithmetic operations of those that reduce, or None if no block does.
+
+    Raises `CompileError` if several blocks reduce and one of them is in a loop whose number of iterations is not a
+    constant.
+    """
+    found: list[tuple[Block, list[For]]] = []
+    stack: list[tuple[Stmt, list[For]]] = [(f.body, []) for f in mod.functions.values() if isinstance(f, PrimFunc)]
+    while stack:
+        s, loops = stack.pop()
+        if isinstance(s, Block) and s.init is not None:
+            found.append((s, loops))
+        inner = [*loops, s] if isinstance(s, For) else loops
+        stack.extend((b, inner) for b in reversed(bodies(s)))
+    if len(found) < 2:
+        return found[0][0] if found else None
+    return max(found, key=lambda each: estimate_tir_flops(_alone(*each)))[0]
+
+
+def _alone(block: Block, loops: list[For]) -> PrimFunc:
+    """Return a function of one block in its loops."""
+    body: Stmt = block
+    for f in reversed(loops):
+        body = replace(f, body=body)
+    return PrimFunc(block.name, (), body)
 
 
 def detect_buffer_access_lca(func: PrimFunc) -> dict[Buffer, For | Block | None]:

@@ -62,10 +62,13 @@ class AttributeReader(ViewReader):
         return lambda body: AssertStmt(condition, text, body)
 
     def condition(self, node: ast.expr) -> PrimExpr:
-        """Read the condition of a branch, a loop or an assertion."""
+        """Read the condition of a branch, a loop or an assertion; an integer `n` is true if `n != 0`."""
         found = self.expr(node)
+        if found.dtype.is_integer and found.dtype.lanes == 1:
+            return E.NE(found, E.const(0, found.dtype))
         if found.dtype.element != "bool":
-            raise self.error(node, f"a condition must be bool, but this is {found.dtype}; write a comparison")
+            raise self.error(node, f"a condition must be bool or an integer, but this is {found.dtype}; write a "
+                                   "comparison")
         return found
 
     def attributed(self, node: ast.expr) -> Any:

@@ -38,6 +38,7 @@ from tilewright.tir import functions as F
 from tilewright.tir.buffers import address_for
 from tilewright.tir.packed_calls import packed_call
 from tilewright.tir.parse_python import MODULES, PythonReader, Source
+from tilewright.tir.reinterpreted import Reinterpreted
 from tilewright.tir.views import View, dense_strides, source_of
 
 INTRINSICS: Final = {f.spelling: f for f in vars(I).values() if isinstance(f, Intrinsic)}
@@ -129,7 +130,7 @@ class ExprReader(PythonReader):
         if found is None:
             found = self.outer.get(node.id)
             found = found.item() if isinstance(found, np.generic) else found
-        if isinstance(found, (Buffer, View)):
+        if isinstance(found, (Buffer, View, Reinterpreted)):
             raise self.error(node, f"'{node.id}' is a buffer; an element of it is {node.id}[…]")
         if isinstance(found, (PrimExpr, *_LITERAL)):
             return found
@@ -146,21 +147,35 @@ class ExprReader(PythonReader):
         found = self.names.get(node.id) if isinstance(node, ast.Name) else None
         if isinstance(found, (Buffer, View)):
             return found
+        if isinstance(found, Reinterpreted):
+            raise self.error(node, f"'{found.name}' is {found.dtype}, but its memory holds {found.parts.dtype}; only "
+                                   "single elements of it can be read and written")
         buffers = [n for n, b in self.names.items() if isinstance(b, (Buffer, View))]
         raise self.error(node, f"a buffer is expected here; the buffers are {', '.join(buffers) or 'none yet'}")
 
     def access(self, node: ast.Subscript) -> tuple[Buffer, tuple[PrimExpr, ...]]:
         """Return the buffer and the indices of an access; no indices for `A[()]`."""
         target = self.target(node.value)
+        buffer, places = source_of(target)
+        indices = places(self.indices(node, target))
+        if isinstance(target, View):
+            self.of_views.update(i for i in indices if isinstance(i, (E.FloorDiv, E.FloorMod)))
+        return buffer, indices
+
+    def indices(self, node: ast.Subscript, target: Buffer | View | Reinterpreted) -> list[PrimExpr]:
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if len(items) != len(target.shape):
             raise self.error(
                 node, f"buffer '{target.name}' has {len(target.shape)} dimensions, but was given {len(items)} indices")
-        buffer, places = source_of(target)
-        indices = places([self.lanes(i) if isinstance(i, ast.Slice) else self.expr(i) for i in items])
-        if isinstance(target, View):
-            self.of_views.update(i for i in indices if isinstance(i, (E.FloorDiv, E.FloorMod)))
-        return buffer, indices
+        found = [self.lanes(i) if isinstance(i, ast.Slice) else self.expr(i) for i in items]
+        if isinstance(target, Reinterpreted) and any(i.dtype.lanes > 1 for i in found):
+            self.target(node.value)
+        return found
+
+    def other_type(self, node: ast.expr) -> Reinterpreted | None:
+        """Return the view of memory of another type that a name denotes, or None."""
+        found = self.names.get(node.id) if isinstance(node, ast.Name) else None
+        return found if isinstance(found, Reinterpreted) else None
 
     def lanes(self, node: ast.Slice) -> PrimExpr:
         """Read `low:high` or `low:high:step` as the vector of these indices."""
@@ -185,7 +200,8 @@ class ExprReader(PythonReader):
             if not isinstance(at, int) or not -len(sizes) <= at < len(sizes):
                 raise self.error(node, f"'{target.name}' has {len(sizes)} dimensions; give a number below that")
             return E.as_expr(sizes[at])
-        return Load(*self.access(node))
+        other = self.other_type(node.value)
+        return Load(*self.access(node)) if other is None else other.load(self.indices(node, other))
 
     def attribute(self, node: ast.Attribute) -> Any:
         """Read `A.data`, the address of a buffer, or `A.elem_offset`, its distance in elements from that address."""

@@ -6,11 +6,13 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from tilewright.base.types import DataType
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import Buffer, PlacedBuffer, PrimExpr, Var
 from tilewright.tir.parse_expr import ExprReader, module_name
 from tilewright.tir.parse_python import MODULES
 from tilewright.tir.printer import extent_between
+from tilewright.tir.reinterpreted import Reinterpreted, reinterpreted
 from tilewright.tir.views import View, dense_strides, part, reshaped, same_size, source_of
 
 PLACES: Final = ("elem_offset", "align", "offset_factor", "axis_separators")
@@ -46,7 +48,7 @@ class ViewReader(ExprReader):
             raise self.error(
                 kind, 'dimensions of size 1 are not broadcast; the buffer type is "default" or "auto"')
 
-    def view(self, name: str, node: ast.Call) -> Buffer | View:
+    def view(self, name: str, node: ast.Call) -> Buffer | View | Reinterpreted:
         """Read `T.Buffer(shape, dtype, data=A.data)`, `T.decl_buffer` with data, or `T.match_buffer(A[i:i + 4], (4,))`.
         """
         given = self.keywords(node, "shape", "dtype", "scope", "strides", "data", "type", "buffer_type", *PLACES)
@@ -70,6 +72,8 @@ class ViewReader(ExprReader):
             offset = self.expr(given["elem_offset"]) if "elem_offset" in given else E.as_expr(0)
             if sizes is None:
                 raise self.error(node, f"{ast.unparse(node.func)} with data= needs a shape")
+            if dtype is not None and self.dtype(dtype) is not target.dtype and "strides" not in given:
+                return self.of_other_type(name, node, target, sizes, self.dtype(dtype), offset)
             made = reshaped(name, target, sizes, offset, self.other_strides(given, sizes))
         if isinstance(made, str):
             raise self.error(node, made)
@@ -78,6 +82,14 @@ class ViewReader(ExprReader):
                                    f"{made.dtype}; the types must be equal")
         if is_part:
             self.match_places(node, given, made)
+        return made
+
+    def of_other_type(
+        self, name: str, node: ast.Call, target: Buffer | View, sizes: Sequence[Any], dtype: DataType, offset: PrimExpr
+    ) -> Reinterpreted:
+        made = reinterpreted(name, target, sizes, dtype, offset)
+        if isinstance(made, str):
+            raise self.error(node, made)
         return made
 
     def other_strides(self, given: Mapping[str, ast.expr], sizes: Sequence[Any]) -> list[int]:

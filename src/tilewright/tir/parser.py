@@ -442,6 +442,9 @@ class FunctionReader(MemoryReader):
         return self.store(target, node.value)
 
     def store(self, target: ast.Subscript, value: ast.expr) -> Stmt:
+        other = self.other_type(target.value)
+        if other is not None:
+            return other.store(self.indices(target, other), E.cast(other.dtype, self.expr(value, other.dtype)))
         (buffer, indices), mask = self.access(target), None
         if isinstance(value, ast.Call) and module_name(value.func) == "masked":
             condition, value = self.arguments(value, 2)
@@ -542,8 +545,8 @@ class FunctionReader(MemoryReader):
 
     def header(self, node: ast.stmt, header: _Header) -> bool:
         """Read one line of a block's header; return False if it belongs to the body."""
-        if isinstance(node, ast.Assign) and is_view(node.value):
-            return self.declares(node)
+        if isinstance(node, ast.Assign) and (is_view(node.value) or call_name(node.value) == "alloc_buffer"):
+            return self.declares(node)  # in order: views can be of the memory allocated before
         if isinstance(node, ast.With) and call_name(node.items[0].context_expr) == "init":
             self.once(node.items[0].context_expr, "T.init", header)
             header.init = self.sequence(node.body)
