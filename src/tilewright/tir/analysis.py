@@ -32,7 +32,8 @@ from tilewright.tir.transform.check_accesses import OOBChecker
 
 __all__ = [
     "OOBChecker", "calculate_allocated_bytes", "calculate_constant_bytes", "calculate_workspace_bytes",
-    "detect_buffer_access_lca", "estimate_tir_flops", "expr_deep_equal", "find_anchor_block", "verify_memory", "verify_ssa", "verify_well_formed",
+    "detect_buffer_access_lca", "estimate_tir_flops", "expr_deep_equal", "find_anchor_block",
+    "verify_memory", "verify_ssa", "verify_well_formed",
 ]
 
 
@@ -104,13 +105,13 @@ def _aligned(nbytes: int, alignment: int) -> int:
 def calculate_constant_bytes(func: PrimFunc, constant_byte_alignment: int) -> int:
     """Return the bytes of the constants (`AllocateConst`) of a function, each rounded up to a multiple of the
     alignment."""
-    sizes = [s.data.nbytes for s in walk_stmt(func.body) if isinstance(s, AllocateConst)]
+    sizes = [s.elements().nbytes for s in walk_stmt(func.body) if isinstance(s, AllocateConst)]
     return sum(_aligned(n, constant_byte_alignment) for n in sizes)
 
 
 def calculate_workspace_bytes(func: PrimFunc, workspace_byte_alignment: int) -> int:
-    """Return the most bytes of global memory that a function has allocated at one time, each allocation rounded up to a
-    multiple of the alignment.
+    """Return the most bytes of global memory, with any tag, that a function has allocated at one time, each allocation
+    rounded up to a multiple of the alignment.
 
     Memory lasts to the end of its `Allocate` statement. An allocation whose size is known only at run time counts
     nothing.
@@ -118,7 +119,8 @@ def calculate_workspace_bytes(func: PrimFunc, workspace_byte_alignment: int) -> 
     most, stack = 0, [(func.body, 0)]
     while stack:
         s, held = stack.pop()
-        if isinstance(s, Allocate) and s.buffer.scope == "global":
+        is_constant = isinstance(s, AllocateConst)
+        if isinstance(s, Allocate) and not is_constant and s.buffer.scope.partition(".")[0] == "global":
             held += _aligned(_bytes_of(s.buffer) or 0, workspace_byte_alignment)
         most = max(most, held)
         stack.extend((b, held) for b in bodies(s))

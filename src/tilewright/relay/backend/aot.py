@@ -31,6 +31,7 @@ from tilewright.relay.visitor import post_order
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import Buffer, PrimExpr
+from tilewright.tir.analysis import calculate_constant_bytes, calculate_workspace_bytes
 from tilewright.tir.buffers import address
 from tilewright.tir.packed_calls import packed_call
 from tilewright.tir.stmt import (
@@ -43,9 +44,7 @@ from tilewright.tir.stmt import (
     PrimFunc,
     Stmt,
     Store,
-    bodies,
     seq,
-    walk_stmt,
 )
 from tilewright.tir.usmp.calls import parameters
 from tilewright.tir.usmp.transform import ARGUMENTS, MAIN, POOLS, main_function
@@ -269,19 +268,11 @@ def CreateFunctionMetadata(mod: IRModule, workspace_byte_alignment: int, constan
                      for k in (False, True)]
             target = f.attrs.get("target")
             found[name] = FunctionInfo(*(Map({target: value}) for value in (
-                sizes[0] + _most_allocated(f.body, workspace_byte_alignment),
+                sizes[0] + calculate_workspace_bytes(f, workspace_byte_alignment),
                 sum(map(_nbytes, f.params)),
-                sizes[1] + sum(_aligned(_nbytes(s.buffer), constant_byte_alignment) for s in walk_stmt(f.body)
-                               if isinstance(s, AllocateConst)),
+                sizes[1] + calculate_constant_bytes(f, constant_byte_alignment),
                 f)))
     return Map(found)
-
-
-def _most_allocated(s: Stmt, alignment: int) -> int:
-    """Return the largest number of bytes that are allocated at the same time, without constants."""
-    inside = max((_most_allocated(b, alignment) for b in bodies(s)), default=0)
-    own = isinstance(s, Allocate) and not isinstance(s, AllocateConst)
-    return inside + (_aligned(_nbytes(s.buffer), alignment) if own and isinstance(s, Allocate) else 0)
 
 
 def _nbytes(buffer: Buffer) -> int:
@@ -291,10 +282,6 @@ def _nbytes(buffer: Buffer) -> int:
         raise CompileError(
             f"'{buffer.name}' has the shape {list(buffer.shape)}; the memory of a program needs numbers", code="TW0611")
     return prod(int(n) for n in sizes if n is not None) * buffer.dtype.itemsize
-
-
-def _aligned(size: int, alignment: int) -> int:
-    return -(-size // alignment) * alignment
 
 
 @dataclass(frozen=True)
