@@ -34,6 +34,10 @@ def unary() -> list[Case]:
         case("log10", topi.log10, np.log10, real(5, low=0.1, high=9))
     ]
     found += [
+        case(f"{n}_of_{x.dtype}", getattr(topi, n), lambda x, n=n: getattr(np, n)(x.astype("float32")), x)
+        for n in ("exp", "sqrt", "log10") for x in (np.arange(1, 6), np.asarray([True, True]))
+    ]
+    found += [
         case("fast_" + n, getattr(topi, "fast_" + n), get(n)().reference, real(7)) for n in ("exp", "tanh", "erf")
     ]
     strange = np.asarray([np.nan, np.inf, -np.inf, 0, -3.5], "float32")

@@ -36,7 +36,7 @@ TOP = [
     "round", "rsqrt", "sequence_mask", "shape", "sigmoid", "sign", "sin", "sinh", "sliding_window", "split", "sqrt",
     "squeeze", "stack", "strided_set", "strided_slice", "subtract", "sum", "take", "tan", "tanh", "tensordot", "tile",
     "transpose", "trilu", "trunc", "unravel_index", "where", "arm_cpu", "generic", "nn", "tag", "utils", "x86", "cuda",
-    "rocm", "mali", "bifrost", "intel_graphics", "hexagon", "adreno", "hls"
+    "gpu", "rocm", "mali", "bifrost", "intel_graphics", "hexagon", "adreno", "hls"
 ]
 NN = [
     "adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "batch_matmul", "batch_norm", "batch_to_space_nd",

@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, Final
 
-from tilewright.topi.gpu import FAMILIES, Family
+from tilewright.topi.device_families import FAMILIES, Family
 from tilewright.topi.names import Names
 
 _NAMES: Final = Names(

@@ -209,14 +209,14 @@ def topk(
     data: te.Tensor, k: int = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int64"
 ) -> Any:
     """Return the `k` greatest elements along `axis` (the least with `is_ascend`) in order, and their positions;
-    `ret_type` selects "both", "values" or "indices"."""
+    `ret_type` selects "both", as a list, "values" or "indices"."""
     where = axis % data.ndim
     count = k if isinstance(k, OpenSize) or k > 0 else data.extents[where]
     results: dict[str, list[tuple[int, Any]]] = {
         "both": [(0, data.dtype), (1, dtype)], "values": [(0, data.dtype)], "indices": [(1, dtype)]
     }
     made = _sorted(data, where, count, bool(is_ascend), results[ret_type], "topk")
-    return made if ret_type == "both" else made[0]
+    return list(made) if ret_type == "both" else made[0]
 
 
 def searchsorted(sorted_sequence: te.Tensor, values: te.Tensor, right: bool = False, dtype: str = "int64") -> te.Tensor:

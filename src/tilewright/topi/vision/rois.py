@@ -141,22 +141,25 @@ def _pair(size: int | Sequence[int]) -> tuple[int, int]:
 
 
 def roi_align_nchw(
-    data: te.Tensor, rois: te.Tensor, pooled_size: int | Sequence[int], spatial_scale: float, mode: str | bytes,
+    data: te.Tensor, rois: te.Tensor, pooled_size: int | Sequence[int], spatial_scale: float, mode: str | bytes | int,
     sample_ratio: int = -1,
 ) -> te.Tensor:
     """Return `roi_align` of data (batch, channels, height, width), with TVM's order of arguments."""
-    return roi_align(data, rois, _pair(pooled_size), spatial_scale, sample_ratio, _text(mode))
+    return roi_align(data, rois, _pair(pooled_size), spatial_scale, sample_ratio, mode_of(mode))
 
 
 def roi_align_nhwc(
-    data: te.Tensor, rois: te.Tensor, pooled_size: int | Sequence[int], spatial_scale: float, mode: str | bytes,
+    data: te.Tensor, rois: te.Tensor, pooled_size: int | Sequence[int], spatial_scale: float, mode: str | bytes | int,
     sample_ratio: int = -1,
 ) -> te.Tensor:
     """Return `roi_align` of data (batch, height, width, channels), with TVM's order of arguments."""
-    return roi_align(data, rois, _pair(pooled_size), spatial_scale, sample_ratio, _text(mode), "NHWC")
+    return roi_align(data, rois, _pair(pooled_size), spatial_scale, sample_ratio, mode_of(mode), "NHWC")
 
 
-def _text(mode: str | bytes) -> str:
+def mode_of(mode: str | bytes | int) -> str:
+    """Return a mode of `roi_align` by its name; TVM also writes bytes, or 0 for "avg" and 1 for "max"."""
+    if isinstance(mode, int):
+        return ("avg", "max")[mode]
     return mode.decode() if isinstance(mode, bytes) else mode
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from tilewright.base.array_bytes import Array
 from tilewright.compat.testing.topi.reference import pair, reference
 from tilewright.relay.op import image, nn, vision
+from tilewright.topi.vision.rois import mode_of
 
 Sizes = int | tuple[int, ...]
 _LAYOUTS = {3: "NCW", 4: "NCHW", 5: "NCDHW"}
@@ -146,10 +147,9 @@ def reorg_python(a_np: Array, stride: int) -> Array:
 
 
 def _roi_align(layout: str, data: Array, rois: Array, size: Sizes, scale: float, ratio: int, mode: Any) -> Array:
-    mode = mode.decode() if isinstance(mode, bytes) else mode
     found: Array = reference(
         lambda x, r: vision.roi_align(
-            x, r, pooled_size=pair(size), spatial_scale=scale, sample_ratio=ratio, layout=layout, mode=mode),
+            x, r, pooled_size=pair(size), spatial_scale=scale, sample_ratio=ratio, layout=layout, mode=mode_of(mode)),
         data, rois)
     return found
 
