@@ -26,8 +26,8 @@ from typing import Any, Final
 import pytest
 
 DEVICES: Final = (
-    "tvm.topi.cuda", "tvm.topi.hexagon", "tvm.topi.x86.tensor_intrin", "tvm.topi.x86.conv2d_avx_common", "tvm.contrib.mkl",
-    "tvm.contrib.ndk", "tvm.contrib.hexagon", "tvm.contrib.cublas",
+    "tvm.topi.cuda", "tvm.topi.hexagon", "tvm.topi.x86.tensor_intrin",
+    "tvm.topi.x86.conv2d_avx_common", "tvm.contrib.mkl", "tvm.contrib.ndk", "tvm.contrib.hexagon", "tvm.contrib.cublas",
     "tvm.contrib.cublaslt", "tvm.contrib.cutlass", "tvm.contrib.miopen", "tvm.contrib.mps", "tvm.contrib.rocblas",
     "tvm.contrib.thrust", "tvm.contrib.xcode", "tvm.contrib.coreml_runtime", "tvm.contrib.nnpack",
     "tvm.contrib.target.coreml", "tvm.contrib.target.vitis_ai", "tvm.contrib.ethosu", "tvm.rpc.server_ios_launcher",
@@ -51,7 +51,7 @@ class DeviceName:
         self._name = name
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        pytest.skip(f"{self._name} needs a device or a library that is not here", allow_module_level=True)
+        pytest.skip(f"{self._name} needs a device, a library or a template that is not here", allow_module_level=True)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

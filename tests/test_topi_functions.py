@@ -107,7 +107,8 @@ def binary() -> list[Case]:
     ]
     found += [case("where", topi.where, np.where, truth(3, 4), real(4), real(3, 1))]
     found += [
-        case("elemwise_sum", lambda *xs: topi.elemwise_sum(xs), lambda *xs: sum(xs), real(3, 4), real(3, 4), real(3, 4))
+        case("elemwise_sum", lambda *xs: topi.elemwise_sum(xs), lambda *xs: sum(xs), *(real(3, 4) for _ in range(3))),
+        case("elemwise_sum_of_one", lambda x: topi.elemwise_sum([x]), lambda x: x, real(3, 4))
     ]
     found += [case(
         "fixed_point_multiply_per_axis",
@@ -379,3 +380,11 @@ def test_sparse_tensors_without_a_default() -> None:
         tvm.build(te.create_schedule(y.op), [where, values, y], "llvm")(
             np.asarray([[0, 1], [1, 2]], "int32"), np.asarray([5, 6], "float32"), got)
         np.testing.assert_array_equal(got, [[rest, 5, rest], [rest, rest, 6]])
+
+
+def test_topk_of_values_and_positions_is_a_list() -> None:
+    x = te.placeholder((3, 5), name="x")
+    both = topi.topk(x, 2)
+    assert isinstance(both, list)
+    assert [t.extents for t in both] == [(3, 2), (3, 2)]
+    assert topi.topk(x, 2, ret_type="values").extents == (3, 2)

@@ -3,8 +3,8 @@
     with autotvm.tophub.context("llvm"):      # ~/.tvm/tophub/llvm_v0.04.log, if it exists
         lib = relay.build(mod, "llvm", params=params)
 
-The module `tvm_logs.py` describes the use of their records. Nothing is downloaded: copy the files into the folder yourself.
-`$TOPHUB_LOCATION=NONE` turns them off.
+The module `tvm_logs.py` describes the use of their records. Nothing is downloaded: copy the files into the
+folder yourself. `$TOPHUB_LOCATION=NONE` turns them off.
 """
 
 from __future__ import annotations
