@@ -23,6 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+import numpy as np
 import pytest
 
 DEVICES: Final = (
@@ -154,6 +155,7 @@ def _register_example() -> None:
 
 importlib.import_module("tilewright.as_tvm")  # its finders come after this one
 sys.meta_path.insert(0, DeviceFinder())
+vars(np).setdefault("infty", np.inf)  # numpy 2 removed this name, which TVM's tests use
 _offer_lazy_fixtures()
 _offer_templates()
 _register_example()

@@ -139,7 +139,9 @@ def test_tophub_reads_the_newest_log_of_the_device(tmp_path: Path, monkeypatch: 
         assert len(autotvm.tophub.context(target, files).best) == count, target
     task = task_of(CONV, "01")
     with autotvm.tophub.context("llvm") as logs:
-        assert logs.decisions(task.function, task.constants, task.target)["tile_ow"] == 7
+        decisions = logs.decisions(task.function, task.constants, task.target)
+    assert decisions is not None
+    assert decisions["tile_ow"] == 7
     monkeypatch.setenv("TOPHUB_LOCATION", "NONE")
     assert not tophub.context("llvm").best
 

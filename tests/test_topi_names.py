@@ -364,6 +364,8 @@ REFUSALS: dict[str, tuple[Callable[[], Any], str]] = {
     "collapse to more": (lambda: topi.collapse_sum(te.placeholder((1, 6)), (5, 6)), "cannot be collapsed to"),
     "broadcast": (lambda: topi.broadcast_to(Y, (5, 1)), r"cannot be broadcast to \(5, 1\)"),
     "expand_like": (lambda: topi.expand_like(Y, X, 0), "without the dimensions"),
+    "strided_set_places": (
+        lambda: topi.strided_set(Y, Y, te.placeholder((9,), "int64"), [2, 2]), "at most one integer for each of the"),
     "strided_set": (lambda: topi.strided_set(Y, Y, [0, 0], [2, 2]), r"the part to set has the shape \(2, 2\)"),
     "windows": (lambda: topi.sliding_window(Y, 0, (2,), (1,)), "do not cover the dimensions from 0 on"),
     "meshgrid": (lambda: topi.meshgrid([Y], "yx"), "indexing 'yx' is not supported"),

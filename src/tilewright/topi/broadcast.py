@@ -89,7 +89,8 @@ def where(condition: te.Tensor, x: te.Tensor, y: te.Tensor) -> te.Tensor:
 
 def elemwise_sum(xs: Sequence[te.Tensor]) -> te.Tensor:
     """Return the sum of one or more tensors of one shape; of one, a copy."""
-    return functools.reduce(add, xs[1:], xs[0] if len(xs) > 1 else identity(xs[0]))
+    total: te.Tensor = functools.reduce(add, xs[1:], xs[0] if len(xs) > 1 else identity(xs[0]))
+    return total
 
 
 __all__ = [
