@@ -4,6 +4,8 @@ them.
     from tvm.topi.cuda.conv3d_winograd import _infer_tile_size     a file of tests for all devices can start
     _infer_tile_size(data, kernel)                                 the test is skipped
 
+Functions inside TVM's schedule templates skip tests in the same way.
+
 It also registers the target `example_target_hook`, which TVM's tests of hooks use, and offers names of older versions
 of NumPy that the tests use.
 """
@@ -27,8 +29,8 @@ import numpy as np
 import pytest
 
 DEVICES: Final = (
-    "tvm.topi.cuda", "tvm.topi.hexagon", "tvm.topi.x86.tensor_intrin", "tvm.contrib.mkl",
-    "tvm.contrib.ndk", "tvm.contrib.hexagon", "tvm.contrib.cublas",
+    "tvm.topi.cuda", "tvm.topi.hexagon", "tvm.topi.x86.tensor_intrin",
+    "tvm.topi.x86.conv2d_avx_common", "tvm.contrib.mkl", "tvm.contrib.ndk", "tvm.contrib.hexagon", "tvm.contrib.cublas",
     "tvm.contrib.cublaslt", "tvm.contrib.cutlass", "tvm.contrib.miopen", "tvm.contrib.mps", "tvm.contrib.rocblas",
     "tvm.contrib.thrust", "tvm.contrib.xcode", "tvm.contrib.coreml_runtime", "tvm.contrib.nnpack",
     "tvm.contrib.target.coreml", "tvm.contrib.target.vitis_ai", "tvm.contrib.ethosu", "tvm.rpc.server_ios_launcher",
@@ -36,6 +38,11 @@ DEVICES: Final = (
     "tvm.relay.op.contrib.cudnn", "tvm.relay.op.contrib.cutlass", "tvm.relay.op.contrib.tensorrt",
     "tvm.relay.op.contrib.torchop", "tvm.relay.op.contrib.vitis_ai", "tvm.tir.tensor_intrin.hexagon",
 )
+TEMPLATES: Final = {
+    "tvm.topi.nn": ("_get_workload",), "tvm.topi.x86": ("_fallback_schedule",),
+    "tvm.topi.generic": ("fallback_schedule_cpu_common_int8",),
+}
+"""Functions inside TVM's schedule templates, by module; Tilewright has other schedules."""
 EXAMPLE: Final = "example_target_hook"
 """Target of TVM's tests of hooks."""
 
@@ -47,7 +54,7 @@ class DeviceName:
         self._name = name
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        pytest.skip(f"{self._name} needs a device or a library that is not here", allow_module_level=True)
+        pytest.skip(f"{self._name} needs a device, a library or a template that is not here", allow_module_level=True)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -101,6 +108,14 @@ def _offer_older_numpy() -> None:
 
     np.__dict__.setdefault("infty", np.inf)
     np.reshape = reshape
+
+
+def _offer_templates() -> None:
+    """Offer the functions of `TEMPLATES`, so that files which import them start; a call skips its test."""
+    for name, functions in TEMPLATES.items():
+        module = importlib.import_module(name)
+        for function in functions:
+            setattr(module, function, DeviceName(f"{name}.{function}"))
 
 
 class DeviceFinder(MetaPathFinder, Loader):
@@ -158,4 +173,5 @@ importlib.import_module("tilewright.as_tvm")  # its finders come after this one
 sys.meta_path.insert(0, DeviceFinder())
 _offer_lazy_fixtures()
 _offer_older_numpy()
+_offer_templates()
 _register_example()

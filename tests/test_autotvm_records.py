@@ -14,7 +14,7 @@ from tilewright import relay
 from tilewright.backends.targets.target import Target
 from tilewright.base.errors import ModelError, OptionError
 from tilewright.search import autotvm
-from tilewright.search.autotvm import record, tvm_logs
+from tilewright.search.autotvm import record, tophub, tvm_logs
 from tilewright.search.autotvm.measure import TaskCandidate
 from tilewright.search.autotvm.task.kernels import KernelTask
 from tilewright.search.records import Records, decode, encode
@@ -121,6 +121,29 @@ def test_what_does_not_apply_is_counted_by_reason(tmp_path: Path) -> None:
         "of TVM, for 'dense_nopack.x86', whose configuration has no tiles": 1,
         "failed when measured": 1,
     }
+
+
+def test_tophub_reads_the_newest_log_of_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tophub, "AUTOTVM_TOPHUB_ROOT_PATH", tmp_path)
+    assert not tophub.context("llvm").best
+    for name, rows in (
+        ("llvm_v0.04", [CONV_ROW, DENSE_ROW, PRODUCTS_ROW]), ("llvm_v0.10", [CONV_ROW, DENSE_ROW]),
+        ("arm_cpu_v0.08", [CONV_ROW]), ("llvm_v9", [])):
+        (tmp_path / f"{name}.{'log' if rows else 'txt'}").write_text("\n".join(rows))
+    extra = tmp_path / "extra.json"
+    extra.write_text(DEPTHWISE_ROW)
+    arm = "llvm -device=arm_cpu -mtriple=aarch64-linux-gnu"
+    for target, files, count in (
+        ("llvm", (), 2), (arm, (), 1), (Target("llvm"), [extra], 3), (["llvm", "llvm"], (), 2),
+        ({"cpu": "llvm", "arm": arm}, (), 2), ("c", (), 0)):
+        assert len(autotvm.tophub.context(target, files).best) == count, target
+    task = task_of(CONV, "01")
+    with autotvm.tophub.context("llvm") as logs:
+        decisions = logs.decisions(task.function, task.constants, task.target)
+    assert decisions is not None
+    assert decisions["tile_ow"] == 7
+    monkeypatch.setenv("TOPHUB_LOCATION", "NONE")
+    assert not tophub.context("llvm").best
 
 
 def test_anchors_of_layouts_with_blocks() -> None:

@@ -34,6 +34,10 @@ def unary() -> list[Case]:
         case("log10", topi.log10, np.log10, real(5, low=0.1, high=9))
     ]
     found += [
+        case(f"{n}_of_{x.dtype}", getattr(topi, n), lambda x, n=n: getattr(np, n)(x.astype("float32")), x)
+        for n in ("exp", "sqrt", "log10") for x in (np.arange(1, 6), np.asarray([True, True]))
+    ]
+    found += [
         case("fast_" + n, getattr(topi, "fast_" + n), get(n)().reference, real(7)) for n in ("exp", "tanh", "erf")
     ]
     strange = np.asarray([np.nan, np.inf, -np.inf, 0, -3.5], "float32")
@@ -103,7 +107,8 @@ def binary() -> list[Case]:
     ]
     found += [case("where", topi.where, np.where, truth(3, 4), real(4), real(3, 1))]
     found += [
-        case("elemwise_sum", lambda *xs: topi.elemwise_sum(xs), lambda *xs: sum(xs), real(3, 4), real(3, 4), real(3, 4))
+        case("elemwise_sum", lambda *xs: topi.elemwise_sum(xs), lambda *xs: sum(xs), *(real(3, 4) for _ in range(3))),
+        case("elemwise_sum_of_one", lambda x: topi.elemwise_sum([x]), lambda x: x, real(3, 4))
     ]
     found += [case(
         "fixed_point_multiply_per_axis",
@@ -209,6 +214,8 @@ def moves() -> list[Case]:
         return np.stack([np.concatenate([row[:k][::-1], row[k:]]) for row, k in zip(a, n, strict=True)])
 
     found += [
+        case("strided_slice_none", lambda x: topi.strided_slice(x, [None, None], [None, None], [-2, 1]),
+             lambda x: x[::-2], real(4, 5)),
         case("strided_set", lambda a, v: topi.strided_set(a, v, [0, 4], [3, 0], [2, -2]), put, real(4, 5), real(2, 2))
     ]
     found += [case("reverse_sequence", topi.reverse_sequence, backward, real(3, 5, 2), np.asarray([2, 5, 1], "int32"))]
@@ -314,6 +321,31 @@ def test_strided_set_at_places_that_are_tensors(
     got = np.zeros_like(data)
     tvm.build(te.create_schedule(out.op), [a, v, *places, out], target="llvm")(
         data, values, *(np.array(p, "int64") for p in (begin, end, strides)), got
+    )
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    "begin, end, strides",
+    [((1, 1, 0), (2, 3, 6), (1,)), ((3, 1), (0,), (-1,)), ((), (4, 4), (2, -1, -3)), ((2,), (), ())]
+)
+def test_strided_set_with_fewer_places_than_dimensions(
+    begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]
+) -> None:
+    data = np.arange(120, dtype="float32").reshape(4, 5, 6)
+    want = data.copy()
+    padded = [(*x, *[None] * (3 - len(x))) for x in (begin, end, strides)]
+    part = want[tuple(slice(*p) for p in zip(*padded, strict=True))]
+    values = -1 - np.arange(part.size, dtype="float32").reshape(part.shape)
+    part[...] = values
+    a, v = te.placeholder(data.shape, name="a"), te.placeholder(values.shape, name="v")
+    places: list[Any] = [te.placeholder((len(x),), dtype="int64", name=n) if x else [] for n, x in (
+        ("begin", begin), ("end", end), ("strides", strides))]
+    out = topi.strided_set(a, v, *places)
+    vectors = [(t, np.array(x, "int64")) for t, x in zip(places, (begin, end, strides), strict=True) if x]
+    got = np.zeros_like(data)
+    tvm.build(te.create_schedule(out.op), [a, v, *(t for t, _ in vectors), out], target="llvm")(
+        data, values, *(x for _, x in vectors), got
     )
     np.testing.assert_array_equal(got, want)
 

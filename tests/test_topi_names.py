@@ -37,7 +37,7 @@ TOP = [
     "round", "rsqrt", "sequence_mask", "shape", "sigmoid", "sign", "sin", "sinh", "sliding_window", "split", "sqrt",
     "squeeze", "stack", "strided_set", "strided_slice", "subtract", "sum", "take", "tan", "tanh", "tensordot", "tile",
     "transpose", "trilu", "trunc", "unravel_index", "where", "arm_cpu", "generic", "nn", "tag", "utils", "x86", "cuda",
-    "rocm", "mali", "bifrost", "intel_graphics", "hexagon", "adreno", "hls"
+    "gpu", "rocm", "mali", "bifrost", "intel_graphics", "hexagon", "adreno", "hls"
 ]
 NN = [
     "adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "batch_matmul", "batch_norm", "batch_to_space_nd",
@@ -115,7 +115,7 @@ def test_schedules_for_gpus_are_refused() -> None:
 
 def test_no_module_has_the_name_of_a_family() -> None:
     """A module that is imported becomes an attribute of its package, in place of the family."""
-    from tilewright.topi.other_families import FAMILIES
+    from tilewright.topi.device_families import FAMILIES
 
     assert FAMILIES.isdisjoint(module.name for module in pkgutil.iter_modules(topi.__path__))
     assert callable(topi.gpu.conv2d_nhwc)
@@ -375,6 +375,8 @@ REFUSALS: dict[str, tuple[Callable[[], Any], str]] = {
     "collapse to more": (lambda: topi.collapse_sum(te.placeholder((1, 6)), (5, 6)), "cannot be collapsed to"),
     "broadcast": (lambda: topi.broadcast_to(Y, (5, 1)), r"cannot be broadcast to \(5, 1\)"),
     "expand_like": (lambda: topi.expand_like(Y, X, 0), "without the dimensions"),
+    "strided_set_places": (
+        lambda: topi.strided_set(Y, Y, te.placeholder((9,), "int64"), [2, 2]), "at most one integer for each of the"),
     "strided_set": (lambda: topi.strided_set(Y, Y, [0, 0], [2, 2]), r"the part to set has the shape \(2, 2\)"),
     "windows": (lambda: topi.sliding_window(Y, 0, (2,), (1,)), "do not cover the dimensions from 0 on"),
     "meshgrid": (lambda: topi.meshgrid([Y], "yx"), "indexing 'yx' is not supported"),

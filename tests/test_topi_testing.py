@@ -122,6 +122,9 @@ def test_samples_and_regions() -> None:
              ref.roi_align_nchw_python(varied, rois, 3, 1.0, 2, name))
     same(ref.roi_align_nhwc_python(ones.transpose(0, 2, 3, 1), rois, 3, 1.0, 2, b"max"),
          np.ones((1, 3, 3, 2), "float32"))
+    x = random(1, 2, 8, 8)
+    for number, mode in enumerate((b"avg", b"max")):
+        same(ref.roi_align_nchw_python(x, rois, 3, 1.0, 2, number), ref.roi_align_nchw_python(x, rois, 3, 1.0, 2, mode))
     same(ref.roi_pool_nchw_python(ones, rois, (2, 3), 1.0), np.ones((1, 2, 2, 3), "float32"))
     image, box = ones.transpose(0, 2, 3, 1), np.array([[0, 0, 1, 1]], "float32")
     same(ref.crop_and_resize_python(image, box, np.array([0]), (4, 4), "NHWC"), np.ones((1, 4, 4, 2), "float32"))

@@ -95,9 +95,9 @@ FAMILIES: Final = (
         "schedules are made for the machine, not chosen by an operator's name",
         "topi.nn for the computation, te.create_schedule or auto_scheduler for its schedule"),
     Family(
-        "`autotvm.tophub`",
-        r"autotvm\.tophub", "schedules are chosen by a cost model, without downloaded logs",
-        "tvm.autotvm.apply_history_best, docs/tuning.md"),
+        "Downloads of `autotvm.tophub`",
+        r"autotvm\.tophub\.\w+", "logs of tuned kernels are not downloaded",
+        "tvm.autotvm.tophub.context and logs in the folder ~/.tvm/tophub"),
     Family(
         "Bindings of libraries and tools: `contrib.mkl`, `contrib.nnpack`, `contrib.xcode`, …",
         r"contrib\.(?:mkl|mkldnn|dnnl|nnpack|coreml_runtime|thrust|xcode|ndk|emcc)|"

@@ -24,8 +24,8 @@ from tilewright.base.types import DataType
 
 ALIGNMENT: Final = 64
 _TYPES: Final = {
-    "cpu": 1, "cuda": 2, "opencl": 4, "vulkan": 7, "metal": 8, "vpi": 9, "rocm": 10, "ext_dev": 12, "webgpu": 15,
-    "hexagon": 16, "aocl": 5,
+    "cpu": 1, "cuda": 2, "opencl": 4, "aocl": 5, "vulkan": 7, "metal": 8, "vpi": 9, "rocm": 10, "ext_dev": 12,
+    "webgpu": 15, "hexagon": 16,
 }
 """Kind of device -> DLPack's number of it."""
 _KINDS: Final = {
@@ -115,7 +115,8 @@ def _device_function(kind: str) -> Callable[[int], Device]:
     return function
 
 
-cuda, opencl, vulkan, metal, vpi, rocm, ext_dev, webgpu, hexagon = map(_device_function, list(_TYPES)[1:-1])
+cuda, opencl, vulkan, metal, vpi, rocm, ext_dev, webgpu, hexagon = map(
+    _device_function, (k for k in _TYPES if k not in ("cpu", "aocl")))
 cl = opencl
 
 

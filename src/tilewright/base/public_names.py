@@ -113,7 +113,7 @@ FILES: Final[Mapping[str, str]] = {
     "tir.transform": "transform",
     "topi": "scan scatter scatter_elements searchsorted signal sort tensor transform unique einsum stft",
     "topi.arm_cpu": "injective pooling",
-    "topi.generic": "default extern injective nn search sort vision",
+    "topi.generic": "conv2d default extern injective nn search sort vision",
     "topi.image": "dilation2d grid_sample resize",
     "topi.nn":
         "batch_matmul batch_norm batch_to_space_nd bitserial_conv2d bitserial_dense bnn conv1d conv1d_transpose "
@@ -122,7 +122,7 @@ FILES: Final[Mapping[str, str]] = {
         "local_response_norm lstm mapping pad qnn softmax space_to_batch_nd space_to_depth upsampling",
     "topi.random": "kernel",
     "topi.vision": "nms rcnn reorg ssd",
-    "topi.x86": "injective nn pooling reduction",
+    "topi.x86": "conv2d depthwise_conv2d injective nn pooling reduction",
 }
 """Public package -> files of TVM whose names it has: `from tvm.relay.op.tensor import exp` finds them in `relay.op`."""
 FORMER: Final[Mapping[str, str]] = {

@@ -16,8 +16,8 @@ from __future__ import annotations
 import importlib
 from typing import Any, Final
 
+from tilewright.topi.device_families import FAMILIES, Family
 from tilewright.topi.names import Names
-from tilewright.topi.other_families import FAMILIES, Family
 
 _NAMES: Final = Names(
     __name__,

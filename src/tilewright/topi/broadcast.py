@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import PrimExpr
 from tilewright.topi import elementwise as of
-from tilewright.topi.math import cast
+from tilewright.topi.math import cast, identity
 from tilewright.topi.shapes import broadcast_shapes, require_broadcast
 from tilewright.topi.transform import dims
 
@@ -87,10 +88,8 @@ def where(condition: te.Tensor, x: te.Tensor, y: te.Tensor) -> te.Tensor:
 
 
 def elemwise_sum(xs: Sequence[te.Tensor]) -> te.Tensor:
-    """Return the sum of tensors of one shape."""
-    total = xs[0]
-    for x in xs[1:]:
-        total = add(total, x)
+    """Return the sum of one or more tensors of one shape; of one, a copy."""
+    total: te.Tensor = functools.reduce(add, xs[1:], xs[0] if len(xs) > 1 else identity(xs[0]))
     return total
 
 

@@ -27,30 +27,38 @@ def _function(name: str, f: Callable[[PrimExpr], PrimExpr], doc: str) -> Unary:
     return apply
 
 
+def _float_function(name: str, f: Callable[[PrimExpr], PrimExpr], doc: str) -> Unary:
+    """Return a function of floating-point numbers, to which it converts other numbers."""
+    return _function(
+        name, lambda x: f(x if x.dtype.is_float else E.cast("float32", x)),
+        f"{doc} Integers and booleans are converted to float32.")
+
+
 identity = _function("identity", lambda x: x, "x itself.")
 negative = _function("negative", of.negated, "-x; integers wrap around.")
 abs = _function("abs", of.absolute, "x without its sign.")
 sign = _function("sign", of.sign, "-1, 0 or 1; what is not a number stays.")
-exp = _function("exp", I.exp, "e to the power x.")
-log = _function("log", I.log, "The natural logarithm.")
-log2 = _function("log2", I.log2, "The logarithm to base 2.")
-log10 = _function("log10", lambda x: E.mul(I.log(x), E.const(1 / math.log(10), x.dtype)), "The logarithm to base 10.")
-sqrt = _function("sqrt", I.sqrt, "The square root.")
-rsqrt = _function("rsqrt", I.rsqrt, "1 / sqrt(x).")
-erf = _function("erf", I.erf, "The error function.")
-sigmoid = _function("sigmoid", I.sigmoid, "1 / (1 + exp(-x)).")
-sin = _function("sin", I.sin, "The sine.")
-cos = _function("cos", I.cos, "The cosine.")
-tan = _function("tan", I.tan, "The tangent.")
-asin = _function("asin", I.asin, "The inverse sine.")
-acos = _function("acos", I.acos, "The inverse cosine.")
-atan = _function("atan", I.atan, "The inverse tangent.")
-sinh = _function("sinh", I.sinh, "The hyperbolic sine.")
-cosh = _function("cosh", I.cosh, "The hyperbolic cosine.")
-tanh = _function("tanh", I.tanh, "The hyperbolic tangent.")
-asinh = _function("asinh", I.asinh, "The inverse hyperbolic sine.")
-acosh = _function("acosh", I.acosh, "The inverse hyperbolic cosine.")
-atanh = _function("atanh", I.atanh, "The inverse hyperbolic tangent.")
+exp = _float_function("exp", I.exp, "e to the power x.")
+log = _float_function("log", I.log, "The natural logarithm.")
+log2 = _float_function("log2", I.log2, "The logarithm to base 2.")
+log10 = _float_function(
+    "log10", lambda x: E.mul(I.log(x), E.const(1 / math.log(10), x.dtype)), "The logarithm to base 10.")
+sqrt = _float_function("sqrt", I.sqrt, "The square root.")
+rsqrt = _float_function("rsqrt", I.rsqrt, "1 / sqrt(x).")
+erf = _float_function("erf", I.erf, "The error function.")
+sigmoid = _float_function("sigmoid", I.sigmoid, "1 / (1 + exp(-x)).")
+sin = _float_function("sin", I.sin, "The sine.")
+cos = _float_function("cos", I.cos, "The cosine.")
+tan = _float_function("tan", I.tan, "The tangent.")
+asin = _float_function("asin", I.asin, "The inverse sine.")
+acos = _float_function("acos", I.acos, "The inverse cosine.")
+atan = _float_function("atan", I.atan, "The inverse tangent.")
+sinh = _float_function("sinh", I.sinh, "The hyperbolic sine.")
+cosh = _float_function("cosh", I.cosh, "The hyperbolic cosine.")
+tanh = _float_function("tanh", I.tanh, "The hyperbolic tangent.")
+asinh = _float_function("asinh", I.asinh, "The inverse hyperbolic sine.")
+acosh = _float_function("acosh", I.acosh, "The inverse hyperbolic cosine.")
+atanh = _float_function("atanh", I.atanh, "The inverse hyperbolic tangent.")
 floor = _function("floor", of.rounded(I.floor), "The greatest whole number that is not above x.")
 ceil = _function("ceil", of.rounded(I.ceil), "The least whole number that is not below x.")
 trunc = _function("trunc", of.rounded(I.trunc), "x without its fraction.")

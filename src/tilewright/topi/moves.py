@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from tilewright import te
 from tilewright.base.errors import ShapeError
@@ -31,7 +31,9 @@ from tilewright.topi.tag import INJECTIVE, tagged
 from tilewright.topi.transform import dims
 
 Tensors = Sequence[te.Tensor]
-Places = Sequence[int] | te.Tensor
+Places = Sequence[int | None] | te.Tensor
+_BEYOND: Final = 2**31 - 1
+"""An index after the end of every dimension."""
 
 
 @tagged(INJECTIVE)
@@ -84,20 +86,33 @@ def strided_slice(
     """Return `a[begin:end:strides]` along `axes` (default: the leading ones), with numpy's meaning.
 
     With `slice_mode` "size", `end` holds sizes instead, where -1 means all remaining elements. `begin`, `end` and
-    `strides` may be shorter than the number of dimensions. They may also be tensors of one integer for each dimension:
-    then the sizes of the result are symbolic, and the caller's array determines them. `assume_inbound` has no effect:
-    bounds are clamped.
+    `strides` may be shorter than the number of dimensions, and None is the first or last index. They may also be
+    vectors: then the sizes of the result are symbolic, and the caller's array determines them. `assume_inbound` has no
+    effect: bounds are clamped.
     """
     if isinstance(begin, te.Tensor) or isinstance(end, te.Tensor) or isinstance(strides, te.Tensor):
-        return _slice_at(a, begin, [1] * a.ndim if strides is None else strides)
-    n = len(begin) if axes is None else len(axes)
-    steps = [*(strides or ()), *[1] * (n - len(strides or ()))]
-    along = slices(dims(a), begin, _ends(end, n), steps, axes, slice_mode)
+        return _slice_at(a, begin, [] if strides is None else strides)
+    steps = _steps(strides, len(begin) if axes is None else len(axes))
+    along = slices(dims(a), _starts(begin, steps), _ends(end, steps), steps, axes, slice_mode)
     return of.strided_slice(a, [f for f, _, _ in along], [s for _, _, s in along], [n for _, n, _ in along])
 
 
-def _ends(end: Sequence[int], n: int) -> list[int]:
-    return [*end, *[2**31 - 1] * (n - len(end))]
+def _steps(strides: Sequence[int | None] | None, n: int) -> list[int]:
+    """Return at least `n` steps: 1 for None and for what is missing."""
+    given = [1 if s is None else s for s in strides or ()]
+    return given + [1] * (n - len(given))
+
+
+def _starts(begin: Sequence[int | None], steps: Sequence[int]) -> list[int]:
+    """Replace None by the first index in the direction of each step."""
+    starts = itertools.zip_longest(begin, steps[: len(begin)], fillvalue=1)
+    return [b if b is not None else 0 if step > 0 else _BEYOND for b, step in starts]
+
+
+def _ends(end: Sequence[int | None], steps: Sequence[int]) -> list[int]:
+    """Replace None, and what is missing at the end, by the place after the last index in the direction of each step."""
+    ends = itertools.zip_longest(end, steps[: max(len(end), len(steps))])
+    return [e if e is not None else _BEYOND if step is None or step > 0 else -_BEYOND for e, step in ends]
 
 
 def _slice_at(a: te.Tensor, begin: Places, strides: Places) -> te.Tensor:
@@ -106,7 +121,9 @@ def _slice_at(a: te.Tensor, begin: Places, strides: Places) -> te.Tensor:
 
     def element(*i: Var) -> PrimExpr:
         where = list[PrimExpr]()
-        for x, start, step, size in zip(i, starts, steps, a.shape, strict=True):
+        for x, start, given, size in zip(i, starts, steps, a.shape, strict=True):
+            step = E.const(1, "int64") if given is None else given
+            start = E.if_then_else(step > 0, 0, size - 1) if start is None else start
             first = E.if_then_else(start < 0, start + size, start)
             where.append(E.maximum(E.minimum(E.maximum(E.minimum(first, size - 1), 0) + x * step, size - 1), 0))
         return a(*where)
@@ -119,13 +136,13 @@ def strided_set(a: te.Tensor, v: te.Tensor, begin: Places, end: Places, strides:
     """Return `a` with `a[begin:end:strides]`, which has the shape of `v`, replaced by `v`. Raises `ShapeError` if the
     shapes differ.
 
-    `begin`, `end` and `strides` are numbers, or tensors of one integer for each dimension. For tensors, the caller must
-    ensure that the shape of `v` fits.
+    `begin`, `end` and `strides` are numbers, or vectors of at most one integer for each dimension. For vectors, the
+    caller must ensure that the shape of `v` fits.
     """
     if isinstance(begin, te.Tensor) or isinstance(end, te.Tensor) or isinstance(strides, te.Tensor):
-        return _set_at(a, v, *(_numbers(x, a.ndim) for x in (begin, end, [1] * a.ndim if strides is None else strides)))
-    steps = [*(strides or ()), *[1] * (len(begin) - len(strides or ()))]
-    along = slices(dims(a), begin, end, steps, None, "end")
+        return _set_at(a, v, *(_numbers(x, a.ndim) for x in (begin, end, [] if strides is None else strides)))
+    steps = _steps(strides, len(begin))
+    along = slices(dims(a), _starts(begin, steps), _ends(end, steps), steps, None, "end")
     if any(differ(n, m) for (_, n, _), m in zip(along, dims(v), strict=True)):
         raise ShapeError(
             f"the part to set has the shape {text([n for _, n, _ in along])}, but the values have {text(dims(v))}"
@@ -143,28 +160,35 @@ def strided_set(a: te.Tensor, v: te.Tensor, begin: Places, end: Places, strides:
     return te.compute(a.shape, element, name="strided_set")
 
 
-def _numbers(given: Places, n: int) -> list[PrimExpr]:
-    """Return one index for each of `n` dimensions, from numbers or a tensor."""
-    count = given.shape[0] if isinstance(
-        given, te.Tensor
-    ) and given.ndim == 1 else None if isinstance(given, te.Tensor) else len(given)
-    if count is None or differ(count, n):
+def _numbers(given: Places, n: int) -> list[PrimExpr | None]:
+    """Return one index for each of `n` dimensions, from numbers or a tensor; None for the last dimensions that have
+    none. Raises `ShapeError` for more than `n` numbers, and for tensors that are not vectors."""
+    if isinstance(given, te.Tensor):
+        length = E.number_of(given.shape[0]) if given.ndim == 1 else n + 1
+        count = n if length is None else int(length)
+    else:
+        count = len(given)
+    if count > n:
         raise ShapeError(
-            f"begin, end and strides need one integer for each of the {n} dimensions; one of them is "
-            f"{given!r}"
+            f"begin, end and strides need at most one integer for each of the {n} dimensions; one of them is {given!r}"
         )
-    return [E.cast("int64", E.as_expr(given[k])) for k in range(n)]
+    found = [given[k] if k < count else None for k in range(n)]
+    return [None if x is None else E.cast("int64", E.as_expr(x)) for x in found]
 
 
 def _set_at(
-    a: te.Tensor, v: te.Tensor, begin: Sequence[PrimExpr], end: Sequence[PrimExpr], strides: Sequence[PrimExpr]
+    a: te.Tensor, v: te.Tensor, begin: Sequence[PrimExpr | None], end: Sequence[PrimExpr | None],
+    strides: Sequence[PrimExpr | None],
 ) -> te.Tensor:
-    """Replace a part whose bounds are known only at run time."""
+    """Replace a part whose bounds are known only at run time; without bounds, it is the whole dimension."""
 
     def element(*i: Var) -> PrimExpr:
         inside, where = E.all_of(), list[PrimExpr]()
-        for x, low, high, step, size, most in zip(i, begin, end, strides, a.shape, v.shape, strict=True):
+        for x, low, high, given, size, most in zip(i, begin, end, strides, a.shape, v.shape, strict=True):
+            step = E.const(1, "int64") if given is None else given
             up, pace = step > 0, E.maximum(E.maximum(step, 0 - step), 1)
+            low = E.if_then_else(up, 0, size - 1) if low is None else low
+            high = E.if_then_else(up, size, -1 - size) if high is None else high
             first, last = (E.if_then_else(place < 0, place + size, place) for place in (low, high))
             first = E.if_then_else(up, E.maximum(first, 0), E.minimum(first, size - 1))
             distance = E.if_then_else(up, x - first, first - x)

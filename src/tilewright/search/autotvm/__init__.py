@@ -8,7 +8,7 @@
         lib = relay.build(mod, "llvm", params=params)
 """
 
-from tilewright.search.autotvm import callback, database, env, feature, measure, record, task, tuner, utils
+from tilewright.search.autotvm import callback, database, env, feature, measure, record, task, tophub, tuner, utils
 from tilewright.search.autotvm.env import GLOBAL_SCOPE
 from tilewright.search.autotvm.measure import MeasureInput, MeasureResult, create_measure_batch, measure_option
 from tilewright.search.autotvm.task import (
@@ -64,6 +64,7 @@ __all__ = [
     "register_topi_schedule",
     "task",
     "template",
+    "tophub",
     "tuner",
     "utils",
 ]
