@@ -18,6 +18,7 @@ from tilewright.ir.op_attributes import registrations
 from tilewright.relay.testing import TempOpAttr
 from tilewright.search import autotvm
 from tilewright.search.autotvm.task.entities import SplitEntity
+from tilewright.tir.stmt import Block, walk_stmt
 
 Array = Any
 RNG = np.random.default_rng(7)
@@ -350,3 +351,14 @@ def test_generic_functions_refuse_what_is_not_there() -> None:
     generic.set_default(lambda n: n)
     with pytest.raises(OptionError, match="has a default; replace it"):
         generic.set_default(lambda n: n)
+
+
+def test_loops_of_a_function_before_they_are_scheduled() -> None:
+    x, y = relay.var("x", shape=(2, 3)), relay.var("y", shape=(2, 3))
+    function = relay.testing.run_infer_type(relay.Function([x, y], relay.nn.relu(x + y)))
+    loops = relay.backend.te_compiler.lower_to_primfunc(function, tvm.target.Target("llvm"))
+    blocks = [s.name for s in walk_stmt(loops.body) if isinstance(s, Block)]
+    assert blocks and [tuple(p.shape) for p in loops.params] == [(2, 3)] * 3
+    a, b, out = RNG.standard_normal((2, 3)).astype("float32"), np.ones((2, 3), "float32"), np.zeros((2, 3), "float32")
+    tvm.build(loops, target="llvm")(a, b, out)
+    np.testing.assert_array_equal(out, np.maximum(a + b, 0))

@@ -125,6 +125,21 @@ def test_refused_views_of_another_type(old: str, new: str, message: str) -> None
         tir.parse(BYTES.replace(old, new))
 
 
+def test_memory_of_a_parameter() -> None:
+    function = tir.parse("""
+@T.prim_func
+def main(A: T.handle("float32")):
+    for i in range(4):
+        B = T.Buffer((4,), data=A)
+        C = T.Buffer((2, 2), data=A)
+        B[i] = C[i // 2, i % 2] + 1.0
+""")
+    assert [tuple(p.shape) for p in function.params] == [(4,)]
+    values = np.zeros(4, "float32")
+    tvm.build(function, target="llvm")(values)
+    np.testing.assert_array_equal(values, 1)
+
+
 def test_slices_and_numbers() -> None:
     a, b = np.arange(-5, 5, dtype="int32"), np.zeros(10, "int32")
     tvm.build(tir.parse(VECTORS), target="llvm")(a, b)

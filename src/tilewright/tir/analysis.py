@@ -3,7 +3,6 @@ about them: operations, memory, and where buffers are used."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 
 from tilewright.base.errors import CompileError
@@ -128,30 +127,11 @@ def calculate_workspace_bytes(func: PrimFunc, workspace_byte_alignment: int) -> 
 
 
 def find_anchor_block(mod: IRModule) -> Block | None:
-    """Return the block with the most arithmetic operations of those that reduce, or None if no block does.
-
-    Raises `CompileError` if several blocks reduce and one of them is in a loop whose number of iterations is not a
-    constant.
-    """
-    found: list[tuple[Block, list[For]]] = []
-    stack: list[tuple[Stmt, list[For]]] = [(f.body, []) for f in mod.functions.values() if isinstance(f, PrimFunc)]
-    while stack:
-        s, loops = stack.pop()
-        if isinstance(s, Block) and s.init is not None:
-            found.append((s, loops))
-        inner = [*loops, s] if isinstance(s, For) else loops
-        stack.extend((b, inner) for b in reversed(bodies(s)))
-    if len(found) < 2:
-        return found[0][0] if found else None
-    return max(found, key=lambda each: estimate_tir_flops(_alone(*each)))[0]
-
-
-def _alone(block: Block, loops: list[For]) -> PrimFunc:
-    """Return a function of one block in its loops."""
-    body: Stmt = block
-    for f in reversed(loops):
-        body = replace(f, body=body)
-    return PrimFunc(block.name, (), body)
+    """Return the reduction of a program with the most points, or None if no block reduces. Extents that are known only
+    at run time count as 1."""
+    blocks = [s for f in mod.functions.values() if isinstance(f, PrimFunc) for s in walk_stmt(f.body)
+              if isinstance(s, Block) and any(i.kind == "reduce" for i in s.iters)]
+    return max(blocks, key=lambda b: prod(number_of(i.extent) or 1 for i in b.iters), default=None)
 
 
 def detect_buffer_access_lca(func: PrimFunc) -> dict[Buffer, For | Block | None]:

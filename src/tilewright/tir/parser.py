@@ -337,7 +337,7 @@ class FunctionReader(MemoryReader):
             self.names[name] = self.value(self.arguments(node.value, 1)[0])
             return True
         if isinstance(node.value, ast.Call) and is_view(node.value):
-            self.names[name] = self.view(name, node.value)
+            self.names[name] = self.of_parameter(name, node.value) or self.view(name, node.value)
             return True
         if isinstance(node.value, ast.Call) and call in _DECLARATIONS:
             args = node.value.args
@@ -360,6 +360,17 @@ class FunctionReader(MemoryReader):
         if dtype is not None and name not in self.names:
             self.new_var(name, dtype)
         return dtype is not None
+
+    def of_parameter(self, name: str, node: ast.Call) -> Buffer | None:
+        """Read `B = T.Buffer((4,), data=A)`, the memory of a parameter `A: T.handle("float32")` without a buffer yet;
+        None for views."""
+        handle = next((k.value.id for k in node.keywords if k.arg == "data" and isinstance(k.value, ast.Name)), "")
+        if self.handles.get(handle, self) is not None:
+            return None
+        plain = ast.copy_location(ast.Call(node.func, node.args, [k for k in node.keywords if k.arg != "data"]), node)
+        made = self.new_buffer(name, plain, node.args, "global")
+        self.handles[handle] = self.names[handle] = made
+        return made
 
     def bound_together(self, node: ast.stmt) -> bool:
         """Read `i, j = f(k)`, where a function of the surrounding Python code returns several values."""

@@ -9,8 +9,11 @@ from tilewright import te
 from tilewright.backends.targets.target import Target
 from tilewright.base.types import Type
 from tilewright.compiler import tuning_advisor
+from tilewright.compiler.kernel import parts_of
+from tilewright.relay.expr import Function
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.strategy import OpImplementation, get_valid_implementations, select
+from tilewright.tir.stmt import PrimFunc
 
 
 def select_implementation(
@@ -27,6 +30,15 @@ def select_implementation(
         lambda workload: None if advisor is None else advisor.seconds(target, workload))
 
 
+def lower_to_primfunc(relay_func: Function, target: str | Target) -> PrimFunc:
+    """Return the loops of a primitive function, such as a fused one, before they are scheduled for the target.
+
+    The parameters are those of the function, then the results; `tilewright.build` compiles the loops. Raises
+    `NoNativeKernel` for operators without loops.
+    """
+    return parts_of(relay_func, [False] * len(relay_func.params), Target(target).compilable()).func
+
+
 class TECompiler:
     """The part of TVM's compiler that lowers operators. Here no lowered functions are kept between two builds."""
 
@@ -39,4 +51,4 @@ def get() -> TECompiler:
     return TECompiler()
 
 
-__all__ = ["TECompiler", "get", "get_valid_implementations", "select_implementation"]
+__all__ = ["TECompiler", "get", "get_valid_implementations", "lower_to_primfunc", "select_implementation"]

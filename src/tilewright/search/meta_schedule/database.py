@@ -30,9 +30,10 @@ from tilewright.search.meta_schedule.candidates import MeasureCandidate, Seconds
 from tilewright.search.meta_schedule.utils import Extensible, normalized_module, only_function
 from tilewright.te.create import create_prim_func
 from tilewright.te.unroll_by_hint import unroll_by_hint
+from tilewright.tir.analysis import find_anchor_block
 from tilewright.tir.module_schedule import Schedule
 from tilewright.tir.schedule_trace import Trace
-from tilewright.tir.stmt import Block, PrimFunc, walk_stmt
+from tilewright.tir.stmt import PrimFunc
 
 if TYPE_CHECKING:
     from tilewright.te.tensor import Tensor
@@ -286,7 +287,7 @@ class MemoryDatabase(Database):
         return next((w for w in same if w.mod is mod or structural_equal(w.mod, mod)), None)
 
     def _key(self, mod: IRModule) -> str:
-        anchor = anchor_block(mod) if self.module_equality == "anchor-block" else None
+        anchor = find_anchor_block(mod) if self.module_equality == "anchor-block" else None
         return str(structural_hash(mod if anchor is None else anchor))
 
     def commit_tuning_record(self, record: TuningRecord) -> None:
@@ -416,16 +417,6 @@ class ScheduleFnDatabase(Database):
     @property
     def identity(self) -> str:
         return f"{super().identity}{id(self.schedule_fn)}"
-
-
-def anchor_block(mod: IRModule) -> Block | None:
-    """Return the reduction of a program with the most points; None if it has none."""
-    from tilewright.search.meta_schedule.block_analysis import is_reduction, lengths
-
-    blocks = [
-        s for _, f in mod.items() if isinstance(f, PrimFunc) for s in walk_stmt(f.body)
-        if isinstance(s, Block) and is_reduction(s)]
-    return max(blocks, key=lambda b: math.prod(lengths(b)), default=None)
 
 
 def _parsed(line: str, path: str) -> Any:

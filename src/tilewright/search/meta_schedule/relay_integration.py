@@ -19,10 +19,11 @@ from tilewright.relay.analysis.operation_counts import operator_names
 from tilewright.relay.expr import Function
 from tilewright.relay.transform.bind_params import bind_params
 from tilewright.search.auto_scheduler.relay_integration import detached
-from tilewright.search.meta_schedule.database import Database, anchor_block
+from tilewright.search.meta_schedule.database import Database
 from tilewright.search.meta_schedule.tune import tune_tasks
 from tilewright.search.meta_schedule.tune_context import TuneContext
 from tilewright.te.create import create_prim_func
+from tilewright.tir.analysis import find_anchor_block
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ def extract_tasks(
             except (NoNativeKernel, CompileError):
                 continue  # no native kernel, or one whose loops the search does not support
             program = IRModule({"main": plain})
-            anchor = anchor_block(program) if module_equality == "anchor-block" else None
+            anchor = find_anchor_block(program) if module_equality == "anchor-block" else None
             key = str(structural_hash(program if anchor is None else anchor))
             if key not in tasks:
                 name = "_".join(("fused", *operator_names(f.function))).replace(".", "_")
