@@ -82,3 +82,10 @@ def test_calls_that_cannot_be() -> None:
     c = te.compute((8,), lambda i: zeros(a[i]) + zeros(b[i]), name="c")
     with pytest.raises(CompileError, match=r"'llvm\.ctlz' is called with several types; write the types in its name"):
         tvm.build(te.create_schedule(c.op), [a, b, c], "llvm")
+
+
+def test_a_function_with_the_name_of_a_called_function() -> None:
+    x = te.placeholder((8,), "float64", name="x")
+    y = te.compute((8,), lambda i: te.tan(x[i]), name="y")
+    with pytest.raises(CompileError, match=r"function 'tan' has the name of a C function that the program"):
+        tvm.build(te.create_schedule(y.op), [x, y], "llvm", name="tan")

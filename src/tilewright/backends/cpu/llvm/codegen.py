@@ -24,7 +24,7 @@ from tilewright.backends.cpu.llvm.text import LESS, VECTORIZED, comment, local_n
 from tilewright.backends.cpu.llvm.values import RULES, is_not_negative
 from tilewright.backends.free_names import free_names
 from tilewright.backends.targets.target import Target
-from tilewright.base.errors import InternalError
+from tilewright.base.errors import CompileError, InternalError
 from tilewright.base.recursion import KERNEL, room_for
 from tilewright.runtime.scratch import Scratch, most
 from tilewright.scalar.expr import Buffer, Call, IntImm, Load, PrimExpr, Var, add, as_expr, floordiv, mul
@@ -68,7 +68,7 @@ def emit_measured(funcs: Iterable[PrimFunc], target: Target, sources: Sequence[S
     """Return one LLVM module with several flat functions, and the maximum scratch memory of one of them.
 
     With `sources`, one for each function, it has debug information. Raises `InternalError` for a function that is not
-    flat or not well typed.
+    flat or not well typed, and `CompileError` for one with the name of a C function that the module calls.
     """
     declarations: dict[str, str] = {}
     given = tuple(funcs)
@@ -81,6 +81,11 @@ def emit_measured(funcs: Iterable[PrimFunc], target: Target, sources: Sequence[S
     )
     made = [_Codegen(func, target, declarations, d) for func, d in zip(given, inner, strict=True)]
     bodies = [text for one in made for text in one.function()]
+    called = next((func.name for func in given if func.name in declarations), None)
+    if called is not None:
+        raise CompileError(
+            f"function '{called}' has the name of a C function that the program calls; give it another name, such as "
+            f"'{called}_values'", code="TW0611")
     bits = target.vector_bits
     # gdb uses it to find the end of a function's prologue
     frame = ' "frame-pointer"="all"' if any(s.locals for s in sources) else ""
