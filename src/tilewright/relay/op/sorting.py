@@ -107,7 +107,8 @@ class TopK(Op):
         return both if self.ret_type == "both" else both[self.ret_type == "indices"]
 
     def compute(self, data: te.Tensor) -> Any:
-        return topi.topk(data, self.k, self.axis, self.ret_type, self.is_ascend, self.dtype)
+        found = topi.topk(data, self.k, self.axis, self.ret_type, self.is_ascend, self.dtype)
+        return tuple(found) if isinstance(found, list) else found
 
 
 @op("searchsorted", kind=Fusion.OPAQUE)
