@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tilewright as tvm
-from tilewright import te
+from tilewright import te, tir
 from tilewright.base.errors import CompileError, InputError, ParseError, ScheduleError
 from tilewright.runtime.module import FactoryModule
 from tilewright.te.resolve import schedule_func
@@ -542,3 +542,66 @@ def test_an_element_of_a_tensor_without_dimensions() -> None:
 
 def test_the_module_of_schedules() -> None:
     assert tvm.tir.schedule.StmtSRef is tvm.tir.StmtSRef
+
+
+def _started(n: int = 13) -> tuple[te.Tensor, te.Tensor, te.Tensor, Any]:
+    a, first = te.placeholder((n, n), name="A"), te.placeholder((n,), name="I")
+    k = te.reduce_axis((0, n), name="k")
+    return a, first, te.compute((n,), lambda i: te.sum(a[i, k], axis=k, init=first[i]), name="B"), k
+
+
+@pytest.mark.parametrize("way", ["plain", "rfactor", "lanes", "decomposed"])
+def test_a_reduction_begins_with_given_values(way: str) -> None:
+    a, first, b, k = _started()
+    s = te.create_schedule(b.op)
+    if way == "rfactor":
+        outer, _ = s[b].split(k, nparts=4)
+        s[s.rfactor(b, outer)].parallel(s.stages[2].op.axis[0])
+    elif way == "lanes":
+        s[b].vectorize(s[b].split(k, factor=4)[1])
+    built = tvm.build(s, [a, first, b], "llvm")
+    if way == "decomposed":
+        sch = tir.Schedule(te.create_prim_func([a, first, b]))
+        block = sch.get_block("B")
+        sch.decompose_reduction(block, sch.get_loops(block)[1])
+        built = tvm.build(sch.mod, target="llvm")
+    rng = np.random.default_rng(0)
+    x, y = rng.random((13, 13), "float32"), rng.random(13, "float32")
+    found = tvm.nd.array(np.zeros(13, "float32"))
+    built(tvm.nd.array(x), tvm.nd.array(y), found)
+    np.testing.assert_allclose(found.numpy(), y + x.sum(1), rtol=1e-5)
+
+
+def test_first_values_of_several_results() -> None:
+    """The greatest element and its place, from a greatest one so far."""
+    x = te.placeholder((9,), name="x")
+    k = te.reduce_axis((0, 9), name="k")
+    best = te.comm_reducer(
+        lambda p, q: (te.if_then_else(p[1] >= q[1], p[0], q[0]), te.max(p[1], q[1])),
+        lambda t0, t1: (tir.const(-1, t0), te.min_value(t1)))
+    place, value = te.compute((1,), lambda i: best((k.var, x[k]), k, init=(100, 0.5)), name="best")
+    built = tvm.build(te.create_schedule(place.op), [x, place, value], "llvm")
+    for top, wanted in ((0.25, 100), (0.75, 4)):
+        places, values = tvm.nd.array(np.zeros(1, str(place.dtype))), tvm.nd.array(np.zeros(1, "float32"))
+        given = np.full(9, 0.125, "float32")
+        given[4] = top
+        built(tvm.nd.array(given), places, values)
+        assert (places.numpy()[0], values.numpy()[0]) == (wanted, max(top, 0.5))
+
+
+def test_first_values_are_in_the_text_and_are_read_back() -> None:
+    a, first, b, _ = _started()
+    func = te.create_prim_func([a, first, b])
+    assert "B[i_1] = I[i_1]" in str(func)
+    assert tvm.ir.structural_equal(tir.parse(str(func)), func)
+
+
+def test_first_values_that_cannot_be() -> None:
+    x, k = te.placeholder((4,), name="x"), te.reduce_axis((0, 4), name="k")
+    with pytest.raises(CompileError, match="init= is the value before the reduction, but it varies along 'k'"):
+        te.sum(x[k], axis=k, init=x[k])
+    with pytest.raises(CompileError, match="a reduction of 1 values begins with as many values, but init= has 2"):
+        te.sum(x[k], axis=k, init=(1.0, 2.0))
+    y = te.compute((1,), lambda _: te.sum(x[k], axis=k, init=1.0), name="y")
+    with pytest.raises(CompileError, match=r"te\.gradient: the reduction 'y' begins with values of its own"):
+        te.gradient(y, [x])

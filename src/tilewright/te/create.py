@@ -198,7 +198,8 @@ def _nest(op: ComputeOp, buffers: dict[Tensor, Buffer], name: str, origin: Origi
     else:
         sources = tuple(rewrite(s, load, memo) for s in reduce.sources)
         identity = reduce.combiner.identity(tuple(s.dtype for s in sources))
-        init = seq(*(Store(b, v, at) for b, v in zip(targets, identity, strict=True)))
+        first = tuple(rewrite(e, load, memo) for e in reduce.init)
+        init = seq(*(Store(b, v, at) for b, v in zip(targets, first or identity, strict=True)))
         body = _update(reduce, sources, targets, at)
         notes["combiner"] = _reducer(reduce.combiner, identity)
     iters = tuple(

@@ -214,6 +214,10 @@ def _slopes(op: ComputeOp, index: int) -> Slope:
     body = op.body[index]
     if not isinstance(body, Reduce):
         return lambda e: derivative(body, e)
+    if body.init:
+        raise CompileError(
+            f"te.gradient: the reduction '{op.name}' begins with values of its own (init=); combine them with its "
+            "result in another computation", code="TW0605")
     source = body.sources[0]
     kind = _kind(body)
     if kind is Add:

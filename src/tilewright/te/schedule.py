@@ -203,7 +203,7 @@ class Schedule:
         first = op.body[0]
         assert isinstance(first, Reduce)
         sources = tuple(t[(*at[:place], last.var, *at[place:])] for t in parts)
-        body = tuple(Reduce(first.combiner, sources, (last,), k) for k in range(len(parts)))
+        body = tuple(Reduce(first.combiner, sources, (last,), k, first.init) for k in range(len(parts)))
         roots, relations = root_axes(op), tuple(r for r in stage.relations if _is_of_reduction(r))
         stage.restart(_computing(op.name, list(op.axis), body, (last,), op))
         self.stage_map[stage.op] = stage

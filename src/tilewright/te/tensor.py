@@ -40,7 +40,7 @@ from tilewright.scalar.expr import (
     mul,
     sub,
 )
-from tilewright.scalar.walk import walk
+from tilewright.scalar.walk import free_vars, walk
 from tilewright.te.tag import current_tag
 from tilewright.tir.stmt import IterVar
 
@@ -284,23 +284,28 @@ class Combiner:
 
 class Reduce(PrimExpr):
     """`combiner` over `sources` along `axes`; allowed only at the top of a compute body. `index` selects a result of a
-    tuple reduction."""
+    tuple reduction. The reduction begins with `init`, or with the neutral values."""
 
-    __slots__ = ("axes", "combiner", "index", "sources")
+    __slots__ = ("axes", "combiner", "index", "init", "sources")
     combiner: Combiner
     sources: tuple[PrimExpr, ...]
     axes: tuple[IterVar, ...]
     index: int
+    init: tuple[PrimExpr, ...]
 
-    def __new__(cls, combiner: Combiner, sources: Sequence[PrimExpr], axes: Sequence[IterVar], index: int = 0) -> Self:
-        src, ax = tuple(sources), tuple(axes)
+    def __new__(
+        cls, combiner: Combiner, sources: Sequence[PrimExpr], axes: Sequence[IterVar], index: int = 0,
+        init: Sequence[PrimExpr] = ()
+    ) -> Self:
+        src, ax, first = tuple(sources), tuple(axes), tuple(init)
         dtype = src[index].dtype
-        key = (cls, dtype, combiner, src, ax, index)
+        key = (cls, dtype, combiner, src, ax, index, first)
         known: Self | None = interned(key)
         if known is not None:
             return known
         self = object.__new__(cls)
         self.dtype, self.combiner, self.sources, self.axes, self.index = dtype, combiner, src, ax, index
+        self.init = first
         return publish(key, self)
 
     @property
@@ -314,10 +319,11 @@ class Reduce(PrimExpr):
         return self.sources
 
     def operands(self) -> tuple[PrimExpr, ...]:
-        return self.sources
+        return (*self.sources, *self.init)
 
     def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
-        return Reduce(self.combiner, operands, self.axes, self.index)
+        n = len(self.sources)
+        return Reduce(self.combiner, operands[:n], self.axes, self.index, operands[n:])
 
 
 @node
@@ -542,8 +548,29 @@ def _chosen(combiner: Combiner, sources: tuple[PrimExpr, ...], where: Value | No
     return tuple(if_then_else(where, s, n) for s, n in zip(sources, neutral, strict=True))
 
 
+def _first_values(init: Any, sources: tuple[PrimExpr, ...], axes: Sequence[IterVar]) -> tuple[PrimExpr, ...]:
+    """Return the values that a reduction begins with; empty for the neutral ones. Raises `CompileError` unless there is
+    one for each source, that does not vary along the reduction."""
+    if init is None:
+        return ()
+    given = tuple(init) if isinstance(init, (tuple, list)) else (init,)
+    if len(given) != len(sources):
+        raise CompileError(
+            f"a reduction of {len(sources)} values begins with as many values, but init= has {len(given)}",
+            code="TW0609")
+    values = tuple(as_expr(v, s.dtype) if isinstance(v, (bool, int, float)) else as_expr(v)
+                   for v, s in zip(given, sources, strict=True))
+    used = {v for e in values for v in free_vars(e)}
+    varying = next((a for a in axes if a.var in used), None)
+    if varying is not None:
+        raise CompileError(
+            f"init= is the value before the reduction, but it varies along '{varying.var.name}', which is reduced",
+            code="TW0609")
+    return values
+
+
 def _reducer(combiner: Combiner) -> Callable[..., PrimExpr]:
-    def reduce(expr: Value, axis: Any, where: Value | None = None) -> PrimExpr:
+    def reduce(expr: Value, axis: Any, where: Value | None = None, init: Value | None = None) -> PrimExpr:
         if not isinstance(axis, (IterVar, list, tuple)):
             return combiner.combine((as_expr(expr),), (axis,))[0]
         axes = (axis,) if isinstance(axis, IterVar) else tuple(axis)
@@ -551,12 +578,16 @@ def _reducer(combiner: Combiner) -> Callable[..., PrimExpr]:
         if wrong is not None:
             raise CompileError(f"'{wrong}' is not an axis; make one with te.reduce_axis((0, n))", code="TW0609")
         sources = _chosen(combiner, (as_expr(expr),), where)
-        return Reduce(combiner, sources, axes) if axes else sources[0]
+        first = _first_values(init, sources, axes)
+        if axes:
+            return Reduce(combiner, sources, axes, 0, first)
+        return combiner.combine(first, sources)[0] if first else sources[0]
 
     reduce.__name__ = combiner.name
     reduce.__doc__ = (
         f"Return the {combiner.name} of `expr` along `axis`, one reduction axis or several, without the elements for "
-        f"which `where` is false; for two values, `{combiner.name}(a, b)`."
+        f"which `where` is false; it begins with `init` instead of the neutral value. For two values, "
+        f"`{combiner.name}(a, b)`."
     )
     return reduce
 
@@ -576,17 +607,20 @@ class CommReducer(Protocol):
 
     @overload
     def __call__(
-        self, expr: Value, axis: IterVar | Sequence[IterVar] | Value, *more: Value, where: Value | None = None
+        self, expr: Value, axis: IterVar | Sequence[IterVar] | Value, *more: Value, where: Value | None = None,
+        init: Value | None = None,
     ) -> PrimExpr: ...
     @overload
     def __call__(
-        self, expr: Sequence[Value], axis: IterVar | Sequence[IterVar], *, where: Value | None = None
+        self, expr: Sequence[Value], axis: IterVar | Sequence[IterVar], *, where: Value | None = None,
+        init: Sequence[Value] | None = None,
     ) -> tuple[PrimExpr, ...]: ...
 
 
 def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce") -> CommReducer:
     """Define a reduction over one value or a tuple, given `fcombine(x, y)` and `fidentity(*dtypes)`. Return `f(exprs,
-    axis, where=condition)`; for two values or more, `f(a, b)`."""
+    axis, where=condition, init=first)`, which begins with `first` or the identity; for two values or more, `f(a, b)`.
+    """
 
     def as_tuple(x: Any) -> tuple[Any, ...]:
         return tuple(x) if isinstance(x, (tuple, list)) else (x,)
@@ -597,7 +631,7 @@ def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], na
     combiner = Combiner(
         name, combine, lambda t: tuple(as_expr(v, d) for v, d in zip(as_tuple(fidentity(*t)), t, strict=True)))
 
-    def reduce(expr: Any, axis: Any, *more: Value, where: Value | None = None) -> Any:
+    def reduce(expr: Any, axis: Any, *more: Value, where: Value | None = None, init: Any = None) -> Any:
         if not isinstance(axis, (IterVar, list, tuple)):
             total: tuple[PrimExpr, ...] = (as_expr(expr),)
             for value in (axis, *more):
@@ -605,7 +639,8 @@ def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], na
             return total[0]
         axes = (axis,) if isinstance(axis, IterVar) else tuple(axis)
         sources = _chosen(combiner, tuple(as_expr(e) for e in as_tuple(expr)), where)
-        parts = tuple(Reduce(combiner, sources, axes, k) for k in range(len(sources)))
+        first = _first_values(init, sources, axes)
+        parts = tuple(Reduce(combiner, sources, axes, k, first) for k in range(len(sources)))
         return parts if isinstance(expr, (tuple, list)) else parts[0]
 
     return reduce

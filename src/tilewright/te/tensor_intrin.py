@@ -93,7 +93,8 @@ class IntrinCall(InstructionCall):
 
         def placed(e: PrimExpr) -> PrimExpr:
             if isinstance(e, Reduce):
-                return Reduce(e.combiner, tuple(map(placed, e.sources)), (*self.outer, *inner), e.index)
+                sources, first = tuple(map(placed, e.sources)), tuple(map(placed, e.init))
+                return Reduce(e.combiner, sources, (*self.outer, *inner), e.index, first)
             return rewrite(substitute(e, points), moved)
 
         return tuple(map(placed, self.op.body)), Instruction(self.intrin, len(own), len(inner))

@@ -272,10 +272,22 @@ def _two_stages(s: Stmt, name: str, loop: Var) -> _Split:
     return split
 
 
+def _neutral_init(split: _Split) -> Stmt:
+    """Return the statements that begin the reduction, with the neutral values."""
+    totals = stored_buffers(split.block)
+    neutral = dict(zip(totals, split.combiner.identity(tuple(b.dtype for b in totals)), strict=True))
+
+    def visit(s: Stmt) -> Stmt:
+        return replace(s, value=neutral[s.buffer]) if isinstance(s, Store) else map_bodies(s, visit) or s
+
+    assert split.block.init is not None
+    return visit(split.block.init)
+
+
 def _first_stage(split: _Split, own: IterVar, name: str) -> Block:
-    """Return the block over the same loops with `own` among its spatial axes. The guard of the reduction applies only
-    to its step."""
-    node = split.block
+    """Return the block over the same loops with `own` among its spatial axes. It begins with the neutral values. The
+    guard of the reduction applies only to its step."""
+    node = replace(split.block, init=_neutral_init(split))
     others = [IterVar(Var(f.var.name), f.extent, "reduce") for f in split.rest]
     axis_of: dict[PrimExpr, PrimExpr] = {
         split.loop.var: own.var, **{f.var: o.var for f, o in zip(split.rest, others, strict=True)}

@@ -217,7 +217,8 @@ def _body(op: ComputeOp, names: dict[Tensor, str], canonical: bool) -> str:
         if isinstance(b, Reduce):
             over = ", ".join(f"{points.get(a.var, a.var)}:{a.extent}" for a in b.axes)
             sources = ", ".join(text_of(rewrite(s, written)) for s in b.sources)
-            parts.append(f"{b.combiner.name}[{b.index}]({sources} over {over})")
+            begin = "".join(f" from {text_of(rewrite(e, written))}" for e in b.init)
+            parts.append(f"{b.combiner.name}[{b.index}]({sources} over {over}{begin})")
         else:
             parts.append(text_of(rewrite(b, written)))
     return ", ".join(parts)

@@ -261,7 +261,8 @@ def _in_lanes(
     block: Block, loops: list[For], spatial: list[For], vector: For, predicate: PrimExpr, shared: PrimExpr,
     partials: list[Buffer]
 ) -> Stmt:
-    """Return a reduction with partial results in lanes: clear the lanes, step, combine the lanes."""
+    """Return a reduction with partial results in lanes: clear the lanes, step, combine the lanes and the first value.
+    """
     combiner = block.annotations.get("combiner")
     across = None if combiner is None else _ACROSS_LANES.get(combiner.name)
     body, condition = (
@@ -300,7 +301,11 @@ def _in_lanes(
     clear = replace(vector, var=lane, body=Store(partial, identity, (*rows, lane)))
     all_lanes = Load(partial, (*rows, Ramp(const(0, INT64), 1, lanes)))
     place = tuple(rewrite(i, points.get) for i in body.indices)
-    combine = guarded(shared, Store(body.buffer, across(all_lanes, dtype=body.buffer.dtype), place))
+    value = across(all_lanes, dtype=body.buffer.dtype)
+    first = next((s.value for s in walk_stmt(block.init) if isinstance(s, Store)), identity) if block.init else identity
+    if first is not identity:
+        (value,) = combiner.combine((rewrite(first, points.get),), (value,))  # type: ignore[union-attr]
+    combine = guarded(shared, Store(body.buffer, value, place))
     return seq(nest(spatial, clear), steps, nest(spatial, combine))
 
 
