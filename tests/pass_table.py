@@ -21,8 +21,9 @@ def passes() -> list[tuple[str, type[Pass]]]:
     """The passes over graphs with the names under `relay.` that reach them."""
     found = []
     for name, cls in PASSES.items():
-        if not cls.__module__.startswith("tilewright.relay.") or ".contrib." in cls.__module__:
-            continue  # those of one accelerator are described with it
+        elsewhere = any(part in cls.__module__ for part in (".backend.", ".contrib."))
+        if not cls.__module__.startswith("tilewright.relay.") or elsewhere:
+            continue  # those of one accelerator, or of one way to lower, are described with it
         public = getattr(transform, name, None)
         if getattr(quantize, name, None) is cls:
             found.append((f"quantize.{name}", cls))

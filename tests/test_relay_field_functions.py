@@ -173,7 +173,9 @@ def test_an_operator_that_was_left_out_says_why(name: str) -> None:
     assert name not in OPS
     with pytest.raises(CompileError, match="is not supported: "):
         relay.op.get(name)
-    with pytest.raises(CompileError, match="is not supported: "):
+    # a text may have this one, in another form
+    why = "call_lowered takes a function" if name == "call_lowered" else "is not supported: "
+    with pytest.raises(CompileError, match=why):
         relay.parse(f'#[version = "0.0.5"]\nfn (%x: Tensor[(2), float32]) {{ {name}(%x) }}')
     assert f"`{name}`" in (Path(__file__).parent.parent / "docs" / "operators.md").read_text(encoding="utf-8")
 

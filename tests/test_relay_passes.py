@@ -71,7 +71,8 @@ def passes() -> list[Any]:
     """One of each pass of graphs, and of some more."""
     found = []
     for name, cls in sorted(PASSES.items()):
-        if name not in ELSEWHERE and cls.__module__.startswith("tilewright.relay."):
+        of_graphs = cls.__module__.startswith("tilewright.relay.") and ".backend." not in cls.__module__
+        if of_graphs and name not in ELSEWHERE:
             found += [pytest.param(p, id=f"{name}-{k}") for k, p in enumerate(OPTIONS.get(name) or [cls()])]
     return found
 

@@ -37,12 +37,12 @@ def test_names_of_tvm_are_counted_where_they_are_defined_and_exported(
         "tvm.topi.cuda.conv2d"
     }
     page = tmp_path / "page.md"
-    page.write_text("before\n<!-- the tables: so -->\nold\n<!-- the end of the tables -->\nafter\n")
+    page.write_text("before\n<!-- the tables: so -->\noutdated\n<!-- the end of the tables -->\nafter\n")
     assert names_main([str(file), "tvm.relay", "--page", str(page), "--absent", str(tmp_path / "absent.txt")]) == 0
     assert (tmp_path / "absent.txt").read_text() == "tvm.relay never\ntvm.relay.op build never\n"
     assert "tvm.relay.build · v0.8, v0.13 · missing\n" in capsys.readouterr().out
     text = page.read_text()
-    assert "| `tvm.relay` | 3 | 1 | 3 | 0 |" in text and "old" not in text and text.endswith("-->\nafter\n")
+    assert "| `tvm.relay` | 3 | 1 | 3 | 0 |" in text and "outdated" not in text and text.endswith("-->\nafter\n")
 
 
 TESTS = """
