@@ -83,13 +83,13 @@ def calculate_allocated_bytes(func_or_mod: PrimFunc | IRModule) -> dict[str, dic
     for name, f in functions.items():
         sizes = found.setdefault(name, {})
         for s in walk_stmt(f.body):
-            nbytes = _bytes_of(s.buffer) if isinstance(s, Allocate) else None
+            nbytes = bytes_of(s.buffer) if isinstance(s, Allocate) else None
             if isinstance(s, Allocate) and nbytes is not None:
                 sizes[s.buffer.scope] = sizes.get(s.buffer.scope, 0) + nbytes
     return found
 
 
-def _bytes_of(buffer: Buffer) -> int | None:
+def bytes_of(buffer: Buffer) -> int | None:
     """Return the bytes of a buffer, or None if its size is known only at run time."""
     shape = [number_of(as_expr(d)) for d in buffer.shape]
     if None in shape:
@@ -120,7 +120,7 @@ def calculate_workspace_bytes(func: PrimFunc, workspace_byte_alignment: int) -> 
         s, held = stack.pop()
         is_constant = isinstance(s, AllocateConst)
         if isinstance(s, Allocate) and not is_constant and s.buffer.scope.partition(".")[0] == "global":
-            held += _aligned(_bytes_of(s.buffer) or 0, workspace_byte_alignment)
+            held += _aligned(bytes_of(s.buffer) or 0, workspace_byte_alignment)
         most = max(most, held)
         stack.extend((b, held) for b in bodies(s))
     return most

@@ -31,7 +31,7 @@ from tilewright.relay.visitor import post_order
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import Buffer, PrimExpr
-from tilewright.tir.analysis import calculate_constant_bytes, calculate_workspace_bytes
+from tilewright.tir.analysis import bytes_of, calculate_constant_bytes, calculate_workspace_bytes
 from tilewright.tir.buffers import address
 from tilewright.tir.packed_calls import packed_call
 from tilewright.tir.stmt import (
@@ -277,11 +277,11 @@ def CreateFunctionMetadata(mod: IRModule, workspace_byte_alignment: int, constan
 
 def _nbytes(buffer: Buffer) -> int:
     """Return the size of a buffer. Raises `CompileError` if it is not known."""
-    sizes = [E.number_of(E.as_expr(d)) for d in buffer.shape]
-    if None in sizes:
+    nbytes = bytes_of(buffer)
+    if nbytes is None:
         raise CompileError(
             f"'{buffer.name}' has the shape {list(buffer.shape)}; the memory of a program needs numbers", code="TW0611")
-    return prod(int(n) for n in sizes if n is not None) * buffer.dtype.itemsize
+    return nbytes
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any, Final
 
 from tilewright.base.errors import CompileError
 from tilewright.base.global_functions import register_func
 from tilewright.ir.module import IRModule
-from tilewright.scalar.expr import Call, number_of
+from tilewright.scalar.expr import Call
+from tilewright.tir.analysis import bytes_of
 from tilewright.tir.stmt import PARALLEL, Allocate, AllocateConst, For, Let, PrimFunc, Stmt, bodies
 from tilewright.tir.usmp.calls import Functions, Memory, parameters, passed, used
 from tilewright.tir.usmp.utils import CANDIDATE_MEMORY_POOL_ATTR, INPUT, OUTPUT, BufferInfo
@@ -159,13 +159,12 @@ def _alignments(mod: IRModule) -> tuple[int, int]:
 
 
 def _info(s: Allocate, names: dict[str, int], alignments: tuple[int, int]) -> BufferInfo:
-    sizes = [number_of(e) for e in s.extents]
-    if None in sizes:
+    nbytes = bytes_of(s.buffer)
+    if nbytes is None:
         raise CompileError(
             f"memory is planned for known sizes, but '{s.buffer.name}' has the shape {list(s.buffer.shape)}; give its "
             "sizes as numbers", code="TW0611")
     number = names[s.buffer.name] = names.get(s.buffer.name, 0) + 1
-    nbytes = prod(int(n) for n in sizes if n is not None) * s.dtype.itemsize
     pools: Sequence[Any] = s.annotations[CANDIDATE_MEMORY_POOL_ATTR]
     name = s.buffer.name if number == 1 else f"{s.buffer.name}{number}"
     return BufferInfo(name, nbytes, pools, alignments[isinstance(s, AllocateConst)])

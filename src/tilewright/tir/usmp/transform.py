@@ -23,6 +23,7 @@ from tilewright.ir.transform import ModulePass, PassContext
 from tilewright.scalar.expr import Buffer, Call, Load, PlacedBuffer, PrimExpr, Var, const, number_of
 from tilewright.scalar.intrinsics import address_of
 from tilewright.scalar.walk import rewrite, walk
+from tilewright.tir.analysis import bytes_of
 from tilewright.tir.buffers import address
 from tilewright.tir.stmt import (
     SCALARS,
@@ -98,7 +99,7 @@ def convert_pool_allocations_to_offsets(
 
 
 def main_function(mod: IRModule) -> PrimFunc:
-    """Return the main function of a module. Raises `CompileError` if there is none."""
+    """Return the function `__tvm_main__` of a module. Raises `CompileError` if the module has no such function."""
     found = dict(mod.items()).get(MAIN)
     if not isinstance(found, PrimFunc):
         raise CompileError(
@@ -116,10 +117,7 @@ def _allocated(places: Mapping[Allocate, PoolAllocation]) -> list[AllocatedPoolI
 
 
 def _end(at: tuple[Allocate, PoolAllocation]) -> int:
-    size = at[0].dtype.itemsize
-    for e in at[0].extents:
-        size *= int(number_of(e) or 0)
-    return int(at[1].byte_offset.value) + size
+    return int(at[1].byte_offset.value) + (bytes_of(at[0].buffer) or 0)
 
 
 def _with_constants(here: list[tuple[Allocate, PoolAllocation]]) -> PoolInfo:
