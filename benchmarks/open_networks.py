@@ -91,7 +91,7 @@ class Row:
     compiling: tuple[float, float] = (0.0, 0.0)
     """Seconds for all sizes, and the median of those for one."""
     bytes: tuple[int, int] = (0, 0)
-
+    """Size of the artifact for all sizes, and the median of those for one; 0 where there is no file."""
     agreed: int = 0
     """Number of sizes at which the answers were compared and agree."""
     unstable: list[str] = field(default_factory=list)
@@ -104,8 +104,9 @@ class Row:
 
     @property
     def larger(self) -> float:
-        """The size of the artifact over the median of those of the programs for the raced sizes."""
-        return self.bytes[0] / max(self.bytes[1], 1)
+        """The size of the artifact over the median of those of the programs for the raced sizes; 0 where there are
+        none."""
+        return self.bytes[0] / self.bytes[1] if self.bytes[1] else 0.0
 
     def __str__(self) -> str:
         return f"{self.name:32} {'; '.join(self._parts())}"
@@ -354,14 +355,15 @@ def _measure(row: Row, network: Network, options: argparse.Namespace) -> None:
         _compare(row, network, text, program(**feed), alone(**feed), "the program for these sizes", unstable)
         compiling.append(taken)
         if number < raced:
-            stored.append(_stored_bytes(alone))
+            if nbytes := _stored_bytes(alone):
+                stored.append(nbytes)
             row.ratios[text] = _ratio(partial(program, **feed), partial(alone, **feed), options.seconds)
             if options.each:
                 print(f"  {network.name} {text}: {row.ratios[text]:.3f}", flush=True)
     row.agreed = len(draws) - len(row.unstable) if not row.wrong else 0
     if row.ratios:
         row.compiling = seconds, float(np.median(compiling))
-        row.bytes = _stored_bytes(program), int(np.median(stored))
+        row.bytes = _stored_bytes(program), int(np.median(stored or [0]))
 
 
 def _compare(

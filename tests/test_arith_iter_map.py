@@ -115,3 +115,54 @@ def test_random_maps_by_enumeration(level: str) -> None:
         assert set(points) == set(itertools.product(*axes)), (indices, sizes, predicate, axes)
         assert level == "surjective" or len(points) == len(set(points)), (indices, sizes, predicate)
     assert accepted > 20
+
+
+# Division into an outer and an inner part.
+def divided(indices: list[Any], dom: dict[Var, Any], inner: list[Var], **options: Any) -> list[tuple[str, str]]:
+    """Return both parts of each index, and of the condition, as text; empty without a division."""
+    parts = arith.subspace_divide(indices, {v: Range(0, n) for v, n in dom.items()}, inner, **options)
+    texts = [tuple(str(arith.normalize_iter_map_to_expr(m.source)) for m in pair) for pair in parts[:-1]]
+    return [*texts, *(tuple(str(m.extent) for m in pair) for pair in parts[-1:])]  # type: ignore[list-item]
+
+
+def test_division_of_sums() -> None:
+    dom = {x: 3, y: 4, z: 5}
+    assert divided([z * 12 + y * 3 + x + c], dom, [x]) == [("((z * 4) + y)", "(x + c)"), ("True", "True")]
+    assert divided([z * 12 + y * 3 + x], dom, [x, y]) == [("z", "((y * 3) + x)"), ("True", "True")]
+    assert divided([z * 12 + y * 3 + x], dom, [z]) == []
+    assert divided([z, y * 3 + x], dom, [x, y]) == [("z", "0"), ("0", "((y * 3) + x)"), ("True", "True")]
+
+
+def test_division_of_conditions() -> None:
+    dom = {x: 3, y: 4, z: 5}
+    index = [z * 12 + y * 3 + x]
+    assert divided(index, dom, [x], predicate=z * 4 + y < 18)[1] == ("(((z * 4) + y) < 18)", "True")
+    assert divided([z, y * 3 + x], dom, [x, y], predicate=y * 3 + x < 10)[2] == ("True", "(((y * 3) + x) < 10)")
+    assert divided(index, dom, [x], predicate=z * 12 + y * 3 + x < 50) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_division_of_random_maps(seed: int) -> None:
+    rng = random.Random(seed)
+    names = [Var(f"v{k}", "int32") for k in range(4)]
+    sizes = {v: rng.choice((1, 2, 3, 4, 6)) for v in names}
+    whole: Any = 0
+    for v in names:
+        whole = whole * sizes[v] + v
+    total = 1
+    for n in sizes.values():
+        total *= n
+    by = rng.choice([n for n in range(1, total + 1) if total % n == 0])
+    indices = [whole // by, whole % by]
+    inner = names[rng.randrange(1, 4):]
+    parts = arith.subspace_divide(indices, {v: Range(0, n) for v, n in sizes.items()}, inner)
+    if not parts:
+        return
+    for values in itertools.product(*(range(n) for n in sizes.values())):
+        at = dict(zip(names, values, strict=True))
+        outside, inside = ({v: n if (v in inner) is k else 0 for v, n in at.items()} for k in (False, True))
+        for index, (outer, own) in zip(indices, parts, strict=False):
+            high = evaluate(arith.normalize_iter_map_to_expr(outer.source), outside)
+            low = evaluate(arith.normalize_iter_map_to_expr(own.source), inside)
+            assert evaluate(index, at) == high * own.extent.value + low
+            assert 0 <= low < own.extent.value

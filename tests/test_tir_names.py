@@ -165,6 +165,7 @@ def test_functions_of_floats() -> None:
         (lambda v: tir.atan2(v, -0.5), lambda v: np.arctan2(v, np.float32(-0.5))),
         (lambda v: tir.hypot(v, 3.0), lambda v: np.hypot(v, 3)), (lambda v: tir.copysign(v, -1.0), np.negative),
         (lambda v: tir.nextafter(v, 9.0), lambda v: np.nextafter(v, np.float32(9))),
+        (lambda v: tir.ldexp(v, -3), lambda v: np.ldexp(v, -3)),
     ]
     for made, expected in functions:
         np.testing.assert_allclose(evaluated(made, x), expected(x), rtol=1e-6)

@@ -20,10 +20,11 @@ from tilewright.tir.transform.verify import verify_flat
 ORDER = (
     "RemoveWeightLayoutRewriteBlock", "InjectDoubleBuffer", "LowerInitBlock", "PlanAndUpdateBufferAllocationLocation",
     "ConvertBlocksToOpaque", "CompactBufferAllocation", "UnifyThreadBinding", "LowerOpaqueBlock", "VerifyMemory",
-    "Simplify", "ConvertSSA", "HoistIfThenElse", "HoistExpression", "RemoveNoOp", "ReduceBranchingThroughOvercompute",
-    "RemoveAssume", "RemoveStoreUndef", "TightenLoopBounds", "LoopPartition", "FlattenBuffer", "StorageRewrite",
-    "VectorizeLoop", "LowerIntrin", "UnrollLoop", "ConvertSSA", "CommonSubexprElimTIR", "ConvertForLoopsToSerial",
-    "RemoveNoOp", "LegalizePackedCalls")
+    "InjectVirtualThread", "RenormalizeSplitPattern", "Simplify", "ConvertSSA", "HoistIfThenElse", "HoistExpression",
+    "RemoveNoOp", "ReduceBranchingThroughOvercompute", "RemoveAssume", "RemoveStoreUndef", "TightenLoopBounds",
+    "LoopPartition", "FlattenBuffer", "StorageRewrite", "VectorizeLoop", "LowerIntrin", "UnrollLoop", "ConvertSSA",
+    "CommonSubexprElimTIR", "ConvertForLoopsToSerial", "RemoveNoOp", "LegalizePackedCalls", "NarrowDataType")
+ARGUMENTS = {"NarrowDataType": (32,)}
 NOT_RUN = {
     "AnnotateDeviceRegions", "AnnotateEntryFunc", "BindTarget", "DecorateDeviceScope", "Filter",
     "InstrumentProfileIntrinsics", "LiftAttrScope", "StorageFlatten"}
@@ -54,7 +55,7 @@ def test_every_pass_keeps_the_result(first: int) -> None:
             continue
         for name in ORDER:
             with tvm.transform.PassContext(config=CONFIG if seed % 2 else {}):
-                mod = getattr(tvm.tir.transform, name)()(mod)
+                mod = getattr(tvm.tir.transform, name)(*ARGUMENTS.get(name, ()))(mod)
             assert analysis.verify_well_formed(mod["main"])
             assert analysis.verify_memory(mod["main"])
         verify_flat(mod["main"])

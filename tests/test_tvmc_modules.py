@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -244,3 +246,12 @@ def test_missing_files_are_python_s() -> None:
 
     with pytest.raises(FileNotFoundError, match=r"the model 'not/a/file\.onnx' does not exist"):
         tvmc.load("not/a/file.onnx")
+
+
+def test_a_package_without_a_path_is_removed_when_the_process_ends() -> None:
+    program = (
+        "from pathlib import Path\nfrom tilewright.driver.tvmc.model import TVMCModel\n"
+        "path = Path(TVMCModel.default_package_path())\npath.write_text('x')\nprint(path)")
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    path = Path(done.stdout.strip())
+    assert path.name == "package.tar" and not path.parent.exists()

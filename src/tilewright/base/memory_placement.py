@@ -136,4 +136,9 @@ def _best_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
 
 
 def _aligned(n: int) -> int:
-    return max(ALIGNMENT, -(-n // ALIGNMENT) * ALIGNMENT)
+    return max(ALIGNMENT, round_up(n, ALIGNMENT))
+
+
+def round_up(n: int, multiple: int) -> int:
+    """Return the least multiple of `multiple` that is at least `n`."""
+    return -(-n // multiple) * multiple

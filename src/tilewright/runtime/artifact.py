@@ -9,12 +9,10 @@ compiler loads its objects, or the user unpacks and links them. Loading a `.so` 
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import itertools
 import mmap
 import os
-import shutil
 import struct
 import tarfile
 import tempfile
@@ -32,6 +30,7 @@ from tilewright.runtime import compiler_hooks, host, webassembly
 from tilewright.runtime.callbacks import CALLBACK
 from tilewright.runtime.elf_sections import manifests
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.files import temporary_folder
 from tilewright.runtime.huge_pages import in_huge_pages
 from tilewright.runtime.kept_values import USERS
 from tilewright.runtime.library import SharedLibrary
@@ -190,10 +189,8 @@ is kept after the process ends."""
 
 def debug_folder() -> Path:
     """Return a new folder for code that debuggers read. It is removed when the process ends, unless perf needs it."""
-    folder = Path(tempfile.mkdtemp(prefix="tilewright-debug-"))
-    if not os.environ.get(PERF):
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+    prefix = "tilewright-debug-"
+    return Path(tempfile.mkdtemp(prefix=prefix)) if os.environ.get(PERF) else temporary_folder(prefix)
 
 
 def check_host(manifest: Manifest, where: object) -> None:

@@ -1,10 +1,13 @@
-"""Atomic writing of files."""
+"""Atomic writing of files, and folders that end with the process."""
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import secrets
+import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -42,3 +45,10 @@ def copy_hashed(source: BinaryIO, target: BinaryIO, last: bytes) -> bytes:
     digest.update(last)
     target.write(last)
     return digest.digest()
+
+
+def temporary_folder(prefix: str) -> Path:
+    """Return a new folder, which is removed when the process ends."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

@@ -249,8 +249,9 @@ OPAQUE: Final[Mapping[str, str]] = {
         "end_profile_intrinsic", "TVMBackendAllocWorkspace", "tvm_stack_alloca", "tvm_stack_make_array",
         "tvm_stack_make_shape"), "handle"),
     **dict.fromkeys((
-        "tvm_storage_sync", "tvm_struct_set", "TVMBackendFreeWorkspace", "tvm_warp_activemask", "undef", "call_cpacked",
-        "tvm_call_cpacked", "tvm_call_packed_lowered", "tvm_call_cpacked_lowered", "tvm_check_return"), "int32"),
+        "tvm_storage_sync", "tvm_struct_set", "tvm_context_id", "TVMBackendFreeWorkspace", "tvm_warp_activemask",
+        "undef", "call_cpacked", "tvm_call_cpacked", "tvm_call_packed_lowered", "tvm_call_cpacked_lowered",
+        "tvm_check_return"), "int32"),
     **dict.fromkeys(("ptx_commit_group", "ptx_wait_group"), "void"),
     **dict.fromkeys(("assume", "isnullptr"), "bool"), "atomic_add": "",
     **dict.fromkeys((

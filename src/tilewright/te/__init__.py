@@ -4,13 +4,15 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tilewright.scalar.expr import add, floordiv, floormod, truncdiv, truncmod
 from tilewright.scalar.expr import all_of as all
 from tilewright.scalar.expr import any_of as any
 from tilewright.scalar.expr import div as div
-from tilewright.scalar.expr import floordiv, floormod, truncdiv, truncmod
 from tilewright.scalar.expr import floordiv as indexdiv
 from tilewright.scalar.expr import floormod as indexmod
 from tilewright.scalar.expr import literal as const
+from tilewright.scalar.expr import mul as multiply
+from tilewright.scalar.expr import sub as subtract
 from tilewright.scalar.intrinsics import (
     acos,
     acosh,
@@ -27,6 +29,7 @@ from tilewright.scalar.intrinsics import (
     exp,
     floor,
     fma,
+    fmod,
     isinf,
     isnan,
     log,
@@ -60,6 +63,7 @@ from tilewright.te.tensor import (
     Reduce,
     Tensor,
     TensorElem,
+    TensorSlice,
     comm_reducer,
     compute,
     if_then_else,
@@ -76,21 +80,100 @@ from tilewright.te.tensor import (
 )
 from tilewright.te.tensor_intrin import decl_tensor_intrin
 from tilewright.te.thread import ThreadAxis, thread_axis
+from tilewright.tir.functions import isfinite, log10, popcount
 from tilewright.tir.index_map import AXIS_SEPARATOR
+from tilewright.tir.packed_calls import trace
 from tilewright.tir.tensorize import TensorIntrin
 
 __all__ = [
-    "AXIS_SEPARATOR", "Combiner", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "Reduce", "ScanOp", "Schedule",
-    "SpecializedCondition", "Stage", "Tensor", "TensorElem", "TensorIntrin",
-    "ThreadAxis", "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atanh", "call_extern",
-    "call_pure_extern", "ceil", "comm_reducer", "compute",
-    "const", "cos", "cosh", "create_prim_func", "create_schedule", "decl_tensor_intrin", "div", "erf", "exp", "extern",
-    "extern_primfunc", "floor", "floordiv",
-    "floormod", "fma", "gradient", "hybrid", "if_then_else", "indexdiv", "indexmod", "isinf", "isnan", "log", "log2",
-    "max", "max_value", "min", "min_value", "nearbyint",
-    "placeholder", "power", "prod", "reduce_axis", "round", "rsqrt", "scan", "sigmoid", "sin", "sinh", "size_var",
-    "sqrt", "sum", "tag_scope", "tan", "tanh", "thread_axis",
-    "trunc", "truncdiv", "truncmod", "var",
+    "AXIS_SEPARATOR",
+    "Combiner",
+    "ComputeOp",
+    "ExternOp",
+    "Operation",
+    "PlaceholderOp",
+    "Reduce",
+    "ScanOp",
+    "Schedule",
+    "SpecializedCondition",
+    "Stage",
+    "Tensor",
+    "TensorElem",
+    "TensorIntrin",
+    "TensorSlice",
+    "ThreadAxis",
+    "abs",
+    "acos",
+    "acosh",
+    "add",
+    "all",
+    "any",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "call_extern",
+    "call_pure_extern",
+    "ceil",
+    "comm_reducer",
+    "compute",
+    "const",
+    "cos",
+    "cosh",
+    "create_prim_func",
+    "create_schedule",
+    "decl_tensor_intrin",
+    "div",
+    "erf",
+    "exp",
+    "extern",
+    "extern_primfunc",
+    "floor",
+    "floordiv",
+    "floormod",
+    "fma",
+    "fmod",
+    "gradient",
+    "hybrid",
+    "if_then_else",
+    "indexdiv",
+    "indexmod",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "log",
+    "log2",
+    "log10",
+    "max",
+    "max_value",
+    "min",
+    "min_value",
+    "multiply",
+    "nearbyint",
+    "placeholder",
+    "popcount",
+    "power",
+    "prod",
+    "reduce_axis",
+    "round",
+    "rsqrt",
+    "scan",
+    "sigmoid",
+    "sin",
+    "sinh",
+    "size_var",
+    "sqrt",
+    "subtract",
+    "sum",
+    "tag_scope",
+    "tan",
+    "tanh",
+    "thread_axis",
+    "trace",
+    "trunc",
+    "truncdiv",
+    "truncmod",
+    "var",
 ]
 
 if TYPE_CHECKING:

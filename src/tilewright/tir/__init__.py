@@ -99,7 +99,7 @@ if TYPE_CHECKING:
     from tilewright.scalar.intrinsics import fabs as abs
     from tilewright.scalar.intrinsics import nearbyint as round
     from tilewright.scalar.intrinsics import pow as power
-    from tilewright.te.tensor import Reduce, max, max_value, min, min_value, sum
+    from tilewright.te.tensor import Reduce, comm_reducer, max, max_value, min, min_value, sum
     from tilewright.tir import analysis, ir_builder, stmt_functor, transform
     from tilewright.tir.block_regions import BufferRegion
     from tilewright.tir.block_scope import BlockDependenceInfo, BlockScope, Dependency, DepKind, StmtSRef
@@ -120,6 +120,7 @@ if TYPE_CHECKING:
         hypot,
         infinity,
         isfinite,
+        ldexp,
         likely,
         log1p,
         log10,
@@ -174,7 +175,7 @@ _MEMBERS: Final = {
         "GT", "IntImm", "LE", "LT", "Max", "Min", "Mul", "NE", "Not", "Or", "PrimExpr", "Ramp", "Select", "Sub", "Var",
         "add", "div", "floordiv", "floormod", "if_then_else", "truncdiv", "truncmod"),
     "te": ("abs", "all", "any", "const", "max", "max_value", "min", "min_value", "power", "round", "sum"),
-    "te.tensor": ("Reduce",),
+    "te.tensor": ("Reduce", "comm_reducer"),
     "scalar.intrinsics": (
         "acos", "acosh", "address_of", "asin", "asinh", "atan", "atanh", "call_extern", "call_llvm_intrin",
         "call_llvm_pure_intrin", "call_pure_extern", "ceil",
@@ -186,7 +187,8 @@ _MEMBERS: Final = {
     "tir.data_layout": ("BijectiveLayout", "Layout", "bijective_layout", "layout"),
     "tir.functions": (
         "Let", "atan2", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "call_intrin", "ceildiv", "clz",
-        "copysign", "exp10", "hypot", "infinity", "isfinite", "likely", "log10", "log1p", "nextafter", "popcount",
+        "copysign", "exp10", "hypot", "infinity", "isfinite", "ldexp", "likely", "log10", "log1p", "nextafter",
+        "popcount",
         "q_multiply_shift", "q_multiply_shift_per_axis", "reinterpret", "shift_left", "shift_right",
         "stmt_list", "stmt_seq"),
     "tir.index_map": ("IndexMap",),
@@ -327,6 +329,7 @@ __all__ = [
     "ceil",
     "ceildiv",
     "clz",
+    "comm_reducer",
     "const",
     "copysign",
     "cos",
@@ -352,6 +355,7 @@ __all__ = [
     "isinf",
     "isnan",
     "layout",
+    "ldexp",
     "likely",
     "log",
     "log1p",

@@ -6,10 +6,12 @@ from __future__ import annotations
 from math import prod
 
 from tilewright.base.errors import CompileError
+from tilewright.base.memory_placement import round_up
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_equal
 from tilewright.scalar.expr import Buffer, Load, PrimExpr, Value, Var, as_expr, number_of
 from tilewright.scalar.walk import walk
+from tilewright.tir.constructors import known_shape
 from tilewright.tir.flops import estimate_tir_flops
 from tilewright.tir.stmt import (
     NUMBERS,
@@ -91,21 +93,15 @@ def calculate_allocated_bytes(func_or_mod: PrimFunc | IRModule) -> dict[str, dic
 
 def bytes_of(buffer: Buffer) -> int | None:
     """Return the bytes of a buffer, or None if its size is known only at run time."""
-    shape = [number_of(as_expr(d)) for d in buffer.shape]
-    if None in shape:
-        return None
-    return (int(prod(n or 0 for n in shape)) * buffer.dtype.bits * buffer.dtype.lanes + 7) // 8
-
-
-def _aligned(nbytes: int, alignment: int) -> int:
-    return -(-nbytes // alignment) * alignment
+    shape = known_shape(buffer)
+    return None if shape is None else (prod(shape) * buffer.dtype.bits * buffer.dtype.lanes + 7) // 8
 
 
 def calculate_constant_bytes(func: PrimFunc, constant_byte_alignment: int) -> int:
     """Return the bytes of the constants (`AllocateConst`) of a function, each rounded up to a multiple of the
     alignment."""
     sizes = [s.elements().nbytes for s in walk_stmt(func.body) if isinstance(s, AllocateConst)]
-    return sum(_aligned(n, constant_byte_alignment) for n in sizes)
+    return sum(round_up(n, constant_byte_alignment) for n in sizes)
 
 
 def calculate_workspace_bytes(func: PrimFunc, workspace_byte_alignment: int) -> int:
@@ -120,7 +116,7 @@ def calculate_workspace_bytes(func: PrimFunc, workspace_byte_alignment: int) -> 
         s, held = stack.pop()
         is_constant = isinstance(s, AllocateConst)
         if isinstance(s, Allocate) and not is_constant and s.buffer.scope.partition(".")[0] == "global":
-            held += _aligned(bytes_of(s.buffer) or 0, workspace_byte_alignment)
+            held += round_up(bytes_of(s.buffer) or 0, workspace_byte_alignment)
         most = max(most, held)
         stack.extend((b, held) for b in bodies(s))
     return most

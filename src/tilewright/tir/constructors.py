@@ -111,14 +111,20 @@ def constant_fields(
     return (*allocation_fields(buffer_var, dtype, extents, True, body, annotations), data_or_idx)
 
 
+def known_shape(buffer: Buffer) -> list[int] | None:
+    """Return the sizes of a buffer, or None if one is known only at run time."""
+    sizes = [number_of(as_expr(d)) for d in buffer.shape]
+    return None if None in sizes else [int(n) for n in sizes if n is not None]
+
+
 def constant_shape(buffer: Buffer) -> list[int]:
     """Return the sizes of constant memory. Raises `CompileError` if one is not a number."""
-    sizes = [number_of(as_expr(d)) for d in buffer.shape]
-    if None in sizes:
+    sizes = known_shape(buffer)
+    if sizes is None:
         raise CompileError(
             f"'{buffer.name}' of shape {list(buffer.shape)} cannot be constant; give its sizes as numbers",
             code="TW0609")
-    return [int(n) for n in sizes if n is not None]
+    return sizes
 
 
 def constant_elements(data: Any, buffer: Buffer) -> np.ndarray[Any, Any]:

@@ -182,6 +182,14 @@ hypot = _of_library("hypot", "sqrt(x * x + y * y), without overflow of the squar
 nextafter = _of_library("nextafter", "the number next to `x` in the direction of `y`")
 
 
+def ldexp(x1: Value, x2: Value) -> PrimExpr:
+    """Return `x1` times 2 to the power `x2`, an integer, by the C library."""
+    x, n = as_expr(float(x1) if type(x1) is int else x1), E.cast("int32", as_expr(x2))
+    if x.dtype.bits < 32:
+        return E.cast(x.dtype, ldexp(E.cast(DataType("float32"), x), n))
+    return I.call_pure_extern(x.dtype, "ldexp" if x.dtype.bits == 64 else "ldexpf", x, n)
+
+
 def exp10(x: Value) -> PrimExpr:
     """Return 10 to the power `x`."""
     e = as_expr(float(x) if type(x) is int else x)

@@ -26,7 +26,7 @@ from tilewright.base.errors import CompileError
 from tilewright.base.types import BOOL, INT64, DataType
 from tilewright.scalar.expr import Buffer, Load, PrimExpr, Value, Var, as_expr, cast, const, floordiv, floormod, sub
 from tilewright.tir.block_rewrites import check_scope
-from tilewright.tir.buffers import fitted
+from tilewright.tir.buffers import DeclaredBuffer, fitted
 from tilewright.tir.stmt import (
     PARALLEL,
     SERIAL,
@@ -119,13 +119,13 @@ class IRBuilder:
     def pointer(self, content_type: str | DataType, name: str = "ptr", scope: str = "global") -> BufferVar:
         """Return memory that a call passes: one dimension, whose size follows from the argument."""
         check_scope(scope)
-        return BufferVar(self, Buffer(name, (Var(f"{name}_size"),), content_type, scope))
+        return BufferVar(self, DeclaredBuffer(name, (Var(f"{name}_size"),), content_type, scope))
 
     def allocate(self, dtype: str | DataType, shape: Any, name: str = "buf", scope: str = "global") -> BufferVar:
         """Allocate memory for the rest of this block: `global`, or `local` (registers, else the stack). It is
         uninitialized."""
         check_scope(scope)
-        buffer = Buffer(
+        buffer = DeclaredBuffer(
             name, [as_expr(d) for d in (shape if isinstance(shape, (list, tuple)) else (shape,))], dtype, scope)
         self._open[-1].append(lambda rest: Allocate(buffer, rest))
         return BufferVar(self, buffer)

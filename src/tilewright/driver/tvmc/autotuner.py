@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from os import PathLike
@@ -20,6 +19,7 @@ from tilewright.base.errors import OptionError, RunError
 from tilewright.driver.measuring import MeasuringOptions
 from tilewright.driver.tune import measurable
 from tilewright.driver.tvmc.records import is_of_auto_scheduler
+from tilewright.runtime.files import temporary_folder
 
 if TYPE_CHECKING:
     from tilewright.backends.targets.target import Target
@@ -80,7 +80,7 @@ def tune_model(
     if trials < 1:
         raise OptionError(f"--trials is {trials}; it must be at least 1", code="TW1104")
     place.reach()
-    records = LineFile(tuning_records or Path(tempfile.mkdtemp(prefix="tvmc-")) / "records.json").path
+    records = LineFile(tuning_records or temporary_folder("tvmc-") / "records.json").path
     if prior_records:
         _begin_with(prior_records, records, enable_autoscheduler)
     found = tasks_of(tvmc_model, chosen, enable_autoscheduler)

@@ -6,7 +6,6 @@ import io
 import os
 import sys
 import tarfile
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
@@ -18,6 +17,7 @@ from tilewright.compiler.formats import ONNX, PYTORCH, RELAY, TFLITE, Format, fo
 from tilewright.driver import files
 from tilewright.driver.tvmc.package import TVMCPackage
 from tilewright.driver.tvmc.result import TVMCResult
+from tilewright.runtime.files import temporary_folder
 from tilewright.runtime.sealed_tar import member, plain_members
 
 if TYPE_CHECKING:
@@ -136,8 +136,8 @@ class TVMCModel:
 
     @staticmethod
     def default_package_path() -> str:
-        """Return a path in a new temporary folder."""
-        return str(Path(tempfile.mkdtemp(prefix="tvmc-")) / "package.tar")
+        """Return a path in a new folder, which is removed when the process ends."""
+        return str(temporary_folder("tvmc-") / "package.tar")
 
 
 def load_model(

@@ -43,6 +43,7 @@ from tilewright.scalar.arith.region_bounds import (
 )
 from tilewright.scalar.arith.simplify import prove, simplify
 from tilewright.scalar.arith.solve import assume, conjuncts, solve
+from tilewright.scalar.arith.subspace import subspace_divide
 
 __all__ = [
     "Analyzer", "ConstIntBound", "Evaluator", "IntConstraints", "IntConstraintsTransform", "IntSet", "Interval",
@@ -52,5 +53,5 @@ __all__ = [
     "detect_linear_equation", "estimate_region_lower_bound", "estimate_region_strict_bound",
     "estimate_region_upper_bound", "evaluate", "expression", "inverse_affine_iter_map", "iter_map_simplify", "linear",
     "normalize_iter_map_to_expr", "normalize_to_iter_sum", "prove", "simplify", "solve", "solve_linear_equations",
-    "solve_linear_inequalities",
+    "solve_linear_inequalities", "subspace_divide",
 ]

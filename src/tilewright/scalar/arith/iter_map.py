@@ -18,7 +18,7 @@ from typing import Any
 from tilewright.base.node import node
 from tilewright.base.types import BOOL
 from tilewright.scalar.arith.iter_nodes import IterMapExpr, IterMark, IterSplitExpr, IterSumExpr, expression_of
-from tilewright.scalar.arith.polynomials import exact_quotient, is_same, polynomial, whole_quotient
+from tilewright.scalar.arith.polynomials import exact_quotient, holds, is_same, polynomial, whole_quotient
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.simplify import simplify
 from tilewright.scalar.arith.solve import conjuncts
@@ -410,19 +410,15 @@ class IterMapper:
             left.remove(found)
         if exact and not is_same(reached, mark.extent):
             raise _Unsupported("an iterator has a part that is not used")
-        if original is not None and not _holds(original.extent >= reached) and not (
+        if original is not None and not holds(original.extent >= reached) and not (
                 len(splits) == 1 and is_same(reached, mark.extent) and _reaches_ends(mark, original, splits[0])):
             raise _Unsupported("a padded iterator does not reach each value")
-
-
-def _holds(condition: PrimExpr) -> bool:
-    return isinstance(found := simplify(condition, Ranges()), IntImm) and bool(found.value)
 
 
 def _reaches_ends(mark: IterMark, original: IterMark, split: Arg) -> bool:
     """Return whether the quotient of a padded iterator takes its first and its last value outside of the padding."""
     before, width = mark.source.base, split.lower_factor
-    return _holds(before < width) and _holds(add(original.extent, before) > sub(mark.extent, width))
+    return holds(before < width) and holds(add(original.extent, before) > sub(mark.extent, width))
 
 
 def _number(e: PrimExpr) -> int:

@@ -79,6 +79,12 @@ def is_same(a: Value, b: Value) -> bool:
     return x is y or polynomial(x) == polynomial(y)
 
 
+def holds(condition: PrimExpr) -> bool:
+    """Return whether a condition is proved for all values of its variables."""
+    found = simplify(condition, Ranges())
+    return isinstance(found, IntImm) and bool(found.value)
+
+
 def exact_quotient(e: PrimExpr, by: PrimExpr) -> PrimExpr | None:
     """Return `e / by` if `by` is one product that divides each term, else None."""
     terms, divisor = polynomial(simplify(e, Ranges())), polynomial(simplify(by, Ranges()))
@@ -107,4 +113,4 @@ def whole_quotient(e: PrimExpr, by: PrimExpr) -> PrimExpr | None:
     return None if isinstance(by, IntImm) and by.value == 0 else exact_quotient(e, by)
 
 
-__all__ = ["exact_quotient", "is_same", "polynomial", "whole_quotient"]
+__all__ = ["exact_quotient", "holds", "is_same", "polynomial", "whole_quotient"]

@@ -20,6 +20,7 @@ from tilewright.tir.transform.flatten_buffers import flatten_buffers
 from tilewright.tir.transform.function_attributes import annotate_entry, bind_target, filtered
 from tilewright.tir.transform.hoist_conditions import hoist_conditions, hoist_expressions
 from tilewright.tir.transform.inject_double_buffer import inject_double_buffer
+from tilewright.tir.transform.inject_virtual_threads import inject_virtual_threads
 from tilewright.tir.transform.instrument_profile import instrument_profile
 from tilewright.tir.transform.legalize_packed_calls import legalize_packed_calls
 from tilewright.tir.transform.loop_facts import runs_once
@@ -27,6 +28,7 @@ from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.lower_init import lower_init
 from tilewright.tir.transform.lower_math import lower_math
 from tilewright.tir.transform.lowering_options import mark_unrolled, unroll_options
+from tilewright.tir.transform.narrow_types import narrow_types
 from tilewright.tir.transform.opaque_blocks import PARTITION_HINT, convert_blocks_to_opaque, lower_opaque_blocks
 from tilewright.tir.transform.partition_loops import partition_loops
 from tilewright.tir.transform.rebase_loops import rebase_loops, without_annotation
@@ -34,6 +36,7 @@ from tilewright.tir.transform.reduce_branching import reduce_branching
 from tilewright.tir.transform.remove_assumptions import remove_assumptions, remove_undefined_stores
 from tilewright.tir.transform.remove_layout_rewrites import remove_layout_rewrites
 from tilewright.tir.transform.remove_no_op import remove_no_op
+from tilewright.tir.transform.renormalize_splits import renormalize_splits
 from tilewright.tir.transform.serialize_loops import serialize_loops
 from tilewright.tir.transform.share_storage import share_storage
 from tilewright.tir.transform.simplify_statements import simplify_statements
@@ -141,6 +144,16 @@ class StorageFlatten(PrimFuncPass):
 
 
 @dataclass(frozen=True)
+class NarrowDataType(PrimFuncPass):
+    """Gives loops and indices integers of `target_bits` bits, where all values fit."""
+
+    target_bits: int
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return narrow_types(function, self.target_bits)
+
+
+@dataclass(frozen=True)
 class HoistIfThenElse(PrimFuncPass):
     """Moves conditions of statements out of loops. The `variant` "basic" ignores the option `tir.HoistIfThenElse`."""
 
@@ -198,7 +211,7 @@ class LegalizePackedCalls(ModulePass):
 
 _WITH_OPTIONS: Final[tuple[type[Pass], ...]] = (
     AnnotateEntryFunc, BindTarget, CommonSubexprElimTIR, CompactBufferAllocation, Filter, HoistIfThenElse,
-    LegalizePackedCalls, LiftAttrScope, StorageFlatten)
+    LegalizePackedCalls, LiftAttrScope, NarrowDataType, StorageFlatten)
 PASSES: Final[dict[str, type[Pass]]] = {c.__name__: c for c in _WITH_OPTIONS} | {
     name: _named(name, run)
     for name, run in {
@@ -206,12 +219,14 @@ PASSES: Final[dict[str, type[Pass]]] = {c.__name__: c for c in _WITH_OPTIONS} | 
         "ConvertForLoopsToSerial": serialize_loops, "ConvertSSA": convert_ssa,
         "DecorateDeviceScope": mark_device_scope, "FlattenBuffer": flatten_buffers,
         "HoistExpression": hoist_expressions, "InjectDoubleBuffer": inject_double_buffer,
+        "InjectVirtualThread": inject_virtual_threads,
         "InstrumentProfileIntrinsics": instrument_profile,
         "LoopPartition": _partition_loops, "LowerInitBlock": lower_init, "LowerIntrin": lower_math,
         "LowerOpaqueBlock": lower_opaque_blocks, "PlanAndUpdateBufferAllocationLocation": place_in_blocks,
         "ReduceBranchingThroughOvercompute": reduce_branching, "RemoveAssume": remove_assumptions,
         "RemoveNoOp": remove_no_op, "RemoveStoreUndef": remove_undefined_stores,
-        "RemoveWeightLayoutRewriteBlock": remove_layout_rewrites, "Simplify": simplify_statements,
+        "RemoveWeightLayoutRewriteBlock": remove_layout_rewrites,
+        "RenormalizeSplitPattern": renormalize_splits, "Simplify": simplify_statements,
         "StorageRewrite": share_storage,
         "TightenLoopBounds": tighten_loop_bounds,
         "UnifyThreadBinding": unify_threads, "UnrollLoop": _unroll_loops,

@@ -12,6 +12,7 @@ from typing import Final
 
 from tilewright.base.errors import OptionError
 from tilewright.base.global_functions import register_func
+from tilewright.base.memory_placement import round_up
 from tilewright.tir.usmp.utils import BufferInfo, PoolAllocation
 
 Places = dict[BufferInfo, PoolAllocation]
@@ -31,7 +32,7 @@ def _end(buffer: BufferInfo, place: PoolAllocation) -> int:
 
 
 def _aligned(offset: int, buffer: BufferInfo) -> int:
-    return -(-offset // buffer.alignment.value) * buffer.alignment.value
+    return round_up(offset, buffer.alignment.value)
 
 
 def _place(

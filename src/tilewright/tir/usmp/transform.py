@@ -122,7 +122,7 @@ def _end(at: tuple[Allocate, PoolAllocation]) -> int:
 
 def _with_constants(here: list[tuple[Allocate, PoolAllocation]]) -> PoolInfo:
     pool: PoolInfo = here[0][1].pool_info
-    found = [ConstantInfo(s.buffer.name, int(place.byte_offset.value), s.data) for s, place in here
+    found = [ConstantInfo(s.buffer.name, int(place.byte_offset.value), s.elements()) for s, place in here
              if isinstance(s, AllocateConst)]
     return ConstantPoolInfo(pool.pool_name, pool.targets, found, pool.pool_info_properties) if found else pool
 
