@@ -106,7 +106,7 @@ class _Division:
         one = IntImm(m.extent.dtype, 1)
         outer: list[IterSplitExpr] = []
         inner: list[IterSplitExpr] = []
-        extents = [one, one]
+        extents: list[PrimExpr] = [one, one]
         for a in reversed(m.source.args):  # the innermost first
             if not is_same(a.scale, mul(*extents)):
                 raise _Indivisible
