@@ -54,6 +54,10 @@ def test_conditions() -> None:
     assert found([x * 10 + y], {x: 13, y: 10}, predicate=tir.all(x * 10 + y > 5, x * 10 + y <= 127)) == [
         ("122", "1", "6")]
     assert not found([x, y], {x: 128, y: 128}, predicate=x * 128 + y < 100)
+    inside = x * 4 + y  # a condition on a part of a sum that has a condition, too
+    assert found([inside // 2, inside % 2], {x: 3, y: 4}, predicate=inside < 10) == [("5", "1", "0"), ("2", "1", "0")]
+    assert found([inside * 3 + z], {x: 3, y: 4, z: 3}, predicate=tir.all(inside * 3 + z < 28, inside < 10)) == [
+        ("28", "1", "0")]
 
 
 def test_expressions_of_iterators_and_inverse_maps() -> None:
@@ -130,6 +134,7 @@ def test_division_of_sums() -> None:
     assert divided([z * 12 + y * 3 + x + c], dom, [x]) == [("((z * 4) + y)", "(x + c)"), ("True", "True")]
     assert divided([z * 12 + y * 3 + x], dom, [x, y]) == [("z", "((y * 3) + x)"), ("True", "True")]
     assert divided([z * 12 + y * 3 + x], dom, [z]) == []
+    assert divided([x * 4 + y], {x: 1, y: 4}, [y], simplify_trivial_iterators=False) == [("x", "y"), ("True", "True")]
     assert divided([z, y * 3 + x], dom, [x, y]) == [("z", "0"), ("0", "((y * 3) + x)"), ("True", "True")]
 
 

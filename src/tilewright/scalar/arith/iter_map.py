@@ -50,7 +50,7 @@ from tilewright.scalar.expr import (
     sub,
 )
 from tilewright.scalar.range import Range
-from tilewright.scalar.walk import free_vars
+from tilewright.scalar.walk import free_vars, walk
 
 
 class IterMapLevel(IntEnum):
@@ -309,25 +309,25 @@ class IterMapper:
         return found, offset
 
     def constrain(self, predicate: PrimExpr) -> None:
-        """Add the conditions on iterators. Raises `_Unsupported`."""
-        bounds: dict[Any, tuple[tuple[Arg, ...], PrimExpr | None, PrimExpr | None]] = {}
-        for c in conjuncts(predicate):
-            if not any(v in self.marks for v in free_vars(c)):
-                continue
-            if isinstance(c, IntImm) and c.value:
-                continue
-            args, low, high = self.bound_of(c)
-            if not args:
-                continue
+        """Add the conditions on iterators, those inside of others first. Raises `_Unsupported`."""
+        left = sorted(
+            (c for c in conjuncts(predicate) if any(v in self.marks for v in free_vars(c))), key=lambda c: len(walk(c)))
+        while left:
+            args, low, high = self.bound_of(left[0])
             key = tuple((*_key(a), a.scale) for a in args)
-            _, least, most = bounds.get(key, (args, None, None))
-            if low is not None:
-                least = low if least is None else _simple(_largest(least, low))
-            if high is not None:
-                most = high if most is None else _simple(_smallest(most, high))
-            bounds[key] = (args, least, most)
-        for args, low, high in sorted(bounds.values(), key=lambda b: len(b[0])):
-            self.add_constraint(args, low, high)
+            later: list[PrimExpr] = []
+            for c in left[1:]:
+                others, least, most = self.bound_of(c)
+                if tuple((*_key(a), a.scale) for a in others) != key:
+                    later.append(c)
+                    continue
+                if least is not None:
+                    low = least if low is None else _simple(_largest(low, least))
+                if most is not None:
+                    high = most if high is None else _simple(_smallest(high, most))
+            left = later
+            if args:
+                self.add_constraint(args, low, high)
 
     def bound_of(self, c: PrimExpr) -> tuple[tuple[Arg, ...], PrimExpr | None, PrimExpr | None]:
         """Return the splits of a comparison, and the ends that it gives: `low <= sum < high`."""
@@ -352,14 +352,21 @@ class IterMapper:
         most = split.extent if high is None else _simple(_smallest(sub(high, offset), split.extent))
         if _is(least, 0) and most is split.extent:
             return
-        inner = IterSumExpr((split,), _simple(sub(0, least)))
-        mark = IterMark(inner, _simple(sub(most, least)))
+        mark = IterMark(self.shifted(split, least), _simple(sub(most, least)))
         self.alive.append(mark)
         kept = [c for c in self.constraints if not all(any(_key(a) == _key(b) for b in args) for a in c.args)]
         whole, total = list(args), least
         if len(kept) < len(self.constraints):
             total = _simple(add(least, offset))
         self.constraints = [*kept, _Constraint(tuple(whole), mark, total)]
+
+    def shifted(self, split: Arg, by: PrimExpr) -> IterSumExpr:
+        """Return `split - by` as a sum: of the parts of a whole fusion, or of the split itself."""
+        fused = split.source
+        if isinstance(fused.source, IterSumExpr) and is_same(split.lower_factor, IntImm(by.dtype, 1)) and is_same(
+                split.extent, fused.extent) and id(fused) not in self.original and id(fused) not in self.overlapping:
+            return IterSumExpr(fused.source.args, _simple(sub(fused.source.base, by)))
+        return IterSumExpr((split,), _simple(sub(0, by)))
 
     # Checks.
     def check_constraints(self, indices: Sequence[PrimExpr]) -> None:

@@ -83,6 +83,8 @@ class _Division:
             return (
                 None if outer is None else IterSplitExpr(outer, a.lower_factor, a.extent, one),
                 None if inner is None else IterSplitExpr(inner, a.lower_factor, a.extent, one))
+        if is_same(a.lower_factor, one) and is_same(a.extent, a.source.extent):
+            return IterSplitExpr(outer, one, outer.extent, one), IterSplitExpr(inner, one, inner.extent, one)
         above = exact_quotient(a.lower_factor, inner.extent)
         if above is not None:
             return IterSplitExpr(outer, above, a.extent, one), None
