@@ -89,3 +89,12 @@ def test_a_function_with_the_name_of_a_called_function() -> None:
     y = te.compute((8,), lambda i: te.tan(x[i]), name="y")
     with pytest.raises(CompileError, match=r"function 'tan' has the name of a C function that the program"):
         tvm.build(te.create_schedule(y.op), [x, y], "llvm", name="tan")
+
+
+def test_a_call_for_which_llvm_ends_its_process_is_an_error() -> None:
+    ib = tir.ir_builder.create()
+    a = ib.pointer("uint8", name="a")
+    ib.emit(tir.call_llvm_intrin("", "llvm.va_start", tir.const(1, "uint32"), a.asobject().data))
+    func = tir.PrimFunc([a], ib.get()).with_attr("global_symbol", "main")
+    with pytest.raises(CompileError, match="LLVM refuses the calls of its functions: va_start called in a non-varargs"):
+        tvm.build(tvm.IRModule.from_expr(func), None, "llvm")

@@ -437,8 +437,19 @@ def test_functions_from_llvm_text() -> None:
     got = np.empty_like(x)
     call(s, [a, b], x, got)
     np.testing.assert_allclose(got, 2 * x * x, rtol=1e-6)
-    s[b].pragma(b.op.axis[0], "import_llvm", "this is no LLVM text")
-    with pytest.raises(CompileError, match="the text of pragma import_llvm cannot be compiled for"):
+
+
+@pytest.mark.parametrize(("text", "reason"), [
+    ("this is no LLVM text", "LLVM IR parsing error .*expected top-level entity"),
+    ("declare void @llvm.va_start(ptr)\ndefine void @f() {\n  call void @llvm.va_start(ptr null)\n  ret void\n}",
+     "va_start called in a non-varargs function"),
+])
+def test_llvm_text_that_llvm_refuses(text: str, reason: str) -> None:
+    a = te.placeholder((8,), name="A")
+    b = te.compute((8,), lambda i: a[i] + 1.0, name="B")
+    s = te.create_schedule(b.op)
+    s[b].pragma(b.op.axis[0], "import_llvm", text)
+    with pytest.raises(CompileError, match=f"the text of pragma import_llvm cannot be compiled for .*: {reason}"):
         tvm.build(s, [a, b])
 
 

@@ -17,7 +17,8 @@ from typing import Any, Final
 import llvmlite.binding as llvm
 
 from tilewright.backends.cpu import processors
-from tilewright.backends.cpu.llvm.text import LESS, VECTORIZED
+from tilewright.backends.cpu.llvm.read_apart import read_apart
+from tilewright.backends.cpu.llvm.text import FOREIGN, LESS, VECTORIZED
 from tilewright.backends.targets.target import Target
 from tilewright.base.errors import CompileError, InternalError, TargetError
 
@@ -63,6 +64,10 @@ def compile_imports(texts: Sequence[str], target: Target) -> list[bytes]:
     with _LOCK:
         machine = target_machine(target)
         try:
+            for text in texts:
+                reading = read_apart(text)
+                if not reading.accepted:
+                    raise RuntimeError(reading.message)
             modules = [_parsed(text, machine) for text in texts]
             defined = set[str]()
             for module in reversed(modules):
@@ -146,6 +151,9 @@ def _initialize() -> None:
 
 
 def _parsed(text: str, machine: Any) -> Any:
+    if FOREIGN in text and not read_apart(text).accepted:
+        raise CompileError(
+            f"LLVM refuses the calls of its functions: {read_apart(text).message}", code="TW0602")
     try:
         module = llvm.parse_assembly(text)
         module.triple = machine.triple

@@ -3,46 +3,21 @@
 from __future__ import annotations
 
 import functools
-import subprocess
-import sys
-from pathlib import Path
-from typing import Final
-
-import llvmlite
 
 from tilewright.backends.cpu.llvm.function import FunctionText, Value
 from tilewright.backends.cpu.llvm.memory import address
-from tilewright.backends.cpu.llvm.text import register_type
+from tilewright.backends.cpu.llvm.read_apart import read_apart
+from tilewright.backends.cpu.llvm.text import FOREIGN, register_type
 from tilewright.base.errors import CompileError, InternalError
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
-
-_READ: Final = "read"
-_UNKNOWN: Final = "unknown"
-_READER: Final = f"""
-import sys
-sys.path.insert(0, sys.argv[1])
-import llvmlite.binding as llvm
-text = str(llvm.parse_assembly(sys.argv[2]))
-print("{_UNKNOWN}" if "; Unknown intrinsic" in text else "{_READ}")
-"""
-
 
 @functools.cache
 def is_llvm_function(name: str) -> bool:
     """Return whether LLVM has a function of that name, such as `llvm.ctlz`, also with types in the name."""
     if not name.startswith("llvm.") or not name.replace(".", "").replace("_", "").isalnum():
         return False
-    return _answer(f"declare void @{name}()") != _UNKNOWN
-
-
-@functools.cache
-def _answer(declaration: str) -> str:
-    """Return what another process prints that reads a declaration: `_READ`, `_UNKNOWN` if LLVM has no such function, or
-    nothing if LLVM ended it. For older functions, LLVM ends its process unless they have the right arguments."""
-    folder = str(Path(llvmlite.__file__).parents[1])
-    command = [sys.executable, "-c", _READER, folder, declaration]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return not read_apart(f"declare void @{name}()").unknown
 
 
 def call_extern(f: FunctionText, e: E.Call) -> Value:
@@ -61,7 +36,9 @@ def call_extern(f: FunctionText, e: E.Call) -> Value:
             raise CompileError(
                 f"'{e.op.spelling}' is called with several types; write the types in its name, such as "
                 f"'{e.op.spelling}.i32'", code="TW0602")
-        if of_llvm and _answer(f.declarations[e.op.spelling]) != _READ:
+        if of_llvm:
+            f.declarations.setdefault(FOREIGN, FOREIGN)
+        if of_llvm and not read_apart(f.declarations[e.op.spelling]).accepted:
             raise CompileError(
                 f"LLVM's function '{e.op.spelling}' does not take ({', '.join(kinds)}) and return {result}",
                 code="TW0602")

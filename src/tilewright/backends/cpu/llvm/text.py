@@ -29,6 +29,8 @@ LESS: Final = '"code-generation-level"="1"'
 it: at the second level they take a third longer to compile, and run no faster."""
 VECTORIZED: Final = '"scalar-loops"="vectorized"'
 """Attribute of functions that LLVM's passes optimize before its code generation, above all by vectorizing loops."""
+FOREIGN: Final = "; calls functions of LLVM by their names"
+"""Line of a module with such calls of a user."""
 
 
 def vector(element: str, lanes: int) -> str:
