@@ -12,6 +12,7 @@ from tilewright.base.errors import CompileError, InternalError
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 
+
 @functools.cache
 def is_llvm_function(name: str) -> bool:
     """Return whether LLVM has a function of that name, such as `llvm.ctlz`, also with types in the name."""
