@@ -253,7 +253,8 @@ def reduced(A: T.Buffer((8,), "float32")) -> None:
 
 
 def test_handles_without_buffers_are_numbers_that_no_call_has() -> None:
-    assert [(k, v.name, v.dtype) for k, v in with_addresses.attrs["scalars"]] == [(1, "b", "handle"), (2, "n", "int32")]
+    assert [(p.name, p.dtype) for p in with_addresses.params] == [("A", "float32"), ("b", "handle"), ("n", "int32")]
+    assert [p.name for p in with_addresses.scalars] == ["b", "n"]
     for f in (with_addresses, reduced):
         assert str(tir.parse(str(f))) == str(f)
     with pytest.raises(CompileError, match="parameter 'b' of 'with_addresses' is a handle without a buffer"):

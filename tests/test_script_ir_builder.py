@@ -30,7 +30,7 @@ def test_a_function_has_the_text_of_its_statements() -> None:
         str(ib.get()).split("\n")[1:]
         == """
 def clipped(A: T.Buffer((8,), "float32"), n: T.int64, B: T.Buffer((8,), "float16")):
-    T.func_attr({"level": 2})
+    T.func_attr({"global_symbol": "clipped", "level": 2})
     for i in T.serial(8):
         v = A[i] * 2.0
         if i < n:
@@ -144,6 +144,7 @@ def test_memory_conditions_and_threads() -> None:
             with T.launch_thread("threadIdx.y", 2):
                 T.evaluate(0)
     assert str(ib.get()).split("\n")[2:] == """
+    T.func_attr({"global_symbol": "main"})
     for tx in T.serial(T.int32(8), annotations={"thread": "threadIdx.x"}):
         v = T.allocate((1,), "int32", "local", annotations={"key": 1})
         v[0] = T.int32(0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -85,7 +87,7 @@ def test_allocations_from_the_arguments_of_tvm() -> None:
         buffer_var=s.buffer_var, dtype=s.dtype, extents=s.extents, data_or_idx=s.data, body=s.body,
         annotations={"far": 2}), ["tir.AllocateConst"])
     assert made.annotations == {"far": 2}
-    assert made.data.tolist() == [1, 2, 3]
+    assert made.data.numpy().tolist() == [1, 2, 3]
     memory = tir.Allocate(constant.buffer_var, "int8", [2, 2], True, constant.body)
     assert memory.annotations == {}
     assert str(memory.condition) == "True"
@@ -106,3 +108,62 @@ def f(A: T.Buffer((4,), "int8")):
     with T.LetStmt(T.int64(3), var=X.data):
         X[0] = T.int8(1)
 ''')
+
+
+# Flat memory.
+def parsed(text: str, shape: str = "(4, 4)") -> Any:
+    return tir.parse(f'def f(A: T.Buffer({shape}, "int32")):\n    ' + text.strip("\n").replace("\n", "\n    "))
+
+
+def flattened(func: Any, name: str = "FlattenBuffer", *args: object) -> Any:
+    return getattr(tvm.tir.transform, name)(*args)(tvm.IRModule({"main": func}))["main"]
+
+
+def test_storage_of_te_schedules_becomes_flat() -> None:
+    given = parsed('for i, j in T.grid(4, 4):\n    with T.block("b"):\n        A[i, j] = 1')
+    func = flattened(given.with_attr("from_legacy_te_schedule", True), "StorageFlatten", 64)
+    assert func.params[0].shape == (16,) and str(func.body.body.body) == "A[i * 4 + j] = T.int32(1)"
+    assert flattened(given, "StorageFlatten", 64) is given
+    s = tvm.te.create_schedule(tvm.te.compute((4, 4), lambda i, j: i + j, name="C").op)
+    assert tvm.driver.build_module.schedule_to_module(s)["main"].attrs["from_legacy_te_schedule"]
+
+
+def test_memory_becomes_flat() -> None:
+    before = """
+K = T.allocate_const([1, 2, 3], "int32", [2, 2])
+C = T.allocate((4, 4), "int32", "local", annotations={"near": 1})
+for i, j in T.grid(4, 4):
+    C[i, j] = A[i, j] + K[i % 2, j % 2]
+    A[i, j] = C[i, j]
+"""
+    wanted = parsed("""
+K = T.allocate_const([1, 2, 3], "int32", [4])
+C = T.allocate((16,), "int32", "local", annotations={"near": 1})
+for i, j in T.grid(4, 4):
+    C[i * 4 + j] = A[i * 4 + j] + K[i % 2 * 2 + j % 2]
+    A[i * 4 + j] = C[i * 4 + j]
+""", "(16,)")
+    assert structural_equal(flattened(parsed(before)), wanted)
+    legacy = parsed(before).with_attr("from_legacy_te_schedule", True)
+    assert flattened(legacy) is legacy
+
+
+def test_intermediate_values_become_flat() -> None:
+    func = flattened(parsed("""
+B = T.alloc_buffer((2, 2), "int32")
+with T.block("b"):
+    with T.init():
+        B[0, 1] = 0
+    A[0, 1] = B[1, 1]
+"""))
+    assert [b.shape for b in func.attrs["intermediates"]] == [(4,)]
+    assert "B[1] = T.int32(0)" in str(func) and "A[1] = B[3]" in str(func)
+
+
+def test_axis_separators_keep_dimensions() -> None:
+    physical = parsed('B = T.alloc_buffer((2, 3, 5), "int32", axis_separators=[1])\nA[0, 0] = B[1, 2, 3]')
+    assert tir.parse(str(physical)).attrs["intermediates"][0].axis_separators == (1,)
+    (flat,) = flattened(physical).attrs["intermediates"]
+    assert (flat.shape, flat.axis_separators) == ((2, 15), (1,))
+    assert "A[0] = B[1, 13]" in str(flattened(physical))
+    assert tir.decl_buffer((2, 3), axis_separators=[1]).axis_separators == (1,)

@@ -204,6 +204,7 @@ def test_a_pass_of_a_script() -> None:
         tvm.IRModule({"main": function()}))
     assert str(mod["main"]) == (
         '@T.prim_func\ndef plus(a: T.Buffer((4, 32), "float32"), b: T.Buffer((4, 32), "float32")):\n'
+        '    T.func_attr({"global_symbol": "plus"})\n'
         "    for i in T.serial(4):\n        for j_outer in T.serial(4):\n            for j_inner in T.vectorized(8):\n"
         "                b[i, j_outer * 8 + j_inner] = a[i, j_outer * 8 + j_inner] + 1.0")
     x = np.random.default_rng(0).random((4, 32), np.float32)
@@ -334,7 +335,7 @@ def test_functions_of_variables() -> None:
     with builder.for_range(0, n, name="i") as i:
         out[i] = source[i] + m
     func = tir.PrimFunc([source, out, n, m], builder.get(), attrs={"global_symbol": "shift"})
-    assert func.name == "shift" and [p.name for p in func.params] == ["source", "out"]
+    assert func.name == "shift" and [p.name for p in func.params] == ["source", "out", "n", "m"]
     y = tvm.nd.empty((6,))
     y.copyfrom(np.zeros(6, np.float32))
     tvm.build(tvm.IRModule.from_expr(func))(tvm.nd.array(np.arange(6, dtype=np.float32)), y, 4, 0.5)

@@ -19,16 +19,19 @@ from tilewright.tir.transform.verify import verify_flat
 
 ORDER = (
     "RemoveWeightLayoutRewriteBlock", "InjectDoubleBuffer", "LowerInitBlock", "PlanAndUpdateBufferAllocationLocation",
-    "ConvertBlocksToOpaque", "CompactBufferAllocation", "UnifyThreadBinding", "LowerOpaqueBlock", "VerifyMemory",
-    "InjectVirtualThread", "RenormalizeSplitPattern", "Simplify", "ConvertSSA", "HoistIfThenElse", "HoistExpression",
-    "RemoveNoOp", "ReduceBranchingThroughOvercompute", "RemoveAssume", "RemoveStoreUndef", "TightenLoopBounds",
-    "LoopPartition", "FlattenBuffer", "StorageRewrite", "VectorizeLoop", "LowerIntrin", "UnrollLoop", "ConvertSSA",
-    "CommonSubexprElimTIR", "ConvertForLoopsToSerial", "RemoveNoOp", "LegalizePackedCalls", "NarrowDataType")
+    "ConvertBlocksToOpaque", "LowerMatchBuffer", "CompactBufferAllocation", "UnifyThreadBinding", "LowerOpaqueBlock",
+    "VerifyMemory", "InjectVirtualThread", "RenormalizeSplitPattern", "Simplify", "ConvertSSA", "HoistIfThenElse",
+    "HoistExpression", "RemoveNoOp", "ReduceBranchingThroughOvercompute", "RemoveAssume", "RemoveStoreUndef",
+    "TightenLoopBounds", "LoopPartition", "FlattenBuffer", "StorageRewrite", "VectorizeLoop", "LowerIntrin",
+    "UnrollLoop", "ConvertSSA", "CommonSubexprElimTIR", "ConvertForLoopsToSerial", "RemoveNoOp", "LegalizePackedCalls",
+    "SkipAssert", "CombineContextCall", "BF16ComputeLegalize", "BF16StorageLegalize", "FP8ComputeLegalize",
+    "FP8StorageLegalize", "SplitHostDevice", "MakeUnpackedAPI", "MakePackedAPI", "LowerDeviceKernelLaunch",
+    "LowerTVMBuiltin", "LowerDeviceStorageAccessInfo", "ExtractPrimFuncConstants", "NarrowDataType")
 ARGUMENTS = {"NarrowDataType": (32,)}
 NOT_RUN = {
     "AnnotateDeviceRegions", "AnnotateEntryFunc", "BindTarget", "DecorateDeviceScope", "Filter",
-    "InstrumentProfileIntrinsics", "LiftAttrScope", "StorageFlatten"}
-"""Passes that only mark, or that take options without a default."""
+    "InstrumentBoundCheckers", "InstrumentProfileIntrinsics", "LiftAttrScope", "StorageFlatten"}
+"""Passes that only mark or check, or that take options without a default."""
 CONFIG = {
     "tir.RemoveNoOp": {"use_dataflow_analysis": True},
     "tir.ReduceBranchingThroughOvercompute": {"use_dataflow_analysis": True},

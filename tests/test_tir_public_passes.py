@@ -537,13 +537,6 @@ for i in T.serial(4):
     assert tvm.ir.structural_equal(found, wanted)
 
 
-def test_storage_becomes_flat() -> None:
-    params = 'A: T.Buffer((4, 4), "int32")'
-    func = after("StorageFlatten", parsed(
-        'for i, j in T.grid(4, 4):\n    with T.block("b"):\n        A[i, j] = 1', params), None, 64)
-    assert func.params[0].shape == (16,) and str(func.body.body.body) == "A[i * 4 + j] = T.int32(1)"
-
-
 def test_arguments_in_another_layout() -> None:
     a = tvm.te.placeholder((2, 6), "int32", name="a")
     b = tvm.te.compute((2, 6), lambda i, j: a[i, j] + 1, name="b")

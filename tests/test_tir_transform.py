@@ -289,7 +289,7 @@ def test_verify_names_the_place(body: Stmt, message: str) -> None:
 def test_the_interpreter_checks_indices() -> None:
     with pytest.raises(InternalError, match="index 8 of buffer 'a' is outside of its dimension of 8"):
         run(PrimFunc("f", (flat,), Store(flat, const(0, "float32"), (as_expr(8),))), [np.zeros(8, np.float32)])
-    with pytest.raises(InternalError, match="f has 1 parameters and was given 0 arrays"):
+    with pytest.raises(InternalError, match="f has 1 buffers and was given 0 arrays"):
         run(PrimFunc("f", (flat,), Store(flat, const(0, "float32"), (zero,))), [])
     with pytest.raises(InternalError, match="buffer 'b' is used where it is not allocated"):
         run(PrimFunc("f", (flat,), Store(flat, Buffer("b", (1,))[0], (zero,))), [np.zeros(8, np.float32)])

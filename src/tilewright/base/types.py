@@ -31,6 +31,8 @@ MINIFLOATS: Final = {
 }
 """Floating-point types of at most 8 bits, and their bits; a name gives the exponent, the mantissa and special values.
 """
+_OTHER_NAMES: Final = {"e4m3_float8": "float8_e4m3fn", "e5m2_float8": "float8_e5m2"}
+"""TVM's names of small floats."""
 _OBJECTS: Final = ("string", "object")
 _NAMED: Final = {"bool": 1, "handle": 64, "void": 0, **MINIFLOATS, **dict.fromkeys(_OBJECTS, 64)}
 _NAME: Final = re.compile(
@@ -105,6 +107,9 @@ class DataType(str):
 
     @classmethod
     def _parse(cls, text: str) -> DataType:
+        base, _, lanes = text.partition("x")
+        if base in _OTHER_NAMES:
+            return _KNOWN.setdefault(text, cls(f"{_OTHER_NAMES[base]}{lanes and f'x{lanes}'}"))
         match = _NAME.fullmatch(text)
         if match is None and text.startswith("custom["):
             raise CompileError(

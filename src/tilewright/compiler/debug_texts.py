@@ -57,7 +57,7 @@ def loops_source(func: PrimFunc, declared: PrimFunc, *, written: bool, title: st
     file, folder = f"{_file_name(func.name)}.tir.py", ""
     if written:
         folder = write_source(file, "\n".join(printed.lines) + "\n")
-    shapes = {b.name: b.shape for b in declared.params}
+    shapes = {b.name: b.shape for b in declared.buffers}
     return Source(
         file, folder, title or func.name, lambda s, origin: printed.line_of(s), head, printed.name, shapes, written)
 
@@ -79,7 +79,7 @@ def kernel_source(kind: str, func: PrimFunc, declared: PrimFunc, function: Funct
     def line(s: Stmt, origin: Origin | None) -> int:
         return places.get(origin, usual)
 
-    return Source(file, folder, title, line, 1, printed.name, {b.name: b.shape for b in declared.params}, True)
+    return Source(file, folder, title, line, 1, printed.name, {b.name: b.shape for b in declared.buffers}, True)
 
 
 def relay_lines(function: Function) -> tuple[list[str], dict[Origin, list[int]]]:

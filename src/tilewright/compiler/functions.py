@@ -42,7 +42,6 @@ from tilewright.tir.stmt import (
     NUMBERS,
     RESULT,
     SCALAR_LOOPS,
-    SCALARS,
     SERIAL,
     Block,
     For,
@@ -292,8 +291,7 @@ def with_numbers(func: PrimFunc) -> tuple[PrimFunc, tuple[Argument, ...]]:
 
     Raises `CompileError` for a size that no argument determines.
     """
-    given: tuple[tuple[int, Var], ...] = func.attrs.get(SCALARS, ())
-    scalars = [v for _, v in given]
+    scalars = func.scalars
     free = next((v for v in scalars if v.dtype == "handle"), None)
     if free is not None:
         raise CompileError(
@@ -301,9 +299,9 @@ def with_numbers(func: PrimFunc) -> tuple[PrimFunc, tuple[Argument, ...]]:
             f"T.match_buffer({free.name}, …)", code="TW0610")
     open_sizes = list(
         dict.fromkeys(
-            v for b in func.params for d in (*b.shape, *b.strides) if isinstance(d, PrimExpr) for v in free_vars(d)))
+            v for b in func.buffers for d in (*b.shape, *b.strides) if isinstance(d, PrimExpr) for v in free_vars(d)))
     found = [v for v in open_sizes if v not in scalars]
-    alone = {d for b in func.params for d in (*b.shape, *b.strides)}
+    alone = {d for b in func.buffers for d in (*b.shape, *b.strides)}
     for v in found:
         if v not in alone:
             raise CompileError(
@@ -312,9 +310,9 @@ def with_numbers(func: PrimFunc) -> tuple[PrimFunc, tuple[Argument, ...]]:
     named = _named([*scalars, *found])
     written = stored_buffers(func.body)
     result: Buffer | None = func.attrs.get(RESULT)
-    params: list[Argument] = [_parameter(b, b in written, named) for b in func.params if b is not result]
-    for place, v in given:
-        params.insert(place, Scalar(named[v].name, v.dtype, given=True))
+    params: list[Argument] = [
+        Scalar(named[p].name, p.dtype, given=True) if isinstance(p, Var) else _parameter(p, p in written, named)
+        for p in func.params if p is not result]
     params += [Scalar(named[v].name, v.dtype, given=False) for v in found]
     params += [] if result is None else [Result(result.dtype)]
     callbacks: tuple[tuple[Var, CallbackType], ...] = func.attrs.get(CALLBACKS, ())

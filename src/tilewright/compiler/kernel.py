@@ -283,8 +283,8 @@ def _by_size(
     and the stages of kept arguments. Computations that do not depend on the height are made once."""
     found: list[Version] = []
     kept: dict[Tensor, KeptStage] = {}
-    params = dict(zip(made.args, func.params, strict=False))
-    results = func.params[len(made.args):]
+    params = dict(zip(made.args, func.buffers, strict=False))
+    results = func.buffers[len(made.args):]
     shared = None if "height" in made.options.asked else Inlined.of(func, made.args, made.outputs)
     for options, condition in reversed(chosen):
         is_usual = options.winograd_tiles == made.options.winograd_tiles and not options.alternative

@@ -80,7 +80,7 @@ def _check(kind: str, symbol: str, function: Function, results: Sequence[TensorT
             f"RelayToTIR of '{kind}' made no loop program '{symbol}'; it must make one of the same name for each "
             "function",
             function.span, code="TW0911")
-    given = [(tuple(p.shape), p.dtype) for p in found.params]
+    given = [(tuple(p.shape), p.dtype) for p in found.buffers]
     if given != wanted:
         listed = ", ".join(f"{dtype}[{', '.join(map(str, shape))}]" for shape, dtype in wanted)
         raise CompileError(
@@ -107,7 +107,7 @@ def _in_corners(func: PrimFunc, storage: Sequence[tuple[int, ...] | None]) -> Pr
     """Return the function with the row strides of the larger arrays in its buffers."""
     new = {
         b: Buffer(b.name, b.shape, b.dtype, b.scope, _strides(s))
-        for b, s in zip(func.params, storage, strict=True) if s is not None}
+        for b, s in zip(func.buffers, storage, strict=True) if s is not None}
     if not new:
         return func
 

@@ -180,14 +180,14 @@ def _sizes_of(t: Type | None) -> Iterator[scalar.Var]:
 
 def _sizes_and_inner(func: Any) -> Iterator[Any]:
     """Yield the names that a function binds besides its parameters: their symbolic dimensions, and the buffers and
-    scalar parameters in its attributes."""
+    variables in its attributes."""
     for p in func.params:
         for d in getattr(p, "shape", ()):
             yield from (v for v in walk(d) if isinstance(v, scalar.Var)) if isinstance(d, scalar.PrimExpr) else ()
     for listed in (getattr(func, "attrs", None) or {}).values():
         if isinstance(listed, tuple):
             yield from (v for v in listed if isinstance(v, scalar.Buffer))
-            for entry in listed:  # the positions of scalar parameters, and their variables
+            for entry in listed:  # variables with their positions or kinds
                 yield from (v for v in entry if isinstance(v, scalar.Var)) if isinstance(entry, tuple) else ()
 
 

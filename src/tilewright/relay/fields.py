@@ -9,6 +9,7 @@ import numpy as np
 
 from tilewright.base.errors import OptionError, Origin
 from tilewright.base.types import Type
+from tilewright.ir.memory_info import MemoryInfo
 from tilewright.ir.virtual_device import FREE, VirtualDevice
 from tilewright.relay.expr import Attrs, Call, Constant, Expr, If, Let, Tuple, TupleGetItem, Var
 from tilewright.scalar.expr import FloatImm, IntImm
@@ -19,11 +20,12 @@ __all__ = [
 ]
 
 
-_MADE: Final = {"DictAttrs": Attrs, "FloatImm": FloatImm, "IntImm": IntImm}
+_MADE: Final = {"DictAttrs": Attrs, "FloatImm": FloatImm, "IntImm": IntImm, "MemoryInfo": MemoryInfo}
 
 
 def make_node(type_key: str, **kwargs: Any) -> Any:
-    """Create a node by TVM's name of its kind: attributes of a function or a call (`DictAttrs`), or a number.
+    """Create a node by TVM's name of its kind: attributes of a function or a call (`DictAttrs`), a number,
+    or the description of a memory (`MemoryInfo`).
 
     Attributes of another kind (`attrs.…`) have its name as the last one, `attrs_type_key`. Raises `OptionError` for
     other names.

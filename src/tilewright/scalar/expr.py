@@ -92,8 +92,11 @@ class PlacedBuffer(Buffer):
 
     __slots__ = ("pointer",)
 
-    def __init__(self, name: str, shape: Sequence[Any], dtype: str | DataType, pointer: Var) -> None:
-        super().__init__(name, shape, dtype)
+    def __init__(
+        self, name: str, shape: Sequence[Any], dtype: str | DataType, pointer: Var, scope: str = "global",
+        strides: Sequence[Any] = ()
+    ) -> None:
+        super().__init__(name, shape, dtype, scope, strides)
         self.pointer = pointer
 
 

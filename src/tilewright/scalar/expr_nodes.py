@@ -364,9 +364,8 @@ class Select(PrimExpr):
         if true_value.dtype.element is not false_value.dtype.element:
             return cls(condition, *of_one_type("Select", true_value, false_value))
         self = object.__new__(cls)
-        self.dtype, self.condition, self.true_value, self.false_value = (
-            true_value.dtype, condition, true_value, false_value
-        )
+        self.dtype, self.condition = true_value.dtype, condition
+        self.true_value, self.false_value = true_value, false_value
         return publish(key, self)
 
     def operands(self) -> tuple[PrimExpr, ...]:
@@ -399,6 +398,10 @@ class Intrinsic:
     @property
     def __name__(self) -> str:
         return self.spelling
+
+    def same_as(self, other: object) -> bool:
+        """Return whether both are one function of TVM, with any strings, which are arguments there."""
+        return isinstance(other, Intrinsic) and self.name == other.name
 
     def __repr__(self) -> str:
         return self.spelling
@@ -491,26 +494,26 @@ class Buffer(Scriptable):
     `shape` is a tuple of ints or integer expressions. Storage is dense, row-major and aligned to 64 bytes, unless
     `strides` of a parameter gives the distances in elements between indices of each dimension. Parameters of a kernel
     never overlap, except an output that the memory plan places on an input read only at the same element.
+    `axis_separators` are where further dimensions of physical memory begin: a note, which most passes drop.
     """
 
-    __slots__ = ("__weakref__", "dtype", "name", "scope", "shape", "strides")
+    __slots__ = ("__weakref__", "axis_separators", "dtype", "name", "scope", "shape", "strides")
 
     def __init__(
         self, name: str, shape: Sequence[Any], dtype: str | DataType = FLOAT32, scope: str = "global",
-        strides: Sequence[Any] = ()
+        strides: Sequence[Any] = (), axis_separators: Sequence[int] = ()
     ) -> None:
         self.name, self.scope, self.dtype = name, scope, DataType(dtype)
         self.shape: tuple[Any, ...] = tuple(_known(d) for d in shape)
         self.strides: tuple[Any, ...] = tuple(_known(d) for d in strides)
+        self.axis_separators = tuple(map(int, axis_separators))
 
     def __getitem__(self, indices: Any) -> Load:
         return Load(self, indices if isinstance(indices, tuple) else (indices,))
 
     def __repr__(self) -> str:
-        return (
-            f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
-            + ("" if self.scope == "global" else f" {self.scope}")
-        )
+        where = "" if self.scope == "global" else f" {self.scope}"
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]{where}"
 
 
 def _known(d: Any) -> Any:
@@ -600,8 +603,6 @@ class Broadcast(PrimExpr):
 
     def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
         return Broadcast(operands[0], self.dtype.lanes)
-
-
 
 
 def integer_range(dtype: DataType) -> tuple[int, int]:

@@ -242,12 +242,36 @@ class Opaque(Intrinsic):
         self.texts = texts
 
 
+class Subroutine(Opaque):
+    """A function of the same module, called with its parameters in order: `Module.f(A.data, n)`.
+
+    Such calls can be read, printed and changed by passes, but not compiled.
+    """
+
+    __slots__ = ()
+
+    @property
+    def name_hint(self) -> str:
+        """The name of the function in the module."""
+        return self.spelling
+
+    @property
+    def name(self) -> str:
+        return self.spelling
+
+
+@functools.cache
+def subroutine(name: str) -> Subroutine:
+    """Return the function of that name in the module."""
+    return Subroutine(name)
+
+
 OPAQUE: Final[Mapping[str, str]] = {
     **dict.fromkeys((
         "tvm_load_matrix_sync", "tvm_store_matrix_sync", "tvm_mma_sync", "tvm_bmma_sync", "tvm_fill_fragment",
-        "tvm_thread_allreduce", "tvm_tuple", "lookup_param", "tvm_throw_last_error", "start_profile_intrinsic",
-        "end_profile_intrinsic", "TVMBackendAllocWorkspace", "tvm_stack_alloca", "tvm_stack_make_array",
-        "tvm_stack_make_shape"), "handle"),
+        "tvm_thread_allreduce", "tvm_tuple", "tvm_thread_context", "lookup_param", "tvm_throw_last_error",
+        "start_profile_intrinsic", "end_profile_intrinsic", "TVMBackendAllocWorkspace", "tvm_stack_alloca",
+        "tvm_stack_make_array", "tvm_stack_make_shape"), "handle"),
     **dict.fromkeys((
         "tvm_storage_sync", "tvm_struct_set", "tvm_context_id", "TVMBackendFreeWorkspace", "tvm_warp_activemask",
         "undef", "call_cpacked", "tvm_call_cpacked", "tvm_call_packed_lowered", "tvm_call_cpacked_lowered",
@@ -263,7 +287,12 @@ OPAQUE: Final[Mapping[str, str]] = {
 
 
 def without_meaning(op: Opaque) -> CompileError:
-    """Return the error of a program that is compiled with a built-in function of another device."""
+    """Return the error of a program that is compiled with a built-in function of another device, or a call within the
+    module."""
+    if isinstance(op, Subroutine):
+        return CompileError(
+            f"the call of '{op.spelling}', another function of the module, has no code; such a program can be read and "
+            "changed by passes, but not compiled", code="TW0602")
     return CompileError(
         f"'T.{op.spelling}' has no meaning on this device; such a program can be read and scheduled, but not compiled",
         code="TW0602")
@@ -280,6 +309,8 @@ _TYPED_FIRST: Final = frozenset((
     "vectorhigh", "vectorcombine",
 ))
 """Built-in functions whose first argument is the type of the result."""
+TYPED_LAST: Final = "tvm_struct_get"
+"""The built-in function whose last argument is the type of the result."""
 
 
 def call_opaque(name: str, *args: Any, dtype: str | DataType | None = None, cond: Value | None = None) -> PrimExpr:
@@ -290,6 +321,8 @@ def call_opaque(name: str, *args: Any, dtype: str | DataType | None = None, cond
     given = [*args, *([] if cond is None else [cond])]
     if dtype is None and name in _TYPED_FIRST and given:
         dtype = given.pop(0)
+    if dtype is None and name == TYPED_LAST and given and isinstance(given[-1], str):
+        dtype = given.pop()
     if name == "tvm_access_ptr" and given and isinstance(given[0], str):
         given[0] = call_opaque("type_annotation", given[0])
     texts = [(i, str(a)) for i, a in enumerate(given) if isinstance(a, str)]
@@ -340,6 +373,33 @@ _CALLS: Final = {
 }
 
 
+def intrinsic_named(name: str) -> Intrinsic:
+    """Return the intrinsic of a name, such as `tir.exp`, without the strings that are arguments in TVM.
+
+    Raises `CompileError` for an unknown one.
+    """
+    plain = name.removeprefix("tir.")
+    plain = "nearbyint" if plain == "round" else plain
+    if plain in OPAQUE:
+        return opaque(plain)
+    if plain in _OUTSIDE:
+        return _OUTSIDE[plain]
+    found = globals().get(plain)
+    if not isinstance(found, Intrinsic) or plain.isupper():
+        known = sorted(n for n, f in globals().items() if isinstance(f, Intrinsic) and not n.isupper())
+        raise CompileError(
+            f"there is no intrinsic '{name}'{nearest(plain, known) or '; the intrinsics are ' + ', '.join(known)}",
+            code="TW0602")
+    return found
+
+
+_OUTSIDE: Final[Mapping[str, Intrinsic]] = {
+    "call_extern": extern(""), "call_pure_extern": extern("", pure=True), "call_llvm_intrin": llvm_intrinsic(""),
+    "call_llvm_pure_intrin": llvm_intrinsic("", pure=True), "tvm_call_packed": packed(""),
+}
+"""Functions outside of the program, which have names."""
+
+
 def call_named(dtype: str | DataType, name: str, args: Sequence[Any]) -> PrimExpr:
     """Return a call of the intrinsic called `name`, with or without `tir.`. The first argument of `tir.call_extern` is
     the name of a C function. Raises `CompileError` for an unknown intrinsic."""
@@ -353,10 +413,4 @@ def call_named(dtype: str | DataType, name: str, args: Sequence[Any]) -> PrimExp
         return call_opaque(plain, *args, dtype=dtype)
     if plain == "if_then_else" and len(args) == 3:
         return if_then_else(args[0], cast(dtype, args[1]), cast(dtype, args[2]))
-    found = globals().get(plain)
-    if not isinstance(found, Intrinsic) or plain.isupper():
-        known = sorted(n for n, f in globals().items() if isinstance(f, Intrinsic) and not n.isupper())
-        raise CompileError(
-            f"there is no intrinsic '{name}'{nearest(plain, known) or '; the intrinsics are ' + ', '.join(known)}",
-            code="TW0602")
-    return found(*args, dtype=dtype)
+    return intrinsic_named(name)(*args, dtype=dtype)

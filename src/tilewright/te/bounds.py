@@ -58,7 +58,7 @@ def _ranges(s: Schedule, args: Sequence[Tensor]) -> dict[IterVar, Range]:
     inputs = [t for t in args if isinstance(t.op, PlaceholderOp)]
     outputs = [t for t in args if not isinstance(t.op, PlaceholderOp)]
     func, blocks = create_blocks(inputs, outputs)
-    buffers = dict(zip([*inputs, *outputs], func.params, strict=True))
+    buffers = dict(zip([*inputs, *outputs], func.buffers, strict=True))
     resolver = _RangeResolver(s, func, {s[op]: block for op, block in blocks.items()}, buffers)
     resolver.resolve()
     names: dict[PrimExpr, PrimExpr] = {loop: axis.var for axis, loop in resolver.loops.items()}

@@ -27,7 +27,7 @@ from tilewright.te.scan import ScanOp
 from tilewright.te.scan_loops import compute_in_steps, join_steps
 from tilewright.te.tensor import SUM, Combiner, ComputeOp, Operation, PlaceholderOp, Reduce, Tensor, TensorElem
 from tilewright.tir.block_rewrites import reduction_step
-from tilewright.tir.stmt import SCALARS, SERIAL, Block, For, IfThenElse, PrimFunc, Reducer, Stmt, Store, redirect, seq
+from tilewright.tir.stmt import SERIAL, Block, For, IfThenElse, PrimFunc, Reducer, Stmt, Store, redirect, seq
 
 _TRUE = IntImm(BOOL, 1)
 
@@ -96,7 +96,6 @@ def tensors_as_prim_func(
         raise CompileError(
             f"index_dtype_override={index_dtype_override!r}: indices and loop variables are int64; leave it out",
             code="TW0614")
-    scalars = tuple((k, a) for k, a in enumerate(ops) if isinstance(a, Var))
     tensors = [a for a in ops if not isinstance(a, Var)]
     if not tensors or not all(isinstance(t, Tensor) for t in tensors):
         raise CompileError(
@@ -105,9 +104,8 @@ def tensors_as_prim_func(
     inputs = [t for t in tensors if isinstance(t.op, PlaceholderOp)]
     outputs = [t for t in tensors if not isinstance(t.op, PlaceholderOp)]
     func, blocks = create_blocks(inputs, outputs, name)
-    buffers = dict(zip([*inputs, *outputs], func.params, strict=True))
-    func = replace(
-        func, params=tuple(buffers[t] for t in tensors), attrs=func.attrs | ({SCALARS: scalars} if scalars else {}))
+    buffers = dict(zip([*inputs, *outputs], func.buffers, strict=True))
+    func = replace(func, params=tuple(a if isinstance(a, Var) else buffers[a] for a in ops))
     return with_free_layouts(func, blocks, buffers)
 
 

@@ -23,7 +23,7 @@ from tilewright.scalar.expr import Buffer, IntImm, PrimExpr, Value
 from tilewright.te.tensor import Operation, Tensor, dimension
 from tilewright.tir.buffers import decl_buffer
 from tilewright.tir.packed_calls import with_access
-from tilewright.tir.stmt import SCALARS, Block, Evaluate, PrimFunc, Stmt, walk_stmt
+from tilewright.tir.stmt import Block, Evaluate, PrimFunc, Stmt, walk_stmt
 from tilewright.tir.transform.lower_blocks import lower_blocks
 
 
@@ -99,17 +99,17 @@ def extern(
 def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: PrimFunc, **options: Any) -> Tensor | list[Tensor]:
     """Return the tensors that a TIR function computes: its first parameters are the inputs, the others the results."""
     n = len(input_tensors)
-    outs = primfunc.params[n:]
-    if not outs or primfunc.attrs.get(SCALARS):
+    outs = primfunc.buffers[n:]
+    if not outs or primfunc.scalars:
         raise CompileError(
             f"extern_primfunc of '{primfunc.name}' needs a PrimFunc with {n} input buffers, at least "
-            f"one result, and no scalar parameters; it has {len(primfunc.params)} buffers", code="TW0603")
+            f"one result, and no scalar parameters; it has {len(primfunc.buffers)} buffers", code="TW0603")
     has_blocks = any(isinstance(s, Block) for s in walk_stmt(primfunc.body))
     body = lower_blocks(primfunc).body if has_blocks else primfunc.body
     shapes = [b.shape for b in outs]
     given: dict[str, Any] = {
-        "name": primfunc.name, "dtype": [b.dtype for b in outs], "in_buffers": primfunc.params[:n], "out_buffers": outs,
-        **options
+        "name": primfunc.name, "dtype": [b.dtype for b in outs], "in_buffers": primfunc.buffers[:n],
+        "out_buffers": outs, **options
     }
     made: list[Tensor] = extern(shapes, input_tensors, lambda *_: body, **given)
     return made[0] if len(made) == 1 else made

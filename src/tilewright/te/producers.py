@@ -24,7 +24,7 @@ from tilewright.te.schedule import Schedule
 from tilewright.te.tensor import PlaceholderOp, Tensor
 from tilewright.te.unroll_by_hint import unroll_by_hint
 from tilewright.tir.stmt import (
-    SCALARS,
+    LEGACY,
     Allocate,
     For,
     IterVar,
@@ -64,7 +64,7 @@ def ScheduleOps(s: Schedule, bounds: Mapping[IterVar, Any], debug_keep_trivial_l
     inputs = [t for t in args if isinstance(t.op, PlaceholderOp)]
     outputs = [t for t in args if not isinstance(t.op, PlaceholderOp)]
     func, blocks = create_blocks(inputs, outputs, binds=_inputs(inputs))
-    buffers = dict(zip([*inputs, *outputs], func.params, strict=True))
+    buffers = dict(zip([*inputs, *outputs], func.buffers, strict=True))
     resolver = Resolver(s, func, {s[op]: block for op, block in blocks.items()}, buffers)
     resolver.resolve()
     made = _made(s, resolver)
@@ -95,9 +95,8 @@ def SchedulePostProcToPrimFunc(
             f"an argument of a function must be a tensor, a buffer or a te.var; {wrong!r} is a {type(wrong).__name__}")
     params = {a: known.get(a) or InputBuffer(a, a.name) for a in arg_list if isinstance(a, Tensor)}
     given = {*params.values(), *(extern_buffer or {}).values(), *(a for a in arg_list if isinstance(a, Buffer))}
-    scalars = tuple((k, a) for k, a in enumerate(arg_list) if isinstance(a, Var))
-    buffers = tuple(params[a] if isinstance(a, Tensor) else a for a in arg_list if not isinstance(a, Var))
-    return PrimFunc("main", buffers, _allocated(body, given), {SCALARS: scalars} if scalars else {})
+    found = tuple(params[a] if isinstance(a, Tensor) else a for a in arg_list)
+    return PrimFunc("main", found, _allocated(body, given), {LEGACY: True})
 
 
 def schedule_to_module(
@@ -106,7 +105,7 @@ def schedule_to_module(
     """Return the module of the loops of a te schedule over the tensors `args`, without blocks and before other passes.
     """
     func = simplify(lower_blocks(schedule_func(sch, ends(sch) if args is None else args, name, binds)))
-    return IRModule({name: func})
+    return IRModule({name: func.with_attr(LEGACY, True)})
 
 
 def _check_bounds(s: Schedule, bounds: Mapping[IterVar, Any]) -> None:

@@ -32,7 +32,6 @@ from tilewright.tir.legality import check_any_order, check_threads, fault
 from tilewright.tir.loop_schedule import Schedule as Engine
 from tilewright.tir.stmt import (
     IMPORTS,
-    SCALARS,
     THREAD,
     Block,
     For,
@@ -54,25 +53,24 @@ def schedule_func(
 
     An argument is a tensor, or a `te.var` scalar; `binds` are buffers to use for some of the tensors.
     """
-    scalars = tuple((k, a) for k, a in enumerate(args) if isinstance(a, Var))
-    args = [a for a in args if not isinstance(a, Var)]
+    given, args = args, [a for a in args if not isinstance(a, Var)]
     _check_args(s, args)
     inputs = [t for t in args if isinstance(t.op, PlaceholderOp)]
     outputs = [t for t in args if not isinstance(t.op, PlaceholderOp)]
     placed = [t for t in outputs if t not in (binds or ()) and _is_placed(s, s[t])]
     whole = [t for t in outputs if t not in placed]
     func, blocks = create_blocks(inputs, whole, name, binds=binds)
-    buffers = dict(zip([*inputs, *whole], func.params, strict=True))
-    func = replace(
-        func, params=tuple(buffers[t] for t in args if t not in placed),
-        attrs=func.attrs | ({SCALARS: scalars} if scalars else {}))
+    buffers = dict(zip([*inputs, *whole], func.buffers, strict=True))
+    params = [a for a in given if isinstance(a, Var) or a not in placed]
+    func = replace(func, params=tuple(a if isinstance(a, Var) else buffers[a] for a in params))
     if s.arrange is not None:
         _check_no_steps(s)
         return s.arrange(func, inputs, outputs)
     buffers |= _stored(func, blocks, placed)
     func = unroll_by_hint(_resolved(s, func, blocks, buffers).func)
     if placed:
-        func = _with_placed(func, [buffers[t] for t in args], [buffers[t] for t in placed])
+        whole_params = [a if isinstance(a, Var) else buffers[a] for a in given]
+        func = _with_placed(func, whole_params, [buffers[t] for t in placed])
     imports = tuple(dict.fromkeys(text for stage in s.stages for text in stage.imports))
     return replace(func, attrs={**func.attrs, IMPORTS: imports}) if imports else func
 
@@ -88,7 +86,7 @@ def _is_placed(s: Schedule, stage: Stage) -> bool:
     return stage.op not in s.outputs and stage.has_place and not (stage.scope or stage.rolling or stage.layout)
 
 
-def _with_placed(func: PrimFunc, params: Sequence[Buffer], placed: Sequence[Buffer]) -> PrimFunc:
+def _with_placed(func: PrimFunc, params: Sequence[Buffer | Var], placed: Sequence[Buffer]) -> PrimFunc:
     """Make intermediate values that are computed inside of their readers parameters. The function writes the elements
     that the readers need, and none of a value that is inlined."""
     rest = tuple(b for b in func.attrs["intermediates"] if b not in placed)
@@ -104,7 +102,7 @@ def apply_schedule(s: Schedule, args: Sequence[Tensor], func: PrimFunc) -> PrimF
     outputs = [t for t in args if not isinstance(t.op, PlaceholderOp)]
     own, blocks = create_blocks(inputs, outputs)
     engine = Engine(func)
-    engine.apply(_resolved(s, own, blocks, dict(zip([*inputs, *outputs], own.params, strict=True))).steps)
+    engine.apply(_resolved(s, own, blocks, dict(zip([*inputs, *outputs], own.buffers, strict=True))).steps)
     return unroll_by_hint(engine.func)
 
 
@@ -222,7 +220,7 @@ class Resolver:
 
         if isinstance(stage.op, PlaceholderOp):
             name = self.inputs.get(stage.op.outputs[0])
-            for argument in [b for b in self.engine.func.params if b.name == name]:
+            for argument in [b for b in self.engine.func.buffers if b.name == name]:
                 self.engine.func, _ = transform_layout(self.engine.func, argument, layout)
             return
         block = self.engine.block(self.block(stage))

@@ -133,7 +133,7 @@ def decl_tensor_intrin(
         given.setdefault(t, decl_buffer(t.shape, t.dtype, t.name, **(default_buffer_params or {})))
     func = create_prim_func(op.inputs, op.outputs, name, binds=given)
     (pattern,) = (s for s in walk_stmt(func.body) if isinstance(s, Block))
-    ins, outs = func.params[: len(op.inputs)], func.params[len(op.inputs) :]
+    ins, outs = func.buffers[: len(op.inputs)], func.buffers[len(op.inputs) :]
     made = fcompute(list(ins), list(outs))  # type: ignore[arg-type]
     parts = tuple(made) if isinstance(made, (tuple, list)) else (made,)
     if len(parts) not in (1, 3) or (len(parts) == 1 and parts[0] is None):

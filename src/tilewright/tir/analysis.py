@@ -15,7 +15,6 @@ from tilewright.tir.constructors import known_shape
 from tilewright.tir.flops import estimate_tir_flops
 from tilewright.tir.stmt import (
     NUMBERS,
-    SCALARS,
     THREAD,
     Allocate,
     AllocateConst,
@@ -40,7 +39,7 @@ __all__ = [
 
 def verify_ssa(func: PrimFunc) -> bool:
     """Return whether no variable is bound twice; scalar parameters are bound by the function."""
-    bound = {v for _, v in func.attrs.get(SCALARS, ())}
+    bound = set(func.scalars)
     for s in walk_stmt(func.body):
         own = [i.var for i in s.iters] if isinstance(s, Block) else [s.var] if isinstance(s, (For, Let)) else []
         if any(v in bound for v in own) or len(set(own)) != len(own):
@@ -169,12 +168,11 @@ def verify_well_formed(func: PrimFunc, assert_mode: bool = True) -> bool:
 
 
 def _fault(func: PrimFunc, *, variables: bool) -> str | None:
-    sizes = {v for b in func.params for d in b.shape if isinstance(d, PrimExpr) for v in walk(d) if isinstance(v, Var)}
-    sizes |= {v for _, v in func.attrs.get(SCALARS, ())} | set(func.attrs.get(NUMBERS, ()))
+    sizes = {v for b in func.buffers for d in b.shape if isinstance(d, PrimExpr) for v in walk(d) if isinstance(v, Var)}
+    sizes |= set(func.scalars) | set(func.attrs.get(NUMBERS, ()))
+    given: frozenset[Buffer] = frozenset((*func.buffers, *func.attrs.get("intermediates", ())))
     stack: list[tuple[Stmt, frozenset[Var], frozenset[Var], frozenset[Buffer]]]
-    stack = [
-        (func.body, frozenset(sizes), frozenset[Var](), frozenset((*func.params, *func.attrs.get("intermediates", ()))))
-    ]
+    stack = [(func.body, frozenset(sizes), frozenset[Var](), given)]
     while stack:
         s, known, loops, memory = stack.pop()
         inner = known | {i.var for i in s.iters} if isinstance(s, Block) else known

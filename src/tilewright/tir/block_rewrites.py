@@ -70,7 +70,7 @@ def check_scope(scope: str) -> None:
 
 def named_buffer(func: PrimFunc, name: str) -> Buffer:
     """Return the parameter or intermediate buffer of that name."""
-    known: tuple[Buffer, ...] = (*func.params, *func.attrs["intermediates"])
+    known: tuple[Buffer, ...] = (*func.buffers, *func.attrs["intermediates"])
     for b in known:
         if b.name == name:
             return b
@@ -343,7 +343,7 @@ def swap(s: Stmt, old: Stmt, new: Stmt) -> Stmt:
 def free_name(func: PrimFunc, name: str) -> str:
     """Return `name`, with a number appended if a block or buffer already has this name."""
     taken = (
-        {b.name for b in (*func.params, *func.attrs["intermediates"])}
+        {b.name for b in (*func.buffers, *func.attrs["intermediates"])}
         | {s.name for s in walk_stmt(func.body) if isinstance(s, Block)} | func.attrs.get(TAKEN, frozenset())
     )
     found, k = name, 1

@@ -101,8 +101,8 @@ def decl_buffer(
     axis_separators: Sequence[int] | None = None,
 ) -> DeclaredBuffer:
     """Declare a buffer of `shape`, dense or with `strides`. Its address is determined when it is bound, so
-    `elem_offset` and `offset_factor` have no effect, nor do `axis_separators`, since memory has one dimension. `data`
-    and `buffer_type` are rejected, since dimensions of a buffer cannot share memory."""
+    `elem_offset` and `offset_factor` have no effect; `axis_separators` are a note, since memory has one dimension.
+    `data` and `buffer_type` are rejected, since dimensions of a buffer cannot share memory."""
     if data is not None or buffer_type:
         raise CompileError(
             f"decl_buffer '{name}': the caller provides the memory, and each element is stored once; omit data= and "
@@ -113,7 +113,7 @@ def decl_buffer(
         raise CompileError(
             f"decl_buffer '{name}' has {len(dims)} dimensions, but was given {len(strides)} strides", code="TW0609")
     sizes = [int(d) if isinstance(d, IntImm) else d for d in dims]
-    return DeclaredBuffer(name, sizes, dtype, scope or "global", strides or ())
+    return DeclaredBuffer(name, sizes, dtype, scope or "global", strides or (), axis_separators or ())
 
 
 def fitted(value: PrimExpr, dtype: DataType) -> PrimExpr | None:

@@ -13,9 +13,6 @@ from tilewright.base.types import BOOL, DataType
 from tilewright.scalar.expr import Buffer, PrimExpr, Var, as_expr, const, number_of
 from tilewright.scalar.range import Range
 
-SCALARS: Final = "scalars"
-"""Attribute of a function: `((position, Var), …)`, its scalar arguments. Symbolic dimensions of its buffers are no
-arguments."""
 _KINDS: Final = {0: "spatial", 2: "reduce", 3: "scan", 4: "opaque"}
 """Kinds of axes by TVM's numbers; those of loops and threads are no kinds of axes here."""
 
@@ -24,7 +21,7 @@ def function_fields(
     params: Sequence[Any], body: Any, ret_type: None = None, buffer_map: Mapping[Var, Buffer] | None = None,
     attrs: Mapping[str, Any] | None = None
 ) -> tuple[Any, ...]:
-    """Return the fields of a function for TVM's arguments; scalars become an attribute."""
+    """Return the fields of a function for TVM's arguments."""
     bound = buffer_map or {}
     found = [bound.get(p, p) if isinstance(p, Var) else getattr(p, "buffer", p) for p in params]
     wrong = next((p for p in found if not isinstance(p, (Var, Buffer))), ret_type)
@@ -33,10 +30,8 @@ def function_fields(
             f"a function takes variables and buffers, and returns nothing; {wrong!r} ({type(wrong).__name__}) is "
             "neither", code="TW0611")
     given = dict(attrs or {})
-    name = str(given.pop("global_symbol", "main"))
-    scalars = tuple((place, p) for place, p in enumerate(found) if isinstance(p, Var))
-    buffers = tuple(p for p in found if isinstance(p, Buffer))
-    return name, buffers, body, {**given, **({SCALARS: scalars} if scalars else {})}
+    name = str(given.get("global_symbol", "main"))
+    return name, tuple(found), body, given
 
 
 def axis_fields(

@@ -16,6 +16,7 @@ from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import PrimExpr, Value, Var, as_expr, const
 from tilewright.scalar.walk import substitute
+from tilewright.tir.packed_calls import packed_call
 from tilewright.tir.stmt import Evaluate, Seq, Stmt, seq
 
 bitwise_and: Final = partial(E.bitwise, E.BITWISE_AND)
@@ -35,9 +36,11 @@ def Let(var: Var, value: Value, body: Value) -> PrimExpr:
     return substitute(as_expr(body), {var: given})
 
 
-def call_intrin(dtype: str | DataType, func_name: str, *args: Value) -> PrimExpr:
-    """Return a call of the intrinsic of that name, such as `tir.exp`. Raises `CompileError` for an unknown one."""
-    return E.Call(dtype, func_name, args)
+def call_intrin(dtype: str | DataType, func_name: str | E.Intrinsic, *args: Any) -> PrimExpr:
+    """Return a call of an intrinsic, or of that of a name, such as `tir.exp`. Raises `CompileError` for an unknown one.
+    """
+    name = func_name if isinstance(func_name, str) else func_name.name
+    return packed_call(dtype, args) if name == "tir.tvm_call_packed" else E.Call(dtype, name, args)
 
 
 def reinterpret(dtype: str | DataType, value: Value) -> PrimExpr:

@@ -33,21 +33,21 @@ from tilewright.tir.stmt import (
 
 
 def run(func: PrimFunc, arrays: Sequence[np.ndarray[Any, Any]], numbers: Mapping[Var, Any] | None = None) -> None:
-    """Execute `func` on `arrays`, one per parameter (any shape of the right size), which are written in place.
+    """Execute `func` on `arrays`, one per buffer (any shape of the right size), which are written in place.
 
     `numbers` are the values of symbolic dimensions and scalar parameters; a variable that is a whole dimension gets its
     value from the arrays.
     """
-    if len(arrays) != len(func.params):
-        raise InternalError(f"{func.name} has {len(func.params)} parameters and was given {len(arrays)} arrays")
+    if len(arrays) != len(func.buffers):
+        raise InternalError(f"{func.name} has {len(func.buffers)} buffers and was given {len(arrays)} arrays")
     machine = _Machine()
-    for buffer, array in zip(func.params, arrays, strict=True):
+    for buffer, array in zip(func.buffers, arrays, strict=True):
         if len(buffer.shape) == array.ndim:
             machine.env.update(
                 {d: typed(n, d.dtype) for d, n in zip(buffer.shape, array.shape, strict=True) if isinstance(d, Var)})
     machine.env.update({v: typed(n, v.dtype) for v, n in (numbers or {}).items()})
     copies = []
-    for buffer, array in zip(func.params, arrays, strict=True):
+    for buffer, array in zip(func.buffers, arrays, strict=True):
         memory = np.ascontiguousarray(array, buffer.dtype.numpy()).reshape(machine.shape(buffer)).copy()
         machine.memory[buffer] = memory
         copies.append(memory)

@@ -360,10 +360,10 @@ class Schedule(Recorder):
         self._mark(inner, SHARE, buffer)
 
     def _parameter(self, buffer: str) -> None:
-        if buffer not in (b.name for b in self.func.params):
+        if buffer not in (b.name for b in self.func.buffers):
             raise ScheduleError(
                 f"there is no parameter '{buffer}' to prefetch; "
-                f"the parameters are {', '.join(b.name for b in self.func.params)}",
+                f"the parameters are {', '.join(b.name for b in self.func.buffers)}",
                 code="TW0613")
 
     @recorded

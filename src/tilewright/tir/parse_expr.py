@@ -36,8 +36,8 @@ from tilewright.scalar.expr import (
 )
 from tilewright.tir import functions as F
 from tilewright.tir.buffers import address_for
-from tilewright.tir.packed_calls import packed_call
-from tilewright.tir.parse_python import MODULES, PythonReader, Source
+from tilewright.tir.parse_calls import CallReader
+from tilewright.tir.parse_python import MODULES, Source
 from tilewright.tir.reinterpreted import Reinterpreted
 from tilewright.tir.views import View, dense_strides, source_of
 
@@ -77,11 +77,12 @@ def is_handle(node: ast.expr) -> bool:
     return module_name(kind) in ("handle", "Ptr")
 
 
-class ExprReader(PythonReader):
+class ExprReader(CallReader):
     """Reads expressions over the names in scope."""
 
     def __init__(self, source: Source, outer: Mapping[str, Any]) -> None:
         super().__init__(source, outer)
+        self.module = ""
         self.of_views: set[PrimExpr] = set()
         """The quotients and remainders that views gave as indices."""
 
@@ -372,6 +373,8 @@ class ExprReader(PythonReader):
 
     # Calls.
     def call(self, node: ast.Call) -> Any:
+        if self.is_subroutine(node.func):
+            return self.subroutine(node, node.func)
         if self.is_outside(node):
             return self.scalar_outside(node)
         name = module_name(node.func)
@@ -472,6 +475,8 @@ class ExprReader(PythonReader):
     def opaque(self, node: ast.Call, name: str) -> PrimExpr:
         """Read a call of a built-in function without a meaning here; strings are a part of the function."""
         given = self.keywords(node, "dtype")
+        if name == I.TYPED_LAST and "dtype" not in given and node.args and isinstance(node.args[-1], ast.Constant):
+            given, node = {"dtype": node.args[-1]}, ast.copy_location(ast.Call(node.func, node.args[:-1], []), node)
         texts = [(i, a.value) for i, a in enumerate(node.args) if isinstance(a, ast.Constant)
                  and isinstance(a.value, str)]
         skipped = {i for i, _ in texts}
@@ -595,19 +600,6 @@ class ExprReader(PythonReader):
         except CompileError as error:
             raise self.error(node, error.message) from None
 
-    def packed(self, node: ast.Call) -> PrimExpr:
-        """Read `T.call_packed("f", A, A.data, 3, "text")`, a call of a registered function; `A` is the whole buffer."""
-        given = self.keywords(node, "dtype")
-        args: list[Any] = []
-        for a in node.args:
-            known = self.names.get(a.id) if isinstance(a, ast.Name) else None
-            is_text = isinstance(a, ast.Constant) and isinstance(a.value, str)
-            args.append(known if isinstance(known, Buffer) else self.literal(a) if is_text else self.argument(a))
-        try:
-            return packed_call(self.dtype(given["dtype"]) if "dtype" in given else "int32", args)
-        except CompileError as error:
-            raise self.error(node, error.message) from None
-
     def annotation(self, node: ast.expr) -> Any:
         """Read a plain Python value that may contain buffers."""
         match node:
@@ -678,10 +670,15 @@ _FUNCTIONS: Final[dict[str, Callable[..., PrimExpr]]] = {
     "q_multiply_shift": F.q_multiply_shift, "q_multiply_shift_per_axis": F.q_multiply_shift_per_axis,
 }
 """Functions without nodes of their own, under TVM's names."""
-FUNCTIONS: Final[Mapping[str, Callable[..., PrimExpr]]] = {**INTRINSICS, **_FUNCTIONS}
+FUNCTIONS: Final[Mapping[str, Callable[..., PrimExpr]]] = {
+    **INTRINSICS, **_FUNCTIONS, "reinterpret": F.reinterpret, "Cast": E.cast,
+    "cast": lambda value, dtype: E.cast(dtype, value),
+    "if_then_else": E.if_then_else, "Select": E.if_then_else,
+}
 """Functions of expressions, by their names in TVMScript."""
 _CALLS: Final[dict[str, Callable[[ExprReader, ast.Call], Any]]] = {
-    "cast": ExprReader.cast, "Cast": ExprReader.cast, "if_then_else": ExprReader.selected,
+    "Call": ExprReader.called_by_name, "cast": ExprReader.cast, "Cast": ExprReader.cast,
+    "if_then_else": ExprReader.selected,
     "Select": ExprReader.selected,
     "ramp": ExprReader.ramp, "Ramp": ExprReader.ramp, "broadcast": ExprReader.spread, "Broadcast": ExprReader.spread,
     "Let": ExprReader.let,

@@ -48,7 +48,9 @@ class MemoryReader(AttributeReader):
         sizes = self.sizes(shape)
         kind = self.dtype(dtype) if dtype is not None else DataType("float32")
         strides = self.sizes(given["strides"]) if "strides" in given else ()
-        made = Buffer(name, sizes, kind, str(self.literal(where)) if where is not None else scope, strides)
+        separators = self.literal(given["axis_separators"]) if "axis_separators" in given else ()
+        made = Buffer(
+            name, sizes, kind, str(self.literal(where)) if where is not None else scope, strides, separators)
         return self.bind(name, made, _same_buffer)
 
     def sizes(self, node: ast.expr) -> list[Any]:

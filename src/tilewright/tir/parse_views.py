@@ -62,7 +62,7 @@ class ViewReader(ExprReader):
         dtype = given.get("dtype") or (args.pop(0) if args else None)
         pointer = self.names.get(where.id) if isinstance(where, ast.Name) else None
         if isinstance(pointer, Var) and pointer.dtype == "handle":
-            return PlacedBuffer(name, sizes or (), "float32" if dtype is None else self.dtype(dtype), pointer)
+            return self.placed_at(name, given, pointer, sizes or (), "float32" if dtype is None else self.dtype(dtype))
         if is_part and isinstance(where, ast.Subscript):
             target = self.target(where.value)
             made = part(name, target, self.region(where, target), sizes)
@@ -83,6 +83,15 @@ class ViewReader(ExprReader):
         if is_part:
             self.match_places(node, given, made)
         return made
+
+    def placed_at(
+        self, name: str, given: Mapping[str, ast.expr], pointer: Var, sizes: Sequence[Any], dtype: str | DataType
+    ) -> PlacedBuffer:
+        """Return the memory at an address."""
+        scope = str(self.literal(given["scope"])) if "scope" in given else "global"
+        apart = given.get("strides")
+        steps = apart.elts if isinstance(apart, (ast.Tuple, ast.List)) else []
+        return PlacedBuffer(name, sizes, dtype, pointer, scope, [self.value(s) for s in steps])
 
     def of_other_type(
         self, name: str, node: ast.Call, target: Buffer | View, sizes: Sequence[Any], dtype: DataType, offset: PrimExpr

@@ -24,17 +24,17 @@ from tilewright.ir.module import IRModule
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import Buffer, PrimExpr, Var
 from tilewright.tir.buffers import fitted
+from tilewright.tir.free_names import INNER
 from tilewright.tir.parse_attributes import ENCLOSING, Wrapper
 from tilewright.tir.parse_expr import is_handle, module_name
 from tilewright.tir.parse_memory import ALLOCATIONS, MemoryReader
 from tilewright.tir.parse_python import Source, around
 from tilewright.tir.parse_views import call_name, is_view
-from tilewright.tir.printer import INNER, extent_between
+from tilewright.tir.printer import extent_between
 from tilewright.tir.stmt import (
     PARALLEL,
     ROOT_ATTRS,
     ROOT_BLOCK,
-    SCALARS,
     SERIAL,
     THREAD,
     UNROLLED,
@@ -93,18 +93,20 @@ def parse_python(function: Callable[..., Any]) -> PrimFunc:
         ) from None
     source = Source(textwrap.dedent("".join(lines)), inspect.getsourcefile(function) or "", first)
     with diagnostics.reporting():
-        (definition,) = _definitions(source)
-        return _read(source, around(function), definition)
+        ((_, definition),) = _definitions(source)
+        return _read(source, around(function), definition, _class_around(function))
 
 
 def _functions(text: str, file: str) -> list[PrimFunc]:
     source = Source(textwrap.dedent(text), file)
-    return [_read(source, {}, d) for d in _definitions(source)]
+    return [_read(source, {}, d, module) for module, d in _definitions(source)]
 
 
-def _read(source: Source, outer: Mapping[str, Any], definition: ast.FunctionDef) -> PrimFunc:
+def _read(source: Source, outer: Mapping[str, Any], definition: ast.FunctionDef, module: str) -> PrimFunc:
+    reader = FunctionReader(source, outer)
+    reader.module = module
     try:
-        return FunctionReader(source, outer).function(definition)
+        return reader.function(definition)
     except RecursionError:
         raise source.error(definition, f"function '{definition.name}' is {_TOO_DEEP}") from None
 
@@ -112,8 +114,15 @@ def _read(source: Source, outer: Mapping[str, Any], definition: ast.FunctionDef)
 _TOO_DEEP: Final = "nested too deeply; assign inner values to names, and split long sums into several statements"
 
 
-def _definitions(source: Source) -> list[ast.FunctionDef]:
-    """Return the functions of a text, including those in a class; other top-level statements are skipped."""
+def _class_around(function: Callable[..., Any]) -> str:
+    """Return the name of the class that a function is defined in, or an empty text."""
+    *_, around, _ = ("", *function.__qualname__.split("."))
+    return "" if around == "<locals>" else around
+
+
+def _definitions(source: Source) -> list[tuple[str, ast.FunctionDef]]:
+    """Return the functions of a text, each with the name of the class that it is in, or an empty text; imports are
+    skipped."""
     try:
         tree = ast.parse("\n".join(source.lines))
     except (MemoryError, RecursionError):
@@ -121,11 +130,12 @@ def _definitions(source: Source) -> list[ast.FunctionDef]:
     except SyntaxError as error:
         row, column = error.lineno or 1, max(error.offset or 1, 1) - 1
         raise source.located(row, column, column + 1, f"this is not valid Python: {error.msg}") from None
-    found: list[ast.FunctionDef] = []
+    found: list[tuple[str, ast.FunctionDef]] = []
     for s in tree.body:
+        module = s.name if isinstance(s, ast.ClassDef) else ""
         for x in s.body if isinstance(s, ast.ClassDef) else [s]:
             if isinstance(x, ast.FunctionDef):
-                found.append(x)
+                found.append((module, x))
             elif not isinstance(x, (ast.Import, ast.ImportFrom)):
                 raise source.error(
                     x, "a function is expected here: @T.prim_func, then def name(A: T.Buffer((8,), \"float32\")):")
@@ -163,18 +173,17 @@ class FunctionReader(MemoryReader):
         body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
         self.declare_sizes(body)
         numbers = {place: v for place, a in enumerate(node.args.args) if (v := self.scalar(a)) is not None}
-        if numbers:  # they may be sizes of the buffers before them
-            self.attrs[SCALARS] = tuple(numbers.items())
-        params = [self.parameter(a) for place, a in enumerate(node.args.args) if place not in numbers]
+        params = [  # numbers come first, since they may be sizes of the buffers before them
+            numbers[place] if place in numbers else self.parameter(a) for place, a in enumerate(node.args.args)]
         if node.args.vararg or node.args.kwarg or node.args.kwonlyargs or node.args.posonlyargs or node.args.defaults:
             raise self.error(node, f"the parameters of '{node.name}' must be positional and without defaults")
         read = in_loops(self.sequence(body), self.of_views)
-        buffers = self.matched(node, params)
+        given = tuple(map(self.matched, params))
         if self.attrs.get("runner_function"):
             self.attrs["argument_names"] = tuple(a.arg for a in node.args.args)
         self.attrs = {k: self.with_buffers(v) for k, v in self.attrs.items()}
         return PrimFunc(
-            self.symbol(node), tuple(buffers), read, self.attributes(read), self.origin(node, node.name, "function"))
+            self.symbol(node), given, read, self.attributes(read), self.origin(node, node.name, "function"))
 
     def symbol(self, node: ast.FunctionDef) -> str:
         for d in node.decorator_list:
@@ -215,7 +224,7 @@ class FunctionReader(MemoryReader):
     def scalar(self, node: ast.arg) -> Var | None:
         """Return the variable of a parameter like `n: T.int64`, or None."""
         kind = module_name(node.annotation) if isinstance(node.annotation, (ast.Attribute, ast.Name)) else ""
-        if not kind.startswith(("int", "uint", "float", "bool")):
+        if not kind.startswith(("int", "uint", "float", "bfloat", "bool")):
             return None
         return self.new_var(node.arg, self.dtype_named(node, kind))
 
@@ -234,14 +243,12 @@ class FunctionReader(MemoryReader):
                                    "\"float32\")")
         return self.new_buffer(node.arg, kind, kind.args, "global")
 
-    def matched(self, node: ast.FunctionDef, params: Sequence[str | Buffer]) -> list[Buffer]:
-        """Return the buffers of the parameters. Handles without a buffer are scalar parameters."""
-        found = [p if isinstance(p, Buffer) else self.handles[p] for p in params]
-        free = [p for p, b in zip(params, found, strict=True) if b is None]
-        places = {a.arg: k for k, a in enumerate(node.args.args)}
-        scalars = [*self.attrs.get(SCALARS, ()), *((places[str(p)], self.addresses[str(p)]) for p in free)]
-        self.attrs.update({SCALARS: tuple(sorted(scalars, key=lambda s: s[0]))} if free else {})
-        return [b for b in found if b is not None]
+    def matched(self, param: str | Buffer | Var) -> Buffer | Var:
+        """Return a parameter; that of a handle is its buffer, or without one, its address."""
+        if not isinstance(param, str):
+            return param
+        buffer = self.handles[param]
+        return self.addresses[param] if buffer is None else buffer
 
     def literal(self, node: ast.expr) -> Any:
         """Read a plain Python value, or a parameter that is a handle."""
@@ -481,7 +488,7 @@ class FunctionReader(MemoryReader):
 
     def evaluate(self, node: ast.Expr) -> Stmt:
         if isinstance(node.value, ast.Call) and module_name(node.value.func) == "evaluate":
-            return Evaluate(self.expr(self.arguments(node.value, 1)[0]))
+            return Evaluate(self.argument(self.arguments(node.value, 1)[0]))
         if isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute) and len(
             node.value.args
         ) == 2 and node.value.func.attr == "vstore":

@@ -43,13 +43,13 @@ from tilewright.scalar.expr import (
     integer_range,
     sub,
 )
-from tilewright.scalar.intrinsics import Extern, Opaque, Packed
-from tilewright.scalar.walk import LONGEST_TEXT, text_of, walk
+from tilewright.scalar.intrinsics import Extern, Opaque, Packed, Subroutine
+from tilewright.scalar.walk import LONGEST_TEXT, text_of
+from tilewright.tir.free_names import INNER, free_names
 from tilewright.tir.stmt import (
     CALLBACKS,
     NUMBERS,
     RESULT,
-    SCALARS,
     Allocate,
     AllocateConst,
     AssertStmt,
@@ -65,7 +65,6 @@ from tilewright.tir.stmt import (
     Stmt,
     Store,
     While,
-    expressions,
     walk_stmt,
 )
 
@@ -74,7 +73,6 @@ _STRENGTH: Final = {
     "%": 7
 }
 _ATOM: Final = 9
-INNER: Final = "intermediates"
 _RESERVED: Final = frozenset({"T", "min", "max", "float", "range"})
 
 
@@ -93,12 +91,11 @@ def text_of_func(func: PrimFunc) -> str:
 
 
 def _print_func(printer: _Printer, func: PrimFunc) -> None:
-    for b in func.params:
-        printer.name(b)
+    for p in func.params:
+        printer.name(p)
     name, note = (func.name, "") if _is_name(func.name) else (_as_name(func.name), f"(name={value_text(func.name)})")
-    params = [f"{printer.name(b)}: {printer.buffer('Buffer', b)}" for b in func.params]
-    for place, v in func.attrs.get(SCALARS, ()):
-        params.insert(place, f"{printer.name(v)}: T.{v.dtype}")
+    kinds = [f"T.{p.dtype}" if isinstance(p, Var) else printer.buffer("Buffer", p) for p in func.params]
+    params = [f"{printer.name(p)}: {kind}" for p, kind in zip(func.params, kinds, strict=True)]
     printer.lines += [f"@T.prim_func{note}", f"def {name}({', '.join(params)}):"]
     printer.preamble(func)
     printer.body(func.body, 1)
@@ -219,6 +216,7 @@ class _Printer:
         """Return the declaration of a buffer."""
         scope = "" if b.scope == "global" else f", scope={value_text(b.scope)}"
         strides = f", strides={self.sizes(b.strides)}" if b.strides else ""
+        strides += f", axis_separators={list(b.axis_separators)}" if b.axis_separators else ""
         strides += f", data={self.name(b.pointer)}" if isinstance(b, PlacedBuffer) else ""
         return f'T.{word}({self.shape(b)}, "{b.dtype}"{strides}{scope})'
 
@@ -228,7 +226,7 @@ class _Printer:
     # Functions.
     def preamble(self, func: PrimFunc) -> None:
         """Print the declarations before the first statement of a function."""
-        variables, buffers = _free(func)
+        variables, buffers = free_names(func)
         for v in variables:
             self.put(1, f"{self.name(v)} = T.{v.dtype}()")
         self.placed = [b for b in buffers if isinstance(b, PlacedBuffer)]
@@ -236,7 +234,7 @@ class _Printer:
         for b in buffers:
             if not isinstance(b, PlacedBuffer) or b.pointer not in inside:
                 self.put(1, f"{self.name(b)} = {self.buffer('Buffer', b)}")
-        named = {k: v for k, v in func.attrs.items() if k not in (CALLBACKS, NUMBERS, RESULT, SCALARS)}
+        named = {k: v for k, v in func.attrs.items() if k not in (CALLBACKS, NUMBERS, RESULT)}
         inner = named.pop(INNER, None)  # its absence is printed if a function has blocks
         blocks = any(isinstance(s, Block) for s in walk_stmt(func.body))
         if (inner is None and blocks) or (inner == () and not blocks):
@@ -303,7 +301,7 @@ class _Printer:
             return form.format(self.expr(s.value)), self.name(s.var)
         notes = f", annotations={value_text(s.annotations)}" if s.annotations else ""
         if isinstance(s, AllocateConst):
-            values = value_text(s.data.tolist())
+            values = value_text(s.values.tolist())
             text = f'T.allocate_const({values}, "{s.buffer.dtype}", {self.shape(s.buffer)}{notes})'
         else:
             text = f'T.allocate({self.shape(s.buffer)}, "{s.buffer.dtype}", "{s.buffer.scope}"{notes})'
@@ -469,6 +467,8 @@ class _Printer:
                 return f'T.{word}({value_text(e.dtype)}, {value_text(e.op.spelling)}{", " if inner else ""}{inner})'
             case Call() if isinstance(e.op, Packed):
                 return self.packed(e, e.op)
+            case Call() if isinstance(e.op, Subroutine):
+                return f"Module.{e.op.spelling}({inner})"
             case Call() if isinstance(e.op, Opaque):
                 words = [self.expr(a) for a in e.args]
                 for place, text in e.op.texts:
@@ -481,7 +481,6 @@ class _Printer:
                 return f"T.{e.symbol}({inner})"
             case _:
                 return text_of(e)
-
 
     def with_names(self, value: Any) -> Any:
         """Return an annotation with names in place of buffers."""
@@ -500,46 +499,3 @@ class _Printer:
                 value_text(texts[place]) if a is None else self.name(load.buffer) if isinstance(load, Load)
                 else self.expr(a))
         return f'T.call_packed({", ".join(words)}, dtype={value_text(str(e.dtype))})'
-
-
-def _free(func: PrimFunc) -> tuple[list[Var], list[Buffer]]:
-    """Return the variables and buffers that nothing in the function binds, in order of use; these include symbolic
-    dimensions of parameters."""
-    used: dict[Any, None] = {}
-    bound: set[Any] = {*func.params, *(func.attrs.get(INNER) or ()), *(v for _, v in func.attrs.get(SCALARS, ()))}
-    seen: set[PrimExpr] = set()
-
-    def use(e: Any) -> None:
-        for x in walk(e) if isinstance(e, PrimExpr) and e not in seen else ():
-            seen.add(x)
-            if isinstance(x, Var):
-                used.setdefault(x)
-            elif isinstance(x, Load):
-                declare(x.buffer)
-
-    def declare(b: Buffer) -> None:
-        if b not in used:
-            if isinstance(b, PlacedBuffer):
-                use(b.pointer)
-            for d in (*b.shape, *b.strides):
-                use(d)
-            used.setdefault(b)
-
-    for b in [*func.params, *(func.attrs.get(INNER) or ())]:
-        declare(b)
-    for s in walk_stmt(func.body):
-        if isinstance(s, (For, Let)):
-            bound.add(s.var)
-        elif isinstance(s, Allocate):
-            declare(s.buffer)
-            bound.add(s.buffer)
-        elif isinstance(s, Store):
-            declare(s.buffer)
-        elif isinstance(s, Block):
-            bound.update(i.var for i in s.iters)
-            for i in s.iters:
-                use(i.extent)
-        for e in expressions(s):
-            use(e)
-    free = [x for x in used if x not in bound]
-    return [x for x in free if isinstance(x, Var)], [x for x in free if isinstance(x, Buffer)]

@@ -14,11 +14,11 @@ from tilewright.base.errors import CompileError
 from tilewright.scalar.expr import Buffer, Call, Load, PrimExpr, Var, number_of
 from tilewright.scalar.intrinsics import address_of
 from tilewright.scalar.walk import rewrite, walk
-from tilewright.tir.constructors import SCALARS
 from tilewright.tir.stmt_nodes import (
     ALIGNED,
     CALLBACKS,
     IMPORTS,
+    LEGACY,
     NUMBERS,
     PARALLEL,
     RESULT,
@@ -28,6 +28,7 @@ from tilewright.tir.stmt_nodes import (
     SCALAR_LOOPS,
     SCOPE,
     SERIAL,
+    STORED,
     TAKEN,
     THREAD,
     UNROLLED,
@@ -58,16 +59,17 @@ __all__ = [
     "ALIGNED",
     "CALLBACKS",
     "IMPORTS",
+    "LEGACY",
     "NUMBERS",
     "PARALLEL",
     "RESULT",
     "ROLLING",
     "ROOT_ATTRS",
     "ROOT_BLOCK",
-    "SCALARS",
     "SCALAR_LOOPS",
     "SCOPE",
     "SERIAL",
+    "STORED",
     "TAKEN",
     "THREAD",
     "UNROLLED",

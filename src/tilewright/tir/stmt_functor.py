@@ -27,7 +27,8 @@ Visit = Callable[[Any], Any]
 
 NODES: Final[Mapping[str, type]] = {
     **{f"tir.{c.__name__}": c for c in (
-        S.For, S.IfThenElse, S.Evaluate, S.Allocate, S.AllocateConst, S.AttrStmt, S.ProducerRealize, S.Block, E.Var,
+        S.For, S.While, S.IfThenElse, S.AssertStmt, S.Evaluate, S.Allocate, S.AllocateConst, S.AttrStmt,
+        S.ProducerRealize, S.Block, E.Var,
         E.Add, E.Sub, E.Mul, E.Div, E.FloorDiv,
         E.FloorMod, E.Min, E.Max, E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE, E.And, E.Or, E.Not, E.Cast, E.Select, E.Call,
         E.Ramp, E.Broadcast)},
@@ -137,7 +138,8 @@ _FIELDS: Final[Mapping[type, tuple[str, ...]]] = {
     S.For: ("min", "extent", "body"), S.IfThenElse: ("condition", "then_case", "else_case"),
     S.Store: ("value", "indices", "mask"), Seq: ("stmts",), S.Evaluate: ("value",), S.Let: ("value", "body"),
     S.AttrStmt: ("value", "body"), S.Allocate: ("body",), S.AllocateConst: ("body",), S.ProducerRealize: ("body",),
-    S.Block: ("bindings", "predicate", "init", "body"),
+    S.Block: ("bindings", "predicate", "init", "body"), S.While: ("condition", "body"),
+    S.AssertStmt: ("condition", "body"),
 }
 """The fields of a statement with nodes inside, in the order of visits."""
 

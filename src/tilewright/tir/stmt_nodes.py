@@ -5,14 +5,14 @@
            | Store(buffer, value, indices, mask?)
            | Seq(stmts)
            | Allocate(buffer, body, annotations)
-           | AllocateConst(buffer, body, annotations, data)
+           | AllocateConst(buffer, body, annotations, values)
            | While(condition, body)
            | AssertStmt(condition, message, body)
            | Let(var, value, body)
            | AttrStmt(node, attr_key, value, body)  a note of the attribute `attr_key` of `node`
            | Evaluate(call)                          a call with an effect
            | Block(name, iters, bindings, predicate, init?, body)      while it is being scheduled
-    func ::= PrimFunc(name, params, body, attrs)     params are buffers, inputs before outputs
+    func ::= PrimFunc(name, params, body, attrs)     params are buffers, inputs before outputs, and variables
 
 A program is *schedulable* while its stores are in blocks, and *lowered* once blocks are gone (`lower_blocks`). It is
 *flat* once every buffer has one dimension and no loop is vectorized or unrolled; code generation takes flat programs. A
@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, overload
 import numpy as np
 
 from tilewright.base.errors import Origin
+from tilewright.base.nd import NDArray
 from tilewright.base.node import node
 from tilewright.base.scriptable import Scriptable
 from tilewright.base.types import BOOL, DataType
@@ -226,29 +227,43 @@ class Allocate(Stmt):
 
 @node
 class AllocateConst(Allocate):
-    """Constant memory: `buffer` has the elements of `data`, an array of one dimension in row-major order, and then
+    """Constant memory: `buffer` has the elements of `values`, an array of one dimension in row-major order, and then
     zeros, for the duration of `body`, which does not store to it."""
 
-    data: Any = None
+    values: Any = None
 
     def __init__(self, *args: Any, **fields: Any) -> None:
-        """Make a constant of `buffer`, `body`, `annotations` and `data`, or of TVM's arguments: `buffer_var`, `dtype`,
-        `extents`, `data_or_idx`, `body` and `annotations`. Raises `CompileError` for more data than elements."""
+        """Make a constant of `buffer`, `body`, `annotations` and `values`, or of TVM's arguments: `buffer_var`,
+        `dtype`, `extents`, `data_or_idx`, `body` and `annotations`. Raises `CompileError` for more data than elements.
+        """
         if "buffer_var" in fields or len(args) > 4:
             args, fields = constant_fields(*args, **fields), {}
         given = {"annotations": None, **dict(zip(_CONSTANT, args, strict=False)), **fields}
-        given["data"] = constant_elements(given["data"], given["buffer"])
+        given["values"] = constant_elements(given["values"], given["buffer"])
         _fill(self, **{**given, "annotations": dict(given["annotations"] or {})})
 
     def elements(self) -> np.ndarray[Any, Any]:
         """Return all elements in the shape of the buffer. Raises `CompileError` unless its sizes are known."""
         shape = constant_shape(self.buffer)
-        found = np.zeros(prod(shape), self.data.dtype)
-        found[: self.data.size] = self.data
+        found = np.zeros(prod(shape), self.values.dtype)
+        found[: self.values.size] = self.values
         return found.reshape(shape)
 
+    @property
+    def data(self) -> NDArray:
+        """The elements as an array of one dimension."""
+        return NDArray(self.values)
 
-_CONSTANT: Final = ("buffer", "body", "annotations", "data")
+    @property
+    def irmod_storage_idx(self) -> int | None:
+        """The position among the constants of the module, after `ExtractPrimFuncConstants`."""
+        found: int | None = self.annotations.get(STORED)
+        return found
+
+
+_CONSTANT: Final = ("buffer", "body", "annotations", "values")
+STORED: Final = "irmod_storage_idx"
+"""Annotation of constant memory: its position in the attribute `constants` of the module."""
 
 
 @node
@@ -465,6 +480,8 @@ CALLBACKS = "callbacks"
 """Attribute of a function during code generation: `((Var, CallbackType), …)`, addresses that it calls."""
 SCALAR_LOOPS = "scalar_loops"
 """Attribute of a function during code generation: it has loops that no schedule vectorized, which LLVM vectorizes."""
+LEGACY = "from_legacy_te_schedule"
+"""Attribute of a function: it has the loops of a te schedule, before other passes."""
 VERSIONED = "versioned"
 """Attribute of a function: it consists of several versions, of which a call takes one, so each pass over its code
 costs several times as much."""
@@ -472,23 +489,27 @@ costs several times as much."""
 
 @node
 class PrimFunc:
-    """A function over memory: `params` are buffers in the order of the call; `attrs` are for passes and printing."""
+    """A function over memory: `params` are buffers and scalars in the order of the call; `attrs` are for passes and
+    printing.
+
+    A scalar is a number or an address. Symbolic dimensions of the buffers are no parameters, unless they are scalars.
+    """
 
     name: str
-    params: tuple[Buffer, ...]
+    params: tuple[Buffer | Var, ...]
     body: Stmt
     attrs: dict[str, Any] = field(default_factory=dict)
     origin: Origin | None = None
 
     uncompared_fields: ClassVar = frozenset({"name"})
     uncompared_keys: ClassVar = frozenset({
-        "argument_names", "global_symbol", "tir.noalias", "intermediates", "from_legacy_te_schedule"})
+        "argument_names", "global_symbol", "tir.noalias", "intermediates", LEGACY})
     """Attributes that are the name, tell where the function comes from, or hold for all functions: memory of parameters
     never overlaps. Intermediate buffers are compared where they are used, since their order has no meaning."""
 
     @overload
     def __init__(
-        self, name: str, params: Sequence[Buffer], body: Stmt, attrs: dict[str, Any] | None = None,
+        self, name: str, params: Sequence[Buffer | Var], body: Stmt, attrs: dict[str, Any] | None = None,
         origin: Origin | None = None
     ) -> None: ...
     @overload
@@ -533,14 +554,24 @@ class PrimFunc:
         return self.name
 
     @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The parameters that are buffers, in order."""
+        return tuple(p for p in self.params if isinstance(p, Buffer))
+
+    @property
+    def scalars(self) -> tuple[Var, ...]:
+        """The parameters that are numbers or addresses, in order."""
+        return tuple(p for p in self.params if isinstance(p, Var))
+
+    @property
     def buffer_map(self) -> dict[Buffer, Buffer]:
         """The buffers of the parameters. Parameters are buffers themselves, so each is mapped to itself."""
-        return {b: b for b in self.params}
+        return {b: b for b in self.buffers}
 
     def with_attr(self, key: str | Mapping[str, Any], value: Any = None) -> PrimFunc:
-        """Return the function with an attribute, or several; `global_symbol` is its name."""
+        """Return the function with an attribute, or several; `global_symbol` is its name, too."""
         given = {key: value} if isinstance(key, str) else dict(key)
-        name = str(given.pop("global_symbol", self.name))
+        name = str(given.get("global_symbol", self.name))
         return replace(self, name=name, attrs={**self.attrs, **given})
 
     def without_attr(self, key: str) -> PrimFunc:

@@ -96,7 +96,7 @@ class TensorIntrin:
         reduction continues over loops outside the intrinsic, `impl` runs without initialization. Raises
         `ScheduleError` if they do not fit together.
         """
-        shapes = [[(b.shape, b.dtype) for b in f.params] for f in (desc, impl)]
+        shapes = [[(b.shape, b.dtype) for b in f.buffers] for f in (desc, impl)]
         if shapes[0] != shapes[1]:
             raise ScheduleError(
                 f"intrinsic '{name}': its two functions have different parameters; both must take the same buffers in "
@@ -108,7 +108,7 @@ class TensorIntrin:
                 f"not:\n{desc}")
         _, pattern = found
         body = impl.body
-        for own, described in zip(impl.params, desc.params, strict=True):
+        for own, described in zip(impl.buffers, desc.buffers, strict=True):
             body = redirect(body, own, described)
         known = replace(impl, params=desc.params, body=body)
         reset = update = None

@@ -91,8 +91,14 @@ def _transform_fixture(value: Any) -> Any:
     if inspect.isfunction(value):
         return pytest.fixture(value)
 
+    def apply(program: Any) -> Any:
+        """Run the pass on a module, or on a function."""
+        if isinstance(program, PrimFunc):
+            return value(IRModule({"main": program}))["main"]
+        return value(program)
+
     @pytest.fixture
     def transform(self: Any) -> Any:
-        return value
+        return apply
 
     return transform

@@ -35,7 +35,6 @@ from tilewright.tir.analysis import bytes_of, calculate_constant_bytes, calculat
 from tilewright.tir.buffers import address
 from tilewright.tir.packed_calls import packed_call
 from tilewright.tir.stmt import (
-    SCALARS,
     SERIAL,
     Allocate,
     AllocateConst,
@@ -46,7 +45,6 @@ from tilewright.tir.stmt import (
     Store,
     seq,
 )
-from tilewright.tir.usmp.calls import parameters
 from tilewright.tir.usmp.transform import ARGUMENTS, MAIN, POOLS, main_function
 
 _HANDLE: Final = DataType("handle")
@@ -133,15 +131,12 @@ class _Lowering:
         self.stmts += [
             _copied(self.memory[result], to) for result, to in zip(results, outputs, strict=True)
             if self.memory[result] is not to]
-        params = (*inputs, *outputs)
         contexts = list(self.contexts.values())
         attrs: dict[str, Any] = {
             "global_symbol": f"{mod_name}_{MAIN}", "runner_function": True, "target": target,
             "input_vars": inputs, "output_vars": outputs, "devices": list(self.contexts),
             ARGUMENTS: (*(p.name_hint for p in main.params), *names, *(v.name for v in contexts))}
-        if contexts:
-            attrs[SCALARS] = tuple((len(params) + k, v) for k, v in enumerate(contexts))
-        return PrimFunc(f"{mod_name}_{MAIN}", params, self.body(), attrs, main.span)
+        return PrimFunc(f"{mod_name}_{MAIN}", (*inputs, *outputs, *contexts), self.body(), attrs, main.span)
 
     def input(self, p: Var) -> Buffer:
         kinds = _tensors(p.checked_type, f"%{p.name_hint}")
@@ -269,7 +264,7 @@ def CreateFunctionMetadata(mod: IRModule, workspace_byte_alignment: int, constan
             target = f.attrs.get("target")
             found[name] = FunctionInfo(*(Map({target: value}) for value in (
                 sizes[0] + calculate_workspace_bytes(f, workspace_byte_alignment),
-                sum(map(_nbytes, f.params)),
+                sum(map(_nbytes, f.buffers)),
                 sizes[1] + calculate_constant_bytes(f, constant_byte_alignment),
                 f)))
     return Map(found)
@@ -315,13 +310,13 @@ def CreateExecutorMetadata(
     none."""
     main = main_function(mod)
     inputs, outputs = list(main.attrs.get("input_vars", ())), list(main.attrs.get("output_vars", ()))
-    names = dict(zip(parameters(main), main.attrs.get(ARGUMENTS) or (), strict=False))
+    names = dict(zip(main.params, main.attrs.get(ARGUMENTS) or (), strict=False))
     options = {"interface-api": "packed", "unpacked-api": False, **executor.options}
-    pools = {parameters(main)[p.pool_var_idx]: p for p in main.attrs.get(POOLS) or () if p.pool_var_idx is not None}
+    pools = {main.params[p.pool_var_idx]: p for p in main.attrs.get(POOLS) or () if p.pool_var_idx is not None}
     known = {*inputs, *outputs}
     return ExecutorCodegenMetadata(
         inputs, list(map(_type, inputs)), [names.get(b, b.name) for b in outputs], list(map(_type, outputs)),
-        [b for b in main.params if b not in known], list(main.attrs.get("devices", ())), executor.name, mod_name,
+        [b for b in main.buffers if b not in known], list(main.attrs.get("devices", ())), executor.name, mod_name,
         str(options["interface-api"]), bool(options["unpacked-api"]), workspace_byte_alignment,
         constant_byte_alignment, pools, dict(mod.attrs.get("io_tensor_pool_allocations") or {}))
 

@@ -25,6 +25,7 @@ from tilewright.relay.fields import TupleWrapper
 from tilewright.relay.op.unsupported import left_out
 from tilewright.scalar.expr import PrimExpr, UnknownDim
 from tilewright.scalar.expr import Var as ScalarVar
+from tilewright.scalar.intrinsics import intrinsic_named
 from tilewright.scalar.walk import walk
 
 Array = np.ndarray[Any, Any]
@@ -158,9 +159,10 @@ class Op:
         return "Op"
 
     @staticmethod
-    def get(op_name: str) -> type[Op]:
-        """Return the operator class of that name: `tvm.ir.Op.get("nn.conv2d")`."""
-        return get(op_name)
+    def get(op_name: str) -> Any:
+        """Return the operator class of that name, or the function of loop programs: `tvm.ir.Op.get("nn.conv2d")`,
+        `tvm.ir.Op.get("tir.exp")`."""
+        return intrinsic_named(op_name) if op_name.startswith("tir.") else get(op_name)
 
     @staticmethod
     def list_op_names() -> list[str]:

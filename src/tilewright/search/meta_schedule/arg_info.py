@@ -37,7 +37,7 @@ class ArgInfo:
     @staticmethod
     def from_prim_func(func: PrimFunc) -> list[ArgInfo]:
         """Return the arguments of a function, in order. Raises `OptionError` for symbolic sizes."""
-        return [TensorInfo.of(b.name, str(b.dtype), b.shape) for b in func.params]
+        return [TensorInfo.of(b.name, str(b.dtype), b.shape) for b in func.buffers]
 
     @staticmethod
     def from_entry_func(mod: IRModule, remove_preproc: bool = True) -> list[ArgInfo]:

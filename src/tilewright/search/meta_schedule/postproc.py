@@ -193,8 +193,9 @@ class RewriteLayout(Postproc):
 
     def apply(self, sch: Schedule) -> bool:
         for name, func in list(sch.functions.items()):
-            for k in func.attrs.get("layout_free_buffers", ()):
-                self._rewrite(sch, name, func.params[int(k)])
+            for argument in [func.params[int(k)] for k in func.attrs.get("layout_free_buffers", ())]:
+                if isinstance(argument, Buffer):
+                    self._rewrite(sch, name, argument)
         return True
 
     @staticmethod

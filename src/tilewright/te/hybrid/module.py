@@ -88,7 +88,7 @@ def build(sch: Schedule, inputs: Sequence[Any], outputs: Sequence[Tensor], name:
         raise CompileError(f"te.hybrid.build: output '{wrong}' is a placeholder, not a computation", code="TW0606")
     func = lower_blocks(schedule_func(sch, [*inputs, *outputs], name))
     tensors = [t for t in (*inputs, *outputs) if not isinstance(t, Var)]
-    buffers = dict(zip(tensors, func.params, strict=True))
+    buffers = dict(zip(tensors, func.buffers, strict=True))
     params = [p if isinstance(p, Var) else buffers[p] for p in inputs]
     return HybridModule(function_text(name, params, [buffers[t] for t in outputs], func.body), name)
 

@@ -41,7 +41,6 @@ from tilewright.scalar.expr import (
 from tilewright.scalar.walk import free_vars, rewrite, walk
 from tilewright.tir.stmt import (
     NUMBERS,
-    SCALARS,
     Allocate,
     AttrStmt,
     Block,
@@ -65,8 +64,8 @@ def common_subexpressions(func: PrimFunc, identify_equiv_terms: bool = False) ->
     With `identify_equiv_terms`, values with one simplified form are the same, such as `x * (y + z)` and `x * y + x *
     z`; the form with the most operations is computed.
     """
-    sizes = [v for b in func.params for d in b.shape if isinstance(d, PrimExpr) for v in free_vars(d)]
-    known = frozenset([*sizes, *(v for _, v in func.attrs.get(SCALARS, ())), *func.attrs.get(NUMBERS, ())])
+    sizes = [v for b in func.buffers for d in b.shape if isinstance(d, PrimExpr) for v in free_vars(d)]
+    known = frozenset([*sizes, *func.scalars, *func.attrs.get(NUMBERS, ())])
     return func.with_body(_Namer(identify_equiv_terms).stmt(func.body, known))
 
 

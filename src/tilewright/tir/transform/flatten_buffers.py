@@ -8,15 +8,20 @@ Parameters become flat buffers with the same names. The result is simplified.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from math import prod
+from typing import Any
 
 from tilewright.base.errors import ScheduleError
 from tilewright.scalar.expr import Buffer, Call, IntImm, Load, PrimExpr, add, as_expr, integer, mul, sub
 from tilewright.scalar.intrinsics import expect, stride_of
 from tilewright.scalar.walk import rewrite, walk
+from tilewright.tir.free_names import INNER
 from tilewright.tir.stmt import (
     CALLBACKS,
     Allocate,
+    Block,
     Evaluate,
     PrimFunc,
     Seq,
@@ -29,25 +34,34 @@ from tilewright.tir.stmt import (
 from tilewright.tir.transform.simplify import simplify
 
 
-def flatten_buffers(func: PrimFunc) -> PrimFunc:
-    """Convert the buffers of `func` to flat buffers."""
+def flatten_buffers(func: PrimFunc, *, separated: bool = False) -> PrimFunc:
+    """Convert the buffers of `func` to flat buffers; if `separated`, those with axis separators keep a dimension for
+    each part."""
     body = map_expressions(func.body, lambda e: rewrite(e, _stride)) if func.attrs.get(CALLBACKS) else func.body
     func = func.with_body(_laid_out(body))
     owned = [s.buffer for s in walk_stmt(func.body) if isinstance(s, Allocate)]
-    flat = {b: _flat(b) for b in (*func.params, *owned)}
+    inner: tuple[Buffer, ...] = func.attrs.get(INNER) or ()
+    flat: dict[Any, Buffer] = {b: _flat(b, separated) for b in (*func.buffers, *inner, *owned)}
     memo: dict[PrimExpr, PrimExpr] = {}
 
     def rule(e: PrimExpr) -> PrimExpr | None:
-        return Load(flat.get(e.buffer, e.buffer), (_place(e.buffer, e.indices),)) if isinstance(e, Load) else None
+        moved = isinstance(e, Load) and e.buffer in flat
+        return Load(flat[e.buffer], _places(e.buffer, e.indices, separated)) if moved and isinstance(e, Load) else None
 
     def move(s: Stmt) -> Stmt:
         if isinstance(s, Store):
-            return Store(flat.get(s.buffer, s.buffer), s.value, (_place(s.buffer, s.indices),), s.mask)
+            return s if s.buffer not in flat else Store(
+                flat[s.buffer], s.value, _places(s.buffer, s.indices, separated), s.mask)
+        if isinstance(s, Block) and s.init is not None:
+            s = replace(s, init=move(s.init))
         inner = map_bodies(s, move) or s
-        return Allocate(flat[inner.buffer], inner.body) if isinstance(inner, Allocate) else inner
+        if type(inner) is Allocate:
+            return Allocate(flat[inner.buffer], inner.body, inner.annotations)
+        return replace(inner, buffer=flat[inner.buffer]) if isinstance(inner, Allocate) else inner
 
     body = move(map_expressions(func.body, lambda e: rewrite(e, rule, memo)))
-    return simplify(PrimFunc(func.name, tuple(flat[b] for b in func.params), body, func.attrs, func.origin))
+    attrs = {**func.attrs, INNER: tuple(flat[b] for b in inner)} if inner else func.attrs
+    return simplify(PrimFunc(func.name, tuple(flat.get(p, p) for p in func.params), body, attrs, func.origin))
 
 
 def _laid_out(s: Stmt) -> Stmt:
@@ -83,25 +97,43 @@ def _keep_promise(e: PrimExpr, found: PrimExpr, wanted: PrimExpr) -> None:
             "declare the instruction's buffer with strides=[te.var('stride'), …, 1] and pass its strides on")
 
 
-def _flat(buffer: Buffer) -> Buffer:
+def _parts(buffer: Buffer, separated: bool) -> list[slice]:
+    """Return the dimensions that become one each."""
+    ends = (0, *(buffer.axis_separators if separated and not buffer.strides else ()), len(buffer.shape))
+    return [slice(a, b) for a, b in pairwise(ends)]
+
+
+def _flat(buffer: Buffer, separated: bool) -> Buffer:
     if buffer.strides:
         last = [sub(as_expr(d), 1) for d in buffer.shape]
         return Buffer(buffer.name, (add(_place(buffer, tuple(last)), 1),), buffer.dtype, buffer.scope)
     if len(buffer.shape) == 1:
         return buffer
-    size: PrimExpr = IntImm("int64", 1)
-    for d in buffer.shape:
-        size = mul(size, as_expr(d))
-    return Buffer(buffer.name, (size,), buffer.dtype, buffer.scope)
+    parts = _parts(buffer, separated)
+    sizes = [prod(map(as_expr, buffer.shape[part]), start=IntImm("int64", 1)) for part in parts]
+    return Buffer(buffer.name, sizes, buffer.dtype, buffer.scope, (), range(1, len(parts)))
+
+
+def _places(buffer: Buffer, indices: tuple[PrimExpr, ...], separated: bool) -> tuple[PrimExpr, ...]:
+    """Return the indices in the flat buffer."""
+    parts = _parts(buffer, separated)
+    if len(parts) == 1:
+        return (_place(buffer, indices),)
+    return tuple(_row_major(buffer.shape[part], indices[part]) for part in parts)
 
 
 def _place(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> PrimExpr:
     """Return the linear index of an element: row-major, or by the strides of the buffer; indices may be vectors."""
+    if not buffer.strides:
+        return _row_major(buffer.shape, indices)
     place: PrimExpr = IntImm("int64", 0)
-    if buffer.strides:
-        for i, s in zip(indices, buffer.strides, strict=True):
-            place = add(place, mul(i, s))
-        return place
-    for i, d in zip(indices, buffer.shape, strict=True):
+    for i, s in zip(indices, buffer.strides, strict=True):
+        place = add(place, mul(i, s))
+    return place
+
+
+def _row_major(shape: tuple[Any, ...], indices: tuple[PrimExpr, ...]) -> PrimExpr:
+    place: PrimExpr = IntImm("int64", 0)
+    for i, d in zip(indices, shape, strict=True):
         place = add(mul(place, d), i)
     return place

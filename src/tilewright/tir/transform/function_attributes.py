@@ -16,6 +16,11 @@ from tilewright.tir.stmt import PrimFunc
 TARGET: Final = "target"
 ENTRY: Final = "tir.is_entry_func"
 SYMBOL: Final = "global_symbol"
+EXPORTED: Final = "tir.is_global_func"
+CONVENTION: Final = "calling_conv"
+"""Attribute of a function that was given a calling convention: `PACKED` or `LAUNCHED`."""
+PACKED: Final = 1
+LAUNCHED: Final = 2
 
 
 def bind_target(func: PrimFunc, target: Any) -> PrimFunc:
@@ -27,6 +32,26 @@ def bind_target(func: PrimFunc, target: Any) -> PrimFunc:
     if exposed and target.host is not None and old.host is None:
         return func.with_attr(TARGET, old.with_host(target.host))
     return func
+
+
+def is_exposed(func: PrimFunc) -> bool:
+    """Return whether a function can be called from outside of its module, and has no calling convention yet."""
+    return SYMBOL in func.attrs and not func.attrs.get(CONVENTION)
+
+
+def target_of(func: PrimFunc, pass_name: str) -> Any:
+    """Return the target of a function. Raises `CompileError` if it has none."""
+    target = func.attrs.get(TARGET)
+    if target is None:
+        raise CompileError(
+            f"{pass_name} required the function to be annotated with tvm::attr::kTarget: '{func.name}' has no "
+            f"attribute '{TARGET}'; add it with BindTarget", func.origin, code="TW0611")
+    return target
+
+
+def host_of(target: Any) -> Any:
+    """Return the target of the code that calls kernels: the host of a target, or the target itself."""
+    return (target if target.host is None else target.host).without_host()
 
 
 def annotate_entry(mod: IRModule) -> IRModule:

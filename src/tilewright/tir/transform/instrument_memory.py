@@ -225,7 +225,7 @@ class _Instrument:
     def apart(self, body: Stmt) -> Stmt:
         """Report written parameters that share memory with another one; otherwise run `body`. Parameters with strides
         are not checked, since they may interleave."""
-        dense = [b for b in self.func.params if not b.strides]
+        dense = [b for b in self.func.buffers if not b.strides]
         stored = {*stored_buffers(self.func.body)}
         pairs = [(a, b) for k, a in enumerate(dense) for b in dense[k + 1 :] if a in stored or b in stored]
         for a, b in reversed(pairs):

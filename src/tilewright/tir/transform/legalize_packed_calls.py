@@ -17,7 +17,7 @@ from tilewright.ir.module import IRModule
 from tilewright.scalar.expr import Buffer, Call, Cast, PrimExpr, as_expr, const
 from tilewright.scalar.intrinsics import Opaque, Packed, call_opaque, reinterpret
 from tilewright.scalar.walk import rewrite
-from tilewright.tir.stmt import SCALARS, PrimFunc, map_expressions
+from tilewright.tir.stmt import PrimFunc, map_expressions
 
 _HANDLE: Final = DataType("handle")
 _ARRAY: Final = "tvm_stack_make_array"
@@ -35,7 +35,7 @@ def legalize_packed_calls(mod: IRModule) -> IRModule:
         name = e.op.texts[0][1] if last_is_context and isinstance(e.op, Opaque) and e.op.texts else (
             e.op.function if isinstance(e.op, Packed) and not e.op.arrays else "")
         callee = functions.get(name)
-        if callee is None or callee.attrs.get(SCALARS):
+        if callee is None or callee.scalars:
             return None
         count = len(e.args) - last_is_context
         if count > len(callee.params) or count + last_is_context < len(callee.params):
@@ -44,7 +44,7 @@ def legalize_packed_calls(mod: IRModule) -> IRModule:
                 code="TW0611")
         args = [
             _array(a, b) if a.dtype is _HANDLE and not _is_array(a) else a
-            for a, b in zip(e.args[:count], callee.params, strict=False)]
+            for a, b in zip(e.args[:count], callee.buffers, strict=False)]
         return Call(e.dtype, e.op, (*args, *e.args[count:]))
 
     def changed(func: PrimFunc) -> PrimFunc:

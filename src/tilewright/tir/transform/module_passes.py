@@ -10,24 +10,39 @@ from typing import Any, ClassVar, Final
 from tilewright.base.errors import CompileError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, ModulePass, Pass, PassContext, function_pass_of
-from tilewright.tir.stmt import UNROLLED, For, PrimFunc, walk_stmt
+from tilewright.tir.stmt import LEGACY, UNROLLED, For, PrimFunc, walk_stmt
 from tilewright.tir.transform.buffer_homes import place_in_blocks
+from tilewright.tir.transform.combine_context_calls import combine_context_calls
 from tilewright.tir.transform.common_subexpressions import common_subexpressions
 from tilewright.tir.transform.compact_buffers import compact_buffers
 from tilewright.tir.transform.convert_ssa import convert_ssa
 from tilewright.tir.transform.device_regions import annotate_device_regions, lift_attributes, mark_device_scope
+from tilewright.tir.transform.extract_constants import extract_constants
 from tilewright.tir.transform.flatten_buffers import flatten_buffers
 from tilewright.tir.transform.function_attributes import annotate_entry, bind_target, filtered
 from tilewright.tir.transform.hoist_conditions import hoist_conditions, hoist_expressions
 from tilewright.tir.transform.inject_double_buffer import inject_double_buffer
 from tilewright.tir.transform.inject_virtual_threads import inject_virtual_threads
+from tilewright.tir.transform.instrument_bounds import instrument_bounds
 from tilewright.tir.transform.instrument_profile import instrument_profile
+from tilewright.tir.transform.legalize_floats import (
+    bf16_compute_legalize,
+    bf16_storage_legalize,
+    fp8_compute_legalize,
+    fp8_storage_legalize,
+)
 from tilewright.tir.transform.legalize_packed_calls import legalize_packed_calls
 from tilewright.tir.transform.loop_facts import runs_once
 from tilewright.tir.transform.lower_blocks import lower_blocks
+from tilewright.tir.transform.lower_builtins import lower_builtins
 from tilewright.tir.transform.lower_init import lower_init
+from tilewright.tir.transform.lower_kernel_launches import lower_kernel_launches
+from tilewright.tir.transform.lower_match_buffers import lower_match_buffers
 from tilewright.tir.transform.lower_math import lower_math
+from tilewright.tir.transform.lower_storage_access import lower_storage_access
 from tilewright.tir.transform.lowering_options import mark_unrolled, unroll_options
+from tilewright.tir.transform.make_packed_api import make_packed_api
+from tilewright.tir.transform.make_unpacked_api import make_unpacked_api
 from tilewright.tir.transform.narrow_types import narrow_types
 from tilewright.tir.transform.opaque_blocks import PARTITION_HINT, convert_blocks_to_opaque, lower_opaque_blocks
 from tilewright.tir.transform.partition_loops import partition_loops
@@ -40,12 +55,15 @@ from tilewright.tir.transform.renormalize_splits import renormalize_splits
 from tilewright.tir.transform.serialize_loops import serialize_loops
 from tilewright.tir.transform.share_storage import share_storage
 from tilewright.tir.transform.simplify_statements import simplify_statements
+from tilewright.tir.transform.skip_assertions import skip_assertions
+from tilewright.tir.transform.split_host_device import split_host_device
 from tilewright.tir.transform.tighten_loop_bounds import tighten_loop_bounds
 from tilewright.tir.transform.unify_threads import unify_threads
 from tilewright.tir.transform.unroll_loops import unroll_loops
 from tilewright.tir.transform.vectorize_loops import vectorize_loops
 
 LoopPass = Callable[[PrimFunc], PrimFunc]
+WholePass = Callable[[IRModule], IRModule]
 
 
 class PrimFuncPass(FunctionPass):
@@ -66,9 +84,24 @@ class _LoopPass(PrimFuncPass):
         return type(self).run(function)
 
 
-def _named(name: str, run: LoopPass) -> type[_LoopPass]:
+class _WholePass(ModulePass):
+    """A pass made from a function on modules."""
+
+    run: ClassVar[WholePass]
+
+    def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
+        return type(self).run(mod)
+
+
+def _named(name: str, run: Callable[[Any], Any], base: type[Pass]) -> type[Pass]:
     spec = {"run": staticmethod(run), "__doc__": run.__doc__, "__module__": __name__}
-    return dataclass(frozen=True)(type(name, (_LoopPass,), spec))
+    return dataclass(frozen=True)(type(name, (base,), spec))
+
+
+def _flatten_buffers(func: PrimFunc) -> PrimFunc:
+    """Convert every buffer to one dimension, or to one for each part between axis separators. Programs from te
+    schedules stay: `StorageFlatten` converts them."""
+    return func if func.attrs.get(LEGACY) else flatten_buffers(func, separated=True)
 
 
 def _partition_loops(func: PrimFunc) -> PrimFunc:
@@ -133,14 +166,14 @@ class CompactBufferAllocation(PrimFuncPass):
 
 @dataclass(frozen=True)
 class StorageFlatten(PrimFuncPass):
-    """Removes blocks, allocates intermediate values, and converts every buffer to one dimension. Checks of bounds are
-    added while code is generated, so the fields have no effect."""
+    """Removes blocks, allocates intermediate values, and converts every buffer of a program from a te schedule to one
+    dimension; other programs stay. Checks of bounds are added while code is generated, so the fields have no effect."""
 
     cache_line_size: int
     create_bound_attributes: bool = False
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
-        return flatten_buffers(lower_blocks(function))
+        return flatten_buffers(lower_blocks(function)) if function.attrs.get(LEGACY) else function
 
 
 @dataclass(frozen=True)
@@ -194,39 +227,45 @@ class Filter(ModulePass):
 
 
 @dataclass(frozen=True)
-class AnnotateEntryFunc(ModulePass):
-    """Marks the only function of a module as its entry."""
+class FP8ComputeLegalize(PrimFuncPass):
+    """Computes 8-bit floats in `promote_dtype_str`, float16 or float32. Raises `CompileError` for another type."""
 
-    def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
-        return annotate_entry(mod)
+    promote_dtype_str: str = "float32"
 
-
-@dataclass(frozen=True)
-class LegalizePackedCalls(ModulePass):
-    """Passes arrays to functions that take arrays, where a program passes addresses."""
-
-    def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
-        return legalize_packed_calls(mod)
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return fp8_compute_legalize(function, self.promote_dtype_str)
 
 
 _WITH_OPTIONS: Final[tuple[type[Pass], ...]] = (
-    AnnotateEntryFunc, BindTarget, CommonSubexprElimTIR, CompactBufferAllocation, Filter, HoistIfThenElse,
-    LegalizePackedCalls, LiftAttrScope, NarrowDataType, StorageFlatten)
+    BindTarget, CommonSubexprElimTIR, CompactBufferAllocation, FP8ComputeLegalize, Filter, HoistIfThenElse,
+    LiftAttrScope, NarrowDataType, StorageFlatten)
+_OF_MODULES: Final[dict[str, WholePass]] = {
+    "AnnotateEntryFunc": annotate_entry, "ExtractPrimFuncConstants": extract_constants,
+    "LegalizePackedCalls": legalize_packed_calls, "LowerDeviceKernelLaunch": lower_kernel_launches,
+    "MakePackedAPI": make_packed_api, "MakeUnpackedAPI": make_unpacked_api, "SplitHostDevice": split_host_device,
+}
 PASSES: Final[dict[str, type[Pass]]] = {c.__name__: c for c in _WITH_OPTIONS} | {
-    name: _named(name, run)
+    name: _named(name, run, _WholePass) for name, run in _OF_MODULES.items()} | {
+    name: _named(name, run, _LoopPass)
     for name, run in {
-        "AnnotateDeviceRegions": annotate_device_regions, "ConvertBlocksToOpaque": convert_blocks_to_opaque,
+        "AnnotateDeviceRegions": annotate_device_regions, "BF16ComputeLegalize": bf16_compute_legalize,
+        "BF16StorageLegalize": bf16_storage_legalize, "CombineContextCall": combine_context_calls,
+        "ConvertBlocksToOpaque": convert_blocks_to_opaque,
         "ConvertForLoopsToSerial": serialize_loops, "ConvertSSA": convert_ssa,
-        "DecorateDeviceScope": mark_device_scope, "FlattenBuffer": flatten_buffers,
+        "DecorateDeviceScope": mark_device_scope, "FP8StorageLegalize": fp8_storage_legalize,
+        "FlattenBuffer": _flatten_buffers,
         "HoistExpression": hoist_expressions, "InjectDoubleBuffer": inject_double_buffer,
         "InjectVirtualThread": inject_virtual_threads,
-        "InstrumentProfileIntrinsics": instrument_profile,
-        "LoopPartition": _partition_loops, "LowerInitBlock": lower_init, "LowerIntrin": lower_math,
-        "LowerOpaqueBlock": lower_opaque_blocks, "PlanAndUpdateBufferAllocationLocation": place_in_blocks,
+        "InstrumentBoundCheckers": instrument_bounds, "InstrumentProfileIntrinsics": instrument_profile,
+        "LoopPartition": _partition_loops, "LowerDeviceStorageAccessInfo": lower_storage_access,
+        "LowerInitBlock": lower_init, "LowerIntrin": lower_math,
+        "LowerMatchBuffer": lower_match_buffers, "LowerOpaqueBlock": lower_opaque_blocks,
+        "LowerTVMBuiltin": lower_builtins, "PlanAndUpdateBufferAllocationLocation": place_in_blocks,
         "ReduceBranchingThroughOvercompute": reduce_branching, "RemoveAssume": remove_assumptions,
         "RemoveNoOp": remove_no_op, "RemoveStoreUndef": remove_undefined_stores,
         "RemoveWeightLayoutRewriteBlock": remove_layout_rewrites,
         "RenormalizeSplitPattern": renormalize_splits, "Simplify": simplify_statements,
+        "SkipAssert": skip_assertions,
         "StorageRewrite": share_storage,
         "TightenLoopBounds": tighten_loop_bounds,
         "UnifyThreadBinding": unify_threads, "UnrollLoop": _unroll_loops,

@@ -52,7 +52,7 @@ long as the product itself on Cascade Lake."""
 
 def place_prefetches(func: PrimFunc) -> PrimFunc:
     """Insert the requested prefetches, and remove the annotations. Needs lowered blocks and unflattened buffers."""
-    buffers = {b.name: b for b in func.params}
+    buffers = {b.name: b for b in func.buffers}
 
     def visit(s: Stmt, ranges: Ranges) -> Stmt:
         if isinstance(s, For):

@@ -19,7 +19,7 @@ def remove_dead_memory(func: PrimFunc) -> PrimFunc:
     """Remove allocations that nothing reads, the stores to them, and unused lets."""
     while True:
         loaded, named = _used(func)
-        body = _stmt(func.body, loaded, named, set(func.params))
+        body = _stmt(func.body, loaded, named, set(func.buffers))
         if body is None or body is func.body:
             return func if body is not None else func.with_body(Seq(()))
         func = func.with_body(body)

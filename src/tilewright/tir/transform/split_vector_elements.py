@@ -18,7 +18,7 @@ from tilewright.tir.stmt import VECTORIZED, Allocate, For, PrimFunc, Stmt, Store
 def split_vector_elements(func: PrimFunc) -> PrimFunc:
     """Return `func` over buffers of scalars. Raises `ScheduleError` if vectors are mixed with scalars, or with vectors
     of other lanes."""
-    used = [*func.params, *(s.buffer for s in walk_stmt(func.body) if isinstance(s, Allocate))]
+    used = [*func.buffers, *(s.buffer for s in walk_stmt(func.body) if isinstance(s, Allocate))]
     split = {b: _split(b) for b in used if b.dtype.lanes > 1}
     if not split:
         return func

@@ -33,11 +33,12 @@ from tilewright.tir.stmt import (
 
 def verify_flat(func: PrimFunc) -> None:
     """Raise `InternalError` with the statement unless `func` is flat and consistent."""
-    buffers = set(func.params)
-    for b in func.params:
+    buffers = set(func.buffers)
+    for b in func.buffers:
         _check_buffer(func, b)
-    sizes = {v for b in func.params for d in b.shape if isinstance(d, PrimExpr) for v in walk(d) if isinstance(v, Var)}
-    _Verifier(func).stmt(func.body, frozenset(buffers), frozenset({*sizes, *func.attrs.get(NUMBERS, ())}))
+    sizes = {v for b in func.buffers for d in b.shape if isinstance(d, PrimExpr) for v in walk(d) if isinstance(v, Var)}
+    known = frozenset({*sizes, *func.scalars, *func.attrs.get(NUMBERS, ())})
+    _Verifier(func).stmt(func.body, frozenset(buffers), known)
 
 
 def _check_buffer(func: PrimFunc, buffer: Buffer) -> None:

@@ -48,7 +48,7 @@ from tilewright.tir.stmt import (
 
 def widen_halves(func: PrimFunc) -> PrimFunc:
     """Restrict float16 and bfloat16 to the parameters of `func`, and floats of a byte to memory."""
-    used = [*func.params, *(s.buffer for s in walk_stmt(func.body) if isinstance(s, Allocate))]
+    used = [*func.buffers, *(s.buffer for s in walk_stmt(func.body) if isinstance(s, Allocate))]
     return (
         func.with_body(_Widening(_of_pairs(func.body)).stmt(func.body)) if any(is_short(b.dtype) for b in used)
         else func

@@ -16,7 +16,7 @@ from tilewright.ir.module import IRModule
 from tilewright.scalar.expr import Call
 from tilewright.tir.analysis import bytes_of
 from tilewright.tir.stmt import PARALLEL, Allocate, AllocateConst, For, Let, PrimFunc, Stmt, bodies
-from tilewright.tir.usmp.calls import Functions, Memory, parameters, passed, used
+from tilewright.tir.usmp.calls import Functions, Memory, passed, used
 from tilewright.tir.usmp.utils import CANDIDATE_MEMORY_POOL_ATTR, INPUT, OUTPUT, BufferInfo
 
 ALIGNMENT: Final = 16
@@ -126,7 +126,7 @@ class _Walk:
                     self.use(known[memory])
             return
         self.function(func, {
-            p: known[memory] for p, memory in zip(parameters(func), given, strict=False)
+            p: known[memory] for p, memory in zip(func.params, given, strict=False)
             if memory is not None and memory in known})
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from tilewright.ir.module import IRModule
 from tilewright.scalar.expr import Buffer, Call, Cast, Load, PlacedBuffer, PrimExpr, Var
 from tilewright.scalar.intrinsics import Extern, Opaque, Packed, address_of
-from tilewright.tir.stmt import SCALARS, PrimFunc, Stmt, Store, expressions
+from tilewright.tir.stmt import PrimFunc, Stmt, Store, expressions
 
 _PACKED: Final = frozenset({"tvm_call_packed", "tvm_call_cpacked", "call_cpacked"})
 Memory = Buffer | Var
@@ -43,14 +43,6 @@ def name_called(e: PrimExpr) -> str | None:
     if isinstance(e.op, Opaque):
         return e.op.texts[0][1] if e.op.spelling in _PACKED and e.op.texts else None
     return e.op.spelling if isinstance(e.op, Extern) else None
-
-
-def parameters(func: PrimFunc) -> list[Memory]:
-    """Return the parameters of a function in the order of the call."""
-    params: list[Memory] = [*func.params]
-    for place, v in func.attrs.get(SCALARS, ()):
-        params.insert(place, v)
-    return params
 
 
 def passed(e: PrimExpr) -> Memory | None:
@@ -84,4 +76,4 @@ def used(s: Stmt, functions: Functions) -> Iterator[Any]:
         stack += [x for x in e.operands() if not inside or passed(x) is None]
 
 
-__all__ = ["Functions", "Memory", "name_called", "parameters", "passed", "root", "used"]
+__all__ = ["Functions", "Memory", "name_called", "passed", "root", "used"]

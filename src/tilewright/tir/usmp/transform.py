@@ -20,13 +20,13 @@ from tilewright.base.types import DataType
 from tilewright.ir.memory_pools import AllocatedPoolInfo, ConstantInfo, ConstantPoolInfo, PoolInfo, WorkspacePoolInfo
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import ModulePass, PassContext
-from tilewright.scalar.expr import Buffer, Call, Load, PlacedBuffer, PrimExpr, Var, const, number_of
+from tilewright.scalar.expr import Buffer, Call, Load, PrimExpr, Var, const
 from tilewright.scalar.intrinsics import address_of
 from tilewright.scalar.walk import rewrite, walk
 from tilewright.tir.analysis import bytes_of
 from tilewright.tir.buffers import address
+from tilewright.tir.placed_memory import at_address
 from tilewright.tir.stmt import (
-    SCALARS,
     Allocate,
     AllocateConst,
     Let,
@@ -36,11 +36,10 @@ from tilewright.tir.stmt import (
     expressions,
     map_bodies,
     map_expressions,
-    redirect,
     walk_stmt,
 )
 from tilewright.tir.usmp.analysis import extract_buffer_info
-from tilewright.tir.usmp.calls import Functions, Memory, name_called, parameters, passed, root
+from tilewright.tir.usmp.calls import Functions, Memory, name_called, passed, root
 from tilewright.tir.usmp.utils import CANDIDATE_MEMORY_POOL_ATTR, INPUT, OUTPUT, BufferInfo, PoolAllocation
 
 MAIN: Final = "__tvm_main__"
@@ -82,7 +81,7 @@ class ConvertPoolAllocationsToOffsets(ModulePass):
         for name, f in mod.items():
             if isinstance(f, PrimFunc) and f in conversion.reached(main):
                 made = conversion.function(f)
-                own = {k: v for k, v in made.attrs.items() if k == SCALARS or not self.emit_tvmscript_printable}
+                own = {} if self.emit_tvmscript_printable else dict(made.attrs)
                 if f is main and not self.emit_tvmscript_printable:
                     first = _insertion(f)
                     own[POOLS] = [replace(p, pool_var_idx=first + k) for k, p in enumerate(pools)]
@@ -129,7 +128,7 @@ def _with_constants(here: list[tuple[Allocate, PoolAllocation]]) -> PoolInfo:
 
 def _insertion(func: PrimFunc) -> int:
     """Return the position of new parameters: last, but before an address of no buffer."""
-    params = parameters(func)
+    params = func.params
     return len(params) - bool(params and isinstance(params[-1], Var) and params[-1].dtype is _HANDLE)
 
 
@@ -163,14 +162,11 @@ class _Conversion:
             name = p.pool_info.pool_name
             self.memory[name] = Buffer(f"{name}_{self.number}_buffer_var", (p.allocated_size,), "uint8")
             self.number += 1
-        first, added = _insertion(func), len(self.pools)
-        scalars = tuple((at + added if at >= first else at, v) for at, v in func.attrs.get(SCALARS, ()))
-        before = first - sum(at < first for at, _ in scalars)
-        params = (*func.params[:before], *self.memory.values(), *func.params[before:])
+        first = _insertion(func)
+        params = (*func.params[:first], *self.memory.values(), *func.params[first:])
         memo: dict[PrimExpr, PrimExpr] = {}
         body = map_expressions(self.stmt(func.body), lambda e: rewrite(e, self.call, memo))
-        return replace(
-            func, params=params, body=body, attrs={**func.attrs, **({SCALARS: scalars} if scalars else {})})
+        return replace(func, params=params, body=body)
 
     def call(self, e: PrimExpr) -> PrimExpr | None:
         """Return a call of a function of the module with the pools as arguments; None for other expressions."""
@@ -193,15 +189,7 @@ class _Conversion:
 def placed(buffer: Buffer, start: PrimExpr, body: Stmt) -> Stmt:
     """Return `body` with the memory of a buffer at the address `start`."""
     var = Var(f"{buffer.name}_let", _HANDLE)
-    memory = PlacedBuffer(var.name, buffer.shape, buffer.dtype, var)
-
-    def at_start(e: PrimExpr) -> PrimExpr | None:
-        load = e.args[0] if isinstance(e, Call) and e.op is address_of else None
-        first = isinstance(load, Load) and load.buffer is buffer and all(number_of(i) == 0 for i in load.indices)
-        return var if first else None
-
-    memo: dict[PrimExpr, PrimExpr] = {}
-    return Let(var, start, redirect(map_expressions(body, lambda e: rewrite(e, at_start, memo)), buffer, memory))
+    return Let(var, start, at_address(body, buffer, var, "global"))
 
 
 @dataclass(frozen=True)
@@ -214,18 +202,17 @@ class CreateAllocatesForIO(ModulePass):
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         main = main_function(mod)
-        names = main.attrs.get(ARGUMENTS) or [b.name for b in parameters(main)]
-        named = {b: str(n) for b, n in zip(parameters(main), names, strict=True)}
+        names = main.attrs.get(ARGUMENTS) or [b.name for b in main.params]
+        named = {b: str(n) for b, n in zip(main.params, names, strict=True)}
         accesses = _Accesses(Functions(mod))
-        accesses.stmt(main.body, {b: b for b in main.params})
+        accesses.stmt(main.body, {b: b for b in main.buffers})
         body = main.body
-        for b in reversed(main.params):
+        for b in reversed(main.buffers):
             kind = OUTPUT if b in accesses.written and b not in accesses.read else INPUT
             body = Allocate(b, body, {kind: named[b]})
-        kept = tuple((k, v) for k, (_, v) in enumerate(main.attrs.get(SCALARS, ())))
         new = mod.copy()
-        attrs = {k: v for k, v in main.attrs.items() if k not in (SCALARS, ARGUMENTS)}
-        new[MAIN] = replace(main, params=(), body=body, attrs={**attrs, **({SCALARS: kept} if kept else {})})
+        attrs = {k: v for k, v in main.attrs.items() if k != ARGUMENTS}
+        new[MAIN] = replace(main, params=main.scalars, body=body, attrs=attrs)
         return new
 
 
@@ -253,7 +240,7 @@ class _Accesses:
         if func is None:
             self.read |= {known[m] for m in given if m is not None and m in known}
             return
-        self.stmt(func.body, {p: known[m] for p, m in zip(parameters(func), given, strict=False)
+        self.stmt(func.body, {p: known[m] for p, m in zip(func.params, given, strict=False)
                               if m is not None and m in known})
 
 

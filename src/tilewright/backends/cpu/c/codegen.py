@@ -146,10 +146,10 @@ class _Function:
 
     def function(self) -> str:
         numbers = self.func.attrs.get(NUMBERS, ())
-        self.given: set[Buffer | Var] = {*self.func.params, *numbers}
+        self.given: set[Buffer | Var] = {*self.func.buffers, *numbers}
         self.used: set[Buffer | Var] = {x for s in walk_stmt(self.func.body) for x in _names(s)}
         params = [] if self.file.alone else ["tw_context *context"]
-        params += [self.parameter(b) for b in self.func.params]
+        params += [self.parameter(b) for b in self.func.buffers]
         params += [f"{c_type(v.dtype)} {self.variable(v)}" for v in numbers]
         self.stmt(self.func.body)
         if not self.file.alone and not self.uses_context:

@@ -175,7 +175,7 @@ class _Model:
             message = comment(self.manifest.failures[check.number])
             yield f"  if (*({faults})) return {FIRST_MESSAGE + check.number}; {message}"
         func = self.kernels[step.symbol]
-        arguments = [self._argument(p, b) for p, b in zip(step.args, func.params, strict=True)]
+        arguments = [self._argument(p, b) for p, b in zip(step.args, func.buffers, strict=True)]
         if step.symbol in self.file.scratch:
             arguments.append(f"workspace.bytes + {self.plan}")
         if step.origin:

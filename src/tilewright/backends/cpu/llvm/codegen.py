@@ -122,13 +122,13 @@ class _Codegen:
         return text
 
     def function(self) -> list[str]:
-        names = [f"%{local_name(p.name)}.p{i}" for i, p in enumerate(self.func.params)]
-        self.f.pointers.update((p, (name, 0)) for p, name in zip(self.func.params, names, strict=True))
+        names = [f"%{local_name(p.name)}.p{i}" for i, p in enumerate(self.func.buffers)]
+        self.f.pointers.update((p, (name, 0)) for p, name in zip(self.func.buffers, names, strict=True))
         arguments = [f"ptr noalias {name}" for name in ("%ctx", *names)]
         for k, v in enumerate(self.func.attrs.get(NUMBERS, ())):
             arguments.append(f"{register_type(v.dtype)} %{local_name(v.name)}.n{k}")
             self._bind(v, (arguments[-1].rsplit(" ", 1)[1], 0), not_negative=v in self.facts.sizes)
-        for p in self.func.params:
+        for p in self.func.buffers:
             self._show_buffer(p, parameter=True)
         self._open_memory(self.func.body)
         self._stmt(self.func.body)

@@ -45,7 +45,7 @@ class Facts:
         self._effects: dict[int, frozenset[Key]] = {}
         self.stored: set[Buffer] = set()
         self.sizes: frozenset[Var] = frozenset(
-            v for b in func.params for d in b.shape if isinstance(d, PrimExpr) for v in free_vars(d))
+            v for b in func.buffers for d in b.shape if isinstance(d, PrimExpr) for v in free_vars(d))
         self.ahead: dict[str, int] = func.attrs.get("prefetch", {})
         self._visit(func.body, 0)
         self.tiles: frozenset[Buffer] = frozenset(

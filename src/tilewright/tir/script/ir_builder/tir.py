@@ -19,7 +19,7 @@ from tilewright.scalar import expr as E
 from tilewright.tir import buffers
 from tilewright.tir import stmt as S
 from tilewright.tir.buffers import fitted
-from tilewright.tir.printer import INNER
+from tilewright.tir.free_names import INNER
 from tilewright.tir.script import tir as types
 from tilewright.tir.script.ir_builder import blocks
 from tilewright.tir.script.ir_builder.base import FunctionFrame, IRBuilder, P

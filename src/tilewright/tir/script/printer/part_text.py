@@ -190,7 +190,7 @@ class _Docs:
         return D.AssignDoc(self.bind(s.var), value, _type(s.var.dtype))
 
     def constant(self, s: S.AllocateConst) -> ExprDoc:
-        elements = D.ListDoc([D.LiteralDoc(x) for x in s.data.tolist()])
+        elements = D.ListDoc([D.LiteralDoc(x) for x in s.values.tolist()])
         return _call("allocate_const", elements, _text(str(s.buffer.dtype)), D.ListDoc(self.several(s.buffer.shape)))
 
     def repetition(self, s: S.While) -> StmtDoc:

@@ -147,7 +147,7 @@ def _widened(tile: Tile, tallest: Tile, columns: int) -> Tile:
 
 def _added(k: KernelBlocks) -> list[str]:
     """Return the parameters of the size of the output that the operators after the product read."""
-    *inputs, output = k.schedule.func.params
+    *inputs, output = k.schedule.func.buffers
     product = {t.name for t in k.anchor.inputs}
     return [
         b.name for b in inputs
@@ -208,7 +208,7 @@ def _in_chunks(k: KernelBlocks, plan: MatmulSchedule, panel: Var, row: Var, chun
 
 def _large_weights(k: KernelBlocks, product: Operation) -> str | None:
     """Return the packed constant operand of `product` if it exceeds the second-level cache, else None."""
-    given = {b.name for b in k.schedule.func.params}
+    given = {b.name for b in k.schedule.func.buffers}
     packed = (
         t for t in product.inputs
         if isinstance(t.op, ComputeOp) and (t.op.prepack is not None or t.op.kept) and t.name in given)
