@@ -18,7 +18,8 @@ from tilewright.tir.transform.module_passes import PASSES
 from tilewright.tir.transform.verify import verify_flat
 
 ORDER = (
-    "RemoveWeightLayoutRewriteBlock", "InjectDoubleBuffer", "LowerInitBlock", "PlanAndUpdateBufferAllocationLocation",
+    "RemoveWeightLayoutRewriteBlock", "InjectDoubleBuffer", "LowerCrossThreadReduction",
+    "InjectSoftwarePipeline", "LowerInitBlock", "PlanAndUpdateBufferAllocationLocation",
     "ConvertBlocksToOpaque", "CompactBufferAllocation", "UnifyThreadBinding", "LowerOpaqueBlock", "VerifyMemory",
     "Simplify", "ConvertSSA", "HoistIfThenElse", "HoistExpression", "RemoveNoOp", "ReduceBranchingThroughOvercompute",
     "RemoveAssume", "RemoveStoreUndef", "TightenLoopBounds", "LoopPartition", "FlattenBuffer", "StorageRewrite",

@@ -20,10 +20,12 @@ from tilewright.tir.transform.flatten_buffers import flatten_buffers
 from tilewright.tir.transform.function_attributes import annotate_entry, bind_target, filtered
 from tilewright.tir.transform.hoist_conditions import hoist_conditions, hoist_expressions
 from tilewright.tir.transform.inject_double_buffer import inject_double_buffer
+from tilewright.tir.transform.inject_software_pipeline import inject_software_pipeline
 from tilewright.tir.transform.instrument_profile import instrument_profile
 from tilewright.tir.transform.legalize_packed_calls import legalize_packed_calls
 from tilewright.tir.transform.loop_facts import runs_once
 from tilewright.tir.transform.lower_blocks import lower_blocks
+from tilewright.tir.transform.lower_cross_thread_reduction import lower_cross_thread_reduction
 from tilewright.tir.transform.lower_init import lower_init
 from tilewright.tir.transform.lower_math import lower_math
 from tilewright.tir.transform.lowering_options import mark_unrolled, unroll_options
@@ -206,8 +208,9 @@ PASSES: Final[dict[str, type[Pass]]] = {c.__name__: c for c in _WITH_OPTIONS} | 
         "ConvertForLoopsToSerial": serialize_loops, "ConvertSSA": convert_ssa,
         "DecorateDeviceScope": mark_device_scope, "FlattenBuffer": flatten_buffers,
         "HoistExpression": hoist_expressions, "InjectDoubleBuffer": inject_double_buffer,
-        "InstrumentProfileIntrinsics": instrument_profile,
-        "LoopPartition": _partition_loops, "LowerInitBlock": lower_init, "LowerIntrin": lower_math,
+        "InjectSoftwarePipeline": inject_software_pipeline, "InstrumentProfileIntrinsics": instrument_profile,
+        "LoopPartition": _partition_loops, "LowerCrossThreadReduction": lower_cross_thread_reduction,
+        "LowerInitBlock": lower_init, "LowerIntrin": lower_math,
         "LowerOpaqueBlock": lower_opaque_blocks, "PlanAndUpdateBufferAllocationLocation": place_in_blocks,
         "ReduceBranchingThroughOvercompute": reduce_branching, "RemoveAssume": remove_assumptions,
         "RemoveNoOp": remove_no_op, "RemoveStoreUndef": remove_undefined_stores,
