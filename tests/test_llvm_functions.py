@@ -70,6 +70,8 @@ def test_calls_that_cannot_be() -> None:
         tir.call_llvm_intrin("int32", "ctlz", TWO, 1)
     with pytest.raises(CompileError, match=r"LLVM has no function 'llvm\.nothing'"):
         build("int32", "llvm.nothing", "llvm")
+    with pytest.raises(CompileError, match=r"LLVM's function 4217 is given by its number, which differs"):
+        build("int32", "4217", "llvm")
     with pytest.raises(CompileError, match=r"'llvm\.x86\S+\.512' does not take \(i32, i1\) and return i32"):
         build("int32", "llvm.x86.avx512.vpdpbusd.512", "llvm")
     with pytest.raises(CompileError, match=r"'llvm\.ctlz' is a function of LLVM, which C does not have; build for"):

@@ -18,15 +18,16 @@ from tilewright.tir.transform.module_passes import PASSES
 from tilewright.tir.transform.verify import verify_flat
 
 ORDER = (
-    "RemoveWeightLayoutRewriteBlock", "InjectDoubleBuffer", "LowerInitBlock", "PlanAndUpdateBufferAllocationLocation",
-    "ConvertBlocksToOpaque", "LowerMatchBuffer", "CompactBufferAllocation", "UnifyThreadBinding", "LowerOpaqueBlock",
-    "VerifyMemory", "InjectVirtualThread", "RenormalizeSplitPattern", "Simplify", "ConvertSSA", "HoistIfThenElse",
-    "HoistExpression", "RemoveNoOp", "ReduceBranchingThroughOvercompute", "RemoveAssume", "RemoveStoreUndef",
-    "TightenLoopBounds", "LoopPartition", "FlattenBuffer", "StorageRewrite", "VectorizeLoop", "LowerIntrin",
-    "UnrollLoop", "ConvertSSA", "CommonSubexprElimTIR", "ConvertForLoopsToSerial", "RemoveNoOp", "LegalizePackedCalls",
-    "SkipAssert", "CombineContextCall", "BF16ComputeLegalize", "BF16StorageLegalize", "FP8ComputeLegalize",
-    "FP8StorageLegalize", "SplitHostDevice", "MakeUnpackedAPI", "MakePackedAPI", "LowerDeviceKernelLaunch",
-    "LowerTVMBuiltin", "LowerDeviceStorageAccessInfo", "ExtractPrimFuncConstants", "NarrowDataType")
+    "RemoveWeightLayoutRewriteBlock", "InjectDoubleBuffer", "LowerCrossThreadReduction", "InjectSoftwarePipeline",
+    "LowerInitBlock", "PlanAndUpdateBufferAllocationLocation", "ConvertBlocksToOpaque", "LowerMatchBuffer",
+    "CompactBufferAllocation", "UnifyThreadBinding", "LowerOpaqueBlock", "VerifyMemory", "InjectVirtualThread",
+    "RenormalizeSplitPattern", "Simplify", "ConvertSSA", "HoistIfThenElse", "HoistExpression", "RemoveNoOp",
+    "ReduceBranchingThroughOvercompute", "RemoveAssume", "RemoveStoreUndef", "TightenLoopBounds", "LoopPartition",
+    "FlattenBuffer", "StorageRewrite", "VectorizeLoop", "LowerIntrin", "UnrollLoop", "ConvertSSA",
+    "CommonSubexprElimTIR", "ConvertForLoopsToSerial", "RemoveNoOp", "LegalizePackedCalls", "SkipAssert",
+    "CombineContextCall", "BF16ComputeLegalize", "BF16StorageLegalize", "FP8ComputeLegalize", "FP8StorageLegalize",
+    "SplitHostDevice", "MakeUnpackedAPI", "MakePackedAPI", "LowerDeviceKernelLaunch", "LowerTVMBuiltin",
+    "LowerDeviceStorageAccessInfo", "ExtractPrimFuncConstants", "NarrowDataType")
 ARGUMENTS = {"NarrowDataType": (32,)}
 NOT_RUN = {
     "AnnotateDeviceRegions", "AnnotateEntryFunc", "BindTarget", "DecorateDeviceScope", "Filter",

@@ -148,7 +148,14 @@ class MissingIntrinsicError(ScheduleError, ValueError):
 
 
 class ThreadError(CompileError, ValueError):
-    """Loops over one kind of thread have different numbers of trips. TVM raises a `ValueError`."""
+    """Loops over one kind of thread have different numbers of trips, or cannot reduce together. TVM raises a
+    `ValueError`."""
+
+    code = "TW0611"
+
+
+class PipelineError(CompileError, ValueError):
+    """The trips of a loop cannot overlap as its annotations say. TVM raises a `ValueError`."""
 
     code = "TW0611"
 

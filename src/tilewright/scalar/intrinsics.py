@@ -359,7 +359,8 @@ def call_llvm_pure_intrin(dtype: str | DataType, name: str, *args: Value) -> Pri
 
 def _llvm_call(dtype: str | DataType, op: LLVMIntrinsic, args: Sequence[Value]) -> PrimExpr:
     given = [as_expr(a) for a in args]
-    if not op.spelling.startswith("llvm.") or not given or type(given[0]) is not IntImm:
+    known = op.spelling.startswith("llvm.") or op.spelling.isdigit()  # or its number in one version of LLVM
+    if not known or not given or type(given[0]) is not IntImm:
         raise CompileError(
             f"a call of LLVM takes the name of a function, such as 'llvm.ctlz', then the number of arguments that "
             f"determine its types, then the arguments; the name is {op.spelling!r}", code="TW0602")

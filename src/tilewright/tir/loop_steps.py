@@ -35,8 +35,10 @@ from tilewright.tir.stmt import (
     Block,
     For,
     PrimFunc,
+    Stmt,
     block_names,
     loaded_buffers,
+    map_bodies,
     stored_buffers,
     walk_stmt,
 )
@@ -80,7 +82,8 @@ class LoopSteps(Recorder):
                 f"a schedule takes a PrimFunc or an IRModule of them, but was given a {type(mod).__name__}")
         self._module = module
         self._engines = {
-            name: engine.Schedule(convert_ssa(infer_reducers(f)), checked=True) for name, f in module.items()
+            name: engine.Schedule(convert_ssa(infer_reducers(_named_apart(f))), checked=True)
+            for name, f in module.items()
             if isinstance(f, PrimFunc)}
         self.steps = []
         self._flat: dict[str, tuple[PrimFunc, PrimFunc]] = {}
@@ -374,6 +377,29 @@ class LoopSteps(Recorder):
             raise ScheduleError(
                 f"{which} {', '.join(f'{k}: {b.name}' for k, b in enumerate(buffers))}; {index!r} is not one of them")
         return found[0]
+
+
+_UNNAMED: Final = ("block", "")
+"""Names of blocks in texts that give them none."""
+
+
+def _named_apart(func: PrimFunc) -> PrimFunc:
+    """Return the function with numbers in the names of further blocks without a name."""
+    names = block_names(func)
+    if all(names.count(n) < 2 for n in _UNNAMED):
+        return func
+    taken, seen = set(names), set[str]()
+
+    def visit(s: Stmt) -> Stmt:
+        if not isinstance(s, Block):
+            return map_bodies(s, visit) or s
+        name = s.name if s.name not in seen or s.name not in _UNNAMED else next(
+            f"block_{k}" for k in range(1, 2 * len(names)) if f"block_{k}" not in taken)
+        taken.add(name)
+        seen.add(name)
+        return replace(s, name=name, init=None if s.init is None else visit(s.init), body=visit(s.body))
+
+    return func.with_body(visit(func.body))
 
 
 def _check_blocks(name: str, func: PrimFunc) -> None:

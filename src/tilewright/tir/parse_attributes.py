@@ -86,11 +86,12 @@ class AttributeReader(ViewReader):
         return known if isinstance(known, (Buffer, PrimExpr)) else self.expr(node)
 
     def comm_reducer(self, node: ast.Call) -> Reducer:
-        """Read `T.comm_reducer(lambda x, y: x + y, [T.float32(0)])`: the combined values, and the neutral ones."""
+        """Read `T.comm_reducer(lambda x, y: x + y, [T.float32(0)])`: the combined values, and the neutral ones,
+        which have TVM's types if they are bare numbers."""
         function, start = self.arguments(node, 2)
         if not isinstance(function, ast.Lambda) or not isinstance(start, (ast.List, ast.Tuple)):
             raise self.error(node, "a reduction has the form T.comm_reducer(lambda x, y: x + y, [0.0])")
-        neutral = tuple(map(self.expr, start.elts))
+        neutral = tuple(E.literal(self.value(e)) for e in start.elts)
         names = [a.arg for a in function.args.args]
         made = function.body.elts if isinstance(function.body, ast.Tuple) else [function.body]
         if len(names) != 2 * len(neutral) or len(made) != len(neutral):

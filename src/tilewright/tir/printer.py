@@ -316,7 +316,10 @@ class _Printer:
     def attribute(self, s: AttrStmt) -> str:
         """Return the text of an attribute without the statement that has it."""
         if isinstance(s.node, Reducer):
-            body, neutral = (", ".join(map(self.expr, es)) for es in (s.node.body, s.node.neutral))
+            body = ", ".join(map(self.expr, s.node.body))
+            neutral = ", ".join(  # bare numbers are int32 there
+                f"T.int64({e})" if isinstance(e, IntImm) and e.dtype == "int64" else self.expr(e)
+                for e in s.node.neutral)
             node = f"T.comm_reducer(lambda {', '.join(map(self.name, s.node.params))}: ({body},), [{neutral}])"
         elif isinstance(s.node, PrimExpr):
             node = self.expr(s.node)

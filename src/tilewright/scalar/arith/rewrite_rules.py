@@ -225,6 +225,7 @@ tmod((x * c1 + y) + z, c2) -> tmod(y + z, c2) if c1 % c2 == 0, x * c1 >= 0, y + 
 tmod(x + c1, c2) -> tmod(x, c2) if c1 % c2 == 0, x >= 0, c1 >= 0
 tmod(x + y * c1, c2) -> tmod(x, c2) if c1 % c2 == 0, x >= 0, y * c1 >= 0
 
+fmod(x, c1) -> x if c1 > 0, x >= 0, x < c1
 fmod(x * c1, c2) -> 0 if c1 % c2 == 0
 fmod(x * c1 + y, c2) -> fmod(x, fdiv(c2, c1)) * c1 + y if c1 > 0, c2 > c1, c2 % c1 == 0, y >= 0, y < c1
 fmod(x * c1, c2) -> fmod(x * fmod(c1, c2), c2) if c2 > 0, fmod(c1, c2) != c1

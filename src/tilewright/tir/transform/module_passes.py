@@ -22,6 +22,7 @@ from tilewright.tir.transform.flatten_buffers import flatten_buffers
 from tilewright.tir.transform.function_attributes import annotate_entry, bind_target, filtered
 from tilewright.tir.transform.hoist_conditions import hoist_conditions, hoist_expressions
 from tilewright.tir.transform.inject_double_buffer import inject_double_buffer
+from tilewright.tir.transform.inject_software_pipeline import inject_software_pipeline
 from tilewright.tir.transform.inject_virtual_threads import inject_virtual_threads
 from tilewright.tir.transform.instrument_bounds import instrument_bounds
 from tilewright.tir.transform.instrument_profile import instrument_profile
@@ -35,6 +36,7 @@ from tilewright.tir.transform.legalize_packed_calls import legalize_packed_calls
 from tilewright.tir.transform.loop_facts import runs_once
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.lower_builtins import lower_builtins
+from tilewright.tir.transform.lower_cross_thread_reduction import lower_cross_thread_reduction
 from tilewright.tir.transform.lower_init import lower_init
 from tilewright.tir.transform.lower_kernel_launches import lower_kernel_launches
 from tilewright.tir.transform.lower_match_buffers import lower_match_buffers
@@ -261,6 +263,8 @@ PASSES: Final[dict[str, type[Pass]]] = {c.__name__: c for c in _WITH_OPTIONS} | 
         "LowerInitBlock": lower_init, "LowerIntrin": lower_math,
         "LowerMatchBuffer": lower_match_buffers, "LowerOpaqueBlock": lower_opaque_blocks,
         "LowerTVMBuiltin": lower_builtins, "PlanAndUpdateBufferAllocationLocation": place_in_blocks,
+        "InjectSoftwarePipeline": inject_software_pipeline,
+        "LowerCrossThreadReduction": lower_cross_thread_reduction,
         "ReduceBranchingThroughOvercompute": reduce_branching, "RemoveAssume": remove_assumptions,
         "RemoveNoOp": remove_no_op, "RemoveStoreUndef": remove_undefined_stores,
         "RemoveWeightLayoutRewriteBlock": remove_layout_rewrites,

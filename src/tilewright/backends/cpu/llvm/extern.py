@@ -24,6 +24,10 @@ def is_llvm_function(name: str) -> bool:
 def call_extern(f: FunctionText, e: E.Call) -> Value:
     """Write a call; return its value, or the empty text for a function without one."""
     of_llvm = isinstance(e.op, I.LLVMIntrinsic)
+    if of_llvm and e.op.spelling.isdigit():
+        raise CompileError(
+            f"LLVM's function {e.op.spelling} is given by its number, which differs between versions of LLVM; write "
+            "its name, such as 'llvm.ctlz'", code="TW0602")
     if of_llvm and not is_llvm_function(e.op.spelling):
         raise CompileError(f"LLVM has no function '{e.op.spelling}'", code="TW0602")
     passed = [_argument(f, a, vectors=of_llvm) for a in (e.args[1:] if of_llvm else e.args)]

@@ -1,0 +1,258 @@
+"""Reductions over threads, and software pipelines: before -> after, and what they refuse."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+import tilewright as tvm
+from tilewright.base.errors import CompileError
+
+tir: Any = tvm.tir
+PARAMS = 'A: T.Buffer((16, 16), "float32"), C: T.Buffer((16,), "float32")'
+
+
+def parsed(text: str, params: str = PARAMS) -> Any:
+    return tir.parse(f"def f({params}):\n    " + text.strip("\n").replace("\n", "\n    "))
+
+
+def after(name: str, func: Any, *args: object) -> Any:
+    return getattr(tir.transform, name)(*args)(tvm.IRModule({"main": func}))["main"]
+
+
+def becomes(name: str, before: str, wanted: str, *args: object, params: str = PARAMS) -> None:
+    found, expected = after(name, parsed(before, params), *args), parsed(wanted, params)
+    assert tvm.ir.structural_equal(found, expected), f"{found}\nis not\n{expected}"
+    assert tvm.ir.structural_equal(tir.parse(str(found)), found)
+
+
+def plain(func: Any) -> str:
+    """Return the text of a function without the numbers of its names."""
+    return re.sub(r"\b([A-Za-z]\w*?)_\d+\b", r"\1", str(func))
+
+
+def refuses(name: str, message: str, before: str, *args: object, params: str = PARAMS) -> None:
+    with pytest.raises(CompileError, match=re.escape(message)):
+        after(name, parsed(before, params), *args)
+
+
+# Reductions over threads.
+SUM = """
+for i, ko in T.grid(16, 4):
+    for ki in T.thread_binding(4, thread="threadIdx.x"):
+        with T.block("C"):
+            vi, vk = T.axis.spatial(16, i), T.axis.reduce(16, ko * 4 + ki)
+            with T.init():
+                C[vi] = 0.0
+            C[vi] = C[vi] + A[vi, vk]
+""".replace("vi, vk = T.axis.spatial(16, i), T.axis.reduce(16, ko * 4 + ki)",
+            "vi = T.axis.spatial(16, i)\n            vk = T.axis.reduce(16, ko * 4 + ki)")
+REDUCE = """T.attr(T.comm_reducer(lambda x, y: {0}, [{1}]), "reduce_scope", T.reinterpret("handle", T.uint64(0)))
+{indent}T.evaluate(T.tvm_thread_allreduce(T.uint32(1), {2}, True, total[0], {3}))"""
+
+
+def reduction(combined: str, neutral: str, value: str, thread: str, indent: int) -> str:
+    return REDUCE.format(combined, neutral, value, thread, indent=" " * indent)
+
+
+def test_each_thread_sums_its_part_before_all_sums_are_added() -> None:
+    becomes("LowerCrossThreadReduction", SUM, f"""
+total = T.alloc_buffer((1,), "float32", scope="local")
+part = T.alloc_buffer((1,), "float32", scope="local")
+for i in T.serial(16):
+    for ki in T.thread_binding(4, thread="threadIdx.x"):
+        with T.block("C_in_thread_init"):
+            part[0] = 0.0
+        for ko in T.serial(4):
+            with T.block("C_in_thread"):
+                vi = T.axis.spatial(16, i)
+                vk = T.axis.reduce(16, ko * 4 + ki)
+                part[0] = part[0] + A[vi, vk]
+        with T.block("C_cross_thread"):
+            {reduction("x + y", "T.float32(0)", "part[0]", "ki", 12)}
+        with T.block("C_write_back"):
+            vi = T.axis.spatial(16, i)
+            T.where(ki == 0)
+            C[vi] = total[0]
+""")
+
+
+ONE_LOOP = """
+for i in T.serial(16):
+    for k in T.thread_binding(16, thread="threadIdx.x"):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = T.float32(-3)
+            C[vi] = {}
+"""
+
+
+def test_threads_combine_the_terms_where_they_are_the_only_loops() -> None:
+    becomes("LowerCrossThreadReduction", ONE_LOOP.format("T.max(C[vi], A[vi, vk])"), f"""
+total = T.alloc_buffer((1,), "float32", scope="local")
+for i in T.serial(16):
+    for k in T.thread_binding(16, thread="threadIdx.x"):
+        with T.block("C_cross_thread"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            {reduction("T.max(x, y)", "T.float32(-3)", "A[vi, vk]", "k", 12)}
+        with T.block("C_write_back"):
+            vi = T.axis.spatial(16, i)
+            T.where(k == 0)
+            C[vi] = total[0]
+""")
+
+
+def test_every_thread_stores_a_result_in_its_own_memory() -> None:
+    made = after("LowerCrossThreadReduction", parsed(
+        'D = T.alloc_buffer((16,), "float32", scope="local")\n' + SUM.replace("C[vi]", "D[vi]")))
+    assert "D[vi] = cross_thread_D[0]" in plain(made)
+    assert "T.where" not in plain(made)
+
+
+def test_the_condition_of_results_stays_and_that_of_terms_needs_parts() -> None:
+    made = plain(after("LowerCrossThreadReduction", parsed(SUM.replace(
+        "            with T.init", "            T.where(i < 12 and ko * 4 + ki < 13)\n            with T.init"))))
+    assert "T.where(i < 12 and ki == 0)" in made
+    assert "T.where(i < 12 and ko * 4 + ki < 13)" in made
+
+
+ARGMAX = """
+for i in T.serial(16):
+    for k in T.thread_binding(16, thread="threadIdx.x"):
+        with T.block("best"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                V[vi] = T.float32(-9)
+                P[vi] = -1
+            p: T.int32 = T.Select(V[vi] >= A[vi, vk], P[vi], T.cast(vk, "int32"))
+            v: T.float32 = T.Select(V[vi] >= A[vi, vk], V[vi], A[vi, vk])
+            V[vi] = v
+            P[vi] = p
+"""
+BEST = 'A: T.Buffer((16, 16), "float32"), V: T.Buffer((16,), "float32"), P: T.Buffer((16,), "int32")'
+
+
+def test_the_position_of_a_maximum_is_chosen_with_the_maximum() -> None:
+    made = plain(after("LowerCrossThreadReduction", parsed(ARGMAX, BEST)))
+    assert (
+        "lambda x0, x1, y0, y1: (T.if_then_else(x1 >= y1, x0, y0), "
+        "T.if_then_else(x1 >= y1, x1, y1),), [T.int32(-1)") in made
+    assert "P[vi] = cross_thread_P[0]\n" in made
+    refuses("LowerCrossThreadReduction", "is not a sum", ARGMAX.replace("P[vi], T.cast", "P[vi] + 1, T.cast"),
+            params=BEST)
+
+
+@pytest.mark.parametrize(("value", "reason"), [
+    ("C[vi] - A[vi, vk]", "is not a sum, a product"),
+    ("C[vi] + A[vi, vk]", "begins with its neutral value"),
+    ("C[vi] + C[vk]", "is not a sum, a product"),
+])
+def test_reductions_of_another_form_are_refused(value: str, reason: str) -> None:
+    refuses("LowerCrossThreadReduction", reason, ONE_LOOP.format(value))
+
+
+@pytest.mark.parametrize(("old", "new", "reason"), [
+    ('"threadIdx.x"', '"blockIdx.x"', "reduces over 'blockIdx.x', but only the threads of one block"),
+    ("for i, ko in T.grid(16, 4):", "for ko, i in T.grid(4, 16):", "has loop 'i', which does not reduce, inside"),
+    ("T.axis.spatial(16, i)", "T.axis.spatial(16, (i + ki) % 16)", "has the axis 'vi' over loops that reduce, too"),
+])
+def test_loops_over_threads_only_reduce(old: str, new: str, reason: str) -> None:
+    refuses("LowerCrossThreadReduction", reason, SUM.replace(old, new))
+
+
+# Pipelines.
+PIPELINE = """
+B = T.alloc_buffer((1,), "float32", scope="shared")
+for i in T.serial(16, annotations={{"software_pipeline_stage": {0}, "software_pipeline_order": {1}, "note": 1}}):
+    with T.block(""):
+        with T.block(""):
+            B[0] = A[0, i] * 2.0
+        with T.block(""):
+            C[i] = B[0] + 1.0
+"""
+
+
+def test_a_pipeline_computes_the_next_value_before_it_uses_the_last_one() -> None:
+    func = after("InjectSoftwarePipeline", parsed(PIPELINE.format([0, 1], [0, 1])))
+    wanted = parsed("""
+B = T.alloc_buffer((2, 1), "float32", scope="shared")
+with T.block(""):
+    with T.block(""):
+        B[0, 0] = A[0, 0] * 2.0
+    with T.block(""):
+        for i in T.serial(15, annotations={"note": 1}):
+            with T.block(""):
+                B[(i + 1) % 2, 0] = A[0, i + 1] * 2.0
+            with T.block(""):
+                C[i] = B[i % 2, 0] + 1.0
+    with T.block(""):
+        C[15] = B[1, 0] + 1.0
+""")
+    found = after("Simplify", func)
+    assert tvm.ir.structural_equal(found, wanted), str(found)
+
+
+def test_one_copy_is_enough_if_the_old_value_is_read_first() -> None:
+    found = after("Simplify", after("InjectSoftwarePipeline", parsed(PIPELINE.format([0, 1], [1, 0]))))
+    assert "B = T.alloc_buffer((1,)" in str(found)
+    assert str(found).index("C[i] = B[0] + 1.0") < str(found).index("B[0] = A[0, i + 1] * 2.0")
+
+
+def test_stages_that_are_not_reached_have_conditions() -> None:
+    text = plain(after("Simplify", after("InjectSoftwarePipeline", parsed(PIPELINE.format([0, 3], [0, 1])))))
+    assert "B = T.alloc_buffer((4, 1)" in text
+    assert "for i in T.unrolled(3):" in text
+    assert "C[i + 13] = B[(i + 1) % 4, 0] + 1.0" in text
+
+
+def test_asynchronous_stages_have_queues() -> None:
+    text = plain(after("InjectSoftwarePipeline", parsed(PIPELINE.format([0, 2], [0, 1]).replace(
+        '"note": 1', '"software_pipeline_async_stages": [0]'))))
+    assert text.count('T.attr(0, "async_commit_queue_scope", 0)') == 2
+    assert text.count('T.attr(0, "async_wait_queue_scope", 0)') == 2
+    assert 'T.attr(0, "async_wait_inflight_count", 2)' in text
+    assert 'T.attr(0, "async_wait_inflight_count", 1 - i)' in text
+
+
+TWO = PIPELINE.replace("B = T", 'D = T.alloc_buffer((1,), "float32", scope="shared")\nB = T').replace(
+    "        with T.block(\"\"):\n            C[i] = B[0] + 1.0",
+    "        with T.block(\"\"):\n            D[0] = A[1, i]\n"
+    "        with T.block(\"\"):\n            C[i] = B[0] + D[0]")
+
+
+def test_groups_of_a_queue_are_the_same_in_every_phase() -> None:
+    """The two groups of a trip are separate before the loop, too, so that five unfinished ones are the younger ones."""
+    text = plain(after("InjectSoftwarePipeline", parsed(TWO.format([0, 0, 3], [0, 2, 1]).replace(
+        '"note": 1', '"software_pipeline_async_stages": [0]'))))
+    assert text.count('T.attr(0, "async_commit_queue_scope", 0)') == 4
+    assert 'T.attr(0, "async_wait_inflight_count", 5)' in text
+    together = plain(after("InjectSoftwarePipeline", parsed(TWO.format([0, 0, 3], [0, 1, 2]).replace(
+        '"note": 1', '"software_pipeline_async_stages": [0]'))))
+    assert together.count('T.attr(0, "async_commit_queue_scope", 0)') == 2
+    assert 'T.attr(0, "async_wait_inflight_count", 3)' in together
+
+
+@pytest.mark.parametrize(("stages", "order", "reason"), [
+    ("[0, 1]", "[1, 1]", "has one place for several statements"),
+    ("[0]", "[0, 1]", "software_pipeline_stage is [0], but must be a list of 2 numbers"),
+    ("[1, 0]", "[0, 1]", "'B' is written in stage 1, but read in stage 0"),
+    ("[0, 0]", "[1, 0]", "'B' is used first in stage 0, place 1 and then in stage 0, place 0"),
+    ("[0, 17]", "[0, 1]", "it has 16 trips, but a pipeline whose last stage is 17 needs as many at least"),
+])
+def test_pipelines_that_would_change_values_are_refused(stages: str, order: str, reason: str) -> None:
+    refuses("InjectSoftwarePipeline", reason, PIPELINE.format(stages, order))
+
+
+def test_values_used_outside_of_a_pipeline_keep_their_order() -> None:
+    text = PIPELINE.format([0, 1], [0, 1])
+    refuses("InjectSoftwarePipeline", "'B' is used first in stage 0, place 0", f"{text}C[0] = B[0]")
+
+
+def test_pipelines_are_loops_over_several_statements() -> None:
+    text = PIPELINE.format([0, 1], [0, 1])
+    refuses("InjectSoftwarePipeline", "a pipeline needs a serial loop", text.replace("serial", "parallel"))
+    refuses("InjectSoftwarePipeline", "its body is one statement", text.replace(
+        '        with T.block(""):\n            C[i] = B[0] + 1.0\n', ""))
