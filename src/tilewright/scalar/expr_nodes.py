@@ -503,14 +503,18 @@ class Buffer(Scriptable):
         self.shape: tuple[Any, ...] = tuple(_known(d) for d in shape)
         self.strides: tuple[Any, ...] = tuple(_known(d) for d in strides)
 
-    def __getitem__(self, indices: Any) -> Load:
-        return Load(self, indices if isinstance(indices, tuple) else (indices,))
+    def __getitem__(self, indices: Any) -> Any:
+        """Return an element, or, with slices among the indices, a `BufferRegion`."""
+        items = indices if isinstance(indices, tuple) else (indices,)
+        if slice not in map(type, items):
+            return Load(self, items)
+        from tilewright.scalar.buffer_region import region_at
+
+        return region_at(self, items)
 
     def __repr__(self) -> str:
-        return (
-            f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
-            + ("" if self.scope == "global" else f" {self.scope}")
-        )
+        scope = "" if self.scope == "global" else f" {self.scope}"
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]{scope}"
 
 
 def _known(d: Any) -> Any:
@@ -600,8 +604,6 @@ class Broadcast(PrimExpr):
 
     def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
         return Broadcast(operands[0], self.dtype.lanes)
-
-
 
 
 def integer_range(dtype: DataType) -> tuple[int, int]:

@@ -27,7 +27,7 @@ from tilewright.tir.buffers import fitted
 from tilewright.tir.parse_attributes import ENCLOSING, Wrapper
 from tilewright.tir.parse_expr import is_handle, module_name
 from tilewright.tir.parse_memory import ALLOCATIONS, MemoryReader
-from tilewright.tir.parse_python import Source, around
+from tilewright.tir.parse_python import OwnNames, Source, around
 from tilewright.tir.parse_views import call_name, is_view
 from tilewright.tir.printer import INNER, extent_between
 from tilewright.tir.stmt import (
@@ -151,7 +151,7 @@ class FunctionReader(MemoryReader):
     def __init__(self, source: Source, outer: Mapping[str, Any]) -> None:
         super().__init__(source, outer)
         self.known = {}
-        self.threads = {}
+        self.threads, self.without_memory = {}, set()
         self.attrs: dict[str, Any] = {}
         self.inner: list[Buffer] = []
         self.handles: dict[str, Buffer | None] = {}
@@ -160,6 +160,7 @@ class FunctionReader(MemoryReader):
         """Extents of the loops by their variables, for `T.axis.remap`."""
 
     def function(self, node: ast.FunctionDef) -> PrimFunc:
+        node = OwnNames(self.outer).visit(node)
         body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
         self.declare_sizes(body)
         numbers = {place: v for place, a in enumerate(node.args.args) if (v := self.scalar(a)) is not None}
@@ -355,6 +356,8 @@ class FunctionReader(MemoryReader):
                 self.handles[handle] = made
             elif call == "alloc_buffer":
                 self.inner.append(made)
+            else:
+                self.without_memory.add(made)
             return True
         dtype = self.declared(node.value)
         if dtype is not None and name not in self.names:

@@ -19,14 +19,20 @@ from tilewright.tir.transform.device_regions import annotate_device_regions, lif
 from tilewright.tir.transform.flatten_buffers import flatten_buffers
 from tilewright.tir.transform.function_attributes import annotate_entry, bind_target, filtered
 from tilewright.tir.transform.hoist_conditions import hoist_conditions, hoist_expressions
+from tilewright.tir.transform.inject_copy_intrin import CopyFunction, inject_copy_intrin
 from tilewright.tir.transform.inject_double_buffer import inject_double_buffer
+from tilewright.tir.transform.inject_rolling_buffer import inject_rolling_buffer
 from tilewright.tir.transform.instrument_profile import instrument_profile
 from tilewright.tir.transform.legalize_packed_calls import legalize_packed_calls
 from tilewright.tir.transform.loop_facts import runs_once
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.lower_init import lower_init
 from tilewright.tir.transform.lower_math import lower_math
+from tilewright.tir.transform.lower_thread_allreduce import lower_thread_allreduce
+from tilewright.tir.transform.lower_warp_memory import lower_warp_memory
 from tilewright.tir.transform.lowering_options import mark_unrolled, unroll_options
+from tilewright.tir.transform.manifest_local_stage import manifest_local_stage
+from tilewright.tir.transform.merge_shared_memory import merge_shared_memory
 from tilewright.tir.transform.opaque_blocks import PARTITION_HINT, convert_blocks_to_opaque, lower_opaque_blocks
 from tilewright.tir.transform.partition_loops import partition_loops
 from tilewright.tir.transform.rebase_loops import rebase_loops, without_annotation
@@ -37,6 +43,7 @@ from tilewright.tir.transform.remove_no_op import remove_no_op
 from tilewright.tir.transform.serialize_loops import serialize_loops
 from tilewright.tir.transform.share_storage import share_storage
 from tilewright.tir.transform.simplify_statements import simplify_statements
+from tilewright.tir.transform.thread_sync import thread_sync
 from tilewright.tir.transform.tighten_loop_bounds import tighten_loop_bounds
 from tilewright.tir.transform.unify_threads import unify_threads
 from tilewright.tir.transform.unroll_loops import unroll_loops
@@ -161,6 +168,27 @@ class LiftAttrScope(PrimFuncPass):
 
 
 @dataclass(frozen=True)
+class ThreadSync(PrimFuncPass):
+    """Adds the barriers that threads need for the memory of `storage_scope` that they share."""
+
+    storage_scope: str
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return thread_sync(function, self.storage_scope)
+
+
+@dataclass(frozen=True)
+class InjectCopyIntrin(PrimFuncPass):
+    """Replaces copies with the pragma `pragma_key` by what `fintrin` returns for them."""
+
+    pragma_key: str
+    fintrin: CopyFunction
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return inject_copy_intrin(function, self.pragma_key, self.fintrin)
+
+
+@dataclass(frozen=True)
 class BindTarget(PrimFuncPass):
     """Gives the functions of a module the attribute `target`."""
 
@@ -198,7 +226,7 @@ class LegalizePackedCalls(ModulePass):
 
 _WITH_OPTIONS: Final[tuple[type[Pass], ...]] = (
     AnnotateEntryFunc, BindTarget, CommonSubexprElimTIR, CompactBufferAllocation, Filter, HoistIfThenElse,
-    LegalizePackedCalls, LiftAttrScope, StorageFlatten)
+    InjectCopyIntrin, LegalizePackedCalls, LiftAttrScope, StorageFlatten, ThreadSync)
 PASSES: Final[dict[str, type[Pass]]] = {c.__name__: c for c in _WITH_OPTIONS} | {
     name: _named(name, run)
     for name, run in {
@@ -206,9 +234,14 @@ PASSES: Final[dict[str, type[Pass]]] = {c.__name__: c for c in _WITH_OPTIONS} | 
         "ConvertForLoopsToSerial": serialize_loops, "ConvertSSA": convert_ssa,
         "DecorateDeviceScope": mark_device_scope, "FlattenBuffer": flatten_buffers,
         "HoistExpression": hoist_expressions, "InjectDoubleBuffer": inject_double_buffer,
+        "InjectRollingBuffer": inject_rolling_buffer,
         "InstrumentProfileIntrinsics": instrument_profile,
         "LoopPartition": _partition_loops, "LowerInitBlock": lower_init, "LowerIntrin": lower_math,
-        "LowerOpaqueBlock": lower_opaque_blocks, "PlanAndUpdateBufferAllocationLocation": place_in_blocks,
+        "LowerOpaqueBlock": lower_opaque_blocks, "LowerThreadAllreduce": lower_thread_allreduce,
+        "LowerWarpMemory": lower_warp_memory,
+        "ManifestSharedMemoryLocalStage": manifest_local_stage,
+        "MergeDynamicSharedMemoryAllocations": merge_shared_memory,
+        "PlanAndUpdateBufferAllocationLocation": place_in_blocks,
         "ReduceBranchingThroughOvercompute": reduce_branching, "RemoveAssume": remove_assumptions,
         "RemoveNoOp": remove_no_op, "RemoveStoreUndef": remove_undefined_stores,
         "RemoveWeightLayoutRewriteBlock": remove_layout_rewrites, "Simplify": simplify_statements,
