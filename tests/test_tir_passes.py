@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -18,21 +20,23 @@ from tilewright.tir.transform.module_passes import PASSES
 from tilewright.tir.transform.verify import verify_flat
 
 ORDER = (
-    "RemoveWeightLayoutRewriteBlock", "InjectDoubleBuffer", "LowerCrossThreadReduction", "InjectSoftwarePipeline",
-    "LowerInitBlock", "PlanAndUpdateBufferAllocationLocation", "ConvertBlocksToOpaque", "LowerMatchBuffer",
-    "CompactBufferAllocation", "UnifyThreadBinding", "LowerOpaqueBlock", "VerifyMemory", "InjectVirtualThread",
-    "RenormalizeSplitPattern", "Simplify", "ConvertSSA", "HoistIfThenElse", "HoistExpression", "RemoveNoOp",
-    "ReduceBranchingThroughOvercompute", "RemoveAssume", "RemoveStoreUndef", "TightenLoopBounds", "LoopPartition",
-    "FlattenBuffer", "StorageRewrite", "VectorizeLoop", "LowerIntrin", "UnrollLoop", "ConvertSSA",
-    "CommonSubexprElimTIR", "ConvertForLoopsToSerial", "RemoveNoOp", "LegalizePackedCalls", "SkipAssert",
-    "CombineContextCall", "BF16ComputeLegalize", "BF16StorageLegalize", "FP8ComputeLegalize", "FP8StorageLegalize",
-    "SplitHostDevice", "MakeUnpackedAPI", "MakePackedAPI", "LowerDeviceKernelLaunch", "LowerTVMBuiltin",
-    "LowerDeviceStorageAccessInfo", "ExtractPrimFuncConstants", "NarrowDataType")
+    "RemoveWeightLayoutRewriteBlock", "InjectDoubleBuffer", "InjectRollingBuffer", "LowerCrossThreadReduction",
+    "InjectSoftwarePipeline", "LowerInitBlock", "ManifestSharedMemoryLocalStage",
+    "PlanAndUpdateBufferAllocationLocation", "ConvertBlocksToOpaque", "LowerMatchBuffer", "CompactBufferAllocation",
+    "UnifyThreadBinding", "LowerOpaqueBlock", "VerifyMemory", "InjectVirtualThread", "RenormalizeSplitPattern",
+    "Simplify", "ConvertSSA", "HoistIfThenElse", "HoistExpression", "RemoveNoOp", "ReduceBranchingThroughOvercompute",
+    "RemoveAssume", "RemoveStoreUndef", "TightenLoopBounds", "LoopPartition", "FlattenBuffer", "StorageRewrite",
+    "LowerThreadAllreduce", "LowerWarpMemory", "MergeDynamicSharedMemoryAllocations", "VectorizeLoop", "LowerIntrin",
+    "UnrollLoop", "ConvertSSA", "CommonSubexprElimTIR", "ConvertForLoopsToSerial", "RemoveNoOp", "LegalizePackedCalls",
+    "AnnotateDeviceRegions", "AnnotateEntryFunc", "BindTarget", "DecorateDeviceScope", "Filter", "InjectCopyIntrin",
+    "InstrumentProfileIntrinsics", "LiftAttrScope", "StorageFlatten", "ThreadSync", "SkipAssert", "CombineContextCall",
+    "BF16ComputeLegalize", "BF16StorageLegalize", "FP8ComputeLegalize", "FP8StorageLegalize", "SplitHostDevice",
+    "MakeUnpackedAPI", "MakePackedAPI", "LowerDeviceKernelLaunch", "LowerTVMBuiltin", "LowerDeviceStorageAccessInfo",
+    "ExtractPrimFuncConstants", "NarrowDataType")
 ARGUMENTS = {"NarrowDataType": (32,)}
 NOT_RUN = {
-    "AnnotateDeviceRegions", "AnnotateEntryFunc", "BindTarget", "DecorateDeviceScope", "Filter",
-    "InstrumentBoundCheckers", "InstrumentProfileIntrinsics", "LiftAttrScope", "StorageFlatten"}
-"""Passes that only mark or check, or that take options without a default."""
+    "AnnotateDeviceRegions", "AnnotateEntryFunc", "BindTarget", "DecorateDeviceScope", "Filter", "InjectCopyIntrin",
+    "InstrumentBoundCheckers", "InstrumentProfileIntrinsics", "LiftAttrScope", "StorageFlatten", "ThreadSync"}
 CONFIG = {
     "tir.RemoveNoOp": {"use_dataflow_analysis": True},
     "tir.ReduceBranchingThroughOvercompute": {"use_dataflow_analysis": True},
@@ -242,3 +246,39 @@ def test_expressions_are_compared_with_their_variables() -> None:
     assert analysis.expr_deep_equal(x * 2 + 1, x * 2 + 1) and analysis.expr_deep_equal(1, as_expr(1))
     assert not analysis.expr_deep_equal(x + 1, y + 1) and not analysis.expr_deep_equal(x + 1, x + 2)
     assert not analysis.expr_deep_equal(const(1.0, "float32"), const(1.0 + 1e-7, "float32"))
+
+
+@pytest.mark.parametrize(("loops", "wanted"), [
+    ("for i in T.serial(64):\n        B[i // 8, i % 8] = A[i]", ["A[0 : 64] B[0 : 8, 0 : 8]"]),
+    ("for i, j in T.grid(8, 8):\n        B[i, j] = A[j + i * 8]",
+     ["A[0 : 64] B[0 : 8, 0 : 8]", "A[(i * 8) : ((i * 8) + 8)] B[i : (i + 1), 0 : 8]"]),
+    ("for i, j in T.grid(8, 8):\n        B[j, i] = A[i * 8 + j]",
+     ["have different source iterators", r"Mismatch between loop iterations \(8\) and number of dst indices touched"]),
+    ("for i in T.serial(32):\n        B[0, i // 4] = A[i * 2]", ["number of src indices touched"]),
+    ("for i in T.serial(8):\n        B[0, i] = A[i] + T.float32(1)", ["value to be BufferLoad, but it is"]),
+    ("for i in T.serial(8):\n        if i < 4:\n            B[0, i] = A[i]", ["loop to have BufferStore body"]),
+    ("for i, j in T.grid(8, 8):\n        B[0, j] = A[i * 8 + j]",
+     ["does not form a bijective transform", "A[(i * 8) : ((i * 8) + 8)] B[0 : 1, 0 : 8]"]),
+    ("for i in T.serial(n):\n        B[0, i] = A[i]", ["'B' are not a known box of its dimensions"]),
+    ("for i in T.serial(n):\n        A[i + 1] = A[i]", ["A[0 : n] A[1 : (n + 1)]"]),
+    ("for i in T.serial(2):\n        A[T.ramp(i * 4, 1, 4)] = A[T.ramp(i * 4, 1, 4)]", ["'A' are vectors"]),
+])
+def test_loops_that_copy_memory(loops: str, wanted: list[str]) -> None:
+    func = tir.parse(f'def f(A: T.Buffer((64,), "float32"), B: T.Buffer((8, 8), "float32"), n: T.int64):\n    {loops}')
+    found = tir.analysis._ffi_api._identify_memcpy(func.body)
+    for one, text in zip(found, wanted, strict=True):
+        if isinstance(one, tuple):
+            assert " ".join(map(str, one)) == text
+        else:
+            assert re.search(text, one.value)
+
+
+def test_slices_of_a_buffer_are_a_region() -> None:
+    buffer, i = tir.decl_buffer((8, 4)), tir.Var("i", "int64")
+    found = buffer[i : i + 2, :]
+    assert isinstance(found, tir.BufferRegion) and str(found) == "buffer[i : (i + 2), 0 : 4]"
+    assert isinstance(buffer[i, 0], tir.BufferLoad)
+    with pytest.raises(CompileError, match="a slice of 'buffer' has a step"):
+        buffer[0, 0:4:2]
+    with pytest.raises(CompileError, match="'buffer' has 2 dimensions, but was given 1 indices"):
+        buffer[0:4]

@@ -508,8 +508,14 @@ class Buffer(Scriptable):
         self.strides: tuple[Any, ...] = tuple(_known(d) for d in strides)
         self.axis_separators = tuple(map(int, axis_separators))
 
-    def __getitem__(self, indices: Any) -> Load:
-        return Load(self, indices if isinstance(indices, tuple) else (indices,))
+    def __getitem__(self, indices: Any) -> Any:
+        """Return an element, or, with slices among the indices, a `BufferRegion`."""
+        items = indices if isinstance(indices, tuple) else (indices,)
+        if slice not in map(type, items):
+            return Load(self, items)
+        from tilewright.scalar.buffer_region import region_at
+
+        return region_at(self, items)
 
     def __repr__(self) -> str:
         where = "" if self.scope == "global" else f" {self.scope}"

@@ -273,11 +273,11 @@ OPAQUE: Final[Mapping[str, str]] = {
         "start_profile_intrinsic", "end_profile_intrinsic", "TVMBackendAllocWorkspace", "tvm_stack_alloca",
         "tvm_stack_make_array", "tvm_stack_make_shape"), "handle"),
     **dict.fromkeys((
-        "tvm_storage_sync", "tvm_struct_set", "tvm_context_id", "TVMBackendFreeWorkspace", "tvm_warp_activemask",
+        "tvm_storage_sync", "tvm_struct_set", "tvm_context_id", "TVMBackendFreeWorkspace",
         "undef", "call_cpacked", "tvm_call_cpacked", "tvm_call_packed_lowered", "tvm_call_cpacked_lowered",
         "tvm_check_return"), "int32"),
     **dict.fromkeys(("ptx_commit_group", "ptx_wait_group"), "void"),
-    **dict.fromkeys(("assume", "isnullptr"), "bool"), "atomic_add": "",
+    **dict.fromkeys(("assume", "isnullptr"), "bool"), "tvm_warp_activemask": "uint32", "atomic_add": "",
     **dict.fromkeys((
         "ptx_mma", "ptx_mma_sp", "ptx_ldmatrix", "ptx_cp_async", "mma_store", "mma_fill", "type_annotation",
         "tvm_access_ptr", "tvm_struct_get", "tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down",
@@ -311,6 +311,15 @@ _TYPED_FIRST: Final = frozenset((
 """Built-in functions whose first argument is the type of the result."""
 TYPED_LAST: Final = "tvm_struct_get"
 """The built-in function whose last argument is the type of the result."""
+_TYPED_AS_SECOND: Final = frozenset(("tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down"))
+"""Built-in functions whose result has the type of their second argument."""
+
+
+def type_of_opaque(name: str, args: Sequence[PrimExpr]) -> DataType:
+    """Return the type of a call of a built-in function of `OPAQUE` that states none."""
+    if name in _TYPED_AS_SECOND and len(args) > 1:
+        return args[1].dtype
+    return DataType(OPAQUE[name] or "handle")
 
 
 def call_opaque(name: str, *args: Any, dtype: str | DataType | None = None, cond: Value | None = None) -> PrimExpr:
@@ -327,7 +336,7 @@ def call_opaque(name: str, *args: Any, dtype: str | DataType | None = None, cond
         given[0] = call_opaque("type_annotation", given[0])
     texts = [(i, str(a)) for i, a in enumerate(given) if isinstance(a, str)]
     values = [as_expr(a, "int32" if type(a) is int else None) for a in given if not isinstance(a, str)]
-    return Call(dtype or OPAQUE[name] or "handle", opaque(name, *texts), values)
+    return Call(dtype or type_of_opaque(name, values), opaque(name, *texts), values)
 
 
 def call_extern(dtype: str | DataType, name: str, *args: Value) -> PrimExpr:

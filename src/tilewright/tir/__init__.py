@@ -11,6 +11,7 @@ from tilewright.scalar.expr import UnknownDim as Any
 
 if TYPE_CHECKING:
     from tilewright.base.errors import ScheduleError
+    from tilewright.scalar.buffer_region import BufferRegion
     from tilewright.scalar.expr import (
         EQ,
         GE,
@@ -101,7 +102,6 @@ if TYPE_CHECKING:
     from tilewright.scalar.intrinsics import pow as power
     from tilewright.te.tensor import Reduce, comm_reducer, max, max_value, min, min_value, sum
     from tilewright.tir import analysis, ir_builder, stmt_functor, transform
-    from tilewright.tir.block_regions import BufferRegion
     from tilewright.tir.block_scope import BlockDependenceInfo, BlockScope, Dependency, DepKind, StmtSRef
     from tilewright.tir.buffers import decl_buffer
     from tilewright.tir.data_layout import BijectiveLayout, Layout, bijective_layout, layout

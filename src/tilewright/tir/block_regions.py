@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from tilewright.base.scriptable import Scriptable
 from tilewright.base.types import INT64
 from tilewright.scalar.arith import Ranges
+from tilewright.scalar.buffer_region import BufferRegion
 from tilewright.scalar.expr import Buffer, as_expr, const, number_of
 from tilewright.scalar.range import Range
 from tilewright.tir.region import region_of
 from tilewright.tir.stmt import Block, loaded_buffers, stored_buffers
-
-
-@dataclass(frozen=True, slots=True)
-class BufferRegion(Scriptable):
-    """A box of a buffer: a range along each dimension."""
-
-    buffer: Buffer
-    region: tuple[Range, ...]
-
-    def __str__(self) -> str:
-        """Return the box as text: `A[v : v + 1]`."""
-        return f"{self.buffer.name}[{', '.join(f'{r.min} : {r.min + r.extent}' for r in self.region)}]"
 
 
 def regions_read(block: Block) -> list[BufferRegion]:

@@ -1,6 +1,7 @@
 """Reads attributes, assertions and threads of TVMScript.
 
     T.attr(A, "storage_scope", "global")                 an attribute of the statements after it
+    T.realize(B[0:4, 0:8], "local")                      memory for a declared buffer, in the statements after it
     assert n > 0, "n is positive"                        a condition of the statements after it
     with T.launch_thread("threadIdx.x", 8) as tx: …      a loop whose trips are threads
     tx = T.env_thread("threadIdx.x")                     the variable of such loops: T.launch_thread(tx, 8)
@@ -17,10 +18,10 @@ from tilewright.scalar import expr as E
 from tilewright.scalar.expr import Buffer, PrimExpr, Var
 from tilewright.tir.parse_expr import module_name
 from tilewright.tir.parse_views import ViewReader
-from tilewright.tir.stmt import SERIAL, THREAD, AssertStmt, AttrStmt, For, Reducer, Stmt
+from tilewright.tir.stmt import SERIAL, THREAD, Allocate, AssertStmt, AttrStmt, For, Reducer, Stmt
 
 Wrapper = Callable[[Stmt], Stmt]
-ENCLOSING: Final = ("Assert", "attr", "launch_thread")
+ENCLOSING: Final = ("Assert", "attr", "launch_thread", "realize")
 """Functions whose statement contains the statements after it, or those of a `with`."""
 
 
@@ -29,6 +30,8 @@ class AttributeReader(ViewReader):
 
     threads: dict[Var, str]
     """The kinds of threads of the variables from `T.env_thread`."""
+    without_memory: set[Buffer]
+    """The declared buffers that are no parameters, and have no memory yet."""
 
     def enclosing(self, node: ast.Call, name: str = "") -> Wrapper:
         """Read `T.attr(node, key, value)`, or `T.launch_thread(thread, extent)` with the variable `name`."""
@@ -38,6 +41,8 @@ class AttributeReader(ViewReader):
             given: Any = value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else (
                 self.expr(value))
             return lambda body: AttrStmt(of, text, given, body)
+        if module_name(node.func) == "realize":
+            return self.realized(*self.arguments(node, 2))
         if module_name(node.func) == "Assert":
             return self.asserted(node, *self.arguments(node, 2))
         thread, size = self.arguments(node, 2)
@@ -55,6 +60,20 @@ class AttributeReader(ViewReader):
                 self.names[name] = var
         trips = E.cast(var.dtype, extent)
         return lambda body: For(var, E.const(0, var.dtype), trips, SERIAL, body, {THREAD: kind})
+
+    def realized(self, region: ast.expr, scope: ast.expr) -> Wrapper:
+        """Read `T.realize(B[0:4, 0:8], "local")`: memory for the declared buffer `B`, of the size of the region if that
+        begins at 0. A parameter has memory already."""
+        buffer = self.target(region.value) if isinstance(region, ast.Subscript) else None
+        if not isinstance(region, ast.Subscript) or not isinstance(buffer, Buffer):
+            raise self.error(region, 'T.realize needs a region of a buffer: T.realize(B[0:4, 0:8], "")')
+        if buffer not in self.without_memory:
+            return lambda body: body
+        box = self.region(region, buffer)
+        sizes = [n for _, n in box] if all(E.number_of(low) == 0 for low, _ in box) else buffer.shape
+        made = Buffer(buffer.name, sizes, buffer.dtype, str(self.literal(scope)) or buffer.scope)
+        self.names.update({name: made for name, b in self.names.items() if b is buffer})
+        return lambda body: Allocate(made, body)
 
     def asserted(self, node: ast.AST, test: ast.expr, message: ast.expr | None) -> Wrapper:
         """Read `assert condition, "message"`, or `T.Assert(condition, "message")`."""

@@ -481,8 +481,8 @@ class ExprReader(CallReader):
                  and isinstance(a.value, str)]
         skipped = {i for i, _ in texts}
         args = [self.argument(a) for i, a in enumerate(node.args) if i not in skipped]
-        usual = DataType(I.OPAQUE[name] or "handle")
-        return E.Call(self.dtype(given["dtype"]) if "dtype" in given else usual, I.opaque(name, *texts), args)
+        dtype = self.dtype(given["dtype"]) if "dtype" in given else I.type_of_opaque(name, args)
+        return E.Call(dtype, I.opaque(name, *texts), args)
 
     def number(self, node: ast.Call, dtype: DataType) -> PrimExpr:
         """Read `T.int8(3)` or `T.float32("inf")`; for an expression, return the cast."""

@@ -91,6 +91,22 @@ def around(function: Callable[..., Any]) -> dict[str, Any]:
     return {**function.__globals__, **bound}
 
 
+class OwnNames(ast.NodeTransformer):
+    """Writes a declaration of TVMScript that has a name in the surrounding code, `make = T.Buffer`, as `T.Buffer`."""
+
+    def __init__(self, outer: Mapping[str, Any]) -> None:
+        self.outer = outer
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        spelling = getattr(self.outer.get(name), "script_name", "")
+        if isinstance(spelling, str) and spelling:
+            node.func = ast.copy_location(
+                ast.Attribute(ast.copy_location(ast.Name(MODULES[0], ast.Load()), node), spelling, ast.Load()), node)
+        return node
+
+
 class PythonReader:
     """Reads values of the surrounding Python code."""
 

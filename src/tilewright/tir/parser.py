@@ -28,7 +28,7 @@ from tilewright.tir.free_names import INNER
 from tilewright.tir.parse_attributes import ENCLOSING, Wrapper
 from tilewright.tir.parse_expr import is_handle, module_name
 from tilewright.tir.parse_memory import ALLOCATIONS, MemoryReader
-from tilewright.tir.parse_python import Source, around
+from tilewright.tir.parse_python import OwnNames, Source, around
 from tilewright.tir.parse_views import call_name, is_view
 from tilewright.tir.printer import extent_between
 from tilewright.tir.stmt import (
@@ -161,7 +161,7 @@ class FunctionReader(MemoryReader):
     def __init__(self, source: Source, outer: Mapping[str, Any]) -> None:
         super().__init__(source, outer)
         self.known = {}
-        self.threads = {}
+        self.threads, self.without_memory = {}, set()
         self.attrs: dict[str, Any] = {}
         self.inner: list[Buffer] = []
         self.handles: dict[str, Buffer | None] = {}
@@ -170,6 +170,7 @@ class FunctionReader(MemoryReader):
         """Extents of the loops by their variables, for `T.axis.remap`."""
 
     def function(self, node: ast.FunctionDef) -> PrimFunc:
+        node = OwnNames(self.outer).visit(node)
         body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
         self.declare_sizes(body)
         numbers = {place: v for place, a in enumerate(node.args.args) if (v := self.scalar(a)) is not None}
@@ -362,6 +363,8 @@ class FunctionReader(MemoryReader):
                 self.handles[handle] = made
             elif call == "alloc_buffer":
                 self.inner.append(made)
+            else:
+                self.without_memory.add(made)
             return True
         dtype = self.declared(node.value)
         if dtype is not None and name not in self.names:

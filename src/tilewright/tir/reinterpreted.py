@@ -34,24 +34,27 @@ class Reinterpreted:
         return self.parts.shape[:-1]
 
     def load(self, indices: Sequence[PrimExpr]) -> PrimExpr:
-        """Return the element at `indices`."""
-        whole, part = _bits(self.dtype), _bits(self.parts.dtype)
+        """Return the element at `indices`, or a vector of elements for vectors of indices."""
+        whole, part, lanes = _bits(self.dtype), _bits(self.parts.dtype), _lanes(indices)
         found: PrimExpr | None = None
         for n, place in enumerate(self._places(indices)):
-            bits = E.cast(whole, reinterpret(part, Load(self.parts.buffer, place)))
+            bits = E.cast(whole.with_lanes(lanes), reinterpret(part.with_lanes(lanes), Load(self.parts.buffer, place)))
             bits = shift_left(bits, n * part.bits) if n else bits
             found = bits if found is None else bitwise_or(found, bits)
-        return reinterpret(self.dtype, found) if found is not None else E.const(0, self.dtype)
+        kind = self.dtype.with_lanes(lanes)
+        return reinterpret(kind, found) if found is not None else E.const(0, kind)
 
-    def store(self, indices: Sequence[PrimExpr], value: PrimExpr) -> Stmt:
-        """Return the stores of the parts of `value`, which is computed once."""
-        whole, part = _bits(self.dtype), _bits(self.parts.dtype)
-        bits = Var(f"{self.name}_bits", whole)
+    def store(self, indices: Sequence[PrimExpr], value: PrimExpr, mask: PrimExpr | None = None) -> Stmt:
+        """Return the stores of the parts of `value`, which is computed once; `mask` is that of a store of a vector."""
+        lanes = _lanes(indices)
+        whole, part = _bits(self.dtype), _bits(self.parts.dtype).with_lanes(lanes)
+        bits = Var(f"{self.name}_bits", whole.with_lanes(lanes))
         stores = []
         for n, place in enumerate(self._places(indices)):
             cut = E.cast(part, shift_right(bits, n * part.bits) if n else bits)
-            stores.append(Store(self.parts.buffer, reinterpret(self.parts.dtype, cut), place))
-        return Let(bits, reinterpret(whole, value), Seq(tuple(stores)))
+            held = reinterpret(self.parts.dtype.with_lanes(lanes), cut)
+            stores.append(Store(self.parts.buffer, held, place, mask))
+        return Let(bits, reinterpret(whole.with_lanes(lanes), value), Seq(tuple(stores)))
 
     def _places(self, indices: Sequence[PrimExpr]) -> list[tuple[PrimExpr, ...]]:
         return [self.parts.places([*indices, E.const(n, "int64")]) for n in range(self.parts.shape[-1])]
@@ -76,3 +79,7 @@ def reinterpreted(
 def _bits(dtype: DataType) -> DataType:
     """Return the unsigned type of the same width."""
     return DataType(f"uint{dtype.bits}")
+
+
+def _lanes(indices: Sequence[PrimExpr]) -> int:
+    return max((i.dtype.lanes for i in indices), default=1)

@@ -65,7 +65,7 @@ def rolling_buffer(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> Prim
             f"'{buffer.name}' is not read in loop '{target.var.name}', or a function takes its address, so it cannot "
             "be a rolling buffer there",
             target, func)
-    dim, step = _moving(func, target, buffer, box, ranges)
+    dim, step = moving_dimension(func, target, buffer, box, ranges)
     first, size = box[dim]
     assert isinstance(size, int)
     inner = ranges
@@ -104,7 +104,7 @@ def _reading_loop(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> For:
         "rolling_buffer", block, func)
 
 
-def _moving(func: PrimFunc, target: For, buffer: Buffer, box: Box, ranges: Ranges) -> tuple[int, int]:
+def moving_dimension(func: PrimFunc, target: For, buffer: Buffer, box: Box, ranges: Ranges) -> tuple[int, int]:
     """Return the dimension along which the accessed part moves with each trip, and the distance."""
     moves: dict[int, int] = {}
     for k, (first, _) in enumerate(box):

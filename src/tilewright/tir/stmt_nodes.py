@@ -48,7 +48,7 @@ from tilewright.tir.constructors import (
 )
 
 if TYPE_CHECKING:
-    from tilewright.tir.block_regions import BufferRegion
+    from tilewright.scalar.buffer_region import BufferRegion
 
 SERIAL, PARALLEL, VECTORIZED, UNROLLED = "serial", "parallel", "vectorized", "unrolled"
 

@@ -43,6 +43,11 @@ class CompareBeforeAfter:
         if "transform" in vars(cls):
             cls.transform = _transform_fixture(vars(cls)["transform"])
 
+    @staticmethod
+    def _normalize_before(func: Any) -> Any:
+        """Return a fixture that gives the program before the pass; tests of other kinds use it for their programs."""
+        return _program_fixture(func)
+
     def test_compare(self, before: Any, expected: Any, transform: Any) -> None:
         """Compare the program after the pass with the expected one, or expect an exception."""
         mod = IRModule({"main": before}) if isinstance(before, PrimFunc) else before

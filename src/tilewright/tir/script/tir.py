@@ -50,7 +50,11 @@ class NumberType(Annotation):
 
 class BufferType(Annotation):
     """The type of a buffer. `T.Buffer((16,), "float32")` is also a buffer, and with `data=` the memory of another one.
+    `script_name` is its name in functions.
     """
+
+    def __init__(self, script_name: str) -> None:
+        self.script_name = script_name
 
     def __call__(self, shape: Any = (), dtype: Any = "float32", data: Any = None, **options: Any) -> Any:
         kind = DataType(getattr(dtype, "dtype", dtype))
@@ -74,8 +78,8 @@ class HandleType(Annotation):
         return Var("v", "handle" if kind is None else PointerType(kind, storage_scope))
 
 
-Buffer: Final = BufferType()
-decl_buffer: Final = Buffer
+Buffer: Final = BufferType("Buffer")
+decl_buffer: Final = BufferType("decl_buffer")
 handle: Final = HandleType()
 int8, int16, int32, int64 = map(NumberType, ("int8", "int16", "int32", "int64"))
 uint8, uint16, uint32, uint64 = map(NumberType, ("uint8", "uint16", "uint32", "uint64"))

@@ -21,7 +21,9 @@ from tilewright.tir.transform.extract_constants import extract_constants
 from tilewright.tir.transform.flatten_buffers import flatten_buffers
 from tilewright.tir.transform.function_attributes import annotate_entry, bind_target, filtered
 from tilewright.tir.transform.hoist_conditions import hoist_conditions, hoist_expressions
+from tilewright.tir.transform.inject_copy_intrin import CopyFunction, inject_copy_intrin
 from tilewright.tir.transform.inject_double_buffer import inject_double_buffer
+from tilewright.tir.transform.inject_rolling_buffer import inject_rolling_buffer
 from tilewright.tir.transform.inject_software_pipeline import inject_software_pipeline
 from tilewright.tir.transform.inject_virtual_threads import inject_virtual_threads
 from tilewright.tir.transform.instrument_bounds import instrument_bounds
@@ -42,9 +44,13 @@ from tilewright.tir.transform.lower_kernel_launches import lower_kernel_launches
 from tilewright.tir.transform.lower_match_buffers import lower_match_buffers
 from tilewright.tir.transform.lower_math import lower_math
 from tilewright.tir.transform.lower_storage_access import lower_storage_access
+from tilewright.tir.transform.lower_thread_allreduce import lower_thread_allreduce
+from tilewright.tir.transform.lower_warp_memory import lower_warp_memory
 from tilewright.tir.transform.lowering_options import mark_unrolled, unroll_options
 from tilewright.tir.transform.make_packed_api import make_packed_api
 from tilewright.tir.transform.make_unpacked_api import make_unpacked_api
+from tilewright.tir.transform.manifest_local_stage import manifest_local_stage
+from tilewright.tir.transform.merge_shared_memory import merge_shared_memory
 from tilewright.tir.transform.narrow_types import narrow_types
 from tilewright.tir.transform.opaque_blocks import PARTITION_HINT, convert_blocks_to_opaque, lower_opaque_blocks
 from tilewright.tir.transform.partition_loops import partition_loops
@@ -59,6 +65,7 @@ from tilewright.tir.transform.share_storage import share_storage
 from tilewright.tir.transform.simplify_statements import simplify_statements
 from tilewright.tir.transform.skip_assertions import skip_assertions
 from tilewright.tir.transform.split_host_device import split_host_device
+from tilewright.tir.transform.thread_sync import thread_sync
 from tilewright.tir.transform.tighten_loop_bounds import tighten_loop_bounds
 from tilewright.tir.transform.unify_threads import unify_threads
 from tilewright.tir.transform.unroll_loops import unroll_loops
@@ -209,6 +216,27 @@ class LiftAttrScope(PrimFuncPass):
 
 
 @dataclass(frozen=True)
+class ThreadSync(PrimFuncPass):
+    """Adds the barriers that threads need for the memory of `storage_scope` that they share."""
+
+    storage_scope: str
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return thread_sync(function, self.storage_scope)
+
+
+@dataclass(frozen=True)
+class InjectCopyIntrin(PrimFuncPass):
+    """Replaces copies with the pragma `pragma_key` by what `fintrin` returns for them."""
+
+    pragma_key: str
+    fintrin: CopyFunction
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return inject_copy_intrin(function, self.pragma_key, self.fintrin)
+
+
+@dataclass(frozen=True)
 class BindTarget(PrimFuncPass):
     """Gives the functions of a module the attribute `target`."""
 
@@ -240,7 +268,7 @@ class FP8ComputeLegalize(PrimFuncPass):
 
 _WITH_OPTIONS: Final[tuple[type[Pass], ...]] = (
     BindTarget, CommonSubexprElimTIR, CompactBufferAllocation, FP8ComputeLegalize, Filter, HoistIfThenElse,
-    LiftAttrScope, NarrowDataType, StorageFlatten)
+    InjectCopyIntrin, LiftAttrScope, NarrowDataType, StorageFlatten, ThreadSync)
 _OF_MODULES: Final[dict[str, WholePass]] = {
     "AnnotateEntryFunc": annotate_entry, "ExtractPrimFuncConstants": extract_constants,
     "LegalizePackedCalls": legalize_packed_calls, "LowerDeviceKernelLaunch": lower_kernel_launches,
@@ -252,27 +280,23 @@ PASSES: Final[dict[str, type[Pass]]] = {c.__name__: c for c in _WITH_OPTIONS} | 
     for name, run in {
         "AnnotateDeviceRegions": annotate_device_regions, "BF16ComputeLegalize": bf16_compute_legalize,
         "BF16StorageLegalize": bf16_storage_legalize, "CombineContextCall": combine_context_calls,
-        "ConvertBlocksToOpaque": convert_blocks_to_opaque,
-        "ConvertForLoopsToSerial": serialize_loops, "ConvertSSA": convert_ssa,
-        "DecorateDeviceScope": mark_device_scope, "FP8StorageLegalize": fp8_storage_legalize,
-        "FlattenBuffer": _flatten_buffers,
-        "HoistExpression": hoist_expressions, "InjectDoubleBuffer": inject_double_buffer,
-        "InjectVirtualThread": inject_virtual_threads,
+        "ConvertBlocksToOpaque": convert_blocks_to_opaque, "ConvertForLoopsToSerial": serialize_loops,
+        "ConvertSSA": convert_ssa, "DecorateDeviceScope": mark_device_scope, "FP8StorageLegalize": fp8_storage_legalize,
+        "FlattenBuffer": _flatten_buffers, "HoistExpression": hoist_expressions,
+        "InjectDoubleBuffer": inject_double_buffer, "InjectRollingBuffer": inject_rolling_buffer,
+        "InjectSoftwarePipeline": inject_software_pipeline, "InjectVirtualThread": inject_virtual_threads,
         "InstrumentBoundCheckers": instrument_bounds, "InstrumentProfileIntrinsics": instrument_profile,
-        "LoopPartition": _partition_loops, "LowerDeviceStorageAccessInfo": lower_storage_access,
-        "LowerInitBlock": lower_init, "LowerIntrin": lower_math,
+        "LoopPartition": _partition_loops, "LowerCrossThreadReduction": lower_cross_thread_reduction,
+        "LowerDeviceStorageAccessInfo": lower_storage_access, "LowerInitBlock": lower_init, "LowerIntrin": lower_math,
         "LowerMatchBuffer": lower_match_buffers, "LowerOpaqueBlock": lower_opaque_blocks,
-        "LowerTVMBuiltin": lower_builtins, "PlanAndUpdateBufferAllocationLocation": place_in_blocks,
-        "InjectSoftwarePipeline": inject_software_pipeline,
-        "LowerCrossThreadReduction": lower_cross_thread_reduction,
-        "ReduceBranchingThroughOvercompute": reduce_branching, "RemoveAssume": remove_assumptions,
-        "RemoveNoOp": remove_no_op, "RemoveStoreUndef": remove_undefined_stores,
-        "RemoveWeightLayoutRewriteBlock": remove_layout_rewrites,
-        "RenormalizeSplitPattern": renormalize_splits, "Simplify": simplify_statements,
-        "SkipAssert": skip_assertions,
-        "StorageRewrite": share_storage,
-        "TightenLoopBounds": tighten_loop_bounds,
-        "UnifyThreadBinding": unify_threads, "UnrollLoop": _unroll_loops,
+        "LowerTVMBuiltin": lower_builtins, "LowerThreadAllreduce": lower_thread_allreduce,
+        "LowerWarpMemory": lower_warp_memory, "ManifestSharedMemoryLocalStage": manifest_local_stage,
+        "MergeDynamicSharedMemoryAllocations": merge_shared_memory,
+        "PlanAndUpdateBufferAllocationLocation": place_in_blocks, "ReduceBranchingThroughOvercompute": reduce_branching,
+        "RemoveAssume": remove_assumptions, "RemoveNoOp": remove_no_op, "RemoveStoreUndef": remove_undefined_stores,
+        "RemoveWeightLayoutRewriteBlock": remove_layout_rewrites, "RenormalizeSplitPattern": renormalize_splits,
+        "Simplify": simplify_statements, "SkipAssert": skip_assertions, "StorageRewrite": share_storage,
+        "TightenLoopBounds": tighten_loop_bounds, "UnifyThreadBinding": unify_threads, "UnrollLoop": _unroll_loops,
         "VectorizeLoop": vectorize_loops, "VerifyMemory": _verify_memory,
     }.items()}
 """The passes by TVM's names."""

@@ -13,27 +13,23 @@ values in one special memory then share one allocation (`tagged_memory.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
 from tilewright.base.types import DataType
 from tilewright.scalar.arith import Ranges, simplify
-from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var, add, as_expr, const, mul, number_of, sub
-from tilewright.scalar.walk import free_vars, has_effect, walk
+from tilewright.scalar.expr import Buffer, Load, PrimExpr, add, as_expr, const, mul, number_of, sub
+from tilewright.scalar.walk import has_effect, walk
 from tilewright.tir.stmt import (
-    PARALLEL,
-    THREAD,
-    VECTORIZED,
     Allocate,
     For,
     PrimFunc,
     Stmt,
     Store,
-    bodies,
-    expressions,
     map_bodies,
     redirect,
 )
+from tilewright.tir.transform.live_ranges import Uses, Value, span_of_uses
 from tilewright.tir.transform.tagged_memory import at_offset, merged
 
 SMALL: Final = 4
@@ -45,7 +41,7 @@ FACTOR: Final = 16
 def share_storage(func: PrimFunc) -> PrimFunc:
     """Merge allocations of `func` with disjoint live ranges."""
     func = func.with_body(_unique(func.body, set()))
-    uses = _Uses()
+    uses = Uses()
     uses.visit(func.body, (), func)
     moved: dict[Buffer, Buffer] = {}
     kept: dict[int, list[Buffer]] = {}
@@ -74,76 +70,12 @@ def _unique(s: Stmt, seen: set[Buffer]) -> Stmt:
     return map_bodies(s, lambda b: _unique(b, seen)) or s
 
 
-@dataclass(slots=True)
-class _Use:
-    """One statement that uses a value: its position, and the loops around it inside the allocation."""
-
-    position: int
-    loops: tuple[For, ...]
-    stmt: Stmt
-
-
-@dataclass(slots=True)
-class _Value:
-    """An allocated buffer, the statement at whose beginning it is allocated, and its uses."""
-
-    buffer: Buffer
-    place: PrimFunc | For
-    depth: int
-    movable: bool = True
-    uses: list[_Use] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Uses:
-    """Collects the values of a function. Positions count statements; a loop has those of its statements."""
-
-    values: dict[Buffer, _Value] = field(default_factory=dict)
-    spans: dict[int, tuple[int, int]] = field(default_factory=dict)
-    position: int = 0
-
-    def visit(self, s: Stmt, loops: tuple[For, ...], place: PrimFunc | For) -> None:
-        if isinstance(s, Allocate):
-            inner = _inner_variables(loops, place)
-            free = not any(isinstance(d, PrimExpr) and not inner.isdisjoint(free_vars(d)) for d in s.buffer.shape)
-            self.values[s.buffer] = _Value(s.buffer, place, len(loops), free)
-        if isinstance(s, For):
-            own = s if s.kind in (PARALLEL, VECTORIZED) or THREAD in s.annotations else place
-            begin = self.position
-            self.note(s, loops)
-            self.visit(s.body, (*loops, s), own)
-            self.spans[id(s)] = begin, self.position
-            self.position += 1
-            return
-        self.note(s, loops)
-        for b in bodies(s):
-            self.visit(b, loops, place)
-
-    def note(self, s: Stmt, loops: tuple[For, ...]) -> None:
-        self.position += 1
-        used = {s.buffer} if isinstance(s, Store) else set()
-        used |= {e.buffer for top in expressions(s) for e in walk(top) if isinstance(e, Load)}
-        for b in used & self.values.keys():
-            value = self.values[b]
-            value.uses.append(_Use(self.position, loops[value.depth :], s))
-
-
-def _inner_variables(loops: Sequence[For], place: PrimFunc | For) -> set[Var]:
-    """Return the variables of the loops inside the place of an allocation."""
-    inner: set[Var] = set()
-    for f in reversed(loops):
-        if f is place:
-            break
-        inner.add(f.var)
-    return inner
-
-
 def _assign(
-    values: Sequence[_Value], moved: dict[Buffer, Buffer], loops: Mapping[int, tuple[int, int]]
+    values: Sequence[Value], moved: dict[Buffer, Buffer], loops: Mapping[int, tuple[int, int]]
 ) -> list[Buffer]:
     """Enter the buffer that each value gets in `moved`, and return the buffers to be allocated."""
-    hosts: list[list[_Value]] = []
-    spans = {id(v): _span(v, loops) for v in values}
+    hosts: list[list[Value]] = []
+    spans = {id(v): span_of_uses(v.uses, loops) for v in values}
     for v in sorted(values, key=lambda v: spans[id(v)][0]):
         if not v.movable:
             continue
@@ -166,14 +98,6 @@ def _assign(
     return kept
 
 
-def _span(v: _Value, spans: Mapping[int, tuple[int, int]]) -> tuple[int, int]:
-    """Return the first and the last position at which a value is live. Loops inside its allocation count as a whole."""
-    if not v.uses:
-        return 0, -1
-    places = [spans[id(u.loops[0])] if u.loops else (u.position, u.position) for u in v.uses]
-    return min(first for first, _ in places), max(last for _, last in places)
-
-
 def _count(buffer: Buffer) -> int | None:
     size = number_of(as_expr(buffer.shape[0])) if len(buffer.shape) == 1 else None
     return size if isinstance(size, int) else None
@@ -193,7 +117,7 @@ def _alike(a: Buffer, b: Buffer) -> bool:
     return large and max(m, n) <= FACTOR * min(m, n)
 
 
-def _in_place(old: _Value, new: _Value) -> bool:
+def _in_place(old: Value, new: Value) -> bool:
     """Return whether the last use of a value, and the first of another, are one statement that replaces each element
     after its only read."""
     use, start = old.uses[-1], new.uses[0]

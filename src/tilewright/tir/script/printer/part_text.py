@@ -19,11 +19,11 @@ from tilewright.base.errors import CompileError
 from tilewright.base.types import DataType, PointerType, PrimType, TupleType
 from tilewright.scalar import expr_nodes as E
 from tilewright.scalar.arith.linear import expression, linear
+from tilewright.scalar.buffer_region import BufferRegion
 from tilewright.scalar.intrinsics import Extern, Opaque, Packed, address_of
 from tilewright.scalar.range import Range
 from tilewright.scalar.walk import walk
 from tilewright.tir import stmt as S
-from tilewright.tir.block_regions import BufferRegion
 from tilewright.tir.block_tree import without_note
 from tilewright.tir.printer import new_name
 from tilewright.tir.script.printer import doc as D
