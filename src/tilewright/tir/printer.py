@@ -48,6 +48,7 @@ from tilewright.scalar.walk import LONGEST_TEXT, text_of, walk
 from tilewright.tir.stmt import (
     CALLBACKS,
     NUMBERS,
+    OWN_READS,
     RESULT,
     SCALARS,
     Allocate,
@@ -386,6 +387,8 @@ class _Printer:
             self.put(depth + 1, f"T.where({self.expr(s.predicate)})")
         notes = dict(s.annotations)
         reducer = notes.pop("combiner", None)
+        if notes.pop(OWN_READS, False):
+            self.put(depth + 1, f"T.reads({', '.join(map(self.region, s.reads))})")
         if reducer is not None:
             self.put(depth + 1, self.reducer(reducer) if isinstance(reducer, Reducer) else f"T.reducer({reducer!r})")
         if notes:
@@ -394,6 +397,11 @@ class _Printer:
             self.put(depth + 1, "with T.init():")
             self.body(s.init, depth + 2)
         self.body(s.body, depth + 1)
+
+    def region(self, r: Any) -> str:
+        """Return the text of a part of a buffer."""
+        ends = [f"{self.expr(d.min)} : {self.expr(add(d.min, d.extent))}" for d in r.region]
+        return f"{self.name(r.buffer)}[{', '.join(ends) or '()'}]"
 
     def reducer(self, r: Reducer) -> str:
         body, neutral = (", ".join(map(self.expr, es)) for es in (r.body, r.neutral))
