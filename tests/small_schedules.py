@@ -109,6 +109,77 @@ TEXTS = {
                     v = T.axis.spatial(8, i)
                     B[v] = A[v % 2 * 4 + v // 2]
     """,
+    "largest": """
+        def largest(A: T.Buffer((6, 8), "float32"), I: T.Buffer((6,), "int32"), M: T.Buffer((6,), "float32")):
+            for i, k in T.grid(6, 8):
+                with T.block("M"):
+                    v, r = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        M[v] = T.min_value("float32")
+                        I[v] = T.int32(-1)
+                    at = T.Select(M[v] >= A[v, r], I[v], T.cast(r, "int32"))
+                    most = T.Select(M[v] >= A[v, r], M[v], A[v, r])
+                    M[v] = most
+                    I[v] = at
+    """,
+    "two_sums": """
+        def two_sums(A: T.Buffer((6, 8), "float32"), B: T.Buffer((6,), "float32"), C: T.Buffer((6,), "float32")):
+            for i in T.serial(6):
+                for k in T.serial(8):
+                    with T.block("B"):
+                        v, r = T.axis.remap("SR", [i, k])
+                        with T.init():
+                            B[v] = 0.0
+                        B[v] = B[v] + A[v, r]
+                for k in T.serial(8):
+                    with T.block("C"):
+                        v, r = T.axis.remap("SR", [i, k])
+                        with T.init():
+                            C[v] = 0.0
+                        C[v] = C[v] + A[v, r] * B[v]
+    """,
+    "sums_together": """
+        def sums_together(A: T.Buffer((6, 8), "float32"), B: T.Buffer((6,), "float32"), C: T.Buffer((6,), "float32")):
+            for i, k in T.grid(6, 8):
+                with T.block("B"):
+                    v, r = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        B[v] = 0.0
+                    B[v] = B[v] + A[v, r]
+                with T.block("C"):
+                    v, r = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        C[v] = 1.0
+                    C[v] = C[v] * A[v, r]
+    """,
+    "row_by_row": """
+        def row_by_row(A: T.Buffer((7, 8), "float32"), B: T.Buffer((6,), "float32")):
+            for i in T.serial(6):
+                for k in T.serial(8):
+                    with T.block("B"):
+                        v, r = T.axis.remap("SR", [i, k])
+                        with T.init():
+                            B[v] = 0.0
+                        B[v] = B[v] + A[v, r]
+                with T.block("A"):
+                    v = T.axis.spatial(6, i)
+                    A[v + 1, 0] = B[v]
+    """,
+    "spread": """
+        def spread(A: T.Buffer((6, 4), "float32"), C: T.Buffer((6, 8), "float32")):
+            for i, j in T.grid(6, 4):
+                with T.block("C"):
+                    v, w = T.axis.remap("SS", [i, j])
+                    C[v, w * 2] = A[v, w] + 1.0
+    """,
+    "open_rows": """
+        def open_rows(A: T.Buffer((6, n), "float32"), C: T.Buffer((6, n), "float32")):
+            n = T.int64()
+            for i, j in T.grid(6, n):
+                with T.block("C"):
+                    v, w = T.axis.remap("SS", [i, j])
+                    C[v, w] = A[v, w] + 1.0
+    """,
     "changed": """
         def changed(A: T.Buffer((8,), "float32")):
             for i in T.serial(8):

@@ -616,3 +616,30 @@ def test_first_values_that_cannot_be() -> None:
     y = te.compute((1,), lambda _: te.sum(x[k], axis=k, init=1.0), name="y")
     with pytest.raises(CompileError, match=r"te\.gradient: the reduction 'y' begins with values of its own"):
         te.gradient(y, [x])
+
+
+def test_graphs_of_operations() -> None:
+    a = te.placeholder((4, 5), name="A")
+    b = te.compute((4, 5), lambda i, j: a[i, j] + 1.0, name="B")
+    c = te.compute((4, 5), lambda i, j: b[i, j] * a[i, j], name="C")
+    graph = te.schedule.CreateReadGraph([c.op])
+    assert {op.name: [t.name for t in read] for op, read in graph.items()} == {"A": [], "B": ["A"], "C": ["B", "A"]}
+    assert [op.name for op in te.schedule.PostDFSOrder([c.op], graph)] == ["A", "B", "C"]
+
+
+@pytest.mark.parametrize(("at", "apart"), [
+    (lambda s, t, i, j: s[t - 1, i, j], [1, 1]),
+    (lambda s, t, i, j: s[t - 1, i, 2], [1, 0]),
+    (lambda s, t, i, j: s[t - 1, j, i], [0, 0]),
+    (lambda s, t, i, j: s[t - 1, i, i], [0, 0]),
+    (lambda s, t, i, j: s[t - 1, i, (j + 1) % 3], [1, 0]),
+])
+def test_axes_of_a_scan_that_are_apart(at: Any, apart: list[int]) -> None:
+    state = te.placeholder((4, 3, 3), name="state")
+    init = te.compute((1, 3, 3), lambda _, i, j: te.const(0.0, "float32"), name="init")
+    turned = te.compute((4, 3, 3), lambda t, j, i: at(state, t, i, j), name="turned")
+    update = te.compute((4, 3, 3), lambda t, i, j: turned[t, j, i] + state[t - 1, i, j], name="update")
+    total = te.scan(init, update, state)
+    assert [op.name for op in te.schedule.ScanGetBody(total.op)] == ["turned", "update", "scan"]
+    found = te.schedule.ScanFixPointAnalysis(total.op)
+    assert [found[a].value for a in total.op.spatial_axis_] == apart

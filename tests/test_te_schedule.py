@@ -485,6 +485,10 @@ REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
         lambda p: (p.s[p.C].split(p.k, 2), p.s.cache_write(p.C, "local")),
         r"'C' already has schedule steps; call cache_write before them"
     ),
+    "cache after a remainder": (
+        lambda p: (p.s[p.C].split(p.C.op.axis[0], 5), p.s.cache_write(p.C, "local")),
+        r"cache_write of 'C': the split of 'm' leaves a remainder, so its loops are no layout; call cache_write before"
+    ),
     "cache input": (lambda p: p.s.cache_write(p.A, "local"), r"cache_write: 'A' is not a te.compute"),
     "cache several": (
         lambda p: p.s.cache_write([p.C, p.C], "local"),

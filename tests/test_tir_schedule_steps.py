@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright
 from random_schedules import arrays
-from small_schedules import PROGRAMS, add_one, add_one_at_once
+from small_schedules import PROGRAMS, TEXTS, add_one, add_one_at_once
 from tilewright import tir
 from tilewright.base.errors import ScheduleError
 from tilewright.ir.structural import assert_structural_equal
 from tilewright.scalar.expr import number_of
+from tilewright.tir.block_regions import buffers_read
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import PrimFunc
 
@@ -259,6 +261,46 @@ REFUSED: dict[str, tuple[str, Callable[[tir.Schedule], object], str]] = {
         "rows", lambda s: s.sample_perfect_tile(s.get_loops("B")[1], 2, decision=[3, 3]),
         "is not 2 factors of the 8 iterations"
     ),
+    "a tile of a value that changes": (
+        "changed", lambda s: s.read_at(s.get_loops("A")[0], "A", 0, "local"),
+        "block 'A' changes 'A' after the place of its copy in loop 'i'"
+    ),
+    "a tile in another nest": (
+        "pair", lambda s: s.read_at(s.get_loops("C")[0], "B", 0, "local"), "loop 'i' is not around block 'B'"
+    ),
+    "a tile beyond the end": (
+        "pair", lambda s: s.read_at(s.split(s.get_loops("B")[0], [None, 4])[0], "B", 0, "local"),
+        "the tile of 'A' in a trip of loop 'i_0', 4 elements from .i_0 . 4., may exceed the dimension of 6"
+    ),
+    "a tile of unknown size": (
+        "open_rows", lambda s: s.read_at(s.get_loops("C")[0], "C", 0, "local"),
+        "a trip of loop 'i' uses n elements of 'A', but a constant number is needed"
+    ),
+    "a tile with holes": (
+        "spread", lambda s: s.write_at(s.get_loops("C")[0], "C", 0, "local"),
+        "block 'C' may write only a part of the elements of 'C' that would be copied back in loop 'i'"
+    ),
+    "a tile read before it is copied back": (
+        "pair",
+        lambda s: (s.reverse_compute_at("C", s.get_loops("B")[1]), s.write_at(s.get_loops("B")[0], "B", 0, "local")),
+        "block 'C' reads 'B' before it is copied back"
+    ),
+    "two stages of an unrolled sum": (
+        "rows", lambda s: (s.unroll(s.get_loops("B")[1]), s.rfactor(s.get_loops("B")[1], 0)),
+        "reduction loop 'k' of block 'B' is no longer serial"
+    ),
+    "two stages of a sum beside another": (
+        "sums_together", lambda s: s.rfactor(s.get_loops("B")[1], 0),
+        "reduction loop 'k' of block 'B' contains block 'C', too; call rfactor before compute_at"
+    ),
+    "two stages of a second sum": (
+        "two_sums", lambda s: s.rfactor(s.get_loops("C")[1], 0),
+        "block 'B' comes before block 'C' in loop 'i', so the new value cannot be computed before this loop"
+    ),
+    "two stages of a sum whose input changes": (
+        "row_by_row", lambda s: s.rfactor(s.get_loops("B")[1], 0),
+        "block 'A' in loop 'i' changes what block 'B' reads"
+    ),
     "another function": ("rows", lambda s: s.work_on("other"), "there is no loop function 'other' in the module"),
 }
 
@@ -297,6 +339,69 @@ def test_a_parameter_gets_another_layout() -> None:
     np.testing.assert_array_equal(c, (a * 2 + 1).T)
 
 
+def test_removed_references() -> None:
+    sch = tir.Schedule(PROGRAMS["pair"])
+    block, loop = sch.get_block("B"), sch.get_loops("B")[0]
+    sch.remove_rv(block)
+    sch.remove_rv(loop)
+    for use in (lambda: sch.get(block), lambda: sch.get(loop), lambda: sch.get_loops(block)):
+        with pytest.raises(IndexError, match="was removed from the schedule"):
+            use()
+    assert sch.get(sch.get_block("B")).name == "B"
+
+
+def test_which_function_a_block_is_of() -> None:
+    mod = tilewright.IRModule({name: PROGRAMS[name] for name in ("pair", "rows")})
+    sch = tir.Schedule(mod)
+    with pytest.raises(ValueError, match=r"does not know which function to be working on; .* one of pair, rows"):
+        sch.get_block("B")
+    sch.work_on("rows")
+    assert len(sch.get(sch.get_block("B")).iters) == 2
+    assert sch.func_working_on is sch.mod.get_global_var("rows")
+
+
+def test_positions_of_what_a_block_reads() -> None:
+    sch = tir.Schedule(PROGRAMS["rows"])
+    assert [b.name for b in buffers_read(sch.get("B"))] == ["A", "W"]
+    sch.decompose_reduction("B", sch.get_loops("B")[1])
+    assert [b.name for b in buffers_read(sch.get("B"))] == ["B", "A", "W"]
+    text = TEXTS["rows"].replace("with T.init", "T.reads(B[v], A[v, r], W[0:8])\n                    with T.init")
+    stated = tir.parse(text)
+    sch = tir.Schedule(stated)
+    assert [b.name for b in buffers_read(sch.get("B"))] == ["B", "A", "W"]
+    assert "T.reads(B[v : v + 1], A[v : v + 1, r : r + 1], W[r : r + 1])" in str(stated)
+    assert_structural_equal(stated, PROGRAMS["rows"])
+    assert str(tir.parse(str(stated))) == str(stated)
+    sch.cache_read("B", 1, "local")
+    assert sch.get("A_local").reads[0].buffer.name == "A"
+    with pytest.raises(AssertionError, match="block 'B' reads 0: B, 1: A_local, 2: W; 3 is not one of them"):
+        sch.cache_read("B", 3, "local")
+
+
+def test_the_index_of_the_largest_value_in_two_stages() -> None:
+    sch = tir.Schedule(PROGRAMS["largest"])
+    _, inner = sch.split(sch.get_loops("M")[1], [None, 4])
+    first = sch.get(sch.rfactor(inner, 1))
+    assert [(i.var.name, i.kind) for i in first.iters] == [("k_1", "spatial"), ("v", "spatial"), ("k_0", "reduce")]
+    a = np.random.default_rng(0).permutation(48).reshape(6, 8).astype("float32")
+    index, most = np.zeros(6, "int32"), np.zeros(6, "float32")
+    run(tir.lower_blocks(sch.mod["main"]), [a, index, most])
+    np.testing.assert_array_equal(index, a.argmax(1))
+    np.testing.assert_array_equal(most, a.max(1))
+
+
+def test_an_index_of_the_largest_value_is_a_reduction() -> None:
+    reducer = tir.Schedule(PROGRAMS["largest"]).get("M").annotations["combiner"]
+    assert (reducer.name, [str(e) for e in reducer.neutral]) == ("argmax", ["-1", "float('-inf')"])
+    for old, new in (
+        ("T.int32(-1)", "T.int32(0)"), ("M[v] = most", "M[v] = most\n                    M[v] = most"),
+        ("I[v] = at", "I[v] = T.int32(0)"), ("I: T.Buffer((6,)", "I: T.Buffer((7,)"), (">=", "=="),
+        ("T.cast(r, \"int32\")", "I[v] + T.int32(1)"),
+    ):
+        other = tir.parse(TEXTS["largest"].replace(old, new))
+        assert "combiner" not in tir.Schedule(other).get("M").annotations, new
+
+
 def test_axes_that_keep_their_order() -> None:
     """Their text parses to the same program, and they run and are lowered as other axes."""
     before = PROGRAMS["in_order"]
@@ -329,7 +434,7 @@ def test_what_is_there() -> None:
     assert [f"{r.buffer.name}: {r.region[1].min}" for r in (*node.reads, *node.writes)] == ["B: w", "C: w"]
     assert sch.func_working_on is None
     sch.work_on("main")
-    assert sch.func_working_on == "main"
+    assert sch.func_working_on is sch.mod.get_global_var("main")
     assert 0 < sch.fork_seed() < 1 << 31
 
 

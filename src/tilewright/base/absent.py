@@ -66,7 +66,7 @@ FAMILIES: Final = (
     Family(
         "Parts of `meta_schedule` for GPUs and tensor intrinsics",
         r"meta_schedule\.(?:schedule_rule\.(?:schedule_rule\.)?MultiLevelTiling(?:TensorCore|WideVector)|"
-        r"schedule_rule\.cuda|postproc\.\w*(?:RewriteTensorize|VerifyGPUCode|VerifyVTCMLimit|"
+        r"schedule_rule\.cuda|postproc\.\w*(?:VerifyGPUCode|VerifyVTCMLimit|"
         r"DisallowAsyncStridedMemCopy))",
         "code for GPUs is not generated", "the targets 'llvm' and 'c'"),
     Family(

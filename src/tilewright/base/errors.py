@@ -161,7 +161,15 @@ class PipelineError(CompileError, ValueError):
 
 
 class MissingLoopError(ScheduleError, IndexError):
-    """A schedule has no loop of that variable. TVM raises an `IndexError`."""
+    """A schedule has no such loop, or the reference was removed. TVM raises an `IndexError`."""
+
+
+class MissingBufferError(ScheduleError, AssertionError):
+    """A block has no buffer of that position or name. TVM raises an `AssertionError` for some steps."""
+
+
+class UnknownFunctionError(ScheduleError, ValueError):
+    """A step does not say which function of the module it is for. TVM raises a `ValueError`."""
 
 
 class TargetError(CompileError, ValueError):

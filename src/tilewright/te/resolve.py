@@ -21,6 +21,7 @@ from tilewright.scalar.arith import linear
 from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, Var, add, const, mul, number_of
 from tilewright.scalar.walk import free_vars, substitute, walk
 from tilewright.te.create import create_blocks
+from tilewright.te.relayout import compute_in_order
 from tilewright.te.scan import ScanOp
 from tilewright.te.schedule import CacheRead, CacheWrite, Rewrite, Rfactor, Schedule
 from tilewright.te.stage import Ahead, Fuse, Mark, Relation, Singleton, Split, Stage, root_axes
@@ -192,6 +193,8 @@ class Resolver:
         elif isinstance(r, CacheWrite):
             self.blocks[r.made], self.blocks[r.stage] = self.block(r.stage), self.engine.cache_write(
                 self.block(r.stage), r.scope)
+            if r.order is not None:
+                self.engine.func = compute_in_order(self.engine.func, self.blocks[r.made], r.order)
         else:
             block = self.block(r.stage)
             self.name_loops(r.roots, block, self.engine.loops(block))

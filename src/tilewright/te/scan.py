@@ -31,6 +31,8 @@ class ScanOp(Operation):
     update: tuple[Tensor, ...]
     state: tuple[Tensor, ...]
     given: tuple[Tensor, ...]
+    spatial_axis_: tuple[IterVar, ...] = ()
+    """The axes of the results without the steps, of all results in order."""
     tensors: list[Tensor] = field(default_factory=list)
 
     @property
@@ -81,7 +83,9 @@ def scan(
         raise CompileError(
             f"te.scan '{name}': all results must have the same number of steps, and the same number of "
             "initial steps", code="TW0604")
-    op = ScanOp(name, axis, inits, updates, states, tuple(inputs or ()))
+    spatial = tuple(
+        IterVar(Var(f"{name}.out{k}.i{d}"), u.shape[d]) for k, u in enumerate(updates) for d in range(1, len(u.shape)))
+    op = ScanOp(name, axis, inits, updates, states, tuple(inputs or ()), spatial)
     op.tensors.extend(Tensor(op, k, u.shape, u.dtype) for k, u in enumerate(updates))
     return list(op.tensors) if several else op.tensors[0]
 

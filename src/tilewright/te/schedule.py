@@ -21,6 +21,7 @@ from typing import Any, Final, TypeAlias
 from tilewright.base.errors import ScheduleError
 from tilewright.scalar.expr import Buffer, PrimExpr, Var
 from tilewright.scalar.walk import substitute
+from tilewright.te.relayout import LoopOrder
 from tilewright.te.scan import ScanOp
 from tilewright.te.stage import Fuse, Group, Relation, Reorder, Singleton, Split, Stage, root_axes, values_of
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Reduce, Tensor, producers_first
@@ -38,9 +39,12 @@ class CacheRead:
 
 @dataclass(frozen=True, slots=True)
 class CacheWrite:
+    """A cache_write step. With `order`, the value is cached in the layout of the loops that `stage` had before."""
+
     stage: Stage
     scope: str
     made: Stage
+    order: LoopOrder | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +150,8 @@ class Schedule:
     def cache_write(self, tensor: Any, scope: str) -> Any:
         """Compute `tensor` in memory of `scope`, and copy the result back. Return the tensor computed there.
 
-        The results of a computation with several results are cached together: pass a list, and get a list.
+        The results of a computation with several results are cached together: pass a list, and get a list. After
+        splits, fuses and orders of the loops, the cached value is in their order, and both stages begin without steps.
         """
         check_scope(scope)
         several = isinstance(tensor, (list, tuple))
@@ -158,15 +163,17 @@ class Schedule:
             raise ScheduleError(
                 f"cache_write needs all results of one computation: '{op.name}' has "
                 f"{', '.join(t.name for t in op.outputs)}, and {', '.join(t.name for t in given)} were given")
-        if stage.relations or stage.marks:
+        if stage.marks or any(_is_of_reduction(r) or _mixes_reductions(r) for r in stage.relations):
             raise ScheduleError(f"'{op.name}' already has schedule steps; call cache_write before them")
-        axis = [IterVar(Var(f"{a.var.name}.c"), a.extent) for a in op.axis]
-        renamed: dict[PrimExpr, PrimExpr] = {old.var: new.var for old, new in zip(op.axis, axis, strict=True)}
+        order = LoopOrder.of(stage, op.axis) if stage.relations else None
+        axis = [IterVar(Var(f"{a.var.name}.c"), a.extent) for a in op.axis] if order is None else list(order.leaves)
+        points = [a.var for a in axis] if order is None else order.points
+        renamed: dict[PrimExpr, PrimExpr] = {old.var: new for old, new in zip(op.axis, points, strict=True)}
         made = _computing(
             f"{op.name}.{scope}", axis, tuple(substitute(b, renamed) for b in op.body), op.reduce_axis, op)
-        stage.restart(_copied(made.outputs, op.name, list(op.axis)))
+        stage.restart(_copied(made.outputs, op.name, list(op.axis), order))
         self.stage_map[stage.op] = stage
-        self.rewrites.append(CacheWrite(stage, scope, self._add(made, before=stage)))
+        self.rewrites.append(CacheWrite(stage, scope, self._add(made, before=stage), order))
         return list(made.outputs) if several else made.outputs[0]
 
     def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Any:
@@ -240,6 +247,7 @@ def __getattr__(name: str) -> Any:
 _FUNCTIONS: Final = {
     "auto_inline": ("AutoInlineBroadcast", "AutoInlineElemWise", "AutoInlineInjective"),
     "bounds": ("InferBound",),
+    "graph": ("CreateReadGraph", "PostDFSOrder", "ScanFixPointAnalysis", "ScanGetBody"),
     "producers": ("ScheduleOps", "SchedulePostProcToPrimFunc"),
 }
 
@@ -282,9 +290,12 @@ def _computing(
     return op
 
 
-def _copied(tensors: Sequence[Tensor], name: str, axis: list[IterVar]) -> ComputeOp:
-    op = ComputeOp(name, tuple(axis), tuple(t(*axis) for t in tensors), ())
-    op.tensors.extend(Tensor(op, k, t.shape, t.dtype) for k, t in enumerate(tensors))
+def _copied(
+    tensors: Sequence[Tensor], name: str, axis: list[IterVar], order: LoopOrder | None = None
+) -> ComputeOp:
+    at = [a.var for a in axis] if order is None else order.at([a.var for a in axis])
+    op = ComputeOp(name, tuple(axis), tuple(t(*at) for t in tensors), ())
+    op.tensors.extend(Tensor(op, k, [a.extent for a in axis], t.dtype) for k, t in enumerate(tensors))
     return op
 
 

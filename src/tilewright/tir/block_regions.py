@@ -1,20 +1,39 @@
-"""The parts of buffers that a block reads and writes, over its axes: TVM's `Block.reads` and `Block.writes`."""
+"""The buffers that a block reads and writes, and their parts over its axes: TVM's `Block.reads` and `Block.writes`."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from tilewright.base.types import INT64
 from tilewright.scalar.arith import Ranges
 from tilewright.scalar.buffer_region import BufferRegion
-from tilewright.scalar.expr import Buffer, as_expr, const, number_of
+from tilewright.scalar.expr import Buffer, Load, as_expr, const, number_of
 from tilewright.scalar.range import Range
+from tilewright.scalar.walk import walk
 from tilewright.tir.region import region_of
-from tilewright.tir.stmt import Block, loaded_buffers, stored_buffers
+from tilewright.tir.stmt import OWN_READS, Block, Stmt, bodies, expressions, stored_buffers
+
+
+def buffers_read(block: Block) -> list[Buffer]:
+    """Return the buffers that a block reads, each once, in order. The results to which a sum adds count only if its
+    text says so (`OWN_READS`)."""
+    own = stored_buffers(block) if block.init is not None and not block.annotations.get(OWN_READS) else []
+    return [b for b in dict.fromkeys(_loaded(block.body)) if b not in own]
+
+
+def _loaded(s: Stmt) -> Iterator[Buffer]:
+    for top in expressions(s):
+        yield from (e.buffer for e in walk(top) if isinstance(e, Load))
+    if isinstance(s, Block):
+        yield from buffers_read(s)
+    else:
+        for b in bodies(s):
+            yield from _loaded(b)
 
 
 def regions_read(block: Block) -> list[BufferRegion]:
-    """Return the boxes that a block reads, in order, without the elements to which a sum adds."""
-    made = stored_buffers(block) if block.init is not None else []
-    return _regions(block, [b for b in loaded_buffers(block.body) if b not in made], stores=False)
+    """Return the boxes of the buffers that a block reads, in the order of `buffers_read`."""
+    return _regions(block, buffers_read(block), stores=False)
 
 
 def regions_written(block: Block) -> list[BufferRegion]:

@@ -1,4 +1,4 @@
-"""Rewrites that add blocks to a schedulable program: copies of a value in other memory, two-stage reductions.
+"""Rewrites that add blocks to a schedulable program: copies of a value in other memory.
 
 Each maps a program to a new one, and returns the name of the added block; `Schedule` offers them as steps, with
 examples. They act on whole computations, so they must precede `compute_at`.
@@ -7,35 +7,19 @@ examples. They act on whole computations, so they must precede `compute_at`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
 from tilewright.base.types import BOOL
-from tilewright.scalar.arith.solve import conjuncts
-from tilewright.scalar.expr import (
-    Add,
-    Buffer,
-    IntImm,
-    Load,
-    Max,
-    Min,
-    Mul,
-    PrimExpr,
-    Var,
-    all_of,
-    as_expr,
-    const,
-)
-from tilewright.scalar.walk import free_vars, substitute, walk
-from tilewright.tir.block_tree import scope_loops, with_scope_body, without_note
+from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, Var, as_expr, const
+from tilewright.scalar.walk import substitute, walk
+from tilewright.tir.block_tree import scope_loops, with_scope_body
 from tilewright.tir.stmt import (
-    ALIGNED,
     SERIAL,
     TAKEN,
     Block,
     For,
-    IfThenElse,
     IterVar,
     Let,
     PrimFunc,
@@ -48,7 +32,6 @@ from tilewright.tir.stmt import (
     redirect,
     seq,
     stored_buffers,
-    substitute_stmt,
     walk_stmt,
 )
 
@@ -110,10 +93,10 @@ def cache_read(func: PrimFunc, buffer: str, scope: str, readers: Sequence[str]) 
     """Copy `buffer` before the first of the blocks `readers`, which then read the copy."""
     check_scope(scope)
     source = named_buffer(func, buffer)
-    statements = _top(func)
+    statements = top_statements(func)
     places = []
     for name in readers:
-        k, block = _find(statements, name)
+        k, block = find_block(statements, name)
         if not reads(block, source):
             raise ScheduleError(f"block '{name}' does not read '{buffer}', so it cannot read a copy of it")
         places.append(k)
@@ -139,8 +122,8 @@ def cache_read(func: PrimFunc, buffer: str, scope: str, readers: Sequence[str]) 
 def cache_write(func: PrimFunc, block: str, scope: str) -> tuple[PrimFunc, str]:
     """Let the block compute into a copy of its result in other memory, and add a block that copies it back."""
     check_scope(scope)
-    statements = _top(func)
-    k, node = _find(statements, block)
+    statements = top_statements(func)
+    k, node = find_block(statements, block)
     homes = stored_buffers(node)
     if any(
         isinstance(s, Block) and s is not node and any(reads(s, home) for home in homes)
@@ -178,155 +161,16 @@ def nest_of(block: Block) -> Stmt:
     return s
 
 
-# Two-stage reductions.
-@dataclass(frozen=True, slots=True)
-class _Split:
-    """A reduction with its loops: `loop` becomes an axis of the result, and `rest` are the remaining reduction loops.
-    """
-
-    block: Block
-    combiner: Any
-    loop: For
-    rest: tuple[For, ...]
-
-    def error(self, why: str) -> ScheduleError:
-        return ScheduleError(f"rfactor of block '{self.block.name}' along '{self.loop.var.name}': {why}")
-
-
-def rfactor(func: PrimFunc, block: str, loop: Var, factor_axis: int = 0) -> tuple[PrimFunc, str]:
-    """Let the trips of `loop` reduce to separate elements, along dimension `factor_axis` of a new value, which the
-    block then reduces."""
-    statements = _top(func)
-    k, _ = _find(statements, block)
-    split = _two_stages(statements[k], block, loop)
-    node, extent = split.block, split.loop.extent
-    totals = stored_buffers(node)
-    rank = len(totals[0].shape)
-    if not -rank - 1 <= factor_axis <= rank:
-        raise split.error(f"factor_axis={factor_axis} is not between {-rank - 1} and {rank}")
-    place = factor_axis % (rank + 1)
-
-    def inserted(items: Sequence[Any], item: Any) -> tuple[Any, ...]:
-        return (*items[:place], item, *items[place:])
-
-    name = free_name(func, f"{node.name}_rf")
-    parts = [Buffer(free_name(func, f"{b.name}_rf"), inserted(b.shape, extent), b.dtype) for b in totals]
-    own = IterVar(Var(loop.name), extent)
-    first: Stmt = _first_stage(split, own, name)
-    for total, part in zip(totals, parts, strict=True):
-        first = redirect(first, total, part, lambda indices: inserted(indices, own.var))
-    statement = swap(statements[k], node, first)
-    spatial = [i for i in node.iters if i.kind != "reduce"]
-    axes = [IterVar(Var(i.var.name), i.extent) for i in spatial]
-    last = IterVar(Var(loop.name), extent, "reduce")
-    points: dict[PrimExpr, PrimExpr] = {old.var: new.var for old, new in zip(spatial, axes, strict=True)}
-    at = tuple(substitute(i, points) for i in next(s for s in walk_stmt(node.body) if isinstance(s, Store)).indices)
-    step = reduction_step(split.combiner, totals, at, tuple(Load(b, inserted(at, last.var)) for b in parts))
-    assert node.init is not None
-    init = substitute_stmt(node.init, points)
-    summing = replace(node, iters=(*axes, last), bindings=(), predicate=IntImm(BOOL, 1), init=init, body=step)
-    second = _first_axis_last(nest_of(summing))
-    body = seq(*statements[:k], statement, second, *statements[k + 1 :])
-    return with_scope_body(func, body, *parts), name
-
-
-def _first_axis_last(s: Stmt) -> Stmt:
-    """Return a nest around a block with the last axis of the block first."""
-    if not isinstance(s, Block):
-        return map_bodies(s, _first_axis_last) or s
-    return replace(s, iters=(s.iters[-1], *s.iters[:-1]), bindings=(s.bindings[-1], *s.bindings[:-1]))
-
-
-def _two_stages(s: Stmt, name: str, loop: Var) -> _Split:
-    loops: list[For] = []
-    while isinstance(s, For):
-        loops.append(s)
-        s = s.body
-    if not isinstance(s, Block):
-        raise ScheduleError(f"the loops around block '{name}' contain other blocks too; call rfactor before compute_at")
-    mine = next((f for f in loops if f.var is loop), None)
-    if mine is None:
-        raise ScheduleError(
-            f"loop '{loop.name}' is not around block '{name}'; its loops are {', '.join(f.var.name for f in loops)}")
-    over: dict[str, set[Var]] = {"spatial": set(), "reduce": set()}
-    for it, binding in zip(s.iters, s.bindings, strict=True):
-        over["reduce" if it.kind == "reduce" else "spatial"].update(free_vars(binding))
-    split = _Split(
-        s, s.annotations.get("combiner"), mine, tuple(f for f in loops if f.var in over["reduce"] and f is not mine))
-    if s.init is None or split.combiner is None:
-        raise split.error("the block is not a reduction")
-    if loop not in over["reduce"]:
-        raise split.error("the loop is not a reduction loop of the block")
-    varying = next(
-        (
-            f for f in loops
-            if f.var in over["reduce"]
-            and any(v is g.var for e in (f.min, f.extent) for v in free_vars(e) for g in loops)),
-        None)
-    if varying is not None:
-        raise split.error(
-            f"loop '{varying.var.name}' has {varying.extent} iterations, which depends on another loop; the new value "
-            "needs a constant size")
-    if over["reduce"] & over["spatial"]:
-        raise split.error("a reduction loop is fused with a spatial loop; call rfactor before that fuse")
-    return split
-
-
-def _neutral_init(split: _Split) -> Stmt:
-    """Return the statements that begin the reduction, with the neutral values."""
-    totals = stored_buffers(split.block)
-    neutral = dict(zip(totals, split.combiner.identity(tuple(b.dtype for b in totals)), strict=True))
-
-    def visit(s: Stmt) -> Stmt:
-        return replace(s, value=neutral[s.buffer]) if isinstance(s, Store) else map_bodies(s, visit) or s
-
-    assert split.block.init is not None
-    return visit(split.block.init)
-
-
-def _first_stage(split: _Split, own: IterVar, name: str) -> Block:
-    """Return the block over the same loops with `own` among its spatial axes. It begins with the neutral values. The
-    guard of the reduction applies only to its step."""
-    node = replace(split.block, init=_neutral_init(split))
-    others = [IterVar(Var(f.var.name), f.extent, "reduce") for f in split.rest]
-    axis_of: dict[PrimExpr, PrimExpr] = {
-        split.loop.var: own.var, **{f.var: o.var for f, o in zip(split.rest, others, strict=True)}
-    }
-    bound = list(zip(node.iters, node.bindings, strict=True))
-    points: dict[PrimExpr, PrimExpr] = {i.var: substitute(b, axis_of) for i, b in bound if i.kind == "reduce"}
-    guards = [substitute(substitute(c, points), axis_of) for c in conjuncts(node.predicate)]
-    inner = [g for g in guards if any(v in (own.var, *(o.var for o in others)) for v in free_vars(g))]
-    body = substitute_stmt(node.body, points)
-    if inner:
-        body = IfThenElse(all_of(*inner), body)
-    axes: list[tuple[IterVar, PrimExpr]] = [(i, b) for i, b in bound if i.kind != "reduce"]
-    axes.insert(0, (own, split.loop.var))
-    axes += [(o, f.var) for o, f in zip(others, split.rest, strict=True)]
-    alone = None if others else _first_term(body)
-    if alone is not None:
-        node, body = replace(node, init=None, annotations=without_note(node, "combiner")), alone
-    return replace(
-        node, name=name, iters=tuple(i for i, _ in axes), bindings=tuple(b for _, b in axes),
-        predicate=all_of(*(g for g in guards if g not in inner)), body=body, annotations=without_note(node, ALIGNED))
-
-
-def _first_term(step: Stmt) -> Store | None:
-    """Return the store of the only term of a sum instead of the sum, `C[i] = C[i] + x  ->  C[i] = x`; None for other
-    reductions."""
-    if not isinstance(step, Store) or not isinstance(step.value, (Add, Mul, Max, Min)):
-        return None
-    old = Load(step.buffer, step.indices)
-    new = [e for e in (step.value.a, step.value.b) if e is not old]
-    return replace(step, value=new[0]) if len(new) == 1 else None
-
-
 # The tree.
-def _top(func: PrimFunc) -> list[Stmt]:
+def top_statements(func: PrimFunc) -> list[Stmt]:
+    """Return the statements of the body, without the loops that are marked `SCOPE`."""
     body = scope_loops(func)[1]
     return list(body.stmts) if isinstance(body, Seq) else [body]
 
 
-def _find(statements: Sequence[Stmt], name: str) -> tuple[int, Block]:
+def find_block(statements: Sequence[Stmt], name: str) -> tuple[int, Block]:
+    """Return a block by its name, and the position of the statement that contains it. Raises `ScheduleError` if there
+    is none of that name."""
     for k, top in enumerate(statements):
         for s in walk_stmt(top):
             if isinstance(s, Block) and s.name == name:

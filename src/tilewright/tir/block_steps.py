@@ -9,8 +9,9 @@ from typing import Any
 from tilewright.base.errors import ScheduleError
 from tilewright.base.types import DataType
 from tilewright.scalar.expr import Buffer, Value
-from tilewright.tir import block_moves, layout_rewrites
+from tilewright.tir import block_moves, layout_rewrites, tile_copies
 from tilewright.tir import padding as padding_rewrites
+from tilewright.tir.block_regions import buffers_read
 from tilewright.tir.block_rewrites import check_scope
 from tilewright.tir.blockize import blockize
 from tilewright.tir.index_map import IndexMap
@@ -18,7 +19,7 @@ from tilewright.tir.legality import check_any_order, check_complete, check_threa
 from tilewright.tir.loop_schedule import Schedule as Engine
 from tilewright.tir.loop_steps import INLINE, LoopRV, LoopSteps
 from tilewright.tir.steps import BlockAt, recorded
-from tilewright.tir.stmt import ALIGNED, THREAD, Block, For, loaded_buffers, stored_buffers
+from tilewright.tir.stmt import ALIGNED, THREAD, Block, For, stored_buffers
 from tilewright.tir.tensorize import TensorIntrin
 
 Layout = IndexMap | str | Callable[..., Any]
@@ -260,6 +261,30 @@ class BlockSteps(LoopSteps):
         return replace(at, block=name)
 
     @recorded
+    def read_at(
+        self, loop: LoopRV, block: BlockAt | str, read_buffer_index: int | str, storage_scope: str
+    ) -> BlockAt:
+        """Let the statements in a loop around the block read a copy of the part of a value that a trip reads. Return
+        the copying block."""
+        at = self._block(block)
+        e = self._shared_scope(at, loop)
+        found = self._buffer(at, e, ("read", read_buffer_index))
+        e.func, name = tile_copies.read_at(e.func, loop.var, at.block, found, storage_scope)
+        return replace(at, block=name)
+
+    @recorded
+    def write_at(
+        self, loop: LoopRV, block: BlockAt | str, write_buffer_index: int | str, storage_scope: str
+    ) -> BlockAt:
+        """Let the block compute into a copy of its result, whose part is copied back in each trip of a loop around the
+        block. Return the copying block."""
+        at = self._block(block)
+        e = self._shared_scope(at, loop)
+        found = self._written(at, e, write_buffer_index)
+        e.func, name = tile_copies.write_at(e.func, loop.var, at.block, found, storage_scope)
+        return replace(at, block=name)
+
+    @recorded
     def cache_index(self, block: BlockAt | str, storage_scope: str = "global", cse_thresh: int = 0) -> list[BlockAt]:
         """Store indices that are not plain sums in tables. Return the blocks that compute the tables."""
         check_scope(storage_scope)
@@ -306,12 +331,7 @@ class BlockSteps(LoopSteps):
         stored = stored_buffers(node)
         if found in stored and not (isinstance(which, tuple) and which[0] == "read"):
             return "write", stored.index(found)
-        return "read", self._read(node).index(found)
-
-    @staticmethod
-    def _read(node: Block) -> list[Buffer]:
-        """Return the buffers that a block reads, without those that it also writes, if there are others."""
-        return [b for b in loaded_buffers(node) if b not in stored_buffers(node)] or loaded_buffers(node)
+        return "read", buffers_read(node).index(found)
 
     def _buffer(self, at: BlockAt, e: Engine, which: Any) -> Buffer:
         """Return a buffer of a block: `("read", 0)`, `("write", 0)`, an index among the written ones, or a name among
@@ -320,7 +340,7 @@ class BlockSteps(LoopSteps):
         if isinstance(which, Buffer):
             which = which.name
         kind, index = which if isinstance(which, tuple) else ("either" if isinstance(which, str) else "write", which)
-        read = self._read(node)
+        read = buffers_read(node)
         if kind == "read":
             return self._pick(read, index, f"block '{at.block}' reads")
         if kind == "write":

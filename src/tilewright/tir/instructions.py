@@ -45,6 +45,8 @@ CacheWrite cache_write @block write_buffer_index storage_scope @[consumer_blocks
 ReindexCacheRead reindex_cache_read @block read_buffer_index storage_scope index_map
 ReindexCacheWrite reindex_cache_write @block write_buffer_index storage_scope index_map
 CacheInplace cache_inplace @block read_buffer_index storage_scope
+ReadAt read_at @loop @block read_buffer_index storage_scope
+WriteAt write_at @loop @block write_buffer_index storage_scope
 CacheIndex cache_index @block storage_scope cse_thresh=0
 ReIndex reindex @block buffer#
 ComputeAt compute_at @block @loop preserve_unit_loops=false index=-1

@@ -35,6 +35,7 @@ from tilewright.tir.stmt import (
     VECTORIZED,
     Block,
     For,
+    Let,
     PrimFunc,
     Seq,
     Stmt,
@@ -564,7 +565,7 @@ def _check_lanes(func: PrimFunc, loop: For, reductions: list[Block]) -> None:
             f"loop '{loop.var.name}' is a reduction loop of block '{block.name}' and contains other statements; "
             "vectorize another loop, or use rfactor",
             loop, func)
-    if combiner is None or combiner.name not in ACROSS_LANES:
+    if combiner is None or combiner.name not in ACROSS_LANES or isinstance(block.body, Let):
         raise fault(
             f"reduction '{block.name}' cannot be vectorized along '{loop.var.name}': only sums, products, maxima and "
             "minima of one value support this",

@@ -55,6 +55,7 @@ from tilewright.tir.legality import (
     place_among,
 )
 from tilewright.tir.region import regenerate, region_of
+from tilewright.tir.rfactor import rfactor_stage
 from tilewright.tir.rolling_buffer import rolling_buffer
 from tilewright.tir.steps import BlockAt, LoopAt, Recorder, ScheduleStep, recorded
 from tilewright.tir.stmt import (
@@ -423,7 +424,7 @@ class Schedule(Recorder):
         for ko: for ki: C += A[ko * 4 + ki]  ->  for ko: for ki: C_rf[ki] += A[ko * 4 + ki]
                                                  for ki: C += C_rf[ki]
         """
-        self.func, name = block_rewrites.rfactor(self.func, block, loop, factor_axis)
+        self.func, name = rfactor_stage(self.func, block, loop, factor_axis)
         return name
 
     @recorded

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, overload
 
-from tilewright.base.errors import ScheduleError
+from tilewright.base.errors import MissingBufferError, MissingLoopError, ScheduleError, UnknownFunctionError
 from tilewright.base.types import BOOL
 from tilewright.ir.module import IRModule
 from tilewright.scalar.expr import Buffer, Var, const
-from tilewright.tir import block_copies
+from tilewright.tir import block_copies, rfactor
 from tilewright.tir import loop_schedule as engine
 from tilewright.tir.block_moves import whole_domain
+from tilewright.tir.block_regions import buffers_read
 from tilewright.tir.block_scope import StmtSRef
 from tilewright.tir.block_tree import child_blocks
 from tilewright.tir.flat_bindings import with_flat_bindings
@@ -37,7 +38,6 @@ from tilewright.tir.stmt import (
     PrimFunc,
     Stmt,
     block_names,
-    loaded_buffers,
     map_bodies,
     stored_buffers,
     walk_stmt,
@@ -49,6 +49,8 @@ from tilewright.tir.transform.infer_reducers import infer_reducers
 MAIN = "main"
 NO_LOOP: Final = Var("_")
 """The variable of a reference that is only part of a trace."""
+UPDATE: Final = "_update"
+"""Ending of TVM's name of a sum without its initial values."""
 ROOT, INLINE = -1, -2
 """Decisions of `sample_compute_location`: keep the block where it is, or inline it into its readers."""
 
@@ -86,6 +88,7 @@ class LoopSteps(Recorder):
             for name, f in module.items()
             if isinstance(f, PrimFunc)}
         self.steps = []
+        self._removed: list[BlockAt | LoopRV] = []
         self._flat: dict[str, tuple[PrimFunc, PrimFunc]] = {}
         for name, e in self._engines.items():
             _check_blocks(name, e.func)
@@ -102,11 +105,21 @@ class LoopSteps(Recorder):
 
     # Queries.
     def get_block(self, name: str, func_name: str | None = None) -> BlockAt:
-        """Return the block of that name; `func_name` is needed if a module has several functions and none is `main`."""
-        at = BlockAt(name, self._named(func_name))
+        """Return the block of that name; `func_name` is needed if a module has several functions and none is `main`.
+
+        A sum whose initial values are in a block "C_init" has the name "C_update", too.
+        """
+        at = self._with_own_name(BlockAt(name, self._named(func_name)))
         if not self._is_root(at):
-            self._engine(at.func).block(name)
+            self._engine(at.func).block(at.block)
         return at
+
+    def _with_own_name(self, at: BlockAt) -> BlockAt:
+        """Return a reference with the name that the block has here, where TVM renames it."""
+        own = at.block.removesuffix(UPDATE)
+        names = block_names(self._engine(at.func).func) if own != at.block else []
+        known = at.block in names or not {own, f"{own}_init"} <= {*names}
+        return at if known else replace(at, block=own)
 
     def get_loops(self, block: BlockAt | str) -> list[LoopRV]:
         """Return the loops around a block, outermost first."""
@@ -127,6 +140,7 @@ class LoopSteps(Recorder):
         """
         if isinstance(what, int):
             return what
+        self._check_kept(what)
         if isinstance(what, StmtSRef):
             statement: Block | For = what.stmt
             return statement
@@ -258,7 +272,7 @@ class LoopSteps(Recorder):
         at = self._block(block)
         e = self._scope(at)
         node = e.block(at.block)
-        read = self._from_outside(at, [b for b in loaded_buffers(node) if b not in stored_buffers(node)])
+        read = self._from_outside(at, buffers_read(node))
         buffer = self._pick(read, read_buffer_index, f"block '{at.block}' reads")
         readers = [self._block(b).block for b in consumer_blocks]
         e.func, name = block_copies.cache_read(e.func, buffer, storage_scope, readers)
@@ -288,7 +302,8 @@ class LoopSteps(Recorder):
         node = e.block(at.block)
         check_sum(e.func, node)
         check_all_points(e.func, node)
-        return BlockAt(e.rfactor(at.block, loop.var, factor_axis), self._named(at.func))
+        e.func, name = rfactor.rfactor(e.func, at.block, loop.var, factor_axis)
+        return BlockAt(name, self._named(at.func))
 
     def _check_plain(self, loop: LoopRV, step: str) -> None:
         e = self._engine(loop.func)
@@ -315,8 +330,18 @@ class LoopSteps(Recorder):
             return LoopRV(self._engine(func).referred(data), func)
         return self.get_block(data.block, data.func) if isinstance(data, BlockAt) else data
 
+    def remove_rv(self, rand_var: BlockAt | LoopRV) -> None:
+        """Remove a reference: its further use raises `MissingLoopError`. Other references to the block or loop remain.
+        """
+        self._removed.append(rand_var)
+
+    def _check_kept(self, what: Any) -> None:
+        if any(r is what for r in self._removed):
+            raise MissingLoopError(f"the reference to {what} was removed from the schedule", code="TW0613")
+
     def _block(self, block: BlockAt | str) -> BlockAt:
-        return BlockAt(block, self._named(None)) if isinstance(block, str) else block
+        self._check_kept(block)
+        return self._with_own_name(BlockAt(block, self._named(None))) if isinstance(block, str) else block
 
     def _named(self, func: str | None) -> str:
         """Return the function of a reference: the named one, else the only one, else `main`."""
@@ -325,7 +350,12 @@ class LoopSteps(Recorder):
         return next(iter(self._engines)) if len(self._engines) == 1 else MAIN
 
     def _engine(self, func: str) -> engine.Schedule:
-        found = self._engines.get(self._named(func))
+        name = self._named(func)
+        found = self._engines.get(name)
+        if found is None and name == MAIN and len(self._engines) > 1:
+            raise UnknownFunctionError(
+                "the schedule does not know which function to be working on; pass func_name=, or call work_on, with "
+                f"one of {', '.join(self._engines)}", code="TW0613")
         if found is None:
             raise ScheduleError(
                 f"there is no loop function '{func}' in the module; there are {', '.join(self._engines) or 'none'}",
@@ -374,7 +404,7 @@ class LoopSteps(Recorder):
         """Return one of the buffers, by index or name."""
         found = [b for k, b in enumerate(buffers) if index in (k, b.name)]
         if not found:
-            raise ScheduleError(
+            raise MissingBufferError(
                 f"{which} {', '.join(f'{k}: {b.name}' for k, b in enumerate(buffers))}; {index!r} is not one of them")
         return found[0]
 

@@ -97,9 +97,10 @@ class Schedule(SampleSteps):
         return self._state[1]
 
     @property
-    def func_working_on(self) -> str | None:
-        """The function chosen by `work_on`, in which unqualified block names are looked up; None without a choice."""
-        return self._worked_on or None
+    def func_working_on(self) -> Any:
+        """The `GlobalVar` of the function chosen by `work_on`, in which unqualified block names are looked up; None
+        without a choice."""
+        return self._module.get_global_var(self._worked_on) if self._worked_on else None
 
     def work_on(self, func_name: str) -> None:
         """Look up unqualified block names in this function. Raises `ScheduleError` if there is no such function."""

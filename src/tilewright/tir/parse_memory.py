@@ -53,6 +53,13 @@ class MemoryReader(AttributeReader):
             name, sizes, kind, str(self.literal(where)) if where is not None else scope, strides, separators)
         return self.bind(name, made, _same_buffer)
 
+    def buffers_named(self, call: ast.Call) -> list[Buffer]:
+        """Return the buffers of `T.reads(A[i], B[0:4])`, without views."""
+        given = [x for a in call.args for x in (a.elts if isinstance(a, (ast.List, ast.Tuple)) else [a])]
+        names = [x.value if isinstance(x, ast.Subscript) else x for x in given]
+        found = [self.names.get(n.id) for n in names if isinstance(n, ast.Name)]
+        return [b for b in found if isinstance(b, Buffer)]
+
     def sizes(self, node: ast.expr) -> list[Any]:
         """Read a shape: a tuple, or one size."""
         if isinstance(node, (ast.Tuple, ast.List)):

@@ -32,6 +32,7 @@ from tilewright.tir.parse_python import OwnNames, Source, around
 from tilewright.tir.parse_views import call_name, is_view
 from tilewright.tir.printer import extent_between
 from tilewright.tir.stmt import (
+    OWN_READS,
     PARALLEL,
     ROOT_ATTRS,
     ROOT_BLOCK,
@@ -51,6 +52,7 @@ from tilewright.tir.stmt import (
     Stmt,
     Store,
     While,
+    stored_buffers,
     walk_stmt,
 )
 from tilewright.tir.view_indices import in_loops
@@ -60,7 +62,6 @@ _LOOPS: Final = {
     "serial": SERIAL, "parallel": PARALLEL, "vectorized": VECTORIZED, "unrolled": UNROLLED, "unroll": UNROLLED,
     "thread_binding": SERIAL}
 _AXES: Final = {"S": "spatial", "R": "reduce", **{k: k for k in ("spatial", "reduce", "scan", "opaque")}}
-_IGNORED: Final = ("reads", "writes")
 
 
 def parse(text: str, file: str = "") -> PrimFunc:
@@ -83,7 +84,8 @@ def parse_module(text: str, file: str = "") -> IRModule:
 def parse_python(function: Callable[..., Any]) -> PrimFunc:
     """Parse a Python function written in TIR; its source file is read, and the function is never called.
 
-    Numbers bound in the surrounding Python code can be used by name. Raises `ParseError`.
+    Numbers bound in the surrounding Python code can be used by name. Each loop and axis gets a variable of its own.
+    Raises `ParseError`.
     """
     try:
         lines, first = inspect.getsourcelines(function)
@@ -91,10 +93,12 @@ def parse_python(function: Callable[..., Any]) -> PrimFunc:
         raise ParseError(
             f"the source of '{getattr(function, '__name__', function)}' is not in a file; pass the text to tir.parse"
         ) from None
+    from tilewright.tir.transform.convert_ssa import convert_ssa
+
     source = Source(textwrap.dedent("".join(lines)), inspect.getsourcefile(function) or "", first)
     with diagnostics.reporting():
         ((_, definition),) = _definitions(source)
-        return _read(source, around(function), definition, _class_around(function))
+        return convert_ssa(_read(source, around(function), definition, _class_around(function)))
 
 
 def _functions(text: str, file: str) -> list[PrimFunc]:
@@ -153,6 +157,8 @@ class _Header:
     """Names of lines that are given at most once, such as `where`, and of the axes."""
     init: Stmt | None = None
     annotations: dict[str, Any] = field(default_factory=dict)
+    reads: list[Buffer] = field(default_factory=list)
+    """The buffers that the block reads, as far as they are given."""
 
 
 class FunctionReader(MemoryReader):
@@ -559,10 +565,11 @@ class FunctionReader(MemoryReader):
             if header.annotations:
                 self.attrs[ROOT_ATTRS] = header.annotations
             return body
-        return Block(name, tuple(header.iters), tuple(
-            header.bindings
-        ), header.predicate, header.init, body, header.annotations,
-                     self.origin(node, name, "block"))
+        if header.init is not None and any(b in stored_buffers(body) for b in header.reads):
+            header.annotations[OWN_READS] = True
+        return Block(
+            name, tuple(header.iters), tuple(header.bindings), header.predicate, header.init, body, header.annotations,
+            self.origin(node, name, "block"))
 
     def header(self, node: ast.stmt, header: _Header) -> bool:
         """Read one line of a block's header; return False if it belongs to the body."""
@@ -589,6 +596,8 @@ class FunctionReader(MemoryReader):
             header.annotations.update(self.annotation(self.arguments(call, 1)[0]))
         elif name == "reducer":
             header.annotations["combiner"] = self.reducer(call)
+        elif name == "reads":
+            header.reads = self.buffers_named(call)
         return True
 
     def once(self, node: ast.expr, name: str, header: _Header) -> None:
@@ -690,7 +699,7 @@ def _with_thread(call: ast.Call) -> ast.Call:
 
 _DECLARATIONS: Final = ("alloc_buffer", "env_thread", "match_buffer", "meta_var", "Buffer", "buffer_decl")
 _BINDING: Final = (*ALLOCATIONS, "launch_thread", "let", "LetStmt")
-_HEADERS: Final = ("where", "block_attr", "reducer", *_IGNORED)
+_HEADERS: Final = ("where", "block_attr", "reducer", "reads", "writes")
 _STATEMENTS: Final[dict[type[ast.stmt], Callable[[FunctionReader, Any], Stmt]]] = {
     ast.For: FunctionReader.loop, ast.If: FunctionReader.branch, ast.Assign: FunctionReader.assign,
     ast.AugAssign: FunctionReader.update,

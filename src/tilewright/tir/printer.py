@@ -49,6 +49,7 @@ from tilewright.tir.free_names import INNER, free_names
 from tilewright.tir.stmt import (
     CALLBACKS,
     NUMBERS,
+    OWN_READS,
     RESULT,
     Allocate,
     AllocateConst,
@@ -387,6 +388,8 @@ class _Printer:
             self.put(depth + 1, f"T.where({self.expr(s.predicate)})")
         notes = dict(s.annotations)
         reducer = notes.pop("combiner", None)
+        if notes.pop(OWN_READS, False):
+            self.put(depth + 1, f"T.reads({', '.join(map(self.region, s.reads))})")
         if reducer is not None:
             self.put(depth + 1, self.reducer(reducer) if isinstance(reducer, Reducer) else f"T.reducer({reducer!r})")
         if notes:
@@ -395,6 +398,11 @@ class _Printer:
             self.put(depth + 1, "with T.init():")
             self.body(s.init, depth + 2)
         self.body(s.body, depth + 1)
+
+    def region(self, r: Any) -> str:
+        """Return the text of a part of a buffer."""
+        ends = [f"{self.expr(d.min)} : {self.expr(add(d.min, d.extent))}" for d in r.region]
+        return f"{self.name(r.buffer)}[{', '.join(ends) or '()'}]"
 
     def reducer(self, r: Reducer) -> str:
         body, neutral = (", ".join(map(self.expr, es)) for es in (r.body, r.neutral))

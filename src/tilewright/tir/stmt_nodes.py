@@ -400,8 +400,8 @@ class Block(Stmt):
     origin: Origin | None = None
 
     uncompared_fields: ClassVar = frozenset({"name"})
-    uncompared_keys: ClassVar = frozenset({"combiner"})
-    """The annotation with the reducer follows from the two statements."""
+    uncompared_keys: ClassVar = frozenset({"combiner", "own_reads"})
+    """The annotation with the reducer follows from the two statements; the other one only numbers what is read."""
 
     @overload
     def __init__(
@@ -461,6 +461,8 @@ ROOT_ATTRS = "root_block"
 ALIGNED = "buffer_dim_align"
 """Annotation of a block: `((result, dimension, factor, offset), …)`, the required strides of dimensions of its results.
 """
+OWN_READS = "own_reads"
+"""Annotation of a block with initial values: its text counts its results among what it reads, so steps do, too."""
 IMPORTS = "import_llvm"
 """Attribute of a function: LLVM texts with functions that it calls."""
 ROLLING = "rolling"

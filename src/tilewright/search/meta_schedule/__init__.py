@@ -25,6 +25,7 @@ from tilewright.search.meta_schedule import (
     space_generator,
     task_scheduler,
     tir_integration,
+    trace_apply,
     tune,
     tune_context,
     utils,
@@ -53,6 +54,6 @@ __all__ = [
     "Mutator", "Postproc", "Profiler", "Runner", "ScheduleRule", "SearchStrategy", "SpaceGenerator", "TaskScheduler",
     "TuneContext", "arg_info", "builder", "cost_model", "database", "derived_object", "feature_extractor",
     "measure_callback", "mutator", "postproc", "profiler", "relay_integration", "runner", "schedule_rule",
-    "search_strategy", "space_generator", "task_scheduler", "tir_integration", "tune", "tune_context", "tune_tasks",
-    "tune_tir", "utils",
+    "search_strategy", "space_generator", "task_scheduler", "tir_integration", "trace_apply", "tune", "tune_context",
+    "tune_tasks", "tune_tir", "utils",
 ]

@@ -12,6 +12,7 @@ from tilewright.search.meta_schedule import block_analysis as analysis
 from tilewright.search.meta_schedule.bases import Postproc, PyPostproc
 from tilewright.search.meta_schedule.schedule_rule import PARALLEL, UNROLL_EXPLICIT, UNROLL_IMPLICIT, VECTORIZE
 from tilewright.search.meta_schedule.thread_postproc import RewriteCooperativeFetch, RewriteUnboundBlock
+from tilewright.search.meta_schedule.tiling import AUTO_TENSORIZE
 from tilewright.tir.index_map import map_by_loops
 from tilewright.tir.loop_steps import LoopRV
 from tilewright.tir.module_schedule import Schedule
@@ -32,7 +33,7 @@ from tilewright.tir.stmt import (
 
 __all__ = [
     "DisallowDynamicLoop", "Postproc", "PyPostproc", "RewriteCooperativeFetch", "RewriteLayout",
-    "RewriteParallelVectorizeUnroll", "RewriteReductionBlock", "RewriteUnboundBlock",
+    "RewriteParallelVectorizeUnroll", "RewriteReductionBlock", "RewriteTensorize", "RewriteUnboundBlock",
 ]
 
 PREPROCESSED: Final = "meta_schedule.layout_rewrite_preproc"
@@ -70,6 +71,44 @@ class RewriteReductionBlock(Postproc):
             return
         block = sch.get_block(node.name, func)
         sch.decompose_reduction(block, sch.get_loops(block)[reduced[0]])
+
+
+class RewriteTensorize(Postproc):
+    """Replaces each block with the annotation `meta_schedule.auto_tensorize` by the instruction of that name. Follows
+    `RewriteReductionBlock`: with `vectorize_init_loop`, the last loop of a block of initial values is vectorized.
+    """
+
+    def __init__(self, vectorize_init_loop: bool = False) -> None:
+        self.vectorize_init_loop = vectorize_init_loop
+
+    def apply(self, sch: Schedule) -> bool:
+        for name, func in list(sch.functions.items()):
+            for s in list(walk_stmt(func.body)):
+                given = s.annotations.get(AUTO_TENSORIZE) if isinstance(s, Block) else None
+                if isinstance(s, Block) and given is not None and not self._rewrite(sch, BlockAt(s.name, name), given):
+                    return False
+        return True
+
+    def _rewrite(self, sch: Schedule, at: BlockAt, intrin: str) -> bool:
+        """Tensorize a block, or vectorize its initial values. Return whether that was possible."""
+        block = sch.get_block(at.block, at.func)
+        sch.unannotate(block, AUTO_TENSORIZE)
+        if not intrin:
+            return True
+        inside = sch.get_child_blocks(block)
+        if inside and _only_fills(sch.get(inside[0])):
+            if self.vectorize_init_loop:
+                sch.vectorize(sch.get_loops(inside[0])[-1])
+            return True
+        if not analysis.attempt(sch, "tensorize", block, intrin):
+            return False
+        sch.tensorize(block, intrin)
+        return True
+
+
+def _only_fills(node: Block) -> bool:
+    """Return whether a block stores values without reading any."""
+    return not node.reads and bool(stored_buffers(node))
 
 
 @dataclass(slots=True)
