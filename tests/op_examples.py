@@ -600,8 +600,8 @@ EXAMPLES: list[Example] = [
     *_vision(), *_sampling(), *_random_numbers(), *_programs(), *_lookup(), *_nn_more(), *_special(), *_linalg(),
 ]
 
-ELSEWHERE: Final = ("annotation", "contrib", "deferred", "dynamic", "external", "registered")
-"""Modules of operators with tests of their own: marks, other runtimes' operators, calls of accelerators, and those that wait for a value (`test_staged.py`)."""
+ELSEWHERE: Final = ("annotation", "contrib", "deferred", "dynamic", "external", "memory", "registered")
+"""Modules of operators with tests of their own: marks, blocks of memory, other runtimes' operators, calls of accelerators, and those that wait for a value (`test_staged.py`)."""
 OWN: Final[dict[str, type[Op]]] = {
     name: cls for name, cls in OPS.items()
     if cls.__module__.startswith("tilewright.relay.op.") and cls.__module__.split(".")[3] not in ELSEWHERE

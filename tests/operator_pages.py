@@ -45,7 +45,7 @@ FAMILIES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "Strings, dictionaries and classic models", ("text", "dictionaries", "native_texts", "ensembles", "coupling")
     ),
     "dynamic": ("Attributes and nodes known at run time", ("dynamic", "deferred")),
-    "marks": ("Marks, checks and external calls", ("annotation", "runtime_checks", "external")),
+    "marks": ("Marks, checks and external calls", ("annotation", "memory", "runtime_checks", "external")),
 }
 FUSION: Final = {
     Fusion.ELEMWISE: "elementwise", Fusion.BROADCAST: "broadcasting", Fusion.INJECTIVE: "injective",

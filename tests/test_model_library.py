@@ -179,6 +179,11 @@ def test_what_cannot_be_exported_says_so(opaque: tvm.runtime.FactoryModule, tmp_
         ArtifactError, match=r"two models are called 'small'; give relay.build another mod_name for each"
     ):
         export_model_library_format([lib, lib], tmp_path / "m.tar")
+    t = tvm.te.placeholder((2,), name="t")
+    twice = tvm.te.compute((2,), lambda i: t[i] + t[i], "twice")
+    functions = tvm.build(tvm.te.create_schedule(twice.op), [t, twice])
+    with pytest.raises(ArtifactError, match=r"and not functions of tvm\.build; save those with export_library"):
+        export_model_library_format([functions, functions], tmp_path / "m.tar")
     lib.export_library(tmp_path / "m.so")
     with pytest.raises(ArtifactError, match="was loaded from a library, which has no object files left"):
         export_model_library_format(load_module(tmp_path / "m.so"), tmp_path / "m.tar")  # type: ignore[arg-type]

@@ -27,10 +27,16 @@ def config(fallback: VirtualDevice = GPU) -> Any:
     return tvm.target.make_compilation_config(context, [HOST, GPU_TARGET])
 
 
+def core() -> tvm.IRModule:
+    mod = tvm.IRModule()
+    mod.import_from_std("core.rly")
+    return mod
+
+
 def program(text: str) -> tvm.IRModule:
     for k, name in enumerate(("CPU", "GPU", "NEAR", "FAR")):
         text = text.replace(name, f"virtual_device=meta[VirtualDevice][{k}]")
-    return relay.parse(f'#[version = "0.0.5"]\n{text.replace("ROW", ROW)}', "test", None, META)
+    return relay.parse(f'#[version = "0.0.5"]\n{text.replace("ROW", ROW)}', "test", core(), META)
 
 
 def planned(text: str) -> tvm.IRModule:
@@ -129,6 +135,14 @@ CASES: dict[str, tuple[str, str, list[tuple[str, ...]]]] = {
     "a computed shape": (
         "def @main(%x: ROW, %s: Tensor[(2), int64]) { vm.reshape_tensor(%x, %s, newshape=[2, 2]) }",
         "def @main(%x: ROW, %s: Tensor[(2), int64]) { vm.reshape_tensor(%x, %s, newshape=[2, 2]) }",
+        [("gpu", "cpu", "gpu")]),
+    "a block of memory": (
+        "def @main(%n: int64, %a: int64) { memory.alloc_storage(%n, %a, GPU) }",
+        "def @main(%n: int64, %a: int64) { memory.alloc_storage(%n, %a, GPU) }", [("cpu", "cpu", "gpu")]),
+    "a tensor in a block": (
+        "def @main(%b: Storage[], %s: Tensor[(2), int64]) { memory.alloc_tensor(%b, 0, %s, const_shape=[3, 2]) }",
+        "def @main(%b: Storage[], %s: Tensor[(2), int64]) "
+        "{ %0 = on_device(0, CPU, constrain_result=True); memory.alloc_tensor(%b, %0, %s, const_shape=[3, 2]) }",
         [("gpu", "cpu", "gpu")]),
     "memories": (
         "def @near(%x {NEAR}: ROW, NEAR) -> ROW { %x }\n"

@@ -12,6 +12,8 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
+from tilewright.backends.offload_kinds import register_offload_kind
+from tilewright.backends.targets.compilation_config import make_compilation_config
 from tilewright.base.errors import CompileError, OptionError
 from tilewright.compat.registry import register_func, remove_global_func
 from tilewright.ir import IRModule, register_op_attr, reset_op_attr
@@ -27,6 +29,7 @@ from tilewright.relay.collage import (
     candidates_of,
     cheapest_plan,
 )
+from tilewright.relay.collage.largest import largest
 from tilewright.relay.dataflow_pattern import is_constant, is_op, is_tuple_get_item, wildcard
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.contrib import register_pattern_table
@@ -388,3 +391,59 @@ def test_labels_are_composite_functions_inside_and_parts_make_no_cycles() -> Non
     same_values(function, found)
     cycle = by_index(function, {"": [3, 5]}, exits=2, taps=True)
     assert not any(isinstance(e.op, relay.Function) for e in calls(cycle))
+
+
+# Targets as a configuration, with TVM's options and names.
+LINE = 'def @main(%x: Tensor[(4, 4), float32]) { %0 = nn.relu(%x); %1 = nn.relu(%0); nn.relu(%1) }'
+
+
+def configured(text: str, host: float, one: float, host_depth: int = 1, depth: int = 1, most: int = 0) -> IRModule:
+    register_offload_kind("one", {})
+    register_pattern_table("one", lambda: [
+        ("relu", is_op("nn.relu")(wildcard())), ("add", is_op("add")(wildcard(), wildcard()))])
+    options = {"relay.collage.tvm_max_depth": host_depth, "relay.collage.byoc_max_depth": depth}
+    with tvm.transform.PassContext(config=options) as context:
+        config = make_compilation_config(context, [tvm.target.Target("llvm"), tvm.target.Target("one")])
+        mod = relay.fromtext('#[version = "0.0.5"]\n' + text)
+        found: IRModule = CollagePartition(config, MockCostEstimator({"llvm": host, "one": one}, most))(mod)
+    check_well_formed(found)
+    data = np.random.default_rng(0).standard_normal((4, 4)).astype("float32")
+    np.testing.assert_array_equal(evaluate(found, data), evaluate(mod, data))
+    return found
+
+
+@pytest.mark.parametrize(("host", "one", "host_depth", "depth", "names"), [
+    (100, 99, 1, 1, ["main", "collage_one"]),
+    (100, 99, 2, 1, ["main", "collage_one_nn_relu"]),
+    (100, 99, 3, 1, ["main"]),
+    (99, 100, 1, 1, ["main"]),
+    (99, 100, 1, 2, ["main", "collage_one_nn_relu_nn_relu"]),
+    (99, 100, 1, 3, ["main", "collage_one_nn_relu_nn_relu_nn_relu"])])
+def test_the_depths_of_parts(host: float, one: float, host_depth: int, depth: int, names: list[str]) -> None:
+    assert sorted(configured(LINE, host, one, host_depth, depth)) == sorted(names)
+
+
+def test_parts_that_read_each_other_share_a_function_unless_a_value_leads_around() -> None:
+    """abs is computed by the host between relu and the sums of both."""
+    text = ("def @main(%x: Tensor[(4, 4), float32]) "
+            "{ %0 = nn.relu(%x); %1 = abs(%0); %2 = add(%0, %1); add(%1, %2) }")
+    found = configured(text, 2, 1)
+    assert sorted(found) == ["collage_one", "collage_one_nn_relu", "main"]
+    sums = found["collage_one"]
+    assert dict(sums.attrs) == {"Primitive": 1, "Compiler": "one", "global_symbol": "collage_one"}
+    assert [e.op.attrs["Composite"] for e in calls(sums) if isinstance(e.op, relay.Function)] == ["add", "add"]
+    several = configured(
+        "def @main(%x: Tensor[(4, 4), float32]) { %0 = nn.relu(%x); %1 = nn.relu(%0); (%0, %1, abs(%1)) }", 2, 1, 2, 2)
+    assert isinstance(several["collage_one"].body, relay.Tuple)
+
+
+def test_only_the_largest_parts_are_estimated() -> None:
+    text = ("def @main(%x: Tensor[(4, 4), float32]) "
+            "{ %0 = nn.relu(%x); %1 = nn.relu(%0); %2 = add(%0, %1); add(%1, %2) }")
+    assert "collage_one_nn_relu_nn_relu_add_add" in configured(text, 2, 1, 4, 4, most=2)
+    with pytest.raises(OptionError, match="more than max_estimates=1 parts are estimated"):
+        configured(text, 2, 1, 4, 4, most=1)
+    function = relay.fromtext('#[version = "0.0.5"]\n' + LINE)["main"]
+    function = typed(function)
+    found = largest(candidates_of(function, [], host_depth=2))
+    assert sorted(len(c.calls) for c in found) == [1, 1, 2, 2], "two pairs overlap, so that a call is left of each"

@@ -59,8 +59,8 @@ PUBLIC: Final[Mapping[str, str]] = {
 }
 """Public name -> module, both without `tilewright.`; a submodule is found through the name of its package."""
 PACKAGES: Final = frozenset({
-    "auto_scheduler.cost_model", "autotvm.measure", "contrib.torch", "relay.data_dep_optimization", "relay.op.vm",
-    "runtime.executor", "script.tir", "topi.sparse", "utils",
+    "auto_scheduler.cost_model", "autotvm.measure", "contrib.torch", "relay.data_dep_optimization", "relay.op.memory",
+    "relay.op.vm", "runtime.executor", "script.tir", "topi.sparse", "utils",
     *(f"meta_schedule.{n}" for n in (
         "cost_model", "database", "feature_extractor", "measure_callback", "mutator", "postproc", "schedule_rule",
         "search_strategy", "space_generator", "task_scheduler")),
@@ -96,6 +96,7 @@ FILES: Final[Mapping[str, str]] = {
     "relay.op.annotation": "annotation",
     "relay.op.contrib": "register",
     "relay.op.image": "image",
+    "relay.op.memory": "memory",
     "relay.op.nn": "nn",
     "relay.op.random": "kernel",
     "relay.op.vision": "multibox nms rcnn yolo",

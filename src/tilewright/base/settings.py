@@ -70,6 +70,13 @@ SETTINGS: Final = _table(
         "number of the kind of device for values that a program leaves open (tvm.target.make_compilation_config); 0: "
         "that of the only target, else the CPU"),
     Setting(
+        "relay.collage.tvm_max_depth", int, 8,
+        "CollagePartition with a configuration of targets: largest number of calls in a kernel of the processor"),
+    Setting(
+        "relay.collage.byoc_max_depth", int, 8,
+        "CollagePartition with a configuration of targets: largest number of neighbouring parts of another target "
+        "whose cost is estimated as that of one part"),
+    Setting(
         "relay.library_calls.stand_in", bool, False,
         "replace calls of BNNS by Tilewright's own kernels, named after the calls"),
     Setting(

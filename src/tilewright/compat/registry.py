@@ -38,7 +38,7 @@ __all__ = ["get_global_func", "list_global_func_names", "register_func", "remove
 
 
 _REGISTERING: Final = {
-    "relay.collage.": "tilewright.relay.collage.sub_graph", "relay.transform.": "tilewright.relay.transform",
+    "relay.collage.": "tilewright.relay.collage.by_index", "relay.transform.": "tilewright.relay.transform",
     "tir.usmp.": "tilewright.tir.usmp",
     "tir.transform.UnifiedStaticMemoryPlanner": "tilewright.tir.usmp",
 }

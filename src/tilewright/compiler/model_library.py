@@ -37,6 +37,7 @@ from tilewright.base.params import save_param_dict
 from tilewright.compiler.export import artifact_parts, write_constants
 from tilewright.ir.module import IRModule
 from tilewright.runtime.files import write_atomically
+from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.graph_json import graph_json
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.module import FactoryModule
@@ -51,9 +52,13 @@ _CPU: Final = 1
 """DLPack's number of the CPU."""
 
 
+class ModuleNamesError(ArtifactError, AssertionError):
+    """Two models of one library have the same name. TVM raises an `AssertionError`."""
+
+
 def export_model_library_format(
-    mod: FactoryModule | Sequence[FactoryModule], file_name: str | os.PathLike[str], sources: Sequence[IRModule] = (),
-    now: datetime.datetime | None = None,
+    mod: FactoryModule | FunctionModule | Sequence[FactoryModule | FunctionModule], file_name: str | os.PathLike[str],
+    sources: Sequence[IRModule] = (), now: datetime.datetime | None = None,
 ) -> Path:
     """Write models that `relay.build` returned to a `.tar`, with the text of their networks `sources`, and return the
     path.
@@ -61,10 +66,15 @@ def export_model_library_format(
     One model for a target of kind c is written as C, with the text of its own network.
 
     `now` is the time in the metadata (default: the beginning of 1970, so that equal models give equal files). Raises
-    `ArtifactError` for another extension, programs that need Python, programs loaded from a library, which have no
-    objects, and two models of one name.
+    `ArtifactError` for another extension, functions of `tvm.build`, programs that need Python, programs loaded from a
+    library, which have no objects, and two models of one name.
     """
-    path, libraries = Path(file_name), [mod] if isinstance(mod, FactoryModule) else list(mod)
+    path, given = Path(file_name), list(mod) if isinstance(mod, Sequence) else [mod]
+    libraries = [lib for lib in given if isinstance(lib, FactoryModule)]
+    if len(libraries) < len(given):
+        raise ArtifactError(
+            f"{path}: a model library has models that relay.build returned, and not functions of tvm.build; save those "
+            "with export_library", code="TW0809")
     if path.suffix != ".tar":
         raise ArtifactError(f"{path}: a model library is a .tar", code="TW0802")
     if len(libraries) == 1 and (write := libraries[0].write_c) is not None:
@@ -72,8 +82,9 @@ def export_model_library_format(
     names = [lib.libmod_name for lib in libraries]
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:
-        raise ArtifactError(
-            f"{path}: two models are called '{twice}'; give relay.build another mod_name for each", code="TW0809")
+        raise ModuleNamesError(
+            f"{path}: Multiple modules should have unique names: two models are called '{twice}'; give relay.build "
+            "another mod_name for each", code="TW0809")
     stamp = _stamp(now)
     members: dict[str, bytes] = {}
     modules = {}

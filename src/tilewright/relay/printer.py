@@ -58,7 +58,7 @@ from tilewright.relay.type_text import KEYWORDS, TypeNames, word
 from tilewright.relay.visitor import free_vars
 
 VERSION: Final = '#[version = "0.0.5"]'
-SUFFIXES: Final = {"float16": "f16", "float32": "f", "float64": "f64", "int32": "", "int64": "i64"}
+SUFFIXES: Final = {"float16": "f16", "float32": "f", "float64": "f64", "int16": "i16", "int32": "", "int64": "i64"}
 """Suffix of a scalar constant's number, by dtype; scalars of other dtypes are in the metadata."""
 
 Annotate = Callable[[Expr], str]

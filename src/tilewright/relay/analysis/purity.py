@@ -1,7 +1,8 @@
 """Side effects of evaluating a value; they determine whether passes may move, drop or repeat it.
 
-References are the only mutable state of programs. A function value with an unknown body may have any effect, unless the
-program has no references and draws no random numbers. Nontermination is not an effect.
+References are the only mutable state of programs; ends of lifetimes keep their place, too. A function value with an
+unknown body may have any effect, unless the program has no references and draws no random numbers. Nontermination is
+not an effect.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Effect(enum.IntEnum):
 
     NONE = 0  # can be moved, repeated, merged and dropped
     READ = 1  # can be dropped: creating or reading a reference, drawing a random number
-    WRITE = 2  # must be kept in order
+    WRITE = 2  # must be kept in order: writing a reference, ending a lifetime
 
 
 class Effects:
@@ -97,9 +98,10 @@ class Effects:
 
 
 def _own(e: Expr) -> Effect:
-    if isinstance(e, RefWrite):
+    op = e.op if isinstance(e, Call) and not isinstance(e.op, Expr) else None
+    if isinstance(e, RefWrite) or (op is not None and op.kept):
         return Effect.WRITE
-    if isinstance(e, (RefCreate, RefRead)) or (isinstance(e, Call) and not isinstance(e.op, Expr) and not e.op.pure):
+    if isinstance(e, (RefCreate, RefRead)) or (op is not None and not op.pure):
         return Effect.READ
     return Effect.NONE
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from tilewright.relay.analysis.regions import DEFAULT, open_nodes, scopes_of
 from tilewright.relay.dataflow_pattern.graph import Graph
-from tilewright.relay.dataflow_pattern.group import Group, overlapping_groups
+from tilewright.relay.dataflow_pattern.group import Group, overlapping_groups, own_nodes
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, Var
-from tilewright.relay.op.contrib import get_pattern_table, supports
+from tilewright.relay.op import contrib
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.qnn.sources import NUMERICS
 from tilewright.relay.visitor import operands, post_order, with_operands
@@ -22,7 +22,8 @@ from tilewright.relay.visitor import operands, post_order, with_operands
 class Candidate:
     """A part: its calls, its result `root`, the target, and the function that the target would compute.
 
-    `name` is that of the matched row of a pattern table; None for a single operator or a kernel of the host.
+    `name` is that of the matched row of a pattern table, or the names of the operators. `joined` are the neighbouring
+    parts of one target that this one consists of, if there are several.
     """
 
     target: str
@@ -31,14 +32,29 @@ class Candidate:
     root: Expr
     function: Function
     group: Group | None = None
+    joined: tuple[Candidate, ...] = ()
 
     def __repr__(self) -> str:
         return f"<{self.target}: {self.name}>"
 
+    @property
+    def members(self) -> tuple[Candidate, ...]:
+        """The parts that this one consists of, in order, or the part itself."""
+        return self.joined or (self,)
 
-def candidates_of(function: Function, targets: Sequence[str], host_depth: int = 8) -> list[Candidate]:
+    @property
+    def nodes(self) -> frozenset[Expr]:
+        """The nodes that belong to the part alone: its calls, and tuples and fields between them."""
+        if self.joined:
+            return frozenset(e for part in self.joined for e in part.nodes)
+        return self.calls if self.group is None else frozenset(own_nodes(self.group))
+
+
+def candidates_of(
+    function: Function, targets: Sequence[str], host_depth: int = 8, target_depth: int = 1
+) -> list[Candidate]:
     """Return the parts that `targets` support, and those of the host (the target `default`), whose kernels have up to
-    `host_depth` calls.
+    `host_depth` calls. Up to `target_depth` neighbouring parts of one target are also one part.
 
     Pattern tables come from `register_pattern_table`, single operators from `register_op_attr(…, "target.<name>")`.
     """
@@ -49,14 +65,18 @@ def candidates_of(function: Function, targets: Sequence[str], host_depth: int = 
     known = set(open_calls)
     found: list[Candidate] = []
     for target in targets:
-        for row in get_pattern_table(target) or ():
+        own: list[Candidate] = []
+        for row in contrib.get_pattern_table(target) or ():
             check = row[2] if len(row) == 3 else None
             for group in overlapping_groups(row[1], graph):
                 part = _of_group(target, row[0], group)
                 whole = part.calls <= known and len({scopes.get(e, 0) for e in part.calls}) == 1
                 if whole and _only_the_root_leaves(part, graph) and (check is None or check(group.root)):
-                    found.append(part)
-        found += [_single(target, e) for e in open_calls if e.args and supports(target, e)]
+                    own.append(part)
+        own += [_single(target, e) for e in open_calls if e.args and contrib.supports(target, e)]
+        found += own
+        if target_depth > 1:
+            found += _unions(own, graph, scopes, target_depth)
     for e in open_calls:
         found += _host_kernels(e, graph, scopes, host_depth)
     return [replace(c, function=c.function.with_attr(NUMERICS, rounding)) for c in found] if rounding else found
@@ -98,8 +118,78 @@ def _function_of(calls: Sequence[Call], target: str) -> Function:
 
 
 def _only_the_root_leaves(part: Candidate, graph: Graph) -> bool:
-    inside = set(part.group.inside) if part.group is not None else set(part.calls)
+    inside = set(part.group.inside) if part.group is not None else part.nodes
     return all(u in inside for e in part.calls if e is not part.root for u in graph.users[e])
+
+
+def _unions(
+    parts: Sequence[Candidate], graph: Graph, scopes: dict[Expr, int], depth: int
+) -> Iterator[Candidate]:
+    """Yield the unions of two to `depth` disjoint parts of one target in which another part reads each part but the
+    last one, if only the value of the last one leaves."""
+    ending: dict[Expr, list[Candidate]] = {}
+    for part in parts:
+        ending.setdefault(part.root, []).append(part)
+    for last in parts:
+        seen: set[frozenset[int]] = set()
+        waiting: list[tuple[Candidate, ...]] = [(last,)]
+        while waiting:
+            union = waiting.pop()
+            for producer in _producers(union, ending, graph):
+                more = (*union, producer)
+                key = frozenset(map(id, more))
+                if key in seen or scopes.get(producer.root, 0) != scopes.get(last.root, 0):
+                    continue
+                seen.add(key)
+                if len(more) < depth:
+                    waiting.append(more)
+                inside = {e for part in more for e in part.nodes}
+                if all(u in inside for part in more[1:] for u in graph.users[part.root]):
+                    yield _union(sorted(more, key=lambda part: graph.position[part.root]))
+
+
+def _producers(
+    union: Sequence[Candidate], ending: dict[Expr, list[Candidate]], graph: Graph
+) -> Iterator[Candidate]:
+    """Yield the parts whose values a union of parts reads, and that have no node in common with it."""
+    inside = {e for part in union for e in part.nodes}
+    reads = dict.fromkeys(o for e in sorted(inside, key=graph.position.__getitem__) for o in operands(e))
+    for read in reads:
+        for producer in ending.get(read, ()):
+            if not producer.nodes & inside:
+                yield producer
+
+
+def _union(parts: Sequence[Candidate]) -> Candidate:
+    """Return the union of parts of one target, the last of which has the result."""
+    last = parts[-1]
+    return Candidate(
+        last.target, "+".join(part.name for part in parts), frozenset(e for part in parts for e in part.calls),
+        last.root, _function_of_parts(parts), joined=tuple(parts))
+
+
+def _function_of_parts(parts: Sequence[Candidate]) -> Function:
+    """Return parts of one target, in order, as a function of their inputs. Matches of patterns are composite functions
+    inside."""
+    roots = {part.root for part in parts}
+    read = [o for part in parts for o in _reads(part) if o not in roots and not isinstance(o, (Constant, Function))]
+    new: dict[Expr, Expr] = {e: Var(f"p{i}", e.known_type()) for i, e in enumerate(dict.fromkeys(read))}
+    params = tuple(new.values())
+    for part in parts:
+        if part.group is not None:
+            composite = part.function.body.op  # type: ignore[attr-defined]
+            new[part.root] = Call(composite, [new.get(i, i) for i in part.group.inputs])
+            continue
+        for e in (*(o for o in operands(part.root) if isinstance(o, Tuple) and o not in new), part.root):
+            new[e] = with_operands(e, [new.get(o, o) for o in operands(e)])
+    return Function(params, new[parts[-1].root], attrs=_attrs(parts[-1].target))  # type: ignore[arg-type]
+
+
+def _reads(part: Candidate) -> Sequence[Expr]:
+    """Return the values that a part reads; those of a single call through the tuples that it takes."""
+    if part.group is not None:
+        return part.group.inputs
+    return [o for a in operands(part.root) for o in (a.fields if isinstance(a, Tuple) else (a,))]
 
 
 def _host_kernels(root: Call, graph: Graph, scopes: dict[Expr, int], depth: int) -> Iterator[Candidate]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from tilewright.base.errors import OptionError
 from tilewright.base.global_functions import get_global_func
@@ -16,6 +17,9 @@ from tilewright.relay.analysis.regions import DEFAULT
 from tilewright.relay.expr import Call, Function, Var
 from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import post_order
+
+_FUSION: Final = 0.9
+"""Cost of an operator in a part of `MockCostEstimator`, relative to the one before."""
 
 
 class CostEstimator:
@@ -47,15 +51,41 @@ class CustomCostEstimator(CostEstimator):
         return 0.0 if self.py_fn_transfer is None else self.py_fn_transfer(nbytes, source, destination)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class MockCostEstimator(CostEstimator):
-    """Costs for tests: `target_costs[target]` for each call of an operator, plus one for each part."""
+    """Costs for tests: the first operator of a part costs `target_costs[target]`, and each further one nine tenths of
+    the one before. Raises `OptionError` for an estimate after the first `max_estimates`; 0: there is no limit."""
 
     target_costs: Mapping[str, float]
+    max_estimates: int = 0
+    estimates: int = field(default=0, init=False)
+    """Number of estimates so far."""
 
     def estimate(self, function: Function, target: str) -> float:
+        self.estimates += 1
+        if 0 < self.max_estimates < self.estimates:
+            raise OptionError(
+                f"more than max_estimates={self.max_estimates} parts are estimated; give a larger number",
+                code="TW0419")
         calls = sum(isinstance(e, Call) and isinstance(e.op, Op) for e in post_order(function))
-        return self.target_costs[target] * calls + 1.0
+        return sum(self.target_costs[target] * _FUSION**k for k in range(calls))
+
+
+@dataclass(frozen=True)
+class HostCosts(CostEstimator):
+    """The costs of another estimator, which calls the target `default` by the name `host`."""
+
+    costs: CostEstimator
+    host: str
+
+    def estimate(self, function: Function, target: str) -> float:
+        return self.costs.estimate(function, self._named(target))
+
+    def transfer(self, nbytes: int, source: str, destination: str) -> float:
+        return self.costs.transfer(nbytes, self._named(source), self._named(destination))
+
+    def _named(self, target: str) -> str:
+        return self.host if target == DEFAULT else target
 
 
 @dataclass(frozen=True)
@@ -76,7 +106,7 @@ class MeasureCostEstimator(CostEstimator):
             return float(model(function))
         from tilewright.relay.build_module import build
 
-        program = build(_runnable(function, target), self.host).executable
+        program = build(_runnable(function), self.host).executable
         return float(program.benchmark(repeat=self.repeat, number=self.number).median)
 
 
@@ -110,9 +140,9 @@ class CycleCostEstimator(CostEstimator):
         return float(program.cycles().total / self.hertz[target])
 
 
-def _runnable(function: Function, target: str) -> IRModule:
+def _runnable(function: Function) -> IRModule:
     """Return a module whose `main` is the part, or calls it if it belongs to another compiler."""
-    if target == DEFAULT:
+    if "Compiler" not in function.attrs:
         return IRModule.from_expr(function.without_attr("Primitive"))
     mod = IRModule({str(function.attrs["global_symbol"]): function})
     params = [Var(p.name_hint, p.checked_type) for p in function.params]

@@ -1,6 +1,6 @@
-"""Parts of a graph given by their nodes, outlined as functions: TVM's `relay.collage.PartitionForTesting`.
+"""Parts of a graph given by their nodes, as functions.
 
-    %0 = add(%a, %b); subtract(%0, %c)    ->    %0 = (fn (%x, %y, Compiler="foo") { add(%x, %y) })(%a, %b); …
+    add(%a, %b) in subtract(add(%a, %b), %c)    ->    fn (%x, %y) { add(%x, %y) }
 
 A part can have several results, which its function returns as a tuple, and inner parts, which become composite
 functions inside it.
@@ -8,16 +8,11 @@ functions inside it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-from tilewright.base.errors import OptionError
-from tilewright.base.global_functions import register_func
-from tilewright.ir.module import IRModule
-from tilewright.ir.transform import FunctionPass, PassContext
-from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
-from tilewright.relay.transform.spans import indices
+from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
 from tilewright.relay.visitor import consumers, operands, post_order, with_operands
 
 
@@ -36,22 +31,36 @@ class SubGraph:
 
 
 def sub_graph(body: Expr, nodes: Collection[Expr]) -> SubGraph:
-    """Return the part of a graph with these nodes. Constants that it reads belong to it."""
+    """Return the part of a graph with these nodes. Constants that it reads belong to it; its inputs are in the order in
+    which a search from its results, the last one first, meets them."""
     order = post_order(body, inside=False)
     users = consumers(order)
     own = frozenset(nodes)
     results = tuple(e for e in order if e in own and (e is body or any(u not in own for u in users[e])))
-    inputs: dict[Expr, None] = {}
-    for root in reversed(results):
-        for e in post_order(root, inside=False, without=[e for e in order if e not in own]):
-            inputs.update({o: None for o in operands(e) if o not in own and not isinstance(o, (Constant, Function))})
+    inputs = _inputs(results, own)
     behind: set[Expr] = set()
     for e in order:
         if e not in own and any(o in own or o in behind for o in operands(e)):
             behind.add(e)
     return SubGraph(
-        body, own, results, tuple(inputs), any(u in own for e in results for u in users[e]),
+        body, own, results, inputs, any(u in own for e in results for u in users[e]),
         not any(i in behind for i in inputs))
+
+
+def _inputs(results: Sequence[Expr], own: frozenset[Expr]) -> tuple[Expr, ...]:
+    found: dict[Expr, None] = {}
+    seen: set[Expr] = set()
+    stack = list(results)
+    while stack:
+        e = stack.pop()
+        if e in seen:
+            continue
+        seen.add(e)
+        if e in own:
+            stack += reversed(operands(e))
+        elif not isinstance(e, (Constant, Function, GlobalVar)):
+            found[e] = None
+    return tuple(found)
 
 
 def function_of(part: SubGraph, attrs: Mapping[str, Any]) -> tuple[Function, dict[Expr, Expr]]:
@@ -64,7 +73,7 @@ def function_of(part: SubGraph, attrs: Mapping[str, Any]) -> tuple[Function, dic
     return Function(params, found[0] if len(found) == 1 else Tuple(tuple(found)), attrs=dict(attrs)), new
 
 
-def with_call(part: SubGraph, function: Function) -> tuple[Expr, dict[Expr, Expr]]:
+def with_call(part: SubGraph, function: Expr) -> tuple[Expr, dict[Expr, Expr]]:
     """Return the graph with a call of `function` in place of a part, and its nodes for those that are changed."""
     call = Call(function, part.inputs)
     several = len(part.results) > 1
@@ -82,48 +91,17 @@ def _rebuild(e: Expr, new: dict[Expr, Expr]) -> None:
         new[e] = with_operands(e, [new.get(o, o) for o in old])
 
 
-def partitioned(function: Function, nodes: Mapping[Expr, str], compiler: str, most: int, taps: bool) -> Function:
-    """Return a function with the part `nodes` as a function with the attribute `Compiler`; nodes with the same label,
-    other than "", are a composite function inside. The function itself is returned for a part that is not convex, has
-    more than `most` results, or reads one of its results, unless `taps` are allowed."""
-    part = sub_graph(function.body, nodes)
-    if not part.is_convex or len(part.results) > most or (part.has_taps and not taps):
-        return function
-    made, copies = function_of(part, {"Compiler": compiler} if compiler else {})
+def composed(
+    part: SubGraph, groups: Iterable[tuple[str, Collection[Expr]]], attrs: Mapping[str, Any]
+) -> Function:
+    """Return the function of a part. Each group of its nodes, given with its name, is a composite function inside, if
+    it is convex."""
+    made, copies = function_of(part, attrs)
     body = made.body
-    for label in dict.fromkeys(filter(None, nodes.values())):
-        group = sub_graph(body, {copies.get(e, e) for e, own in nodes.items() if own == label})
+    now = {e: copies.get(e, e) for e in part.nodes}
+    for name, nodes in groups:
+        group = sub_graph(body, {now[e] for e in nodes})
         if group.is_convex:
-            body, new = with_call(group, function_of(group, {"Composite": label})[0])
-            copies = {e: new.get(c := copies.get(e, e), c) for e in nodes}
-    body, _ = with_call(part, Function(made.params, body, attrs=made.attrs))
-    return Function(
-        function.params, body, function.declared_ret_type, function.type_params, function.attrs, function.span)
-
-
-@dataclass(frozen=True)
-class PartitionByIndex(FunctionPass):
-    """Outlines the part of each function whose nodes have the post-order `indexes`, with a label for each, as
-    `CapturePostDfsIndexInSpans` counts them. Raises `OptionError` for an index that no node has."""
-
-    max_exits: int
-    allow_taps: bool
-    compiler: str
-    indexes: Sequence[int]
-    labels: Sequence[str]
-    kind: ClassVar[type] = Function
-
-    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
-        found = {k: e for e, k in indices(function).items()}
-        unknown = [k for k in self.indexes if k not in found]
-        if unknown:
-            raise OptionError(
-                f"no value of the function has the index {unknown[0]}; the values have "
-                f"{', '.join(map(str, sorted(found)))}", code="TW0204")
-        nodes = {found[int(k)]: str(label) for k, label in zip(self.indexes, self.labels, strict=True)}
-        return partitioned(function, nodes, self.compiler, self.max_exits, self.allow_taps)
-
-
-register_func("relay.collage.PartitionForTesting", PartitionByIndex)
-
-__all__ = ["PartitionByIndex", "SubGraph", "function_of", "partitioned", "sub_graph", "with_call"]
+            body, new = with_call(group, function_of(group, {"Composite": name})[0])
+            now = {e: new.get(c, c) for e, c in now.items()}
+    return Function(made.params, body, attrs=made.attrs)

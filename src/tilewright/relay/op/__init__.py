@@ -32,6 +32,7 @@ from tilewright.relay.op import (
     indexing,
     linalg,
     lookup,
+    memory,
     nn,
     nn_binary,
     nn_deformable,
@@ -75,7 +76,7 @@ from tilewright.relay.op.registry import OPS, Fusion, Op, get, operator_names, p
 __all__ = [
     "OPS", "Fusion", "Op", "OpPattern", "annotation", "blocks", "broadcast", "classic", "complex_numbers", "const",
     "contrib", "create", "data_dependent", "deferred", "dynamic", "einsum", "elementwise", "external", "fast_math",
-    "fixed_point", "get", "image", "image_decoding", "image_sampling", "indexing", "linalg", "lookup", "nn",
+    "fixed_point", "get", "image", "image_decoding", "image_sampling", "indexing", "linalg", "lookup", "memory", "nn",
     "nn_binary", "nn_deformable", "nn_displacement", "nn_loss", "nn_sparse", "random", "reduction", "register",
     "register_alter_op_layout", "register_compute", "register_convert_op_layout",
     "register_fake_quantization_to_integer", "register_gradient", "register_infer_correct_layout", "register_legalize",

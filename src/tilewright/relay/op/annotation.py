@@ -15,9 +15,9 @@ from tilewright import te
 from tilewright.base.errors import CompileError, ShapeError
 from tilewright.base.global_functions import get_global_func
 from tilewright.base.nd import NDArray
-from tilewright.base.types import FLOAT32, TensorType, TupleType, Type
+from tilewright.base.types import FLOAT32, TensorType, Type
 from tilewright.ir.virtual_device import FREE, VirtualDevice, virtual_device
-from tilewright.relay.expr import Call, Expr, Tuple
+from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.broadcast import Divide, Maximum, Minimum, Multiply
 from tilewright.relay.op.elementwise import Round
 from tilewright.relay.op.registry import Array, Fusion, Op, attributes, function, op, public_function, tensors
@@ -135,24 +135,6 @@ class DeviceCopy(Passed):
     def simplify(self, call: Call) -> Expr | None:
         """The value, if both devices are the same."""
         return call.args[0] if self.src_virtual_device == self.dst_virtual_device else None
-
-
-@op("memory.kill", kind=Fusion.OPAQUE)
-class MemoryKill(Op):
-    """An empty tuple. It marks the end of the lifetime of `data`; `ManifestLifetimes` inserts it."""
-
-    objects = True
-
-    def infer(self, data: Type) -> TupleType:
-        """The empty tuple, for data of any type."""
-        return TupleType(())
-
-    def reference(self, data: Any) -> tuple[()]:
-        return ()
-
-    def simplify(self, call: Call) -> Expr | None:
-        """The empty tuple, because compiled programs plan the memory themselves."""
-        return Tuple(())
 
 
 @op("debug", kind=Fusion.OPAQUE)

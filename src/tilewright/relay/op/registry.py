@@ -81,6 +81,8 @@ class Op:
     """True when importers must not constant-fold it, because later passes match it (quantized weights)."""
     pure: ClassVar[bool] = True
     """False when two calls with equal arguments may differ (random numbers): never folded, never merged."""
+    kept: ClassVar[bool] = False
+    """True when passes must keep a call of it in its place, although nothing reads its value."""
 
     objects: ClassVar[bool] = False
     """True when it also works on tensors of Python objects (strings), by its reference."""

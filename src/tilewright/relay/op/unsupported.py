@@ -32,8 +32,6 @@ LEFT_OUT: Final[dict[str, str]] = {
     "weights the compiler packs",
     "auto_scheduler_layout_transform": _TUNED,
     "meta_schedule_layout_transform": _TUNED,
-    "memory.alloc_storage": _PLANNED,
-    "memory.alloc_tensor": _PLANNED,
     "vm.shape_func": _PLANNED,
     "vm.invoke_tvm_op": _PLANNED,
     "call_lowered": _PLANNED,

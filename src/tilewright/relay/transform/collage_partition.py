@@ -8,19 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
 
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.analysis.regions import DEFAULT, open_nodes
-from tilewright.relay.collage.candidates import candidates_of
-from tilewright.relay.collage.cost import CostEstimator, MeasureCostEstimator
+from tilewright.relay.collage.candidates import Candidate, candidates_of
+from tilewright.relay.collage.cost import CostEstimator, HostCosts, MeasureCostEstimator
+from tilewright.relay.collage.largest import largest
+from tilewright.relay.collage.outlining import outlined
 from tilewright.relay.collage.search import Plan, cheapest_plan
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.transform.annotate_target import mark_targets
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.merge_compiler_regions import MergeCompilerRegions
 from tilewright.relay.transform.partition_graph import PartitionGraph
-from tilewright.relay.visitor import operands, with_operands
+from tilewright.relay.visitor import operands, post_order, with_operands
+
+
+@runtime_checkable
+class Configuration(Protocol):
+    """Targets of a program as objects: `tvm.target.make_compilation_config(…)`."""
+
+    @property
+    def primitive_targets(self) -> Sequence[Any]:
+        """The targets of kernels: a processor, and kinds of targets that compute parts of a network."""
 
 
 @dataclass(frozen=True)
@@ -31,15 +43,22 @@ class CollagePartition(Pass):
     the pattern tables of the targets and their attributes `target.<name>` of operators; the host accepts everything, in
     kernels of up to `host_depth` calls. The plan is the cheapest one (`relay.collage.cheapest_plan`). Costs are
     measured unless `cost_estimator` is given. Raises `CompileError` for a call that no target supports.
+
+    `targets` are names, or a configuration, as in TVM: then the options `relay.collage.tvm_max_depth` and
+    `relay.collage.byoc_max_depth` limit the calls of a host's kernel, and the parts of a target that are estimated as
+    one. Only the largest parts are estimated, the processor has its own name in place of `default`, and functions are
+    called `collage_<target>_<operators>`.
     """
 
-    targets: str | Sequence[str]
+    targets: str | Sequence[str] | Configuration
     cost_estimator: CostEstimator = field(default_factory=MeasureCostEstimator)
     host_depth: int = 8
     mod_name: str = "default"
     bind_constants: bool = True
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
+        if isinstance(self.targets, Configuration):
+            return self._configured(mod, self.targets, context)
         targets = (self.targets,) if isinstance(self.targets, str) else tuple(self.targets)
 
         def marked(function: Function) -> Expr:
@@ -52,6 +71,29 @@ class CollagePartition(Pass):
         new = typed.map_functions(marked, Function)
         return (mod if new is typed
                 else PartitionGraph(self.mod_name, self.bind_constants)(MergeCompilerRegions()(InferType()(new))))
+
+    def _configured(self, mod: IRModule, config: Configuration, context: PassContext) -> IRModule:
+        """Return the module with the parts of the targets of a configuration as functions."""
+        by_code = {bool(t.get_kind_attr("is_external_codegen")): str(t.kind) for t in config.primitive_targets}
+        others = [str(t.kind) for t in config.primitive_targets if t.get_kind_attr("is_external_codegen")]
+        costs = HostCosts(self.cost_estimator, by_code.get(False, DEFAULT))
+        depths = (context.get("relay.collage.tvm_max_depth"), context.get("relay.collage.byoc_max_depth"))
+        typed = InferType()(mod)
+        new = typed.copy()
+        for name, function in typed.items():
+            if not isinstance(function, Function) or "Compiler" in function.attrs:
+                continue
+            found = largest(_in_body(function, candidates_of(function, others, *depths)))
+            parts = [part for part in cheapest_plan(function, found, costs).parts if part.target != DEFAULT]
+            if parts:
+                new[name] = outlined(function, parts, new)
+        return InferType()(new) if len(new) > len(typed) else mod
+
+
+def _in_body(function: Function, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates of the host, and those outside of functions that the body calls in place."""
+    body = {*post_order(function.body, inside=False)}
+    return [c for c in candidates if c.target == DEFAULT or c.calls <= body]
 
 
 def _marked(function: Function, plan: Plan) -> Expr:

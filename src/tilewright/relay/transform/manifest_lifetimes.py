@@ -15,7 +15,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.adt import Clause, Match
 from tilewright.relay.expr import Call, Expr, Function, If, Let, Var
-from tilewright.relay.op.annotation import MemoryKill
+from tilewright.relay.op.memory import MemoryKill
 from tilewright.relay.visitor import free_vars, operands, post_order
 
 _KERNEL = ("Primitive", "Compiler")

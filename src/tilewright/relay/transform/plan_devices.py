@@ -45,6 +45,7 @@ from tilewright.relay.expr import (
 )
 from tilewright.relay.node_labels import short
 from tilewright.relay.op.annotation import DeviceCopy, OnDevice
+from tilewright.relay.op.memory import AllocStorage
 from tilewright.relay.transform.device_domains import (
     Data,
     Domain,
@@ -268,6 +269,8 @@ class _Domains:
             self._require(e, source, e.op.src_virtual_device)
             self._require(e, whole, e.op.dst_virtual_device)
             return (source,)
+        if isinstance(e.op, AllocStorage):
+            self._require(e, whole, e.op.virtual_device)
         if -1 in e.op.on_host:
             self._require(e, whole, self.config.host_virtual_device)
         found = []
