@@ -251,7 +251,7 @@ def test_rewrites() -> None:
 def test_attributes_of_functions() -> None:
     f = function().with_attr({"tir.noalias": True, "target_bits": 32})
     assert f.attrs["target_bits"] == 32 and "target_bits" not in f.without_attr("target_bits").attrs
-    assert all(f.buffer_map[b] is b for b in f.params)
+    assert all(f.buffer_map[b] is b for b in f.buffers)
 
 
 def test_arguments_of_schedules() -> None:

@@ -600,7 +600,7 @@ def f(A: T.Buffer((4,), "float32")):
 
 def test_sizes_may_be_parameters_behind_the_buffers() -> None:
     func = tir.parse('def f(A: T.Buffer((n,), "float32"), n: T.int32):\n    A[n - 1] = 0.0')
-    assert func.params[0].shape[0] is func.params[1]
+    assert func.buffers[0].shape[0] is func.params[1]
     assert str(tir.parse(str(func))) == str(func)
 
 

@@ -120,7 +120,7 @@ def _in_corners(func: PrimFunc, storage: Sequence[tuple[int, ...] | None]) -> Pr
             s = replace(s, buffer=new[s.buffer])
         return map_bodies(s, visit) or s
 
-    return replace(func, params=tuple(new.get(p, p) for p in func.params), body=visit(func.body))
+    return replace(func, params=tuple(new.get(p, p) if isinstance(p, Buffer) else p for p in func.params), body=visit(func.body))
 
 
 def _strides(shape: Sequence[int]) -> list[int]:

@@ -47,7 +47,6 @@ from tilewright.tir.stmt import (
     IterVar,
     Let,
     PrimFunc,
-    Reducer,
     Seq,
     Stmt,
     Store,
@@ -659,28 +658,6 @@ class FunctionReader(MemoryReader):
                 "T.axis.remap takes only variables of surrounding loops; write T.axis.spatial(extent, value) for "
                 "anything else")
         return found
-
-    def reducer(self, call: ast.Call) -> Reducer:
-        """Read `T.reducer("sum", lambda x, y: (x + y,), (0.0,))`. The parameters, old values then new ones, have the
-        types of the neutral values."""
-        name, function, start = self.arguments(call, 3)
-        if (
-            not isinstance(function, ast.Lambda) or not isinstance(function.body, ast.Tuple)
-            or not isinstance(start, ast.Tuple)
-        ):
-            raise self.error(call, "a reducer has the form T.reducer(\"sum\", lambda x, y: (x + y,), (0.0,))")
-        neutral = tuple(self.expr(e) for e in start.elts)
-        names = [a.arg for a in function.args.args]
-        if len(names) != 2 * len(neutral) or len(function.body.elts) != len(neutral):
-            raise self.error(
-                function,
-                f"a reducer of {len(neutral)} value{'s' if len(neutral) > 1 else ''} takes {2 * len(neutral)} and "
-                f"gives {len(neutral)}")
-        before = dict(self.names)
-        params = tuple(self.new_var(n, e.dtype) for n, e in zip(names, (*neutral, *neutral), strict=True))
-        body = tuple(self.expr(e) for e in function.body.elts)
-        self.names = before
-        return Reducer(str(self.literal(name)), params, body, neutral)
 
 
 def _together(parts: Sequence[Stmt]) -> Stmt:

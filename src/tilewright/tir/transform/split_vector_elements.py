@@ -34,7 +34,7 @@ def split_vector_elements(func: PrimFunc) -> PrimFunc:
             else inner
         )
 
-    return PrimFunc(func.name, tuple(split.get(b, b) for b in func.params), visit(func.body), func.attrs, func.origin)
+    return PrimFunc(func.name, tuple(split.get(p, p) if isinstance(p, Buffer) else p for p in func.params), visit(func.body), func.attrs, func.origin)
 
 
 def _split(buffer: Buffer) -> Buffer:
