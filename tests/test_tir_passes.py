@@ -28,15 +28,14 @@ ORDER = (
     "RemoveAssume", "RemoveStoreUndef", "TightenLoopBounds", "LoopPartition", "FlattenBuffer", "StorageRewrite",
     "LowerThreadAllreduce", "LowerWarpMemory", "MergeDynamicSharedMemoryAllocations", "VectorizeLoop", "LowerIntrin",
     "UnrollLoop", "ConvertSSA", "CommonSubexprElimTIR", "ConvertForLoopsToSerial", "RemoveNoOp", "LegalizePackedCalls",
-    "AnnotateDeviceRegions", "AnnotateEntryFunc", "BindTarget", "DecorateDeviceScope", "Filter", "InjectCopyIntrin",
-    "InstrumentProfileIntrinsics", "LiftAttrScope", "StorageFlatten", "ThreadSync", "SkipAssert", "CombineContextCall",
-    "BF16ComputeLegalize", "BF16StorageLegalize", "FP8ComputeLegalize", "FP8StorageLegalize", "SplitHostDevice",
-    "MakeUnpackedAPI", "MakePackedAPI", "LowerDeviceKernelLaunch", "LowerTVMBuiltin", "LowerDeviceStorageAccessInfo",
-    "ExtractPrimFuncConstants", "NarrowDataType")
+    "SkipAssert", "CombineContextCall", "BF16ComputeLegalize", "BF16StorageLegalize", "FP8ComputeLegalize",
+    "FP8StorageLegalize", "SplitHostDevice", "MakeUnpackedAPI", "MakePackedAPI", "LowerDeviceKernelLaunch",
+    "LowerTVMBuiltin", "LowerDeviceStorageAccessInfo", "ExtractPrimFuncConstants", "NarrowDataType")
 ARGUMENTS = {"NarrowDataType": (32,)}
 NOT_RUN = {
     "AnnotateDeviceRegions", "AnnotateEntryFunc", "BindTarget", "DecorateDeviceScope", "Filter", "InjectCopyIntrin",
     "InstrumentBoundCheckers", "InstrumentProfileIntrinsics", "LiftAttrScope", "StorageFlatten", "ThreadSync"}
+"""Passes that only mark or check, or that take options without a default."""
 CONFIG = {
     "tir.RemoveNoOp": {"use_dataflow_analysis": True},
     "tir.ReduceBranchingThroughOvercompute": {"use_dataflow_analysis": True},

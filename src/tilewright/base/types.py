@@ -68,6 +68,14 @@ class DataTypeCode(enum.IntEnum):
     FLOAT4_E2M1FN = 17
 
 
+def integer_range(dtype: DataType) -> tuple[int, int]:
+    """Return the least and the greatest value of an integer or bool type."""
+    if dtype.code == "bool":
+        return 0, 1
+    bits = dtype.bits or 64
+    return (0, (1 << bits) - 1) if dtype.code == "uint" else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+
+
 _CODE_NUMBERS: Final = {
     "int": DataTypeCode.INT, "uint": DataTypeCode.UINT, "bool": DataTypeCode.UINT, "float": DataTypeCode.FLOAT,
     "handle": DataTypeCode.HANDLE,

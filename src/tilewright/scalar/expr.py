@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.base.errors import CompileError
-from tilewright.base.types import BOOL, FLOAT32, INT64, MINIFLOATS, DataType, OpenSize
+from tilewright.base.types import BOOL, FLOAT32, INT64, MINIFLOATS, DataType, OpenSize, integer_range
 from tilewright.scalar.expr_nodes import (
     BITWISE_AND,
     BITWISE_NOT,
@@ -68,7 +68,6 @@ from tilewright.scalar.expr_nodes import (
     broadcast,
     const,
     integer,
-    integer_range,
     is_value,
     number_of,
 )

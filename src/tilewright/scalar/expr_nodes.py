@@ -22,7 +22,7 @@ import numpy as np
 from tilewright.base.errors import CompileError, UndecidedError
 from tilewright.base.interning import interned, publish
 from tilewright.base.scriptable import Scriptable
-from tilewright.base.types import BOOL, FLOAT32, INT64, DataType, OpenSize, PointerType, PrimType
+from tilewright.base.types import BOOL, FLOAT32, INT64, DataType, OpenSize, PointerType, PrimType, integer_range
 
 BUILDERS: Final[dict[type[PrimExpr] | Intrinsic, Callable[..., PrimExpr]]] = {}
 """The folding builder of `expr.py` for each node class and bit operation: `add` for `Add`, `cast` for `Cast`."""
@@ -609,14 +609,6 @@ class Broadcast(PrimExpr):
 
     def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
         return Broadcast(operands[0], self.dtype.lanes)
-
-
-def integer_range(dtype: DataType) -> tuple[int, int]:
-    """Return the least and the greatest value of an integer or bool type."""
-    if dtype.code == "bool":
-        return 0, 1
-    bits = dtype.bits or 64
-    return (0, (1 << bits) - 1) if dtype.code == "uint" else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
 
 def is_value(x: object) -> bool:
