@@ -107,9 +107,9 @@ class DataType(str):
 
     @classmethod
     def _parse(cls, text: str) -> DataType:
-        base, _, lanes = text.partition("x")
-        if base in _OTHER_NAMES:
-            return _KNOWN.setdefault(text, cls(f"{_OTHER_NAMES[base]}{lanes and f'x{lanes}'}"))
+        name, _, width = text.partition("x")
+        if name in _OTHER_NAMES:
+            return _KNOWN.setdefault(text, cls(f"{_OTHER_NAMES[name]}{width and f'x{width}'}"))
         match = _NAME.fullmatch(text)
         if match is None and text.startswith("custom["):
             raise CompileError(

@@ -120,7 +120,8 @@ def _in_corners(func: PrimFunc, storage: Sequence[tuple[int, ...] | None]) -> Pr
             s = replace(s, buffer=new[s.buffer])
         return map_bodies(s, visit) or s
 
-    return replace(func, params=tuple(new.get(p, p) for p in func.params), body=visit(func.body))
+    params = tuple(new[p] if isinstance(p, Buffer) and p in new else p for p in func.params)
+    return replace(func, params=params, body=visit(func.body))
 
 
 def _strides(shape: Sequence[int]) -> list[int]:

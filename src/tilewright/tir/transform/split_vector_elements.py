@@ -34,7 +34,8 @@ def split_vector_elements(func: PrimFunc) -> PrimFunc:
             else inner
         )
 
-    return PrimFunc(func.name, tuple(split.get(b, b) for b in func.params), visit(func.body), func.attrs, func.origin)
+    params = tuple(split[p] if isinstance(p, Buffer) and p in split else p for p in func.params)
+    return PrimFunc(func.name, params, visit(func.body), func.attrs, func.origin)
 
 
 def _split(buffer: Buffer) -> Buffer:
