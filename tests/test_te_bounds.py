@@ -124,7 +124,7 @@ def test_a_function_takes_given_buffers_and_scalars() -> None:
     mine = tvm.tir.decl_buffer((n,), name="mine")
     stmt = schedule.ScheduleOps(s, schedule.InferBound(s))
     func = schedule.SchedulePostProcToPrimFunc([n, a, c], stmt, {a: mine})
-    assert func.params[0] is mine
+    assert func.params[:2] == (n, mine)
     x, got = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
     tvm.build(func, target="llvm")(5, x, got)
     np.testing.assert_array_equal(got, x * 2 + 1)

@@ -167,3 +167,9 @@ def test_axis_separators_keep_dimensions() -> None:
     assert (flat.shape, flat.axis_separators) == ((2, 15), (1,))
     assert "A[0] = B[1, 13]" in str(flattened(physical))
     assert tir.decl_buffer((2, 3), axis_separators=[1]).axis_separators == (1,)
+
+
+def test_a_store_takes_memory_of_the_builder() -> None:
+    buffer = tir.decl_buffer((2,), "float32", name="B")
+    made = tir.BufferStore(tir.ir_builder.create().buffer_ptr(buffer), 1, [1])
+    assert made.buffer is buffer and str(made) == "B[1] = 1.0"

@@ -115,9 +115,9 @@ class DataType(str):
 
     @classmethod
     def _parse(cls, text: str) -> DataType:
-        other, x, count = text.partition("x")
-        if other in _OTHER_NAMES:
-            return _KNOWN.setdefault(text, cls(f"{_OTHER_NAMES[other]}{x}{count}"))
+        name, _, width = text.partition("x")
+        if name in _OTHER_NAMES:
+            return _KNOWN.setdefault(text, cls(f"{_OTHER_NAMES[name]}{width and f'x{width}'}"))
         match = _NAME.fullmatch(text)
         if match is None and text.startswith("custom["):
             raise CompileError(

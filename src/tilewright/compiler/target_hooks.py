@@ -120,7 +120,7 @@ def _in_corners(func: PrimFunc, storage: Sequence[tuple[int, ...] | None]) -> Pr
             s = replace(s, buffer=new[s.buffer])
         return map_bodies(s, visit) or s
 
-    params = tuple(new.get(p, p) if isinstance(p, Buffer) else p for p in func.params)
+    params = tuple(new[p] if isinstance(p, Buffer) and p in new else p for p in func.params)
     return replace(func, params=params, body=visit(func.body))
 
 

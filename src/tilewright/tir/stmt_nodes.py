@@ -167,8 +167,9 @@ class Store(Stmt):
 
     def __post_init__(self) -> None:
         if type(self.indices) is not tuple or not isinstance(self.value, PrimExpr):
-            _fill(self, value=as_expr(self.value, None if isinstance(self.value, ExprLike) else self.buffer.dtype),
-                  indices=tuple(as_expr(i) for i in self.indices))
+            buffer: Buffer = getattr(self.buffer, "buffer", self.buffer)  # of the IR builder: `irb.buffer_ptr(b)`
+            _fill(self, buffer=buffer, indices=tuple(as_expr(i) for i in self.indices),
+                  value=as_expr(self.value, None if isinstance(self.value, ExprLike) else buffer.dtype))
 
 
 @node

@@ -34,7 +34,7 @@ def split_vector_elements(func: PrimFunc) -> PrimFunc:
             else inner
         )
 
-    params = tuple(split.get(p, p) if isinstance(p, Buffer) else p for p in func.params)
+    params = tuple(split[p] if isinstance(p, Buffer) and p in split else p for p in func.params)
     return PrimFunc(func.name, params, visit(func.body), func.attrs, func.origin)
 
 
