@@ -6,9 +6,11 @@ import re
 from typing import Any
 
 import pytest
+from tilewright.testing.tir import mma_schedule
 
 import tilewright as tvm
 from tilewright.base.errors import CompileError
+from tilewright.tir.tensor_intrin import cuda
 
 tir: Any = tvm.tir
 PARAMS = 'A: T.Buffer((16, 16), "float32"), C: T.Buffer((16,), "float32")'
@@ -205,7 +207,7 @@ def test_stages_that_are_not_reached_have_conditions() -> None:
     text = plain(after("Simplify", after("InjectSoftwarePipeline", parsed(PIPELINE.format([0, 3], [0, 1])))))
     assert "B = T.alloc_buffer((4, 1)" in text
     assert "for i in T.unrolled(3):" in text
-    assert "C[i + 13] = B[(i + 1) % 4, 0] + 1.0" in text
+    assert "C[i + 13] = B[i + 1, 0] + 1.0" in text
 
 
 def test_asynchronous_stages_have_queues() -> None:
@@ -256,3 +258,52 @@ def test_pipelines_are_loops_over_several_statements() -> None:
     refuses("InjectSoftwarePipeline", "a pipeline needs a serial loop", text.replace("serial", "parallel"))
     refuses("InjectSoftwarePipeline", "its body is one statement", text.replace(
         '        with T.block(""):\n            C[i] = B[0] + 1.0\n', ""))
+
+
+def test_copies_of_a_value_keep_its_alignment_its_strides_and_its_addresses() -> None:
+    text = plain(after("InjectSoftwarePipeline", parsed("""
+B = T.alloc_buffer((2, 4), "float32", scope="shared")
+for i in T.serial(16, annotations={"software_pipeline_stage": [0, 1], "software_pipeline_order": [0, 1]}):
+    with T.block(""):
+        with T.block("B"):
+            T.block_attr({"buffer_dim_align": ((0, 0, 32, 8),)})
+            B[0, 0] = A[0, i] * 2.0
+        with T.block(""):
+            T.call_extern("int32", "f", T.address_of(B[0, 0], 1, 2, 4), T.stride_of(B[0, 0], 0, dtype="int64"))
+""")))
+    assert '"buffer_dim_align": ((0, 1, 32, 8),)' in text
+    assert "T.address_of(B[(i - 1 + 1) % 2, 0, 0], 1, 1, 2, 4" in text
+    assert "T.stride_of(B[(i - 1 + 1) % 2, 0, 0], 1," in text
+
+
+def test_tiles_of_tensor_cores_are_scheduled_and_pipelined() -> None:
+    n, kinds = 64, [1, 1, 1, 2, 2]
+    a, b = tvm.te.placeholder((n, n), "float16", name="A"), tvm.te.placeholder((n, n), "float16", name="B")
+    k = tvm.te.reduce_axis((0, n), "k")
+    c = tvm.te.compute(
+        (n, n), lambda i, j: tvm.te.sum(a[i, k].astype("float32") * b[k, j].astype("float32"), axis=k), name="C")
+    of_warp = cuda.shared_16x16_to_ldmatrix_32x8_layout
+    assert len({of_warp(i, j) for i in range(16) for j in range(16)}) == 256
+    sch = mma_schedule(
+        tvm.te.create_prim_func([a, b, c]), 16, "float16", False, kinds, kinds, [2, 2, 1], of_warp, of_warp, of_warp,
+        cuda.LDMATRIX_16x16_A_INTRIN, cuda.LDMATRIX_16x16_B_INTRIN, cuda.MMA_f16f16f32_INTRIN,
+        cuda.MMA_fill_16x16_f32_INTRIN, cuda.MMA_store_16x16_f32_global_INTRIN)
+    text = plain(sch.mod)
+    assert "T.stride_of(A_shared[ax0_o * 16, ax1_o * 16], 0" in text  # the stride of the program, not that of a tile
+    assert [text.count(f) for f in ("ptx_ldmatrix", "ptx_mma", "mma_fill", "mma_store")] == [2, 2, 1, 1]
+    loop = sch.get_loops(sch.get_block("C_o"))[3]
+    sch.annotate(loop, "software_pipeline_stage", [0, 0, 1])
+    sch.annotate(loop, "software_pipeline_order", [0, 1, 2])
+    mod = sch.mod
+    for name in (
+        "PlanAndUpdateBufferAllocationLocation", "ConvertBlocksToOpaque", "UnifyThreadBinding", "InjectSoftwarePipeline"
+    ):
+        mod = getattr(tir.transform, name)()(mod)
+    assert plain(mod).count("ptx_mma") == 4
+
+
+def test_unnamed_blocks_of_a_schedule_are_numbered() -> None:
+    text = PIPELINE.format([0, 1], [0, 1]).replace('T.block("")', "T.block()", 1).replace('""', '"block"')
+    sch = tir.Schedule(parsed(text))
+    assert [sch.get(sch.get_block(b)).name_hint for b in ("block", "block_1", "block_2")] == [
+        "block", "block_1", "block_2"]

@@ -110,6 +110,8 @@ class TensorIntrin:
         body = impl.body
         for own, described in zip(impl.buffers, desc.buffers, strict=True):
             body = redirect(body, own, described)
+            body = substitute_stmt(body, {
+                v: as_expr(d) for v, d in zip(own.strides, described.strides, strict=False) if isinstance(v, Var)})
         known = replace(impl, params=desc.params, body=body)
         reset = update = None
         if pattern.init is not None and any(isinstance(s, Block) and s.init is not None for s in walk_stmt(body)):

@@ -42,10 +42,11 @@ from tilewright.scalar.expr import (
     number_of,
     sub,
 )
-from tilewright.scalar.intrinsics import address_of
+from tilewright.scalar.intrinsics import address_of, stride_of
 from tilewright.scalar.walk import rewrite
 from tilewright.tir.block_rewrites import swap
 from tilewright.tir.stmt import (
+    ALIGNED,
     SERIAL,
     THREAD,
     UNROLLED,
@@ -55,10 +56,12 @@ from tilewright.tir.stmt import (
     PrimFunc,
     Seq,
     Stmt,
+    map_bodies,
     map_expressions,
     redirect,
     replaced,
     seq,
+    stored_buffers,
     substitute_stmt,
     walk_stmt,
 )
@@ -160,18 +163,29 @@ def _as_block(s: Stmt) -> Block:
 
 
 def _in_copy(s: Block, old: Buffer, new: Buffer, copy: PrimExpr) -> Block:
-    """Let a statement use a copy of a value: the addresses that it passes on, too."""
+    """Let a statement use a copy of a value: in addresses that it passes on, strides, and their alignment, too."""
     def whole(e: PrimExpr) -> PrimExpr | None:
-        if not isinstance(e, Call) or e.op is not address_of or len(e.args) != 2 + len(old.shape):
+        place = e.args[0] if isinstance(e, Call) and e.op in (address_of, stride_of) else None
+        if not isinstance(e, Call) or not isinstance(place, Load) or place.buffer is not new or len(e.args) == 1:
             return None
-        place = e.args[0]
-        if not isinstance(place, Load) or place.buffer is not new:
-            return None
+        if e.op is stride_of:
+            return Call(e.dtype, e.op, (place, add(e.args[1], 1)))
         return Call(e.dtype, e.op, (place, e.args[1], const(1, "int64"), *e.args[2:]))
 
     moved = redirect(s, old, new, lambda indices: (copy, *indices))
     memo: dict[PrimExpr, PrimExpr] = {}
-    return _as_block(map_expressions(moved, lambda e: rewrite(e, whole, memo)))
+    return _as_block(_aligned(map_expressions(moved, lambda e: rewrite(e, whole, memo)), new))
+
+
+def _aligned(s: Stmt, new: Buffer) -> Stmt:
+    """Return a statement whose required strides of `new` count its first dimension."""
+    inner = map_bodies(s, lambda b: _aligned(b, new)) or s
+    if not isinstance(inner, Block) or ALIGNED not in inner.annotations:
+        return inner
+    results = stored_buffers(inner)
+    strides = tuple(
+        (n, dim + (results[n] is new), factor, offset) for n, dim, factor, offset in inner.annotations[ALIGNED])
+    return replace(inner, annotations={**inner.annotations, ALIGNED: strides})
 
 
 def _block(body: Stmt) -> Block:
