@@ -137,6 +137,16 @@ def test_schedule_to_module_gives_loops_without_blocks() -> None:
     assert not any(isinstance(x, Block) for x in walk_stmt(mod["main"].body))
 
 
+def test_buffers_of_the_arguments_of_a_function() -> None:
+    a, _, c, s = chain()
+    n, mine = te.var("n"), tvm.tir.decl_buffer(a.shape, a.dtype, "mine")
+    binds, args = tvm.driver.build_module.get_binds([n, a, c], binds={a: mine})
+    assert args == [n, mine, binds[c]] and binds[a] is mine and binds[c].name == c.op.name
+    assert tvm.lower(s, [a, c], binds=binds)["main"].params == tuple(args[1:])
+    with pytest.raises(ScheduleError, match=r"must be a tensor, a buffer or a te\.var; 3 is"):
+        tvm.driver.build_module.get_binds([3])
+
+
 def test_a_loop_of_one_trip_can_be_made_and_split() -> None:
     x, k = te.placeholder((10,), "int32", name="X"), te.reduce_axis((0, 10))
     y = te.compute((), lambda: te.sum(x[k], k), name="Y")

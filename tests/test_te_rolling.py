@@ -116,6 +116,23 @@ def test_only_new_rows_are_computed() -> None:
     assert "if i == 0 or i + i_1 >= i + 2:" in text
 
 
+def test_values_roll_along_an_outer_loop() -> None:
+    """The inner loop moves by whole parts, so the outer one keeps values, for all trips of the inner one."""
+    a = te.placeholder((14, 12), name="A")
+    b = te.compute((14, 12), lambda i, j: a[i, j] * 2.0, name="B")
+    c = te.compute((12, 12), lambda i, j: b[i, j] + b[i + 2, j], name="C")
+    s = te.create_schedule(c.op)
+    (i, _), (j, inner) = (s[c].split(axis, 4) for axis in c.op.axis)
+    s[c].reorder(i, j, _, inner)
+    s[b].compute_at(s[c], j)
+    s[b].rolling_buffer()
+    func = schedule_func(s, [a, c])
+    assert rings(func) == ["B"] and "B = T.alloc_buffer((6, 12))" in str(func).replace(', "float32"', "")
+    data, got = np.arange(14 * 12, dtype="float32").reshape(14, 12), np.full((12, 12), np.nan, "float32")
+    run(lower_blocks(func), [data, got])
+    np.testing.assert_array_equal(got, 2 * data[:12] + 2 * data[2:])
+
+
 def test_what_cannot_roll() -> None:
     a = te.placeholder((10,), name="A")
     b = te.compute((10,), lambda i: a[i] * 2.0, name="B")

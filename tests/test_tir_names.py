@@ -373,6 +373,8 @@ def test_sources_and_traces() -> None:
 
     func: Any = from_source(SOURCE)
     module: Any = from_source("@I.ir_module\nclass M:" + SOURCE.replace("\n", "\n    "))
+    again: Any = from_source(tvm.IRModule({"double": func}).script())
+    assert tvm.ir.structural_equal(again["double"], func)
     assert tvm.ir.structural_equal(module["double"], func)
     sch = schedule.Schedule(func, debug_mask="all")
     block = sch.get_block("B")

@@ -23,6 +23,7 @@ from tilewright.te.scan import ScanOp
 from tilewright.te.schedule import Schedule
 from tilewright.te.tensor import PlaceholderOp, Tensor
 from tilewright.te.unroll_by_hint import unroll_by_hint
+from tilewright.tir.buffers import decl_buffer
 from tilewright.tir.stmt import (
     LEGACY,
     Allocate,
@@ -91,8 +92,7 @@ def SchedulePostProcToPrimFunc(
         known[tensor] = buffer
     wrong = next((a for a in arg_list if not isinstance(a, (Tensor, Buffer, Var))), None)
     if wrong is not None:
-        raise ScheduleError(
-            f"an argument of a function must be a tensor, a buffer or a te.var; {wrong!r} is a {type(wrong).__name__}")
+        raise _not_an_argument(wrong)
     params = {a: known.get(a) or InputBuffer(a, a.name) for a in arg_list if isinstance(a, Tensor)}
     given = {*params.values(), *(extern_buffer or {}).values(), *(a for a in arg_list if isinstance(a, Buffer))}
     found = tuple(params[a] if isinstance(a, Tensor) else a for a in arg_list)
@@ -106,6 +106,30 @@ def schedule_to_module(
     """
     func = simplify(lower_blocks(schedule_func(sch, ends(sch) if args is None else args, name, binds)))
     return IRModule({name: func.with_attr(LEGACY, True)})
+
+
+def get_binds(
+    args: Sequence[Any], compact: bool = False, binds: Mapping[Tensor, Buffer] | None = None
+) -> tuple[dict[Tensor, Buffer], list[Buffer | Var]]:
+    """Return a buffer for each tensor among `args`, that of `binds` if there is one, and the arguments with the buffers
+    in place of the tensors. Buffers are always dense, so `compact` has no effect.
+
+    Raises `ScheduleError` for an argument that is not a tensor, a buffer or a `te.var`.
+    """
+    found, arguments = dict(binds or {}), list[Buffer | Var]()
+    for a in args:
+        if isinstance(a, Tensor):
+            arguments.append(found.setdefault(a, decl_buffer(a.shape, a.dtype, a.name)))
+        elif isinstance(a, (Buffer, Var)):
+            arguments.append(a)
+        else:
+            raise _not_an_argument(a)
+    return found, arguments
+
+
+def _not_an_argument(x: object) -> ScheduleError:
+    return ScheduleError(
+        f"an argument of a function must be a tensor, a buffer or a te.var; {x!r} is a {type(x).__name__}")
 
 
 def _check_bounds(s: Schedule, bounds: Mapping[IterVar, Any]) -> None:

@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tilewright.base.errors import ScheduleError
 from tilewright.scalar.arith import Ranges, prove, simplify
 from tilewright.scalar.expr import EQ, GE, LT, Buffer, IntImm, PrimExpr, add, all_of, any_of, compare, floormod, sub
-from tilewright.scalar.walk import substitute
+from tilewright.scalar.walk import free_vars, substitute
 from tilewright.tir.block_rewrites import swap
 from tilewright.tir.legality import fault
 from tilewright.tir.region import Box, region_of
@@ -54,18 +55,8 @@ def rolling_buffer(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> Prim
             "it cannot use a rolling buffer",
             block, func)
     (buffer,) = results
-    target = _reading_loop(func, block, around)
-    loops = [f for f in around[: around.index(target) + 1] if isinstance(f, For)]
-    ranges = Ranges()
-    for f in loops:
-        ranges = ranges.bind_loop(f.var, f.min, f.extent)
-    box = region_of(swap(target.body, block, Seq(())), buffer, ranges)
-    if box is None or any(buffer in handed_out(e) for s in walk_stmt(target) for e in expressions(s)):
-        raise fault(
-            f"'{buffer.name}' is not read in loop '{target.var.name}', or a function takes its address, so it cannot "
-            "be a rolling buffer there",
-            target, func)
-    dim, step = moving_dimension(func, target, buffer, box, ranges)
+    target, box, dim, step = _rolling_loop(func, block, buffer, around)
+    ranges = _ranges_of(around[: around.index(target) + 1])
     first, size = box[dim]
     assert isinstance(size, int)
     inner = ranges
@@ -90,6 +81,54 @@ def rolling_buffer(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> Prim
     return replace(func, body=body, attrs={**func.attrs, "intermediates": inner_values})
 
 
+def _rolling_loop(func: PrimFunc, block: Block, buffer: Buffer, around: Sequence[Stmt]) -> tuple[For, Box, int, int]:
+    """Return the loop that keeps values for its next trip, the part that a trip reads, the dimension along which this
+    part moves with each trip, and the distance.
+
+    It is the innermost loop around the readers whose parts overlap, as long as the loops inside move along other
+    dimensions.
+    """
+    inner = _reading_loop(func, block, around)
+    loops = [f for f in around[: around.index(inner) + 1] if isinstance(f, For)]
+    part = _part_read(func, block, buffer, around, inner)
+    for target in reversed(loops):
+        if target.kind != SERIAL or part is None:
+            break
+        box = _part_read(func, block, buffer, around, target)
+        found = None if box is None else _moving(target, box, _ranges_of(loops[: loops.index(target) + 1]))
+        if box is not None and found is not None and _is_same_along(found[0], part, box, target):
+            return target, box, *found
+    if part is None:
+        raise fault(
+            f"'{buffer.name}' is not read in loop '{inner.var.name}', or a function takes its address, so it cannot "
+            "be a rolling buffer there",
+            inner, func)
+    raise _no_overlap(func, inner, buffer, part)
+
+
+def _is_same_along(dim: int, part: Box, box: Box, target: For) -> bool:
+    """Return whether each trip of the loops inside `target` reads a `part` that is as large as the whole `box` along
+    a dimension, and in every trip of `target` at the same place along the others."""
+    same = part[dim][0] is box[dim][0] and part[dim][1] == box[dim][1]
+    return same and all(target.var not in free_vars(first) for k, (first, _) in enumerate(part) if k != dim)
+
+
+def _part_read(
+    func: PrimFunc, block: Block, buffer: Buffer, around: Sequence[Stmt], loop: For
+) -> Box | None:
+    """Return the part of a value that a trip of `loop` reads outside of its block; None if its address is passed on."""
+    if any(buffer in handed_out(e) for s in walk_stmt(loop) for e in expressions(s)):
+        return None
+    return region_of(swap(loop.body, block, Seq(())), buffer, _ranges_of(around[: around.index(loop) + 1]))
+
+
+def _ranges_of(around: Sequence[Stmt]) -> Ranges:
+    ranges = Ranges()
+    for s in around:
+        ranges = ranges.bind_loop(s.var, s.min, s.extent) if isinstance(s, For) else ranges
+    return ranges
+
+
 def _reading_loop(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> For:
     """Return the innermost loop around `block` that contains another block."""
     for s in reversed(around):
@@ -105,7 +144,15 @@ def _reading_loop(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> For:
 
 
 def moving_dimension(func: PrimFunc, target: For, buffer: Buffer, box: Box, ranges: Ranges) -> tuple[int, int]:
-    """Return the dimension along which the accessed part moves with each trip, and the distance."""
+    """Return the dimension along which the accessed part moves with each trip, and the distance. Raises `ScheduleError`
+    unless parts of successive trips overlap along one dimension."""
+    found = _moving(target, box, ranges)
+    if found is None:
+        raise _no_overlap(func, target, buffer, box)
+    return found
+
+
+def _moving(target: For, box: Box, ranges: Ranges) -> tuple[int, int] | None:
     moves: dict[int, int] = {}
     for k, (first, _) in enumerate(box):
         step = simplify(sub(substitute(first, {target.var: add(target.var, 1)}), first), ranges)
@@ -113,9 +160,11 @@ def moving_dimension(func: PrimFunc, target: For, buffer: Buffer, box: Box, rang
             moves[k] = step.value if isinstance(step, IntImm) else 0
     found = next(iter(moves.items()), (0, 0))
     size = box[found[0]][1]
-    if len(moves) != 1 or not isinstance(size, int) or not 0 < found[1] < size:
-        part = ", ".join(f"{first}: {n}" for first, n in box)
-        raise fault(
-            f"the part [{part}] of '{buffer.name}' read in an iteration of loop '{target.var.name}' "
-            "does not overlap that of the next iteration along one dimension, so no data can be kept", target, func)
-    return found
+    return found if len(moves) == 1 and isinstance(size, int) and 0 < found[1] < size else None
+
+
+def _no_overlap(func: PrimFunc, target: For, buffer: Buffer, box: Box) -> ScheduleError:
+    part = ", ".join(f"{first}: {n}" for first, n in box)
+    return fault(
+        f"the part [{part}] of '{buffer.name}' read in an iteration of loop '{target.var.name}' "
+        "does not overlap that of the next iteration along one dimension, so no data can be kept", target, func)

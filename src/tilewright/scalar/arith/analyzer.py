@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, ClassVar
 from tilewright.base.errors import CompileError
 from tilewright.scalar.arith.bounds import bounds
 from tilewright.scalar.arith.modular import ANY, ModularSet, modular_set
+from tilewright.scalar.arith.polynomials import is_same
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.simplify import prove, simplify
 from tilewright.scalar.arith.solve import assume, conjuncts
 from tilewright.scalar.expr import EQ, FloorMod, IntImm, PrimExpr, TruncMod, Value, Var, as_expr, mul, sub
 from tilewright.scalar.range import Range
-from tilewright.scalar.walk import free_vars, substitute
+from tilewright.scalar.walk import substitute
 
 if TYPE_CHECKING:
     from tilewright.scalar.arith.int_set import IntervalSet, IntSet
@@ -169,7 +170,4 @@ def detect_linear_equation(expr: Value, var_list: Sequence[Var]) -> list[PrimExp
     total = rest
     for v, k in zip(var_list, found, strict=True):
         total = total + mul(v, k)
-    difference = simplify(sub(e, total), ranges)
-    if any(v in var_list for v in free_vars(difference)) or not isinstance(difference, IntImm) or difference.value:
-        return []
-    return [*found, rest]
+    return [*found, rest] if is_same(e, total) else []

@@ -18,7 +18,8 @@ from tilewright.tir.stmt import PrimFunc
 def from_source(program: str | Callable[..., Any] | type) -> PrimFunc | IRModule:
     """Return the function or the module of a text, a Python function or a Python class in TVMScript.
 
-    A class, and a text with a class or several functions, is a module. Raises `ParseError`.
+    A class, and a text with a class, several functions or the version with which the text of a module begins, is a
+    module. Raises `ParseError`.
     """
     if isinstance(program, str):
         return _parsed(program)
@@ -32,7 +33,8 @@ def _parsed(text: str) -> PrimFunc | IRModule:
     except (SyntaxError, MemoryError, RecursionError):
         return parse(text)  # raises the error with its place
     functions = [s for s in tree.body if isinstance(s, ast.FunctionDef)]
-    if any(isinstance(s, ast.ClassDef) for s in tree.body) or len(functions) > 1:
+    of_module = text.lstrip().startswith("#[version")
+    if of_module or any(isinstance(s, ast.ClassDef) for s in tree.body) or len(functions) > 1:
         return parse_module(text)
     return parse(text)
 

@@ -58,7 +58,18 @@ def _pool(
     whole = reaching(tuple(sizes), counts, window, every, apart, sides, ceil_mode)
     if _is_mean(pool_type):
         return fastest(of.avg_pool)(data, window, every, whole, apart, layout, count_include_pad, sides)
-    return fastest(of.max_pool)(data, window, every, whole, apart, layout)
+    return _computed(fastest(of.max_pool)(data, window, every, whole, apart, layout))
+
+
+def _computed(t: te.Tensor) -> te.Tensor:
+    """Return the tensor that `t` is an element-by-element copy of, or else `t`: a script schedules the maxima
+    themselves."""
+    body = t.op.body[0] if isinstance(t.op, te.ComputeOp) else None
+    if isinstance(body, te.TensorElem) and body.indices == tuple(a.var for a in t.op.axis) and isinstance(
+        body.tensor.op, te.ComputeOp
+    ):
+        return body.tensor
+    return t
 
 
 @tagged("pool_max")
