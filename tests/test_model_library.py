@@ -186,7 +186,7 @@ def test_what_cannot_be_exported_says_so(opaque: tvm.runtime.FactoryModule, tmp_
         export_model_library_format([functions, functions], tmp_path / "m.tar")
     lib.export_library(tmp_path / "m.so")
     with pytest.raises(ArtifactError, match="was loaded from a library, which has no object files left"):
-        export_model_library_format(load_module(tmp_path / "m.so"), tmp_path / "m.tar")  # type: ignore[arg-type]
+        export_model_library_format(load_module(tmp_path / "m.so"), tmp_path / "m.tar")
     with pytest.raises(
         ArtifactError, match="'off-loaded' has parts that are not native code, so it cannot be exported with other"
     ):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -37,19 +40,19 @@ def test_the_sizes_of_a_tensor_in_a_block() -> None:
     assert known.checked_type == relay.TensorType((1, 2), "int8")
     assert memory.alloc_tensor(storage(), 0, [1, 2]).checked_type == relay.TensorType((1, 2), "float32")
     shape = relay.var("s", shape=(3,), dtype="int64")
-    assert memory.alloc_tensor(storage(), 0, shape).checked_type.ndim == 3
+    assert memory.alloc_tensor(storage(), 0, shape).tensor_type.ndim == 3
     assert memory.alloc_storage(64, 8, "cpu:0").checked_type == memory.STORAGE
 
 
 def test_wrong_arguments() -> None:
     x = relay.var("x", shape=(2,), dtype="int64")
-    for call, message in (
+    cases: tuple[tuple[Callable[[], Any], str], ...] = (
         (lambda: memory.alloc_storage(x, 8, "cpu:0"), "size must be one integer, and it is"),
         (lambda: memory.alloc_storage(8, 8.0, "cpu:0"), "alignment must be one integer, and it is float32"),
         (lambda: memory.alloc_tensor(x, 0, [2]), r"storage must be of the type Storage\[\], and it is"),
         (lambda: memory.alloc_tensor(storage(), 0, relay.const(2, "int64")), "shape must be a vector of a known"),
-        (lambda: memory.AllocTensor(const_shape=(1,))(storage(), 0, x), r"shape has 2 elements, and const_shape is"),
-    ):
+        (lambda: memory.AllocTensor(const_shape=(1,))(storage(), 0, x), r"shape has 2 elements, and const_shape is"))
+    for call, message in cases:
         with pytest.raises(ShapeError, match=message):
             call()
 
@@ -58,6 +61,6 @@ def test_ends_of_lifetimes_keep_their_place() -> None:
     """let %b = alloc_storage(…); let %_ = kill(%b); 0 -> let %_ = kill(alloc_storage(…)); 0"""
     mod = program("let %b = memory.alloc_storage(8i64, 8i64, virtual_device=\"cpu:0\"); let %_ = memory.kill(%b); 0")
     after = relay.transform.DeadCodeElimination(inline_once=True)(mod)
-    body = after["main"].body
+    body: Any = after["main"].body
     assert isinstance(body, relay.Let) and body.value.op.name == "memory.kill"
     assert body.value.args[0].op.name == "memory.alloc_storage"

@@ -121,8 +121,8 @@ def alloc_tensor(
 ) -> Call:
     """Return a call that makes a tensor in a block of memory. The sizes are known if `shape` is a constant."""
     sizes = as_relay(np.asarray(shape, "int64") if isinstance(shape, (tuple, list)) else shape)
-    return AllocTensor(dtype, sizes if isinstance(sizes, Constant) else None, assert_shape or ())(
-        storage, offset, sizes)
+    known = tuple(map(int, np.ravel(sizes.value))) if isinstance(sizes, Constant) else None
+    return AllocTensor(dtype, known, assert_shape or ())(storage, offset, sizes)
 
 
 def __getattr__(name: str) -> Any:
