@@ -340,8 +340,8 @@ def test_workloads_of_tests_compute_what_they_are_named_after(name: str) -> None
 
 
 def test_workloads_have_four_sizes() -> None:
-    assert [int(n) for n in te_workload.create_te_workload("GMM", 3).params[2].shape] == [1, 1024, 1024]
-    assert [int(n) for n in te_workload.create_te_workload("T2D", 0).params[2].shape] == [1, 8, 8, 256]
+    assert [int(n) for n in te_workload.create_te_workload("GMM", 3).buffers[2].shape] == [1, 1024, 1024]
+    assert [int(n) for n in te_workload.create_te_workload("T2D", 0).buffers[2].shape] == [1, 8, 8, 256]
     a, b, c = te_workload.matmul_relu(4, 5, 6, "float16", "float32")
     assert (str(a.dtype), str(b.shape[1]), str(c.dtype)) == ("float16", "5", "float32")
     with pytest.raises(OptionError, match="there is no size 4 of the workload 'C2D'; there are sizes 0 to 3 of C1D"):

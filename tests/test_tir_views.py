@@ -134,7 +134,7 @@ def main(A: T.handle("float32")):
         C = T.Buffer((2, 2), data=A)
         B[i] = C[i // 2, i % 2] + 1.0
 """)
-    assert [tuple(p.shape) for p in function.params] == [(4,)]
+    assert [tuple(p.shape) for p in function.buffers] == [(4,)]
     values = np.zeros(4, "float32")
     tvm.build(function, target="llvm")(values)
     np.testing.assert_array_equal(values, 1)
