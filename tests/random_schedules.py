@@ -270,7 +270,7 @@ class Program:
 def arrays(func: PrimFunc, seed: int) -> list[Array]:
     """Small whole numbers for every parameter; the output starts conspicuous."""
     numbers = np.random.default_rng(seed)
-    made = [numbers.integers(-3, 4, tuple(map(int, b.shape))).astype(b.dtype.numpy()) for b in func.params]
+    made = [numbers.integers(-3, 4, tuple(map(int, b.shape))).astype(b.dtype.numpy()) for b in func.buffers]
     made[-1][...] = 77
     return made
 

@@ -64,7 +64,7 @@ def sums(A: T.Buffer((2, 64), "float32"), B: T.Buffer((2,), "float32")):
 
 def results(func: PrimFunc, seed: int = 0) -> Any:
     rng = np.random.default_rng(seed)
-    shapes = [tuple(int(str(d)) for d in b.shape) for b in func.params]
+    shapes = [tuple(int(str(d)) for d in b.shape) for b in func.buffers]
     arrays = [rng.standard_normal(s, np.float32) for s in shapes[:-1]]
     out = np.zeros(shapes[-1], np.float32)
     run(tir.lower_blocks(func), [*arrays, out])

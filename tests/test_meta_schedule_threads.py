@@ -64,7 +64,7 @@ def space(func: PrimFunc, *rules: Any) -> list[tir.Schedule]:
 
 def same_results(func: PrimFunc, sch: tir.Schedule) -> None:
     rng = np.random.default_rng(0)
-    args = [rng.random([int(d) for d in b.shape], np.float32) for b in func.params]
+    args = [rng.random([int(d) for d in b.shape], np.float32) for b in func.buffers]
     wanted, got = [a.copy() for a in args], [a.copy() for a in args]
     run(func, wanted)
     run(sch.mod["main"], got)

@@ -28,7 +28,7 @@ def compare(before: PrimFunc, arrays: list[np.ndarray], rtol: float = 0) -> None
 def test_programs(name: str) -> None:
     before = PROGRAMS[name]()
     rng = np.random.default_rng(0)
-    compare(before, [rng.integers(-8, 8, int(np.prod(b.shape))).astype(b.dtype.numpy()) for b in before.params])
+    compare(before, [rng.integers(-8, 8, int(np.prod(b.shape))).astype(b.dtype.numpy()) for b in before.buffers])
 
 
 @pytest.mark.parametrize("kind", [S, V])

@@ -82,7 +82,7 @@ def test_a_python_function_is_a_program() -> None:
     assert product.name == "product"
     assert product.attrs["tir.noalias"] is True
     assert product.origin is not None and product.origin.file == __file__
-    assert [b.shape for b in product.params] == [(16, 32), (32, 24), (16, 24)]
+    assert [b.shape for b in product.buffers] == [(16, 32), (32, 24), (16, 24)]
     assert_structural_equal(tir.parse(product.script()), product)
     lines = Path(__file__).read_text(encoding="utf-8").splitlines()
     origins = [s.origin for s in walk_stmt(product.body) if isinstance(s, tir.Block)]

@@ -515,7 +515,7 @@ def test_functions_of_a_class_that_call_each_other() -> None:
         def second(A: T.Buffer((8,), "float32")) -> None:
             Calls.first(A.data)  # type: ignore[operator]
 
-    assert Calls["second"].body.value.op.name_hint == "first"  # type: ignore[index]
+    assert Calls["second"].body.value.op.name_hint == "first"  # type: ignore[misc]
 
 
 def test_values_of_the_python_code_around_a_function() -> None:
@@ -600,7 +600,7 @@ def f(A: T.Buffer((4,), "float32")):
 
 def test_sizes_may_be_parameters_behind_the_buffers() -> None:
     func = tir.parse('def f(A: T.Buffer((n,), "float32"), n: T.int32):\n    A[n - 1] = 0.0')
-    assert func.params[0].shape[0] is func.params[1]
+    assert func.buffers[0].shape[0] is func.params[1]
     assert str(tir.parse(str(func))) == str(func)
 
 
