@@ -296,7 +296,8 @@ def main(A: T.Buffer((8, 4), "float32", strides=(s, 1)), B: T.Buffer((2,), "int8
     T.call_packed("f", A, B)
     T.call_packed("g", B)
 """)["main"]
-    sizes = {s.value.op.texts[0][1]: int(s.value.args[0]) for s in walk_stmt(func.body) if isinstance(s, Let)}
+    bound: list[Any] = [s.value for s in walk_stmt(func.body) if isinstance(s, Let)]
+    sizes = {e.op.texts[0][1]: int(e.args[0]) for e in bound}
     assert sizes == {"arg_tcode": 3, "arg_value": 3, "array": 2, "shape": 5}
     text = str(func)
     assert text.count("T.tvm_struct_set(stack_array, T.int32(0), T.int32(1), ") == 2
@@ -423,7 +424,7 @@ def test_assertions_go() -> None:
 def test_indices_are_checked() -> None:
     text = 'def f(A: T.Buffer((4,), "int8"), B: T.Buffer((8,), "int8"), n: T.int32):\n    A[n] = B[n + 1]'
     mod = after("InstrumentBoundCheckers", text)
-    bounds = [s for s in walk_stmt(mod["f"].body) if isinstance(s, AttrStmt)]
+    bounds: list[Any] = [s for s in walk_stmt(mod["f"].body) if isinstance(s, AttrStmt)]
     assert [(s.node.name, int(s.value.args[0])) for s in bounds] == [("A", 4), ("B", 8)]
     func = tir.transform.Simplify()(mod)["f"]
     a, b = np.zeros(4, "int8"), np.arange(8, dtype="int8")

@@ -515,7 +515,7 @@ def test_functions_of_a_class_that_call_each_other() -> None:
         def second(A: T.Buffer((8,), "float32")) -> None:
             Calls.first(A.data)  # type: ignore[operator]
 
-    assert Calls["second"].body.value.op.name_hint == "first"  # type: ignore[index]
+    assert Calls["second"].body.value.op.name_hint == "first"  # type: ignore[misc]
 
 
 def test_values_of_the_python_code_around_a_function() -> None:

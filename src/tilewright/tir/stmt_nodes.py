@@ -567,7 +567,7 @@ class PrimFunc:
         return tuple(p for p in self.params if isinstance(p, Var))
 
     @property
-    def buffer_map(self) -> dict[Buffer, Buffer]:
+    def buffer_map(self) -> dict[Buffer | Var, Buffer]:
         """The buffers of the parameters. Parameters are buffers themselves, so each is mapped to itself."""
         return {b: b for b in self.buffers}
 
