@@ -76,9 +76,8 @@ def _stores(s: Stmt) -> list[Store] | None:
         if any(isinstance(e, Load) and e.buffer in changed for e in walk(x.value)):
             return None
         changed.add(x.buffer)
-    names = {v: k for k, v in enumerate(values)}
-    order: Mapping[PrimExpr, int] = {**names}
-    stores.sort(key=lambda x: order.get(x.value, len(names)))
+    order: dict[PrimExpr, int] = {v: k for k, v in enumerate(values)}
+    stores.sort(key=lambda x: order.get(x.value, len(order)))
     return [Store(x.buffer, substitute(x.value, values), x.indices) for x in stores]
 
 
