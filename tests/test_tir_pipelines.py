@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
 import pytest
-from tilewright.testing.tir import mma_schedule
 
 import tilewright as tvm
 from tilewright.base.errors import CompileError
+from tilewright.compat.testing.tir import mma_schedule
+from tilewright.tir.interpreter import run
 from tilewright.tir.tensor_intrin import cuda
 
 tir: Any = tvm.tir
@@ -307,3 +309,62 @@ def test_unnamed_blocks_of_a_schedule_are_numbered() -> None:
     sch = tir.Schedule(parsed(text))
     assert [sch.get(sch.get_block(b)).name_hint for b in ("block", "block_1", "block_2")] == [
         "block", "block_1", "block_2"]
+
+
+def test_equal_values_may_be_ordered_by_another_one() -> None:
+    first = "V[vi] > A[vi, vk] or (V[vi] == A[vi, vk] and P[vi] < T.cast(vk, \"int32\"))"
+    made = plain(after("LowerCrossThreadReduction", parsed(ARGMAX.replace("V[vi] >= A[vi, vk]", first), BEST)))
+    assert "T.if_then_else(x1 > y1 or x1 == y1 and x0 < y0, x0, y0)" in made
+    other = first.replace("V[vi] ==", "V[vi] !=")
+    refuses("LowerCrossThreadReduction", "is not a sum", ARGMAX.replace("V[vi] >= A[vi, vk]", other), params=BEST)
+
+
+def test_several_values_are_summed_at_once() -> None:
+    two = 'A: T.Buffer((16, 16), "float32"), C: T.Buffer((16,), "float32"), D: T.Buffer((16,), "float32")'
+    made = plain(after("LowerCrossThreadReduction", parsed("""
+for i in T.serial(16):
+    for k in T.thread_binding(16, thread="threadIdx.x"):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = 0.0
+                D[vi] = 0.0
+            c: T.float32 = C[vi] + A[vi, vk]
+            d: T.float32 = D[vi] + A[vi, vk] * A[vi, vk]
+            C[vi] = c
+            D[vi] = d
+""", two)))
+    assert "lambda x0, x1, y0, y1: (x0 + y0, x1 + y1,)" in made
+    assert "T.tvm_thread_allreduce(T.uint32(2), A[vi, vk], A[vi, vk] * A[vi, vk], True, cross_thread_C[0]" in made
+
+
+THREE = """
+B = T.alloc_buffer((2,), "float32", scope="shared")
+D = T.alloc_buffer((1,), "float32", scope="shared")
+for i in T.serial({first}, {end}, annotations={{
+    "software_pipeline_stage": {stages}, "software_pipeline_order": {order}}}):
+    with T.block(""):
+        for j in T.serial(2):
+            with T.block(""):
+                B[j] = A[j, i] * 2.0
+        with T.block(""):
+            D[0] = B[0] + B[1]
+        with T.block(""):
+            C[i] = D[0] + B[1]
+"""
+
+
+@pytest.mark.parametrize("first", [0, 3])
+@pytest.mark.parametrize(("stages", "order"), [
+    ([0, 0, 0], [0, 1, 2]), ([0, 1, 2], [0, 1, 2]), ([0, 1, 2], [2, 1, 0]), ([0, 0, 1], [1, 2, 0]),
+    ([0, 2, 2], [2, 0, 1]),
+    ([0, 1, 3], [1, 0, 2]),
+])
+def test_pipelines_keep_all_values(first: int, stages: list[int], order: list[int]) -> None:
+    func = parsed(THREE.format(first=first, end=16, stages=stages, order=order))
+    a = np.arange(256, dtype=np.float32).reshape(16, 16)
+    found, wanted = np.zeros(16, np.float32), np.zeros(16, np.float32)
+    run(after("Simplify", after("InjectSoftwarePipeline", func)), [a, found])
+    run(func, [a, wanted])
+    assert found.tolist() == wanted.tolist()
+    assert wanted[first:].all()
