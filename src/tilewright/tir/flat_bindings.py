@@ -98,11 +98,18 @@ def _joined(terms: list[tuple[PrimExpr, int]]) -> list[tuple[PrimExpr, int]]:
         if not isinstance(high, FloorDiv) or not isinstance(high.b, IntImm):
             continue
         for j, (low, scale) in enumerate(terms):
-            if isinstance(low, FloorMod) and low.a is high.a and low.b is high.b and scale * high.b.value == factor:
+            same = isinstance(low, FloorMod) and low.b is high.b and low.a in (high.a, _whole(high.a, high.b.value))
+            if same and scale * high.b.value == factor:
                 others = [t for n, t in enumerate(terms) if n not in (k, j)]
                 place = min(k, j)
                 return _joined([*others[:place], (high.a, scale), *others[place:]])
     return terms
+
+
+def _whole(e: PrimExpr, part: int) -> PrimExpr:
+    """Return the value of a remainder that leaves the same remainder by `part`, or the expression itself."""
+    known = isinstance(e, FloorMod) and isinstance(e.b, IntImm) and e.b.value % part == 0
+    return e.a if isinstance(e, FloorMod) and known else e
 
 
 def _terms(e: PrimExpr, factor: int) -> list[tuple[PrimExpr, int]]:
