@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tilewright as tvm
+from small_schedules import PROGRAMS
 from tilewright import meta_schedule as ms
 from tilewright import te, tir
 from tilewright.base.errors import ModelError, OptionError, ScheduleError
@@ -410,3 +411,96 @@ def product(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), C: T.Buf
 """)
     with pytest.raises(ScheduleError, match="the buffer A of free layout is read outside of blocks"):
         ms.postproc.RewriteLayout().apply(tir.Schedule(func))
+
+
+def test_instructions_of_marked_blocks() -> None:
+    program = tir.parse("""
+        def program(b: T.Buffer((8,), "float32"), c: T.Buffer((8,), "float32")):
+            for i in T.serial(8):
+                with T.block("c"):
+                    v = T.axis.spatial(8, i)
+                    c[v] = b[v] + 1.0
+    """)
+    for name, fits in (("test.add_one_4", True), ("dot_16x4_vnni", False)):
+        sch = tir.Schedule(program)
+        block = sch.blockize(sch.split(sch.get_loops("c")[0], [None, 4])[1])
+        sch.annotate(block, "meta_schedule.auto_tensorize", name)
+        assert ms.postproc.RewriteTensorize().apply(sch) is fits
+        assert ("T.vectorized" in str(sch.mod["main"])) is fits
+
+
+def test_initial_values_of_marked_blocks() -> None:
+    sch = tir.Schedule(PROGRAMS["rows"])
+    i, k = sch.get_loops("B")
+    sch.reorder(k, i)
+    block = sch.blockize(sch.split(i, [None, 3])[1])
+    sch.annotate(block, "meta_schedule.auto_tensorize", "no such name")
+    ms.postproc.RewriteReductionBlock().apply(sch)
+    first = sch.get_block("B_o_init")
+    assert sch.get(first).annotations["meta_schedule.auto_tensorize"] == ""
+    sch.unannotate("B_o", "meta_schedule.auto_tensorize")
+    for vectorizes in (False, True):
+        assert ms.postproc.RewriteTensorize(vectorize_init_loop=vectorizes).apply(sch)
+        kind = sch.get(sch.get_loops(sch.get_child_blocks(first)[0])[-1]).kind
+        assert kind == ("vectorized" if vectorizes else "serial")
+
+
+ANCHOR = """
+    def main(A: T.Buffer((6, 8), "float32"), B: T.Buffer((6,), "float32")):
+        for i, k in T.grid(6, 8):
+            with T.block("sum"):
+                v, r = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[v] = 0.0
+                B[v] = B[v] + A[v, r]
+"""
+MORE = """
+    def main(A: T.Buffer((6, 8), "float32"), C: T.Buffer((6,), "float32")):
+        B = T.alloc_buffer((6,), "float32")
+        one = T.alloc_buffer((), "float32")
+        for i, k in T.grid(6, 8):
+            with T.block("sum"):
+                v, r = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[v] = 0.0
+                B[v] = B[v] + A[v, r]
+        with T.block("one"):
+            u = T.axis.spatial(1, 0)
+            one[()] = 1.0
+        for i in T.serial(6):
+            with T.block("C"):
+                v = T.axis.spatial(6, i)
+                C[v] = B[v] + one[()]
+"""
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_trace_serves_a_program_with_more_blocks(cached: bool) -> None:
+    sch = tir.Schedule(tir.parse(ANCHOR))
+    block = sch.get_block("sum")
+    outer, _ = sch.split(sch.get_loops(block)[0], sch.sample_perfect_tile(sch.get_loops(block)[0], 2, decision=[2, 3]))
+    if cached:
+        copy = sch.cache_write(block, 0, "global")
+        sch.reverse_compute_at(copy, outer)
+    sch.parallel(outer)
+    sch.decompose_reduction(block, sch.get_loops(block)[-1])
+    sch.unroll(sch.get_loops(sch.get_block("sum_update"))[-1])
+    more = tir.parse(MORE)
+    other = tir.Schedule(more)
+    ms.trace_apply.schedule_using_anchor_trace(other, sch.trace, TARGET)
+    made = other.mod["main"]
+    names = ["sum_init", "sum", "B_global"] if cached else ["sum_init", "sum", "C"]
+    assert [s.name for s in tir.stmt.walk_stmt(made.body) if isinstance(s, tir.Block)] == names
+    assert str(made).count("T.parallel") == 2 - cached
+    a = np.arange(48, dtype="float32").reshape(6, 8)
+    c = np.zeros(6, "float32")
+    run(tir.lower_blocks(made), [a, c])
+    np.testing.assert_array_equal(c, a.sum(1) + 1)
+
+
+def test_a_trace_of_blocks_that_are_not_here() -> None:
+    sch = tir.Schedule(add)
+    sch.parallel(sch.get_loops("add")[0])
+    other = tir.Schedule(tir.parse(ANCHOR))
+    ms.trace_apply.schedule_using_anchor_trace(other, sch.trace, TARGET)
+    assert "T.parallel" not in str(other.mod["main"])

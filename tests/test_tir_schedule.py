@@ -292,7 +292,7 @@ MESSAGES: dict[str, tuple[Callable[[], object], str]] = {
         applied({"step": "unroll", "args": [{"block": "E", "loop": 0}]}), "there is no block 'E'; the blocks are C, D"
     ),
     "the step that fails": (
-        applied({"step": "unroll", "args": [LOOP]}, {"step": "unroll", "args": [LOOP]}),
+        applied({"step": "unroll", "args": [LOOP]}, {"step": "vectorize", "args": [LOOP]}),
         "step 1, .*loop 'i' is already unrolled; leave that out"
     ),
     "no step": (applied("unroll"), "'unroll' is not a schedule step; one is"),

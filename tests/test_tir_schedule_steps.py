@@ -550,3 +550,38 @@ def test_a_block_fills_the_padding_of_a_layout() -> None:
     ):
         with pytest.raises(ScheduleError, match=why):
             tir.Schedule(tir.parse(RAGGED)).transform_layout("B", "B", lambda i: (i // 4, i % 4), pad_value=value)
+
+
+def test_marks_again_change_nothing() -> None:
+    for mark in ("parallel", "vectorize", "unroll"):
+        sch = tir.Schedule(PROGRAMS["pair"])
+        loop = sch.get_loops("B")[0] if mark == "parallel" else sch.get_loops("B")[1]
+        getattr(sch, mark)(loop)
+        before = sch.mod["main"]
+        getattr(sch, mark)(sch.fuse(loop))
+        assert sch.mod["main"] is before
+
+
+def test_initial_values_skip_loops_without_points() -> None:
+    sch = tir.Schedule(PROGRAMS["rows"])
+    i, k = sch.get_loops("B")
+    unit = sch.add_unit_loop("B")
+    sch.decompose_reduction("B", i)
+    assert len(sch.get_loops("B_init")) == 1
+    assert len(sch.get_loops("B_update")) == 3
+    assert unit in sch.get_loops("B")
+    same(PROGRAMS["rows"], sch.mod["main"])
+
+
+def test_quotients_and_remainders_are_joined() -> None:
+    sch = tir.Schedule(PROGRAMS["pair"])
+    i, j = sch.get_loops("B")
+    outer, inner = sch.split(j, [4, 2])
+    sch.fuse(sch.fuse(i, outer), inner)
+    rows, columns = sch.mod["main"].body.stmts[0].body.bindings
+    assert (str(rows), str(columns)) == ("(i_j_0_j_1 // 8)", "(i_j_0_j_1 % 8)")
+
+
+def test_maps_have_an_inverse_without_stating_it() -> None:
+    how = tir.IndexMap.from_func(lambda i, j: (j, i), inverse_index_map=lambda j, i: (i, j))
+    assert how.is_equivalent_to(tir.IndexMap.from_func(lambda i, j: (j, i)))

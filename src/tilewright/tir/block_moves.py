@@ -55,6 +55,7 @@ from tilewright.tir.stmt import (
     Block,
     For,
     IfThenElse,
+    IterVar,
     PrimFunc,
     Stmt,
     Store,
@@ -70,7 +71,7 @@ from tilewright.tir.transform.lower_blocks import mixed_loops
 
 def stored_at_its_axes(func: PrimFunc, block: Block) -> None:
     """Raise `ScheduleError` unless the spatial axes of `block` index the dimensions of its results, in order."""
-    axes = [i.var for i in block.iters if i.kind != "reduce"]
+    axes = [i.var for i in stored_axes(block)]
     for s in walk_stmt(block.body):
         if not isinstance(s, Store):
             continue
@@ -85,14 +86,21 @@ def stored_at_its_axes(func: PrimFunc, block: Block) -> None:
                 block, func)
 
 
+def stored_axes(block: Block) -> list[IterVar]:
+    """Return the spatial axes of a block without those of one point that index no store."""
+    used = {v for s in walk_stmt(block.body) if isinstance(s, Store) for i in s.indices for v in free_vars(i)}
+    return [i for i in block.iters if i.kind != "reduce" and (i.var in used or number_of(i.extent) != 1)]
+
+
 def whole_domain(func: PrimFunc, block: Block) -> None:
     """Raise `ScheduleError` unless `block` stores exactly at its axes, so that the value stored at an index is known.
     """
     stored_at_its_axes(func, block)
+    count = len(stored_axes(block)) + sum(i.kind == "reduce" for i in block.iters)
     for s in walk_stmt(block.body):
-        if isinstance(s, Store) and len(s.indices) != len(block.iters):
+        if isinstance(s, Store) and len(s.indices) != count:
             raise fault(
-                f"block '{block.name}' has {len(block.iters)} axes, but stores at {len(s.indices)} "
+                f"block '{block.name}' has {count} axes, but stores at {len(s.indices)} "
                 "indices; the numbers must be equal", block, func)
 
 
@@ -359,19 +367,21 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
     check_not_used_before(func, node, target)
     name = free_name(func, f"{block}_init")
     reducing = {f.var for f in inner if reduces_over(node, f.var)}
-    _known_without(func, [f for f in inner if f.var not in reducing], reducing)
     own: dict[PrimExpr, PrimExpr] = {f.var: Var(f.var.name) for f in inner}
     axes = [
         (replace(i, var=Var(i.var.name)), i, b) for i, b in zip(node.iters, node.bindings, strict=True)
         if i.kind != "reduce"]
     points: dict[PrimExpr, PrimExpr] = {old.var: new.var for new, old, _ in axes}
     axis_of: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in node.iters), node.bindings, strict=True))
-    kept = [c for c in (substitute(c, axis_of) for c in conjuncts(node.predicate)) if not reducing & set(free_vars(c))]
+    given = (substitute(c, axis_of) for c in conjuncts(node.predicate))
+    limits = [c for c in given if not reducing & set(free_vars(c))]
+    kept = _loops_of([*(b for _, _, b in axes), *limits], [f for f in inner if f.var not in reducing])
+    _known_without(func, kept, reducing)
     first: Stmt = Block(
         name, tuple(new for new, _, _ in axes), tuple(substitute(b, own) for _, _, b in axes),
-        substitute(all_of(*kept), own),
+        substitute(all_of(*limits), own),
         None, substitute_stmt(node.init, points), without_note(node, "combiner"), node.origin)
-    for f in reversed([f for f in inner if f.var not in reducing]):
+    for f in reversed(kept):
         v = own[f.var]
         assert isinstance(v, Var)
         first = replace(f, var=v, min=substitute(f.min, own), extent=substitute(f.extent, own), body=first)
@@ -379,6 +389,17 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
     target = s.loop(loop)
     s._replace(target, seq(first, target))
     return s.func, name
+
+
+def _loops_of(used_in: Sequence[PrimExpr], loops: Sequence[For]) -> list[For]:
+    """Return the loops that expressions depend on, also through bounds of loops."""
+    used = {v for e in used_in for v in free_vars(e)}
+    kept: list[For] = []
+    for f in reversed(loops):
+        if f.var in used:
+            kept.insert(0, f)
+            used.update(free_vars(f.min), free_vars(f.extent))
+    return kept
 
 
 def _known_without(func: PrimFunc, loops: Sequence[For], gone: set[Var]) -> None:

@@ -4,6 +4,7 @@ in which TVM's schedules have them.
     (i_0 * 8 + i_1) * 4 + i_2    ->  i_0 * 32 + i_1 * 4 + i_2
     fused // 128 // 128          ->  fused // 16384
     fused // 128 % 128           ->  fused % 16384 // 128
+    fused // 4 * 32 + fused % 4 * 8    ->  fused * 8
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def flat(e: PrimExpr) -> PrimExpr:
         if all(isinstance(t, IntImm) for t, _ in terms):
             return e
         found: PrimExpr | None = None
-        for term, factor in terms:
+        for term, factor in _joined(terms):
             part = term if factor == 1 else mul(term, const(factor, term.dtype))
             found = part if found is None else add(found, part)
         return e if found is None else found
@@ -89,6 +90,26 @@ def flat(e: PrimExpr) -> PrimExpr:
         if any(a is not b for a, b in zip(made, children, strict=True)):
             return e.with_operands(made)
     return e
+
+
+def _joined(terms: list[tuple[PrimExpr, int]]) -> list[tuple[PrimExpr, int]]:
+    """Return the terms of a sum with quotients and remainders of one value put together."""
+    for k, (high, factor) in enumerate(terms):
+        if not isinstance(high, FloorDiv) or not isinstance(high.b, IntImm):
+            continue
+        for j, (low, scale) in enumerate(terms):
+            same = isinstance(low, FloorMod) and low.b is high.b and low.a in (high.a, _whole(high.a, high.b.value))
+            if same and scale * high.b.value == factor:
+                others = [t for n, t in enumerate(terms) if n not in (k, j)]
+                place = min(k, j)
+                return _joined([*others[:place], (high.a, scale), *others[place:]])
+    return terms
+
+
+def _whole(e: PrimExpr, part: int) -> PrimExpr:
+    """Return the value of a remainder that leaves the same remainder by `part`, or the expression itself."""
+    known = isinstance(e, FloorMod) and isinstance(e.b, IntImm) and e.b.value % part == 0
+    return e.a if isinstance(e, FloorMod) and known else e
 
 
 def _terms(e: PrimExpr, factor: int) -> list[tuple[PrimExpr, int]]:

@@ -82,9 +82,11 @@ class IndexMap:
         return found
 
     @staticmethod
-    def from_func(mapping_function: Callable[..., Any], ndim: int | None = None) -> IndexMap:
+    def from_func(
+        mapping_function: Callable[..., Any], ndim: int | None = None, inverse_index_map: Any = None
+    ) -> IndexMap:
         """Return the map of a Python function of `ndim` indices, by default as many as the function has parameters.
-        Raises `ScheduleError`."""
+        `inverse_index_map` has no effect: the inverse is derived from the map. Raises `ScheduleError`."""
         kinds = [p.kind for p in inspect.signature(mapping_function).parameters.values()]
         if ndim is None and inspect.Parameter.VAR_POSITIONAL in kinds:
             raise ScheduleError("a function with *indices takes any number of them; pass ndim=")

@@ -382,11 +382,12 @@ class Schedule(Recorder):
                 node)
         if self.checked:
             check_inlined(self.func, node)
-        buffer, variables = store.buffer, [i.var for i in node.iters]
+        buffer = store.buffer
+        points: dict[PrimExpr, PrimExpr] = {i.var: const(0, i.var.dtype) for i in node.iters}
 
         def inline(e: PrimExpr) -> PrimExpr | None:
             if isinstance(e, Load) and e.buffer is buffer:
-                return substitute(store.value, dict(zip(variables, e.indices, strict=True)))
+                return substitute(store.value, points | dict(zip(store.indices, e.indices, strict=True)))
             return None
 
         memo: dict[PrimExpr, PrimExpr] = {}

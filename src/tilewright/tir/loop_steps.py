@@ -32,6 +32,7 @@ from tilewright.tir.stmt import (
     PARALLEL,
     ROOT_ATTRS,
     ROOT_BLOCK,
+    UNROLLED,
     VECTORIZED,
     Block,
     For,
@@ -171,9 +172,9 @@ class LoopSteps(Recorder):
 
     @recorded
     def fuse(self, *loops: LoopRV) -> LoopRV:
-        """Fuse directly nested loops without annotations into one."""
+        """Fuse directly nested loops without annotations into one; a single loop stays as it is."""
         e = self._together(loops)
-        for v in loops:
+        for v in loops if len(loops) > 1 else ():
             self._check_plain(v, "fuse")
         return LoopRV(e.fuse(*(v.var for v in loops)), loops[0].func)
 
@@ -199,19 +200,24 @@ class LoopSteps(Recorder):
     @recorded
     def parallel(self, loop: LoopRV) -> None:
         """Run the trips on several threads; `annotate(loop, "grain", n)` distributes them n at a time."""
+        if self._is_already(loop, PARALLEL):
+            return
         self._may_hold(loop, PARALLEL)
         self._scope(loop).parallel(loop.var)
 
     @recorded
     def vectorize(self, loop: LoopRV) -> None:
         """Run all trips at once, as vector lanes."""
+        if self._is_already(loop, VECTORIZED):
+            return
         self._may_hold(loop, VECTORIZED)
         self._scope(loop).vectorize(loop.var)
 
     @recorded
     def unroll(self, loop: LoopRV) -> None:
-        """Repeat the body for each trip."""
-        self._engine(loop.func).unroll(loop.var)
+        """Repeat the body for each trip. The same mark again changes nothing, as for parallel and vectorized loops."""
+        if not self._is_already(loop, UNROLLED):
+            self._engine(loop.func).unroll(loop.var)
 
     @recorded
     def compute_at(
@@ -308,6 +314,9 @@ class LoopSteps(Recorder):
     def _check_plain(self, loop: LoopRV, step: str) -> None:
         e = self._engine(loop.func)
         check_plain(e.func, e._serial(loop.var, step), step)
+
+    def _is_already(self, loop: LoopRV, kind: str) -> bool:
+        return self._engine(loop.func).loop(loop.var).kind == kind
 
     def _may_hold(self, loop: LoopRV, kind: str) -> None:
         e = self._engine(loop.func)

@@ -70,12 +70,15 @@ class RewriteReductionBlock(Postproc):
         if not reduced or any(THREAD in trial.get(loops[k]).annotations for k in reduced):
             return
         block = sch.get_block(node.name, func)
-        sch.decompose_reduction(block, sch.get_loops(block)[reduced[0]])
+        first = sch.decompose_reduction(block, sch.get_loops(block)[reduced[0]])
+        if AUTO_TENSORIZE in node.annotations:  # no instruction stores the initial values
+            sch.unannotate(first, AUTO_TENSORIZE)
+            sch.annotate(first, AUTO_TENSORIZE, "")
 
 
 class RewriteTensorize(Postproc):
-    """Replaces each block with the annotation `meta_schedule.auto_tensorize` by the instruction of that name. Follows
-    `RewriteReductionBlock`: with `vectorize_init_loop`, the last loop of a block of initial values is vectorized.
+    """Replaces each block with the annotation `meta_schedule.auto_tensorize` by the instruction of that name. With
+    `vectorize_init_loop`, vectorizes the last loop of blocks without a name, which store initial values.
     """
 
     def __init__(self, vectorize_init_loop: bool = False) -> None:
@@ -92,23 +95,16 @@ class RewriteTensorize(Postproc):
     def _rewrite(self, sch: Schedule, at: BlockAt, intrin: str) -> bool:
         """Tensorize a block, or vectorize its initial values. Return whether that was possible."""
         block = sch.get_block(at.block, at.func)
+        if not intrin and not self.vectorize_init_loop:
+            return True
         sch.unannotate(block, AUTO_TENSORIZE)
         if not intrin:
-            return True
-        inside = sch.get_child_blocks(block)
-        if inside and _only_fills(sch.get(inside[0])):
-            if self.vectorize_init_loop:
-                sch.vectorize(sch.get_loops(inside[0])[-1])
+            sch.vectorize(sch.get_loops(sch.get_child_blocks(block)[0])[-1])
             return True
         if not analysis.attempt(sch, "tensorize", block, intrin):
             return False
         sch.tensorize(block, intrin)
         return True
-
-
-def _only_fills(node: Block) -> bool:
-    """Return whether a block stores values without reading any."""
-    return not node.reads and bool(stored_buffers(node))
 
 
 @dataclass(slots=True)
