@@ -86,7 +86,7 @@ class Program:
             case "load":
                 return Load(self.memory(), (self.index(),))
             case "tile":
-                return self.tile[self.random.randrange(SLOTS)]
+                return Load(self.tile, (E.as_expr(self.random.randrange(SLOTS)),))
             case "loop":
                 return E.cast("int32", self.random.choice(self.loops))
             case "let":

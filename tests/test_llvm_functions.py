@@ -95,7 +95,7 @@ def test_a_function_with_the_name_of_a_called_function() -> None:
 
 def test_a_call_for_which_llvm_ends_its_process_is_an_error() -> None:
     ib = tir.ir_builder.create()
-    a = ib.pointer("uint8", name="a")
+    a: Any = ib.pointer("uint8", name="a")
     ib.emit(tir.call_llvm_intrin("", "llvm.va_start", tir.const(1, "uint32"), a.asobject().data))
     func = tir.PrimFunc([a], ib.get()).with_attr("global_symbol", "main")
     with pytest.raises(CompileError, match="LLVM refuses the calls of its functions: va_start called in a non-varargs"):

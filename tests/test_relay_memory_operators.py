@@ -62,5 +62,6 @@ def test_ends_of_lifetimes_keep_their_place() -> None:
     mod = program("let %b = memory.alloc_storage(8i64, 8i64, virtual_device=\"cpu:0\"); let %_ = memory.kill(%b); 0")
     after = relay.transform.DeadCodeElimination(inline_once=True)(mod)
     body: Any = after["main"].body
-    assert isinstance(body, relay.Let) and body.value.op.name == "memory.kill"
-    assert body.value.args[0].op.name == "memory.alloc_storage"
+    assert type(body) is relay.Let
+    value: Any = body.value
+    assert value.op.name == "memory.kill" and value.args[0].op.name == "memory.alloc_storage"

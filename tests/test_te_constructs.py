@@ -642,4 +642,5 @@ def test_axes_of_a_scan_that_are_apart(at: Any, apart: list[int]) -> None:
     total = te.scan(init, update, state)
     assert [op.name for op in te.schedule.ScanGetBody(total.op)] == ["turned", "update", "scan"]
     found = te.schedule.ScanFixPointAnalysis(total.op)
-    assert [found[a].value for a in total.op.spatial_axis_] == apart
+    operation: Any = total.op
+    assert [found[a].value for a in operation.spatial_axis_] == apart

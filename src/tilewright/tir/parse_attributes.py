@@ -104,28 +104,6 @@ class AttributeReader(ViewReader):
             known = self.target(place)
         return known if isinstance(known, (Buffer, PrimExpr)) else self.expr(node)
 
-    def reducer(self, call: ast.Call) -> Reducer:
-        """Read `T.reducer("sum", lambda x, y: (x + y,), (0.0,))`. The parameters, old values then new ones, have the
-        types of the neutral values."""
-        name, function, start = self.arguments(call, 3)
-        if (
-            not isinstance(function, ast.Lambda) or not isinstance(function.body, ast.Tuple)
-            or not isinstance(start, ast.Tuple)
-        ):
-            raise self.error(call, "a reducer has the form T.reducer(\"sum\", lambda x, y: (x + y,), (0.0,))")
-        neutral = tuple(self.expr(e) for e in start.elts)
-        names = [a.arg for a in function.args.args]
-        if len(names) != 2 * len(neutral) or len(function.body.elts) != len(neutral):
-            raise self.error(
-                function,
-                f"a reducer of {len(neutral)} value{'s' if len(neutral) > 1 else ''} takes {2 * len(neutral)} and "
-                f"gives {len(neutral)}")
-        before = dict(self.names)
-        params = tuple(self.new_var(n, e.dtype) for n, e in zip(names, (*neutral, *neutral), strict=True))
-        body = tuple(self.expr(e) for e in function.body.elts)
-        self.names = before
-        return Reducer(str(self.literal(name)), params, body, neutral)
-
     def comm_reducer(self, node: ast.Call) -> Reducer:
         """Read `T.comm_reducer(lambda x, y: x + y, [T.float32(0)])`: the combined values, and the neutral ones,
         which have TVM's types if they are bare numbers."""

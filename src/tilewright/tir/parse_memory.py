@@ -19,7 +19,7 @@ from tilewright.tir.constructors import constant_elements
 from tilewright.tir.parse_attributes import AttributeReader, Wrapper
 from tilewright.tir.parse_expr import module_name
 from tilewright.tir.parse_views import PLACES
-from tilewright.tir.stmt import Allocate, AllocateConst, Let
+from tilewright.tir.stmt import Allocate, AllocateConst, Let, Reducer
 
 N = TypeVar("N", Var, Buffer)
 ALLOCATIONS: Final = ("allocate", "allocate_const", "decl_buffer")
@@ -66,6 +66,28 @@ class MemoryReader(AttributeReader):
             return [self.value(d) for d in node.elts]
         found = self.outside(node) if self.is_outside(node) else self.value(node)
         return list(found) if isinstance(found, (tuple, list)) else [found]
+
+    def reducer(self, call: ast.Call) -> Reducer:
+        """Read `T.reducer("sum", lambda x, y: (x + y,), (0.0,))`. The parameters, old values then new ones, have the
+        types of the neutral values."""
+        name, function, start = self.arguments(call, 3)
+        if (
+            not isinstance(function, ast.Lambda) or not isinstance(function.body, ast.Tuple)
+            or not isinstance(start, ast.Tuple)
+        ):
+            raise self.error(call, "a reducer has the form T.reducer(\"sum\", lambda x, y: (x + y,), (0.0,))")
+        neutral = tuple(self.expr(e) for e in start.elts)
+        names = [a.arg for a in function.args.args]
+        if len(names) != 2 * len(neutral) or len(function.body.elts) != len(neutral):
+            raise self.error(
+                function,
+                f"a reducer of {len(neutral)} value{'s' if len(neutral) > 1 else ''} takes {2 * len(neutral)} and "
+                f"gives {len(neutral)}")
+        before = dict(self.names)
+        params = tuple(self.new_var(n, e.dtype) for n, e in zip(names, (*neutral, *neutral), strict=True))
+        body = tuple(self.expr(e) for e in function.body.elts)
+        self.names = before
+        return Reducer(str(self.literal(name)), params, body, neutral)
 
     def new_var(self, name: str, dtype: DataType) -> Var:
         return self.bind(name, Var(name, dtype), lambda old, new: old.dtype is new.dtype)

@@ -95,7 +95,7 @@ def write_at(func: PrimFunc, loop: Var, block: str, home: Buffer, scope: str) ->
     if users:
         raise fault(f"block '{users[0].name}' reads '{home.name}' before it is copied back", users[0], func)
     tile = _tile(func, place, own, home)
-    if not writes_box(place.whole if place.shared else own, home, tile, place.ranges):
+    if not writes_box(place.whole if place.shared else own, home, [*tile], place.ranges):
         raise fault(
             f"block '{block}' may write only a part of the elements of '{home.name}' that would be copied back in loop "
             f"'{loop.name}'", node, func)

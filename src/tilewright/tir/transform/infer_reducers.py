@@ -56,7 +56,7 @@ def _reducer(block: Block) -> Reducer | None:
     if step is None or first is None or {s.buffer for s in first} != {p.buffer for p in step.places}:
         return None
     if len(first) != len(step.places) or any(
-        _differ(s.indices, step.places[0].indices) for s in (*first, *step.places)
+        _differ(at, step.places[0].indices) for at in (*(s.indices for s in first), *(p.indices for p in step.places))
     ):
         return None
     starts = {s.buffer: s.value for s in first}

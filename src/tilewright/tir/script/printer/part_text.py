@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from tilewright.base import scriptable
 from tilewright.base.errors import CompileError
-from tilewright.base.types import DataType, PointerType, PrimType, TupleType
+from tilewright.base.types import DataType, PointerType, PrimType, TupleType, integer_range
 from tilewright.scalar import expr_nodes as E
 from tilewright.scalar.arith.linear import expression, linear
 from tilewright.scalar.buffer_region import BufferRegion
@@ -316,7 +316,7 @@ class _Docs:
             kind = OperationKind.Div
         if kind is None or (isinstance(a, numbers) and isinstance(b, numbers)):
             return _call(_FUNCTIONS.get(type(e), type(e).__name__), self.value(a), self.value(b))
-        if isinstance(e, E.Add) and isinstance(b, E.IntImm) and E.integer_range(b.dtype)[0] < b.value < 0:
+        if isinstance(e, E.Add) and isinstance(b, E.IntImm) and integer_range(b.dtype)[0] < b.value < 0:
             kind, b = OperationKind.Sub, E.IntImm(b.dtype, -b.value)
         return D.OperationDoc(kind, self.several((a, b)))
 
