@@ -62,12 +62,12 @@ def _pool(
 
 
 def _computed(t: te.Tensor) -> te.Tensor:
-    """Return the tensor that `t` is an element-by-element copy of, or else `t`: a script schedules the maxima
-    themselves."""
+    """Return the reduction that `t` is an element-by-element copy of, or else `t`: a script schedules the reduction
+    itself."""
     body = t.op.body[0] if isinstance(t.op, te.ComputeOp) else None
     if isinstance(body, te.TensorElem) and body.indices == tuple(a.var for a in t.op.axis) and isinstance(
         body.tensor.op, te.ComputeOp
-    ):
+    ) and isinstance(body.tensor.op.schedule, Reduction):
         return body.tensor
     return t
 
