@@ -564,7 +564,7 @@ def test_marks_again_change_nothing() -> None:
 
 def test_initial_values_skip_loops_without_points() -> None:
     sch = tir.Schedule(PROGRAMS["rows"])
-    i, k = sch.get_loops("B")
+    i, _ = sch.get_loops("B")
     unit = sch.add_unit_loop("B")
     sch.decompose_reduction("B", i)
     assert len(sch.get_loops("B_init")) == 1
