@@ -640,6 +640,7 @@ def test_axes_of_a_scan_that_are_apart(at: Any, apart: list[int]) -> None:
     turned = te.compute((4, 3, 3), lambda t, j, i: at(state, t, i, j), name="turned")
     update = te.compute((4, 3, 3), lambda t, i, j: turned[t, j, i] + state[t - 1, i, j], name="update")
     total = te.scan(init, update, state)
+    assert isinstance(total.op, te.ScanOp)
     assert [op.name for op in te.schedule.ScanGetBody(total.op)] == ["turned", "update", "scan"]
     found = te.schedule.ScanFixPointAnalysis(total.op)
     operation: Any = total.op

@@ -24,7 +24,7 @@ from tilewright.tir.block_tree import child_blocks, inserted
 from tilewright.tir.coverage import writes_box
 from tilewright.tir.legality import check_complete, fault, only_maker
 from tilewright.tir.loop_schedule import Schedule
-from tilewright.tir.region import region_of
+from tilewright.tir.region import Box, region_of
 from tilewright.tir.stmt import (
     SERIAL,
     Block,
@@ -95,7 +95,8 @@ def write_at(func: PrimFunc, loop: Var, block: str, home: Buffer, scope: str) ->
     if users:
         raise fault(f"block '{users[0].name}' reads '{home.name}' before it is copied back", users[0], func)
     tile = _tile(func, place, own, home)
-    if not writes_box(place.whole if place.shared else own, home, [*tile], place.ranges):
+    box: Box = [(start, size) for start, size in tile]
+    if not writes_box(place.whole if place.shared else own, home, box, place.ranges):
         raise fault(
             f"block '{block}' may write only a part of the elements of '{home.name}' that would be copied back in loop "
             f"'{loop.name}'", node, func)

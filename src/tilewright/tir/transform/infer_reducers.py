@@ -55,9 +55,8 @@ def _reducer(block: Block) -> Reducer | None:
     step, first = _step(block.body), _stores(block.init)
     if step is None or first is None or {s.buffer for s in first} != {p.buffer for p in step.places}:
         return None
-    if len(first) != len(step.places) or any(
-        _differ(at, step.places[0].indices) for at in (*(s.indices for s in first), *(p.indices for p in step.places))
-    ):
+    places = [*(s.indices for s in first), *(p.indices for p in step.places)]
+    if len(first) != len(step.places) or any(_differ(at, places[0]) for at in places):
         return None
     starts = {s.buffer: s.value for s in first}
     init = tuple(starts[p.buffer] for p in step.places)
