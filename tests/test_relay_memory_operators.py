@@ -61,7 +61,7 @@ def test_ends_of_lifetimes_keep_their_place() -> None:
     """let %b = alloc_storage(…); let %_ = kill(%b); 0 -> let %_ = kill(alloc_storage(…)); 0"""
     mod = program("let %b = memory.alloc_storage(8i64, 8i64, virtual_device=\"cpu:0\"); let %_ = memory.kill(%b); 0")
     after = relay.transform.DeadCodeElimination(inline_once=True)(mod)
-    body: Any = after["main"].body
-    assert type(body) is relay.Let
-    value: Any = body.value
-    assert value.op.name == "memory.kill" and value.args[0].op.name == "memory.alloc_storage"
+    body = after["main"].body
+    assert isinstance(body, relay.Let)
+    kill: Any = body.value
+    assert (kill.op.name, kill.args[0].op.name) == ("memory.kill", "memory.alloc_storage")
