@@ -32,7 +32,7 @@ def outputs(func: PrimFunc, seed: int = 0, size_of_all: int = 5) -> list[np.ndar
     rng = np.random.default_rng(seed)
     numbers = dict.fromkeys(func.attrs.get(NUMBERS, ()), size_of_all)
     arrays = []
-    for b in func.params:
+    for b in func.buffers:
         size = int(np.prod([evaluate(as_expr(d), numbers) for d in b.shape]))
         values = rng.integers(-8, 8, size)
         arrays.append(values.astype(b.dtype.numpy()))

@@ -334,7 +334,7 @@ def test_workloads_of_tests_compute_what_they_are_named_after(name: str) -> None
     sizes, reference = WORKLOADS[name]
     func = te.create_prim_func(te_workload.CONFIGS[name][0](*sizes))
     rng = np.random.default_rng(3)
-    *inputs, output = [rng.standard_normal([int(n) for n in b.shape]).astype(np.float32) for b in func.params]
+    *inputs, output = [rng.standard_normal([int(n) for n in b.shape]).astype(np.float32) for b in func.buffers]
     run(func, [*inputs, output])
     np.testing.assert_allclose(output, reference(*inputs), rtol=1e-4, atol=1e-5)
 

@@ -171,5 +171,6 @@ def test_axis_separators_keep_dimensions() -> None:
 
 def test_a_store_takes_memory_of_the_builder() -> None:
     buffer = tir.decl_buffer((2,), "float32", name="B")
-    made = tir.BufferStore(tir.ir_builder.create().buffer_ptr(buffer), 1, [1])
+    store: Any = tir.BufferStore
+    made = store(tir.ir_builder.create().buffer_ptr(buffer), 1, [1])
     assert made.buffer is buffer and str(made) == "B[1] = 1.0"
