@@ -107,7 +107,8 @@ class _Copy:
         value = s.value if isinstance(s, Store) and s.mask is None else None
         condition = padding = None
         if isinstance(value, Select):
-            condition, value, padding = value.condition, value.true_value, value.false_value
+            condition, padding = value.condition, value.false_value
+            value = value.true_value
         if isinstance(value, Cast) and isinstance(value.value, Load) and value.value.dtype is value.dtype:
             value = value.value
         if not isinstance(s, Store) or not isinstance(value, Load):
