@@ -67,7 +67,7 @@ def _computed(t: te.Tensor) -> te.Tensor:
     body = t.op.body[0] if isinstance(t.op, te.ComputeOp) else None
     if isinstance(body, te.TensorElem) and body.indices == tuple(a.var for a in t.op.axis) and isinstance(
         body.tensor.op, te.ComputeOp
-    ) and isinstance(body.tensor.op.schedule, Reduction):
+    ) and body.tensor.op.schedule is not None:
         return body.tensor
     return t
 

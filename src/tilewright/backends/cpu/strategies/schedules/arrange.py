@@ -71,7 +71,10 @@ class Inlined:
             return s.func
         anchor, kind = anchors[-1]
         plan = schedule_of(kind)
-        plan.apply(KernelBlocks(s, anchor, names, names[self.outputs[0].op], plan, options))
+        output = names[self.outputs[0].op]
+        if plan.copies_result and output == names[anchor]:
+            output = s.cache_write(output, "local")
+        plan.apply(KernelBlocks(s, anchor, names, output, plan, options))
         return s.func
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from tilewright.backends.cpu.strategies.schedules.open_rows import Heights
 from tilewright.backends.kernel_options import KernelOptions
@@ -24,6 +24,9 @@ Alternatives: TypeAlias = tuple[tuple[Mapping[str, Any], PrimExpr], ...]
 class CpuSchedule(KernelSchedule):
     """Base class of CPU schedules. Sizes that depend on dynamic shapes are symbolic."""
 
+    copies_result: ClassVar[bool] = False
+    """Whether the result is a copy of what the computation stores. If the computation stores the result of a kernel
+    itself, it gets other memory."""
     flops: int = 0
     """Number of floating-point or integer operations of the computation."""
     right_bytes: int = 0

@@ -21,7 +21,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from tilewright.backends.cpu.strategies.schedules import epilogues, open_images
 from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over, row_divisor
@@ -55,6 +55,8 @@ class WindowSchedule(CpuSchedule):
     """The padded copy of the input, if there is one."""
     channels_inside: bool = False
     """Whether all channels of a tile of an image of dynamic size are processed together."""
+
+    copies_result: ClassVar = True
 
     def apply(self, k: KernelBlocks) -> None:
         s, machine = k.schedule, k.machine

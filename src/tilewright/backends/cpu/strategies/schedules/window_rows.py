@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
 from tilewright.base.types import OpenSize
@@ -33,6 +33,8 @@ class WindowRowsSchedule(CpuSchedule):
     rows: Tensor
     axis: int
     """The axis of the output that counts rows."""
+
+    copies_result: ClassVar = True
 
     def apply(self, k: KernelBlocks) -> None:
         s, acc = k.schedule, k.acc
