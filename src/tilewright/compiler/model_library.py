@@ -55,6 +55,8 @@ _CPU: Final = 1
 class ModuleNamesError(ArtifactError, AssertionError):
     """Two models of one library have the same name. TVM raises an `AssertionError`."""
 
+    code = "TW0809"
+
 
 def export_model_library_format(
     mod: FactoryModule | FunctionModule | Sequence[FactoryModule | FunctionModule], file_name: str | os.PathLike[str],
