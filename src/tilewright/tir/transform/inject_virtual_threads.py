@@ -8,7 +8,7 @@
             C[i * 2 + v] = B[i]                             C[i * 2] = B[i]
                                                             C[i * 2 + 1] = B[i + 4]
 
-The threads go through the loops inside together, so their statements stand side by side: loads that they share, and
+The threads go through the loops inside together, so their statements are next to each other: loads that they share, and
 chains of operations that do not depend on each other, overlap. A statement with loops whose bounds depend on the
 thread is repeated as a whole. Memory that is allocated inside has a part for each thread, if what is stored there
 depends on the thread; memory of threads of the kind `cthread` always has.
