@@ -48,7 +48,7 @@ def reduction_of(block: Block) -> Reduction | None:
     first = {s.buffer: s for s in begun}
     if len(first) != len(begun) or first.keys() != {s.buffer for s in stored} or len(stored) != len(begun):
         return None
-    if any(_differ(s.indices, first[s.buffer].indices) for s in stored):
+    if any(differ(s.indices, first[s.buffer].indices) for s in stored):
         return None
     old = tuple(Load(s.buffer, s.indices) for s in stored)
     found = _combined(tuple(s.value for s in stored), old)
@@ -81,7 +81,8 @@ def _stores(s: Stmt) -> list[Store] | None:
     return [Store(x.buffer, substitute(x.value, values), x.indices) for x in stores]
 
 
-def _differ(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:
+def differ(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:
+    """Return whether two places are not the same expressions."""
     return len(a) != len(b) or any(x is not y for x, y in zip(a, b, strict=True))
 
 
@@ -171,4 +172,4 @@ def _is_neutral(values: Sequence[PrimExpr], combiner: Combiner | None) -> bool:
     return all(v is combiner.identity((v.dtype,))[0] for v in values)
 
 
-__all__ = ["COMBINERS", "Reduction", "reduction_of", "term_of"]
+__all__ = ["COMBINERS", "Reduction", "differ", "reduction_of", "term_of"]

@@ -13,19 +13,16 @@ Where several elements are the maximum, a step that changes the order of a reduc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from tilewright.base.types import DataType
 from tilewright.scalar import expr as E
-from tilewright.scalar.expr import Binary, Buffer, Load, PrimExpr, Var
-from tilewright.scalar.intrinsics import ACCUMULATING
+from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var
 from tilewright.scalar.walk import walk
-from tilewright.te.tensor import MAX, MIN, PROD, SUM, Combiner
+from tilewright.tir.reductions import differ, term_of
 from tilewright.tir.stmt import Block, Let, PrimFunc, Reducer, Seq, Stmt, Store, map_bodies
 
-_KINDS: Final[dict[type[PrimExpr], Combiner]] = {E.Add: SUM, E.Mul: PROD, E.Max: MAX, E.Min: MIN}
 _INDEX_OF: Final = (("argmax", E.GE), ("argmax", E.GT), ("argmin", E.LE), ("argmin", E.LT))
 """Reductions to an index and its value, and the comparisons by which the old ones are kept."""
 
@@ -56,7 +53,7 @@ def _reducer(block: Block) -> Reducer | None:
     if step is None or first is None or {s.buffer for s in first} != {p.buffer for p in step.places}:
         return None
     places = [*(s.indices for s in first), *(p.indices for p in step.places)]
-    if len(first) != len(step.places) or any(_differ(at, places[0]) for at in places):
+    if len(first) != len(step.places) or any(differ(at, places[0]) for at in places):
         return None
     starts = {s.buffer: s.value for s in first}
     init = tuple(starts[p.buffer] for p in step.places)
@@ -94,9 +91,10 @@ def _place(s: Store) -> Load:
 def _of_one(step: _Step, init: tuple[PrimExpr, ...]) -> Reducer | None:
     (value,), (old,) = step.values, step.places
     dtype = old.buffer.dtype
-    combiner = _combiner(value, old)
-    if combiner is None:
+    found = term_of(value, old)
+    if found is None:
         return None
+    combiner, _ = found
     neutral = combiner.identity((dtype,))
     if init[0] is not neutral[0]:
         return None
@@ -135,14 +133,3 @@ def _matches(pattern: PrimExpr, e: PrimExpr, found: dict[PrimExpr, PrimExpr]) ->
     mine, theirs = pattern.operands(), e.operands()
     return type(pattern) is type(e) and bool(mine) and len(mine) == len(theirs) and all(
         _matches(p, x, found) for p, x in zip(mine, theirs, strict=True))
-
-
-def _differ(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:
-    return len(a) != len(b) or any(x is not y for x, y in zip(a, b, strict=True))
-
-
-def _combiner(value: PrimExpr, old: PrimExpr) -> Combiner | None:
-    """Return the combiner by which `value` updates `old`, or None."""
-    if isinstance(value, E.Call):
-        return SUM if value.op in ACCUMULATING and value.args[2] is old else None
-    return _KINDS.get(type(value)) if isinstance(value, Binary) and (value.a is old) != (value.b is old) else None
