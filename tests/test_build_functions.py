@@ -344,3 +344,26 @@ def test_a_single_lowered_function_gets_the_given_name() -> None:
     assert [f.name for _, f in tvm.lower(func).items()] == ["main"]
     assert [f.name for _, f in tvm.lower(func, name="other").items()] == ["other"]
     assert [f.name for _, f in tvm.lower(tvm.IRModule({"add": func})).items()] == ["add"]
+
+
+def test_a_mapping_has_the_module_of_one_target() -> None:
+    s, args = addition()
+    mod = tvm.lower(s, args, name="add")
+    out = np.zeros(6, "float32")
+    tvm.build({"llvm": mod}, runtime=tvm.relay.backend.Runtime("cpp"))["add"](X, Y, out)
+    assert np.array_equal(out, X + Y)
+    with pytest.raises(TargetError, match="programs for 2 targets were given; build those of each target on their own"):
+        tvm.build({"llvm": mod, "c": mod})
+
+
+def test_addresses_and_prefetches_by_the_names_of_scripts() -> None:
+    ib = tvm.tir.ir_builder.create()
+    a = ib.pointer("float32", name="a")
+    address = tvm.tir.call_intrin("handle", "tir.address_of", a[1])
+    for locality in (3, 0):
+        ib.emit(tvm.tir.Evaluate(tvm.tir.Call("int32", "tir.prefetch", [address, 0, locality, 1])))
+    ib.emit(tvm.tir.call_extern("int32", "abs", address))
+    func = tvm.tir.PrimFunc([a], ib.get()).with_attr("global_symbol", "main")
+    assert "T.prefetch(a[1], 1" in str(func) and "T.prefetch(a[1], 3" in str(func)
+    assert "llvm.prefetch" in tvm.build(func, target="llvm").get_source()
+    assert tvm.DataType("int1") == "bool"

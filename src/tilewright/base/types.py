@@ -127,7 +127,7 @@ class DataType(str):
             raise CompileError(
                 f"'{text}' is not a data type; write for example float32, int8, bfloat16 or float32x4", code="TW0302")
         code, bits, lanes = match[1], int(match[2] or _DEFAULT_BITS.get(text, 0)), int(match[3] or 1)
-        code = "bool" if (code, bits) == ("uint", 1) else code
+        code = "bool" if bits == 1 and code in ("int", "uint") else code
         if code in _NAMED:
             allowed = (0, 1, 8) if code == "bool" else (0, 64) if code == "handle" else (0,)
             if bits not in allowed:

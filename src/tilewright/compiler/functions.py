@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -85,16 +85,24 @@ def lower(
 
 
 def build(
-    inputs: Schedule | PrimFunc | IRModule | Sequence[PrimFunc | IRModule],
+    inputs: Schedule | PrimFunc | IRModule | Sequence[PrimFunc | IRModule] | Mapping[Any, IRModule],
     args: Sequence[Any] | str | Target | None = None, target: str | Target | None = None,
-    target_host: str | Target | None = None, name: str = "default_function", binds: Any = None,
+    target_host: str | Target | None = None, name: str = "default_function", binds: Any = None, runtime: Any = None,
 ) -> FunctionModule:
     """Compile a te schedule over the tensors `args`, or the loop programs of a module or of several, to native
     functions.
 
     Programs have their parameters already, so `args` is not used for them; a target there is the target. The default
-    target is that of the enclosing `with Target(…):`, or this machine. Raises `CompileError`.
+    target is that of the enclosing `with Target(…):`, or this machine. A mapping has the module of a target.
+    `runtime` is ignored: functions are the same for each. Raises `CompileError`, and `TargetError` for code of several
+    targets.
     """
+    if isinstance(inputs, Mapping) and not isinstance(inputs, IRModule):
+        if len(inputs) != 1:
+            raise TargetError(
+                f"programs for {len(inputs)} targets were given; build those of each target on their own",
+                code="TW0504")
+        ((target, inputs),) = inputs.items()
     if isinstance(args, (str, Target)):
         args, target = None, args if target is None else target
     chosen = (Target(target) if target is not None else Target.current() or Target("llvm")).compilable()

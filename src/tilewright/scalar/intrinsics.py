@@ -28,13 +28,17 @@ from tilewright.scalar.expr import (
     FloatFunction,
     IntImm,
     Intrinsic,
+    Load,
     PairFunction,
     PrimExpr,
     Value,
     as_expr,
     bitwise,
     cast,
+    const,
     if_then_else,
+    integer,
+    sub,
 )
 
 
@@ -410,9 +414,15 @@ _OUTSIDE: Final[Mapping[str, Intrinsic]] = {
 """Functions outside of the program, which have names."""
 
 
+def _rest_from(load: Load) -> list[PrimExpr]:
+    """Return the sizes of the box from an element to the end of its buffer."""
+    return [sub(as_expr(d), i) for d, i in zip(load.buffer.shape, load.indices, strict=True)]
+
+
 def call_named(dtype: str | DataType, name: str, args: Sequence[Any]) -> PrimExpr:
     """Return a call of the intrinsic called `name`, with or without `tir.`. The first argument of `tir.call_extern` is
-    the name of a C function. Raises `CompileError` for an unknown intrinsic."""
+    the name of a C function; those of `tir.prefetch` are an address, whether it is written, LLVM's locality, and a kind
+    of cache. Raises `CompileError` for an unknown intrinsic."""
     plain = name.removeprefix("tir.")
     plain = "nearbyint" if plain == "round" else plain
     if plain in _CALLS and args and isinstance(args[0], str):
@@ -421,6 +431,10 @@ def call_named(dtype: str | DataType, name: str, args: Sequence[Any]) -> PrimExp
         return cast(dtype, bitwise(globals()[plain], *args))
     if plain in OPAQUE:
         return call_opaque(plain, *args, dtype=dtype)
+    if plain == "address_of" and len(args) == 1 and isinstance(args[0], Load):
+        return Call(dtype, address_of, (args[0], const(3, "int64"), *_rest_from(args[0])))
+    if plain == "prefetch" and len(args) == 4 and isinstance(args[0], Call) and args[0].op is address_of:
+        return prefetch(args[0].args[0], 4 - max(1, integer(as_expr(args[2]))), dtype=dtype)
     if plain == "if_then_else" and len(args) == 3:
         return if_then_else(args[0], cast(dtype, args[1]), cast(dtype, args[2]))
     return intrinsic_named(name)(*args, dtype=dtype)

@@ -346,7 +346,7 @@ def handed_out(e: PrimExpr, *, writes: bool = False) -> list[Buffer]:
     calls = [x for x in walk(e) if isinstance(x, Call) and x.op is address_of]
     return [
         load.buffer for c in calls
-        if isinstance(load := c.args[0], Load) and (not writes or number_of(c.args[1]) in (2, 3))]
+        if isinstance(load := c.args[0], Load) and not (writes and len(c.args) > 1 and number_of(c.args[1]) == 1)]
 
 
 def loaded_buffers(s: Stmt) -> list[Buffer]:
