@@ -169,8 +169,8 @@ def top_statements(func: PrimFunc) -> list[Stmt]:
 
 
 def find_block(statements: Sequence[Stmt], name: str) -> tuple[int, Block]:
-    """Return a block by its name, and the position of the statement that contains it. Raises `ScheduleError` if there
-    is none of that name."""
+    """Return a block by its name, and the position of the statement that contains it. Raises `ScheduleError` for an
+    unknown name."""
     for k, top in enumerate(statements):
         for s in walk_stmt(top):
             if isinstance(s, Block) and s.name == name:
