@@ -48,6 +48,7 @@ from tilewright.tir.stmt import (
     stored_buffers,
     walk_stmt,
 )
+from tilewright.tir.threads import is_virtual
 from tilewright.tir.transform.lower_blocks import mixed_loops
 
 ACROSS_LANES = ("sum", "prod", "max", "min")
@@ -584,7 +585,7 @@ def refuse_gpu_threads(func: PrimFunc) -> None:
     """Raise `TargetError` for loops bound to GPU threads, since code is generated only for CPUs."""
     for s in walk_stmt(func.body):
         tag = s.annotations.get(THREAD, "") if isinstance(s, For) else ""
-        if isinstance(s, For) and tag and not tag.startswith(("vthread", "cthread")):
+        if isinstance(s, For) and tag and not is_virtual(s):
             raise TargetError(
                 f"loop '{s.var.name}' of '{func.name}' is bound to '{tag}', GPU threads, but the target is a CPU; use "
                 "parallel for cores and vectorize for vector lanes, or bind to te.thread_axis(n, 'vthread')",

@@ -18,7 +18,7 @@ from typing import Any
 from tilewright.base.node import node
 from tilewright.base.types import BOOL
 from tilewright.scalar.arith.iter_nodes import IterMapExpr, IterMark, IterSplitExpr, IterSumExpr, expression_of
-from tilewright.scalar.arith.polynomials import exact_quotient, holds, is_same, polynomial, whole_quotient
+from tilewright.scalar.arith.polynomials import exact_quotient, holds, is_number, is_same, polynomial, whole_quotient
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.simplify import simplify
 from tilewright.scalar.arith.solve import conjuncts
@@ -89,10 +89,6 @@ def _simple(e: PrimExpr) -> PrimExpr:
     return simplify(e, Ranges())
 
 
-def _is(e: PrimExpr, number: int) -> bool:
-    return isinstance(e, IntImm) and e.value == number
-
-
 def _key(s: Arg) -> tuple[int, PrimExpr, PrimExpr]:
     return id(s.source), s.lower_factor, s.extent
 
@@ -116,7 +112,7 @@ class IterMapper:
         for v, r in dom.items():
             low, extent = (_simple(cast(v.dtype, e)) for e in (r.min, r.extent))
             self.low[v] = low
-            self.marks[v] = IterMark(v if _is(low, 0) else sub(v, low), extent)
+            self.marks[v] = IterMark(v if is_number(low, 0) else sub(v, low), extent)
         self.fused: dict[Any, IterMark] = {}
         self.padded: dict[tuple[int, PrimExpr, PrimExpr], tuple[IterMark, IterMark]] = {}
         self.original: dict[int, IterMark] = {}
@@ -147,7 +143,7 @@ class IterMapper:
             return IterSumExpr((), e)
         if isinstance(e, Var):
             mark = self.marks[e]
-            if _is(mark.extent, 1) and not self.keep_trivial:
+            if is_number(mark.extent, 1) and not self.keep_trivial:
                 return IterSumExpr((), self.low[e])
             one, zero = IntImm(e.dtype, 1), self.low[e]
             return IterSumExpr((Arg(mark, one, mark.extent, one),), zero)
@@ -173,7 +169,7 @@ class IterMapper:
     def divided(self, x: IterSumExpr, by: PrimExpr, quotient: bool) -> IterSumExpr:
         """Return `x // by`, or `x % by` without `quotient`."""
         zero = IntImm(by.dtype, 0)
-        if _is(by, 1):
+        if is_number(by, 1):
             return x if quotient else IterSumExpr((), zero)
         if not x.args:
             return IterSumExpr((), _simple((floordiv if quotient else floormod)(x.base, by)))
@@ -199,7 +195,7 @@ class IterMapper:
         return self.sum_without_ones(replace(inner, extent=smaller, scale=split.scale), zero)
 
     def sum_without_ones(self, split: Arg, base: PrimExpr) -> IterSumExpr:
-        return IterSumExpr(() if _is(split.extent, 1) and not self.keep_trivial else (split,), base)
+        return IterSumExpr(() if is_number(split.extent, 1) and not self.keep_trivial else (split,), base)
 
     def within(self, split: Arg, steps: PrimExpr, by: PrimExpr) -> tuple[Arg, PrimExpr]:
         """Return a split of which `by` divides the extent, and a multiple of `by`, whose sum is `split + steps`. The
@@ -211,11 +207,11 @@ class IterMapper:
             root = _key(Arg(mark, IntImm(by.dtype, 1), mark.extent, split.scale))
         known, needed = self.periods.get(root), _simple(mul(split.lower_factor, by))
         self.periods[root] = period = needed if known is None else _common_multiple(known, needed)
-        is_part = not _is(split.lower_factor, 1) or split.extent is not split.source.extent
+        is_part = not is_number(split.lower_factor, 1) or split.extent is not split.source.extent
         if id(split.source) in self.roots or is_part:
             period = by
         before = _simple(floormod(steps, period))
-        if _is(before, 0) and whole_quotient(split.extent, period) is not None:
+        if is_number(before, 0) and whole_quotient(split.extent, period) is not None:
             return split, steps
         mark = self.padded_mark(split, before, period)
         self.roots[id(mark)] = _key(split)
@@ -237,7 +233,7 @@ class IterMapper:
             self.original[id(mark)] = known[1]
             value = expression_of(mark.source)
             whole, rest = floordiv(value, period), floormod(value, period)
-            if not _is(before, 0):  # less than a period
+            if not is_number(before, 0):  # less than a period
                 self.padding.append(logical_and(whole.equal(0), rest < before))
             if count is None:
                 last, used = _simple(floordiv(total, period)), _simple(floormod(total, period))
@@ -273,7 +269,7 @@ class IterMapper:
                 found = next((a for a in left if is_same(a.scale, mul(first.scale, extent))), None)
                 if found is not None:
                     extent = _simple(mul(extent, found.extent))
-                elif self.overlap and _is(first.scale, 1) and (found := _overlapped(left, extent)) is not None:
+                elif self.overlap and is_number(first.scale, 1) and (found := _overlapped(left, extent)) is not None:
                     overlaps = True
                     extent = _simple(add(mul(found.scale, sub(found.extent, 1)), extent))
                 else:
@@ -303,7 +299,7 @@ class IterMapper:
             self.used.add(id(c.mark))
             found = [a for a in found if _key(a) not in {_key(u) for u in used if u is not None}]
             one = IntImm(factor.dtype, 1)
-            if not _is(c.mark.extent, 1):
+            if not is_number(c.mark.extent, 1):
                 found.append(Arg(c.mark, one, c.mark.extent, factor))
             offset = _simple(add(offset, mul(c.low, factor)))
         return found, offset
@@ -345,12 +341,12 @@ class IterMapper:
 
     def add_constraint(self, args: tuple[Arg, ...], low: PrimExpr | None, high: PrimExpr | None) -> None:
         split, offset = self.single(IterSumExpr(args, IntImm(args[0].scale.dtype, 0)))
-        if not _is(split.scale, 1):
+        if not is_number(split.scale, 1):
             raise _Unsupported("a condition on a sum with a common factor")
         zero = IntImm(split.scale.dtype, 0)
         least = zero if low is None else _simple(_largest(sub(low, offset), zero))
         most = split.extent if high is None else _simple(_smallest(sub(high, offset), split.extent))
-        if _is(least, 0) and most is split.extent:
+        if is_number(least, 0) and most is split.extent:
             return
         mark = IterMark(self.shifted(split, least), _simple(sub(most, least)))
         self.alive.append(mark)
@@ -394,7 +390,7 @@ class IterMapper:
                     uses.setdefault(id(a.source), []).append(a)
         if level is IterMapLevel.Bijective:
             used = {id(m) for m in order}
-            missing = [v for v, m in self.marks.items() if id(m) not in used and not _is(m.extent, 1)]
+            missing = [v for v, m in self.marks.items() if id(m) not in used and not is_number(m.extent, 1)]
             if missing:
                 raise _Unsupported(f"{missing[0]} is not used, so the map is not bijective")
 
@@ -484,13 +480,13 @@ def _plus(a: IterSumExpr, b: IterSumExpr) -> IterSumExpr:
     for x in b.args:
         old = args.pop(_key(x), None)
         scale = x.scale if old is None else _simple(add(old.scale, x.scale))
-        if not _is(scale, 0):
+        if not is_number(scale, 0):
             args[_key(x)] = replace(x, scale=scale)
     return IterSumExpr(tuple(args.values()), _simple(add(a.base, b.base)))
 
 
 def _times(x: IterSumExpr, by: PrimExpr) -> IterSumExpr:
-    if _is(by, 0):
+    if is_number(by, 0):
         return IterSumExpr((), by)
     return IterSumExpr(
         tuple(replace(a, scale=_simple(mul(a.scale, by))) for a in x.args), _simple(mul(x.base, by)))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tilewright.base.node import node
-from tilewright.scalar.arith.polynomials import is_same
+from tilewright.scalar.arith.polynomials import is_number, is_same
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.simplify import simplify
-from tilewright.scalar.expr import IntImm, PrimExpr, add, floordiv, floormod, literal, mul
+from tilewright.scalar.expr import PrimExpr, add, floordiv, floormod, literal, mul
 
 
 class IterMapExpr:
@@ -71,19 +71,15 @@ def expression_of(x: IterSumExpr | IterSplitExpr | PrimExpr) -> PrimExpr:
             total = term if total is None else add(total, term)
         return x.base if total is None else add(total, x.base)
     source, mark = expression_of(x.source.source), x.source
-    if is_same(x.extent, mark.extent) and _is_one(x.lower_factor):
+    if is_same(x.extent, mark.extent) and is_number(x.lower_factor, 1):
         value = source
     elif is_same(mul(x.lower_factor, x.extent), mark.extent):
         value = floordiv(source, x.lower_factor)
-    elif _is_one(x.lower_factor):
+    elif is_number(x.lower_factor, 1):
         value = floormod(source, x.extent)
     else:
         value = floordiv(floormod(source, simplify(mul(x.lower_factor, x.extent), Ranges())), x.lower_factor)
     return mul(value, x.scale)
-
-
-def _is_one(e: PrimExpr) -> bool:
-    return isinstance(e, IntImm) and e.value == 1
 
 
 normalize_iter_map_to_expr: Final = expression_of

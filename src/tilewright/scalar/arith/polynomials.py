@@ -79,6 +79,11 @@ def is_same(a: Value, b: Value) -> bool:
     return x is y or polynomial(x) == polynomial(y)
 
 
+def is_number(e: PrimExpr, number: int) -> bool:
+    """Return whether an expression is this constant."""
+    return isinstance(e, IntImm) and e.value == number
+
+
 def holds(condition: PrimExpr) -> bool:
     """Return whether a condition is proved for all values of its variables."""
     found = simplify(condition, Ranges())
@@ -113,4 +118,4 @@ def whole_quotient(e: PrimExpr, by: PrimExpr) -> PrimExpr | None:
     return None if isinstance(by, IntImm) and by.value == 0 else exact_quotient(e, by)
 
 
-__all__ = ["exact_quotient", "holds", "is_same", "polynomial", "whole_quotient"]
+__all__ = ["exact_quotient", "holds", "is_number", "is_same", "polynomial", "whole_quotient"]

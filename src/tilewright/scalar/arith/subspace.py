@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from tilewright.scalar.arith.iter_map import IterMapLevel, detect_iter_map
 from tilewright.scalar.arith.iter_nodes import IterMark, IterSplitExpr, IterSumExpr, expression_of
-from tilewright.scalar.arith.polynomials import exact_quotient, holds, is_same
+from tilewright.scalar.arith.polynomials import exact_quotient, holds, is_number, is_same
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.simplify import simplify
 from tilewright.scalar.expr import IntImm, PrimExpr, Value, Var, all_of, literal, mul
@@ -128,7 +128,7 @@ class _Division:
     ) -> tuple[IterMark | None, IterMark | None]:
         """Return the parts of a sum as iterators. If only a range of its values is left, only one part may vary."""
         base = m.source.base
-        if is_same(mul(*extents), m.extent) and _is_zero(base):
+        if is_same(mul(*extents), m.extent) and is_number(base, 0):
             return (
                 _mark_of(outer, base, extents[0]) if outer else None,
                 _mark_of(inner, base, extents[1]) if inner else None)
@@ -146,10 +146,6 @@ class _Division:
 
 def _product(a: PrimExpr, b: PrimExpr) -> PrimExpr:
     return simplify(mul(a, b), Ranges())
-
-
-def _is_zero(e: PrimExpr) -> bool:
-    return isinstance(e, IntImm) and e.value == 0
 
 
 def _mark_of(args: Sequence[IterSplitExpr], base: PrimExpr, extent: PrimExpr) -> IterMark:

@@ -22,7 +22,6 @@ from typing import Final
 
 from tilewright.scalar.arith import Ranges, simplify
 from tilewright.scalar.expr import (
-    Broadcast,
     Buffer,
     IntImm,
     Load,
@@ -59,6 +58,7 @@ from tilewright.tir.stmt import (
     substitute_stmt,
     walk_stmt,
 )
+from tilewright.tir.threads import is_virtual
 from tilewright.tir.transform.convert_ssa import convert_ssa
 from tilewright.tir.transform.lower_blocks import lower_blocks
 
@@ -68,21 +68,17 @@ MOST_COPIES: Final = 15
 
 def inject_virtual_threads(func: PrimFunc) -> PrimFunc:
     """Replace the loops over virtual threads, `vthread` and `cthread`. Blocks are lowered first."""
-    if not any(_is_virtual(s) for s in walk_stmt(func.body)):
+    if not any(is_virtual(s) for s in walk_stmt(func.body)):
         return func
     if any(isinstance(s, Block) for s in walk_stmt(func.body)):
         func = lower_blocks(func)
     return convert_ssa(func.with_body(_stmt(func.body)))
 
 
-def _is_virtual(s: Stmt) -> bool:
-    return isinstance(s, For) and str(s.annotations.get(THREAD, "")).startswith(("vthread", "cthread"))
-
-
 def _stmt(s: Stmt) -> Stmt:
     """Return `s` without virtual threads; the innermost loops are replaced first."""
     inner = map_bodies(s, _stmt) or s
-    return _interleaved(inner) if isinstance(inner, For) and _is_virtual(inner) else inner
+    return _interleaved(inner) if isinstance(inner, For) and is_virtual(inner) else inner
 
 
 def _interleaved(loop: For) -> Stmt:
@@ -143,7 +139,7 @@ def _part_for_each(
         size = as_expr(buffer.shape[0])
         return (
             Buffer(buffer.name, (mul(size, loop.extent),), buffer.dtype, buffer.scope),
-            lambda at: (_moved(at[0], mul(thread, size)),))
+            lambda at: (add(at[0], mul(thread, size)),))
     strides = ()
     if buffer.strides:
         span: PrimExpr = const(1, "int64")
@@ -153,11 +149,6 @@ def _part_for_each(
     return (
         Buffer(buffer.name, (loop.extent, *buffer.shape), buffer.dtype, buffer.scope, strides),
         lambda at: (thread, *at))
-
-
-def _moved(index: PrimExpr, distance: PrimExpr) -> PrimExpr:
-    lanes = index.dtype.lanes
-    return add(index, distance if lanes == 1 else Broadcast(distance, lanes))
 
 
 def _resized(s: Stmt, new: dict[Buffer, Buffer]) -> Stmt:

@@ -22,6 +22,7 @@ from tilewright.scalar.expr import Call, PrimExpr, as_expr, mul
 from tilewright.scalar.intrinsics import Subroutine, extern, packed
 from tilewright.scalar.walk import free_vars, rewrite, substitute
 from tilewright.tir.stmt import THREAD, Allocate, For, PrimFunc, map_expressions, walk_stmt
+from tilewright.tir.threads import is_virtual
 from tilewright.tir.transform.function_attributes import CONVENTION, EXPORTED, LAUNCHED, SYMBOL, TARGET
 
 LAUNCH: Final = "tir.kernel_launch_params"
@@ -87,7 +88,7 @@ def launch_parameters(func: PrimFunc) -> dict[str, PrimExpr]:
     found: dict[str, PrimExpr] = {}
     for s in walk_stmt(func.body):
         tag = str(s.annotations.get(THREAD, "")) if isinstance(s, For) else ""
-        if isinstance(s, For) and tag and not tag.startswith(("vthread", "cthread")):
+        if isinstance(s, For) and tag and not is_virtual(s):
             found.setdefault(tag, s.extent)
     dynamic = [s for s in walk_stmt(func.body) if isinstance(s, Allocate) and s.buffer.scope == "shared.dyn"]
     if len(dynamic) > 1:

@@ -24,6 +24,7 @@ from tilewright.scalar.expr import (
     const,
     floordiv,
     floormod,
+    integer,
     mul,
 )
 from tilewright.scalar.walk import rewrite
@@ -39,11 +40,11 @@ def renormalize_splits(func: PrimFunc) -> PrimFunc:
 def _renormalized(e: PrimExpr) -> PrimExpr | None:
     """Return an expression, whose operands have the new form, in the new form; None to keep it."""
     if isinstance(e, FloorDiv) and _factor(e.b) is not None:
-        return _quotient(e.a, _number(e.b))
+        return _quotient(e.a, integer(e.b))
     if isinstance(e, LT) and isinstance(e.a, Add) and (_factor(e.b) or 0) > 1:
-        return compare(LT, _quotient(e.a, _number(e.b)), const(1, e.a.dtype))
+        return compare(LT, _quotient(e.a, integer(e.b)), const(1, e.a.dtype))
     if isinstance(e, LE) and isinstance(e.b, Add) and (_factor(e.a) or 0) > 1:
-        return compare(LE, const(1, e.b.dtype), _quotient(e.b, _number(e.a)))
+        return compare(LE, const(1, e.b.dtype), _quotient(e.b, integer(e.a)))
     return None
 
 
@@ -69,7 +70,3 @@ def _quotient(e: PrimExpr, by: int) -> PrimExpr:
 def _factor(e: PrimExpr) -> int | None:
     """Return a positive constant, None for other expressions."""
     return e.value if isinstance(e, IntImm) and e.value > 0 and e.dtype.code == "int" else None
-
-
-def _number(e: PrimExpr) -> int:
-    return e.value if isinstance(e, IntImm) else 1
