@@ -21,7 +21,7 @@ def passes() -> list[tuple[str, type[Pass]]]:
     """The passes over graphs with the names under `relay.` that reach them."""
     found = []
     for name, cls in PASSES.items():
-        elsewhere = any(part in cls.__module__ for part in (".backend.", ".contrib."))
+        elsewhere = any(part in cls.__module__ for part in (".backend.", ".collage.", ".contrib."))
         if not cls.__module__.startswith("tilewright.relay.") or elsewhere:
             continue  # those of one accelerator, or of one way to lower, are described with it
         public = getattr(transform, name, None)
