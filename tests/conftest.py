@@ -16,8 +16,11 @@ from census import Census, Run
 
 # Before anything of the package is imported: node classes are made at import.
 os.environ["TILEWRIGHT_FREEZE_NODES"] = "1"
-_CACHE = tempfile.mkdtemp(prefix="tilewright-test-cache-")
-atexit.register(shutil.rmtree, _CACHE, ignore_errors=True)
+if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the folder of the process that started them
+    _CACHE = os.environ["TILEWRIGHT_CACHE_DIR"]
+else:
+    _CACHE = tempfile.mkdtemp(prefix="tilewright-test-cache-")
+    atexit.register(shutil.rmtree, _CACHE, ignore_errors=True)
 os.environ["TILEWRIGHT_CACHE_DIR"] = _CACHE
 os.environ[
     "TILEWRIGHT_TIMING_LOCK"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import daily
 import tilewright as tvm
 from tilewright import te
 from tilewright.base.errors import ScheduleError
@@ -77,7 +78,7 @@ def rolled(seed: int) -> tuple[PrimFunc, list[np.ndarray[Any, Any]], np.ndarray[
 
 def test_windows_interpreted() -> None:
     kept = doubled = 0
-    for seed in range(120):
+    for seed in daily.sample(range(1000), 40):
         if (found := rolled(seed)) is not None:
             func, given, want = found
             run(lower_blocks(func), given)
@@ -88,8 +89,8 @@ def test_windows_interpreted() -> None:
             run(lower_blocks(ahead), given)
             np.testing.assert_array_equal(given[-1], want, err_msg=f"seed {seed}\n{ahead}")
             doubled += ahead is not func
-    assert kept > 20
-    assert doubled > 10
+    assert kept > 5
+    assert doubled > 0
 
 
 def test_windows_native() -> None:
