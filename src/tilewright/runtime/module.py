@@ -68,7 +68,7 @@ class Session:
         return functions[name]
 
     def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
-        """Return the function of that name, as `session[name]`. `query_imports` has no effect, because a session imports
+        """Return the function of that name, as `session[name]`. `query_imports` has no effect, since a session imports
         no functions. Raises `InputError` for an unknown name."""
         return self[name]
 
