@@ -16,7 +16,9 @@ from tilewright.compat.contrib import cc
 from tilewright.runtime.elf_sections import add_manifest, manifests
 from tilewright.runtime.functions import FunctionModule
 from tilewright.scalar.expr import Buffer, Load, Var, as_expr
-from tilewright.tir.stmt import For, PrimFunc, Store
+from tilewright.scalar.intrinsics import exp
+from tilewright.tir.script import tir as T
+from tilewright.tir.stmt import Evaluate, For, PrimFunc, Store
 from tilewright.tir.transform.split_vector_elements import split_vector_elements
 
 X, Y = np.arange(6, dtype="float32"), np.full(6, 0.5, "float32")
@@ -286,6 +288,29 @@ def test_vectors_and_numbers_do_not_meet() -> None:
         "same number of lanes"
     ):
         split_vector_elements(PrimFunc("f", (wide, other), body))
+
+
+def test_values_of_vectors_that_nothing_uses_are_removed() -> None:
+    wide = Buffer("A", (8,), "float32x2")
+    func = PrimFunc("f", (wide,), Evaluate(exp(Load(wide, (as_expr(0),)))))
+    assert str(split_vector_elements(func)).strip() == """\
+@T.prim_func
+def f(A: T.Buffer((8, 2), "float32")):
+    T.evaluate(0)"""
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_assumptions_have_no_code(target: str) -> None:
+    @T.prim_func
+    def doubled(A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32")) -> None:
+        for i in range(4):
+            T.assume(A[i] >= 0)
+        for i in range(4):
+            B[i] = A[i] * 2
+
+    x, y = np.arange(4, dtype=np.int32), np.zeros(4, np.int32)
+    tvm.build(doubled, target=target)(x, y)
+    np.testing.assert_array_equal(y, 2 * x)
 
 
 def test_functions_of_imported_modules(tmp_path: Path) -> None:

@@ -135,6 +135,19 @@ def test_exceptions_of_called_functions_end_the_call() -> None:
         missing()
 
 
+def test_functions_are_called_by_the_names_of_operators() -> None:
+    @T.prim_func
+    def by_name(n: T.int64) -> None:
+        T.Call("void", tvm.ir.Op.get("tir.tvm_call_packed"), ["tests.packed.told", n, "twice"])
+        T.Call("void", "tir.call_extern", ["srand", n])
+
+    calls: list[Any] = []
+    tvm.register_func("tests.packed.told", lambda *given: calls.append(given), override=True)
+    tvm.build(by_name, target="llvm")(3)
+    assert calls == [(3, "twice")]
+    assert 'T.call_extern("void", "srand", n)' in str(by_name)
+
+
 def te_call(*args: Any) -> tir.PrimFunc:
     return tir.PrimFunc([], tir.Evaluate(tir.call_packed(*args)))
 
@@ -142,6 +155,12 @@ def te_call(*args: Any) -> tir.PrimFunc:
 def test_refused_calls() -> None:
     with pytest.raises(CompileError, match="call_packed takes the name of a registered function first, not 3"):
         tir.call_packed(3)
+    @T.prim_func
+    def nameless(A: T.Buffer((1,), "float32")) -> None:
+        T.Call("int32", "tir.tvm_call_packed", [A.data])
+
+    with pytest.raises(CompileError, match="a call in 'nameless' does not name the registered function"):
+        tvm.build(nameless, target="llvm")
     value = tir.Broadcast(tir.const(1.0), 4)
     with pytest.raises(CompileError, match=r"call_packed takes numbers, strings, addresses and buffers; .* is float"):
         tvm.build(te_call("f", value), target="llvm")

@@ -137,7 +137,7 @@ def test_functions_of_the_executor_by_name() -> None:
     session["run"]()
     np.testing.assert_array_equal(session["get_output"](0).numpy(), programs.affine_value(X))
     session["load_params"](runtime.save_param_dict({"x": X + 1, "unknown": X}))
-    session["run"]()
+    session.get_function("run")()
     assert session["get_num_inputs"]() == session["get_num_outputs"]() == 1 and session["get_input_index"]("x") == 0
     out = session["get_output"](0, nd.empty(X.shape))
     np.testing.assert_array_equal(out.numpy(), programs.affine_value(X + 1))

@@ -58,6 +58,7 @@ from tilewright.tir.transform.lower_returns import lower_returns
 from tilewright.tir.transform.lowering_options import with_options, with_passes
 from tilewright.tir.transform.partition_loops import partition_loops
 from tilewright.tir.transform.pipeline import lower_checked
+from tilewright.tir.transform.remove_assumptions import remove_assumptions
 from tilewright.tir.transform.remove_attributes import remove_attributes
 from tilewright.tir.transform.simplify import simplify
 from tilewright.tir.transform.tighten_loop_bounds import tighten_loop_bounds
@@ -131,7 +132,8 @@ def _built(
 ) -> FunctionModule:
     with kernel_options.use(KernelOptions(chosen.machine)) as options:
         funcs = with_passes(_lowered(inputs, args, name, binds, options.machine), (2, 3))
-    signed = [with_numbers(lower_packed_calls(lower_returns(remove_attributes(f)))) for f in funcs]
+    funcs = [lower_returns(remove_assumptions(remove_attributes(f))) for f in funcs]
+    signed = [with_numbers(lower_packed_calls(f)) for f in funcs]
     for f, _ in signed:
         refuse_gpu_threads(f)
         refuse_addresses(f)

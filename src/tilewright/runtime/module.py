@@ -67,6 +67,11 @@ class Session:
             raise InputError(f"a session has no function '{name}'; it has {', '.join(functions)}", code="TW0707")
         return functions[name]
 
+    def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
+        """Return the function of that name, as `session[name]`. `query_imports` has no effect, since a session imports
+        no functions. Raises `InputError` for an unknown name."""
+        return self[name]
+
     def _load_params(self, params: bytes | bytearray) -> None:
         known = {t.name: k for k, t in enumerate(self.input_infos)}
         for name, value in load_param_dict(params).items():

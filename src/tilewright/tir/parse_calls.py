@@ -4,6 +4,7 @@ calls of functions by their full names.
     Module.f(A.data, n)                                 another function of the module
     T.call_packed("f", A, A.data, 3, "text")            a registered function
     T.Call("int32", "tir.tvm_throw_last_error", [])     a function by its full name
+    T.Call("void", "tir.call_extern", ["f", A.data])    a function whose first argument is a name
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Final, TypeGuard
 from tilewright.base.errors import CompileError
 from tilewright.base.types import DataType
 from tilewright.scalar import intrinsics as I
-from tilewright.scalar.expr import Buffer, Call, PrimExpr
+from tilewright.scalar.expr import Buffer, Call, Intrinsic, PrimExpr
 from tilewright.tir.packed_calls import packed_call
 from tilewright.tir.parse_python import PythonReader
 
@@ -47,12 +48,20 @@ class CallReader(PythonReader):
         return Call("void", I.subroutine(function.attr), [self.argument(a) for a in node.args])
 
     def called_by_name(self, node: ast.Call) -> PrimExpr:
-        """Read `T.Call("int32", "tir.name", [argument, …])`."""
+        """Read `T.Call("int32", "tir.name", [argument, …])`. The function is also given as an operator, and its
+        arguments may be strings."""
         dtype, name, args = self.arguments(node, 3)
         if not isinstance(args, (ast.List, ast.Tuple)):
             raise self.error(args, "the arguments must be a list")
+        function = self.literal(name)
+        spelling = function.name if isinstance(function, Intrinsic) else str(function)
+        values = [a.value if is_text(a) else self.argument(a) for a in args.elts]
         try:
-            return Call(self.dtype(dtype), str(self.literal(name)), [self.argument(a) for a in args.elts])
+            if not any(isinstance(v, str) for v in values):
+                return Call(self.dtype(dtype), spelling, values)
+            if spelling.removeprefix("tir.") == "tvm_call_packed":
+                return packed_call(self.dtype(dtype), values)
+            return I.call_named(self.dtype(dtype), spelling, values)
         except CompileError as error:
             raise self.error(node, error.message) from None
 
@@ -62,9 +71,13 @@ class CallReader(PythonReader):
         args: list[Any] = []
         for a in node.args:
             known = self.names.get(a.id) if isinstance(a, ast.Name) else None
-            is_text = isinstance(a, ast.Constant) and isinstance(a.value, str)
-            args.append(known if isinstance(known, Buffer) else self.literal(a) if is_text else self.argument(a))
+            args.append(known if isinstance(known, Buffer) else a.value if is_text(a) else self.argument(a))
         try:
             return packed_call(self.dtype(given["dtype"]) if "dtype" in given else "int32", args)
         except CompileError as error:
             raise self.error(node, error.message) from None
+
+
+def is_text(node: ast.expr) -> TypeGuard[ast.Constant]:
+    """Return whether an argument is a string."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)

@@ -30,6 +30,10 @@ def lower_packed_calls(func: PrimFunc) -> PrimFunc:
     def call(e: PrimExpr) -> PrimExpr | None:
         if not isinstance(e, Call) or not isinstance(e.op, Packed):
             return None
+        if not e.op.function:
+            raise CompileError(
+                f"a call in '{func.name}' does not name the registered function; the first argument of call_packed "
+                "must be a string, its name", code="TW0602")
         kinds: list[tuple[str, ...]] = []
         passed: list[PrimExpr] = []
         texts, arrays, values = dict(e.op.texts), dict(e.op.arrays), iter(e.args)

@@ -4,6 +4,8 @@ dimension of 2.
     A: T.Buffer((8,), "float32x2")         A: T.Buffer((8, 2), "float32")
     B[i] = A[i] + A[i]                 ->  for lane in T.vectorized(2):
                                                B[i, lane] = A[i, lane] + A[i, lane]
+
+Values that are computed and not used are removed.
 """
 
 from __future__ import annotations
@@ -11,8 +13,19 @@ from __future__ import annotations
 from tilewright.base.errors import ScheduleError
 from tilewright.base.types import INT64
 from tilewright.scalar.expr import Broadcast, Buffer, IntImm, Load, PrimExpr, Ramp, Var, add, as_expr, mul
-from tilewright.scalar.walk import rewrite, walk
-from tilewright.tir.stmt import VECTORIZED, Allocate, For, PrimFunc, Stmt, Store, expressions, map_bodies, walk_stmt
+from tilewright.scalar.walk import has_effect, rewrite, walk
+from tilewright.tir.stmt import (
+    VECTORIZED,
+    Allocate,
+    Evaluate,
+    For,
+    PrimFunc,
+    Stmt,
+    Store,
+    expressions,
+    map_bodies,
+    walk_stmt,
+)
 
 
 def split_vector_elements(func: PrimFunc) -> PrimFunc:
@@ -26,6 +39,8 @@ def split_vector_elements(func: PrimFunc) -> PrimFunc:
     def visit(s: Stmt) -> Stmt:
         if isinstance(s, Store):
             return _store(s, split)
+        if isinstance(s, Evaluate) and not has_effect(s.value):
+            return Evaluate(as_expr(0))
         for e in expressions(s):
             _refuse_vectors(e, 1, f"a condition, a bound or a variable in '{func.name}'")
         inner = map_bodies(s, visit) or s
