@@ -110,7 +110,7 @@ def test_parameters_of_a_policy() -> None:
         OptionError, match="there is no parameter 'eps_gredy' of a SketchPolicy; did you mean 'eps_greedy'"
     ):
         auto_scheduler.SketchPolicy(task(), params={"eps_gredy": 1})
-    assert len(policy().generate_sketches()) == 2
+    assert len(policy().generate_sketches()) == 3
 
 
 def test_evolution_finds_what_the_score_asks_for() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import topi
+from tilewright import te, topi
 from tilewright.compat.testing import topi as ref
 from tilewright.relay.op import image as I
 from tilewright.relay.op import nn as N
@@ -489,3 +489,10 @@ CASES = [*pools(), *norms(), *products(), *activations(), *blocks(), *bits(), *s
 @pytest.mark.parametrize("case", CASES, ids=[c.name for c in CASES])
 def test_layers_equal_numpy(case: Case) -> None:
     check(case)
+
+
+def test_a_padded_tensor_is_one_named_computation() -> None:
+    x = te.placeholder((4, 4), name="x")
+    padded = nn.pad(x, (1, 0), (0, 2), 9, name="padded", attrs={"a": 1})
+    assert (padded.op.name, dict(padded.op.attrs), list(padded.op.inputs)) == ("padded", {"a": 1}, [x])
+    assert nn.mirror_pad(x, (1, 1), name="mirrored").op.name == "mirrored"

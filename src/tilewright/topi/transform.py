@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright import te
@@ -112,7 +112,10 @@ def strided_slice(
     )
 
 
-def pad(x: te.Tensor, widths: Sequence[tuple[int, int]], mode: str, value: te.Tensor) -> te.Tensor:
+def pad(
+    x: te.Tensor, widths: Sequence[tuple[int, int]], mode: str, value: te.Tensor | PrimExpr, name: str = "pad",
+    attrs: Mapping[str, Any] | None = None,
+) -> te.Tensor:
     """Pad `x` with `(before, after)` elements along each dimension.
 
     The new elements are `value` (`mode` constant) in the type of `x`, the edge, or the mirror image, without the edge
@@ -130,7 +133,8 @@ def pad(x: te.Tensor, widths: Sequence[tuple[int, int]], mode: str, value: te.Te
             if after:
                 inside = E.all_of(inside, v < before + n)
             where.append(v - before)
-        return E.if_then_else(inside, x(*where), value().astype(x.dtype))
+        new = value() if isinstance(value, te.Tensor) else value
+        return E.if_then_else(inside, x(*where), new.astype(x.dtype))
 
     def outside(v: PrimExpr, n: Any, before: int, after: int) -> PrimExpr:
         p = v - before
@@ -143,7 +147,7 @@ def pad(x: te.Tensor, widths: Sequence[tuple[int, int]], mode: str, value: te.Te
     def replicated(*i: Var) -> PrimExpr:
         return x(*(outside(v, n, *w) for v, n, w in zip(i, sizes, widths, strict=True)))
 
-    return te.compute(shape, constant if mode == "constant" else replicated, name="pad")
+    return te.compute(shape, constant if mode == "constant" else replicated, name=name, attrs=attrs)
 
 
 def regroup(x: te.Tensor, split: Dims, axes: Sequence[int], shape: Dims, name: str) -> te.Tensor:

@@ -7,7 +7,9 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import te, topi
+from tilewright.scalar.expr import min_value
 from tilewright.search import auto_scheduler
+from tilewright.search.auto_scheduler.sketch_rules import CONSTANT_INDICES
 from tilewright.te import Tensor
 from tilewright.topi.utils import const_matrix
 from tilewright.topi.winograd import matrices
@@ -28,6 +30,24 @@ __all__ = [
 def _product(a: Tensor, b: Tensor, name: str, axis: str = "k") -> Tensor:
     k = te.reduce_axis((0, a.shape[1]), axis)
     return te.compute((a.shape[0], b.shape[1]), lambda i, j: te.sum(a[i, k] * b[k, j], axis=[k]), name=name)
+
+
+def _padded(data: Tensor, width: int, value: Any = 0.0) -> Tensor:
+    """Return an image (NCHW) with values around it; the image itself without any."""
+    return topi.nn.pad(data, (0, 0, width, width), pad_value=value, name="pad_temp") if width else data
+
+
+def _convolution(data: Tensor, kernel: Tensor, stride: int, dilation: int) -> Tensor:
+    """Return a convolution (NCHW, OIHW) of a padded image."""
+    n, channels, height, width = (int(s) for s in data.shape)
+    out, _, tall, wide = (int(s) for s in kernel.shape)
+    rows, columns = ((s - (k - 1) * dilation - 1) // stride + 1 for s, k in ((height, tall), (width, wide)))
+    c, p, q = te.reduce_axis((0, channels), "rc"), te.reduce_axis((0, tall), "ry"), te.reduce_axis((0, wide), "rx")
+    return te.compute(
+        (n, out, rows, columns),
+        lambda i, o, y, x: te.sum(
+            data[i, c, y * stride + p * dilation, x * stride + q * dilation] * kernel[o, c, p, q], axis=[c, p, q]),
+        name="conv2d_nchw")
 
 
 def _square(n: int, name: str) -> Tensor:
@@ -72,7 +92,7 @@ def conv2d_nchw_bn_relu_auto_scheduler_test(
     data = te.placeholder((N, CI, H, W), name="Data")
     kernel = te.placeholder((CO, CI, kernel_size, kernel_size), name="Kernel")
     bias, scale, offset = (te.placeholder((CO, 1, 1), name=name) for name in ("Bias", "Bn_scale", "Bn_offset"))
-    found = topi.nn.conv2d(data, kernel, strides, padding, dilation, data_layout="NCHW", out_dtype="float32")
+    found = _convolution(_padded(data, padding), kernel, strides, dilation)
     normal = topi.add(topi.multiply(topi.add(found, bias), scale), offset)
     return [data, kernel, bias, offset, scale, topi.nn.relu(normal)]
 
@@ -102,14 +122,14 @@ def conv2d_winograd_nhwc_auto_scheduler_test(
     tiles = te.compute((size, size, N * tall * wide, CI), element, name="input_tile")
     packed = te.compute(
         tiles.shape, lambda y, x, p, i: te.sum(tiles[a, b, p, i] * to_data[y, a] * to_data[x, b], axis=[a, b]),
-        name="data_pack")
+        name="data_pack", attrs={CONSTANT_INDICES: ["y", "x", "a", "b"]})
     products = te.compute(
         (size, size, N * tall * wide, CO), lambda y, x, p, o: te.sum(packed[y, x, p, k] * kernel[y, x, k, o], axis=[k]),
         name="bgemm")
     results = te.compute(
         (_TILE, _TILE, N * tall * wide, CO),
         lambda y, x, p, o: te.sum(products[c, d, p, o] * to_results[y, c] * to_results[x, d], axis=[c, d]),
-        name="inverse")
+        name="inverse", attrs={CONSTANT_INDICES: ["y", "x", "c", "d"]})
 
     def result(n: Any, y: Any, x: Any, o: Any) -> Any:
         place = n * tall * wide + te.indexdiv(y, _TILE) * wide + te.indexdiv(x, _TILE)
@@ -122,7 +142,11 @@ def conv2d_winograd_nhwc_auto_scheduler_test(
 def max_pool2d_auto_scheduler_test(N: int, H: int, W: int, CI: int, padding: int) -> list[Tensor]:
     """The largest of each 2x2 window: [data, result]."""
     data = te.placeholder((N, CI, H, W), name="Data")
-    return [data, topi.nn.pool2d(data, [2, 2], [1, 1], [1, 1], [padding] * 4, "max")]
+    padded = _padded(data, padding, min_value("float32"))
+    rows, columns = (n + 2 * padding - 1 for n in (H, W))
+    p, q = te.reduce_axis((0, 2), "p"), te.reduce_axis((0, 2), "q")
+    return [data, te.compute(
+        (N, CI, rows, columns), lambda n, c, y, x: te.max(padded[n, c, y + p, x + q], axis=[p, q]), name="pool")]
 
 
 @auto_scheduler.register_workload

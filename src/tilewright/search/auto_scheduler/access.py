@@ -49,12 +49,20 @@ def elements_read(op: Operation) -> tuple[TensorElem, ...]:
 
 
 def reads_point_by_point(reader: Operation, op: Operation) -> bool:
-    """Return whether each point of `reader` reads one point of `op`, at the same indices: `C[i, j] = B[i, j] + …`."""
+    """Return whether each point of `reader` reads one point of `op`, at the same indices: `C[i, j] = B[i, j] + …`.
+
+    Along an axis of one element, the index is that axis or 0.
+    """
     if not isinstance(reader, ComputeOp) or not isinstance(op, ComputeOp) or len(reader.axis) != len(op.axis):
         return False
-    found, axes = reads(reader, op), [a.var for a in reader.axis]
-    same = all(all(i is v for i, v in zip(e.indices, axes, strict=True)) for e in found)
+    found = reads(reader, op)
+    same = all(_is_at(i, a) for e in found for i, a in zip(e.indices, reader.axis, strict=True))
     return bool(found) and same and all(a.extent is b.extent for a, b in zip(reader.axis, op.axis, strict=True))
+
+
+def _is_at(index: PrimExpr, axis: IterVar) -> bool:
+    """Return whether an index is at an axis, or is the only element along it."""
+    return index is axis.var or (number_of(index) == 0 and number_of(axis.extent) == 1)
 
 
 def is_cheap(op: Operation) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tilewright.search.auto_scheduler.search_task import SearchTask
 
 Score = Callable[[Sequence[Program]], Array]
+_DERIVED_SHARE: Final = 4
+"""One of this number of programs comes from a derived sketch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +35,19 @@ class Evolution:
     tries: int = 12
     """Largest number of samples per requested program, because some settings give no program."""
 
-    def initial(self, task: SearchTask, sketches: Sequence[Sketch], choose: random.Random) -> list[Program]:
-        """Return random programs of all sketches. Settings that make no program are left out."""
+    def initial(
+        self, task: SearchTask, sketches: Sequence[Sketch], choose: random.Random, derived: Sequence[Sketch] = (),
+    ) -> list[Program]:
+        """Return random programs of all sketches; every fourth is one of the `derived` sketches, if there are some.
+
+        Settings that make no program are left out.
+        """
         found: dict[str, Program] = {}
         for n in range(self.sample * self.tries):
             if len(found) >= self.sample:
                 break
-            sketch = sketches[n % len(sketches)] if n < 4 * len(sketches) else choose.choice(sketches)
+            own = sketches if sketches and (n % _DERIVED_SHARE or not derived) else derived
+            sketch = own[n % len(own)] if n < 4 * len(own) else choose.choice(own)
             made = grown(task, sketch, sketch.sample(choose))
             if made is not None:
                 found.setdefault(made.identity, made)

@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from tilewright.base.errors import ScheduleError
 from tilewright.scalar.expr import IntImm, number_of
@@ -23,7 +23,7 @@ from tilewright.scalar.range import Range
 from tilewright.search.auto_scheduler import access
 from tilewright.search.auto_scheduler.transform_step import ANNOTATIONS, STEPS, THREADS, TransformStep
 from tilewright.te.schedule import Schedule, create_schedule
-from tilewright.te.stage import Stage
+from tilewright.te.stage import Stage as ScheduleStage
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from tilewright.te.thread import thread_axis
 from tilewright.tir.block_rewrites import SCOPES
@@ -65,22 +65,31 @@ class Iterator:
 
 
 @dataclass(slots=True, eq=False)
-class StageState:
+class Stage:
     """A computation and its loops, outermost first. `attached` is the stage and the loop in which it is computed."""
 
     op: Operation
     name: str
-    stage: Stage = field(repr=False)
+    stage: ScheduleStage = field(repr=False)
     variable: str
     """Name of the stage in the Python text."""
     iters: list[Iterator] = field(default_factory=list)
-    attached: tuple[StageState, Iterator] | None = None
+    attached: tuple[Stage, Iterator] | None = None
     hints: dict[str, int] = field(default_factory=dict)
+
+    COMPUTE_AT_TRANS_TABLE: ClassVar[dict[str, int]] = {"root": 0, "inlined": 1, "iter": 2}
+    """The numbers of places: by itself, inside its readers, and in a loop of another stage."""
 
     @property
     def compute_at(self) -> int:
-        """The place of the stage as TVM numbers it: 0 by itself, 1 inside its readers, 2 in a loop of another stage."""
-        return 2 if self.attached is not None else int(self.stage.inlined)
+        """The number of the place of the stage."""
+        place = "iter" if self.attached is not None else "inlined" if self.stage.inlined else "root"
+        return self.COMPUTE_AT_TRANS_TABLE[place]
+
+    @property
+    def computed(self) -> Operation:
+        """What the stage itself computes: after `cache_write`, the copy of a result that another stage computes."""
+        return self.stage.op
 
 
 class State:
@@ -98,14 +107,14 @@ class State:
         self.transform_steps: tuple[TransformStep, ...] = ()
         self.schedule: Schedule = create_schedule(
             [op for op in self.compute_dag.ops if op in self.compute_dag.output_ops])
-        self.stages: list[StageState] = []
+        self.stages: list[Stage] = []
         self._of: dict[Operation, int] = {}
         self._lines: list[str] = []
         self._known: dict[IterVar, str] = {}
         self._taken: set[str] = set()
-        self._in_registers: list[Stage] = []
+        self._in_registers: list[ScheduleStage] = []
         for k, op in enumerate(self.compute_dag.ops):
-            self._insert(k, StageState(op, op.name, self.schedule[op], op.name))
+            self._insert(k, Stage(op, op.name, self.schedule[op], op.name))
         if copied is not None:
             self._replayed(copied.transform_steps)
             self._know(copied)
@@ -147,7 +156,7 @@ class State:
         """The operation of each stage, that of an added stage included."""
         return [s.stage.op for s in self.stages]
 
-    def __getitem__(self, stage: Any) -> StageState:
+    def __getitem__(self, stage: Any) -> Stage:
         return self.stages[self.stage_id(stage)]
 
     def stage_id(self, stage: Any) -> int:
@@ -163,8 +172,11 @@ class State:
         raise ScheduleError(f"{stage!r} is not a stage of this state; the stages are {names}", code="TW1113")
 
     # Loops of one stage.
-    def split(self, stage: Any, it: Any, lengths: Sequence[int], inner_to_outer: bool = True) -> list[Iterator]:
-        """Split a loop into `len(lengths) + 1` loops, whose inner (or outer) ones have these trips. Returns them."""
+    def split(self, stage: Any, it: Any, lengths: Sequence[int | None], inner_to_outer: bool = True) -> list[Iterator]:
+        """Split a loop into `len(lengths) + 1` loops, whose inner (or outer) ones have these trips. Returns them.
+
+        A length None is open: the loop has one trip, and a search chooses the length.
+        """
         k, at = self._loop(stage, it)
         step = TransformStep("SP", k, at, self.stages[k].iters[at].extent, tuple(lengths), inner_to_outer)
         return self._split(step, at, lengths, inner_to_outer)
@@ -315,7 +327,7 @@ class State:
         made = self.schedule.cache_read(s.stage.op.outputs[0], scope, [self.stages[r].stage.op for r in given])
         names = ", ".join(self.stages[r].variable for r in given)
         call = f's.cache_read({s.variable}, "{scope}", [{names}])'
-        self._insert(k + 1, StageState(s.op, made.op.name, self.schedule[made], f"{s.variable}_{scope}"), call)
+        self._insert(k + 1, Stage(s.op, made.op.name, self.schedule[made], f"{s.variable}_{scope}"), call)
         self._record(TransformStep("CHR", k, scope, given))
         return made.op
 
@@ -324,7 +336,7 @@ class State:
         k = self.stage_id(stage)
         s, outputs = self.stages[k], list(self[stage].stage.op.outputs)
         found = self.schedule.cache_write(outputs if len(outputs) > 1 else outputs[0], scope)
-        made = StageState(
+        made = Stage(
             s.op, f"{s.name}.{scope}", self.schedule[found[0] if isinstance(found, list) else found],
             f"{s.variable}_{scope}")
         self._insert(k, made, f's.cache_write({s.variable}, "{scope}")')
@@ -348,7 +360,7 @@ class State:
         found = self.schedule.rfactor(s.stage.op.outputs[0], old.axis, factor_iter_id)
         call = f"s.rfactor({s.variable}, {self._names([old])}, {factor_iter_id})"
         place = factor_iter_id % (len(names) + 1)
-        made = StageState(
+        made = Stage(
             s.op, f"{s.name}.rf", self.schedule[found[0] if isinstance(found, tuple) else found], f"{s.variable}_rf")
         self._insert(k, made, call)
         self._restart(s)
@@ -386,7 +398,7 @@ class State:
                 self._print(s, 0, lines)
         return "\n".join(lines) + "\n"
 
-    def _print(self, s: StageState, depth: int, lines: list[str]) -> None:
+    def _print(self, s: Stage, depth: int, lines: list[str]) -> None:
         for i in s.iters:
             lines.append(f"{'  ' * depth}{_MARKS.get(i.annotation, 'for')} {i.name} (0,{i.extent})")
             depth += 1
@@ -412,12 +424,12 @@ class State:
             f"{it!r} is not a loop of '{self.stages[k].name}', which has {len(iters)}: {names}", code="TW1113")
 
     def _split(
-        self, step: TransformStep, at: int, lengths: Sequence[int], inner_to_outer: bool
+        self, step: TransformStep, at: int, given: Sequence[int | None], inner_to_outer: bool
     ) -> list[Iterator]:
-        s = self.stages[step.stage_id]
+        s, lengths = self.stages[step.stage_id], [1 if n is None else n for n in given]
         if not all(isinstance(n, int) and n > 0 for n in lengths):
             raise ScheduleError(
-                f"split of '{s.name}' takes positive whole numbers, but was given {list(lengths)}", code="TW1113")
+                f"split of '{s.name}' takes positive whole numbers, but was given {list(given)}", code="TW1113")
         old, option = s.iters[at], "factor" if inner_to_outer else "nparts"
         axes, sizes, rest = list[IterVar](), list[int](), old.axis
         for length in reversed(lengths) if inner_to_outer else lengths:
@@ -442,7 +454,7 @@ class State:
             if s.attached is not None and any(s.attached[1] is i for i in olds):
                 s.attached = (s.attached[0], new)
 
-    def _insert(self, at: int, made: StageState, call: str = "") -> None:
+    def _insert(self, at: int, made: Stage, call: str = "") -> None:
         made.variable = _free(_word(made.variable), [s.variable for s in self.stages])
         self._of = {op: k + (k >= at) for op, k in self._of.items()}
         self._of.setdefault(made.stage.op, at)
@@ -450,7 +462,7 @@ class State:
         self._lines += [f"{made.variable} = {call}"] if call else []
         self._restart(made)
 
-    def _restart(self, s: StageState) -> None:
+    def _restart(self, s: Stage) -> None:
         """Reset the loops of a stage to its axes."""
         s.iters = [Iterator(a.var.name, int(number_of(a.extent) or 0), a.kind, a) for a in s.stage.leaf_iter_vars]
         for i in s.iters:
@@ -459,7 +471,7 @@ class State:
             comma, op = "," if len(s.iters) == 1 else "", s.variable
             self._lines.append(f"{self._names(s.iters)}{comma} = tuple({op}.op.axis) + tuple({op}.op.reduce_axis)")
 
-    def _write(self, made: Sequence[IterVar], s: StageState, call: str) -> None:
+    def _write(self, made: Sequence[IterVar], s: Stage, call: str) -> None:
         """Write a call that makes axes."""
         for a in made:
             short = a.var.name
@@ -468,7 +480,7 @@ class State:
             self._name(a, s, short)
         self._lines.append(f"{', '.join(self._known[a] for a in made)} = s[{s.variable}].{call}")
 
-    def _name(self, axis: IterVar, s: StageState, short: str) -> None:
+    def _name(self, axis: IterVar, s: Stage, short: str) -> None:
         self._known[axis] = _free(f"{s.variable}_{_word(short)}", self._taken)
         self._taken.add(self._known[axis])
 
@@ -477,8 +489,11 @@ class State:
 
 
 def check_runs_here(state: State) -> None:
-    """Raise `ScheduleError` for a state with threads or memory of a GPU."""
+    """Raise `ScheduleError` for a state with open lengths, or with threads or memory of a GPU."""
     for n, step in enumerate(state.transform_steps):
+        if step.code == "SP" and None in step.lengths:
+            raise ScheduleError(
+                f"step {n}, {step.as_json()}, has open lengths; a SketchPolicy chooses them", code="TW1113")
         gpu = None
         if step.code == "AN" and step.annotation in THREADS:
             gpu = f"binds a loop to {THREADS[step.annotation]}"
@@ -489,7 +504,7 @@ def check_runs_here(state: State) -> None:
                 f"step {n}, {step.as_json()}, {gpu}, but schedules of a GPU do not run on a CPU", code="TW1113")
 
 
-def _tile_bytes(stage: Stage, target: Stage, axis: IterVar) -> float:
+def _tile_bytes(stage: ScheduleStage, target: ScheduleStage, axis: IterVar) -> float:
     """Return the bytes of `stage` that one trip of `axis` needs; infinite unless its reader reads it point by point."""
     if isinstance(stage.op, PlaceholderOp) or not access.reads_point_by_point(target.op, stage.op):
         return float("inf")

@@ -10,12 +10,15 @@ from tilewright.base.errors import CompileError, OptionError, ScheduleError
 from tilewright.base.forks import lazy_attribute
 from tilewright.base.settings import nearest
 from tilewright.search.auto_scheduler.cost_model import XGBModel
-from tilewright.search.auto_scheduler.custom_rules import PreloadCustomSketchRule, custom_sketches
+from tilewright.search.auto_scheduler.custom_rules import PreloadCustomSketchRule
+from tilewright.search.auto_scheduler.derivation import Derived, derive
+from tilewright.search.auto_scheduler.derived_sketch import FixedSketch, sketches_of
 from tilewright.search.auto_scheduler.evolution import Evolution
 from tilewright.search.auto_scheduler.loop_state import State
 from tilewright.search.auto_scheduler.measure import engines, measure_batch
 from tilewright.search.auto_scheduler.program import Program, program_of
 from tilewright.search.auto_scheduler.sketch import Sketch, sketches
+from tilewright.search.auto_scheduler.sketch_rules import default_rules
 from tilewright.search.loop import Callback, TaskSearch
 from tilewright.search.measure import Measured
 
@@ -123,17 +126,30 @@ class SketchPolicy(SearchPolicy):
                 self.preload(callback.filename)
 
     def generate_sketches(self, print_for_debug: bool = False) -> list[State]:
-        """Return one state of each sketch, with its knobs at their first choices."""
-        made = [s.state({k.name: k.choices[0] for k in s.knobs}) for s in self.sketches]
+        """Return the states that the rules of `sketch_rules.py` and those of the program derive, with open lengths.
+
+        The search chooses these lengths. It also uses sketches of its own, which `sketches` has too.
+        """
+        made = [d.state for d in self.derived]
         if print_for_debug:
             print(*made, sep="\n")
         return made
 
     @lazy_attribute
+    def derived(self) -> list[Derived]:
+        """The states that rules derive, those of the program first."""
+        return derive(self, self.task.compute_dag.init_state, [*self.custom_rules, *default_rules(self.task.shape)])
+
+    @lazy_attribute
     def sketches(self) -> list[Sketch]:
-        """The sketches of the task: those of custom rules, and of its own unless these rules leave them out."""
-        found, is_open = custom_sketches(self, self.task.compute_dag.init_state, self.custom_rules)
-        return [*found, *(sketches(self.task.compute_dag, self.task.machine) if is_open else ())]
+        """The sketches of the search by itself; none where rules of the program apply to all states."""
+        is_open = not all(d.is_custom for d in self.derived)
+        return sketches(self.task.compute_dag, self.task.machine) if is_open else []
+
+    @lazy_attribute
+    def derived_sketches(self) -> list[FixedSketch]:
+        """The sketches of `derived`."""
+        return sketches_of(self.derived, self.task.machine)
 
     def preload(self, filename: str) -> int:
         """Learn from the records of this task in a file. Return their number."""
@@ -176,7 +192,7 @@ class SketchPolicy(SearchPolicy):
 
     def sample_initial_population(self) -> list[State]:
         """Return the states of a random population, of all sketches."""
-        found = self.evolution.initial(self.task, self.sketches, self._random)
+        found = self._initial()
         self._known.update((p.identity, p) for p in found)
         return [p.state for p in found]
 
@@ -191,11 +207,14 @@ class SketchPolicy(SearchPolicy):
         return [p.state for p in found]
 
     def _ordered(self) -> list[Program]:
-        if not self.sketches:
+        if not self.sketches and not self.derived_sketches:
             raise ScheduleError(f"workload {self.task.workload_key} computes nothing that could be scheduled")
-        population = self.evolution.initial(self.task, self.sketches, self._random)
+        population = self._initial()
         population += [p for _, p in sorted(self._programs, key=lambda x: x[0])[:_KEPT]]
         return self.evolution.evolve(self.task, population, self.model.score, self._random)
+
+    def _initial(self) -> list[Program]:
+        return self.evolution.initial(self.task, self.sketches, self._random, self.derived_sketches)
 
     def update(self, inputs: Sequence[Program], results: Sequence[Measured]) -> None:
         for p, r in zip(inputs, results, strict=True):

@@ -8,11 +8,13 @@ from dataclasses import astuple, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.backends.machine import Machine
+from tilewright.backends.targets.described import is_described
 from tilewright.backends.targets.target import Target
 from tilewright.base.errors import OptionError, TargetError
 from tilewright.base.forks import lazy_attribute
 from tilewright.base.settings import nearest
 from tilewright.search.auto_scheduler.compute_dag import ComputeDAG
+from tilewright.search.auto_scheduler.sketch_rules import Shape, cpu_shape, gpu_shape
 from tilewright.search.auto_scheduler.workload_registry import (
     make_workload_key,
     register_workload_tensors,
@@ -59,7 +61,11 @@ class HardwareParams:
 
     @staticmethod
     def of(target: Target) -> HardwareParams:
-        """Return the parameters of a target."""
+        """Return the parameters of a target; of a GPU, those of its attributes, or of a common GPU."""
+        if is_described(target.kind):
+            warp = int(target.attrs.get("thread_warp_size", 0))
+            limits = [int(target.attrs.get(name, known)) for name, known in _GPU_LIMITS] if warp else [0, 0, 0]
+            return HardwareParams(1, 16, 64, *limits, warp // 4, warp)
         machine = target.machine
         return HardwareParams(machine.cores, machine.vector_bits // 8, 64)
 
@@ -78,6 +84,10 @@ class HardwareParams:
         return HardwareParams(*data)
 
 
+_GPU_LIMITS: Final = (
+    ("max_shared_memory_per_block", 48 << 10), ("max_local_memory_per_block", 0x7FFFFFFF),
+    ("max_threads_per_block", 1024))
+"""Attributes of targets that limit blocks of threads, with common values."""
 TASK_INPUT_BUFFER_TABLE: Final[dict[str, dict[str, Any]]] = {}
 """Arrays that stand for inputs of programs when these are measured, by key of the workload and name of the tensor."""
 
@@ -184,6 +194,12 @@ class SearchTask(TuningTask):
         if h is None:
             return m
         return replace(m, vector_bits=h.vector_unit_bytes * 8, cores=h.num_cores, pipe_bits=0)
+
+    @property
+    def shape(self) -> Shape:
+        """The tiles of the target, for the rules of sketches."""
+        h = self.hardware_params
+        return gpu_shape(h.max_threads_per_block, h.warp_size) if h.warp_size else cpu_shape(h.num_cores)
 
     @property
     def hardware_params(self) -> HardwareParams:

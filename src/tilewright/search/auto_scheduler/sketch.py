@@ -26,7 +26,7 @@ from tilewright.scalar.arith.divisors import divisors
 from tilewright.search.auto_scheduler import rules
 from tilewright.search.auto_scheduler.access import extent_of
 from tilewright.search.auto_scheduler.compute_dag import ComputeDAG
-from tilewright.search.auto_scheduler.loop_state import Iterator, StageState, State
+from tilewright.search.auto_scheduler.loop_state import Iterator, Stage, State
 from tilewright.search.auto_scheduler.rules import CACHE_WRITE, INLINE, NEST, RFACTOR, ROWS, TILE, Plan
 from tilewright.te.tensor import ComputeOp, Operation
 
@@ -174,8 +174,8 @@ class _Maker:
     def __init__(self, sketch: Sketch, setting: Setting) -> None:
         self.sketch, self.setting, self.dag = sketch, setting, sketch.dag
         self.state = sketch.dag.get_init_state()
-        self.sums: dict[Operation, StageState] = {}
-        self.copies: dict[Operation, tuple[Operation, StageState]] = {}
+        self.sums: dict[Operation, Stage] = {}
+        self.copies: dict[Operation, tuple[Operation, Stage]] = {}
         self.blocks: dict[Operation, int] = {}
         """The number of the last loop over blocks."""
         self.tiles: dict[Operation, int] = {}
@@ -324,7 +324,7 @@ class _Maker:
             self._vectorize(k, last, lanes)
         s.parallel(k, s[k].iters[0])
 
-    def _attach(self, stage: StageState, place: str) -> None:
+    def _attach(self, stage: Stage, place: str) -> None:
         target = self.dag.ops[int(place.split()[1])]
         if target not in self.blocks:
             raise ScheduleError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.search.auto_scheduler.loop_state import StageState, State
+from tilewright.search.auto_scheduler.loop_state import Stage, State
 from tilewright.search.auto_scheduler.transform_step import ANNOTATIONS
 from tilewright.te.tensor import ComputeOp
 
@@ -10,9 +10,9 @@ ADDING = ("CHR", "CHW", "RF")
 """Codes of the steps that add a stage: after the stage for a copy that is read, before it for the others."""
 
 
-def is_tiled(stage: StageState) -> bool:
+def is_tiled(stage: Stage) -> bool:
     """Return whether a computation has other loops than those of its axes."""
-    op = stage.op
+    op = stage.computed
     return isinstance(op, ComputeOp) and len(stage.iters) != len(op.axis) + len(op.reduce_axis)
 
 

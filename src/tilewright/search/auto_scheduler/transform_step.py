@@ -85,14 +85,15 @@ class TransformStep:
         """Return the lengths of a step that follows earlier splits (`FSP`, `FFSP`). Raises `ScheduleError` if these
         are not splits."""
         if self.code == "FSP":
-            known = self._split(steps, self.src_step_id).lengths
+            known = self._split_lengths(steps, self.src_step_id)
             return (*known[: self.n_split - 1], prod(known[self.n_split - 1 :]))
-        return (prod(self._split(steps, k).lengths[self.level] for k in self.src_step_ids),)
+        return (prod(self._split_lengths(steps, k)[self.level] for k in self.src_step_ids),)
 
-    def _split(self, steps: Sequence[TransformStep], at: int) -> TransformStep:
+    def _split_lengths(self, steps: Sequence[TransformStep], at: int) -> list[int]:
+        """Return the lengths of an earlier split; open ones are 1."""
         if not 0 <= at < len(steps) or steps[at].code != "SP":
             raise ScheduleError(f"step {self.as_json()} follows step {at}, which is not a split ('SP')", code="TW1113")
-        return steps[at]
+        return [1 if n is None else int(n) for n in steps[at].lengths]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TransformStep) and (self.code, self.values) == (other.code, other.values)

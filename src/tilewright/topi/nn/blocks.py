@@ -35,12 +35,13 @@ def pad(
     data: te.Tensor, pad_before: Ints, pad_after: Ints | None = None, pad_value: Any = 0.0, name: str = "PadInput",
     attrs: Any = None
 ) -> te.Tensor:
-    """Pad `data` with `pad_value` before and after each dimension; `pad_after` defaults to `pad_before`."""
+    """Pad `data` with `pad_value` before and after each dimension; `pad_after` defaults to `pad_before`.
+
+    `name` and `attrs` are those of the result.
+    """
     widths = _widths(data, pad_before, pad_after)
-    value = pad_value if isinstance(pad_value, te.Tensor) else te.compute(
-        (), lambda: cast(data.dtype, pad_value), name="pad_value"
-    )
-    return of.pad(data, widths, "constant", value)
+    value = pad_value if isinstance(pad_value, te.Tensor) else cast(data.dtype, pad_value)
+    return of.pad(data, widths, "constant", value, name, attrs)
 
 
 @tagged("injective,pad")
@@ -61,8 +62,7 @@ def mirror_pad(
                 f"a dimension of {n} can be mirrored by at most {n - 1 + edge} elements, not by {max(w)}"
             )
 
-    nothing = te.compute((), lambda: const(0, data.dtype), name="pad_value")
-    return of.pad(data, widths, mode.lower(), nothing)
+    return of.pad(data, widths, mode.lower(), const(0, data.dtype), name)
 
 
 @tagged(INJECTIVE)
