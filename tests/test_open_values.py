@@ -136,3 +136,20 @@ def test_bounds_of_slices_may_be_negative(body: str) -> None:
 ])
 def test_values_of_another_size(body: str) -> None:
     check(TWO, body)
+
+
+BATCH_VALUES = [
+    "f = Cast<to: int = 1>(n) p = Mul(x, f) s = Softmax<axis: int = -1>(x) y = Add(p, s)",
+    "o = Expand(one, n) t = ReduceSum<keepdims: int = 0>(o) s = Softmax<axis: int = -1>(x) y = Add(s, t)",
+    "v, i = TopK<axis: int = 1>(wide, n) y = ReduceSum<keepdims: int = 0>(v, c1)",
+]
+"""Rows that are independent of each other, but for the number of rows."""
+
+
+@pytest.mark.parametrize("body", BATCH_VALUES)
+def test_one_image_after_another_reads_the_size_of_the_whole_batch(body: str) -> None:
+    of = model(ONE, f"one = Cast<to: int = 1>(c1) wide = Concat<axis: int = 1>(x, x, x, x) {body}")
+    program = tilewright.compile(of, threads=1, config={"relay.SplitBatch.images": 1})
+    for n in SIZES:
+        x = np.random.default_rng(n).standard_normal((n, 4)).astype(np.float32)
+        np.testing.assert_allclose(program(x), onnxruntime_answers(of, {"x": x})[0], rtol=1e-5, atol=1e-6)

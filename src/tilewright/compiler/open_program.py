@@ -31,6 +31,7 @@ from tilewright.compiler.report import BuildReport
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_equal
 from tilewright.ir.transform import PassContext
+from tilewright.relay.analysis.batch_independence import may_read_size
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.frontend.core.known import ShapeValues
 from tilewright.relay.op.deferred import Waiting
@@ -454,12 +455,12 @@ def _checked(
         return made, found
 
     batch = _batch_of(main, imported.equal)
-    if batch is not None and _is_apart(main, batch, [n for n, _ in numbers], target, 0):
+    if batch is not None and _is_apart(imported, batch, numbers, target, 0):
         return program(batch)
     try:
         return program(None)
     except OpenSizeError as error:
-        if batch is None or error.sizes is not None or not _is_apart(main, batch, [n for n, _ in numbers], target, 1):
+        if batch is None or error.sizes is not None or not _is_apart(imported, batch, numbers, target, 1):
             raise
         return program(batch)
 
@@ -486,12 +487,36 @@ def _batch_of(main: Function, equal: Sequence[Equation]) -> Var | None:
     return batch if isinstance(batch, Var) and batch not in others else None
 
 
-def _is_apart(main: Function, batch: Var, numbers: Sequence[int], target: Target, images: int) -> bool:
+def _is_apart(imported: _Imported, batch: Var, numbers: Sequence[tuple[int, int]], target: Target, images: int) -> bool:
     """Whether a large batch is computed one image after another: by the rule of `SplitBatch`, or with `images` of 1
-    where possible.
+    where possible. The program for one image must not depend on the size of the batch.
 
     False as well where the model refuses the sample sizes; compiling it for them reports the reason.
     """
+    one = _for_one_image(imported.main, batch, [n for n, _ in numbers], target, images)
+    if one is None:
+        return False
+    if not _reads_size(imported, batch, [n for n, _ in numbers]):
+        return True
+    others = [(b if v is batch else a) for v, (a, b) in zip(symbols_of(imported.main), numbers, strict=True)]
+    other = _for_one_image(imported.main, batch, others, target, images)
+    return other is not None and structural_equal(one, other)
+
+
+def _reads_size(imported: _Imported, size: Var, numbers: Sequence[int]) -> bool:
+    """Whether values may depend on a size; True as well where the model refuses the samples."""
+    try:
+        with _sampling(imported, numbers):
+            sampled = imported.resolved(with_samples(imported.main, imported.renamed))
+            return may_read_size(sampled, imported.renamed[size])
+    except CompileError:
+        return True
+
+
+def _for_one_image(
+    main: Function, batch: Var, numbers: Sequence[int], target: Target, images: int
+) -> Function | None:
+    """Return the optimized function for one image, if a batch of the sample size is computed so; None otherwise."""
     known = {v: IntImm(INT64, n) for v, n in zip(symbols_of(main), numbers, strict=True)}
     context = PassContext.current()
     switches = {**context.config, "relay.SplitBatch.images": images} if images else dict(context.config)
@@ -500,8 +525,12 @@ def _is_apart(main: Function, batch: Var, numbers: Sequence[int], target: Target
         with PassContext(context.opt_level, disabled_pass=disabled, config=switches):
             optimized = graph_passes(target)(IRModule({"main": with_samples(main, known)}))["main"]
     except CompileError:
-        return False
-    return bool(optimized.attrs.get(PARTS, 1) == known[batch].value)
+        return None
+    if optimized.attrs.get(PARTS, 1) != known[batch].value:
+        return None
+    attrs = {k: v for k, v in optimized.attrs.items() if k != PARTS}
+    return Function(
+        optimized.params, optimized.body, optimized.ret_type, optimized.type_params, attrs, optimized.span)
 
 
 def _made(

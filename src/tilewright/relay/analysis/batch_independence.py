@@ -18,15 +18,16 @@ from typing import Any, Final, TypeAlias
 from tilewright import te
 from tilewright.base.errors import NoNativeKernel
 from tilewright.base.node import node
-from tilewright.base.types import TensorType, TupleType, Type
+from tilewright.base.types import OpenSize, TensorType, TupleType, Type, tensors_of
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.op.create import NdarraySize, ShapeOf
 from tilewright.relay.op.registry import Op
-from tilewright.relay.visitor import post_order
+from tilewright.relay.visitor import operands, post_order
 from tilewright.scalar import expr as scalar
 from tilewright.scalar.arith.bounds import bounds
 from tilewright.scalar.arith.ranges import Interval, Ranges
 from tilewright.scalar.arith.simplify import simplify
-from tilewright.scalar.expr import PrimExpr, add, mul, sub
+from tilewright.scalar.expr import PrimExpr, add, as_expr, mul, sub
 from tilewright.scalar.walk import free_vars, rewrite
 from tilewright.te.create import computations
 from tilewright.te.tensor import ComputeOp, Tensor, TensorElem
@@ -78,6 +79,29 @@ def _differs(constant: Expr, images: int) -> bool:
     """Return whether a constant has different rows for different images."""
     rows = constant.value.reshape(images, -1)  # type: ignore[attr-defined]
     return bool((rows != rows[:1]).any())
+
+
+def may_read_size(function: Function, size: scalar.Var) -> bool:
+    """Return whether the values that a typed function computes may depend on an open `size`, and not only their shapes:
+    a number made of it is an operand or a result (`multiply(%x, cast(take(shape_of(%x), 0)))`), or a value has it in
+    two dimensions, as `topk` with this number of elements."""
+    made: dict[Expr, bool] = {}  # what is made of shapes and constants alone -> whether `size` is in it
+
+    def count(t: TensorType) -> int:
+        return sum(isinstance(d, OpenSize) and size in free_vars(as_expr(d)) for d in t.shape)
+
+    def is_in(kind: Type) -> bool:
+        return any(map(count, tensors_of(kind)))
+
+    for e in post_order(function.body, inside=False):
+        below = operands(e)
+        if isinstance(e, Call) and isinstance(e.op, (ShapeOf, NdarraySize)):
+            made[e] = is_in(e.args[0].checked_type)
+        elif not isinstance(e, Var) and all(o in made for o in below):
+            made[e] = is_in(e.checked_type) or any(made[o] for o in below)
+        elif any(made.get(o) for o in below) or any(count(t) > 1 for t in tensors_of(e.checked_type)):
+            return True
+    return made.get(function.body, False)
 
 
 class _Values:
