@@ -193,3 +193,16 @@ def test_functions_of_python_take_and_return_buffers() -> None:
     found = np.zeros(4, "float32")
     interpret(doubled, [found])
     np.testing.assert_array_equal(found, [2, 4, 6, 8])
+
+
+def test_a_choice_has_the_type_that_is_given() -> None:
+    text = """
+@T.prim_func
+def f(A: T.Buffer((4,), "int32")):
+    for i in range(4):
+        A[i] = T.if_then_else(i < 2, i + 1, 7, dtype="int32")
+        A[i] = T.if_then_else(i < 2, 0, 7, dtype="int32")
+"""
+    first, second = tir.parse(text).body.body.stmts
+    assert str(first.value) == "if_then_else((i < 2), cast('int32', (i + 1)), 7)"
+    assert [str(e.dtype) for e in second.value.operands()] == ["bool", "int32", "int32"]

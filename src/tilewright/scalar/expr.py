@@ -98,6 +98,10 @@ class PlacedBuffer(Buffer):
         super().__init__(name, shape, dtype, scope, strides)
         self.pointer = pointer
 
+    @property
+    def data(self) -> PrimExpr:
+        return self.pointer
+
 
 def literal(value: Any, dtype: str | DataType | None = None) -> PrimExpr:
     """Return a number as an expression of `dtype`, by default TVM's type for it (int32, float32, bool): `te.const`,

@@ -23,6 +23,7 @@ from tilewright.base.errors import CompileError, UndecidedError
 from tilewright.base.interning import interned, publish
 from tilewright.base.scriptable import Scriptable
 from tilewright.base.types import BOOL, FLOAT32, INT64, DataType, OpenSize, PointerType, PrimType, integer_range
+from tilewright.scalar.buffer_access import BufferAccess
 
 BUILDERS: Final[dict[type[PrimExpr] | Intrinsic, Callable[..., PrimExpr]]] = {}
 """The folding builder of `expr.py` for each node class and bit operation: `add` for `Add`, `cast` for `Cast`."""
@@ -488,22 +489,24 @@ class Call(PrimExpr):
         return Call(self.dtype.with_lanes(lanes), self.op, [broadcast(v, lanes) for v in operands])
 
 
-class Buffer(Scriptable):
+class Buffer(BufferAccess):
     """A named piece of memory with a shape. `scope` is `global` (memory) or `local` (registers, else the stack).
 
     `shape` is a tuple of ints or integer expressions. Storage is dense, row-major and aligned to 64 bytes, unless
     `strides` of a parameter gives the distances in elements between indices of each dimension. Parameters of a kernel
     never overlap, except an output that the memory plan places on an input read only at the same element.
-    `axis_separators` are where further dimensions of physical memory begin: a note, which most passes drop.
+    `axis_separators` are where further dimensions of physical memory begin, and `elem_offset` is the distance of the
+    first element from the address that a script knows: notes, which most passes drop.
     """
 
-    __slots__ = ("__weakref__", "axis_separators", "dtype", "name", "scope", "shape", "strides")
+    __slots__ = ("__weakref__", "axis_separators", "dtype", "elem_offset", "name", "scope", "shape", "strides")
 
     def __init__(
         self, name: str, shape: Sequence[Any], dtype: str | DataType = FLOAT32, scope: str = "global",
-        strides: Sequence[Any] = (), axis_separators: Sequence[int] = ()
+        strides: Sequence[Any] = (), axis_separators: Sequence[int] = (), elem_offset: Value = 0
     ) -> None:
         self.name, self.scope, self.dtype = name, scope, DataType(dtype)
+        self.elem_offset = as_expr(elem_offset, "int32")
         self.shape: tuple[Any, ...] = tuple(_known(d) for d in shape)
         self.strides: tuple[Any, ...] = tuple(_known(d) for d in strides)
         self.axis_separators = tuple(map(int, axis_separators))

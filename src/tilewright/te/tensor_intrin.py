@@ -30,7 +30,7 @@ from tilewright.te.tensor import (
     TensorElem,
     TensorRegion,
 )
-from tilewright.tir.buffers import DeclaredBuffer, decl_buffer
+from tilewright.tir.buffers import decl_buffer
 from tilewright.tir.packed_calls import with_access
 from tilewright.tir.stmt import Block, Evaluate, IterVar, Stmt, walk_stmt
 from tilewright.tir.tensorize import TensorIntrin
@@ -110,7 +110,7 @@ def _listed(sizes: Sequence[PrimExpr]) -> str:
 
 
 def decl_tensor_intrin(
-    op: Operation, fcompute: Callable[[list[DeclaredBuffer], list[DeclaredBuffer]], Any], name: str = "tensor_intrin",
+    op: Operation, fcompute: Callable[[list[Buffer], list[Buffer]], Any], name: str = "tensor_intrin",
     binds: Mapping[Tensor, Buffer] | None = None, scalar_params: Any = None,
     default_buffer_params: Mapping[str, Any] | None = None,
 ) -> CallableIntrin:

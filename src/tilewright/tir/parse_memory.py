@@ -49,8 +49,10 @@ class MemoryReader(AttributeReader):
         kind = self.dtype(dtype) if dtype is not None else DataType("float32")
         strides = self.sizes(given["strides"]) if "strides" in given else ()
         separators = self.literal(given["axis_separators"]) if "axis_separators" in given else ()
+        first = self.expr(given["elem_offset"]) if "elem_offset" in given else 0
         made = Buffer(
-            name, sizes, kind, str(self.literal(where)) if where is not None else scope, strides, separators)
+            name, sizes, kind, str(self.literal(where)) or scope if where is not None else scope, strides, separators,
+            first)
         return self.bind(name, made, _same_buffer)
 
     def buffers_named(self, call: ast.Call) -> list[Buffer]:
@@ -151,4 +153,5 @@ def _same_buffer(a: Buffer, b: Buffer) -> bool:
         len(a.shape) == len(b.shape)
         and all(x is y or (isinstance(x, int) and x == y) for x, y in zip(a.shape, b.shape, strict=True))
     )
-    return same_shape and a.strides == b.strides and a.dtype is b.dtype and a.scope == b.scope
+    same_place = a.strides == b.strides and a.elem_offset is b.elem_offset and a.scope == b.scope
+    return same_shape and same_place and a.dtype is b.dtype

@@ -24,7 +24,6 @@ from tilewright.ir.module import IRModule
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import Buffer, PrimExpr, Var
 from tilewright.tir.buffers import fitted
-from tilewright.tir.free_names import INNER
 from tilewright.tir.parse_attributes import ENCLOSING, Wrapper
 from tilewright.tir.parse_expr import is_handle, module_name
 from tilewright.tir.parse_memory import ALLOCATIONS, MemoryReader
@@ -32,6 +31,7 @@ from tilewright.tir.parse_python import OwnNames, Source, around
 from tilewright.tir.parse_views import call_name, is_view
 from tilewright.tir.printer import extent_between
 from tilewright.tir.stmt import (
+    INNER,
     OWN_READS,
     PARALLEL,
     ROOT_ATTRS,
