@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 import pytest
 
-import tilewright as tvm
 from tilewright import tir
 from tilewright.ir import assert_structural_equal
-from tilewright.tir.stmt import For, PrimFunc, root_block
+from tilewright.scalar.expr import const
+from tilewright.tir.stmt import Evaluate, For, root_block
 
 SCALED = """
 @T.prim_func
@@ -36,8 +37,12 @@ def opaque(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32"), C: T.Bu
 """.replace("C[0:4] = 0.0", "for i in range(4):\n            C[i] = A[i]")
 
 
+def parsed(text: str) -> Any:
+    return tir.parse(text)
+
+
 def test_the_root_block_has_the_buffers_and_annotations_of_the_function() -> None:
-    func = tir.parse(SCALED)
+    func = parsed(SCALED)
     root = func.body.block
     assert root.name_hint == "root"
     assert [b.name for b in root.alloc_buffers] == ["B"]
@@ -49,13 +54,13 @@ def test_the_root_block_has_the_buffers_and_annotations_of_the_function() -> Non
 
 
 def test_the_root_block_outlives_its_function() -> None:
-    root = tir.parse(SCALED).with_attr("x", 1).body.block
+    root = parsed(SCALED).with_attr("x", 1).body.block
     gc.collect()
     assert [b.name for b in root.alloc_buffers] == ["B"]
 
 
 def test_functions_with_one_body_have_equal_root_blocks() -> None:
-    func = tir.parse(SCALED)
+    func = parsed(SCALED)
     first = func.with_attr("x", 1)
     del func
     gc.collect()
@@ -63,15 +68,22 @@ def test_functions_with_one_body_have_equal_root_blocks() -> None:
 
 
 def test_a_block_that_is_all_of_a_function() -> None:
-    root = tir.parse(OPAQUE).body.block
+    assert parsed(OPAQUE).body.block.name_hint == "copy"  # it needs no root block
+    text = OPAQUE.replace('    with T.block("copy"):', '    D = T.alloc_buffer((1,))\n    with T.block("copy"):')
+    root = parsed(text).body.block
     assert root.name_hint == "root"
     assert root.body.block.name_hint == "copy"
-    assert root.alloc_buffers == []
-    assert_structural_equal(root.body, tir.parse(OPAQUE).body, map_free_vars=True)
+    assert [b.name for b in root.alloc_buffers] == ["D"]
+    assert_structural_equal(root.body, parsed(OPAQUE).body, map_free_vars=True)
+
+
+def test_a_root_block_without_a_name() -> None:
+    named, unnamed = parsed(SCALED), parsed(SCALED.replace('T.block("root")', "T.block()"))
+    assert unnamed.script() == named.script()
 
 
 def test_a_replaced_root_block_has_no_buffers() -> None:
-    state = tir.ScheduleState(tir.parse(SCALED))
+    state = tir.ScheduleState(parsed(SCALED))
     root = state.mod["main"].body.block
     assert [b.name for b in root.alloc_buffers] == ["B"]
     new = tir.Block([], [], [], "new", root.body[1])
@@ -81,7 +93,7 @@ def test_a_replaced_root_block_has_no_buffers() -> None:
 
 
 def test_accessed_parts() -> None:
-    func = tir.parse(SCALED)
+    func = parsed(SCALED)
     block = func.body.block.body[1].body
     names = {b.data: b for b in (*func.buffers, *func.body.block.alloc_buffers)}
     reads, writes, opaque = tir.analysis.get_block_access_region(block, names)
@@ -92,9 +104,9 @@ def test_accessed_parts() -> None:
 
 
 def test_parts_whose_address_is_passed_on() -> None:
-    func = tir.parse(OPAQUE)
+    func = parsed(OPAQUE)
     a, b, c = func.buffers
-    block, names = func.body.block.body, {x.data: x for x in (a, b, c)}
+    block, names = func.body.block, {x.data: x for x in (a, b, c)}
     reads, writes = tir.analysis.get_block_read_write_region(block, names)
     assert [r.buffer for r in reads] == [a]
     assert [r.buffer for r in writes] == [b, c]
@@ -107,7 +119,7 @@ def test_parts_whose_address_is_passed_on() -> None:
 
 @pytest.mark.parametrize("text", [SCALED, SCALED.replace('    with T.block("C"):', '    with T.block("D"):')])
 def test_where_buffers_are_used(text: str) -> None:
-    func = tir.parse(text)
+    func = parsed(text)
     a, c = func.buffers
     (b,) = func.body.block.alloc_buffers
     found = tir.analysis.detect_buffer_access_lca(func)
@@ -118,10 +130,9 @@ def test_where_buffers_are_used(text: str) -> None:
 
 
 def test_where_buffers_are_used_without_blocks() -> None:
-    func = tir.parse("@T.prim_func\ndef f(A: T.Buffer((1,), \"float32\")):\n    A[0] = 1.0\n")
+    func = parsed("@T.prim_func\ndef f(A: T.Buffer((1,), \"float32\")):\n    A[0] = 1.0\n")
     assert tir.analysis.detect_buffer_access_lca(func) == {func.buffers[0]: None}
 
 
 def test_statements_of_no_function() -> None:
-    assert tir.Evaluate(0).block.alloc_buffers == []
-    assert isinstance(tvm.IRModule({"f": tir.parse(SCALED)})["f"], PrimFunc)
+    assert Evaluate(const(0, "int32")).block.alloc_buffers == []

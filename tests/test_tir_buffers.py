@@ -46,10 +46,9 @@ def test_other_shapes_of_memory() -> None:
 
 
 def test_memory_at_an_address() -> None:
-    address = te.var("p", PointerType(PrimType("int32")))
+    address = tir.Var("p", PointerType(PrimType("int32")))
     memory = tir.decl_buffer((N,), "int32", data=address)
-    store = tir.BufferStore(memory, 1, [1])
-    assert store.buffer.data is address
+    assert memory.data is address
     with pytest.raises(CompileError, match="data= is a variable of type 'handle'"):
         tir.decl_buffer((N,), "int32", data=N)
 

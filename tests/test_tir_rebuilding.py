@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,11 +11,11 @@ import tilewright as tvm
 from tilewright import tir
 from tilewright.base.errors import CompileError
 from tilewright.ir import assert_structural_equal
-from tilewright.tir.script import tir as T
+from tilewright.scalar.expr import integer
 from tilewright.tir.stmt import PrimFunc
 from tilewright.tir.stmt_functor import renew_defs, substitute
 
-
+scale: Any = tir.parse("""
 @T.prim_func
 def scale(a: T.handle, b: T.handle, n: T.int32) -> None:
     m = T.int32()
@@ -28,8 +30,8 @@ def scale(a: T.handle, b: T.handle, n: T.int32) -> None:
         with T.block("B"):
             vi, vj = T.axis.remap("SS", [i, j])
             B[vi, vj] = C[vi, vj]
-
-
+""")
+scale_rows: Any = tir.parse("""
 @T.prim_func
 def scale_rows(a: T.handle, b: T.handle) -> None:
     m = T.int32()
@@ -44,14 +46,15 @@ def scale_rows(a: T.handle, b: T.handle) -> None:
         with T.block("B"):
             vi, vj = T.axis.remap("SS", [i, j])
             B[vi, vj] = C[vi, vj]
-
-
+""")
+copy: Any = tir.parse("""
 @T.prim_func
 def copy(a: T.handle, b: T.handle, n: T.int32, p: T.int32, q: T.int32) -> None:
     A = T.match_buffer(a, (4, n), "float32", strides=[p, 1], elem_offset=q)
     B = T.match_buffer(b, (4, n), "float32", strides=[p, 1], elem_offset=q)
     for i, j in T.grid(4, n):
         B[i, j] = A[i, j]
+""")
 
 
 def test_no_parameter_is_given() -> None:
@@ -85,7 +88,7 @@ def test_an_expression_for_a_variable() -> None:
 
 def test_strides_and_offsets() -> None:
     made = copy.specialize({copy.params[0]: tir.decl_buffer((4, 16), strides=[32, 1], elem_offset=4)})
-    assert [(b.shape, b.strides, int(b.elem_offset)) for b in made.buffers] == [((4, 16), (32, 1), 4)] * 2
+    assert [(b.shape, b.strides, integer(b.elem_offset)) for b in made.buffers] == [((4, 16), (32, 1), 4)] * 2
     assert not made.scalars
 
 
@@ -112,14 +115,14 @@ def test_variables_and_buffers_of_its_own() -> None:
 
 
 def test_values_in_statements() -> None:
-    func = tir.parse("""
+    func: Any = tir.parse("""
 @T.prim_func
 def f(n: T.int32):
     A = T.allocate([n], "float32")
     for i in range(n):
         A[i] = T.call_pure_extern("float32", "f", i) + T.cast(i, "float32")
 """)
-    wanted = tir.parse("""
+    wanted: Any = tir.parse("""
 @T.prim_func
 def f():
     A = T.allocate([16], "float32")

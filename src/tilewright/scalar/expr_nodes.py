@@ -408,21 +408,17 @@ class Intrinsic:
         return self.spelling
 
 
-class FloatFunction(Intrinsic):
-    """A function of floating-point numbers, to which integers of Python are converted. Raises `CompileError` for other
-    types."""
+class Rounding(Intrinsic):
+    """A function that rounds floating-point numbers, and leaves integers as they are; constants are folded."""
 
     __slots__ = ()
 
     def __call__(self, *args: Value, dtype: str | DataType | None = None) -> PrimExpr:
-        args = tuple(float(a) if type(a) is int else a for a in args)
-        for a in args:
-            kind = as_expr(a).dtype
-            if not kind.is_float:
-                raise CompileError(
-                    f"'{self.spelling}' takes floating-point numbers, but was given {kind}; cast it first",
-                    code="TW0602")
-        return super().__call__(*args, dtype=dtype)
+        (x,) = map(as_expr, args)
+        if not x.dtype.is_float or self.reference is None:
+            return x
+        n = number_of(x)
+        return super().__call__(x, dtype=dtype) if n is None else const(float(self.reference(n)), x.dtype)
 
 
 class PairFunction(Intrinsic):
@@ -439,7 +435,7 @@ class PairFunction(Intrinsic):
         return super().__call__(x, y, dtype=dtype)
 
 
-FLOOR: Final = Intrinsic("floor", np.floor)
+FLOOR: Final = Rounding("floor", np.floor)
 """`intrinsics.floor`; used for the rounded-down quotient of floating-point numbers."""
 FMOD: Final = PairFunction("fmod", np.fmod)
 """`intrinsics.fmod`: the remainder of floating-point numbers with the sign of the dividend, exact for all magnitudes.

@@ -134,7 +134,7 @@ def decl_tensor_intrin(
     func = create_prim_func(op.inputs, op.outputs, name, binds=given)
     (pattern,) = (s for s in walk_stmt(func.body) if isinstance(s, Block))
     ins, outs = func.buffers[: len(op.inputs)], func.buffers[len(op.inputs) :]
-    made = fcompute(list(ins), list(outs))  # type: ignore[arg-type]
+    made = fcompute(list(ins), list(outs))
     parts = tuple(made) if isinstance(made, (tuple, list)) else (made,)
     if len(parts) not in (1, 3) or (len(parts) == 1 and parts[0] is None):
         raise CompileError(

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from tilewright.scalar.expr import Load as BufferLoad
     from tilewright.scalar.expr import TruncMod as Mod
     from tilewright.scalar.expr import Var as SizeVar
-    from tilewright.scalar.expr import all_of as all
-    from tilewright.scalar.expr import any_of as any
     from tilewright.scalar.expr import literal as const
     from tilewright.scalar.expr import mul as multiply
     from tilewright.scalar.expr import sub as subtract
@@ -100,6 +98,8 @@ if TYPE_CHECKING:
     from tilewright.tir.data_layout import BijectiveLayout, Layout, bijective_layout, layout
     from tilewright.tir.functions import (
         Let,
+        all,
+        any,
         atan2,
         bitwise_and,
         bitwise_not,
@@ -174,7 +174,7 @@ _MEMBERS: Final = {
         "Add", "And", "Broadcast", "Buffer", "Call", "Cast", "Div", "EQ", "FloatImm", "FloorDiv", "FloorMod", "GE",
         "GT", "IntImm", "LE", "LT", "Max", "Min", "Mul", "NE", "Not", "Or", "PrimExpr", "Ramp", "Select", "Sub", "Var",
         "add", "if_then_else"),
-    "te": ("abs", "all", "any", "const", "max", "max_value", "min", "min_value", "power", "round", "sum"),
+    "te": ("abs", "const", "max", "max_value", "min", "min_value", "power", "round", "sum"),
     "te.tensor": ("Reduce", "comm_reducer"),
     "scalar.intrinsics": (
         "acos", "acosh", "address_of", "asin", "asinh", "atan", "atanh", "call_extern", "call_llvm_intrin",
@@ -186,11 +186,11 @@ _MEMBERS: Final = {
     "tir.buffers": ("decl_buffer",),
     "tir.data_layout": ("BijectiveLayout", "Layout", "bijective_layout", "layout"),
     "tir.functions": (
-        "Let", "atan2", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "call_intrin", "ceildiv", "clz",
-        "copysign", "div", "exp10", "floordiv", "floormod", "hypot", "infinity", "isfinite", "ldexp", "likely", "log10",
-        "log1p", "nextafter", "popcount",
-        "q_multiply_shift", "q_multiply_shift_per_axis", "reinterpret", "shift_left", "shift_right",
-        "stmt_list", "stmt_seq", "truncdiv", "truncmod"),
+        "Let", "all", "any", "atan2", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "call_intrin",
+        "ceildiv", "clz", "copysign", "div", "exp10", "floordiv", "floormod", "hypot", "infinity", "isfinite",
+        "ldexp", "likely", "log10", "log1p", "nextafter", "popcount", "q_multiply_shift",
+        "q_multiply_shift_per_axis", "reinterpret", "shift_left", "shift_right", "stmt_list", "stmt_seq",
+        "truncdiv", "truncmod"),
     "tir.index_map": ("IndexMap",),
     "tir.module_schedule": ("Schedule", "Trace", "replay"),
     "tir.packed_calls": ("call_packed", "trace"),

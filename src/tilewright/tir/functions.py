@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -73,6 +73,26 @@ def isfinite(x: Value) -> PrimExpr:
     if not e.dtype.is_float:
         return const(1, BOOL.with_lanes(e.dtype.lanes))
     return E.logical_not(E.logical_or(I.isnan(e, dtype=BOOL), I.isinf(e, dtype=BOOL)))
+
+
+def all(*args: Value, span: Any = None) -> PrimExpr:
+    """Return whether all conditions hold. Raises `CompileError` for none, and for other values than conditions."""
+    return E.all_of(*_conditions("all", args))
+
+
+def any(*args: Value, span: Any = None) -> PrimExpr:
+    """Return whether one of the conditions holds. Raises `CompileError` for none, and for other values than conditions.
+    """
+    return E.any_of(*_conditions("any", args))
+
+
+def _conditions(name: str, args: Sequence[Value]) -> list[PrimExpr]:
+    found = [as_expr(a) for a in args]
+    wrong = next((e for e in found if e.dtype.code != "bool"), None)
+    if not found or wrong is not None:
+        what = "none" if wrong is None else f"'{wrong}', which is {wrong.dtype}"
+        raise CompileError(f"{name} takes one or more conditions, but was given {what}", code="TW0602")
+    return found
 
 
 def _division(build: Callable[[Value, Value], PrimExpr], meaning: str) -> Callable[..., PrimExpr]:

@@ -18,7 +18,7 @@ from tilewright.scalar.expr import Buffer, PlacedBuffer, Var
 from tilewright.tir.constructors import constant_elements
 from tilewright.tir.parse_attributes import AttributeReader, Wrapper
 from tilewright.tir.parse_expr import module_name
-from tilewright.tir.parse_views import PLACES
+from tilewright.tir.parse_views import PLACES, call_name
 from tilewright.tir.stmt import Allocate, AllocateConst, Let, Reducer
 
 N = TypeVar("N", Var, Buffer)
@@ -146,6 +146,21 @@ class MemoryReader(AttributeReader):
             raise self.error(node, f"the address of '{buffer.name}' is a handle, but this value is {value.dtype}")
         self.names[word.value.id] = PlacedBuffer(buffer.name, buffer.shape, buffer.dtype, var)
         return lambda body: Let(var, value, body)
+
+
+def unnamed_root(body: Sequence[ast.stmt]) -> ast.stmt | None:
+    """Return the block without a name that is all of a function, if it allocates buffers: it is the root block."""
+    *before, last = body
+    if not isinstance(last, ast.With):
+        return None
+    known = (call_name(s.value) if isinstance(s, (ast.Assign, ast.Expr)) else "" for s in before)
+    call, inside = last.items[0].context_expr, [call_name(s.value) for s in last.body if isinstance(s, ast.Assign)]
+    is_unnamed = isinstance(call, ast.Call) and call_name(call) == "block" and not call.args
+    return last if is_unnamed and "alloc_buffer" in inside and all(name in _AHEAD for name in known) else None
+
+
+_AHEAD: Final = ("match_buffer", "func_attr", "int32", "int64")
+"""Declarations before a block that is all of a function."""
 
 
 def _same_buffer(a: Buffer, b: Buffer) -> bool:

@@ -126,7 +126,7 @@ class _Rebuilding:
     """
 
     def __init__(self, values: Mapping[Var, PrimExpr], *, is_fresh: bool) -> None:
-        self.values: dict[PrimExpr, PrimExpr] = dict(values)
+        self.values: dict[PrimExpr, PrimExpr] = {**values}
         self.is_fresh = is_fresh
         self.buffers: dict[Buffer, Buffer] = {}
         self.memo: dict[PrimExpr, PrimExpr] = {}
@@ -222,8 +222,8 @@ class _Rebuilding:
                 return replace(s, buffer=self.buffer(s.buffer), body=self.stmt(s.body))
             case AttrStmt():
                 about = self.named(s.node) if isinstance(s.node, (Buffer, Var)) else s.node
-                value = self.kept(s.value) if isinstance(s.value, PrimExpr) else s.value
-                return AttrStmt(about, s.attr_key, value, self.stmt(s.body))
+                noted = self.kept(s.value) if isinstance(s.value, PrimExpr) else s.value
+                return AttrStmt(about, s.attr_key, noted, self.stmt(s.body))
             case Block():
                 return self.block(s)
             case _:
@@ -231,13 +231,13 @@ class _Rebuilding:
                 return map_bodies(own, self.stmt) or own
 
     def block(self, s: Block) -> Block:
-        bindings, extents = map(self.expr, s.bindings), [self.expr(i.extent) for i in s.iters]
+        values, extents = [self.expr(b) for b in s.bindings], [self.expr(i.extent) for i in s.iters]
         pairs = [(self.bind(i.var, i.extent, n), n, i.kind) for i, n in zip(s.iters, extents, strict=True)]
         iters = tuple(IterVar(v, cast(v.dtype, n), kind) for v, n, kind in pairs)
-        bindings = (cast(i.var.dtype, b) for i, b in zip(iters, bindings, strict=False))
+        bindings = tuple(cast(i.var.dtype, b) for i, b in zip(iters, values, strict=False))
         notes = {k: self.reducer(v) if isinstance(v, Reducer) else v for k, v in s.annotations.items()}
         return replace(
-            s, iters=iters, bindings=tuple(bindings), predicate=self.expr(s.predicate),
+            s, iters=iters, bindings=bindings, predicate=self.expr(s.predicate),
             init=None if s.init is None else self.stmt(s.init), body=self.stmt(s.body), annotations=notes)
 
     def reducer(self, r: Reducer) -> Reducer:

@@ -438,10 +438,11 @@ class Block(Stmt):
 
     @property
     def block(self) -> Block:
-        """The block itself, which has its bindings, where TVM has a statement of its own for these; the root block if
-        the block is all of a function."""
+        """The block itself, which has its bindings, where TVM has a statement of its own for these. If the block is all
+        of a function, which needs a root block for its axes or for buffers, the root block."""
         root = None if isinstance(self, RootBlock) else _ROOTS.get(self)
-        return self if root is None else _root_around(self, root)
+        is_root = root is None or not (self.iters or self.init is not None or root.allocated)
+        return self if root is None or is_root else _root_around(self, root)
 
     @property
     def alloc_buffers(self) -> list[Buffer]:
