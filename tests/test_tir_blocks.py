@@ -125,7 +125,8 @@ def test_where_buffers_are_used(text: str) -> None:
     found = tir.analysis.detect_buffer_access_lca(func)
     root = root_block(func)
     assert found[b] is root
-    assert found[a] is root.body[0].body.block
+    body: Any = root.body
+    assert found[a] is body[0].body.block
     assert isinstance(found[c], For)
 
 

@@ -435,7 +435,7 @@ class PairFunction(Intrinsic):
         return super().__call__(x, y, dtype=dtype)
 
 
-FLOOR: Final = Rounding("floor", np.floor)
+FLOOR: Final[Intrinsic] = Rounding("floor", np.floor)
 """`intrinsics.floor`; used for the rounded-down quotient of floating-point numbers."""
 FMOD: Final = PairFunction("fmod", np.fmod)
 """`intrinsics.fmod`: the remainder of floating-point numbers with the sign of the dividend, exact for all magnitudes.

@@ -125,8 +125,8 @@ class _Rebuilding:
     that are stored, bound, or passed to functions keep their types.
     """
 
-    def __init__(self, values: Mapping[Var, PrimExpr], *, is_fresh: bool) -> None:
-        self.values: dict[PrimExpr, PrimExpr] = {**values}
+    def __init__(self, values: Mapping[Any, PrimExpr], *, is_fresh: bool) -> None:
+        self.values: dict[PrimExpr, PrimExpr] = dict(values)
         self.is_fresh = is_fresh
         self.buffers: dict[Buffer, Buffer] = {}
         self.memo: dict[PrimExpr, PrimExpr] = {}
