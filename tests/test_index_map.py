@@ -58,6 +58,10 @@ def test_condition_by_digits() -> None:
     back, unused = IndexMap.from_func(lambda i: [i // 32, (i // 4) % 8, i % 4]).non_surjective_inverse([116])
     i, j, k = back.initial_indices
     tvm.ir.assert_structural_equal(unused, tvm.tir.And(i.equal(3), j * 4 + k >= 20))
+    back, unused = IndexMap.from_func(lambda i: [(i + 1) // 4, (i + 1) % 4]).non_surjective_inverse([14])
+    i, j = back.initial_indices
+    first, last = tvm.tir.And(i.equal(0), j < 1), tvm.tir.And(i.equal(3), j.equal(3))
+    tvm.ir.assert_structural_equal(unused, tvm.tir.Or(first, last))
 
 
 def test_arrays() -> None:

@@ -199,3 +199,13 @@ def test_the_grain_of_a_parallel_loop() -> None:
     tvm.build(func, target="llvm")(got)
     np.testing.assert_array_equal(got, np.arange(64))
     assert func.body.annotations == {"grain": 8}  # type: ignore[attr-defined]
+
+
+def test_loops_with_a_condition() -> None:
+    irb = tvm.tir.ir_builder.create()
+    count = irb.allocate("int32", (1,), name="count", scope="local")
+    count[0] = 0
+    with irb.while_loop(count[0] < 3):
+        count[0] += 1
+    found = irb.get()
+    assert repr(found).splitlines()[-2:] == ["while count[0] < T.int32(3):", "    count[0] = count[0] + T.int32(1)"]

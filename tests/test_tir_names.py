@@ -483,3 +483,19 @@ def test_numbers_of_numpy_keep_their_types(kind: type[np.generic]) -> None:
     found = tvm.runtime.convert(kind(1))
     assert found.dtype == np.dtype(kind).name
     assert found.value == 1
+
+
+def test_rounded_constants() -> None:
+    assert [tvm.te.floor(2.5), tir.ceil(2.5), tir.round(3.5), tir.trunc(-2.5)] == [2.0, 3.0, 4.0, -2.0]
+    n = tir.Var("n", "int32")
+    assert tir.ceil(n) is n
+    assert tir.isnan(n) is tir.const(False)
+
+
+def test_conditions_are_joined() -> None:
+    n = tir.Var("n", "int32")
+    assert tir.all(n > 1, True) is (n > 1)
+    with pytest.raises(CompileError, match="all takes one or more conditions, but was given 'n', which is int32"):
+        tir.all(n > 1, n)
+    with pytest.raises(CompileError, match="any takes one or more conditions, but was given none"):
+        tir.any()

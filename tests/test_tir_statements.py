@@ -193,3 +193,40 @@ def test_functions_of_python_take_and_return_buffers() -> None:
     found = np.zeros(4, "float32")
     interpret(doubled, [found])
     np.testing.assert_array_equal(found, [2, 4, 6, 8])
+
+
+def test_a_choice_has_the_type_that_is_given() -> None:
+    text = """
+@T.prim_func
+def f(A: T.Buffer((4,), "int32")):
+    for i in range(4):
+        A[i] = T.if_then_else(i < 2, i + 1, 7, dtype="int32")
+        A[i] = T.if_then_else(i < 2, 0, 7, dtype="int32")
+"""
+    func: Any = tir.parse(text)
+    first, second = func.body.body.stmts
+    assert str(first.value) == "if_then_else((i < 2), cast('int32', (i + 1)), 7)"
+    assert [str(e.dtype) for e in second.value.operands()] == ["bool", "int32", "int32"]
+
+
+@pytest.mark.parametrize(("line", "message"), [
+    ("A[0] = A[0:2]", "2 elements cannot be stored in one element of 'A'"),
+    ("B = T.alloc_buffer((1,))\n    B = T.alloc_buffer((1,))", "the buffer 'B' is declared twice here"),
+])
+def test_refused_lines(line: str, message: str) -> None:
+    with pytest.raises(ParseError, match=message):
+        tir.parse(f"@T.prim_func\ndef f(A: T.Buffer((4,), \"float32\")):\n    {line}\n")
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_memory_without_blocks(target: str) -> None:
+    func = tir.parse("""
+@T.prim_func
+def f(A: T.Buffer((), "float32")):
+    B = T.alloc_buffer((), "float32")
+    B[()] = A[()] + 1.0
+    A[()] = B[()] * 2.0
+""")
+    found = tilewright.nd.array(np.float32(3))
+    tilewright.build(func, target=target)(found)
+    assert found.numpy() == 8

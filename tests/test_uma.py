@@ -16,7 +16,7 @@ from tilewright.backends.accelerators.uma.api import PassPhase, UMACodegen, UMAP
 from tilewright.base.errors import OptionError, TargetError
 from tilewright.relay.dataflow_pattern import is_op, wildcard
 from tilewright.relay.op.contrib import get_pattern_table
-from tilewright.tir.buffers import DeclaredBuffer
+from tilewright.scalar.expr import Buffer
 
 SOURCE = """
 static int twice_sum(const float* a, const float* b, float* out, int n) {
@@ -33,7 +33,7 @@ class CallTwiceSum:
     def transform_function(self, func: Any, mod: Any, context: Any) -> Any:
         a, b, out = func.params
         size = int(np.prod([int(n) for n in a.shape]))
-        pointers = [DeclaredBuffer.access_ptr(p, mode) for p, mode in ((a, "r"), (b, "r"), (out, "w"))]
+        pointers = [Buffer.access_ptr(p, mode) for p, mode in ((a, "r"), (b, "r"), (out, "w"))]
         call = tvm.tir.call_extern("int32", "twice_sum", *pointers, size)
         return func.with_body(tvm.tir.Evaluate(call))
 

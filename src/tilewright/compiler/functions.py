@@ -39,6 +39,7 @@ from tilewright.tir.packed_calls import CallbackType
 from tilewright.tir.stmt import (
     CALLBACKS,
     IMPORTS,
+    INNER,
     NUMBERS,
     RESULT,
     SCALAR_LOOPS,
@@ -290,7 +291,7 @@ def _functions(inputs: Any, args: Sequence[Any] | None, name: str, binds: Any) -
 
 
 def _without_blocks(func: PrimFunc, machine: Machine) -> PrimFunc:
-    has_blocks = any(isinstance(s, Block) for s in walk_stmt(func.body))
+    has_blocks = bool(func.attrs.get(INNER)) or any(isinstance(s, Block) for s in walk_stmt(func.body))
     shared = share_loops(func, machine)
     return simplify(lower_blocks(shared) if has_blocks else shared)
 

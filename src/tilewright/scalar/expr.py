@@ -41,7 +41,6 @@ from tilewright.scalar.expr_nodes import (
     Comparison,
     Div,
     ExprLike,
-    FloatFunction,
     FloatImm,
     FloorDiv,
     FloorMod,
@@ -57,6 +56,7 @@ from tilewright.scalar.expr_nodes import (
     PairFunction,
     PrimExpr,
     Ramp,
+    Rounding,
     Select,
     Sub,
     TruncDiv,
@@ -75,8 +75,9 @@ from tilewright.scalar.expr_nodes import (
 __all__ = [
     "BITWISE_AND", "BITWISE_NOT", "BITWISE_OR", "BITWISE_XOR", "EQ", "FLOOR", "FMOD", "GE", "GT", "LE", "LT", "NE",
     "SHIFT_LEFT", "SHIFT_RIGHT", "Add", "And", "Binary", "Broadcast", "Buffer", "Call", "Cast", "Comparison", "Div",
-    "ExprLike", "FloatFunction", "FloatImm", "FloorDiv", "FloorMod", "IntImm", "Intrinsic", "Load", "Max", "Min",
-    "Mul", "Not", "Number", "Or", "PairFunction", "PlacedBuffer", "PrimExpr", "Ramp", "Select", "Sub", "TruncDiv",
+    "ExprLike", "FloatImm", "FloorDiv", "FloorMod", "IntImm", "Intrinsic", "Load", "Max", "Min",
+    "Mul", "Not", "Number", "Or", "PairFunction", "PlacedBuffer", "PrimExpr", "Ramp", "Rounding", "Select", "Sub",
+    "TruncDiv",
     "TruncMod", "UnknownDim", "Value", "Var", "add", "all_of", "any_of", "as_expr", "bitwise", "broadcast", "cast",
     "compare",
     "const", "div", "floordiv", "floormod", "if_then_else", "integer", "integer_range", "is_value", "literal",
@@ -97,6 +98,10 @@ class PlacedBuffer(Buffer):
     ) -> None:
         super().__init__(name, shape, dtype, scope, strides)
         self.pointer = pointer
+
+    @property
+    def data(self) -> PrimExpr:
+        return self.pointer
 
 
 def literal(value: Any, dtype: str | DataType | None = None) -> PrimExpr:

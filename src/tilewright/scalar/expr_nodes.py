@@ -23,6 +23,7 @@ from tilewright.base.errors import CompileError, UndecidedError
 from tilewright.base.interning import interned, publish
 from tilewright.base.scriptable import Scriptable
 from tilewright.base.types import BOOL, FLOAT32, INT64, DataType, OpenSize, PointerType, PrimType, integer_range
+from tilewright.scalar.buffer_access import BufferAccess
 
 BUILDERS: Final[dict[type[PrimExpr] | Intrinsic, Callable[..., PrimExpr]]] = {}
 """The folding builder of `expr.py` for each node class and bit operation: `add` for `Add`, `cast` for `Cast`."""
@@ -407,21 +408,17 @@ class Intrinsic:
         return self.spelling
 
 
-class FloatFunction(Intrinsic):
-    """A function of floating-point numbers, to which integers of Python are converted. Raises `CompileError` for other
-    types."""
+class Rounding(Intrinsic):
+    """A function that rounds floating-point numbers, and leaves integers as they are; constants are folded."""
 
     __slots__ = ()
 
     def __call__(self, *args: Value, dtype: str | DataType | None = None) -> PrimExpr:
-        args = tuple(float(a) if type(a) is int else a for a in args)
-        for a in args:
-            kind = as_expr(a).dtype
-            if not kind.is_float:
-                raise CompileError(
-                    f"'{self.spelling}' takes floating-point numbers, but was given {kind}; cast it first",
-                    code="TW0602")
-        return super().__call__(*args, dtype=dtype)
+        (x,) = map(as_expr, args)
+        if not x.dtype.is_float or self.reference is None:
+            return x
+        n = number_of(x)
+        return super().__call__(x, dtype=dtype) if n is None else const(float(self.reference(n)), x.dtype)
 
 
 class PairFunction(Intrinsic):
@@ -438,7 +435,7 @@ class PairFunction(Intrinsic):
         return super().__call__(x, y, dtype=dtype)
 
 
-FLOOR: Final = Intrinsic("floor", np.floor)
+FLOOR: Final[Intrinsic] = Rounding("floor", np.floor)
 """`intrinsics.floor`; used for the rounded-down quotient of floating-point numbers."""
 FMOD: Final = PairFunction("fmod", np.fmod)
 """`intrinsics.fmod`: the remainder of floating-point numbers with the sign of the dividend, exact for all magnitudes.
@@ -488,22 +485,24 @@ class Call(PrimExpr):
         return Call(self.dtype.with_lanes(lanes), self.op, [broadcast(v, lanes) for v in operands])
 
 
-class Buffer(Scriptable):
+class Buffer(BufferAccess):
     """A named piece of memory with a shape. `scope` is `global` (memory) or `local` (registers, else the stack).
 
     `shape` is a tuple of ints or integer expressions. Storage is dense, row-major and aligned to 64 bytes, unless
     `strides` of a parameter gives the distances in elements between indices of each dimension. Parameters of a kernel
     never overlap, except an output that the memory plan places on an input read only at the same element.
-    `axis_separators` are where further dimensions of physical memory begin: a note, which most passes drop.
+    `axis_separators` are where further dimensions of physical memory begin, and `elem_offset` is the distance of the
+    first element from the address that a script knows: notes, which most passes drop.
     """
 
-    __slots__ = ("__weakref__", "axis_separators", "dtype", "name", "scope", "shape", "strides")
+    __slots__ = ("__weakref__", "axis_separators", "dtype", "elem_offset", "name", "scope", "shape", "strides")
 
     def __init__(
         self, name: str, shape: Sequence[Any], dtype: str | DataType = FLOAT32, scope: str = "global",
-        strides: Sequence[Any] = (), axis_separators: Sequence[int] = ()
+        strides: Sequence[Any] = (), axis_separators: Sequence[int] = (), elem_offset: Value = 0
     ) -> None:
         self.name, self.scope, self.dtype = name, scope, DataType(dtype)
+        self.elem_offset = as_expr(elem_offset, "int32")
         self.shape: tuple[Any, ...] = tuple(_known(d) for d in shape)
         self.strides: tuple[Any, ...] = tuple(_known(d) for d in strides)
         self.axis_separators = tuple(map(int, axis_separators))

@@ -25,12 +25,12 @@ from tilewright.scalar.expr import (
     SHIFT_LEFT,
     SHIFT_RIGHT,
     Call,
-    FloatFunction,
     IntImm,
     Intrinsic,
     Load,
     PairFunction,
     PrimExpr,
+    Rounding,
     Value,
     as_expr,
     bitwise,
@@ -80,6 +80,23 @@ def _halves(x: Any) -> tuple[Any, Any]:
     return (bits << np.uint32(16)).view(np.float32)[()], (bits & np.uint32(0xFFFF0000)).view(np.float32)[()]
 
 
+class FloatFunction(Intrinsic):
+    """A function of floating-point numbers, to which integers of Python are converted. Raises `CompileError` for other
+    types."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: Value, dtype: str | DataType | None = None) -> PrimExpr:
+        args = tuple(float(a) if type(a) is int else a for a in args)
+        for a in args:
+            kind = as_expr(a).dtype
+            if not kind.is_float:
+                raise CompileError(
+                    f"'{self.spelling}' takes floating-point numbers, but was given {kind}; cast it first",
+                    code="TW0602")
+        return super().__call__(*args, dtype=dtype)
+
+
 exp: Final[Intrinsic] = FloatFunction("exp", np.exp)
 log: Final[Intrinsic] = FloatFunction("log", np.log)
 log2: Final[Intrinsic] = FloatFunction("log2", np.log2)
@@ -101,10 +118,10 @@ asinh: Final[Intrinsic] = FloatFunction("asinh", np.arcsinh)
 acosh: Final[Intrinsic] = FloatFunction("acosh", np.arccosh)
 atanh: Final[Intrinsic] = FloatFunction("atanh", np.arctanh)
 floor: Final = FLOOR
-ceil: Final = Intrinsic("ceil", np.ceil)
-trunc: Final = Intrinsic("trunc", np.trunc)
+ceil: Final[Intrinsic] = Rounding("ceil", np.ceil)
+trunc: Final[Intrinsic] = Rounding("trunc", np.trunc)
 fmod: Final = FMOD
-nearbyint: Final = Intrinsic("nearbyint", np.rint)
+nearbyint: Final[Intrinsic] = Rounding("nearbyint", np.rint)
 fabs: Final = Intrinsic("fabs", np.abs)
 pow: Final[Intrinsic] = PairFunction("pow", power)
 """`pow(x, y)`: for integers an integer result that wraps around; a negative power is 1 / x^-y truncated, and 0 for x =
@@ -138,8 +155,10 @@ class Predicate(Intrinsic):
     __slots__ = ()
 
     def __call__(self, *args: Value, dtype: str | DataType | None = None) -> PrimExpr:
-        lanes = max(as_expr(a).dtype.lanes for a in args)
-        return super().__call__(*args, dtype=dtype or BOOL.with_lanes(lanes))
+        kind = BOOL.with_lanes(max(as_expr(a).dtype.lanes for a in args))
+        if not any(as_expr(a).dtype.is_float for a in args):
+            return const(0, kind)
+        return super().__call__(*args, dtype=dtype or kind)
 
 
 isnan: Final[Intrinsic] = Predicate("isnan", np.isnan)

@@ -30,7 +30,7 @@ from tilewright.te.tensor import (
     TensorElem,
     TensorRegion,
 )
-from tilewright.tir.buffers import DeclaredBuffer, decl_buffer
+from tilewright.tir.buffers import decl_buffer
 from tilewright.tir.packed_calls import with_access
 from tilewright.tir.stmt import Block, Evaluate, IterVar, Stmt, walk_stmt
 from tilewright.tir.tensorize import TensorIntrin
@@ -110,7 +110,7 @@ def _listed(sizes: Sequence[PrimExpr]) -> str:
 
 
 def decl_tensor_intrin(
-    op: Operation, fcompute: Callable[[list[DeclaredBuffer], list[DeclaredBuffer]], Any], name: str = "tensor_intrin",
+    op: Operation, fcompute: Callable[[list[Buffer], list[Buffer]], Any], name: str = "tensor_intrin",
     binds: Mapping[Tensor, Buffer] | None = None, scalar_params: Any = None,
     default_buffer_params: Mapping[str, Any] | None = None,
 ) -> CallableIntrin:
@@ -134,7 +134,7 @@ def decl_tensor_intrin(
     func = create_prim_func(op.inputs, op.outputs, name, binds=given)
     (pattern,) = (s for s in walk_stmt(func.body) if isinstance(s, Block))
     ins, outs = func.buffers[: len(op.inputs)], func.buffers[len(op.inputs) :]
-    made = fcompute(list(ins), list(outs))  # type: ignore[arg-type]
+    made = fcompute(list(ins), list(outs))
     parts = tuple(made) if isinstance(made, (tuple, list)) else (made,)
     if len(parts) not in (1, 3) or (len(parts) == 1 and parts[0] is None):
         raise CompileError(

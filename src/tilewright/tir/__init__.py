@@ -41,22 +41,13 @@ if TYPE_CHECKING:
         Sub,
         Var,
         add,
-        div,
-        floordiv,
-        floormod,
         if_then_else,
-        truncdiv,
-        truncmod,
     )
     from tilewright.scalar.expr import EQ as EqualOp
     from tilewright.scalar.expr import NE as NotEqualOp
     from tilewright.scalar.expr import Load as BufferLoad
     from tilewright.scalar.expr import TruncMod as Mod
     from tilewright.scalar.expr import Var as SizeVar
-    from tilewright.scalar.expr import all_of as all
-    from tilewright.scalar.expr import any_of as any
-    from tilewright.scalar.expr import floordiv as indexdiv
-    from tilewright.scalar.expr import floormod as indexmod
     from tilewright.scalar.expr import literal as const
     from tilewright.scalar.expr import mul as multiply
     from tilewright.scalar.expr import sub as subtract
@@ -107,6 +98,8 @@ if TYPE_CHECKING:
     from tilewright.tir.data_layout import BijectiveLayout, Layout, bijective_layout, layout
     from tilewright.tir.functions import (
         Let,
+        all,
+        any,
         atan2,
         bitwise_and,
         bitwise_not,
@@ -116,7 +109,10 @@ if TYPE_CHECKING:
         ceildiv,
         clz,
         copysign,
+        div,
         exp10,
+        floordiv,
+        floormod,
         hypot,
         infinity,
         isfinite,
@@ -133,7 +129,11 @@ if TYPE_CHECKING:
         shift_right,
         stmt_list,
         stmt_seq,
+        truncdiv,
+        truncmod,
     )
+    from tilewright.tir.functions import floordiv as indexdiv
+    from tilewright.tir.functions import floormod as indexmod
     from tilewright.tir.index_map import IndexMap
     from tilewright.tir.module_schedule import Schedule, Trace, replay
     from tilewright.tir.packed_calls import call_packed, trace
@@ -173,8 +173,8 @@ _MEMBERS: Final = {
     "expr": (
         "Add", "And", "Broadcast", "Buffer", "Call", "Cast", "Div", "EQ", "FloatImm", "FloorDiv", "FloorMod", "GE",
         "GT", "IntImm", "LE", "LT", "Max", "Min", "Mul", "NE", "Not", "Or", "PrimExpr", "Ramp", "Select", "Sub", "Var",
-        "add", "div", "floordiv", "floormod", "if_then_else", "truncdiv", "truncmod"),
-    "te": ("abs", "all", "any", "const", "max", "max_value", "min", "min_value", "power", "round", "sum"),
+        "add", "if_then_else"),
+    "te": ("abs", "const", "max", "max_value", "min", "min_value", "power", "round", "sum"),
     "te.tensor": ("Reduce", "comm_reducer"),
     "scalar.intrinsics": (
         "acos", "acosh", "address_of", "asin", "asinh", "atan", "atanh", "call_extern", "call_llvm_intrin",
@@ -186,11 +186,11 @@ _MEMBERS: Final = {
     "tir.buffers": ("decl_buffer",),
     "tir.data_layout": ("BijectiveLayout", "Layout", "bijective_layout", "layout"),
     "tir.functions": (
-        "Let", "atan2", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "call_intrin", "ceildiv", "clz",
-        "copysign", "exp10", "hypot", "infinity", "isfinite", "ldexp", "likely", "log10", "log1p", "nextafter",
-        "popcount",
-        "q_multiply_shift", "q_multiply_shift_per_axis", "reinterpret", "shift_left", "shift_right",
-        "stmt_list", "stmt_seq"),
+        "Let", "all", "any", "atan2", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "call_intrin",
+        "ceildiv", "clz", "copysign", "div", "exp10", "floordiv", "floormod", "hypot", "infinity", "isfinite",
+        "ldexp", "likely", "log10", "log1p", "nextafter", "popcount", "q_multiply_shift",
+        "q_multiply_shift_per_axis", "reinterpret", "shift_left", "shift_right", "stmt_list", "stmt_seq",
+        "truncdiv", "truncmod"),
     "tir.index_map": ("IndexMap",),
     "tir.module_schedule": ("Schedule", "Trace", "replay"),
     "tir.packed_calls": ("call_packed", "trace"),
@@ -209,7 +209,7 @@ _RENAMED: Final = {
     "BufferLoad": ("expr", "Load"), "EqualOp": ("expr", "EQ"),
     "NotEqualOp": ("expr", "NE"),
     "Mod": ("expr", "TruncMod"), "ProducerLoad": ("te.tensor", "TensorElem"), "SizeVar": ("expr", "Var"),
-    "indexdiv": ("expr", "floordiv"), "indexmod": ("expr", "floormod"), "multiply": ("expr", "mul"),
+    "indexdiv": ("tir.functions", "floordiv"), "indexmod": ("tir.functions", "floormod"), "multiply": ("expr", "mul"),
     "subtract": ("expr", "sub"),
 }
 """Public name -> its module, and its name there."""

@@ -9,25 +9,24 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
-from tilewright.base.types import BOOL
 from tilewright.ir.module import IRModule
-from tilewright.scalar.expr import const
 from tilewright.tir.block_tree import child_blocks
 from tilewright.tir.stmt import (
-    ROOT_ATTRS,
-    ROOT_BLOCK,
+    INNER,
     Block,
     For,
     PrimFunc,
+    RootBlock,
     Stmt,
     bodies,
     loaded_buffers,
     path_to,
     replaced,
+    root_block,
     stored_buffers,
     walk_stmt,
 )
@@ -112,6 +111,8 @@ class SRefTree:
         old = at.stmt
         self.get_sref(old)
         name, func = next((n, f) for n, f in self.functions.items() if old is f.body or path_to(f.body, old))
+        if old is func.body:  # the buffers of the function are those of its root block
+            func = func.without_attr(INNER)
         made = replaced(func, old, new)
         former = {s: self.known.pop(s) for s in walk_stmt(func.body) if s in self.known}
         kept = {s: ref for s, ref in former.items() if not any(s is x for x in walk_stmt(old))}
@@ -149,10 +150,9 @@ class SRefTree:
 
 def with_root(func: PrimFunc) -> PrimFunc:
     """Return the function with a block around its whole body, which other functions have without a statement."""
-    if isinstance(func.body, Block) and func.body.name == ROOT_BLOCK:
+    if isinstance(func.body, RootBlock):
         return func
-    notes = func.attrs.get(ROOT_ATTRS, {})
-    return func.with_body(Block(ROOT_BLOCK, (), (), const(1, BOOL), None, func.body, dict(notes)))
+    return func.with_body(replace(root_block(func), body=func.body))
 
 
 def dependencies(first: Block, second: Block) -> Iterator[DepKind]:

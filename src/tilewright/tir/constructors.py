@@ -10,7 +10,8 @@ import numpy as np
 
 from tilewright.base.errors import CompileError
 from tilewright.base.types import BOOL, DataType
-from tilewright.scalar.expr import Buffer, PrimExpr, Var, as_expr, const, number_of
+from tilewright.scalar.expr import Buffer, Call, Load, PrimExpr, Var, as_expr, const, number_of
+from tilewright.scalar.intrinsics import address_of
 from tilewright.scalar.range import Range
 
 _KINDS: Final = {0: "spatial", 2: "reduce", 3: "scan", 4: "opaque"}
@@ -84,11 +85,13 @@ def _block(
 
 
 def allocation_fields(
-    buffer_var: Buffer, dtype: str | DataType, extents: Sequence[Any], condition: Any, body: Any,
+    buffer_var: Any, dtype: str | DataType, extents: Sequence[Any], condition: Any, body: Any,
     annotations: Mapping[str, Any] | None = None, span: Any = None
 ) -> tuple[Any, ...]:
-    """Return the fields of an allocation for the arguments of `Allocate`. Raises `CompileError` if they do not fit the
-    buffer."""
+    """Return the fields of an allocation for the arguments of `Allocate`; `buffer_var` is a buffer, or its `data`.
+    Raises `CompileError` if they do not fit the buffer."""
+    if isinstance(buffer_var, Call) and buffer_var.op is address_of and isinstance(load := buffer_var.args[0], Load):
+        buffer_var = load.buffer
     fits = isinstance(buffer_var, Buffer) and buffer_var.dtype is DataType(dtype) and number_of(as_expr(condition)) == 1
     if not fits or _numbers(extents) != _numbers(buffer_var.shape):
         raise CompileError(
@@ -98,7 +101,7 @@ def allocation_fields(
 
 
 def constant_fields(
-    buffer_var: Buffer, dtype: str | DataType, extents: Sequence[Any], data_or_idx: Any, body: Any,
+    buffer_var: Any, dtype: str | DataType, extents: Sequence[Any], data_or_idx: Any, body: Any,
     annotations: Mapping[str, Any] | None = None, span: Any = None
 ) -> tuple[Any, ...]:
     """Return the fields of constant memory for the arguments of `AllocateConst`. Raises `CompileError` if they do not

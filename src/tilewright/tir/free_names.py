@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from tilewright.scalar.expr import Buffer, Load, PlacedBuffer, PrimExpr, Var
 from tilewright.scalar.walk import walk
-from tilewright.tir.stmt import Allocate, Block, For, Let, PrimFunc, Stmt, Store, expressions, walk_stmt
-
-INNER: Final = "intermediates"
-"""Attribute of a function: the buffers of its intermediate values."""
+from tilewright.tir.stmt import INNER, Allocate, Block, For, Let, PrimFunc, Stmt, Store, expressions, walk_stmt
 
 
 def free_names(func: PrimFunc) -> tuple[list[Var], list[Buffer]]:

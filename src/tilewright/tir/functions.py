@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -72,6 +73,44 @@ def isfinite(x: Value) -> PrimExpr:
     if not e.dtype.is_float:
         return const(1, BOOL.with_lanes(e.dtype.lanes))
     return E.logical_not(E.logical_or(I.isnan(e, dtype=BOOL), I.isinf(e, dtype=BOOL)))
+
+
+def all(*args: Value, span: Any = None) -> PrimExpr:
+    """Return whether all conditions hold. Raises `CompileError` for none, and for other values than conditions."""
+    return E.all_of(*_conditions("all", args))
+
+
+def any(*args: Value, span: Any = None) -> PrimExpr:
+    """Return whether one of the conditions holds. Raises `CompileError` for none, and for other values than conditions.
+    """
+    return E.any_of(*_conditions("any", args))
+
+
+def _conditions(name: str, args: Sequence[Value]) -> list[PrimExpr]:
+    found = [as_expr(a) for a in args]
+    wrong = next((e for e in found if e.dtype.code != "bool"), None)
+    if not found or wrong is not None:
+        what = "none" if wrong is None else f"'{wrong}', which is {wrong.dtype}"
+        raise CompileError(f"{name} takes one or more conditions, but was given {what}", code="TW0602")
+    return found
+
+
+def _division(build: Callable[[Value, Value], PrimExpr], meaning: str) -> Callable[..., PrimExpr]:
+    def function(a: Value, b: Value, span: Any = None) -> PrimExpr:
+        if E.number_of(as_expr(b)) == 0:
+            raise CompileError(f"{a} is divided by zero", code="TW0602")
+        return build(a, b)
+
+    function.__name__ = build.__name__
+    function.__doc__ = f"Return {meaning}. Raises `CompileError` for a divisor that is the constant 0."
+    return function
+
+
+div = _division(E.div, "the quotient of two numbers; that of integers is rounded toward zero")
+floordiv = _division(E.floordiv, "the quotient, rounded down")
+floormod = _division(E.floormod, "the remainder with the sign of the divisor")
+truncdiv = _division(E.truncdiv, "the quotient of integers, rounded toward zero")
+truncmod = _division(E.truncmod, "the remainder with the sign of the dividend")
 
 
 def ceildiv(lhs: Value, rhs: Value) -> PrimExpr:

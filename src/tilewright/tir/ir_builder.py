@@ -26,7 +26,7 @@ from tilewright.base.errors import CompileError
 from tilewright.base.types import BOOL, INT64, DataType
 from tilewright.scalar.expr import Buffer, Load, PrimExpr, Value, Var, as_expr, cast, const, floordiv, floormod, sub
 from tilewright.tir.block_rewrites import check_scope
-from tilewright.tir.buffers import DeclaredBuffer, fitted
+from tilewright.tir.buffers import fitted
 from tilewright.tir.stmt import (
     PARALLEL,
     SERIAL,
@@ -42,6 +42,7 @@ from tilewright.tir.stmt import (
     Seq,
     Stmt,
     Store,
+    While,
     seq,
 )
 
@@ -119,13 +120,13 @@ class IRBuilder:
     def pointer(self, content_type: str | DataType, name: str = "ptr", scope: str = "global") -> BufferVar:
         """Return memory that a call passes: one dimension, whose size follows from the argument."""
         check_scope(scope)
-        return BufferVar(self, DeclaredBuffer(name, (Var(f"{name}_size"),), content_type, scope))
+        return BufferVar(self, Buffer(name, (Var(f"{name}_size"),), content_type, scope))
 
     def allocate(self, dtype: str | DataType, shape: Any, name: str = "buf", scope: str = "global") -> BufferVar:
         """Allocate memory for the rest of this block: `global`, or `local` (registers, else the stack). It is
         uninitialized."""
         check_scope(scope)
-        buffer = DeclaredBuffer(
+        buffer = Buffer(
             name, [as_expr(d) for d in (shape if isinstance(shape, (list, tuple)) else (shape,))], dtype, scope)
         self._open[-1].append(lambda rest: Allocate(buffer, rest))
         return BufferVar(self, buffer)
@@ -149,6 +150,14 @@ class IRBuilder:
         yield var if dtype is None else cast(dtype, var)
         notes = {**(annotations or {}), **({} if grain == 1 else {"grain": grain})}
         self.emit(For(var, low, sub(high, low), _KINDS[kind], self._close(), notes))
+
+    @contextmanager
+    def while_loop(self, condition: Value) -> Iterator[None]:
+        """Begin the statements that run again and again, as long as `condition` is true before them."""
+        holds = cast(BOOL, as_expr(condition))
+        self._open.append([])
+        yield
+        self.emit(While(holds, self._close()))
 
     @contextmanager
     def if_scope(self, cond: Value) -> Iterator[None]:

@@ -12,7 +12,6 @@ that are used outside of the block are parameters of this function, because thei
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 from tilewright.base.errors import InternalError
 from tilewright.base.types import INT64
@@ -21,6 +20,7 @@ from tilewright.scalar.walk import free_vars, walk
 from tilewright.tir.block_tree import scope_loops
 from tilewright.tir.loop_schedule import Schedule
 from tilewright.tir.stmt import (
+    INNER,
     SCOPE,
     SERIAL,
     TAKEN,
@@ -37,8 +37,6 @@ from tilewright.tir.stmt import (
     replaced,
     walk_stmt,
 )
-
-INNER: Final = "intermediates"
 
 
 class ScopeSchedule(Schedule):

@@ -18,10 +18,10 @@ from typing import Any
 from tilewright.base.errors import CompileError
 from tilewright.base.global_functions import TRACED
 from tilewright.base.types import DataType
+from tilewright.scalar.addresses import address
 from tilewright.scalar.expr import Buffer, Call, Load, PrimExpr, as_expr, const
 from tilewright.scalar.intrinsics import Packed, address_of, packed
 from tilewright.scalar.walk import rewrite
-from tilewright.tir.buffers import address
 from tilewright.tir.stmt import Stmt, map_expressions
 
 

@@ -20,6 +20,7 @@ from tilewright.base.types import DataType
 from tilewright.ir import dialects
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
+from tilewright.scalar.addresses import address_for
 from tilewright.scalar.arith import Ranges, simplify
 from tilewright.scalar.expr import (
     Binary,
@@ -35,7 +36,6 @@ from tilewright.scalar.expr import (
     min_value,
 )
 from tilewright.tir import functions as F
-from tilewright.tir.buffers import address_for
 from tilewright.tir.parse_calls import CallReader
 from tilewright.tir.parse_python import MODULES, Source
 from tilewright.tir.reinterpreted import Reinterpreted
@@ -536,7 +536,14 @@ class ExprReader(CallReader):
         return E.Not(self.expr(value))
 
     def selected(self, node: ast.Call) -> PrimExpr:
-        return self.select(node, *self.arguments(node, 3))
+        """Read `T.if_then_else(cond, x, y)`; with `dtype=`, both values have this type."""
+        condition, yes, no = self.arguments(node, 3)
+        dtype = self.keywords(node, "dtype").get("dtype")
+        if dtype is None:
+            return self.select(node, condition, yes, no)
+        kind = self.dtype(dtype)
+        return E.Select(
+            self.expr(condition), *(E.cast(kind, self.expr(e, kind.element)) for e in (yes, no)))
 
     def python_float(self, node: ast.Call) -> float:
         (argument,) = self.arguments(node, 1)

@@ -18,7 +18,7 @@ from tilewright.scalar.expr import Buffer, PlacedBuffer, Var
 from tilewright.tir.constructors import constant_elements
 from tilewright.tir.parse_attributes import AttributeReader, Wrapper
 from tilewright.tir.parse_expr import module_name
-from tilewright.tir.parse_views import PLACES
+from tilewright.tir.parse_views import PLACES, call_name
 from tilewright.tir.stmt import Allocate, AllocateConst, Let, Reducer
 
 N = TypeVar("N", Var, Buffer)
@@ -49,8 +49,10 @@ class MemoryReader(AttributeReader):
         kind = self.dtype(dtype) if dtype is not None else DataType("float32")
         strides = self.sizes(given["strides"]) if "strides" in given else ()
         separators = self.literal(given["axis_separators"]) if "axis_separators" in given else ()
+        first = self.expr(given["elem_offset"]) if "elem_offset" in given else 0
         made = Buffer(
-            name, sizes, kind, str(self.literal(where)) if where is not None else scope, strides, separators)
+            name, sizes, kind, str(self.literal(where)) or scope if where is not None else scope, strides, separators,
+            first)
         return self.bind(name, made, _same_buffer)
 
     def buffers_named(self, call: ast.Call) -> list[Buffer]:
@@ -146,9 +148,25 @@ class MemoryReader(AttributeReader):
         return lambda body: Let(var, value, body)
 
 
+def unnamed_root(body: Sequence[ast.stmt]) -> ast.stmt | None:
+    """Return the block without a name that is all of a function, if it allocates buffers: it is the root block."""
+    *before, last = body
+    if not isinstance(last, ast.With):
+        return None
+    known = (call_name(s.value) if isinstance(s, (ast.Assign, ast.Expr)) else "" for s in before)
+    call, inside = last.items[0].context_expr, [call_name(s.value) for s in last.body if isinstance(s, ast.Assign)]
+    is_unnamed = isinstance(call, ast.Call) and call_name(call) == "block" and not call.args
+    return last if is_unnamed and "alloc_buffer" in inside and all(name in _AHEAD for name in known) else None
+
+
+_AHEAD: Final = ("match_buffer", "func_attr", "int32", "int64")
+"""Declarations before a block that is all of a function."""
+
+
 def _same_buffer(a: Buffer, b: Buffer) -> bool:
     same_shape = (
         len(a.shape) == len(b.shape)
         and all(x is y or (isinstance(x, int) and x == y) for x, y in zip(a.shape, b.shape, strict=True))
     )
-    return same_shape and a.strides == b.strides and a.dtype is b.dtype and a.scope == b.scope
+    same_place = a.strides == b.strides and a.elem_offset is b.elem_offset and a.scope == b.scope
+    return same_shape and same_place and a.dtype is b.dtype

@@ -17,7 +17,7 @@ from tilewright.tir.views import View, dense_strides, part, reshaped, same_size,
 
 PLACES: Final = ("elem_offset", "align", "offset_factor", "axis_separators")
 """Arguments about the address of a buffer, which is determined when the function is called, and about memory with
-several dimensions, which a CPU does not have. They have no effect."""
+several dimensions, which a CPU does not have. They are notes, or have no effect."""
 
 
 def call_name(node: ast.expr) -> str:

@@ -24,14 +24,14 @@ from tilewright.ir.module import IRModule
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import Buffer, PrimExpr, Var
 from tilewright.tir.buffers import fitted
-from tilewright.tir.free_names import INNER
 from tilewright.tir.parse_attributes import ENCLOSING, Wrapper
 from tilewright.tir.parse_expr import is_handle, module_name
-from tilewright.tir.parse_memory import ALLOCATIONS, MemoryReader
+from tilewright.tir.parse_memory import ALLOCATIONS, MemoryReader, unnamed_root
 from tilewright.tir.parse_python import OwnNames, Source, around
 from tilewright.tir.parse_views import call_name, is_view
 from tilewright.tir.printer import extent_between
 from tilewright.tir.stmt import (
+    INNER,
     OWN_READS,
     PARALLEL,
     ROOT_ATTRS,
@@ -169,6 +169,7 @@ class FunctionReader(MemoryReader):
         self.threads, self.without_memory = {}, set()
         self.attrs: dict[str, Any] = {}
         self.inner: list[Buffer] = []
+        self.root_node: ast.stmt | None = None
         self.handles: dict[str, Buffer | None] = {}
         self.addresses: dict[str, Var] = {}
         self.extents: dict[Any, PrimExpr] = {}
@@ -178,6 +179,7 @@ class FunctionReader(MemoryReader):
         node = OwnNames(self.outer).visit(node)
         body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
         self.declare_sizes(body)
+        self.root_node = unnamed_root(body)
         numbers = {place: v for place, a in enumerate(node.args.args) if (v := self.scalar(a)) is not None}
         params = [  # numbers come first, since they may be sizes of the buffers before them
             numbers[place] if place in numbers else self.parameter(a) for place, a in enumerate(node.args.args)]
@@ -363,10 +365,13 @@ class FunctionReader(MemoryReader):
                         f"{', '.join(self.handles) or 'none'}"
                     )
                 args = args[1:]
+            known = self.names.get(name)
             made = self.new_buffer(name, node.value, args, "global")
             if call == "match_buffer":
                 self.handles[handle] = made
             elif call == "alloc_buffer":
+                if made in self.inner or any(b is known for b in self.inner):
+                    raise self.error(node, f"the buffer '{name}' is declared twice here; give it another name")
                 self.inner.append(made)
             else:
                 self.without_memory.add(made)
@@ -477,6 +482,10 @@ class FunctionReader(MemoryReader):
             mask = self.expr(condition)
         lanes = max((i.dtype.lanes for i in indices), default=1)
         stored = self.expr(value, buffer.dtype.with_lanes(lanes))
+        if stored.dtype.lanes > lanes * buffer.dtype.lanes:
+            raise self.error(
+                value, f"{stored.dtype.lanes} elements cannot be stored in one element of '{buffer.name}'; give it a "
+                       "slice, or a vector of indices")
         fitting = fitted(stored, buffer.dtype)
         if fitting is None and "handle" not in (stored.dtype, buffer.dtype):  # numbers are converted, as in TVM
             fitting = E.cast(buffer.dtype.with_lanes(stored.dtype.lanes), stored)
@@ -558,8 +567,8 @@ class FunctionReader(MemoryReader):
         body = self.sequence(rest)
         self.names = before
         if (
-            name == ROOT_BLOCK and not header.iters and header.init is None
-            and any(isinstance(s, Block) for s in walk_stmt(body))
+            (name == ROOT_BLOCK or node is self.root_node) and not header.iters and header.init is None
+            and (self.inner or any(isinstance(s, Block) for s in walk_stmt(body)))
         ):
             if header.annotations:
                 self.attrs[ROOT_ATTRS] = header.annotations

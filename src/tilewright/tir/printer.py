@@ -45,9 +45,10 @@ from tilewright.scalar.expr import (
 )
 from tilewright.scalar.intrinsics import Extern, Opaque, Packed, Subroutine
 from tilewright.scalar.walk import LONGEST_TEXT, text_of
-from tilewright.tir.free_names import INNER, free_names
+from tilewright.tir.free_names import free_names
 from tilewright.tir.stmt import (
     CALLBACKS,
+    INNER,
     NUMBERS,
     OWN_READS,
     RESULT,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 from tilewright.base.errors import CompileError, OptionError
@@ -20,7 +19,8 @@ from tilewright.scalar import expr as E
 from tilewright.scalar import walk
 from tilewright.scalar.expr import PrimExpr, Value, Var, as_expr
 from tilewright.tir import stmt as S
-from tilewright.tir.stmt import PrimFunc, Seq, Stmt, bodies, expressions, redirect, walk_stmt
+from tilewright.tir.rebuilding import renew_defs, substitute_in
+from tilewright.tir.stmt import PrimFunc, Seq, Stmt, bodies, expressions
 
 Node = Stmt | PrimExpr
 Visit = Callable[[Any], Any]
@@ -138,7 +138,7 @@ _FIELDS: Final[Mapping[type, tuple[str, ...]]] = {
     S.For: ("min", "extent", "body"), S.IfThenElse: ("condition", "then_case", "else_case"),
     S.Store: ("value", "indices", "mask"), Seq: ("stmts",), S.Evaluate: ("value",), S.Let: ("value", "body"),
     S.AttrStmt: ("value", "body"), S.Allocate: ("body",), S.AllocateConst: ("body",), S.ProducerRealize: ("body",),
-    S.Block: ("bindings", "predicate", "init", "body"), S.While: ("condition", "body"),
+    S.Block: ("bindings", "predicate", "init", "body"), S.RootBlock: ("body",), S.While: ("condition", "body"),
     S.AssertStmt: ("condition", "body"),
 }
 """The fields of a statement with nodes inside, in the order of visits."""
@@ -165,28 +165,12 @@ def _same_sort(new: Any, node: Any) -> Any:
 def substitute(node: Any, vmap: Mapping[Var, Value]) -> Any:
     """Replace variables in a statement or an expression by values. Numbers get the types of the variables.
 
-    Memory that is allocated inside with a replaced variable as a dimension gets the new dimension.
+    Memory that is allocated inside with a replaced variable as a dimension gets the new dimension. A loop whose extent
+    becomes a number has an int64 variable.
     """
-    values = {v: as_expr(x, None if isinstance(x, E.ExprLike) else v.dtype) for v, x in vmap.items()}
-    new = ir_transform(node, values.get, None, ["tir.Var"])
-    return new if isinstance(new, PrimExpr) else _resized(new, values)
+    values: dict[Any, PrimExpr] = {
+        v: as_expr(x, None if isinstance(x, E.ExprLike) else v.dtype) for v, x in vmap.items()}
+    return walk.substitute(node, values) if isinstance(node, PrimExpr) else substitute_in(node, values)
 
 
-def _resized(s: Stmt, values: Mapping[Any, PrimExpr]) -> Stmt:
-    """Replace variables in the dimensions of allocated buffers."""
-    for x in walk_stmt(s):
-        shape = [walk.substitute(d, values) if isinstance(d, PrimExpr) else d for d in x.buffer.shape] if isinstance(
-            x, S.Allocate) else []
-        if isinstance(x, S.Allocate) and not _is_same(tuple(shape), x.buffer.shape):
-            old = x.buffer
-            new = E.Buffer(old.name, shape, old.dtype, old.scope)
-            again = ir_transform(s, None, partial(_with_buffer, old, new), ["tir.Allocate"])
-            return _resized(redirect(again, old, new), values)
-    return s
-
-
-def _with_buffer(old: E.Buffer, new: E.Buffer, s: S.Allocate) -> S.Allocate | None:
-    return replace(s, buffer=new) if s.buffer is old else None
-
-
-__all__ = ["ir_transform", "post_order_visit", "pre_order_visit", "substitute"]
+__all__ = ["ir_transform", "post_order_visit", "pre_order_visit", "renew_defs", "substitute"]

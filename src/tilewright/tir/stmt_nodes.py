@@ -23,9 +23,10 @@ it to the point that a trip computes. A block inside another is part of its comp
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Final, overload
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
@@ -79,8 +80,8 @@ class Stmt(Scriptable):
 
     @property
     def block(self) -> Block:
-        """The root block around the body of a function, which has no statement here; a block is its own."""
-        return Block(ROOT_BLOCK, (), (), const(1, BOOL), None, self)
+        """The root block of the function with this body, which is no statement of it."""
+        return _root_around(self, _ROOTS.get(self) or _Root((), {}))
 
 
 def _fill(s: object, **fields: Any) -> None:
@@ -437,8 +438,21 @@ class Block(Stmt):
 
     @property
     def block(self) -> Block:
-        """The block itself, which has its bindings, where TVM has a statement of its own for these."""
-        return self
+        """The block itself, which has its bindings, where TVM has a statement of its own for these. If the block is all
+        of a function, which needs a root block for its axes or for buffers, the root block."""
+        root = None if isinstance(self, RootBlock) else _ROOTS.get(self)
+        is_root = root is None or not (self.iters or self.init is not None or root.allocated)
+        return self if root is None or is_root else _root_around(self, root)
+
+    @property
+    def alloc_buffers(self) -> list[Buffer]:
+        """The buffers that the block allocates: none, since the root block allocates those of all blocks."""
+        return []
+
+    @property
+    def match_buffers(self) -> list[Any]:
+        """The views that the block declares: none, since a program accesses the memory behind its views."""
+        return []
 
     @property
     def reads(self) -> list[BufferRegion]:
@@ -455,6 +469,22 @@ class Block(Stmt):
         return regions_written(self)
 
 
+@node
+class RootBlock(Block):
+    """The block around the whole body of a function with blocks. It is made when a script asks for it: the function has
+    its annotations, and the buffers that it allocates, as attributes."""
+
+    allocated: tuple[Buffer, ...] = ()
+
+    uncompared_fields: ClassVar = frozenset({"name", "allocated"})
+
+    @property
+    def alloc_buffers(self) -> list[Buffer]:
+        return list(self.allocated)
+
+
+INNER = "intermediates"
+"""Attribute of a function with blocks: the buffers of its intermediate values, which its root block allocates."""
 ROOT_BLOCK = "root"
 """Name of the block around all others, which has no statement: its annotations are an attribute of the function."""
 ROOT_ATTRS = "root_block"
@@ -506,7 +536,7 @@ class PrimFunc:
 
     uncompared_fields: ClassVar = frozenset({"name"})
     uncompared_keys: ClassVar = frozenset({
-        "argument_names", "global_symbol", "tir.noalias", "intermediates", LEGACY})
+        "argument_names", "global_symbol", "tir.noalias", INNER, LEGACY})
     """Attributes that are the name, tell where the function comes from, or hold for all functions: memory of parameters
     never overlaps. Intermediate buffers are compared where they are used, since their order has no meaning."""
 
@@ -530,6 +560,8 @@ class PrimFunc:
         _init(self, {"attrs": None, "origin": None}, args, fields)
         if self.attrs is None:
             _fill(self, attrs={})
+        if INNER in self.attrs:
+            _note_root(self)
 
     def __repr__(self) -> str:
         from tilewright.tir.printer import text_of_func
@@ -577,9 +609,58 @@ class PrimFunc:
         name = str(given.get("global_symbol", self.name))
         return replace(self, name=name, attrs={**self.attrs, **given})
 
+    def specialize(self, param_map: Mapping[Any, Any]) -> PrimFunc:
+        """Return the function for some parameters: numbers or expressions for variables, and buffers with other sizes
+        for buffers. Raises `CompileError` for a parameter of another function, and sizes that do not fit."""
+        from tilewright.tir.rebuilding import specialize
+
+        return specialize(self, param_map)
+
     def without_attr(self, key: str) -> PrimFunc:
         """Return the function without an attribute."""
         return replace(self, attrs={k: v for k, v in self.attrs.items() if k != key})
+
+
+@dataclass(slots=True)
+class _Root:
+    """What the root block around a body has, and the block while it is in use."""
+
+    allocated: tuple[Buffer, ...]
+    annotations: Mapping[str, Any]
+    made: ref[RootBlock] | None = None
+
+
+_ROOTS: Final[WeakKeyDictionary[Stmt, _Root]] = WeakKeyDictionary()
+"""The root blocks of functions with blocks, by the bodies of these. Functions that share a body, such as one with a
+further attribute, have one root block: that of the last one, if they differ in its annotations."""
+
+
+def _root_of(func: PrimFunc) -> _Root:
+    return _Root(tuple(func.attrs.get(INNER, ())), func.attrs.get(ROOT_ATTRS, {}))
+
+
+def _note_root(func: PrimFunc) -> None:
+    new, known = _root_of(func), _ROOTS.get(func.body)
+    if known is None or (known.allocated, known.annotations) != (new.allocated, new.annotations):
+        _ROOTS[func.body] = new
+
+
+def _root_around(body: Stmt, root: _Root) -> RootBlock:
+    found = None if root.made is None else root.made()
+    if found is None:
+        inside = replace(body) if isinstance(body, Block) else body
+        found = RootBlock(
+            ROOT_BLOCK, (), (), const(1, BOOL), None, inside, dict(root.annotations), allocated=root.allocated)
+        root.made = ref(found)
+    return found
+
+
+def root_block(func: PrimFunc) -> RootBlock:
+    """Return the block around the whole body of a function; the same one as long as it is in use. Its body is a copy if
+    that is a block, too."""
+    if isinstance(func.body, RootBlock):
+        return func.body
+    return _root_around(func.body, _ROOTS.get(func.body) or _root_of(func))
 
 
 BlockRealize = Block

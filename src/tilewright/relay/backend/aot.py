@@ -30,9 +30,9 @@ from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, Let
 from tilewright.relay.visitor import post_order
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
+from tilewright.scalar.addresses import address
 from tilewright.scalar.expr import Buffer, PrimExpr
 from tilewright.tir.analysis import bytes_of, calculate_constant_bytes, calculate_workspace_bytes
-from tilewright.tir.buffers import address
 from tilewright.tir.packed_calls import packed_call
 from tilewright.tir.stmt import (
     SERIAL,

@@ -233,11 +233,14 @@ class IterMapper:
             self.original[id(mark)] = known[1]
             value = expression_of(mark.source)
             whole, rest = floordiv(value, period), floormod(value, period)
+            ends: list[PrimExpr] = []
             if not is_number(before, 0):  # less than a period
-                self.padding.append(logical_and(whole.equal(0), rest < before))
+                ends.append(logical_and(whole.equal(0), rest < before))
             if count is None:
                 last, used = _simple(floordiv(total, period)), _simple(floormod(total, period))
-                self.padding.append(logical_and(whole.equal(last), rest >= used))
+                is_single = is_number(_simple(sub(period, used)), 1)
+                ends.append(logical_and(whole.equal(last), rest.equal(used) if is_single else rest >= used))
+            self.padding += [ends[0] | ends[1]] if len(ends) == 2 else ends
         return known[0]
 
     # Fusion.

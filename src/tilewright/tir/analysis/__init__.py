@@ -12,9 +12,11 @@ from tilewright.ir.structural import structural_equal
 from tilewright.scalar.expr import Buffer, Load, PrimExpr, Value, Var, as_expr, number_of
 from tilewright.scalar.walk import walk
 from tilewright.tir.analysis import _ffi_api
+from tilewright.tir.block_regions import get_block_access_region, get_block_read_write_region
 from tilewright.tir.constructors import known_shape
 from tilewright.tir.flops import estimate_tir_flops
 from tilewright.tir.stmt import (
+    INNER,
     NUMBERS,
     THREAD,
     Allocate,
@@ -27,6 +29,7 @@ from tilewright.tir.stmt import (
     Store,
     bodies,
     expressions,
+    root_block,
     walk_stmt,
 )
 from tilewright.tir.transform.check_accesses import OOBChecker
@@ -34,6 +37,7 @@ from tilewright.tir.transform.check_accesses import OOBChecker
 __all__ = [
     "OOBChecker", "_ffi_api", "calculate_allocated_bytes", "calculate_constant_bytes", "calculate_workspace_bytes",
     "detect_buffer_access_lca", "estimate_tir_flops", "expr_deep_equal", "find_anchor_block",
+    "get_block_access_region", "get_block_read_write_region",
     "verify_memory", "verify_ssa", "verify_well_formed",
 ]
 
@@ -132,12 +136,13 @@ def find_anchor_block(mod: IRModule) -> Block | None:
 
 def detect_buffer_access_lca(func: PrimFunc) -> dict[Buffer, For | Block | None]:
     """Return, for each buffer that is used, the innermost loop or block around all of its uses; None for the whole
-    function.
+    function if it has no blocks.
 
     A buffer in global memory that is used inside a loop over `blockIdx` is needed in that loop.
     """
     found: dict[Buffer, list[For | Block]] = {}
-    stack: list[tuple[Stmt, list[For | Block]]] = [(func.body, [])]
+    whole = root_block(func) if INNER in func.attrs else func.body
+    stack: list[tuple[Stmt, list[For | Block]]] = [(whole, [])]
     while stack:
         s, path = stack.pop()
         path = [*path, s] if isinstance(s, (For, Block)) else path

@@ -17,9 +17,9 @@ from tilewright.base.errors import ScheduleError
 from tilewright.scalar.expr import Buffer, Call, IntImm, Load, PrimExpr, add, as_expr, integer, mul, sub
 from tilewright.scalar.intrinsics import expect, stride_of
 from tilewright.scalar.walk import rewrite, walk
-from tilewright.tir.free_names import INNER
 from tilewright.tir.stmt import (
     CALLBACKS,
+    INNER,
     Allocate,
     Block,
     Evaluate,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tilewright.scalar.addresses import address_for
 from tilewright.scalar.arith import Ranges, simplify
 from tilewright.scalar.arith.analyzer import detect_linear_equation
 from tilewright.scalar.arith.deduce import detect_clip_bound
@@ -34,7 +35,6 @@ from tilewright.scalar.expr import (
     sub,
 )
 from tilewright.scalar.walk import substitute
-from tilewright.tir.buffers import DeclaredBuffer, address_for
 from tilewright.tir.legality import fault
 from tilewright.tir.stmt import AttrStmt, Evaluate, For, PrimFunc, Stmt, Store, map_bodies
 
@@ -44,21 +44,17 @@ before and after along each dimension, both empty without padding, and the value
 _SINGLE: Final = const(1, "int64")
 
 
-class CopiedPart(DeclaredBuffer):
+class CopiedPart(Buffer):
     """The part of `memory`, of one or more dimensions, that a copy reads or writes: the element at `i` is `elem_offset`
     and the sum of `i * strides` elements after the address of the memory."""
 
-    __slots__ = ("first", "memory")
+    __slots__ = ("memory",)
 
     def __init__(
         self, memory: Buffer, shape: Sequence[PrimExpr], strides: Sequence[PrimExpr], first: PrimExpr
     ) -> None:
-        super().__init__(memory.name, shape, memory.dtype, memory.scope)
-        self.memory, self.first, self.strides = memory, first, tuple(strides)
-
-    @property
-    def elem_offset(self) -> PrimExpr:
-        return self.first
+        super().__init__(memory.name, shape, memory.dtype, memory.scope, strides, elem_offset=first)
+        self.memory = memory
 
     def access_ptr(
         self, access_mask: str | int = "rw", ptr_type: str = "handle", content_lanes: int = 1, offset: Value = 0,
@@ -66,7 +62,7 @@ class CopiedPart(DeclaredBuffer):
     ) -> PrimExpr:
         """Return the address of the part, from `offset` elements on, for a function that reads (`r`) or writes (`w`)
         it."""
-        return address_for(self.memory, access_mask, add(self.first, offset))
+        return address_for(self.memory, access_mask, add(self.elem_offset, offset))
 
 
 def inject_copy_intrin(func: PrimFunc, pragma_key: str, make: CopyFunction) -> PrimFunc:

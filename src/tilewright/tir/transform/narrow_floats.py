@@ -36,9 +36,10 @@ from tilewright.scalar.expr import (
     cast,
     const,
 )
-from tilewright.tir.free_names import INNER, free_names
+from tilewright.tir.free_names import free_names
 from tilewright.tir.functions import reinterpret
 from tilewright.tir.stmt import (
+    INNER,
     Allocate,
     AllocateConst,
     Block,

@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.ir.module import IRModule
+from tilewright.scalar.addresses import address
 from tilewright.scalar.expr import Buffer, Call, PlacedBuffer, PrimExpr, Var
 from tilewright.scalar.intrinsics import subroutine
 from tilewright.scalar.walk import substitute
 from tilewright.tir import stmt_functor
-from tilewright.tir.buffers import address
 from tilewright.tir.free_names import undefined_names
 from tilewright.tir.stmt import AttrStmt, Evaluate, PrimFunc, Stmt, map_bodies, redirect
 from tilewright.tir.transform.function_attributes import EXPORTED, SYMBOL, TARGET

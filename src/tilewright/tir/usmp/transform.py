@@ -20,11 +20,11 @@ from tilewright.base.types import DataType
 from tilewright.ir.memory_pools import AllocatedPoolInfo, ConstantInfo, ConstantPoolInfo, PoolInfo, WorkspacePoolInfo
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import ModulePass, PassContext
+from tilewright.scalar.addresses import address
 from tilewright.scalar.expr import Buffer, Call, Load, PrimExpr, Var, const
 from tilewright.scalar.intrinsics import address_of
 from tilewright.scalar.walk import rewrite, walk
 from tilewright.tir.analysis import bytes_of
-from tilewright.tir.buffers import address
 from tilewright.tir.placed_memory import at_address
 from tilewright.tir.stmt import (
     Allocate,

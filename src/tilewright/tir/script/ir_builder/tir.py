@@ -19,7 +19,6 @@ from tilewright.scalar import expr as E
 from tilewright.tir import buffers
 from tilewright.tir import stmt as S
 from tilewright.tir.buffers import fitted
-from tilewright.tir.free_names import INNER
 from tilewright.tir.script import tir as types
 from tilewright.tir.script.ir_builder import blocks
 from tilewright.tir.script.ir_builder.base import FunctionFrame, IRBuilder, P
@@ -41,7 +40,7 @@ def prim_func(is_private: bool = False) -> Iterator[None]:
     builder.function = None
     made, attrs = body(), {"global_symbol": frame.name, **frame.attrs}
     if frame.inner or any(isinstance(s, S.Block) for s in S.walk_stmt(made)):
-        attrs[INNER] = tuple(frame.inner)
+        attrs[S.INNER] = tuple(frame.inner)
     builder.add(S.PrimFunc(frame.params, made, None, frame.buffers, attrs))
 
 
