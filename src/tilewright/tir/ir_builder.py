@@ -42,6 +42,7 @@ from tilewright.tir.stmt import (
     Seq,
     Stmt,
     Store,
+    While,
     seq,
 )
 
@@ -168,6 +169,21 @@ class IRBuilder:
         self._open.append([])
         yield
         self.emit(IfThenElse(last.condition, last.then_case, self._close()))
+
+    @contextmanager
+    def while_loop(self, condition: Value) -> Iterator[None]:
+        """Begin statements that are repeated as long as `condition` holds before them."""
+        holds = cast(BOOL, as_expr(condition))
+        self._open.append([])
+        yield
+        self.emit(While(holds, self._close()))
+
+    @contextmanager
+    def new_scope(self) -> Iterator[None]:
+        """Begin statements of their own: allocations and attributes end with them."""
+        self._open.append([])
+        yield
+        self.emit(self._close())
 
     @contextmanager
     def scope(self) -> Iterator[Callable[[], Stmt]]:
