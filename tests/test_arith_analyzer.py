@@ -26,6 +26,8 @@ def test_bounds() -> None:
     assert a.const_int_bound(X - Y) == Bound(-10, 3)
     a.update(X, Bound(0, Bound.POS_INF), override=True)
     assert a.const_int_bound(1 - X) == Bound(Bound.NEG_INF, 1)
+    wide = tvm.tir.Cast("float64", Y)
+    assert a.const_int_bound(tvm.tir.Cast("int32", tvm.tir.ceil(tvm.tir.log2(wide)))) == Bound(0, 4)
     assert a.can_prove_greater_equal(X + 3, 3) and not a.can_prove_less(X, 100)
     with pytest.raises(CompileError, match=r"'y' has ConstIntBound.* already"):
         a.update(Y, Bound(1, 11))

@@ -56,6 +56,23 @@ def positive_sum(A: T.Buffer((3, 4), "float32"), B: T.Buffer((3,), "float32")):
         B[i] = total[0]'''
 
 
+def test_loops_under_a_condition_and_scopes() -> None:
+    irb = tir.ir_builder.create()
+    memory = tir.decl_buffer((8,), "int32", name="A")
+    a = irb.buffer_ptr(memory)
+    with irb.while_loop(a[0] < 3):
+        a[0] += 1
+    with irb.new_scope():
+        irb.scope_attr(a, "marked", 1)
+        a[1] = 2
+    a[2] = 3
+    func = PrimFunc("f", (memory,), irb.get())
+    assert str(func).split(":\n", 1)[1] == '''    while A[0] < T.int32(3):
+        A[0] = A[0] + T.int32(1)
+    with T.attr(A, "marked", T.int32(1)):
+        A[1] = T.int32(2)
+    A[2] = T.int32(3)'''
+
 def test_an_extern_among_computed_tensors() -> None:
     a = te.placeholder((3, 4), name="A")
     doubled = te.compute((3, 4), lambda i, j: a[i, j] * 2.0, name="doubled")

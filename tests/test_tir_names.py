@@ -237,6 +237,7 @@ def test_rewrites() -> None:
     order: list[str] = []
     rewrite(X * 2 + 1, None, lambda n: order.append(str(n)))
     assert order == ["x", "2", "(x * 2)", "1", "((x * 2) + 1)"]
+    assert str(tir.stmt_functor.substitute(X - 4, {X: X + 4})) == "x"  # all variables at once
     assert str(tir.stmt_functor.substitute(X * 2 + 1, {X: 3})) == "7"
     n = te.var("n")
     memory = tir.Allocate(tir.decl_buffer((n,), "float32", "m"), tir.Evaluate(n))

@@ -40,9 +40,25 @@ def same(name: str, before: str, wanted: str, **fields: object) -> None:
      "if A[0] == n:\n    A[0] = A[0] + 1\n    if A[0] == n:\n        A[0] = 0"),
     ("if n < 5 or m < 5:\n    A[0] = 0\nelse:\n    if n < 5:\n        A[1] = 1\n    else:\n        A[1] = 2",
      "if n < 5 or m < 5:\n    A[0] = 0\nelse:\n    A[1] = 2"),
+    ("A[0] = T.cast(T.ceil(T.log2(T.cast(14, 'float64'))), 'int32')", "A[0] = 4"),
+    ("for i in T.serial(16):\n    x = T.cast(T.ceil(T.log2(T.cast(i + 1025, 'float64'))), 'int32')\n"
+     "    if x == 11:\n        A[i] = 0",
+     "for i in T.serial(16):\n    A[i] = 0"),
 ])
 def test_simplify(before: str, wanted: str) -> None:
     same("Simplify", before, wanted)
+
+
+def test_names_of_the_sizes_of_memory_stay() -> None:
+    func = tir.parse('''def f(p: T.handle("int32"), n: T.int32):
+    m = n
+    q = p
+    A = T.Buffer((m,), "int32", data=q)
+    k = n
+    A[0] = k
+''')
+    assert [line.strip() for line in str(after("Simplify", func)).split("\n")[2:]] == [
+        "m = n", "q = p", 'A = T.Buffer((m,), "int32", data=q)', "A[0] = n"]
 
 
 def test_options_of_simplify() -> None:

@@ -106,10 +106,24 @@ def rewrite(
 
 
 def substitute(e: PrimExpr, mapping: Mapping[Any, PrimExpr], memo: dict[PrimExpr, PrimExpr] | None = None) -> PrimExpr:
-    """Replace variables (or any subexpressions) by `mapping`; pass one `memo` to share work between calls."""
+    """Replace variables (or any subexpressions) by `mapping`; pass one `memo` to share work between calls.
+
+    All are replaced at once: a replacement, or what it folds to, is not replaced again.
+    """
     if not mapping:
         return e
-    return rewrite(e, mapping.get, memo)
+    return _substituted(e, mapping, {} if memo is None else memo)
+
+
+def _substituted(e: PrimExpr, mapping: Mapping[Any, PrimExpr], memo: dict[PrimExpr, PrimExpr]) -> PrimExpr:
+    known = memo.get(e)
+    if known is not None:
+        return known
+    old = e.operands()
+    new = [_substituted(o, mapping, memo) for o in old]
+    same = all(a is b for a, b in zip(old, new, strict=True))
+    result = memo[e] = mapping.get(e, e) if same else e.with_operands(new)
+    return result
 
 
 def free_vars(e: PrimExpr) -> list[Var]:

@@ -21,7 +21,7 @@ from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.arith import Ranges, bounds, simplify
 from tilewright.scalar.expr import Buffer, Call, Load, PrimExpr, Var, number_of
-from tilewright.scalar.walk import rewrite, walk
+from tilewright.scalar.walk import rewrite, substitute, walk
 from tilewright.tir.stmt import (
     PARALLEL,
     THREAD,
@@ -121,7 +121,7 @@ class _Around:
         return _Around((*self.loops, s), self.values, self.allocated, steps)
 
     def _with(self, var: Var, value: PrimExpr) -> _Around:
-        values = {**self.values, var: rewrite(value, self.values.get)}
+        values = {**self.values, var: substitute(value, self.values)}
         return _Around(self.loops, values, self.allocated, self.unroll_steps)
 
 

@@ -15,7 +15,7 @@ from tilewright.base.graphs import reachable
 from tilewright.base.types import INT64
 from tilewright.scalar.expr import EQ, Buffer, Call, Load, PrimExpr, compare, const, logical_not, number_of
 from tilewright.scalar.intrinsics import address_of, prefetch
-from tilewright.scalar.walk import rewrite
+from tilewright.scalar.walk import substitute
 from tilewright.tir.stmt import Block, Evaluate, For, IfThenElse, Let, Stmt, Store, bodies, expressions
 
 Points = Mapping[PrimExpr, PrimExpr]
@@ -67,7 +67,7 @@ def _visit(
         return
 
     def value(e: PrimExpr) -> PrimExpr:
-        return rewrite(e, points.get) if points else e
+        return substitute(e, points)
 
     for top in expressions(s):
         yield from _reads(value(top), loops, guards, block, s)
@@ -90,7 +90,7 @@ def _visit(
         case Block():
             bound: dict[PrimExpr, PrimExpr] = {**points}
             bound.update((i.var, value(b)) for i, b in zip(s.iters, s.bindings, strict=True))
-            inside, own = (*guards, value(rewrite(s.predicate, bound.get))), block or s
+            inside, own = (*guards, value(substitute(s.predicate, bound))), block or s
             if s.init is not None:
                 first = tuple(compare(EQ, bound[i.var], 0) for i in s.iters if i.kind == "reduce")
                 yield from _visit(s.init, loops, (*inside, *first), bound, own, within)

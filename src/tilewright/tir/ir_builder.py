@@ -179,6 +179,21 @@ class IRBuilder:
         self.emit(IfThenElse(last.condition, last.then_case, self._close()))
 
     @contextmanager
+    def while_loop(self, condition: Value) -> Iterator[None]:
+        """Begin statements that are repeated as long as `condition` holds before them."""
+        holds = cast(BOOL, as_expr(condition))
+        self._open.append([])
+        yield
+        self.emit(While(holds, self._close()))
+
+    @contextmanager
+    def new_scope(self) -> Iterator[None]:
+        """Begin statements of their own: allocations and attributes end with them."""
+        self._open.append([])
+        yield
+        self.emit(self._close())
+
+    @contextmanager
     def scope(self) -> Iterator[Callable[[], Stmt]]:
         """Begin statements that are not added to the program: its value is a function that returns them at the end."""
         found: list[Stmt] = []

@@ -159,7 +159,7 @@ def _padded_nest(
         own: dict[PrimExpr, PrimExpr] = {
             e: Load(buffer, at) for e in walk(old.value)
             if isinstance(e, Load) and e.buffer is buffer and e.indices == old.indices}
-        value = substitute(rewrite(old.value, own.get), points)
+        value = substitute(substitute(old.value, own), points)
         value = rewrite(
             value, lambda e: Load(e.buffer, tuple(simplify(i, inside) for i in e.indices))
             if isinstance(e, Load) and e.buffer is not buffer else None)
@@ -384,7 +384,7 @@ def _check_einsum(func: PrimFunc, node: Block, loads: Sequence[Load]) -> None:
     assert isinstance(step, Store)
     terms = [o for o in step.value.operands() if not (isinstance(o, Load) and o.buffer is step.buffer)]
     zero: dict[PrimExpr, PrimExpr] = {e: const(0, e.dtype) for e in loads if reduce & set(free_vars(e))}
-    product = [rewrite(t, zero.get) for t in terms]
+    product = [substitute(t, zero) for t in terms]
     vanish = (
         any(isinstance(p, (IntImm, FloatImm)) and p.value == 0 for p in product) if type(step.value).__name__ == "Add"
         else False

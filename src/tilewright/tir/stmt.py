@@ -13,7 +13,7 @@ from typing import Any
 from tilewright.base.errors import CompileError
 from tilewright.scalar.expr import Buffer, Call, Load, PrimExpr, Var, number_of
 from tilewright.scalar.intrinsics import address_of
-from tilewright.scalar.walk import rewrite, walk
+from tilewright.scalar.walk import rewrite, substitute, walk
 from tilewright.tir.stmt_nodes import (
     ALIGNED,
     CALLBACKS,
@@ -281,7 +281,7 @@ def map_expressions(
 def substitute_stmt(s: Stmt, mapping: Mapping[Any, PrimExpr]) -> Stmt:
     """Replace variables in all expressions inside `s`."""
     memo: dict[PrimExpr, PrimExpr] = {}
-    return map_expressions(s, lambda e: rewrite(e, mapping.get, memo)) if mapping else s
+    return map_expressions(s, lambda e: substitute(e, mapping, memo)) if mapping else s
 
 
 def redirect(

@@ -449,7 +449,7 @@ def _unfused(e: PrimExpr) -> PrimExpr:
 
 def _with_points(s: Stmt, points: dict[PrimExpr, PrimExpr]) -> Stmt:
     memo: dict[PrimExpr, PrimExpr] = {}
-    return map_expressions(s, lambda e: rewrite(e, points.get, memo))
+    return map_expressions(s, lambda e: substitute(e, points, memo))
 
 
 def _promises(a: Buffer, box: _Box) -> list[Stmt]:

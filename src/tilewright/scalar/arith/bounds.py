@@ -21,6 +21,7 @@ from tilewright.scalar.expr import (
     Broadcast,
     Call,
     Cast,
+    FloatImm,
     FloorDiv,
     FloorMod,
     IntImm,
@@ -36,6 +37,7 @@ from tilewright.scalar.expr import (
     Var,
     number_of,
 )
+from tilewright.scalar.intrinsics import ceil, log2
 
 
 def bounds(e: PrimExpr, ranges: Ranges) -> Interval:
@@ -231,9 +233,23 @@ def _cast(e: Cast, ranges: Ranges) -> Interval:
     """Bound a conversion. Integers keep their values in a floating-point type that holds them exactly."""
     found = bounds(e.value, ranges)
     if not e.dtype.is_float:
-        return found
+        return _rounded_log2(e.value, ranges) if found == UNKNOWN and e.value.dtype.is_float else found
     exact = 1 << _SIGNIFICANT_BITS.get(str(e.dtype.element), 0)
     return found if all(x is not None and abs(x) <= exact for x in found) else UNKNOWN
+
+
+def _rounded_log2(e: PrimExpr, ranges: Ranges) -> Interval:
+    """Bound `ceil(log2(x))` of an integer `x`; unknown for other values, and where double precision is too coarse."""
+    if not (isinstance(e, Call) and e.op is ceil and e.dtype == "float64"):
+        return UNKNOWN
+    (inner,) = e.args
+    if not (isinstance(inner, Call) and inner.op is log2):
+        return UNKNOWN
+    (x,) = inner.args
+    low, high = (int(x.value),) * 2 if isinstance(x, FloatImm) and x.value.is_integer() else bounds(x, ranges)
+    if low is None or high is None or low < 1 or high > 1 << 40:
+        return UNKNOWN
+    return (low - 1).bit_length(), (high - 1).bit_length()
 
 
 def _call(e: Call, ranges: Ranges) -> Interval:

@@ -3,7 +3,7 @@
     A: T.Buffer((4, 8, 3))                     A: T.Buffer((96,))
     A[f // 8, f % 8, c]                ->      A[f * 3 + c]
 
-Parameters become flat buffers with the same names. The result is simplified.
+Parameters become flat buffers with the same names, or keep their shapes. The result is simplified.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ from tilewright.tir.stmt import (
 from tilewright.tir.transform.simplify import simplify
 
 
-def flatten_buffers(func: PrimFunc, *, separated: bool = False) -> PrimFunc:
+def flatten_buffers(func: PrimFunc, *, separated: bool = False, parameters: bool = True) -> PrimFunc:
     """Convert the buffers of `func` to flat buffers; if `separated`, those with axis separators keep a dimension for
-    each part."""
+    each part. Without `parameters`, those keep their shapes."""
     body = map_expressions(func.body, lambda e: rewrite(e, _stride)) if func.attrs.get(CALLBACKS) else func.body
     func = func.with_body(_laid_out(body))
     owned = [s.buffer for s in walk_stmt(func.body) if isinstance(s, Allocate)]
     inner: tuple[Buffer, ...] = func.attrs.get(INNER) or ()
-    flat: dict[Any, Buffer] = {b: _flat(b, separated) for b in (*func.buffers, *inner, *owned)}
+    changed = (*(func.buffers if parameters else ()), *inner, *owned)
+    flat: dict[Any, Buffer] = {b: _flat(b, separated) for b in changed}
     memo: dict[PrimExpr, PrimExpr] = {}
 
     def rule(e: PrimExpr) -> PrimExpr | None:

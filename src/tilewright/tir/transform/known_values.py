@@ -35,7 +35,7 @@ from tilewright.scalar.expr import (
     number_of,
     sub,
 )
-from tilewright.scalar.walk import has_effect, rewrite
+from tilewright.scalar.walk import has_effect, rewrite, substitute
 from tilewright.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -237,7 +237,7 @@ class Flow:
                 continue
             equal, must, may = t.at(places)
             if must is not None and all_hold([*equal, *must], context):
-                return None if t.value is None else rewrite(t.value, places.get)
+                return None if t.value is None else substitute(t.value, places)
             if t.writes and not none_holds([*equal, *may], context):
                 return None
         return None

@@ -35,7 +35,7 @@ from tilewright.scalar.expr import (
     integer,
 )
 from tilewright.scalar.intrinsics import horizontal_max, horizontal_min, horizontal_prod, horizontal_sum
-from tilewright.scalar.walk import free_vars, rewrite, walk
+from tilewright.scalar.walk import free_vars, rewrite, substitute, walk
 from tilewright.tir.stmt import (
     ALIGNED,
     VECTORIZED,
@@ -106,7 +106,7 @@ def _visit(s: Stmt, partials: list[Buffer]) -> Stmt:
     if isinstance(s, Block):
         points = _points(s)
         init = None if s.init is None else _in_place(s, points, partials)
-        return guarded(rewrite(s.predicate, points.get), seq(init, _visit(substitute_stmt(s.body, points), partials)))
+        return guarded(substitute(s.predicate, points), seq(init, _visit(substitute_stmt(s.body, points), partials)))
     return map_bodies(s, lambda b: _visit(b, partials)) or s
 
 
@@ -164,7 +164,7 @@ def _first_values(outermost: For, partials: list[Buffer]) -> tuple[list[Stmt], F
     for block, loops in found:
         points = _points(block)
         reducing = [f.var for f in loops if _over_reduction(block, f.var)]
-        shared = _without(rewrite(block.predicate, points.get), reducing)
+        shared = _without(substitute(block.predicate, points), reducing)
         first.append(
             nest([f for f in loops if f.var not in reducing], guarded(shared, _start(block, points, partials))))
     blocks = [block for block, _ in found]
@@ -203,7 +203,7 @@ def _reduction(outermost: For, block: Block, partials: list[Buffer]) -> Stmt:
     points = _points(block)
     reducing = [f for f in loops if _over_reduction(block, f.var)]
     spatial = [f for f in loops if f not in reducing]
-    predicate = rewrite(block.predicate, points.get)
+    predicate = substitute(block.predicate, points)
     shared = _without(predicate, [f.var for f in reducing])
     vector = [f for f in reducing if f.kind == VECTORIZED and not runs_once(f)]
     if vector:
@@ -232,7 +232,7 @@ def _apart(
     partial = Buffer(f"{total.name}_part", tuple(f.extent for f in rows) or (1,), total.dtype, "local")
     partials.append(partial)
     at: tuple[PrimExpr, ...] = tuple(f.var for f in rows) or (const(0, INT64),)
-    place = tuple(rewrite(i, points.get) for i in _first_store(block).indices)
+    place = tuple(substitute(i, points) for i in _first_store(block).indices)
     own = redirect(block.body, total, partial, lambda _: at)
     (identity,) = combiner.identity((total.dtype,))
     (joined,) = combiner.combine((Load(total, place),), (Load(partial, at),))
@@ -283,7 +283,7 @@ def _in_lanes(
 
     def step_into(mine: Load) -> Stmt:
         step = Store(mine.buffer, rewrite(body.value, lambda e: mine if e is total else None), mine.indices)
-        return guarded(all_of(predicate, rewrite(condition, points.get)), substitute_stmt(step, points))
+        return guarded(all_of(predicate, substitute(condition, points)), substitute_stmt(step, points))
 
     depth = next((d for d, f in enumerate(loops) if f.annotations.get(APART)), None)
     if depth is None:
@@ -300,11 +300,11 @@ def _in_lanes(
         steps = nest(loops[: depth + 1], seq(nest(around, begin), inner, nest(around, end)))
     clear = replace(vector, var=lane, body=Store(partial, identity, (*rows, lane)))
     all_lanes = Load(partial, (*rows, Ramp(const(0, INT64), 1, lanes)))
-    place = tuple(rewrite(i, points.get) for i in body.indices)
+    place = tuple(substitute(i, points) for i in body.indices)
     value = across(all_lanes, dtype=body.buffer.dtype)
     first = next((s.value for s in walk_stmt(block.init) if isinstance(s, Store)), identity) if block.init else identity
     if first is not identity:
-        (value,) = combiner.combine((rewrite(first, points.get),), (value,))  # type: ignore[union-attr]
+        (value,) = combiner.combine((substitute(first, points),), (value,))  # type: ignore[union-attr]
     combine = guarded(shared, Store(body.buffer, value, place))
     return seq(nest(spatial, clear), steps, nest(spatial, combine))
 

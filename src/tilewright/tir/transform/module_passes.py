@@ -108,9 +108,9 @@ def _named(name: str, run: Callable[[Any], Any], base: type[Pass]) -> type[Pass]
 
 
 def _flatten_buffers(func: PrimFunc) -> PrimFunc:
-    """Convert every buffer to one dimension, or to one for each part between axis separators. Programs from te
-    schedules stay: `StorageFlatten` converts them."""
-    return func if func.attrs.get(LEGACY) else flatten_buffers(func, separated=True)
+    """Convert the memory of a program to one dimension, or to one for each part between axis separators. Parameters
+    keep their shapes, as in TVM. Programs from te schedules stay: `StorageFlatten` converts them."""
+    return func if func.attrs.get(LEGACY) else flatten_buffers(func, separated=True, parameters=False)
 
 
 def _partition_loops(func: PrimFunc) -> PrimFunc:

@@ -4,12 +4,13 @@
         B[i * 8 + j] = A[i * 8 + j] + 1.0
 
 A lane-dependent `if` becomes the mask of the stores inside. Loads that could be out of bounds where the condition is
-false are guarded by it. Needs flat buffers. A statement without a vector form (a nested vectorized loop, lane-dependent
-bounds, a side effect) becomes a serial loop over the lanes of that statement alone.
+false are guarded by it. Allocated memory must be flat. A statement without a vector form (a nested vectorized loop,
+lane-dependent bounds, a side effect) becomes a serial loop over the lanes of that statement alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tilewright.base.errors import ScheduleError
@@ -191,16 +192,24 @@ class _Vectorizer:
     def store(self, s: Store, mask: PrimExpr | None) -> Stmt:
         if s.mask is not None or s.value.dtype.lanes > 1 or any(i.dtype.lanes > 1 for i in s.indices):
             raise _NoVector
-        (index,) = s.indices
-        index = simplify(index, self.ranges)
-        if not self.depends(index):
+        indices = self.simplified(s.indices)
+        if not any(map(self.depends, indices)):
             return self.invariant_store(s, mask)
         for x in _loads(s.value):
-            if x.buffer is s.buffer and simplify(x.indices[0], self.ranges) is not index:
+            if x.buffer is s.buffer and any(
+                    a is not b for a, b in zip(self.simplified(x.indices), indices, strict=True)):
                 raise _NoVector
         value = broadcast(self.vector(s.value, mask), self.lanes)
         lanes = None if mask is None else broadcast(self.vector(mask, None), self.lanes)
-        return Store(s.buffer, value, (self.vector(index, None),), lanes)
+        return Store(s.buffer, value, self.places(indices, None), lanes)
+
+    def simplified(self, indices: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
+        return tuple(simplify(i, self.ranges) for i in indices)
+
+    def places(self, indices: Sequence[PrimExpr], mask: PrimExpr | None) -> tuple[PrimExpr, ...]:
+        """Return the indices in all lanes. The last one is a vector, and others are if they differ between lanes."""
+        *outer, last = (self.vector(i, mask) for i in indices)
+        return (*outer, broadcast(last, self.lanes))
 
     def invariant_store(self, s: Store, mask: PrimExpr | None) -> Stmt:
         """Vectorize a store of all lanes to one element."""
@@ -223,11 +232,12 @@ class _Vectorizer:
             known = self.varies[e] = e is self.lane or any(self.depends(x) for x in e.operands())
         return known
 
-    def within(self, buffer: Buffer, index: PrimExpr) -> bool:
-        """Return whether the index is in bounds in all lanes."""
-        lo, hi = bounds(simplify(index, self.ranges), self.ranges)
-        size = buffer.shape[0]
-        return isinstance(size, int) and lo is not None and hi is not None and lo >= 0 and hi < size
+    def within(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
+        """Return whether the indices are in bounds in all lanes."""
+        ends = [bounds(i, self.ranges) for i in indices]
+        return all(
+            isinstance(size, int) and lo is not None and hi is not None and lo >= 0 and hi < size
+            for (lo, hi), size in zip(ends, buffer.shape, strict=True))
 
     def vector(self, e: PrimExpr, mask: PrimExpr | None) -> PrimExpr:
         """Return `e` in all lanes (a scalar if all are equal); loads are guarded by `mask` if necessary."""
@@ -259,9 +269,9 @@ class _Vectorizer:
         return e.with_operands([self.vector(x, mask) for x in e.operands()])
 
     def load(self, e: Load, mask: PrimExpr | None) -> PrimExpr:
-        (index,) = e.indices
-        loaded = Load(e.buffer, (broadcast(self.vector(simplify(index, self.ranges), mask), self.lanes),))
-        if mask is None or self.within(e.buffer, index):
+        indices = self.simplified(e.indices)
+        loaded = Load(e.buffer, self.places(indices, mask))
+        if mask is None or self.within(e.buffer, indices):
             return loaded
         return if_then_else(broadcast(self.vector(mask, None), self.lanes), loaded, const(0, loaded.dtype))
 
