@@ -374,6 +374,7 @@ def test_operators_in_another_type() -> None:
         assert str(after).count('out_dtype="int32"') == expected
         assert after.checked_type == y.checked_type
 
+
 def test_an_operator_without_out_dtype_computes_in_the_type_of_its_arguments() -> None:
     x = image()
     joined = relay.concatenate([x, x], axis=1)
