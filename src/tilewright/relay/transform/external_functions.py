@@ -82,8 +82,7 @@ class OutlineCompilerFunctionsWithExistingGlobalSymbols(Pass):
         found: dict[Expr, Function] = {
             e.var: e.value for e in order if isinstance(e, Let) and self._is_moved(e.value)}
         for e in order if found else ():
-            read: Sequence[Expr] = e.args if isinstance(e, Call) else (e.value, e.body) if isinstance(e, Let) else operands(e)
-            for o in read:
+            for o in e.args if isinstance(e, Call) else (e.value, e.body) if isinstance(e, Let) else operands(e):
                 found.pop(o, None)
         return found
 
@@ -124,7 +123,8 @@ class InlineCompilerFunctionsBoundTo(Pass):
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         names = [g if isinstance(g, str) else g.name_hint for g in self.global_vars]
-        bodies: dict[str, Any] = {n: rewrite(mod[n], _without_composite) for n in names if n in mod and _is_of(mod[n], "")}
+        bodies: dict[str, Any] = {
+            n: rewrite(mod[n], _without_composite) for n in names if n in mod and _is_of(mod[n], "")}
         if not bodies:
             return mod
 
