@@ -109,7 +109,7 @@ def zero(value: int) -> Expr:
 
 
 def ints(rng: Rng, shape: Sequence[int], dtype: str = "int8") -> Expr:
-    return relay.const(rng.integers(-60, 60, shape).astype(dtype))
+    return relay.Constant(rng.integers(-60, 60, shape).astype(dtype))
 
 
 @dataclass

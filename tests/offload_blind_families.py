@@ -255,7 +255,7 @@ def cmsis_families() -> None:
 
 
 def real(rng: Rng, *shape: int, dtype: str = "float32") -> Expr:
-    return relay.const(rng.standard_normal(shape).astype(dtype))
+    return relay.Constant(rng.standard_normal(shape).astype(dtype))
 
 
 def block(q: Quantized, **over: Any) -> Expr:

@@ -62,7 +62,7 @@ class Net:
         return self.rng.integers(-9, 9, shape).astype(dtype)
 
     def constant(self, *shape: int, dtype: str = "float32") -> Expr:
-        return relay.const(self.array(*shape, dtype=dtype))
+        return relay.Constant(self.array(*shape, dtype=dtype))
 
     def seen(self, value: Expr) -> Expr:
         """Make `value` a result of the program too, and return it."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from tilewright import relay
 from tilewright.relay import nn
-from tilewright.relay.expr import Expr, Function, Var, const, var
+from tilewright.relay.expr import Constant, Expr, Function, Var, const, var
 
 Array = np.ndarray[Any, Any]
 
@@ -56,7 +56,7 @@ class Maker:
         return v
 
     def weight(self, *shape: int, dtype: str = "float32") -> Expr:
-        return const(self.array(shape, dtype)) if self.constant_weights else self.input(*shape, dtype=dtype)
+        return Constant(self.array(shape, dtype)) if self.constant_weights else self.input(*shape, dtype=dtype)
 
     def bias(self, x: Expr, axis: int) -> Expr:
         shape = x.tensor_type.shape

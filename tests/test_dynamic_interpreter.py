@@ -350,7 +350,7 @@ def test_no_elements_are_asked_for() -> None:
 
 def test_moving_much_is_not_too_large() -> None:
     x, n = relay.var("x", shape=(relay.Any(), 4)), relay.var("n", shape=(1,), dtype="int64")
-    one, zero = relay.const(np.array([1])), relay.const(np.array([0]))
+    one, zero = relay.const([1], "int64"), relay.const([0], "int64")
     part = relay.transpose(Call(relay.op.get("dyn.strided_slice")(), [x, zero, n, one]), (1, 0))
     assert meaning_of(
         Function([x, n], part), Conversions(1 << 10)

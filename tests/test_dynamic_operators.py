@@ -162,7 +162,7 @@ def test_ranges_whose_ends_are_computed(kind: str) -> None:
     program = IRModule.from_expr(
         Function(
             [n],
-            relay.Tuple([relay.arange(n, dtype="int32"), relay.arange(const(1), relay.add(n, const(ints(1)[0])), 2)])
+            relay.Tuple([relay.arange(n, dtype="int32"), relay.arange(const(1), relay.add(n, const(1, "int64")), 2)])
         )
     )
     run = relay.create_executor(kind, program).evaluate()
@@ -208,7 +208,7 @@ def test_a_dimension_of_unknown_size_can_be_squeezed() -> None:
 def test_programs_of_known_shapes_compile() -> None:
     x = var("x", shape=(2, 6))
     shape = relay.concatenate(
-        [relay.strided_slice(relay.shape_of(x, dtype="int64"), begin=(0,), end=(1,)), const(ints(3, 2))]
+        [relay.strided_slice(relay.shape_of(x, dtype="int64"), begin=(0,), end=(1,)), relay.Constant(ints(3, 2))]
     )
     mod = IRModule.from_expr(relay.exp(relay.reshape(x, shape)))
     graph = relay.build(mod, target="llvm")

@@ -49,8 +49,8 @@ def test_by_a_constant(target: str, dtype: str) -> None:
     x = relay.var("x", shape=(999,), dtype=dtype)
     each = np.resize(np.asarray(DIVISORS, dtype), 999)
     parts = [
-        relay.divide(x, relay.const(np.asarray(d, dtype))) for d in DIVISORS
-    ] + [relay.divide(x, relay.const(each))]
+        relay.divide(x, relay.Constant(np.asarray(d, dtype))) for d in DIVISORS
+    ] + [relay.divide(x, relay.Constant(each))]
     data = (np.random.default_rng(1).standard_normal(999) * 100).astype(dtype)
     for divisor, found in zip(
         (*np.asarray(DIVISORS, dtype), each), run(Function((x,), relay.Tuple(parts)), target, data), strict=True

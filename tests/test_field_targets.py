@@ -37,7 +37,7 @@ def image(*shape: int, dtype: str = "uint8") -> relay.Var:
 
 
 def weight(*shape: int, dtype: str = "int8") -> relay.Constant:
-    return relay.const(np.ones(shape, dtype))
+    return relay.Constant(np.ones(shape, dtype))
 
 
 def requantized(e: Any, dtype: str = "uint8", scale: float = 0.5) -> Any:

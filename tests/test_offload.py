@@ -64,7 +64,7 @@ def nothing_stays_registered() -> Iterator[None]:
 
 
 def constant(*shape: int, dtype: str = "float32") -> relay.Constant:
-    return relay.const(np.ones(shape, dtype))
+    return relay.Constant(np.ones(shape, dtype))
 
 
 def explained(body: Any, *rows: tuple[Any, ...]) -> Offload:

@@ -447,7 +447,7 @@ def test_depthwise_weights_with_a_multiplier() -> None:
     rng = np.random.default_rng(9)
     data, weight = rng.standard_normal((1, 5, 6, 4)), rng.standard_normal((3, 3, 4, 3))
     x = relay.var("x", shape=(1, 5, 6, 4), dtype="float64")
-    call = relay.nn.conv2d(x, relay.const(weight), padding=(1, 1), kernel_size=(3, 3), channels=12, groups=4,
+    call = relay.nn.conv2d(x, relay.Constant(weight), padding=(1, 1), kernel_size=(3, 3), channels=12, groups=4,
                            data_layout="NHWC", kernel_layout="HWOI")
     padded, wanted = np.pad(data, ((0, 0), (1, 1), (1, 1), (0, 0))), np.zeros((1, 5, 6, 4, 3))
     for i, j in np.ndindex(3, 3):

@@ -10,6 +10,7 @@ import pytest
 
 from random_programs import random_module
 from tilewright import relay
+from tilewright.base import nd
 from tilewright.base.errors import CompileError, InputError, OptionError
 from tilewright.base.types import FuncType, TensorType, TupleType, Type
 from tilewright.ir import IRModule, assert_structural_equal, load_json, make_node, save_json, structural_equal
@@ -570,6 +571,34 @@ def test_operators_tell_their_number_of_arguments() -> None:
 
 def test_a_constant_takes_the_dtype_of_a_tensor_type() -> None:
     assert relay.const(0, relay.scalar_type("int64")).checked_type == relay.TensorType((), "int64")
+
+
+def test_constants_of_arrays_have_32_bits_as_in_tvm() -> None:
+    given = [np.zeros(2), np.arange(3), np.float64(0.5), np.zeros(2, "float16"), nd.array(np.zeros(2))]
+    assert [relay.const(v).value.dtype.name for v in given] == ["float32", "int32", "float32", "float16", "float64"]
+    assert relay.const(np.arange(3), "int64").value.dtype == relay.Constant(np.arange(3)).value.dtype == np.int64
+    assert relay.add(relay.var("x", shape=(2,), dtype="float64"), np.zeros(2)).checked_type.dtype == "float64"
+    with pytest.raises(CompileError, match=r"do not fit into int32; give const\(…, dtype='int64'\)"):
+        relay.const(np.asarray([1 << 40]))
+
+
+def test_a_generic_function_is_passed_for_a_plain_one() -> None:
+    mod = relay.parse("""
+def @apply[A, B](%f: fn (A) -> B, %x: A) -> B { %f(%x) }
+def @main(%y: Tensor[(5), float32]) { @apply(fn [C](%z: C) -> C { %z }, %y) }
+""")
+    assert mod["main"].body.checked_type == relay.TensorType((5,), "float32")
+    with pytest.raises(CompileError, match="argument 0 has type"):
+        relay.parse("""
+def @apply[A, B](%f: fn (A) -> B, %x: A) -> B { %f(%x) }
+def @main(%y: int32) { @apply(fn [C](%z: C, %w: C) -> C { %z }, %y) }
+""")
+
+
+def test_parsing_infers_the_types_that_a_text_omits() -> None:
+    mod = relay.parse("def @f(%r) -> int32 { ref_read(%r) } def @main() -> int32 { @f(ref(1)) }")
+    assert isinstance(mod["f"].params[0].checked_type, relay.RefType)
+    assert relay.parse("def @main(%x) { %x }")["main"].params[0].type_annotation is None
 
 
 def test_a_span_may_have_no_source() -> None:

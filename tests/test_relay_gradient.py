@@ -59,7 +59,7 @@ class Case:
         for k, part in enumerate(parts):
             t = part.tensor_type
             factors = np.cos(np.arange(t.size) + k).reshape(t.shape).astype(t.dtype.numpy())
-            term = relay.sum(part * relay.const(factors))
+            term = relay.sum(part * relay.Constant(factors))
             total = term if total is None else relay.add(total, term)
         assert total is not None
         return Function(params, total)

@@ -303,10 +303,6 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
         "relay.random.threefry_key(seed)"
     ),
     (
-        random.ThreefryGenerate((5,)), (t(10, dtype="uint64"),),
-        "the number of random words must be a multiple of 4, but the shape is (5,)"
-    ),
-    (
         random.Uniform((5,), "int8"), (t(10, dtype="uint64"), t(), t()),
         "random numbers are float32 or float64, not int8; cast them afterwards"
     ),

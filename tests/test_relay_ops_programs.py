@@ -95,6 +95,16 @@ def test_threefry_known_answers() -> None:
     np.testing.assert_array_equal(native(ThreefryGenerate((4,)), zero)[1], wanted)
 
 
+@pytest.mark.parametrize("count", [2, 5])
+def test_words_that_are_no_whole_blocks(count: int) -> None:
+    state = np.asarray([7, *[0] * 7, 1 << 63, 0], "uint64")
+    after, words = ThreefryGenerate((8,)).reference(state)
+    for draw in (ThreefryGenerate((count,)).reference, lambda s: native(ThreefryGenerate((count,)), s)):
+        new, found = draw(state)
+        np.testing.assert_array_equal(found, words[:count])
+        assert new[7] == -(-count // 4) * 4 and new[:7].tolist() == after[:7].tolist()
+
+
 def test_random_functions() -> None:
     key = relay.random.threefry_key(7)
     left, right = (np.asarray(k) for k in evaluate(Function((), relay.random.threefry_split(key))))

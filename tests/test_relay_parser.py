@@ -133,7 +133,7 @@ def test_numbers(text: str, dtype: str, value: Any) -> None:
 def test_constants_of_every_dtype_are_read_back(dtype: str) -> None:
     kind = DataType(dtype).numpy()
     for value in (np.asarray([[0, 1], [1, 1]]).astype(kind), np.zeros((0, 3)).astype(kind), np.asarray(1).astype(kind)):
-        read = parse_expr(astext(Tuple((relay.const(value),)), True))
+        read = parse_expr(astext(Tuple((relay.Constant(value),)), True))
         assert read.fields[0].value.tobytes() == value.tobytes()  # type: ignore[attr-defined]
         assert read.known_type() == TupleType([TensorType(value.shape, dtype)])
 

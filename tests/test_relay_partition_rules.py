@@ -441,6 +441,26 @@ def test_outline_equal_functions_once() -> None:
         transform.OutlineCompilerFunctionsWithExistingGlobalSymbols()(again)
 
 
+def test_outline_functions_that_are_bound_by_lets() -> None:
+    call = called_in_place("f", relay.nn.relu, x)
+    f = relay.var("f")
+    body = relay.Let(f, call.op, relay.Call(f, [x]) + relay.Call(f, [y]))
+    out = transform.OutlineCompilerFunctionsWithExistingGlobalSymbols("npu")(module(body))
+    assert sorted(out) == ["f", "main"] and not any(isinstance(e, relay.Let) for e in post_order(out["main"]))
+    np.testing.assert_array_equal(evaluate(out, *VALUES[:2]), evaluate(module(body), *VALUES[:2]))
+    kept = module(relay.Let(f, call.op, relay.TupleGetItem(relay.Tuple([relay.Call(f, [x]), f]), 0)))
+    assert transform.OutlineCompilerFunctionsWithExistingGlobalSymbols()(kept) is kept, "the function is also a value"
+
+
+def test_composite_functions_are_inlined_too() -> None:
+    p = relay.var("p", shape=(4, 4))
+    composite = relay.Function([p], relay.nn.relu(p), attrs={"Composite": "npu.relu"})
+    mod = transform.OutlineCompilerFunctionsWithExistingGlobalSymbols()(
+        module(called_in_place("f", lambda q: relay.Call(composite, [q]), x)))
+    inlined = transform.InlineCompilerFunctionsBoundTo(["f"])(mod)
+    assert_structural_equal(inlined["main"].body, relay.nn.relu(x), map_free_vars=True)
+
+
 def test_outline_refuses_what_is_not_closed() -> None:
     inner = relay.Function([y], y + x, attrs={"Compiler": "npu", "global_symbol": "f"})
     with pytest.raises(

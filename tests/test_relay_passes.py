@@ -52,7 +52,7 @@ OPTIONS: dict[str, list[Pass]] = {
     "InlineCompilerFunctionsBoundTo": [transform.InlineCompilerFunctionsBoundTo(["npu_0"])],
     "MergeComposite": [transform.MergeComposite([])],
     "SimplifyFCTranspose": [transform.SimplifyFCTranspose(["x"])],
-    "SplitArgs": [transform.SplitArgs(2)],
+    "SplitArgs": [transform.SplitArgs(3)],
     "ToMixedPrecision": [transform.ToMixedPrecision("bfloat16", missing_op_mode=2)],
 }
 """The passes that need options, or are worth running with several."""
@@ -373,10 +373,13 @@ def test_operators_in_another_type() -> None:
         after = recast(y, "int8", "int32", skip_layers=skip)
         assert str(after).count('out_dtype="int32"') == expected
         assert after.checked_type == y.checked_type
-    with pytest.raises(
-        OptionError, match=r"nn.relu has no out_dtype, so its arguments cannot have another type; remove it from ops"
-    ):
-        recast(y, "int8", "int32", ops=["nn.relu"])
+
+
+def test_an_operator_without_out_dtype_computes_in_the_type_of_its_arguments() -> None:
+    x = image()
+    joined = relay.concatenate([x, x], axis=1)
+    assert_structural_equal(recast(joined, "float16", "float32", ops=["concatenate"]), relay.cast(
+        relay.concatenate([relay.cast(x, "float16"), relay.cast(x, "float16")], axis=1), "float32"))
 
 
 def test_weights_that_are_transposed_once() -> None:
@@ -570,12 +573,12 @@ def test_constants_inside_of_kernels() -> None:
 
 
 def test_concatenations_are_limited() -> None:
-    with pytest.raises(OptionError, match=r"max_function_args must be 0 \(no limit\), or 2 or more, not 1"):
-        transform.SplitArgs(1)
+    with pytest.raises(OptionError, match=r"max_function_args must be 0 or -1 \(no limit\), or 3 or more, not 2"):
+        transform.SplitArgs(2)
     mod = IRModule.from_expr(relay.concatenate([var(f"x{k}", shape=(1, 2)) for k in range(40)]))
-    assert transform.SplitArgs(0)(mod) is mod
+    assert transform.SplitArgs(0)(mod) is mod and transform.SplitArgs(-1)(mod) is mod
     after = transform.SplitArgs(6)(mod)
-    assert max(len(c.args[0].fields) for c in calls(after["main"]) if isinstance(c.args[0], Tuple)) == 6
+    assert max(len(c.args[0].fields) for c in calls(after["main"]) if isinstance(c.args[0], Tuple)) == 5
 
 
 @pytest.mark.slow

@@ -217,6 +217,23 @@ def test_the_implementation_of_the_compiler_has_a_name(target: str, name: str) -
     assert outs[0].extents == (1, 6)
 
 
+def test_lowered_functions_are_kept() -> None:
+    compiler = relay.backend.te_compiler.get()
+    compiler.clear()
+
+    def function(*shape: int) -> relay.Function:
+        x = relay.var("x", shape=shape)
+        return relay.Function([x], relay.add(relay.add(x, x), x))
+
+    first = compiler.lower(function(10), "llvm")
+    assert compiler.lower(function(10), "llvm") is first and compiler.lower(function(), "llvm") is not first
+    x, y = np.ones(10, np.float32), np.zeros(10, np.float32)
+    compiler.jit(function(10), "llvm")(x, y)
+    assert y.tolist() == [3.0] * 10
+    compiler.clear()
+    assert compiler.lower(function(10), "llvm") is not first
+
+
 def split_of(config: autotvm.ConfigEntity, name: str) -> tuple[int, ...]:
     """The sizes of the loops that a configuration splits one into."""
     entity = config[name]

@@ -47,7 +47,7 @@ def random_input(kind: TensorType, seed: int) -> np.ndarray[Any, Any]:
 
 def weights(*shape: int, dtype: str = "float32") -> relay.Constant:
     """A constant that is the same in every run."""
-    return relay.const(np.random.default_rng(7).standard_normal(shape).astype(dtype))
+    return relay.Constant(np.random.default_rng(7).standard_normal(shape).astype(dtype))
 
 
 def run_case(case: re.Match[str]) -> str:

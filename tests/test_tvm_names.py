@@ -101,7 +101,8 @@ def test_names_that_are_used_once() -> None:
     variables = GlobalVarSupply(module())
     (main,) = module().get_global_vars()
     assert variables.unique_global_for("main") is variables.unique_global_for("main")
-    assert variables.fresh_global("main").name_hint == "main_1"
+    assert variables.fresh_global("main", add_prefix=False).name_hint == "main_1"
+    assert variables.fresh_global("main").name_hint == "tvmgen_default_main_1"
     with pytest.raises(CompileError, match="two variables '@main'"):
         variables.reserve_global(main)
     variables.reserve_global(main, allow_conflict=True)
@@ -339,6 +340,7 @@ def test_tensor_arrays_of_the_prelude() -> None:
     taken = ops.get_global_var("tensor_take")(tensor(v), relay.const(1), relay.const(2))
     np.testing.assert_array_equal(run(taken, v), x[1:])
     two = prelude.get_tensor_ctor("tensor2", "int32")
+    assert prelude.get_ctor(prelude.get_name("tensor_t", "int32"), "tensor2", "int32") is two
     join = prelude.get_global_var("tensor_concatenate", "int32")
     np.testing.assert_array_equal(run(join(two(v), two(v)), v), np.concatenate([x, x]))
     parts = relay.prelude.StaticTensorArrayOps(prelude, "int32", [relay.Any(), 3])

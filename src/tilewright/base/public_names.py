@@ -89,6 +89,7 @@ FILES: Final[Mapping[str, str]] = {
     "meta_schedule.search_strategy": "evolutionary_search replay_func replay_trace search_strategy",
     "meta_schedule.space_generator": "post_order_apply schedule_fn space_generator space_generator_union",
     "meta_schedule.task_scheduler": "gradient_based round_robin task_scheduler",
+    "relay": "base",
     "relay.analysis": "analysis count_layers feature",
     "relay.backend": "executor runtime",
     "relay.collage": "collage",

@@ -627,7 +627,7 @@ def bind_types(pattern: Type, given: Type, variables: AbstractSet[Type], bound: 
     if isinstance(pattern, TensorType) and isinstance(given, TensorType):
         return pattern.dtype is given.dtype and sizes_fit(pattern.shape, given.shape)
     if isinstance(pattern, FuncType) and isinstance(given, FuncType) and given.type_params and not pattern.type_params:
-        return bind_types(given, substitute_type(pattern, bound), frozenset(given.type_params), {})
+        return _bind_generic(pattern, given, variables, bound)
     ours, theirs = type_children(pattern), type_children(given)
     if type(pattern) is not type(given) or len(ours) != len(theirs):
         return False
@@ -635,6 +635,22 @@ def bind_types(pattern: Type, given: Type, variables: AbstractSet[Type], bound: 
         return False
     return (bool(ours) or pattern == given) and all(
         bind_types(p, g, variables, bound) for p, g in zip(ours, theirs, strict=True))
+
+
+def _bind_generic(
+    pattern: FuncType, given: FuncType, variables: AbstractSet[Type], bound: dict[Type, Type]
+) -> bool:
+    """Match a generic function against the type of a plain one: its type variables are bound by the argument types of
+    `pattern`, as far as they are known, and its result then binds `variables`."""
+    own: dict[Type, Type] = {}
+    params = frozenset(given.type_params)
+    if len(pattern.arg_types) != len(given.arg_types) or not all(
+            bind_types(g, substitute_type(p, bound), params, own)
+            for p, g in zip(pattern.arg_types, given.arg_types, strict=True)):
+        return False
+    if any(v not in own for v in params):
+        return bind_types(given.ret_type, substitute_type(pattern.ret_type, bound), params, own)
+    return bind_types(pattern.ret_type, substitute_type(given.ret_type, own), variables, bound)
 
 
 def join_types(a: Type, b: Type) -> Type | None:

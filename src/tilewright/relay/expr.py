@@ -13,7 +13,7 @@ equal calls remain two calls until common subexpressions are merged. Data types 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -520,7 +520,9 @@ def applied_type(function: Type, args: Sequence[Type], span: Origin | None = Non
         raise ShapeError(f"the function takes {len(function.arg_types)} arguments, but was given {len(args)}", span)
     function = function.without_constraints()
     bound: dict[Type, Type] = {}
-    for i, (wanted, given) in enumerate(zip(function.arg_types, args, strict=True)):
+    # generic functions come last, since the other arguments determine the types that they are used with
+    numbered = sorted(enumerate(zip(function.arg_types, args, strict=True)), key=lambda a: _is_generic(a[1][1]))
+    for i, (wanted, given) in numbered:
         if not bind_types(wanted, given, frozenset(function.type_params), bound):
             raise ShapeError(f"argument {i} has type {given!r}, but the function takes "
                              f"{substitute_type(wanted, bound)!r}",
@@ -530,11 +532,33 @@ def applied_type(function: Type, args: Sequence[Type], span: Origin | None = Non
     return substitute_type(function.ret_type, bound)
 
 
+def _is_generic(kind: Type) -> bool:
+    return isinstance(kind, FuncType) and bool(kind.type_params)
+
+
+_NARROWED: Final = {"float64": "float32", "int64": "int32"}
+"""Dtypes of constants that are made from arrays of these dtypes."""
+
+
 def const(value: Any, dtype: str | DataType | TensorType | None = None) -> Constant:
-    """Return a constant made from a number, sequence or array, of a dtype or that of a tensor type. As in TVM, Python
-    floats become float32 and ints int32."""
+    """Return a constant made from a number, sequence or array, of a dtype or that of a tensor type.
+
+    As in TVM, float64 becomes float32 and int64 becomes int32 where no dtype is given, also in numpy arrays. An
+    `NDArray` keeps its dtype, and `Constant(array)` keeps that of a numpy array. Raises `CompileError` for integers
+    that int32 cannot hold.
+    """
+    if dtype is None and isinstance(value, (np.ndarray, np.generic)):
+        dtype = _NARROWED.get(value.dtype.name)
+        if dtype == "int32" and np.any(value != value.astype(np.int32)):
+            raise CompileError("the integers of a constant do not fit into int32; give const(…, dtype='int64')",
+                               code="TW0307")
+    return exact_const(value, dtype)
+
+
+def exact_const(value: Any, dtype: str | DataType | TensorType | None = None) -> Constant:
+    """Return a constant as `const`, but an array keeps its dtype unless one is given."""
     dtype = dtype.dtype if isinstance(dtype, TensorType) else dtype
-    if dtype is None and not isinstance(value, (np.ndarray, np.generic)):
+    if dtype is None and not hasattr(value, "dtype"):
         probe = np.asarray(value)
         dtype = {"f": "float32", "i": "int32"}.get(probe.dtype.kind)
     array = np.asarray(getattr(value, "numpy", lambda: value)(), None if dtype is None else DataType(dtype).numpy())

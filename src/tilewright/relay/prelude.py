@@ -80,8 +80,14 @@ class Prelude:
         return self.mod.get_constructor(tensor_arrays.type_name(dtype, shape),
                                         self.get_name_static(canonical, dtype, shape))
 
-    get_ctor = get_tensor_ctor
-    get_ctor_static = get_tensor_ctor_static
+    def get_ctor(self, ty_name: str, canonical: str, dtype: str) -> Any:
+        """Return a constructor of the data type `ty_name`, by its name for any dtype (`tensor1`)."""
+        return self.get_ctor_static(ty_name, canonical, dtype, None)
+
+    def get_ctor_static(self, ty_name: str, canonical: str, dtype: str, shape: Sequence[Any] | None) -> Any:
+        """Return a constructor of the data type `ty_name`, for a dtype and a shape."""
+        self._define(dtype, shape)
+        return self.mod.get_constructor(ty_name, self.get_name_static(canonical, dtype, shape))
 
     def _has_type(self, name: str) -> bool:
         return name in {header.name_hint for header in self.mod.type_definitions}

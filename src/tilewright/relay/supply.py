@@ -48,12 +48,17 @@ class NameSupply:
 
 
 class GlobalVarSupply:
-    """Names of global functions, one `GlobalVar` for each. `value` is a `NameSupply`, or modules with their names."""
+    """Names of global functions, one `GlobalVar` for each. `value` is a `NameSupply`, or modules with their names.
+
+    The prefix of names for modules is the attribute `mod_name` of the first one, by default `tvmgen_default`.
+    """
 
     def __init__(self, value: NameSupply | IRModule | Iterable[IRModule] | None = None) -> None:
-        self.name_supply = value if isinstance(value, NameSupply) else NameSupply()
+        given = [] if isinstance(value, NameSupply) else value or []
+        modules = [given] if isinstance(given, IRModule) else list(given)
+        prefix = str(modules[0].attrs.get("mod_name", "tvmgen_default")) if modules else ""
+        self.name_supply = value if isinstance(value, NameSupply) else NameSupply(prefix)
         self._known: dict[str, GlobalVar] = {}
-        modules = [value] if isinstance(value, IRModule) else [] if isinstance(value, NameSupply) else value or []
         for mod in modules:
             for variable in mod.get_global_vars():
                 self.reserve_global(variable)

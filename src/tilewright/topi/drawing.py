@@ -70,8 +70,10 @@ def _path_is_full(state: Sequence[PrimExpr]) -> PrimExpr:
 
 
 def threefry_generate(gen: te.Tensor, out_shape: Sequence[int]) -> tuple[te.Tensor, ...]:
-    """Return the next state, and a tensor of random words; their number is a multiple of 4."""
-    count = prod(out_shape)
+    """Return the next state, and a tensor of random words, drawn in blocks of 4; the rest of the last block is
+    skipped."""
+    blocks, rest = divmod(prod(out_shape), 4)
+    count = 4 * (blocks + (rest > 0))
 
     def body(b: Loops, old: BufferVar, new: BufferVar, out: BufferVar) -> None:
         state = [b.let(f"word{k}", old[k]) for k in range(STATE)]
@@ -91,10 +93,15 @@ def threefry_generate(gen: te.Tensor, out_shape: Sequence[int]) -> tuple[te.Tens
             with b.else_scope():
                 path = [I.bitwise_or(state[4], state[8]), I.bitwise_or(state[5], state[9])]
                 _stored(b, at, [*state[:4], *path, zero, zero, *_next_place(state)])
-        with b.shared(count // 4, count, Step.RANDOM, "block") as block:
-            words = _hash(b, [at[k] for k in range(4)], [at[k + 4] + E.cast("uint64", block) for k in range(4)])
-            for k, w in enumerate(words):
-                out[block * 4 + k] = w
+        if blocks:
+            with b.shared(blocks, 4 * blocks, Step.RANDOM, "block") as block:
+                words = _hash(b, [at[k] for k in range(4)], [at[k + 4] + E.cast("uint64", block) for k in range(4)])
+                for k, w in enumerate(words):
+                    out[block * 4 + k] = w
+        if rest:
+            words = _hash(b, [at[k] for k in range(4)], [at[k + 4] + _word(blocks) for k in range(4)])
+            for k, w in enumerate(words[:rest]):
+                out[4 * blocks + k] = w
         _stored(b, new, [*(at[k] for k in range(6)), zero, at[7] + _word(count), at[8], at[9]])
 
     return loops("threefry_generate", [gen], [((STATE,), "uint64"), (out_shape, "uint64")], body)

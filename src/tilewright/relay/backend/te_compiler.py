@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,10 +10,13 @@ from tilewright import te
 from tilewright.backends.targets.target import Target
 from tilewright.base.types import Type
 from tilewright.compiler import tuning_advisor
+from tilewright.compiler.functions import build
 from tilewright.compiler.kernel import parts_of
+from tilewright.ir.structural import structural_equal, structural_hash
 from tilewright.relay.expr import Function
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.strategy import OpImplementation, get_valid_implementations, select
+from tilewright.runtime.functions import FunctionModule
 from tilewright.tir.stmt import PrimFunc
 
 
@@ -40,14 +44,33 @@ def lower_to_primfunc(relay_func: Function, target: str | Target) -> PrimFunc:
 
 
 class TECompiler:
-    """The part of TVM's compiler that lowers operators. Here no lowered functions are kept between two builds."""
+    """Lowers functions of operators, and keeps the result of each until `clear()`."""
+
+    def __init__(self) -> None:
+        self._lowered: dict[tuple[int, str], list[tuple[Function, PrimFunc]]] = {}
 
     def clear(self) -> None:
-        """Return at once: there are no lowered functions of earlier builds to forget."""
+        """Forget all lowered functions."""
+        self._lowered.clear()
+
+    def lower(self, source_func: Function, target: str | Target) -> PrimFunc:
+        """Return the loops of a function, as `lower_to_primfunc`; the same object for an equal function and target."""
+        known = self._lowered.setdefault((structural_hash(source_func), str(target)), [])
+        for function, loops in known:
+            if structural_equal(function, source_func):
+                return loops
+        loops = lower_to_primfunc(source_func, target)
+        known.append((source_func, loops))
+        return loops
+
+    def jit(self, source_func: Function, target: str | Target) -> FunctionModule:
+        """Compile a function; the result takes the arrays of its parameters, then those of its results."""
+        return build(self.lower(source_func, target), target=str(target))
 
 
+@functools.cache
 def get() -> TECompiler:
-    """Return the compiler of operators."""
+    """Return the compiler of operators, one for the process."""
     return TECompiler()
 
 

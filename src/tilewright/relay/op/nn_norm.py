@@ -11,10 +11,10 @@ from tilewright import te
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Expr, Tuple
-from tilewright.relay.op.broadcast import Add, Multiply, Subtract
-from tilewright.relay.op.elementwise import Negative, Rsqrt
+from tilewright.relay.op.broadcast import Add, Divide, Multiply
+from tilewright.relay.op.elementwise import Negative, Sqrt
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, Relaid, op, per_channel_types, tensors
-from tilewright.relay.op.shaping import sized
+from tilewright.relay.op.shaping import ExpandDims, sized
 from tilewright.topi import norm as topi
 from tilewright.topi.orders import Order, block
 from tilewright.topi.shapes import Perm, axes_of, axis_of, differ, is_multiple, require_same_dtype, text
@@ -164,16 +164,18 @@ class BatchNorm(Op):
                      for v in self._scale_and_shift(gamma, beta, mean, var))  # type: ignore[return-value]
 
     def _expressions(self, params: list[Expr]) -> tuple[Expr, Expr]:
+        """Return the scale and the shift, as TVM spells them."""
         gamma, beta, mean, var = params
-        epsilon = Constant(np.asarray(self.epsilon, var.tensor_type.dtype.numpy()))
-        inverse = Rsqrt()(Add()(var, epsilon))
-        scale = Multiply()(gamma, inverse) if self.scale else inverse
-        moved = Multiply()(mean, scale)
-        return scale, Subtract()(beta, moved) if self.center else Negative()(moved)
+        one, epsilon = (Constant(np.asarray(v, var.tensor_type.dtype.numpy())) for v in (1, self.epsilon))
+        inverse = Divide()(one, Sqrt()(Add()(var, epsilon)))
+        scale = Multiply()(inverse, gamma) if self.scale else inverse
+        moved = Multiply()(Negative()(mean), scale)
+        return scale, Add()(moved, beta) if self.center else moved
 
     def _columns(self, vector: Expr, channels: Any, trailing: int) -> Expr:
-        shape = (channels,) + (1,) * trailing
-        return Constant(vector.value.reshape(shape)) if isinstance(vector, Constant) else sized(shape)(vector)
+        if isinstance(vector, Constant):
+            return Constant(vector.value.reshape((channels,) + (1,) * trailing))
+        return ExpandDims(1, trailing)(vector)
 
 
 @op("nn.dropout", kind=Fusion.OPAQUE)

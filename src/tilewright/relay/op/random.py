@@ -14,7 +14,7 @@ from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType, TensorType, TupleType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, attributes, op, tensors
 from tilewright.topi import drawing as topi
-from tilewright.topi.shapes import product, require_static, text
+from tilewright.topi.shapes import product, require_static
 
 STATE = TensorType((topi.STATE,), "uint64")
 
@@ -77,18 +77,15 @@ class ThreefryGenerate(Op):
     """The next state of the generator, and random 64-bit words (Salmon et al., 2011)."""
 
     out_shape: tuple[int, ...]
-    """Shape of the random words; its number of elements is a multiple of 4."""
+    """Shape of the random words. They are drawn in blocks of 4; the rest of the last block is skipped."""
 
     def infer(self, key: Type) -> TupleType:
         """A state, and `out_shape` of uint64."""
         _state(key)
-        if prod(self.out_shape) % 4:
-            raise ShapeError("the number of random words must be a multiple of 4, but the shape is "
-                             f"{text(self.out_shape)}")
         return TupleType((STATE, TensorType(self.out_shape, "uint64")))
 
     def reference(self, key: Array) -> tuple[Array, Array]:
-        after, words = _words(key, prod(self.out_shape))
+        after, words = _drawn(key, prod(self.out_shape))
         return after, words.reshape(self.out_shape)
 
     def compute(self, key: te.Tensor) -> tuple[te.Tensor, ...]:

@@ -7,8 +7,10 @@ and the nearest valid word; independent errors are reported together.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+from tilewright.base.errors import CompileError
 from tilewright.ir import diagnostics
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Expr
@@ -23,12 +25,17 @@ def parse(source: str, source_name: str = "from_string", init_module: IRModule |
 
     `source_name` is used in messages. The result includes the functions and data types of `init_module`, which `source`
     can use. `init_meta_table`, `{"relay.Constant": [array, …]}`, has the constants of a text without `#[metadata]`.
+    Types that the text omits are inferred; if they cannot be, they stay unknown, and `InferType` tells the reason.
     Raises `ParseError`.
     """
+    from tilewright.relay.transform.infer_type import record_types
+
     with diagnostics.reporting():
         module, expr = ModuleReader(source, source_name, init_module, init_meta_table).read()
     if expr is not None:
         module.update(IRModule.from_expr(expr))
+    with suppress(CompileError):
+        record_types(module)
     return module
 
 

@@ -6,7 +6,7 @@ from tilewright.relay import nn
 from tilewright.relay.expr import Expr, Function, var
 from tilewright.relay.op.elementwise import Relu
 from tilewright.relay.op.nn_norm import Softmax
-from tilewright.relay.op.shaping import Reshape
+from tilewright.relay.op.shaping import Reshape, ReshapeLike
 from tilewright.relay.testing.layers import Workload, network, workload
 
 __all__ = ["get_net", "get_workload"]
@@ -25,7 +25,7 @@ def get_net(input_shape: tuple[int, ...] = (1, 3, 24, 12), dtype: str = "float32
     conv = nn.conv2d(
         data, var("conv_weight", shape=(channels, channels, 3, 3), dtype=weights), channels=channels,
         kernel_size=(3, 3), padding=(1, 1))
-    total: Expr = Reshape(newshape=input_shape)(Relu()(rows)) + Softmax()(conv)
+    total: Expr = ReshapeLike()(Relu()(rows), data) + Softmax()(conv)
     return network(Relu()(total))
 
 

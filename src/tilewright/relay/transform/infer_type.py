@@ -48,16 +48,21 @@ class InferType(Pass):
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         with diagnostics.reporting():
-            infer_types(dict(mod.items()))
-        for name, f in mod.items():
-            if isinstance(f, Function):
-                mod.get_global_var(name).set_type(f.known_type())
+            record_types(mod)
         return mod
 
     def holds(self, mod: IRModule) -> bool:
         """Return whether the types of all functions and of their bodies are known."""
         return all(f.known_type() is not None and f.body.known_type() is not None
                    for _, f in mod.items() if isinstance(f, Function))
+
+
+def record_types(mod: IRModule) -> None:
+    """Record the types of all values and of the names of functions. Raises the errors of `InferType`."""
+    infer_types(dict(mod.items()))
+    for name, f in mod.items():
+        if isinstance(f, Function):
+            mod.get_global_var(name).set_type(f.known_type())
 
 
 def InferTypeLocal(expr: Expr) -> Type:

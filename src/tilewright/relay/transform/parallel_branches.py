@@ -5,7 +5,8 @@
 
 A branch is a product followed by elementwise calls, each the only user of the previous one. Products with equal `key`
 form a group. Their elementwise calls are combined as long as every branch has the same operator. In
-`CombineParallelDense`, an operand that is broadcast along the joined axis is repeated for each column of its branch.
+`CombineParallelDense`, an operand that is broadcast along the joined axis is repeated for each column of its branch,
+and calls may add axes to the result, unless `compact`.
 """
 
 from __future__ import annotations
@@ -77,11 +78,16 @@ class _CombineParallel(FunctionPass):
 @node
 class _Group:
     """A group of branches. `branches[k]` lists the calls of a branch, starting with the product; all have the same
-    length. `axis` is that of `_CombineParallel.axis`."""
+    length. `axes` are the joined axes of the results of these calls, the first that of `_CombineParallel.axis`."""
 
     how: Any
     branches: list[list[Call]]
-    axis: int | None
+    axes: list[int | None]
+
+    @property
+    def axis(self) -> int | None:
+        """The joined axis of the last results."""
+        return self.axes[-1]
 
     def needed(self) -> list[Expr]:
         """Return the operands of the combined calls."""
@@ -118,7 +124,9 @@ def _groups(how: _CombineParallel, function: Function) -> list[_Group]:
         kept = [c for c in calls if all(free(a) for a in c.args[1:])]
         if len(kept) >= how.min_num_branches:
             axis = how.axis(kept[0])
-            groups.append(_Group(how, _same_length([_branch(c, users, free) for c in kept], axis, how.repeats), axis))
+            grows = how.repeats and not how.compact and axis is not None
+            branches = _same_length([_branch(c, users, free, grows) for c in kept], axis, how.repeats)
+            groups.append(_Group(how, branches, _axes(branches[0], axis)))
     return groups
 
 
@@ -127,28 +135,48 @@ def _reads(e: Expr, heads: frozenset[Call], place: dict[Expr, int], first: int) 
     return any(o in heads for o in reachable([e], lambda o: operands(o) if place.get(o, -1) > first else ()))
 
 
-def _branch(head: Call, users: dict[Expr, list[Expr]], free: Any) -> list[Call]:
-    """Return a product and the elementwise calls after it."""
+def _branch(head: Call, users: dict[Expr, list[Expr]], free: Any, grows: bool) -> list[Call]:
+    """Return a product and the elementwise calls after it; with `grows` also those that add axes."""
     branch = [head]
     while len(users[branch[-1]]) == 1:
         (user,) = users[branch[-1]]
-        if not (isinstance(user, Call) and isinstance(user.op, Op) and user.op.kind <= Fusion.BROADCAST
-                and not user.op.variadic):
+        if not (isinstance(user, Call) and isinstance(user.op, Op) and not user.op.variadic
+                and (user.op.kind <= Fusion.BROADCAST or (grows and isinstance(user.op, ExpandDims)))):
             break
         others = [a for a in user.args if a is not branch[-1]]
         kind, before = user.known_type(), branch[-1].tensor_type
-        if not (isinstance(kind, TensorType) and kind.shape == before.shape and len(others) == len(user.args) - 1
-                and all(map(free, others))):
+        if not (isinstance(kind, TensorType)
+                and (kind.shape == before.shape or (grows and _adds_axes(user, kind, before)))
+                and len(others) == len(user.args) - 1 and all(map(free, others))):
             break
         branch.append(user)
     return branch
 
 
+def _adds_axes(call: Call, after: TensorType, before: TensorType) -> bool:
+    """Return whether a call adds axes to its first argument, and keeps the sizes of the others."""
+    more = after.ndim - before.ndim
+    return more > 0 and (isinstance(call.op, ExpandDims) or after.shape[more:] == before.shape)
+
+
+def _axes(branch: Sequence[Call], axis: int | None) -> list[int | None]:
+    """Return the joined axis of the result of each call of a branch; that of the first is `axis`."""
+    found = [axis]
+    for before, call in pairwise(branch):
+        if axis is not None:
+            rank = before.tensor_type.ndim
+            is_before = isinstance(call.op, ExpandDims) and axis < call.op.axis % (rank + 1)
+            axis += 0 if is_before else call.tensor_type.ndim - rank
+        found.append(axis)
+    return found
+
+
 def _same_length(branches: list[list[Call]], axis: int | None, repeats: bool) -> list[list[Call]]:
     """Truncate the branches at the first call in which they differ."""
     length = 1
+    axes = _axes(branches[0], axis)
     while all(len(b) > length for b in branches) and _alike([b[length] for b in branches],
-            [b[length - 1] for b in branches], axis, repeats):
+            [b[length - 1] for b in branches], axes[length], repeats):
         length += 1
     return [b[:length] for b in branches]
 
@@ -160,7 +188,8 @@ def _alike(calls: Sequence[Call], before: Sequence[Call], axis: int | None, repe
         return False
     if isinstance(first.op, BiasAdd):
         return axis is not None and first.op.axis % first.tensor_type.ndim == axis
-    if any(c.tensor_type.dtype is not first.tensor_type.dtype for c in calls):
+    if any(c.tensor_type.dtype is not first.tensor_type.dtype or c.tensor_type.ndim != first.tensor_type.ndim
+           for c in calls):
         return False
     return all(_joined_kind([c.args[k] for c in calls], calls, axis, repeats) for k, a in enumerate(first.args)
                if a is not before[0])
@@ -266,13 +295,13 @@ class _Rebuild:
                                        [[self.new[a] for a in c.args[1:]] for c in heads])
         for level in range(1, len(group.branches[0])):
             calls, before = [b[level] for b in group.branches], group.branches[0][level - 1]
-            args = [value if a is before else self._argument([c.args[k] for c in calls], calls, group)
+            axis = group.axes[level]
+            args = [value if a is before else self._argument([c.args[k] for c in calls], calls, group, axis)
                     for k, a in enumerate(calls[0].args)]
             value = Call(calls[0].op, args, span=calls[0].span)
         return value
 
-    def _argument(self, args: Sequence[Expr], calls: Sequence[Call], group: _Group) -> Expr:
-        axis = group.axis
+    def _argument(self, args: Sequence[Expr], calls: Sequence[Call], group: _Group, axis: int | None) -> Expr:
         now = [self.new[a] for a in args]
         if isinstance(calls[0].op, BiasAdd):
             return joined(now, 0)

@@ -17,16 +17,13 @@ from tilewright.relay.visitor import post_order, rewrite
 
 def recast(expr: Expr, dtype: str, out_dtype: str, ops: Sequence[str] | None = None, skip_layers: Sequence[int]
            | None = None) -> Expr:
-    """Cast the arguments of every call of `ops` (default: `["nn.conv2d"]`) to `dtype`; sums are in `out_dtype`.
+    """Cast the arguments of every call of `ops` (default: `["nn.conv2d"]`) to `dtype`; sums are in `out_dtype`, if the
+    operator has this attribute.
 
-    Calls are counted in program order, and those in `skip_layers` stay; -1 is the last. Raises `OptionError` for an
-    operator that is unknown or has no `out_dtype`, and for a layer that does not exist.
+    Calls are counted in program order, and those in `skip_layers` stay; -1 is the last. Raises `OptionError` for a
+    layer that does not exist, and `CompileError` for an operator that is unknown or does not take `dtype`.
     """
     kinds = tuple(get(name) for name in (ops or ["nn.conv2d"]))
-    for kind in kinds:
-        if "out_dtype" not in kind.attribute_names:
-            raise OptionError(f"{kind.name} has no out_dtype, so its arguments cannot have another "
-                              "type; remove it from ops", code="TW0408")
     chosen = [e for e in post_order(expr) if isinstance(e, Call) and type(e.op) in kinds]
     for k in skip_layers or ():
         if not -len(chosen) <= k < len(chosen):
@@ -42,8 +39,8 @@ def recast(expr: Expr, dtype: str, out_dtype: str, ops: Sequence[str] | None = N
         seen += 1
         if seen - 1 in left:
             return None
-        made = Call(type(e.op)(**{**e.op.attributes(), "out_dtype": out_dtype}), [_cast(a, dtype) for a in e.args],
-                    span=e.span)
+        sums = {"out_dtype": out_dtype} if "out_dtype" in e.op.attribute_names else {}
+        made = Call(type(e.op)(**{**e.op.attributes(), **sums}), [_cast(a, dtype) for a in e.args], span=e.span)
         return _cast(made, e.tensor_type.dtype)
 
     return rewrite(expr, rule, inside=True)
