@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright
 from tilewright import relay
+from tilewright.backends.accelerators.library_calls import stand_in
 from tilewright.base.errors import OptionError
 from tilewright.base.plugins import FIELD_TARGETS
 from tilewright.ir import IRModule
 from tilewright.relay import transform
-from tilewright.relay.op.contrib import Refusal, get_pattern_table, partition_for, register_partitioner
+from tilewright.relay.op.contrib import Refusal, arm_compute_lib, get_pattern_table, partition_for, register_partitioner
 from tilewright.relay.op.contrib.bnns import partition_for_bnns
 from tilewright.relay.op.contrib.cmsisnn import partition_for_cmsisnn
 from tilewright.relay.op.contrib.ethosn import partition_for_ethosn, partition_for_ethosn77, partition_for_ethosn78
@@ -256,6 +258,22 @@ def test_every_row_has_an_example() -> None:
         table = get_pattern_table(target)
         assert table is not None
         assert {row[0] for row in table} == {f"{target}.{name}" for name in rows}
+
+
+def test_rows_of_the_compute_library_that_are_left_to_others() -> None:
+    joined = relay.concatenate([relay.reshape(image_f, (1, 256)), relay.reshape(image_f, (1, 256))], axis=1)
+    mod = IRModule.from_expr(joined)
+    assert left(arm_compute_lib.partition_for_arm_compute_lib(mod)) == ["concatenate"]
+    whole = arm_compute_lib.partition_for_arm_compute_lib(mod, disabled_ops=())
+    assert sorted(composites(whole)) == ["arm_compute_lib.concatenate", *["arm_compute_lib.reshape"] * 2]
+    x = np.arange(256, dtype=np.float32).reshape(1, 8, 8, 4)
+    with stand_in("arm_compute_lib"):
+        assert arm_compute_lib.is_arm_compute_runtime_enabled()
+        got = tilewright.compile(whole)(x)
+    assert not arm_compute_lib.is_arm_compute_runtime_enabled()
+    np.testing.assert_array_equal(got, np.tile(x.reshape(1, 256), 2))
+    kept = arm_compute_lib.partition_for_arm_compute_lib(mod, disabled_ops=["concatenate", "reshape"])
+    assert composites(kept) == []
 
 
 REFUSED: list[tuple[str, Callable[[], Any], str, str]] = [

@@ -258,7 +258,7 @@ def test_the_tracker_hands_out_servers_by_key(tracker: rpc.Tracker, library: Pat
         assert f"127.0.0.1:{server.port}  server:board" in text and "board  1      1     0" in text
         with pytest.raises(RPCError, match=r"no server 'desk' was free within 0.1 s; there are: board"):
             client.request("desk", patience=0.1)
-    until(lambda: client.summary() == {"queue_info": {}, "server_info": []})
+    until(lambda: client.summary() == {"queue_info": {"board": {"free": 0, "pending": 0}}, "server_info": []})
     client.close()
 
 

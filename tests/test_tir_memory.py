@@ -10,6 +10,7 @@ import pytest
 import tilewright as tvm
 from tilewright import tir
 from tilewright.base.errors import CompileError, ParseError
+from tilewright.base.types import DataType, FuncType, TensorType, TupleType
 from tilewright.ir.structural import structural_equal
 from tilewright.tir.interpreter import run
 from tilewright.tir.transform.fill_constants import fill_constants
@@ -174,3 +175,33 @@ def test_a_store_takes_memory_of_the_builder() -> None:
     store: Any = tir.BufferStore
     made = store(tir.ir_builder.create().buffer_ptr(buffer), 1, [1])
     assert made.buffer is buffer and str(made) == "B[1] = 1.0"
+
+
+SCOPED = '''
+@T.prim_func
+def f(A: T.Buffer((8,), scope="near"), B: T.Buffer((8,)), C: T.Buffer((8,), scope="far"), D: T.Buffer((8,))):
+    for i in T.serial(8):
+        D[i] = A[i] + B[i] * C[i]'''
+OF_TENSOR = TensorType((8,), DataType("float32"))
+OF_SCOPED = FuncType([TupleType([OF_TENSOR, OF_TENSOR]), OF_TENSOR], OF_TENSOR)
+
+
+def test_the_memory_of_arguments_and_results() -> None:
+    func = tir.parse(SCOPED)
+    scopes = tir.analysis.get_prim_func_arg_and_result_memory_constraints
+    assert scopes(func, OF_SCOPED) == ("near", "far", "global")
+    moved = tir.analysis.apply_prim_func_arg_and_result_memory_constraints(func, OF_SCOPED, ["x", "", "z"])
+    assert [b.scope for b in moved.buffers] == ["x", "x", "far", "z"]
+    assert str(moved) == str(tir.parse(str(moved)))
+    assert scopes(moved, OF_SCOPED) == ("x", "far", "z")
+
+
+def test_refused_memory_of_arguments() -> None:
+    func, analysis = tir.parse(SCOPED), tir.analysis
+    with pytest.raises(CompileError, match=r"'f' has 4 buffers as parameters, and the type .* has 2 tensors"):
+        analysis.get_prim_func_arg_and_result_memory_constraints(func, FuncType([OF_TENSOR], OF_TENSOR))
+    with pytest.raises(CompileError, match="has 3 arguments and results, and 1 scopes were given; give one for each"):
+        analysis.apply_prim_func_arg_and_result_memory_constraints(func, OF_SCOPED, ["x"])
+    mixed = FuncType([TupleType([OF_TENSOR] * 3)], OF_TENSOR)
+    with pytest.raises(CompileError, match=r"value 0 of the type of 'f' is a tuple of tensors in .*, near, far; give"):
+        analysis.get_prim_func_arg_and_result_memory_constraints(func, mixed)

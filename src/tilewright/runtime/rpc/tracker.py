@@ -58,6 +58,7 @@ class Tracker:
         self._lock = threading.Lock()
         self._queues: dict[str, _Queue] = {}
         self._servers: dict[Connection, tuple[str, list[Any]]] = {}
+        self._keys: set[str] = set()
         self._count = itertools.count()
         self._listener = Listener(host, port, port_end, shared_secret(secret), {"role": "tracker"}, self._handle)
         self.host, self.port = self._listener.host, self._listener.port
@@ -81,6 +82,7 @@ class Tracker:
     def _serve_server(self, connection: Connection, key: str, address: list[Any]) -> None:
         with self._lock:
             self._servers[connection] = (key, address)
+            self._keys.add(key)
         try:
             while True:
                 message, _ = connection.receive(SILENCE_SECONDS)
@@ -150,9 +152,9 @@ class Tracker:
 
     def summary(self) -> Message:
         """Return `{"queue_info": {key: {"free", "pending"}}, "server_info": [{"key": "server:…", "addr": [host,
-        port]}]}`."""
+        port]}]}`. A key stays after its servers have left."""
         with self._lock:
-            keys = {k for k, _ in self._servers.values()} | {k for k, q in self._queues.items() if q.waiting}
+            keys = self._keys | {k for k, q in self._queues.items() if q.waiting}
             queues = {
                 k: {"free": len(self._queue(k).free), "pending": len(self._queue(k).waiting)} for k in sorted(keys)}
             return {

@@ -12,6 +12,10 @@ from tilewright.ir.structural import structural_equal
 from tilewright.scalar.expr import Buffer, Load, PrimExpr, Value, Var, as_expr, number_of
 from tilewright.scalar.walk import walk
 from tilewright.tir.analysis import _ffi_api
+from tilewright.tir.analysis.memory_scopes import (
+    apply_prim_func_arg_and_result_memory_constraints,
+    get_prim_func_arg_and_result_memory_constraints,
+)
 from tilewright.tir.block_regions import get_block_access_region, get_block_read_write_region
 from tilewright.tir.constructors import known_shape
 from tilewright.tir.flops import estimate_tir_flops
@@ -35,9 +39,10 @@ from tilewright.tir.stmt import (
 from tilewright.tir.transform.check_accesses import OOBChecker
 
 __all__ = [
-    "OOBChecker", "_ffi_api", "calculate_allocated_bytes", "calculate_constant_bytes", "calculate_workspace_bytes",
-    "detect_buffer_access_lca", "estimate_tir_flops", "expr_deep_equal", "find_anchor_block",
-    "get_block_access_region", "get_block_read_write_region",
+    "OOBChecker", "_ffi_api", "apply_prim_func_arg_and_result_memory_constraints", "calculate_allocated_bytes",
+    "calculate_constant_bytes", "calculate_workspace_bytes", "detect_buffer_access_lca", "estimate_tir_flops",
+    "expr_deep_equal", "find_anchor_block", "get_block_access_region", "get_block_read_write_region",
+    "get_prim_func_arg_and_result_memory_constraints",
     "verify_memory", "verify_ssa", "verify_well_formed",
 ]
 

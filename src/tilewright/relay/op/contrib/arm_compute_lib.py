@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from tilewright.base.global_functions import FUNCTIONS
 from tilewright.ir.module import IRModule
 from tilewright.relay.dataflow_pattern import DFPattern, is_constant, is_op, wildcard
 from tilewright.relay.expr import Call, Expr
@@ -144,10 +146,23 @@ def pattern_table() -> PatternTable:
     ]
 
 
-def partition_for_arm_compute_lib(mod: IRModule, params: dict[str, Any] | None = None,
-                                  mod_name: str = "default") -> IRModule:
-    """Partition a module: the parts that the library supports become functions for `arm_compute_lib`."""
-    return partition_with(pattern_table(), TARGET, mod, params, mod_name, dtypes=BYTES)
+def partition_for_arm_compute_lib(
+    mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default",
+    disabled_ops: Sequence[str] = ("concatenate",),
+) -> IRModule:
+    """Partition a module: the parts that the library supports become functions for `arm_compute_lib`.
+
+    `disabled_ops` are rows of the table, such as `reshape` or `qnn_add`, that are left to other targets. Concatenations
+    move data only, so by default they are.
+    """
+    rows = [*pattern_table(), (f"{TARGET}.concatenate", is_op("concatenate")(wildcard()), _check_plain)]
+    table = [row for row in rows if row[0].removeprefix(f"{TARGET}.") not in disabled_ops]
+    return partition_with(table, TARGET, mod, params, mod_name, dtypes=BYTES)
+
+
+def is_arm_compute_runtime_enabled() -> bool:
+    """Return whether parts for the library run here: whether `runtime.library.arm_compute_lib` is registered."""
+    return f"runtime.library.{TARGET}" in FUNCTIONS
 
 
 for _name in (TARGET, "compute-library"):
