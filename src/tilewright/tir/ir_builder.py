@@ -152,14 +152,6 @@ class IRBuilder:
         self.emit(For(var, low, sub(high, low), _KINDS[kind], self._close(), notes))
 
     @contextmanager
-    def while_loop(self, condition: Value) -> Iterator[None]:
-        """Begin the statements that run again and again, as long as `condition` is true before them."""
-        holds = cast(BOOL, as_expr(condition))
-        self._open.append([])
-        yield
-        self.emit(While(holds, self._close()))
-
-    @contextmanager
     def if_scope(self, cond: Value) -> Iterator[None]:
         """Begin the statements that run if `cond` is true."""
         condition = cast(BOOL, as_expr(cond))
