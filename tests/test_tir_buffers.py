@@ -23,6 +23,9 @@ def test_places_of_elements() -> None:
     i = te.var("i")
     (place,) = strided.offset_of([i // S, i % S])
     assert place is i
+    j = te.var("j")
+    (place,), (other,) = dense.offset_of([0, i % S + j % S]), dense.offset_of([0, j % S + i % S])
+    assert place is other
     assert tir.decl_buffer((), "float32").offset_of([])[0] == 0
     apart = tir.decl_buffer((4, 16, 32), axis_separators=[2])
     assert [str(x) for x in apart.offset_of([1, i, 5])] == ["(i + 16)", "5"]

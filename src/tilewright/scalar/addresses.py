@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from tilewright.base.errors import CompileError
 from tilewright.base.types import INT64, DataType
+from tilewright.scalar.arith.linear import LinearForm, expression, linear
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.simplify import simplify
 from tilewright.scalar.expr import (
@@ -29,6 +30,7 @@ from tilewright.scalar.expr import (
     number_of,
 )
 from tilewright.scalar.intrinsics import address_of
+from tilewright.scalar.walk import text_of
 
 _ACCESS: Final = {"r": 1, "w": 2, "rw": 3, "wr": 3}
 
@@ -92,7 +94,14 @@ def offset_of(buffer: Buffer, indices: Sequence[Value]) -> list[PrimExpr]:
                 else add(mul(total, buffer.shape[d]), indices[d]))
         places.append(total)
     places[-1] = add(places[-1], buffer.elem_offset)
-    return [simplify(e, Ranges()) for e in places]
+    return [_in_order(simplify(e, Ranges())) for e in places]
+
+
+def _in_order(e: PrimExpr) -> PrimExpr:
+    """Return a sum with its terms in an order that does not depend on how it was computed."""
+    form = linear(e)
+    terms = sorted(form.coefs.items(), key=lambda term: text_of(term[0]))
+    return expression(LinearForm(dict(terms), form.const), e.dtype)
 
 
 def flattened(buffer: Buffer) -> Buffer:

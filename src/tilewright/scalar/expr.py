@@ -121,7 +121,9 @@ def literal(value: Any, dtype: str | DataType | None = None) -> PrimExpr:
     number = value.item() if isinstance(value, (np.generic, np.ndarray)) else value
     if kind.is_float:
         made = const(float(number), kind)
-        if math.isfinite(number) and not math.isfinite(float(number_of(made) or 0.0)):
+        largest = float(np.finfo(kind.numpy()).max) if kind.element in ("float16", "float32") else math.inf
+        rounded = float(number_of(made) or 0.0)
+        if math.isfinite(number) and (abs(number) > largest or not math.isfinite(rounded)):
             raise CompileError(
                 f"{number} is not a value of {kind.element}: it is too large; use a wider type",
                 code="TW0602")

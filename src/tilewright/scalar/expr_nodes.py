@@ -122,6 +122,8 @@ class Var(PrimExpr):
     __slots__ = ("_pointer", "name")
 
     def __init__(self, name: str, dtype: str | DataType | PrimType | PointerType = INT64) -> None:
+        if not isinstance(name, str):
+            raise CompileError(f"the name of a variable is a text, not {name!r}", code="TW0602")
         self.name = name
         self._pointer = dtype if isinstance(dtype, PointerType) else None
         self.dtype = DataType(

@@ -623,7 +623,7 @@ class PrimFunc:
 
 @dataclass(slots=True)
 class _Root:
-    """What the root block around a body has, and the block while it is in use."""
+    """The buffers and annotations of the root block around a body, and the block itself while it is in use."""
 
     allocated: tuple[Buffer, ...]
     annotations: Mapping[str, Any]
