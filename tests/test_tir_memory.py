@@ -205,3 +205,33 @@ def test_refused_memory_of_arguments() -> None:
     mixed = FuncType([TupleType([OF_TENSOR] * 3)], OF_TENSOR)
     with pytest.raises(CompileError, match=r"value 0 of the type of 'f' is a tuple of tensors in .*, near, far; give"):
         analysis.get_prim_func_arg_and_result_memory_constraints(func, mixed)
+
+
+def test_names_in_addresses_and_loops_that_stay() -> None:
+    before = parsed("""
+p = T.address_of(A[0, 0])
+q = p
+B = T.Buffer((4,), "int32", data=q)
+for i in T.serial(1, annotations={"preserve_unit_loop": True}):
+    for j in T.serial(4):
+        B[i * 4 + j] = 1
+""")
+    assert [line.strip() for line in str(flattened(before)).split("\n")[2:]] == [
+        'p = T.address_of(A[0, 0], dtype="handle")', "q = p", 'B = T.Buffer((4,), "int32", data=q)',
+        'for i in T.serial(1, annotations={"preserve_unit_loop": True}):', "for j in T.serial(4):", "B[j] = T.int32(1)"]
+
+
+def test_vector_loops_over_the_rows_of_a_parameter() -> None:
+    before = parsed("""
+for i in T.serial(4):
+    for j in T.vectorized(4):
+        if j < i:
+            A[i, j] = A[i, j] + 1
+    for k in T.vectorized(4):
+        A[k, i] = 0
+""")
+    assert [line.strip() for line in str(flattened(before, "VectorizeLoop")).split("\n")[2:]] == [
+        "for i in T.serial(4):",
+        "A[i, T.ramp(0, 1, 4)] = T.masked(T.ramp(0, 1, 4) < T.broadcast(i, 4), "
+        "A[i, T.ramp(0, 1, 4)] + T.broadcast(T.int32(1), 4))",
+        "A[T.ramp(0, 1, 4), T.broadcast(i, 4)] = T.broadcast(T.int32(0), 4)"]

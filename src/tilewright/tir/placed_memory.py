@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from tilewright.scalar.expr import Buffer, Call, Load, PlacedBuffer, PrimExpr, Var, number_of
 from tilewright.scalar.intrinsics import Packed, address_of
-from tilewright.scalar.walk import rewrite, walk
-from tilewright.tir.stmt import Stmt, expressions, map_expressions, redirect, walk_stmt
+from tilewright.scalar.walk import free_vars, rewrite, walk
+from tilewright.tir.stmt import Allocate, Stmt, Store, expressions, map_expressions, redirect, walk_stmt
 
 
 def at_address(body: Stmt, buffer: Buffer, pointer: Var, scope: str = "") -> Stmt:
@@ -29,6 +29,15 @@ def at_address(body: Stmt, buffer: Buffer, pointer: Var, scope: str = "") -> Stm
 
     memo: dict[PrimExpr, PrimExpr] = {}
     return redirect(map_expressions(body, lambda e: rewrite(e, at_start, memo)), buffer, memory)
+
+
+def variables_of_memory(body: Stmt) -> set[Var]:
+    """Return the variables in the addresses, shapes and strides of the buffers in `body`. Substitution keeps these."""
+    buffers = {s.buffer for s in walk_stmt(body) if isinstance(s, (Store, Allocate))}
+    buffers |= {e.buffer for s in walk_stmt(body) for top in expressions(s) for e in walk(top) if isinstance(e, Load)}
+    found = {b.pointer for b in buffers if isinstance(b, PlacedBuffer)}
+    sizes = [d for b in buffers for d in (*b.shape, *b.strides) if isinstance(d, PrimExpr)]
+    return found.union(*map(free_vars, sizes))
 
 
 def _passed_arrays(body: Stmt) -> set[PrimExpr]:

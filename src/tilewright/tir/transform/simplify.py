@@ -6,12 +6,14 @@
                 A[(i * 4 + j) // 4] = B[i]
 
 Expressions become canonical. Decided conditions, unreachable code, loops that never run, and constant lets are removed.
-Loops that run once are replaced by their bodies, and nested conditions are merged.
+Loops that run once are replaced by their bodies, unless they are annotated with `preserve_unit_loop`, and nested
+conditions are merged. Lets for the addresses and shapes of memory stay.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from tilewright.scalar.arith.bounds import bounds
 from tilewright.scalar.arith.ranges import Ranges
@@ -19,8 +21,12 @@ from tilewright.scalar.arith.simplify import is_index
 from tilewright.scalar.arith.simplify import simplify as simplify_expr
 from tilewright.scalar.arith.solve import assume
 from tilewright.scalar.expr import FloatImm, IntImm, Var, logical_and, logical_not, number_of
+from tilewright.tir.placed_memory import variables_of_memory
 from tilewright.tir.stmt import Evaluate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store, map_bodies, substitute_stmt
 from tilewright.tir.transform.loop_facts import inside, lasting, runs_once
+
+PRESERVED: Final = "preserve_unit_loop"
+"""Annotation of a loop that stays although it runs once."""
 
 
 def simplify(func: PrimFunc) -> PrimFunc:
@@ -63,7 +69,7 @@ def _loop(s: For, ranges: Ranges) -> Stmt | None:
     if isinstance(extent, IntImm) and extent.value <= 0:
         return None
     loop = replace(s, min=low, extent=extent)
-    if runs_once(loop):
+    if runs_once(loop) and not loop.annotations.get(PRESERVED):
         if isinstance(low, IntImm):
             return _stmt(s.body, ranges.bind(s.var, low.value, low.value))
         return _stmt(substitute_stmt(s.body, {s.var: low}), ranges)
@@ -88,7 +94,7 @@ def _if(s: IfThenElse, ranges: Ranges) -> Stmt | None:
 
 def _let(s: Let, ranges: Ranges) -> Stmt | None:
     value = simplify_expr(s.value, ranges)
-    if isinstance(value, (IntImm, FloatImm, Var)):
+    if isinstance(value, (IntImm, FloatImm, Var)) and s.var not in variables_of_memory(s.body):
         return _stmt(substitute_stmt(s.body, {s.var: value}), ranges)
     body = _stmt(s.body, ranges.bind(s.var, *bounds(value, ranges)) if is_index(value.dtype) else ranges)
     return None if body is None else Let(s.var, value, body)

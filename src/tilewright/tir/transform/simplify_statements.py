@@ -14,17 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from tilewright.base.errors import OptionError
 from tilewright.base.settings import nearest
 from tilewright.ir.transform import PassContext
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.rewrite import Rewriter
-from tilewright.scalar.expr import IntImm, Load, PlacedBuffer, PrimExpr, Var, as_expr, logical_not, number_of
-from tilewright.scalar.walk import free_vars, substitute, walk
+from tilewright.scalar.expr import IntImm, Load, PrimExpr, Var, as_expr, logical_not, number_of
+from tilewright.scalar.walk import substitute
+from tilewright.tir.placed_memory import variables_of_memory
 from tilewright.tir.stmt import (
-    Allocate,
     Block,
     Evaluate,
     For,
@@ -34,11 +34,9 @@ from tilewright.tir.stmt import (
     Seq,
     Stmt,
     Store,
-    expressions,
     map_bodies,
     seq,
     substitute_stmt,
-    walk_stmt,
 )
 from tilewright.tir.transform.known_values import use_known_values
 from tilewright.tir.transform.loop_facts import inside, lasting
@@ -87,7 +85,7 @@ def _stmt(s: Stmt, known: Rewriter, lets: Mapping[Var, PrimExpr]) -> Stmt:
         case Let():
             value = known.of(s.value)
             trivial = isinstance(value, Var) or number_of(value) is not None
-            if trivial and s.var not in _variables_of_memory(s.body):
+            if trivial and s.var not in variables_of_memory(s.body):
                 return _stmt(substitute_stmt(s.body, {s.var: value}), known, lets)
             return Let(s.var, value, _stmt(s.body, known, {**lets, s.var: value}))
         case Block():
@@ -96,16 +94,6 @@ def _stmt(s: Stmt, known: Rewriter, lets: Mapping[Var, PrimExpr]) -> Stmt:
             return Evaluate(known.of(s.value))
         case _:
             return map_bodies(s, lambda b: _stmt(b, known, lets)) or NOTHING
-
-
-def _variables_of_memory(s: Stmt) -> set[Any]:
-    """Return the variables in the addresses, shapes and strides of the buffers in a statement. A substitution keeps
-    these."""
-    buffers = {x.buffer for x in walk_stmt(s) if isinstance(x, (Store, Allocate))}
-    buffers |= {e.buffer for x in walk_stmt(s) for top in expressions(x) for e in walk(top) if isinstance(e, Load)}
-    pointers = {b.pointer for b in buffers if isinstance(b, PlacedBuffer)}
-    sizes = [d for b in buffers for d in (*b.shape, *b.strides) if isinstance(d, PrimExpr)]
-    return pointers.union(*map(free_vars, sizes))
 
 
 def _store(s: Store, known: Rewriter) -> Stmt:
