@@ -133,6 +133,14 @@ def test_variadic_examples_are_tuples() -> None:
     assert all(isinstance(e.call()[1].args[0], Tuple) for e in variadic)
 
 
+def test_equal_parts_of_a_symbolic_dimension_have_one_type() -> None:
+    from tilewright.relay.op import transform
+
+    n = Symbol("n")
+    part = TensorType((n * 4 // 2, 3))
+    assert transform.Split(2).infer(TensorType((n * 4, 3))) == TupleType((part, part))
+
+
 def test_symbolic_dimensions() -> None:
     """Types follow a batch and a length that are not known."""
     from tilewright.relay.op import broadcast, elementwise, nn, reduction, shaping, transform

@@ -18,8 +18,9 @@ from tilewright.compiler.vm import VMCompiler
 from tilewright.relay.dataflow_pattern import is_op, wildcard
 from tilewright.relay.interpreter import ConstructorValue
 from tilewright.runtime import vm
+from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.container import ADT, tuple_object
-from tilewright.runtime.module import FactoryModule
+from tilewright.runtime.module import FactoryModule, Module
 
 HEAD = '#[version = "0.0.5"]\n'
 LIST = HEAD + "type List[A] { Cons(A, List[A]), Nil, }\n"
@@ -229,7 +230,7 @@ def test_the_steps_of_a_compiler() -> None:
         run.run(value).numpy(), np.maximum(value @ f32(3, 4).T, 0), rtol=1e-4, atol=1e-5)
 
 
-def test_inputs_and_outputs_by_name() -> None:
+def test_inputs_and_outputs_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = relay.var("x", shape=(2,)), relay.var("y", shape=(2,))
     run = machine(tvm.IRModule.from_expr(relay.Function([x, y], relay.subtract(x, y))))
     a, b = f32(2), f32(2, seed=1)
@@ -252,6 +253,12 @@ def test_inputs_and_outputs_by_name() -> None:
         run.invoke("main", a, z=b)
     assert run.benchmark(tvm.cpu(), a, b, repeat=2, number=1).mean > 0
     assert run.benchmark(tvm.cpu(), a, b, repeat=2, number=1, end_to_end=True).mean > 0
+    assert run.time_evaluator("invoke", tvm.cpu(), number=1)("main").mean > 0, "with the arguments before"
+    with pytest.raises(InputError, match="only 'invoke' can be timed, not 'run'"):
+        run.time_evaluator("run", tvm.cpu())
+    with monkeypatch.context() as patched:
+        patched.setattr(Module, "time_evaluator", lambda *_args, **_named: lambda _name: BenchmarkResult((1.0, 2.0)))
+        assert run.benchmark(tvm.cpu(), a, b).results == (1.0, 2.0)
 
 
 def dense(rows: Any) -> tvm.IRModule:

@@ -638,15 +638,12 @@ def bind_types(pattern: Type, given: Type, variables: AbstractSet[Type], bound: 
 
 
 def _bind_generic(
-    pattern: FuncType, given: FuncType, variables: AbstractSet[Type], bound: dict[Type, Type]
-) -> bool:
-    """Match a generic function against the type of a plain one: its type variables are bound by the argument types of
-    `pattern`, as far as they are known, and its result then binds `variables`."""
+        pattern: FuncType, given: FuncType, variables: AbstractSet[Type], bound: dict[Type, Type]) -> bool:
+    """Match a generic function: the arguments of `pattern` bind its type variables, and its result `variables`."""
     own: dict[Type, Type] = {}
-    params = frozenset(given.type_params)
-    if len(pattern.arg_types) != len(given.arg_types) or not all(
-            bind_types(g, substitute_type(p, bound), params, own)
-            for p, g in zip(pattern.arg_types, given.arg_types, strict=True)):
+    params, wanted = frozenset(given.type_params), [substitute_type(p, bound) for p in pattern.arg_types]
+    if len(wanted) != len(given.arg_types) or not all(
+            bind_types(g, p, params, own) for g, p in zip(given.arg_types, wanted, strict=True)):
         return False
     if any(v not in own for v in params):
         return bind_types(given.ret_type, substitute_type(pattern.ret_type, bound), params, own)
@@ -664,11 +661,8 @@ def join_types(a: Type, b: Type) -> Type | None:
     if isinstance(a, TensorType) and isinstance(b, TensorType):
         if a.dtype is not b.dtype or not sizes_fit(a.shape, b.shape):
             return None
-        return TensorType(
-            [
-                x if same_shape((x,), (y,)) else (y if isinstance(x, int) else x) for x,
-                y in zip(a.shape, b.shape, strict=True)
-            ], a.dtype)
+        return TensorType([x if same_shape((x,), (y,)) else (y if isinstance(x, int) else x)
+                           for x, y in zip(a.shape, b.shape, strict=True)], a.dtype)
     ours, theirs = type_children(a), type_children(b)
     if type(a) is not type(b) or not ours or len(ours) != len(theirs) or getattr(
         a, "func", None

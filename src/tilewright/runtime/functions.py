@@ -13,15 +13,13 @@ import ctypes
 import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import numpy as np
 
 from tilewright.base.errors import ArtifactError, InputError, MemoryFault, OptionError
-from tilewright.base.global_functions import get_global_func
-from tilewright.base.nd import Device, NDArray, aligned_empty, as_numpy
+from tilewright.base.nd import NDArray, aligned_empty, as_numpy
 from tilewright.runtime import compiler_hooks
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.benchmark import USUAL, BenchmarkResult, Pace, measure
@@ -30,6 +28,7 @@ from tilewright.runtime.fault_reports import reported
 from tilewright.runtime.files import write_atomically
 from tilewright.runtime.host_calls import Callbacks, c_type
 from tilewright.runtime.manifest import Argument, Callback, Manifest, Parameter, Result, Scalar
+from tilewright.runtime.modules import Module, Timer
 from tilewright.runtime.program import Code
 from tilewright.runtime.scratch import ALWAYS_THERE, check_stack, refused
 from tilewright.runtime.sizes import value as size_of
@@ -202,7 +201,7 @@ def _vectors(x: Array, p: Parameter, what: str) -> Array:
     return x.view(np.dtype((np.void, p.dtype.itemsize)))[..., 0]
 
 
-class FunctionModule:
+class FunctionModule(Module):
     """Native functions by name. Calling the module calls its first function."""
 
     def __init__(self, artifact: Artifact, sources: Sources | None = None) -> None:
@@ -272,26 +271,11 @@ class FunctionModule:
                 f"there is no source '{fmt}' of this module; there is {', '.join(self._sources)}", code="TW0210")
         return self._sources[wanted]()
 
-    def time_evaluator(
-        self, func_name: str, dev: Device | None = None, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0,
-        limit_zero_time_iterations: int = 100,
-        cooldown_interval_ms: float = 0, repeats_to_cooldown: int = 1, f_preproc: str = "",
-    ) -> Callable[..., BenchmarkResult]:
-        """Return a function that times calls with its arguments: `module.time_evaluator("main", dev)(a, b).mean`.
-
-        The registered function `f_preproc`, if there is one, gets the arguments before each measurement. The three
-        parameters before are those of `Pace`.
-        """
+    def timer(self, func_name: str) -> Timer:
+        """Return how a function is timed; `__tvm_main__` is the first one."""
         function = self.get_function(self.entry_name if func_name == "__tvm_main__" else func_name)
-        before = get_global_func(f_preproc) if f_preproc else None
-
-        def evaluate(*args: Any) -> BenchmarkResult:
-            pace = Pace(
-                limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown,
-                None if before is None else partial(before, *args))
-            return function.benchmark(*args, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms, pace=pace)
-
-        return evaluate
+        return lambda args, number, repeat, least, pace: function.benchmark(
+            *args, number=number, repeat=repeat, min_repeat_ms=least, pace=pace)
 
     def export_library(
         self, file_name: str | os.PathLike[str], *, cc: str | None = None, options: Sequence[str] = (),

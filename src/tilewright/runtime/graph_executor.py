@@ -132,6 +132,10 @@ class GraphModule:
         if func_name != "run":
             raise InputError(f"only 'run' can be timed, not '{func_name}'", code="TW0717")
         self.set_input(**inputs)
+        if not end_to_end:
+            return self.module.time_evaluator(
+                func_name, device, number, repeat, min_repeat_ms or 0, limit_zero_time_iterations,
+                cooldown_interval_ms, repeats_to_cooldown)()
         return self.module.benchmark(
             repeat, number, min_repeat_ms or 0, end_to_end,
             Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown))

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,14 +24,14 @@ from tilewright.runtime.function_graph import FunctionGraph
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.graph_json import graph_json
 from tilewright.runtime.manifest import Manifest
-from tilewright.runtime.modules import ModuleNode
+from tilewright.runtime.modules import Module, ModuleNode, Timer
 from tilewright.runtime.program import TensorInfo
 
 DEBUG_CREATE: Final = "debug_create"
 """Name of the entry for TVM's debug executor, a function of a program name and a device."""
 
 
-class Session:
+class Session(Module):
     """A runnable copy of a model with its own input and output arrays, used by `GraphModule`."""
 
     def __init__(self, executable: Executable | FunctionGraph, device: Device) -> None:
@@ -129,17 +129,11 @@ class Session:
 
         return measure(call, repeat, number, min_repeat_ms, pace)
 
-    def time_evaluator(
-        self, func_name: str, device: Device, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0,
-        limit_zero_time_iterations: int = 100,
-        cooldown_interval_ms: float = 0, repeats_to_cooldown: int = 1,
-    ) -> Callable[[], BenchmarkResult]:
-        """Return a function that times `run`: TVM's `module.module.time_evaluator("run", device, number, repeat)()`.
-        The last three parameters are those of `Pace`."""
+    def timer(self, func_name: str) -> Timer:
+        """Return how `run` is timed. Raises `InputError` for another function."""
         if func_name != "run":
             raise InputError(f"only 'run' can be timed, not '{func_name}'", code="TW0717")
-        pace = Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
-        return lambda: self.benchmark(repeat, number, min_repeat_ms, False, pace)
+        return lambda args, number, repeat, least, pace: self.benchmark(repeat, number, least, False, pace)
 
 
 def _fitting(value: NDArray, info: TensorInfo) -> NDArray:
@@ -149,7 +143,7 @@ def _fitting(value: NDArray, info: TensorInfo) -> NDArray:
     return value
 
 
-class FactoryModule:
+class FactoryModule(Module):
     """A compiled model: `module["default"](device)` creates a session, `export_library` writes a file."""
 
     executor: Any = None
@@ -319,10 +313,6 @@ class FactoryModule:
                 code="TW0204")
         compiler = cc or getattr(fcompile, "compiler", None)
         return self.artifact.save(file_name, compiler_hooks.named_linker(compiler) if compiler else None)
-
-
-Module: TypeAlias = FactoryModule | FunctionModule | ModuleNode
-"""TVM's name for compiled code of any kind."""
 
 
 def load_module(path: str | os.PathLike[str]) -> FactoryModule | FunctionModule:

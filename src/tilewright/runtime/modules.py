@@ -18,14 +18,17 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from tilewright.base.errors import ArtifactError, OptionError
 from tilewright.base.global_functions import FUNCTIONS, get_global_func, register_func
+from tilewright.base.nd import Device
 from tilewright.base.plugins import find_accelerator
 from tilewright.base.settings import nearest
+from tilewright.runtime.benchmark import BenchmarkResult, Pace, measure
 
 _LOADER = "runtime.module.loadbinary_"
 INITIALIZER = "__init_"
@@ -53,7 +56,45 @@ class CPart:
     workspace_bytes: int
 
 
-class ModuleNode:
+Timer = Callable[[Sequence[Any], int, int, float, Pace], BenchmarkResult]
+"""Times calls with these arguments: `number` calls in each of `repeat` measurements, of at least some milliseconds."""
+
+
+class Module:
+    """Base of compiled code of any kind: functions by name, which can be timed."""
+
+    def time_evaluator(
+        self, func_name: str, dev: Device | None = None, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0,
+        limit_zero_time_iterations: int = 100, cooldown_interval_ms: float = 0, repeats_to_cooldown: int = 1,
+        f_preproc: str = "",
+    ) -> Callable[..., BenchmarkResult]:
+        """Return a function that times calls with its arguments: `module.time_evaluator("main", dev)(a, b).mean`.
+
+        The registered function `f_preproc`, if there is one, gets the arguments before each measurement. The three
+        parameters before are those of `Pace`. Raises `InputError` or `KeyError` for an unknown function.
+        """
+        timed = self.timer(func_name)
+        before = get_global_func(f_preproc) if f_preproc else None
+
+        def evaluate(*args: Any) -> BenchmarkResult:
+            pace = Pace(
+                limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown,
+                None if before is None else partial(before, *args))
+            return timed(args, number, repeat, min_repeat_ms, pace)
+
+        return evaluate
+
+    def timer(self, func_name: str) -> Timer:
+        """Return how calls of a function are timed."""
+        function = self[func_name]
+        return lambda args, number, repeat, least, pace: measure(lambda: function(*args), repeat, number, least, pace)
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """Return the function of that name."""
+        raise NotImplementedError
+
+
+class ModuleNode(Module):
     """Base class of modules: functions over arrays, by name. Subclasses set `type_key`, the name of the kind in files.
     """
 

@@ -15,10 +15,11 @@ from typing import Any, Final
 from tilewright.base.errors import ArtifactError, InputError
 from tilewright.base.json_reading import read_json
 from tilewright.base.nd import Device, NDArray, array
-from tilewright.runtime.benchmark import BenchmarkResult, measure
+from tilewright.runtime.benchmark import BenchmarkResult, Pace, measure
 from tilewright.runtime.container import ADT
 from tilewright.runtime.entry_layout import EntryLayout
 from tilewright.runtime.module import FactoryModule
+from tilewright.runtime.modules import Module, Timer
 from tilewright.runtime.program import KernelCall
 from tilewright.runtime.records import flat_inputs, nested_result
 
@@ -176,7 +177,7 @@ def listing_of(mod: Any) -> Listing:
     return Listing(((_MAIN, names, [f"call {line}" for line in lines]),), (), kernels)
 
 
-class VirtualMachine:
+class VirtualMachine(Module):
     """Runs a program of `relay.vm.compile` or `runtime.load_module`: `vm.run(x)`, `vm.invoke("main", x)`.
 
     A tensor is returned as an `NDArray`, a tuple and a value of a data type as an `ADT`. Arguments are arrays, tuples
@@ -255,13 +256,30 @@ class VirtualMachine:
         min_repeat_ms: float | None = None, limit_zero_time_iterations: int = 100, end_to_end: bool = False,
         cooldown_interval_ms: float = 0, repeats_to_cooldown: int = 1, **kwargs: Any,
     ) -> BenchmarkResult:
-        """Time calls of `main` with these arguments; `end_to_end` includes the conversion of arguments and results."""
+        """Time calls of `main` with these arguments; `end_to_end` includes the conversion of arguments and results.
+        Later calls without arguments have the same ones."""
         self._check(func_name)
         if end_to_end:
             return measure(lambda: self.invoke(func_name, *args, **kwargs), repeat, number, min_repeat_ms or 0)
-        found: BenchmarkResult = self.executable.benchmark(
-            *self._flat(args, kwargs), repeat=repeat, number=number, min_repeat_ms=min_repeat_ms or 0)
-        return found
+        if args or kwargs:
+            self.set_input(func_name, *args, **kwargs)
+        return self.time_evaluator(
+            "invoke", device, number, repeat, min_repeat_ms or 0, limit_zero_time_iterations, cooldown_interval_ms,
+            repeats_to_cooldown)(func_name)
+
+    def timer(self, func_name: str) -> Timer:
+        """Return how `invoke` is timed: calls of a function with the arguments of `set_input`. The pace is not used.
+        Raises `InputError` for another function."""
+        if func_name != "invoke":
+            raise InputError(f"only 'invoke' can be timed, not '{func_name}'", code="TW0717")
+
+        def timed(args: Sequence[Any], number: int, repeat: int, least: float, pace: Pace) -> BenchmarkResult:
+            self._check(*args)
+            found: BenchmarkResult = self.executable.benchmark(
+                *self._flat((), {}), repeat=repeat, number=number, min_repeat_ms=least)
+            return found
+
+        return timed
 
     def _flat(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Return the inputs of the program for the arguments of a call, by default those of `set_input`."""

@@ -203,7 +203,9 @@ class Split(Op):
         """A tuple of the parts, each of the dtype of the data; equal parts must divide the size."""
         (t,) = tensors(data)
         axis = axis_of(self.axis, t.ndim)
-        sizes = [b - a for a, b in itertools.pairwise(self._cuts(t.shape[axis]))]
+        sizes, cut = [b - a for a, b in itertools.pairwise(self._cuts(t.shape[axis]))], self.indices_or_sections
+        if isinstance(cut, int):
+            sizes = [t.shape[axis] // cut] * cut
         return TupleType(tuple(TensorType((*t.shape[:axis], n, *t.shape[axis + 1 :]), t.dtype) for n in sizes))
 
     def windows(self, data: TensorType) -> tuple[tuple[int, int], ...]:

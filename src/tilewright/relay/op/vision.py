@@ -75,6 +75,7 @@ class GetValidCounts(Op):
     Boxes of a negative class are invalid, unless `id_index` is -1.
     """
 
+    written = ("score_threshold",)
     score_threshold: float = 0
     """Exclusive lower bound of the scores."""
     id_index: int = 0
