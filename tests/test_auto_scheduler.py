@@ -312,7 +312,7 @@ def test_a_file_that_was_cut_short(tmp_path: Path, caplog: pytest.LogCaptureFixt
 
 @pytest.mark.parametrize(("text", "message"), [
     ("[]", "not a tuning record of AutoTVM or auto_scheduler"),
-    ('{"i": [], "r": [], "v": "v9"}', "its version is v9; supported are v0.2, "),
+    ('{"i": [], "r": [], "v": "v9"}', "its version is v9; supported are v0.1, "),
     ('{"i": [], "r": [], "v": "v0.6"}', "not a tuning record"),
 ])
 def test_texts_that_are_no_records(text: str, message: str) -> None:

@@ -253,6 +253,18 @@ def test_a_block_may_name_its_rule() -> None:
     assert len(found) == 2 and {b.block for b in called} == {"B"}
 
 
+def test_an_error_of_a_rule_names_the_rule_and_its_block() -> None:
+    sch = tir.Schedule(sums)
+    sch.annotate("B", "schedule_rule", "test_failing_rule")
+
+    def rule(sch: tir.Schedule, block: Any) -> tir.Schedule:
+        raise KeyError("tile")
+
+    tvm.register_func("meta_schedule.cpu.test_failing_rule", rule, override=True)
+    with pytest.raises(OptionError, match="the rule 'test_failing_rule' of block 'B' failed: KeyError: 'tile'"):
+        ms.schedule_rule.ApplyCustomRule().apply(sch, sch.get_block("B"))
+
+
 def test_postprocessors_complete_a_schedule() -> None:
     sch = tir.Schedule(product_relu)
     root = sch.get_block("root")

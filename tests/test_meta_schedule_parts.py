@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
+import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,12 +18,15 @@ from small_schedules import PROGRAMS
 from tilewright import meta_schedule as ms
 from tilewright import te, tir
 from tilewright.base.errors import ModelError, OptionError, ScheduleError
+from tilewright.compat.testing.relay_workload import get_network
+from tilewright.compat.testing.tlcbench import load_quantized_bert_base
 from tilewright.search.meta_schedule.runner.local_runner import default_alloc_argument
 from tilewright.search.meta_schedule.testing import te_workload
 from tilewright.search.meta_schedule.testing.custom_builder_runner import run_module_via_rpc
 from tilewright.search.meta_schedule.testing.local_rpc import LocalRPC
 from tilewright.search.meta_schedule.utils import in_child
 from tilewright.tir.interpreter import run
+from tilewright.tir.transform.lower_blocks import lower_blocks
 
 Array = np.ndarray[Any, Any]
 TARGET = tvm.target.Target("llvm")
@@ -429,6 +434,19 @@ def test_instructions_of_marked_blocks() -> None:
         assert ("T.vectorized" in str(sch.mod["main"])) is fits
 
 
+def test_a_block_of_tiles_computes_into_a_copy() -> None:
+    sch = tir.Schedule(PROGRAMS["rows"])
+    i, k = sch.get_loops("B")
+    sch.reorder(k, i)
+    block = sch.blockize(sch.split(i, [None, 3])[1])
+    sch.cache_write(block, 0, "global")
+    data = [np.arange(np.prod(b.shape), dtype="float32").reshape(b.shape) for b in sch.mod["main"].params]
+    wanted = [a.copy() for a in data]
+    run(lower_blocks(sch.mod["main"]), data)
+    run(lower_blocks(PROGRAMS["rows"]), wanted)
+    np.testing.assert_array_equal(data[-1], wanted[-1])
+
+
 def test_initial_values_of_marked_blocks() -> None:
     sch = tir.Schedule(PROGRAMS["rows"])
     i, k = sch.get_loops("B")
@@ -504,3 +522,34 @@ def test_a_trace_of_blocks_that_are_not_here() -> None:
     other = tir.Schedule(tir.parse(ANCHOR))
     ms.trace_apply.schedule_using_anchor_trace(other, sch.trace, TARGET)
     assert "T.parallel" not in str(other.mod["main"])
+
+
+def test_networks_of_tests_are_those_of_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    maker = types.SimpleNamespace(resnet18=lambda weights: torch.nn.Conv2d(3, 4, 3))
+    monkeypatch.setitem(sys.modules, "torchvision", types.SimpleNamespace(models=maker))
+    mod, params, (name, shape, dtype) = get_network("resnet_18", [1, 3, 8, 8], layout="NHWC")
+    assert (name, shape, dtype) == ("input0", [1, 3, 8, 8], "float32") and len(params) == 2
+    assert 'data_layout="NHWC"' in mod.astext()
+    with pytest.raises(OptionError, match="there is no network 'resnet18'; did you mean 'resnet_18'"):
+        get_network("resnet18", [1, 3, 8, 8])
+    with pytest.raises(OptionError, match="the layout of 'resnet_18' is NCHW or NHWC, not 'CHWN'"):
+        get_network("resnet_18", [1, 3, 8, 8], layout="CHWN")
+    with pytest.raises(OptionError, match="cache_dir: networks are not kept in files"):
+        get_network("resnet_18", [1, 3, 8, 8], cache_dir="networks")
+
+
+def test_downloaded_networks_become_integer_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx = pytest.importorskip("onnx")
+    names = ("input_ids", "segment_ids", "input_mask")
+    values = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.INT64, [1, 4]) for n in (*names, "out")]
+    nodes = [
+        onnx.helper.make_node("Add", ["input_ids", "segment_ids"], ["s"]),
+        onnx.helper.make_node("Add", ["s", "input_mask"], ["out"])]
+    (tmp_path / "tlcbench").mkdir()
+    onnx.save(
+        onnx.helper.make_model(onnx.helper.make_graph(nodes, "net", values[:3], values[3:])),
+        tmp_path / "tlcbench" / "bert-base-qat.onnx")
+    monkeypatch.setenv("TEST_DATA_ROOT_PATH", str(tmp_path))
+    mod, _, inputs = load_quantized_bert_base(seq_len=4)
+    assert [p.name_hint for p in mod["main"].params] == [n for n, _, _ in inputs] == list(names)

@@ -27,6 +27,8 @@ PUBLIC: Final[Mapping[str, str]] = {
     "ir.supply": "relay.supply",
     "logs": "base.logs",
     "meta_schedule": "search.meta_schedule",
+    "meta_schedule.testing.relay_workload": "compat.testing.relay_workload",
+    "meta_schedule.testing.tlcbench": "compat.testing.tlcbench",
     "micro": "compiler.micro",
     "micro.model_library_format": "compiler.model_library",
     "micro.testing": "compat.testing.micro",

@@ -1,4 +1,4 @@
-"""Tuning records, one JSON line each, in AutoTVM's form (version 0.2; 0.1 is also read) or Ansor's (v0.6; v0.2 to v0.5
+"""Tuning records, one JSON line each, in AutoTVM's form (version 0.2; 0.1 is also read) or Ansor's (v0.6; v0.1 to v0.5
 are also read):
 
     {"input": [target, task, args, kwargs], "config": {…}, "result": [[costs], error_no, all_cost, timestamp],
@@ -32,7 +32,9 @@ from tilewright.search.measure import Candidate, Measured, MeasureErrorNo
 T = TypeVar("T")
 VERSION: Final = 0.2
 ANSOR_VERSION: Final = "v0.6"
-_ANSOR_VERSIONS: Final = ("v0.2", "v0.3", "v0.4", "v0.5", ANSOR_VERSION)
+_ANSOR_VERSIONS: Final = ("v0.1", "v0.2", "v0.3", "v0.4", "v0.5", ANSOR_VERSION)
+_HARDWARE: Final = [1, 16, 64]
+"""Hardware parameters of records without any (v0.1): one core, bytes of its vectors, and of a cache line."""
 FAILED_COST: Final = 1e9
 _ANSOR_FAILED_COST: Final = 1e10
 """Seconds in records of failed candidates."""
@@ -238,7 +240,8 @@ def _autotvm(row: dict[str, Any]) -> Record:
 def _ansor(row: dict[str, Any]) -> Record:
     if row["v"] not in _ANSOR_VERSIONS:
         raise _UnsuitableError(f"its version is {row['v']}; supported are {', '.join(_ANSOR_VERSIONS)}")
-    (key, target, hardware, *rest), (_, steps) = row["i"]
+    (key, target, *others), (_, steps) = row["i"]
+    hardware, *rest = others or [_HARDWARE]
     if not isinstance(key, str) or not str(target).strip():
         raise _UnsuitableError("its input is not [[workload key, target, …], [[], steps]]")
     layout, inputs = int(rest[1]) if len(rest) > 1 else 0, rest[2] if len(rest) > 2 else []

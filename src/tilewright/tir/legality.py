@@ -458,9 +458,13 @@ def check_inlined(func: PrimFunc, node: Block) -> None:
 
 
 def check_written_whole(func: PrimFunc, block: Block, at: Stmt) -> None:
-    """Raise `ScheduleError` unless `block`, in the nest `at`, writes every element of the parameters that it writes."""
+    """Raise `ScheduleError` unless `block`, in the nest `at`, writes every element of the parameters that it writes.
+
+    Stores of initial values do not count; they may be in a nest of their own.
+    """
+    initial = set() if block.init is None else set(walk_stmt(block.init))
     for a in accesses(at):
-        if a.block is block and a.writes and a.buffer in func.params and a.at is not block.init and not writes_whole(a):
+        if a.block is block and a.writes and a.buffer in func.params and a.at not in initial and not writes_whole(a):
             raise fault(
                 f"block '{block.name}' writes {a} for only a part of '{a.buffer.name}', and a full copy would change "
                 "the rest",

@@ -88,7 +88,7 @@ class Stage:
 
     @property
     def computed(self) -> Operation:
-        """What the stage itself computes: after `cache_write`, the copy of a result that another stage computes."""
+        """The computation of the stage itself: after `cache_write`, the copy of a result of another stage."""
         return self.stage.op
 
 

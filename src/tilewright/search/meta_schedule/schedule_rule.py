@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tilewright.base.errors import OptionError, ScheduleError
+from tilewright.base.errors import CompileError, OptionError, ScheduleError
 from tilewright.base.global_functions import get_global_func
 from tilewright.search.meta_schedule import block_analysis as analysis
 from tilewright.search.meta_schedule.bases import PyScheduleRule, ScheduleRule
@@ -54,7 +54,14 @@ class ApplyCustomRule(ScheduleRule):
             raise OptionError(
                 f"block '{block.block}' has the rule '{name}', but no function 'meta_schedule.cpu.{name}' is "
                 "registered", code="TW1103")
-        made = found(sch, block)
+        try:
+            made = found(sch, block)
+        except CompileError:
+            raise
+        except Exception as error:
+            raise OptionError(
+                f"the rule '{name}' of block '{block.block}' failed: {type(error).__name__}: {error}", code="TW1103"
+            ) from error
         return [made] if isinstance(made, Schedule) else list(made)
 
 

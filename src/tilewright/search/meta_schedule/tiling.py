@@ -75,11 +75,13 @@ class MultiLevelTiling(ScheduleRule):
         if analysis.is_root(sch, block) or not analysis.is_trivially_bound(sch, block):
             return [sch]
         fits = analysis.has_reuse(sch.get(block)) if self.filter_fn is None else self.filter_fn(sch, block)
-        return self._variants(sch, block) if fits else [sch]
+        if not fits:
+            return [sch]
+        sch.annotate(block, TILED, self.structure)
+        return self._variants(sch, block)
 
     def _variants(self, sch: Schedule, block: BlockAt) -> list[Schedule]:
         """Return the tilings of a block."""
-        sch.annotate(block, TILED, self.structure)
         found = []
         for state, write_back, levels in self._copies(sch, block):
             tiles = self._bound(state, block, self._tiled(state, block))
@@ -137,7 +139,7 @@ class MultiLevelTiling(ScheduleRule):
     def _fetch(self, sch: Schedule, block: BlockAt, at: Any) -> None:
         """Let a block read copies of its inputs, made inside a loop."""
         for k, buffer in enumerate(analysis.loads_of(sch.get(block))):
-            copy = sch.cache_read(block, k, self.reuse_read.scope)
+            copy = sch.cache_read(block, k, self.reuse_read.scope, consumer_blocks=[block])
             sch.compute_at(copy, at, preserve_unit_loops=True)
             loops = sch.get_loops(copy)[-len(buffer.shape) :]
             if len(loops) > 1:
@@ -175,6 +177,7 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
         loop = tile_with_tensor_intrin(new, block, self.intrin_name)
         if loop is None or not analysis.attempt(new, "tensorize", loop, self.intrin_name):
             return [sch]
+        new.annotate(block, TILED, self.structure)
         tile = new.blockize(loop)
         new.annotate(tile, AUTO_TENSORIZE, self.intrin_name)
         return self._variants(new, tile)
