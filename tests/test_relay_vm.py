@@ -20,7 +20,8 @@ from tilewright.relay.interpreter import ConstructorValue
 from tilewright.runtime import vm
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.container import ADT, tuple_object
-from tilewright.runtime.module import FactoryModule, Module
+from tilewright.runtime.module import FactoryModule
+from tilewright.runtime.modules import Module
 
 HEAD = '#[version = "0.0.5"]\n'
 LIST = HEAD + "type List[A] { Cons(A, List[A]), Nil, }\n"

@@ -38,8 +38,8 @@ from tilewright.runtime.device_memory import DeviceMemory, memory_of
 from tilewright.runtime.driver import Driver, load_driver
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.functions import FunctionModule
-from tilewright.runtime.module import FactoryModule, Module, load_module
-from tilewright.runtime.modules import ModuleNode, register_module
+from tilewright.runtime.module import FactoryModule, load_module
+from tilewright.runtime.modules import Module, ModuleNode, register_module
 from tilewright.runtime.threads import NullThreadPool
 from tilewright.runtime.threads import default_threads as num_threads
 

@@ -47,7 +47,7 @@ class TECompiler:
     """Lowers functions of operators, and keeps the result of each until `clear()`."""
 
     def __init__(self) -> None:
-        self._lowered: dict[tuple[int, str], list[tuple[Function, PrimFunc]]] = {}
+        self._lowered: dict[tuple[str, str], list[tuple[Function, PrimFunc]]] = {}
 
     def clear(self) -> None:
         """Forget all lowered functions."""

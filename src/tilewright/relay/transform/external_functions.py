@@ -60,7 +60,8 @@ class OutlineCompilerFunctionsWithExistingGlobalSymbols(Pass):
             if around:
                 raise CompileError(f"the function '{name}' reads %{around[0].name_hint}, which is bound outside the "
                                    "function; make it a parameter", function.span, code="TW0414")
-            return Call(GlobalVar(name, function.known_type()), e.args, span=e.span)
+            kind: Any = function.known_type()
+            return Call(GlobalVar(name, kind), e.args, span=e.span)
 
         def moved(function: Function) -> Any:
             bound.update(self._bound(function))
