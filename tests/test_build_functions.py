@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 
 import tilewright as tvm
-from tilewright import te
+from tilewright import te, tir
 from tilewright.base.errors import ArtifactError, CompileError, InputError, OptionError, ScheduleError, TargetError
 from tilewright.compat.contrib import cc
 from tilewright.runtime.elf_sections import add_manifest, manifests
 from tilewright.runtime.functions import FunctionModule
 from tilewright.scalar.expr import Buffer, Load, Var, as_expr
 from tilewright.scalar.intrinsics import exp
-from tilewright.tir.script import tir as T
 from tilewright.tir.stmt import Evaluate, For, PrimFunc, Store
 from tilewright.tir.transform.split_vector_elements import split_vector_elements
 
@@ -301,13 +300,13 @@ def f(A: T.Buffer((8, 2), "float32")):
 
 @pytest.mark.parametrize("target", ["llvm", "c"])
 def test_assumptions_have_no_code(target: str) -> None:
-    @T.prim_func
-    def doubled(A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32")) -> None:
-        for i in range(4):
-            T.assume(A[i] >= 0)
-        for i in range(4):
-            B[i] = A[i] * 2
-
+    doubled = tir.parse('''
+@T.prim_func
+def doubled(A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32")):
+    for i in T.serial(4):
+        T.assume(A[i] >= 0)
+    for i in T.serial(4):
+        B[i] = A[i] * 2''')
     x, y = np.arange(4, dtype=np.int32), np.zeros(4, np.int32)
     tvm.build(doubled, target=target)(x, y)
     np.testing.assert_array_equal(y, 2 * x)

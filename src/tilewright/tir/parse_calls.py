@@ -55,7 +55,7 @@ class CallReader(PythonReader):
             raise self.error(args, "the arguments must be a list")
         function = self.literal(name)
         spelling = function.name if isinstance(function, Intrinsic) else str(function)
-        values = [a.value if is_text(a) else self.argument(a) for a in args.elts]
+        values: list[Any] = [a.value if is_text(a) else self.argument(a) for a in args.elts]
         try:
             if not any(isinstance(v, str) for v in values):
                 return Call(self.dtype(dtype), spelling, values)
