@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -50,13 +51,7 @@ class OnnxKind:
 
     def run(self, case: Case, phase: Callable[[str], None]) -> Outcome:
         phase("reference")
-        answers: dict[str, list[Any]] = {}
-        refusals: dict[str, str] = {}
-        for name, answer in REFERENCES.items():
-            try:
-                answers[name] = answer(case.model, case.feeds)
-            except NoAnswer as error:
-                refusals[name] = str(error)
+        answers = answers_of(case.model, case.feeds)
         phase("ours")
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -82,6 +77,15 @@ class OnnxKind:
 
     def test(self, case: Case, outcome: Outcome) -> str:
         return onnx_text.test(case.model, case.feeds, case.opt_level, outcome)
+
+
+def answers_of(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The answer of each reference that has one."""
+    found: dict[str, list[Any]] = {}
+    for name, answer in REFERENCES.items():
+        with contextlib.suppress(NoAnswer):
+            found[name] = answer(model, feeds)
+    return found
 
 
 def run_ours(case: Case) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tilewright import te
@@ -114,7 +114,7 @@ def strided_slice(
 
 def pad(
     x: te.Tensor, widths: Sequence[tuple[int, int]], mode: str, value: te.Tensor | PrimExpr, name: str = "pad",
-    attrs: Mapping[str, Any] | None = None,
+    attrs: dict[str, Any] | None = None,
 ) -> te.Tensor:
     """Pad `x` with `(before, after)` elements along each dimension.
 

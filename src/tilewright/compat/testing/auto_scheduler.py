@@ -39,8 +39,8 @@ def _padded(data: Tensor, width: int, value: Any = 0.0) -> Tensor:
 
 def _convolution(data: Tensor, kernel: Tensor, stride: int, dilation: int) -> Tensor:
     """Return a convolution (NCHW, OIHW) of a padded image."""
-    n, channels, height, width = (int(s) for s in data.shape)
-    out, _, tall, wide = (int(s) for s in kernel.shape)
+    n, channels, height, width = data.extents
+    out, _, tall, wide = kernel.extents
     rows, columns = ((s - (k - 1) * dilation - 1) // stride + 1 for s, k in ((height, tall), (width, wide)))
     c, p, q = te.reduce_axis((0, channels), "rc"), te.reduce_axis((0, tall), "ry"), te.reduce_axis((0, wide), "rx")
     return te.compute(
