@@ -495,7 +495,7 @@ def test_rounded_constants() -> None:
 
 def test_names_and_numbers_that_cannot_be() -> None:
     with pytest.raises(CompileError, match="the name of a variable is a text, not 1"):
-        tir.Var(1, "int32")  # type: ignore[arg-type]
+        tir.Var(1, "int32")
     assert number_of(tir.const(65504.0, "float16")) == 65504
     with pytest.raises(CompileError, match=r"65505.0 is not a value of float16: it is too large"):
         tir.const(65505.0, "float16")
