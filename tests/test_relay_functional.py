@@ -577,7 +577,7 @@ def test_constants_of_arrays_have_32_bits_as_in_tvm() -> None:
     given = [np.zeros(2), np.arange(3), np.float64(0.5), np.zeros(2, "float16"), nd.array(np.zeros(2))]
     assert [relay.const(v).value.dtype.name for v in given] == ["float32", "int32", "float32", "float16", "float64"]
     assert relay.const(np.arange(3), "int64").value.dtype == relay.Constant(np.arange(3)).value.dtype == np.int64
-    assert relay.add(relay.var("x", shape=(2,), dtype="float64"), np.zeros(2)).checked_type.dtype == "float64"
+    assert relay.add(relay.var("x", shape=(2,), dtype="float64"), np.zeros(2)).tensor_type.dtype == "float64"
     with pytest.raises(CompileError, match=r"do not fit into int32; give const\(…, dtype='int64'\)"):
         relay.const(np.asarray([1 << 40]))
 

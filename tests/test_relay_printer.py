@@ -75,7 +75,7 @@ def test_attribute_values(value: object, declared: str, text: str) -> None:
     ],
 )
 def test_scalar_constants_are_inline(value: np.generic, text: str) -> None:
-    assert text_of(relay.Constant(value)) == text
+    assert text_of(relay.Constant(np.asarray(value))) == text
 
 
 def test_other_constants_tell_what_they_hold() -> None:

@@ -15,17 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tilewright.base.errors import CompileError, Origin, ShapeError
 from tilewright.base.node import node
-from tilewright.base.types import (
-    FuncType,
-    GlobalTypeVar,
-    TupleType,
-    Type,
-    TypeCall,
-    TypeVar,
-    bind_types,
-    join_types,
-    substitute_type,
-)
+from tilewright.base.type_matching import bind_types, join_types
+from tilewright.base.types import FuncType, GlobalTypeVar, TupleType, Type, TypeCall, TypeVar, substitute_type
 from tilewright.relay.expr import Call, Expr, Var
 
 

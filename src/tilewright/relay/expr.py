@@ -19,6 +19,7 @@ import numpy as np
 
 from tilewright.base.errors import CompileError, Origin, ShapeError
 from tilewright.base.node import node
+from tilewright.base.type_matching import bind_types, join_types
 from tilewright.base.types import (
     DataType,
     FuncType,
@@ -28,8 +29,6 @@ from tilewright.base.types import (
     TupleType,
     Type,
     TypeVar,
-    bind_types,
-    join_types,
     substitute_type,
 )
 from tilewright.ir import dialects

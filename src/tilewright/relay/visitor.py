@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tilewright.base.errors import InternalError
 from tilewright.base.graphs import reachable
-from tilewright.base.types import bind_types
+from tilewright.base.type_matching import bind_types
 from tilewright.relay.adt import Clause, Match, pattern_vars
 from tilewright.relay.expr import Call, Expr, Function, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from tilewright.base.errors import CompileError, Origin, ParseError, TargetError
 from tilewright.base.settings import nearest
-from tilewright.base.types import Type, TypeVar, bind_types
+from tilewright.base.type_matching import bind_types
+from tilewright.base.types import Type, TypeVar
 from tilewright.ir.virtual_device import VirtualDevice, virtual_device
 from tilewright.relay.adt import (
     Clause,

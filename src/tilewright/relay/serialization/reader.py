@@ -20,7 +20,8 @@ from tilewright.base.array_bytes import from_bytes
 from tilewright.base.errors import CompileError, Origin, ParseError, TVMError
 from tilewright.base.nd import array
 from tilewright.base.settings import nearest
-from tilewright.base.types import DataType, Type, bind_types
+from tilewright.base.type_matching import bind_types
+from tilewright.base.types import DataType, Type
 from tilewright.ir.container import Map
 from tilewright.ir.env_func import EnvFunc
 from tilewright.ir.module import IRModule

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from tilewright.base.errors import CompileError, ShapeError
-from tilewright.base.types import BOOL, FuncType, RefType, TensorType, TupleType, Type, join_types
+from tilewright.base.type_matching import join_types
+from tilewright.base.types import BOOL, FuncType, RefType, TensorType, TupleType, Type
 from tilewright.ir import diagnostics
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext

@@ -15,7 +15,8 @@ from typing import NoReturn
 
 from tilewright.base import graphs
 from tilewright.base.errors import CompileError
-from tilewright.base.types import FuncType, Type, bind_types, substitute_type
+from tilewright.base.type_matching import bind_types
+from tilewright.base.types import FuncType, Type, substitute_type
 from tilewright.relay.analysis.branches import is_one_kernel
 from tilewright.relay.expr import Call, Expr, Function, Let, Var
 from tilewright.relay.node_labels import short

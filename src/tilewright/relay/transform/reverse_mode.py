@@ -13,7 +13,8 @@ from typing import Any
 
 from tilewright.base.errors import CompileError
 from tilewright.base.graphs import post_order
-from tilewright.base.types import TensorType, TupleType, Type, bind_types
+from tilewright.base.type_matching import bind_types
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem, Var
 from tilewright.relay.node_labels import short
 from tilewright.relay.op.broadcast import Add

@@ -9,15 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from tilewright.base.types import (
-    FuncType,
-    TensorType,
-    Type,
-    TypeCall,
-    sizes_fit,
-    type_children,
-    with_type_children,
-)
+from tilewright.base.type_matching import sizes_fit
+from tilewright.base.types import FuncType, TensorType, Type, TypeCall, type_children, with_type_children
 
 
 class Hole(Type):
