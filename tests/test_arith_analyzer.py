@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from typing import Any
 
@@ -72,7 +73,8 @@ def test_remainders_hold() -> None:
         parts: list[Any] = [X, Y, te.const(rng.randint(1, 12), "int64"), X * rng.randint(1, 6) + rng.randint(0, 5)]
         for _ in range(4):
             second = rng.choice([*parts, te.const(rng.randint(1, 8), "int64")])
-            parts.append(rng.choice(rules)(rng.choice(parts), second))
+            with contextlib.suppress(CompileError):  # a division by the constant 0
+                parts.append(rng.choice(rules)(rng.choice(parts), second))
         a = arith.Analyzer()
         a.update(X, ModularSet(3, 2))
         found = a.modular_set(parts[-1])
