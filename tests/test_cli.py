@@ -439,6 +439,7 @@ def test_an_interrupt_while_a_model_is_compiled_leaves_nothing(
     path = tmp_path / "cnn.onnx"
     path.write_bytes(cnn().SerializeToString())
     monkeypatch.setattr(tuned, "lower", interrupted)
+    monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", "off")  # another test may have compiled the same model
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         assert main(["compile", str(path), "-o", str(tmp_path / "cnn.so")]) == 130
