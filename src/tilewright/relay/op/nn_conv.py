@@ -104,9 +104,10 @@ class Convolution(Op):
         return tuple(way.forward_shape(weight.shape))
 
     def infer_arguments(self, types: Sequence[Type | None]) -> Sequence[Type | None]:
-        """The weight from the channels of the data, `channels` and `kernel_size`."""
-        data, weight = types
-        if weight is not None or not isinstance(data, TensorType) or self.channels is None or self.kernel_size is None:
+        """The weight from the channels of the data, `channels` and `kernel_size`; not for quantized convolutions, whose
+        weights may have another dtype than the data."""
+        data, weight, *scales = types
+        if scales or weight is not None or not isinstance(data, TensorType) or self.channels is None or self.kernel_size is None:
             return types
         if self.blocked:
             channels = plain_data(self.data_layout, self.rank).forward_shape(data.shape)[1]

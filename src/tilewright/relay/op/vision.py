@@ -76,7 +76,7 @@ class GetValidCounts(Op):
     """
 
     written = ("score_threshold",)
-    score_threshold: float = 0
+    score_threshold: float = 0.0
     """Exclusive lower bound of the scores."""
     id_index: int = 0
     """Position of the class among the values of a box; -1 for none."""
