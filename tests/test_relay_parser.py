@@ -39,7 +39,8 @@ BLOCK = 50
 
 
 def reads_back(mod: IRModule) -> None:
-    """The printed module is read to an equal one, whose text is the same."""
+    """The printed module with all types is read to an equal one, whose text is the same."""
+    mod = relay.transform.InferType()(mod)
     text = astext(mod, show_meta_data=True)
     assert astext(mod, show_meta_data=True) == text
     again = parse(text)

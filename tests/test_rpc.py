@@ -574,7 +574,7 @@ def test_a_model_on_a_device_runs_in_a_graph_module(tmp_path: Path) -> None:
         np.testing.assert_array_equal(out.numpy(), np.full((2, 3), 2))
         assert machine.benchmark(dev, np.ones((2, 3), np.float32), repeat=2, number=1).mean > 0
         with pytest.raises(InputError, match="'main' lacks the inputs x"):
-            machine.invoke("main")
+            VirtualMachine(loaded, dev).invoke("main")
         assert module.module.time_evaluator("run", dev, number=1)().mean > 0 and "net.so" in repr(loaded)
         with pytest.raises(InputError, match=r"there is no function 'debug_create' of the model 'net\.so'"):
             loaded["debug_create"]

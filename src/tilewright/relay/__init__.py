@@ -69,9 +69,9 @@ from tilewright.relay.expr import (
     Tuple,
     TupleGetItem,
     Var,
-    const,
     var,
 )
+from tilewright.relay.expr import script_const as const
 from tilewright.relay.fields import TupleWrapper
 from tilewright.relay.functor import ExprFunctor, ExprMutator, ExprVisitor
 from tilewright.relay.op import annotation

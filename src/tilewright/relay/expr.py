@@ -535,12 +535,23 @@ def _is_generic(kind: Type) -> bool:
     return isinstance(kind, FuncType) and bool(kind.type_params)
 
 
-_NARROWED: Final = {"float64": "float32", "int64": "int32"}
-"""Dtypes of constants that are made from arrays of these dtypes."""
-
-
 def const(value: Any, dtype: str | DataType | TensorType | None = None) -> Constant:
-    """Return a constant made from a number, sequence or array, of a dtype or that of a tensor type.
+    """Return a constant made from a number, sequence or array, of a dtype or that of a tensor type. As in TVM, Python
+    floats become float32 and ints int32; an array keeps its dtype."""
+    dtype = dtype.dtype if isinstance(dtype, TensorType) else dtype
+    if dtype is None and not hasattr(value, "dtype"):
+        probe = np.asarray(value)
+        dtype = {"f": "float32", "i": "int32"}.get(probe.dtype.kind)
+    array = np.asarray(getattr(value, "numpy", lambda: value)(), None if dtype is None else DataType(dtype).numpy())
+    return Constant(np.ascontiguousarray(array).reshape(array.shape))
+
+
+_NARROWED: Final = {"float64": "float32", "int64": "int32"}
+"""Dtypes of the constants that scripts make of arrays of these dtypes."""
+
+
+def script_const(value: Any, dtype: str | DataType | TensorType | None = None) -> Constant:
+    """Return a constant made from a number, sequence or array, of a dtype or that of a tensor type: `relay.const`.
 
     As in TVM, float64 becomes float32 and int64 becomes int32 where no dtype is given, also in numpy arrays. An
     `NDArray` keeps its dtype, and `Constant(array)` keeps that of a numpy array. Raises `CompileError` for integers
@@ -551,17 +562,7 @@ def const(value: Any, dtype: str | DataType | TensorType | None = None) -> Const
         if dtype == "int32" and np.any(value != value.astype(np.int32)):
             raise CompileError("the integers of a constant do not fit into int32; give const(…, dtype='int64')",
                                code="TW0307")
-    return exact_const(value, dtype)
-
-
-def exact_const(value: Any, dtype: str | DataType | TensorType | None = None) -> Constant:
-    """Return a constant as `const`, but an array keeps its dtype unless one is given."""
-    dtype = dtype.dtype if isinstance(dtype, TensorType) else dtype
-    if dtype is None and not hasattr(value, "dtype"):
-        probe = np.asarray(value)
-        dtype = {"f": "float32", "i": "int32"}.get(probe.dtype.kind)
-    array = np.asarray(getattr(value, "numpy", lambda: value)(), None if dtype is None else DataType(dtype).numpy())
-    return Constant(np.ascontiguousarray(array).reshape(array.shape))
+    return const(value, dtype)
 
 
 def var(

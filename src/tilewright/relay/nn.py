@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.base.errors import CompileError, Origin
-from tilewright.relay.expr import Call, Constant, Expr, Tuple, const, exact_const
+from tilewright.relay.expr import Call, Constant, Expr, Tuple, const
 from tilewright.relay.op.blocks import MirrorPad
 from tilewright.relay.op.dynamic import DynPad
 from tilewright.relay.op.nn import (
@@ -132,7 +132,7 @@ def _sparse(given: tuple[Any, ...], named: Mapping[str, Any], what: str) -> tupl
     if len(parts) != 3 or any(p is None for p in parts):
         raise CompileError(f"nn.{what}: a sparse matrix must be (data, indices, indptr), or an object "
                            f"with these attributes, not {given!r}", code="TW0307")
-    return tuple(p if isinstance(p, Expr) else exact_const(np.asarray(p)) for p in parts)
+    return tuple(p if isinstance(p, Expr) else const(np.asarray(p)) for p in parts)
 
 
 def __getattr__(name: str) -> Callable[..., Call]:

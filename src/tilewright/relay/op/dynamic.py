@@ -15,7 +15,7 @@ import numpy as np
 
 from tilewright.base.errors import CompileError, Origin, ShapeError
 from tilewright.base.types import OpenSize, TensorType, Type
-from tilewright.relay.expr import Call, Constant, Expr, exact_const
+from tilewright.relay.expr import Call, Constant, Expr, const
 from tilewright.relay.op import broadcast, create, image, scattering, shaping, sorting, transform, vision
 from tilewright.relay.op.deferred import Ask, all_known
 from tilewright.relay.op.registry import OPS, Array, Fusion, Op, Precision, attributes, op, tensors
@@ -73,7 +73,7 @@ def with_tensor_attributes(cls: type[Op], args: Sequence[Any], named: Mapping[st
                            f"{', '.join(computed or [n for n, v in plain.items() if isinstance(v, Expr)])} as a "
                            f"tensor{need}", span, code="TW0307")
     return dynamic(**{n: v for n, v in plain.items() if n not in inputs})(
-        *args, *(v if isinstance(v := known[n], Expr) else exact_const(np.asarray(v)) for n in left), span=span)
+        *args, *(v if isinstance(v := known[n], Expr) else const(np.asarray(v)) for n in left), span=span)
 
 
 def _unknown(ndim: int) -> tuple[UnknownDim, ...]:

@@ -107,7 +107,9 @@ class Convolution(Op):
         """The weight from the channels of the data, `channels` and `kernel_size`; not for quantized convolutions, whose
         weights may have another dtype than the data."""
         data, weight, *scales = types
-        if scales or weight is not None or not isinstance(data, TensorType) or self.channels is None or self.kernel_size is None:
+        if scales or weight is not None or not isinstance(data, TensorType):
+            return types
+        if self.channels is None or self.kernel_size is None:
             return types
         if self.blocked:
             channels = plain_data(self.data_layout, self.rank).forward_shape(data.shape)[1]

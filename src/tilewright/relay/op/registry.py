@@ -20,7 +20,7 @@ from tilewright.base.errors import CompileError, NoNativeKernel, Origin, ShapeEr
 from tilewright.base.limits import refused_size
 from tilewright.base.types import DataType, TensorType, TupleType, Type
 from tilewright.ir.op_attributes import op_attr, register_op_attr, reset_op_attr
-from tilewright.relay.expr import Call, Expr, Tuple, exact_const
+from tilewright.relay.expr import Call, Expr, Tuple, const
 from tilewright.relay.fields import TupleWrapper
 from tilewright.relay.op.unsupported import left_out
 from tilewright.scalar.expr import PrimExpr, UnknownDim
@@ -412,7 +412,7 @@ def as_relay(value: Any) -> Expr:
         return value.astuple()
     if isinstance(value, (tuple, list)):
         return Tuple(tuple(as_relay(v) for v in value))
-    return exact_const(value)
+    return const(value)
 
 
 @cache

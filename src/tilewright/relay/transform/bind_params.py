@@ -16,7 +16,7 @@ from tilewright.base.errors import InputError
 from tilewright.base.nd import is_numeric
 from tilewright.base.types import DataType, TensorType
 from tilewright.ir.module import IRModule
-from tilewright.relay.expr import Constant, Expr, Function, Var, exact_const
+from tilewright.relay.expr import Constant, Expr, Function, Var, const
 from tilewright.relay.visitor import substitute
 
 
@@ -52,7 +52,7 @@ def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
 
 
 def _value(p: Var, value: Any) -> Constant:
-    found = value if isinstance(value, Constant) else exact_const(value)
+    found = value if isinstance(value, Constant) else const(value)
     declared = p.type_annotation
     if isinstance(declared, TensorType) and found.tensor_type.dtype is not declared.dtype:
         found = _converted(found, declared.dtype)
@@ -69,4 +69,4 @@ def _converted(value: Constant, dtype: DataType) -> Constant:
         return value
     with np.errstate(all="ignore"):
         new = given.astype(target)
-    return value if not dtype.is_float and not np.array_equal(new, given) else exact_const(new)
+    return value if not dtype.is_float and not np.array_equal(new, given) else const(new)

@@ -16,7 +16,7 @@ from tilewright.base.errors import OptionError
 from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
-from tilewright.relay.expr import Call, Expr, Function, Var, exact_const
+from tilewright.relay.expr import Call, Expr, Function, Var, const
 from tilewright.relay.op.nn_matmul import Dense
 from tilewright.relay.op.nn_sparse import SparseDense, packed
 from tilewright.relay.op.registry import Op
@@ -106,11 +106,11 @@ def with_sparse(
     """The parameters with the parts of the weights that `pack` makes sparse, and by name the shapes of these parts."""
     kept, shapes = dict(params), dict[str, list[tuple[int, ...]]]()
     for name in (w.name_hint for w in weights if w.name_hint in params):
-        parts = pack(exact_const(params[name]).value)
+        parts = pack(const(params[name]).value)
         if parts is not None:
             shapes[name] = [a.shape for a in parts]
             del kept[name]
-            kept.update({f"{name}.{p}": exact_const(a).data for p, a in zip(_PARTS, parts, strict=True)})
+            kept.update({f"{name}.{p}": const(a).data for p, a in zip(_PARTS, parts, strict=True)})
     return kept, shapes
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
-from tilewright.relay.expr import Call, Expr, Function, Var, exact_const
+from tilewright.relay.expr import Call, Expr, Function, Var, const
 from tilewright.relay.op.nn_matmul import Dense
 from tilewright.relay.op.transform import Transpose
 from tilewright.relay.transform.permutations import axes_of
@@ -63,7 +63,7 @@ def convert(func: Function, params: Mapping[str, Any]) -> tuple[Function, dict[s
     new = dict(params)
     for name in names:
         if f"{name}.T" in left:
-            new[f"{name}.T"] = exact_const(np.ascontiguousarray(exact_const(new.pop(name)).value.T)).data
+            new[f"{name}.T"] = const(np.ascontiguousarray(const(new.pop(name)).value.T)).data
     return done, new
 
 
