@@ -53,8 +53,8 @@ class CopiedPart(Buffer):
     def __init__(
         self, memory: Buffer, shape: Sequence[PrimExpr], strides: Sequence[PrimExpr], first: PrimExpr
     ) -> None:
-        super().__init__(memory.name, shape, memory.dtype, memory.scope, strides, elem_offset=first)
-        self.memory = memory
+        super().__init__(memory.name, shape, memory.dtype, memory.scope, elem_offset=first)
+        self.memory, self.strides = memory, tuple(strides)
 
     def access_ptr(
         self, access_mask: str | int = "rw", ptr_type: str = "handle", content_lanes: int = 1, offset: Value = 0,
