@@ -48,21 +48,18 @@ def elements_read(op: Operation) -> tuple[TensorElem, ...]:
     return tuple(dict.fromkeys(e for body in getattr(op, "body", ()) for e in walk(body) if isinstance(e, TensorElem)))
 
 
-def reads_point_by_point(reader: Operation, op: Operation) -> bool:
+def reads_point_by_point(reader: Operation, op: Operation, zeros: bool = False) -> bool:
     """Return whether each point of `reader` reads one point of `op`, at the same indices: `C[i, j] = B[i, j] + …`.
 
-    Along an axis of one element, the index is that axis or 0.
+    With `zeros`, the index along an axis of one element may also be 0.
     """
     if not isinstance(reader, ComputeOp) or not isinstance(op, ComputeOp) or len(reader.axis) != len(op.axis):
         return False
     found = reads(reader, op)
-    same = all(_is_at(i, a) for e in found for i, a in zip(e.indices, reader.axis, strict=True))
+    same = all(
+        i is a.var or (zeros and number_of(i) == 0 and number_of(a.extent) == 1)
+        for e in found for i, a in zip(e.indices, reader.axis, strict=True))
     return bool(found) and same and all(a.extent is b.extent for a, b in zip(reader.axis, op.axis, strict=True))
-
-
-def _is_at(index: PrimExpr, axis: IterVar) -> bool:
-    """Return whether an index is at an axis, or is the only element along it."""
-    return index is axis.var or (number_of(index) == 0 and number_of(axis.extent) == 1)
 
 
 def is_cheap(op: Operation) -> bool:

@@ -85,12 +85,15 @@ def _roles(dag: ComputeDAG, op: ComputeOp, inlined: set[Operation], machine: Mac
     return roles or [Role(NEST)]
 
 
-def tile_reader(dag: ComputeDAG, op: Operation, inlined: set[Operation]) -> Operation | None:
-    """Return the computation that reads a sum point by point, directly or through inlined ones, or None."""
+def tile_reader(
+    dag: ComputeDAG, op: Operation, inlined: set[Operation], zeros: bool = False
+) -> Operation | None:
+    """Return the computation that reads a sum point by point, directly or through inlined ones, or None. `zeros` is
+    that of `reads_point_by_point`."""
     if op in dag.output_ops:
         return None
     readers, at = dag.readers(op), op
-    while len(readers) == 1 and access.reads_point_by_point(readers[0], at):
+    while len(readers) == 1 and access.reads_point_by_point(readers[0], at, zeros):
         at = readers[0]
         if at not in inlined:
             return at if access.is_elementwise(at) else None

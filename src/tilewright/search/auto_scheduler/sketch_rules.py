@@ -310,7 +310,7 @@ def _elementwise_reader(state: State, k: int) -> int | None:
     if has_cache_write(state, k):
         return k + 1
     inlined: set[Operation] = {s.op for s in state.stages if s.stage.inlined}
-    reader = rules.tile_reader(state.compute_dag, state.stages[k].op, inlined)
+    reader = rules.tile_reader(state.compute_dag, state.stages[k].op, inlined, zeros=True)
     target = None if reader is None else state.stage_id(reader)
     return None if target is None or is_tiled(state.stages[target]) else target
 
