@@ -53,7 +53,7 @@ def weights(*shape: int, dtype: str = "float32") -> relay.Constant:
 def run_case(case: re.Match[str]) -> str:
     names: dict[str, Any] = {
         "IRModule": IRModule, "relay": relay, "nn": relay.nn, "qnn": relay.qnn.op, "np": np, "weights": weights,
-        "var": relay.var, "const": relay.const, "supports": supports,
+        "var": relay.var, "const": relay.expr.const, "supports": supports,
         "alters": alters,
     }
     exec(case["code"], names)
